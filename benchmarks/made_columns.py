@@ -118,5 +118,7 @@ def make(directory: pathlib.Path, count: int) -> None:
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-  manifest["files"] = checksums.sums(directory, layout.names(manifest))
+  manifest["files"] = checksums.file_checksums(
+    directory, layout.names(manifest)
+  )
   manifests.write(directory, manifest)

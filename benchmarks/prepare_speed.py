@@ -171,7 +171,7 @@ def _stages(
     lines = range(1, len(others) + 1)
     return example.encode_all(parses, others, lines=lines, **known)
 
-  counts = report.Counts(["source"])
+  counts = report.ReportCounts(["source"])
   serialize = serializer(schema.features(["source"]))
   with tfrecord.writer(folder / "records") as writer:
     for (lines, parses), others in zip(chunks, _chunks(targets), strict=True):

@@ -18,8 +18,8 @@ two versions in turns, by processor time.
 With --order: how far from uniform the order of an epoch is, beside a uniform
 permutation. `place` is the correlation of places in text and epoch; `neighbours`
 the mean distance in the epoch of pairs that are neighbours in the text, as a
-share of that of a permutation; `together` how many pairs of a batch have the next
-of the batch within 1,000 lines of them in the text.
+share of that of a permutation; `together` how many pairs of a batch
+have the next of the batch within 1,000 lines of them in the text.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from benchmarks import made_columns
 from benchmarks.figures import Figures, peak_mib, processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.data.loader.batch_plan import BatchPlan, Position
-from jaxsyn.data.loader.split import Share, Split, open_split
+from jaxsyn.data.loader.split import HostShard, LoadedSplit, open_split
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, config_dict, from_config
+from jaxsyn.options import ConfigPath, config_dict, from_config
 
 READS = ("source_parent_mid",)
 NEAR = 1000  # lines
@@ -54,25 +54,25 @@ WINDOWS = 8  # at most, of reading
 def opened(
   data: str,
   reads: list[str],
-  share: Share,
+  share: HostShard,
   *,
   draw: Sequence[str] = (),
   tree_rate: float = -1,
-) -> Split:
+) -> LoadedSplit:
   """The training split, as a host of a run opens it; see `run`."""
   # Not the whole config, whose tables load JAX.
   config = config_dict(Data)
   config.sampling.sides = tuple(draw)
   if tree_rate >= 0:
     config.tree, config.sampled.rate = "sampled", tree_rate
-  plain = from_config(Data, config.to_dict(), At("config", "data"))
+  plain = from_config(Data, config.to_dict(), ConfigPath("config", "data"))
   return open_split(
     PreparedSplit(data, "train"),
     reads,
     data=plain,
     batch=Batches(),
     seed=0,
-    share=share,
+    shard=share,
   )
 
 
@@ -80,7 +80,7 @@ def run(
   data: str,
   reads: list[str],
   seconds: float,
-  share: Share,
+  share: HostShard,
   *,
   draw: Sequence[str] = (),
   tree_rate: float = -1,
@@ -121,13 +121,13 @@ def run(
   return figures
 
 
-def _ends(split: Split) -> Iterable[int]:
+def _ends(split: LoadedSplit) -> Iterable[int]:
   """After how many batches as much was read as was used: with each window.
 
   The next one is read while one is used; to stop in the midst of them counts what
   was read for nothing.
   """
-  if split.whole:
+  if split.in_memory:
     return itertools.count(1)
   walk = split.plan.walk(Position())
   windows = itertools.groupby(walk, lambda step: step[1].window)
@@ -137,10 +137,10 @@ def _ends(split: Split) -> Iterable[int]:
 
 def padding(data: str, reads: list[str]) -> Figures:
   """Of an epoch in windows, and of one that is planned whole."""
-  split = opened(data, reads, Share())
+  split = opened(data, reads, HostShard())
   figures = {"examples": (float(len(split)), "examples")}
   figures["padding"] = 100 * split.plan.padding(), "%"
-  if not split.whole:
+  if not split.in_memory:
     batch = Batches()
     whole = BatchPlan(
       split.files.lengths.read_by(split.features),
@@ -156,7 +156,7 @@ def padding(data: str, reads: list[str]) -> Figures:
 
 def order(data: str) -> Figures:
   """How far from uniform an epoch's order is."""
-  plan = opened(data, [], Share()).plan
+  plan = opened(data, [], HostShard()).plan
   planned = plan.epoch(0)
   windows = len({one.window for one in planned})
   ids = np.concatenate([one.ids for one in planned])
@@ -207,7 +207,7 @@ def _main(values: flags.FlagValues) -> None:
 def _measure(data: str, values: flags.FlagValues) -> None:
   """Each in a process of its own, so that memory is that of one."""
   if values.host >= 0:
-    share = Share((values.host,), values.hosts)
+    share = HostShard((values.host,), values.hosts)
     drawn = {"draw": values.draw, "tree_rate": values.tree_rate}
     show(run(data, values.reads, values.seconds, share, **drawn))
     return

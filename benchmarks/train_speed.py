@@ -125,7 +125,7 @@ class OnData:
       data=config.data,
       batch=config.batch,
       seed=config.seed,
-      share=Layout(config.train.parallelism, config.train.mesh).share,
+      shard=Layout(config.train.parallelism, config.train.mesh).share,
     )
     self.trainer = Trainer(plan, self.split.empty())
     self.batches = (dealt.batch for dealt in self.split.batches(Position()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
-from jaxsyn.syntax import PARTS
+from jaxsyn.syntax import MODIFIERS
 
 
 def linear_bias(config: ConfigDict) -> None:
@@ -19,7 +19,7 @@ def linear_bias(config: ConfigDict) -> None:
   not: --config.model.transformer.positions=False.
   """
   for place in (config.parts.encoder, config.parts.decoder):
-    place.linear_bias = PARTS.section("linear_bias")
+    place.linear_bias = MODIFIERS.section("linear_bias")
 
 
 def tree_bias(config: ConfigDict) -> None:
@@ -27,7 +27,7 @@ def tree_bias(config: ConfigDict) -> None:
 
   All layers and heads of the encoder, one bias for all layers.
   """
-  config.parts.encoder.tree_bias = PARTS.section("tree_bias")
+  config.parts.encoder.tree_bias = MODIFIERS.section("tree_bias")
 
 
 def tree_bias_edges(config: ConfigDict) -> None:
@@ -38,7 +38,7 @@ def tree_bias_edges(config: ConfigDict) -> None:
 
 def tree_bias_steps(config: ConfigDict) -> None:
   """A learned bias for the steps up and down between two words. Ours."""
-  config.parts.encoder.tree_bias = PARTS.section(
+  config.parts.encoder.tree_bias = MODIFIERS.section(
     "tree_bias", kind="steps", clip=4
   )
 
@@ -57,19 +57,19 @@ def tree_bias_random_tree(config: ConfigDict) -> None:
 
 def tree_position(config: ConfigDict) -> None:
   """The way to the root, added to the embeddings: Shiv & Quirk 2019."""
-  config.parts.encoder.tree_position = PARTS.section("tree_position")
+  config.parts.encoder.tree_position = MODIFIERS.section("tree_position")
 
 
 def tree_position_laplacian(config: ConfigDict) -> None:
   """Eigenvectors of the tree added: Dwivedi & Bresson 2021."""
-  config.parts.encoder.tree_position = PARTS.section(
+  config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="laplacian"
   )
 
 
 def tree_position_depth(config: ConfigDict) -> None:
   """Sinusoids of the depth in the tree added: after Wang et al. 2019."""
-  config.parts.encoder.tree_position = PARTS.section(
+  config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="depth"
   )
 
@@ -80,7 +80,7 @@ def neighbour_heads(config: ConfigDict) -> None:
   In all encoder layers, without their gate. SG-Net's heads have
   --config.parts.encoder.neighbour_heads.relation=ancestors.
   """
-  config.parts.encoder.neighbour_heads = PARTS.section("neighbour_heads")
+  config.parts.encoder.neighbour_heads = MODIFIERS.section("neighbour_heads")
 
 
 def neighbour_heads_random_tree(config: ConfigDict) -> None:
@@ -94,7 +94,7 @@ def neighbour_heads_gated(config: ConfigDict) -> None:
 
   Li et al. 2021: one gate per position and layer, shared by all heads.
   """
-  config.parts.encoder.neighbour_heads = PARTS.section(
+  config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", heads=None, gate="input"
   )
 
@@ -104,7 +104,7 @@ def neighbour_heads_near(config: ConfigDict) -> None:
 
   Neither words around the adjacent words nor EOS are visible.
   """
-  config.parts.encoder.neighbour_heads = PARTS.section(
+  config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False
   )
 
@@ -117,14 +117,14 @@ def neighbour_heads_near_random_tree(config: ConfigDict) -> None:
 
 def neighbour_heads_near_gated(config: ConfigDict) -> None:
   """All heads of `neighbour_heads_near`, each with a gate from its query. Ours."""
-  config.parts.encoder.neighbour_heads = PARTS.section(
+  config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False, heads=None, gate="query"
   )
 
 
 def dasa(config: ConfigDict) -> None:
   """Scores modulated by nearness in the tree: Chi et al. 2026, our reading."""
-  config.parts.encoder.dasa = PARTS.section("dasa")
+  config.parts.encoder.dasa = MODIFIERS.section("dasa")
 
 
 def rotary(config: ConfigDict) -> None:
@@ -134,7 +134,7 @@ def rotary(config: ConfigDict) -> None:
   """
   config.model.transformer.positions = False
   for place in (config.parts.encoder, config.parts.decoder):
-    place.tree_rotary = PARTS.section("tree_rotary", by=("line", "line"))
+    place.tree_rotary = MODIFIERS.section("tree_rotary", by=("line", "line"))
 
 
 def tree_rotary(config: ConfigDict) -> None:
@@ -148,7 +148,7 @@ def graph_block(config: ConfigDict) -> None:
 
   Two layers, as Bastings et al. 2017 found best (recalled).
   """
-  config.parts.encoder.graph_block = PARTS.section("graph_block", depth=2)
+  config.parts.encoder.graph_block = MODIFIERS.section("graph_block", depth=2)
 
 
 def graph_block_random_tree(config: ConfigDict) -> None:
@@ -165,6 +165,6 @@ def graph_block_after(config: ConfigDict) -> None:
 
 def graph_block_beside(config: ConfigDict) -> None:
   """One layer beside the attention of the first encoder layer. Ours."""
-  config.parts.encoder.graph_block = PARTS.section(
+  config.parts.encoder.graph_block = MODIFIERS.section(
     "graph_block", at="beside", layers=(0,)
   )

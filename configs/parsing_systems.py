@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
-from jaxsyn.syntax import PARTS
+from jaxsyn.syntax import MODIFIERS
 from jaxsyn.training.losses import LOSSES
 
 
@@ -55,7 +55,7 @@ def sisa(config: ConfigDict) -> None:
   No parser is needed to translate. config.data.tree = "linear" or "random"
   makes the controls.
   """
-  config.parts.encoder.sisa = PARTS.section("sisa")
+  config.parts.encoder.sisa = MODIFIERS.section("sisa")
   config.losses.source_heads = LOSSES.section(
     "source_heads",
     weight=1.0,  # their parse_penalty
@@ -69,8 +69,8 @@ def dbsa(config: ConfigDict) -> None:
   parser is needed to translate.
   """
   config.prepare.parse.sides = ("source", "target")
-  config.parts.encoder.dbsa = PARTS.section("dbsa")
-  config.parts.decoder.dbsa = PARTS.section("dbsa")
+  config.parts.encoder.dbsa = MODIFIERS.section("dbsa")
+  config.parts.decoder.dbsa = MODIFIERS.section("dbsa")
   config.losses.source_heads = LOSSES.section("source_heads")
   config.losses.target_heads = LOSSES.section("target_heads")
 

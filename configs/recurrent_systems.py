@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict, FieldReference
 
-from jaxsyn.syntax import PARTS, WINDOWS
+from jaxsyn.syntax import MODIFIERS, WINDOWS
 
 
 def _gru(config: ConfigDict, window: str, **options) -> None:
@@ -63,7 +63,7 @@ def gru_graph(config: ConfigDict) -> None:
   Two layers with gates (recalled).
   """
   gru_global(config)
-  config.parts.encoder.graph_block = PARTS.section(
+  config.parts.encoder.graph_block = MODIFIERS.section(
     "graph_block", depth=2, at="after"
   )
 
@@ -80,7 +80,7 @@ def gru_sdr(config: ConfigDict) -> None:
   """Relatives of a word within its embedding: Chen et al. 2017, model 1."""
   gru_global(config)
   # Here `size` dimensions of the embedding become V, the last ones.
-  config.parts.encoder.source_dependency = PARTS.section(
+  config.parts.encoder.source_dependency = MODIFIERS.section(
     "source_dependency", size=_size(config)
   )
 

@@ -22,7 +22,7 @@ from jaxsyn.configs import parsing_systems as parsing
 from jaxsyn.configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
-from jaxsyn.syntax import PARTS
+from jaxsyn.syntax import MODIFIERS
 from jaxsyn.training.losses import LOSSES
 
 
@@ -35,7 +35,7 @@ def pascal(config: ConfigDict) -> None:
 
   First encoder layer, variance 1, two heads: the setting for NC11 En-De.
   """
-  config.parts.encoder.parent_scaled = PARTS.section("parent_scaled")
+  config.parts.encoder.parent_scaled = MODIFIERS.section("parent_scaled")
 
 
 def pascal_ignoring(config: ConfigDict) -> None:
@@ -55,7 +55,7 @@ def deps_san(config: ConfigDict) -> None:
 
   All heads of the first three encoder layers, variance 1: the paper's best.
   """
-  config.parts.encoder.tree_scaled = PARTS.section("tree_scaled")
+  config.parts.encoder.tree_scaled = MODIFIERS.section("tree_scaled")
 
 
 def deps_san_rs(config: ConfigDict) -> None:
@@ -89,7 +89,7 @@ def label_embedding(config: ConfigDict) -> None:
 
   Sennrich & Haddow 2016, as re-done by Bugliarello & Okazaki 2020.
   """
-  config.parts.encoder.label_embedding = PARTS.section("label_embedding")
+  config.parts.encoder.label_embedding = MODIFIERS.section("label_embedding")
 
 
 def factors(config: ConfigDict) -> None:
@@ -98,11 +98,11 @@ def factors(config: ConfigDict) -> None:
   Sennrich & Haddow 2016; the position of the word is not theirs. The data is to
   be prepared with config.prepare.parse.annotations.
   """
-  config.parts.encoder.factors = PARTS.section("factors")
+  config.parts.encoder.factors = MODIFIERS.section("factors")
 
 
 def _localness(config: ConfigDict, **options: str) -> None:
-  config.parts.encoder.localness = PARTS.section("localness", **options)
+  config.parts.encoder.localness = MODIFIERS.section("localness", **options)
 
 
 def localness_fixed(config: ConfigDict) -> None:
@@ -121,7 +121,7 @@ def localness_query(config: ConfigDict) -> None:
 
 
 def _context(config: ConfigDict, **options: str) -> None:
-  config.parts.encoder.context = PARTS.section("context", **options)
+  config.parts.encoder.context = MODIFIERS.section("context", **options)
 
 
 def context_global(config: ConfigDict) -> None:
@@ -151,7 +151,7 @@ def relative(config: ConfigDict) -> None:
   of Peng et al. fits one table for keys and values (tie=True).
   """
   for place in (config.parts.encoder, config.parts.decoder):
-    place.relative = PARTS.section("relative")
+    place.relative = MODIFIERS.section("relative")
 
 
 def dependency_relative(config: ConfigDict) -> None:
@@ -160,7 +160,7 @@ def dependency_relative(config: ConfigDict) -> None:
   The paper keeps absolute positions; --config.model.transformer.positions=False takes them
   away, as in its ablation.
   """
-  config.parts.encoder.dependency_relative = PARTS.section(
+  config.parts.encoder.dependency_relative = MODIFIERS.section(
     "dependency_relative"
   )
 
@@ -179,7 +179,7 @@ def dependency_relative_both(config: ConfigDict) -> None:
 
 def given_weighting(config: ConfigDict) -> None:
   """Scores times the matrix the caller puts in the batch."""
-  config.parts.encoder.given_weighting = PARTS.section("given_weighting")
+  config.parts.encoder.given_weighting = MODIFIERS.section("given_weighting")
 
 
 def guided_alignment(config: ConfigDict) -> None:

@@ -14,7 +14,7 @@ from jaxsyn import exits
 from jaxsyn.commands import COMMANDS
 from jaxsyn.errors import InputError, did_you_mean
 
-_TOLD = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
+_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
 
 
 def main() -> None:
@@ -58,14 +58,14 @@ def _help() -> str:
 def _version() -> str:
   import importlib.metadata as metadata
 
-  found = []
-  for name in _TOLD:
+  versions = []
+  for name in _PACKAGES:
     try:
-      found.append(f"{name} {metadata.version(name)}")
+      versions.append(f"{name} {metadata.version(name)}")
     except metadata.PackageNotFoundError:
       continue
   python = sys.version.partition(" ")[0]
-  return f"jaxsyn {jaxsyn.__version__} ({', '.join(found)}, Python {python})"
+  return f"jaxsyn {jaxsyn.__version__} ({', '.join(versions)}, Python {python})"
 
 
 if __name__ == "__main__":

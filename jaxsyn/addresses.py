@@ -52,7 +52,7 @@ def file_of(name: str) -> pathlib.Path:
   )
 
 
-def told(address: str) -> str:
+def displayed(address: str) -> str:
   """An address as people write it: by name where the file is one of ours."""
   path, colon, rest = address.partition(":")
   file = pathlib.Path(path)

@@ -33,7 +33,7 @@ from jaxsyn import addresses
 from jaxsyn.config import Config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
-from jaxsyn.options import describe, text, unchosen
+from jaxsyn.options import describe, text, unused_option_error
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
 
@@ -54,7 +54,7 @@ def config_flag() -> None:
 def main(
   function: Callable[[flags.FlagValues], Any],
   *,
-  several: bool = False,
+  multiple: bool = False,
   word: str = "",
   words: bool = False,
   instead: str = "",
@@ -63,11 +63,11 @@ def main(
 
   Args:
     function: the command.
-    several, word, words, instead: see `parse`.
+    multiple, word, words, instead: see `parse`.
   """
 
   def run() -> None:
-    how = {"several": several, "words": words}
+    how = {"multiple": multiple, "words": words}
     function(parse(sys.argv, word=word, instead=instead, **how))
 
   guarded(run)
@@ -88,9 +88,9 @@ def check_chosen(
     options: dotted names, as of `overrides`.
   """
   for option in options:
-    told = [unchosen(Config, config, option) for config in configs]
-    if all(told):
-      raise InputError(told[0])
+    errors = [unused_option_error(Config, config, option) for config in configs]
+    if all(errors):
+      raise InputError(errors[0])
 
 
 def address_of(values: flags.FlagValues) -> str:
@@ -101,7 +101,7 @@ def address_of(values: flags.FlagValues) -> str:
 def parse(
   argv: Sequence[str],
   *,
-  several: bool = False,
+  multiple: bool = False,
   word: str = "",
   words: bool = False,
   instead: str = "",
@@ -110,7 +110,7 @@ def parse(
 
   Args:
     argv: the command line.
-    several: the command makes configs of several systems out of --config and
+    multiple: the command makes configs of several systems out of --config and
       looks itself whether the overrides do something: `check_chosen`.
     word: the flag whose value may stand alone, as FOLDER in "new FOLDER".
     words: it takes several: all that stand alone.
@@ -124,18 +124,18 @@ def parse(
     if f"--{name}" in argv or f"-{name}" in argv:
       app.usage(shorthelp=short, writeto_stdout=True)
       sys.exit(0)
-  asked: list[str] = []
+  names: list[str] = []
   if instead and not replaced:
     word = ""
   if "config" in values and not replaced:
-    asked = [
+    names = [
       word for word in argv if re.fullmatch(r"--?helpconfig(=.*)?", word)
     ]
-    argv = [word for word in argv if word not in asked]
-    if asked and not any(re.match("--?config", word) for word in argv):
-      _help_config(asked[0])
+    argv = [word for word in argv if word not in names]
+    if names and not any(re.match("--?config", word) for word in argv):
+      _help_config(names[0])
     argv = _check_config(
-      values.read_flags_from_files(list(argv), False), several=several
+      values.read_flags_from_files(list(argv), False), multiple=multiple
     )
   values.set_gnu_getopt(bool(word))  # flags may follow it
   try:
@@ -147,9 +147,9 @@ def parse(
     raise InputError(f"{error} (--help lists the flags)") from None
   if rest:
     raise InputError(f"unexpected argument {rest[0]!r} (--help: the flags).")
-  if asked:
-    _help_config(asked[0], values.config)
-  if "config" in values and not several and not replaced:
+  if names:
+    _help_config(names[0], values.config)
+  if "config" in values and not multiple and not replaced:
     check_chosen([values.config], overrides(values))
   return values
 
@@ -216,46 +216,48 @@ def _help_config(
   sys.exit(0)
 
 
-def _check_config(argv: list[str], *, several: bool) -> list[str]:
+def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
   """Finds what ml_collections would answer with a traceback.
 
   Args:
     argv: the words.
-    several: as of `parse`.
+    multiple: as of `parse`.
 
   Returns: the words, with files in the place of names, which it does not know.
   """
-  words, given = list(argv), list[int]()
+  words, config_indices = list(argv), list[int]()
   for i, word in enumerate(argv):
     if match := re.fullmatch(r"(--?config)(?:=(.*))?", word):
       flag, value = match.groups()
       at = i if value is not None else i + 1
-      told = "".join(argv[at : at + 1]) if value is None else value
-      path, colon, rest = told.partition(":")
-      found = f"{addresses.file_of(path)}{colon}{rest}"
-      words[at : at + 1] = [found if value is None else f"{flag}={found}"]
-      given.append(i)
-  if not given:
+      value_text = "".join(argv[at : at + 1]) if value is None else value
+      path, colon, rest = value_text.partition(":")
+      config_path = f"{addresses.file_of(path)}{colon}{rest}"
+      words[at : at + 1] = [
+        config_path if value is None else f"{flag}={config_path}"
+      ]
+      config_indices.append(i)
+  if not config_indices:
     raise InputError(
       "--config is missing: name settings or a file, as in --config "
       "multi30k_en_de:pascal."
     )
-  config = load(told)
+  config = load(value_text)
   for i, word in enumerate(argv):
     if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
-      if i < given[0]:
+      if i < config_indices[0]:
         raise InputError(f"{word} must come after --config FILE.")
-      check_option(config, match[1], several=several)
+      check_option(config, match[1], multiple=multiple)
   return words
 
 
-def check_option(section: Any, path: str, *, several: bool = False) -> None:
+def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
   """Raises InputError where a dotted path leaves the config.
 
   Args:
     section: the config.
     path: dotted, without "config.".
-    several: it is for several systems, of which none is named.
+    multiple: it is for several systems, of which none is named.
   """
   if path == "system":
     raise InputError(
@@ -269,7 +271,7 @@ def check_option(section: Any, path: str, *, several: bool = False) -> None:
     if name not in section:
       names = (row.name for row in describe(Config))
       if any(f"{known}.".startswith(f"config.{path}.") for known in names):
-        if several:
+        if multiple:
           raise InputError(
             f"config.{path} is an option of {name!r}, which not all systems "
             "have; say it of one: --variant "

@@ -11,9 +11,9 @@ The first system is the baseline. Run k of every system has config.seed = k and 
 the same batches in the same order. The same command goes on after an interruption,
 adds --systems and --seeds to what is there, and otherwise writes the report again:
 report.html, and the same as .json, .md and .tex, in --workdir. All the files:
-`jaxsyn.comparison.asked`. Each run is tested against the baseline's run of the same
-seed over sentences (--significance), and systems over seeds and sentences:
-`jaxsyn.comparison.hierarchical`.
+`jaxsyn.comparison.planned_jobs`. Each run is tested against the baseline's run
+of the same seed over sentences (--significance), and systems over seeds and
+sentences: `jaxsyn.comparison.hierarchical`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ import jaxsyn
 from jaxsyn import addresses, cli, commands, exits, named_systems, train
 from jaxsyn.comparison import (
   analysis,
-  asked,
+  attention_samples,
   examples,
   facts,
-  looks,
   measure,
   page,
+  planned_jobs,
   progress,
   report,
   results,
@@ -56,7 +56,7 @@ from jaxsyn.comparison.inference import (
   read_family,
   read_margins,
 )
-from jaxsyn.comparison.runner import Runner, watch_parent
+from jaxsyn.comparison.runner import JobRunner, watch_parent
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
@@ -64,8 +64,8 @@ from jaxsyn.data.sentence import text
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.inspection.inspector import look
-from jaxsyn.options import MEASURED, At, Range, from_config
+from jaxsyn.inspection.inspector import attention_of
+from jaxsyn.options import RESULT_MODE, ConfigPath, Range, from_config
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.plan import check_parsed, check_trees
 from jaxsyn.progress import Bar
@@ -95,7 +95,7 @@ class Compared:
 
 
 def run(
-  systems: Sequence[asked.System] | Mapping[str, Any],
+  systems: Sequence[planned_jobs.System] | Mapping[str, Any],
   folder: str | pathlib.Path,
   seeds: int = 3,
   *,
@@ -122,17 +122,17 @@ def run(
     InputError: what was given does not fit; the message says what to do.
   """
   if isinstance(systems, Mapping):
-    systems = [asked.System(n, _checked(c)) for n, c in systems.items()]
+    systems = [planned_jobs.System(n, _checked(c)) for n, c in systems.items()]
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   # What would be found out after days of training is found out here.
   inference = inference or Inference()
   check_family(inference.family, [system.name for system in systems])
   language = systems[0].config.data.target_language
-  settings = (settings or Settings()).settled(language)
+  settings = (settings or Settings()).with_defaults(language)
   folder = pathlib.Path(folder)
-  systems = [asked.on_prepared(system) for system in systems]
-  plans = asked.check_all(systems, folder)
+  systems = [planned_jobs.on_prepared(system) for system in systems]
+  plans = planned_jobs.check_all(systems, folder)
   check_trees(plans)
   unparsed = [warning for plan in plans for warning in check_parsed(plan)]
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
@@ -140,15 +140,15 @@ def run(
   for system in systems:
     data = system.config.data
     directories.update((data.directory, *data.mixture.folders))
-  with lock.alone(folder), manifests.in_use(sorted(directories)):
-    asked.begin(folder, systems, origin)
-    jobs = asked.jobs(folder, systems, range(seeds))
+  with lock.exclusive_lock(folder), manifests.in_use(sorted(directories)):
+    planned_jobs.start_experiment(folder, systems, origin)
+    jobs = planned_jobs.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
     try:
       for warning in unparsed:
         board.say(f"warning: {warning}")
       command = functools.partial(_command, settings=settings)
-      worked = Runner(jobs, command, board, each * processes).work()
+      worked = JobRunner(jobs, command, board, each * processes).work()
       if worked.signal:
         return Compared(worked.signal, None)
       if left_out := systems[0].manifest.get("left_out"):
@@ -156,7 +156,7 @@ def run(
       board.say("scoring")
       scores = _analyse(jobs, worked.failed, settings, inference)
       _write(folder, scores)
-      if left_out := asked.others(folder, jobs):
+      if left_out := planned_jobs.other_jobs(folder, jobs):
         board.say(f"not in this report: {', '.join(left_out)}")
       board.say(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
     finally:
@@ -174,9 +174,9 @@ def one(
     system, seed: Name and seed of the run.
     settings: How to score, with the tokenizer named.
   """
-  job = asked.job(pathlib.Path(folder), system, seed)
+  job = planned_jobs.job(pathlib.Path(folder), system, seed)
   # The process of a comparison that was killed may be saving still.
-  with lock.alone(job.run, wait=True):
+  with lock.exclusive_lock(job.run, wait=True):
     if job.finished:
       return
     # Before the training, which may take days: the code is loaded by now.
@@ -191,8 +191,8 @@ def one(
       if not job.hypotheses(split).is_file():
         _translate(session, split, job.hypotheses(split))
       likelihoods[split] = _likelihoods(session, split)
-    if job.look:
-      _look(session, job.config.data, job.look)
+    if job.attention_folder:
+      _sample_attention(session, job.config.data, job.attention_folder)
     measurer = measure.Measurer(measure.without_sources(settings))
     result = run_result.RunResult(
       format=run_result.FORMAT,
@@ -205,7 +205,7 @@ def one(
       seed=seed,
       config=as_dict(job.config),
       published=dict(job.system.published),
-      origin=asked.read_origin(job.folder),
+      origin=planned_jobs.read_origin(job.folder),
       data=facts.dataset(job),
       facts=facts.of_run(job, outcome, session.params, session.notes),
       curve=facts.curve(job),
@@ -216,22 +216,22 @@ def one(
 
 
 def _analyse(
-  jobs: Sequence[asked.Job],
-  failed: Mapping[asked.Job, str],
+  jobs: Sequence[planned_jobs.TrainingJob],
+  failed: Mapping[planned_jobs.TrainingJob, str],
   settings: Settings,
   inference: Inference,
 ) -> results.Comparison:
   """The comparison of all runs that finished, with examples."""
   measurer = measure.Measurer(settings)
   runs = {job: measurer.completed(job) for job in jobs if job.finished}
-  found = analysis.of_runs(
+  comparison = analysis.of_runs(
     list(runs.values()),
     settings,
     list(dict.fromkeys(job.system.name for job in jobs)),
-    asked.failures(failed),
+    planned_jobs.failures(failed),
     inference=inference,
   )
-  return examples.add(found, runs, settings.metrics)
+  return examples.add(comparison, runs, settings.metrics)
 
 
 def report_on(
@@ -268,14 +268,14 @@ def report_on(
     if name not in names:
       raise InputError(f"no result of {name!r}. {did_you_mean(name, names)}")
   chosen = systems or [BASELINE, *(n for n in names if n != BASELINE)]
-  found = analysis.of_runs(
+  comparison = analysis.of_runs(
     *(runs, settings or Settings(), chosen),
     inference=inference or Inference(),
   )
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  _write(folder, found)
-  return found
+  _write(folder, comparison)
+  return comparison
 
 
 def _write(folder: pathlib.Path, scores: results.Comparison) -> None:
@@ -298,14 +298,14 @@ def child() -> None:
     set_up_jax()
     folder, system, seed, scoring = sys.argv[1:]
     settings = from_config(
-      Settings, json.loads(scoring), At("settings"), MEASURED
+      Settings, json.loads(scoring), ConfigPath("settings"), RESULT_MODE
     )
     one(folder, system, int(seed), settings)
 
   exits.guarded(work)
 
 
-def _command(job: asked.Job, settings: Settings) -> list[str]:
+def _command(job: planned_jobs.TrainingJob, settings: Settings) -> list[str]:
   scoring = json.dumps(dataclasses.asdict(settings))
   return [
     *(sys.executable, "-c", _CHILD),
@@ -318,7 +318,7 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
   config = session.run.config
   records = PreparedSplit(config.data.directory, split)
   examples = iter(Examples(records, config.data, config.seed))
-  together = BUFFER * len(session.devices)
+  group_size = BUFFER * len(session.devices)
   bar = Bar(
     f"translating {split}",
     total=len(records),
@@ -326,8 +326,8 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
     note=session.note,
   )
   with contextlib.closing(bar), text.writer(path) as write:
-    while chunk := list(itertools.islice(examples, together)):
-      for best in session.search(chunk, tell=bar.advance):
+    while chunk := list(itertools.islice(examples, group_size)):
+      for best in session.search(chunk, on_progress=bar.advance):
         write(best[0].text if best else "")
 
 
@@ -349,15 +349,17 @@ def _likelihoods(session: Session, split: str) -> Measured:
   return of_likelihoods(sum_B, np.array([len(one) for one in log_p], float))
 
 
-def _look(session: Session, data: Data, folder: pathlib.Path) -> None:
+def _sample_attention(
+  session: Session, data: Data, folder: pathlib.Path
+) -> None:
   """Pictures of a few sentences of the first test split."""
-  sentences = looks.sample(data.directory, data.test[0])
+  sentences = attention_samples.sample(data.directory, data.test[0])
   try:
-    seen = look(session, sentences) if sentences else []
+    seen = attention_of(session, sentences) if sentences else []
   except InputError as error:  # its scores are worth having without pictures
     print(f"no pictures: {error}", flush=True)
     seen = []
-  looks.write(seen, folder)
+  attention_samples.write(seen, folder)
 
 
 def _checked(config: Any) -> Config:
@@ -374,7 +376,7 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.WARNING)
   systems, ablation = named_systems.read(values)
   origin = results.Origin(
-    addresses.told(cli.address_of(values)),
+    addresses.displayed(cli.address_of(values)),
     tuple(f"{name}={value}" for name, value in cli.overrides(values).items()),
     ablation,
   )
@@ -418,12 +420,12 @@ def _report_on(values: flags.FlagValues) -> None:
         f"--{name} does nothing with --results, which have been trained and "
         "measured. Leave one out."
       )
-  found = report_on(
+  comparison = report_on(
     *(values.results, values.workdir, values.systems),
     settings=of_flags(values),
     inference=_inference(values),
   )
-  print(report.as_text(found))
+  print(report.as_text(comparison))
   print(f"wrote {values.workdir}/report.html, and .json, .md, .tex")
 
 
@@ -487,4 +489,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
   define_flags()
-  cli.main(_main, several=True, word="results", words=True, instead="results")
+  cli.main(_main, multiple=True, word="results", words=True, instead="results")

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from jaxsyn.data.options import Batches, Data, Prepare
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
-  CONFIG,
-  WHOLE,
-  Named,
-  Strictness,
-  any_of,
+  COMPLETE_MODE,
+  ROOT,
+  NamedSpecs,
+  ValidationMode,
   as_dict,
+  choice,
+  choices,
   from_config,
-  one_of,
   option,
   section,
 )
@@ -40,20 +40,22 @@ from jaxsyn.options.bounds import (
 from jaxsyn.train_options import Optimiser, Train
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.decode.spec import SearchSpec
-  from jaxsyn.models.spec import Family
-  from jaxsyn.syntax import Spec
+  from jaxsyn.decode.strategy import DecodingStrategy
+  from jaxsyn.models.spec import Architecture
+  from jaxsyn.syntax import ModifierSpec
   from jaxsyn.training.objective import Loss
 
-PARTS = "jaxsyn.syntax:PARTS"
+MODIFIER_REGISTRY = "jaxsyn.syntax:MODIFIERS"
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
   """The encoder-decoder: what all families have, and a section for each."""
 
-  family: Family = one_of(
-    "jaxsyn.models.families:FAMILIES", "transformer", "A system sets it."
+  family: Architecture = choice(
+    "jaxsyn.models.architectures:ARCHITECTURES",
+    "transformer",
+    "A system sets it.",
   )
   width: Units = option(
     128, 'D, of all families; of "gru" that of the embeddings.'
@@ -77,27 +79,39 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class Placement:
   """Parts, by the place where they change attention."""
 
-  encoder: Named[Spec] = any_of(PARTS, "Parts of the encoder.")
-  decoder: Named[Spec] = any_of(PARTS, "Parts of the decoder's self-attention.")
-  cross: Named[Spec] = any_of(PARTS, "Parts of the cross-attention.")
+  encoder: NamedSpecs[ModifierSpec] = choices(
+    MODIFIER_REGISTRY, "Parts of the encoder."
+  )
+  decoder: NamedSpecs[ModifierSpec] = choices(
+    MODIFIER_REGISTRY, "Parts of the decoder's self-attention."
+  )
+  cross: NamedSpecs[ModifierSpec] = choices(
+    MODIFIER_REGISTRY, "Parts of the cross-attention."
+  )
 
-  def at(self, place: str) -> Named[Spec]:
+  def modifiers_in(self, place: str) -> NamedSpecs[ModifierSpec]:
     """(name, spec) of the parts at a place, in table order."""
     return getattr(self, place)
 
-  def at_embeddings(self, place: str) -> Named[Spec]:
-    return tuple((n, spec) for n, spec in self.at(place) if spec.embeds)
+  def modifiers_at_embeddings(self, place: str) -> NamedSpecs[ModifierSpec]:
+    return tuple(
+      (n, spec) for n, spec in self.modifiers_in(place) if spec.embeds
+    )
 
-  def shared(self, place: str) -> Named[Spec]:
-    return tuple((n, spec) for n, spec in self.at(place) if spec.shares)
+  def shared_modifiers(self, place: str) -> NamedSpecs[ModifierSpec]:
+    return tuple(
+      (n, spec) for n, spec in self.modifiers_in(place) if spec.is_shared
+    )
 
-  def at_layer(self, place: str, layer: int) -> Named[Spec]:
+  def modifiers_in_layer(
+    self, place: str, layer: int
+  ) -> NamedSpecs[ModifierSpec]:
     return tuple(
       (n, spec)
-      for n, spec in self.at(place)
+      for n, spec in self.modifiers_in(place)
       if not spec.embeds and spec.in_layer(layer)
     )
 
@@ -106,8 +120,8 @@ class Places:
 class Decode:
   """How translations are searched for."""
 
-  search: SearchSpec = one_of(
-    "jaxsyn.decode.searches:SEARCHES",
+  search: DecodingStrategy = choice(
+    "jaxsyn.decode.strategies:STRATEGIES",
     "beam",
     "The best by a beam, samples, or a beam of groups that avoid each other.",
   )
@@ -161,8 +175,8 @@ class Config:
   prepare: Prepare = section(Prepare, neutral=True)
   batch: Batches = section(Batches)
   model: Model = section(Model)
-  parts: Places = section(Places)
-  losses: Named[Loss] = any_of(
+  parts: Placement = section(Placement)
+  losses: NamedSpecs[Loss] = choices(
     "jaxsyn.training.losses:LOSSES",
     "Terms of the objective. Perplexity is of the unsmoothed likelihood.",
     ["nll"],
@@ -176,7 +190,9 @@ class Config:
 REMOVED = frozenset({"train.writers.mlflow"})
 
 
-def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
+def read_config(
+  config: Mapping[str, Any], how: ValidationMode = COMPLETE_MODE
+) -> Config:
   """Checks a whole config.
 
   Args:
@@ -189,10 +205,10 @@ def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
-  if how.earlier:
+  if how.from_older_version:
     for name in REMOVED:
       config = _without(config, name)
-  return from_config(Config, config, CONFIG, how)
+  return from_config(Config, config, ROOT, how)
 
 
 def _without(config: Any, name: str) -> Any:

@@ -64,24 +64,24 @@ _PATHLESS = (
 
 
 # What threads are still at, though nobody waits for it, and cannot be told to end.
-_left_behind: list[Future[Any]] = []
+_abandoned: list[Future[Any]] = []
 
 
-def leave_behind(work: Future[Any]) -> None:
+def abandon(work: Future[Any]) -> None:
   """Lets a command end although a thread may still be at this work.
 
   Python would wait for the thread: XLA's compilers take up to minutes.
   """
   if not work.done():
-    _left_behind.append(work)
+    _abandoned.append(work)
 
 
-class Ended(BaseException):
+class TerminationSignal(BaseException):
   """A signal asked the process to end; no Exception, as KeyboardInterrupt."""
 
-  def __init__(self, number: int):
-    super().__init__(number)
-    self.number = number
+  def __init__(self, signal_number: int):
+    super().__init__(signal_number)
+    self.number = signal_number
 
 
 def guarded(function: Callable[[], Any]) -> None:
@@ -92,15 +92,15 @@ def guarded(function: Callable[[], Any]) -> None:
       _log_plainly()
       function()
       sys.stdout.flush()
-    _leave(0)
+    _exit(0)
   except BaseException as error:
-    known = told(error)
+    known = error_message(error)
     if known is None:
       raise
     _stop(*known)
 
 
-def told(error: BaseException) -> tuple[str, int] | None:
+def error_message(error: BaseException) -> tuple[str, int] | None:
   """The message for what went wrong, and the exit status.
 
   None where it is a fault of ours, which keeps its traceback.
@@ -109,7 +109,7 @@ def told(error: BaseException) -> tuple[str, int] | None:
     return f"error: {error}", 2
   if isinstance(error, KeyboardInterrupt):
     return "interrupted", 130
-  if isinstance(error, Ended):
+  if isinstance(error, TerminationSignal):
     name = signal.Signals(error.number).name
     return f"ended by {name}", 128 + error.number
   if isinstance(error, BrokenPipeError):
@@ -141,33 +141,33 @@ def _signals() -> Iterator[None]:
     yield
     return
 
-  def end(number: int, frame: FrameType | None) -> NoReturn:
-    raise Ended(number)
+  def end(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise TerminationSignal(signal_number)
 
   old = {}
-  for number in (signal.SIGTERM, signal.SIGHUP):
-    if signal.getsignal(number) is signal.SIG_DFL:  # nohup's stays
-      old[number] = signal.signal(number, end)
+  for signal_number in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(signal_number) is signal.SIG_DFL:  # nohup's stays
+      old[signal_number] = signal.signal(signal_number, end)
   try:
     yield
   finally:
-    for number, handler in old.items():
-      signal.signal(number, handler)
+    for signal_number, handler in old.items():
+      signal.signal(signal_number, handler)
 
 
 def _check_streams() -> None:
   """Makes the three standard streams safe to use, where they were closed."""
   # The next file to be opened would get a free number below 3, and whatever
   # C++ prints would go into it.
-  while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+  while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
     pass
-  os.close(number)
+  os.close(descriptor)
   closed = sys.stdout is None
   # Without a stream print(file=sys.stderr) goes to standard output.
   for name in ("stdout", "stderr"):
     if getattr(sys, name) is None:
-      nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-      setattr(sys, name, nowhere)
+      null = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+      setattr(sys, name, null)
   if closed:
     raise InputError(
       "standard output is closed; send it somewhere, if only to /dev/null."
@@ -224,16 +224,16 @@ def check_target(
     raise InputError(f"{flag} {path} is a folder; name a file.")
   if target.exists() and folder and not target.is_dir():
     raise InputError(f"{flag} {path} is a file; name a folder.")
-  there = target
+  existing = target
   if not folder and not (target.exists() and not target.is_file()):
-    there = target.parent  # files are renamed to their place
-  while not there.exists():
-    there = there.parent
-  if there != target and not there.is_dir():
-    raise InputError(f"{flag} {path}: {there} is a file, and no folder.")
-  if not os.access(there, os.W_OK | (os.X_OK if there.is_dir() else 0)):
+    existing = target.parent  # files are renamed to their place
+  while not existing.exists():
+    existing = existing.parent
+  if existing != target and not existing.is_dir():
+    raise InputError(f"{flag} {path}: {existing} is a file, and no folder.")
+  if not os.access(existing, os.W_OK | (os.X_OK if existing.is_dir() else 0)):
     raise InputError(
-      f"{flag} {path}: nothing can be written to {there}. "
+      f"{flag} {path}: nothing can be written to {existing}. "
       f"{_ADVICE[errno.EACCES]}"
     )
 
@@ -250,13 +250,13 @@ def _stop(message: str, status: int) -> None:
       # Python flushes once more at exit, and would change the status; let what
       # is left go nowhere.
       os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-  _leave(status)
+  _exit(status)
   sys.exit(status)
 
 
-def _leave(status: int) -> None:
-  """Ends the process if Python's own way would wait for `leave_behind`."""
-  if all(work.done() for work in _left_behind):
+def _exit(status: int) -> None:
+  """Ends the process if Python's own way would wait for `abandon`."""
+  if all(work.done() for work in _abandoned):
     return
   for stream in (sys.stdout, sys.stderr):
     with contextlib.suppress(OSError):

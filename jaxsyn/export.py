@@ -12,7 +12,7 @@ from absl import flags, logging
 from jaxsyn import cli, exits
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exporting import FORMATS, PAGES
-from jaxsyn.exporting.model import opened
+from jaxsyn.exporting.model import open_model
 from jaxsyn.storage import files, hub
 
 Path = str | os.PathLike[str]
@@ -50,7 +50,9 @@ def run(
     raise InputError(
       f"--output {os.fspath(output)} is there and not empty; name a new folder."
     )
-  model = opened(folder, checkpoint=checkpoint, licence=licence, parser=parser)
+  model = open_model(
+    folder, checkpoint=checkpoint, licence=licence, parser=parser
+  )
   with files.publish_folder(output, PAGES[format]) as new:
     return FORMATS[format](model, new)
 
@@ -62,7 +64,7 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError("--output is missing: name the folder to be made.")
   exits.check_target(values.output, "--output", folder=True, store=True)
   logging.set_verbosity(logging.ERROR)
-  told = run(
+  message = run(
     values.workdir,
     values.output,
     values.format,
@@ -71,7 +73,7 @@ def _main(values: flags.FlagValues) -> None:
     parser=values.with_parser,
   )
   print(f"{values.output}: {values.format}")
-  for line in told:
+  for line in message:
     print(line)
 
 

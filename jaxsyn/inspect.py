@@ -35,7 +35,7 @@ from absl import flags, logging
 from jaxsyn import cli, exits
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.inspector import look
+from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.inspection.probe import as_text
 from jaxsyn.inspection.run import run
 from jaxsyn.options import Range
@@ -44,7 +44,7 @@ from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translating import run_flags
 
-__all__ = ["look", "run"]  # the calls for notebooks and programs
+__all__ = ["attention_of", "run"]  # the calls for notebooks and programs
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -79,17 +79,17 @@ def _main(values: flags.FlagValues) -> None:
   elif probe["sentences"]:
     print("no probe: this encoder has no heads that look at words")
   print(
-    f"{inspection.drawn} sentences drawn, {probe['sentences']} in the probe: "
+    f"{inspection.pictures} sentences drawn, {probe['sentences']} in the probe: "
     f"{inspection.output}"
   )
   longest = session.sources.longest
-  for why, told in (
+  for why, lines in (
     ("empty", "empty lines were skipped"),
     ("too_long", f"lines of {longest} subwords or more were skipped"),
     ("no_tree", "lines could not be parsed; they are not in the probe"),
   ):
     if count := probe["skipped"][why]:
-      print(f"{count} {told}.", file=sys.stderr)
+      print(f"{count} {lines}.", file=sys.stderr)
 
 
 def define_flags() -> None:

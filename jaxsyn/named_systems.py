@@ -13,7 +13,7 @@ import ml_collections
 from absl import flags
 
 from jaxsyn import addresses, cli, variants
-from jaxsyn.comparison import asked, results
+from jaxsyn.comparison import planned_jobs, results
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options.flags import list_flag
@@ -47,7 +47,7 @@ def define_flags() -> None:
 
 def read(
   values: flags.FlagValues,
-) -> tuple[list[asked.System], results.Ablation | None]:
+) -> tuple[list[planned_jobs.System], results.Ablation | None]:
   """The systems of the command line, with all overrides, and their table.
 
   Raises:
@@ -61,7 +61,7 @@ def read(
   overrides = cli.overrides(values)
   if cli.names_system(address):
     raise InputError(
-      f"--config {addresses.told(address)} names a system; --systems or --table do that here."
+      f"--config {addresses.displayed(address)} names a system; --systems or --table do that here."
     )
   if "seed" in overrides:
     raise InputError(
@@ -81,11 +81,11 @@ def read(
   configs = [cli.load(f"{address}:{system}") for system in chosen.values()]
   for name, config in zip(names, configs):
     for path, value in overrides.items():
-      own = _field(config, path)
-      if own not in (_field(plain, path), value):
+      field = _field(config, path)
+      if field not in (_field(plain, path), value):
         raise InputError(
           f"--config.{path}={value}: {name} is {name} because it has "
-          f"config.{path}={own!r}. Leave the option or the system out."
+          f"config.{path}={field!r}. Leave the option or the system out."
         )
     config.update_from_flattened_dict(overrides)
   for variant, config in zip(varied, configs[len(values.systems) :]):
@@ -97,16 +97,16 @@ def read(
     variant.on(config)
     cli.check_chosen([config], variant.options)
   cli.check_chosen(configs, overrides)
-  systems = map(asked.System, names, map(read_config, configs))
+  systems = map(planned_jobs.System, names, map(read_config, configs))
   return list(systems), None
 
 
 def _rows(
   values: flags.FlagValues, address: str, overrides: dict[str, Any]
-) -> tuple[list[asked.System], results.Ablation]:
+) -> tuple[list[planned_jobs.System], results.Ablation]:
   """The rows of an ablation table on the data of a config, and the table."""
   file, name, table = _table(values)
-  own = file.samefile(address.partition(":")[0])
+  is_same_file = file.samefile(address.partition(":")[0])
   configs = []
   for row in table.rows:
     if both := sorted(set(row.overrides) & set(overrides)):
@@ -115,16 +115,24 @@ def _rows(
         f"{row.overrides[both[0]]!r}). Leave the option or the table out."
       )
     # On its own paper's task a row has what that paper sets for its system.
-    config = cli.load(f"{address}:{name}/{row.name}" if own else address)
+    config = cli.load(
+      f"{address}:{name}/{row.name}" if is_same_file else address
+    )
     config.update_from_flattened_dict(overrides)
-    configs.append(config if own else row.on(config))
+    configs.append(config if is_same_file else row.on(config))
   cli.check_chosen(configs, overrides)
   systems = [
-    asked.System(row.name, read_config(config), dict(row.published or {}))
+    planned_jobs.System(
+      row.name, read_config(config), dict(row.published or {})
+    )
     for row, config in zip(table.rows, configs)
   ]
-  others = {name: dict(bleu) for name, bleu in table.others.items()}
-  return systems, results.Ablation(table.source, table.question, others)
+  published_by_others = {
+    name: dict(bleu) for name, bleu in table.others.items()
+  }
+  return systems, results.Ablation(
+    table.source, table.question, published_by_others
+  )
 
 
 def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
@@ -139,8 +147,10 @@ def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
     folder = pathlib.Path(cli.address_of(values).partition(":")[0]).parent
     folder = folder if folder.name == "papers" else folder / "papers"
     places = [folder, addresses.FOLDER / "papers"]
-    found = [f for place in places if (f := place / f"{paper}.py").is_file()]
-    if not found:
+    candidates = [
+      f for place in places if (f := place / f"{paper}.py").is_file()
+    ]
+    if not candidates:
       known = {
         f"{path.stem}/{table}"
         for place in places
@@ -151,11 +161,11 @@ def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
         f"no paper has a table {values.table!r}. "
         f"{did_you_mean(values.table, known)}"
       )
-    file = found[0]
+    file = candidates[0]
   tables = getattr(cli.module_of(str(file)), "TABLES", {})
   if name not in tables:
     raise InputError(
-      f"{addresses.told(str(file))} has no table {name!r}. {did_you_mean(name, tables)}"
+      f"{addresses.displayed(str(file))} has no table {name!r}. {did_you_mean(name, tables)}"
     )
   return file, name, tables[name]
 

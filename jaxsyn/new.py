@@ -31,15 +31,15 @@ from jaxsyn.storage import files
 from jaxsyn.survey import choices, config_file, findings
 from jaxsyn.survey import parsers as parsers_of
 from jaxsyn.survey import splits as splits_of
-from jaxsyn.survey.config_file import Plan
-from jaxsyn.survey.pairs import Files, Look, look
+from jaxsyn.survey.config_file import ConfigPlan
+from jaxsyn.survey.pairs import CorpusStats, Files, corpus_stats
 from jaxsyn.survey.parsers import AUTO, NONE
 
 _SYSTEM = "pascal"  # that is trained first, where there are trees
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class CorpusSpec:
   """What a user says of a corpus.
 
   Attributes:
@@ -58,7 +58,7 @@ class Given:
 
 
 @dataclasses.dataclass(frozen=True)
-class New:
+class NewConfig:
   """What came of it.
 
   Attributes:
@@ -70,18 +70,20 @@ class New:
   """
 
   path: pathlib.Path
-  plan: Plan
-  told: tuple[str, ...]
+  plan: ConfigPlan
+  messages: tuple[str, ...]
   commands: tuple[str, ...]
   replaces: bool = False
 
 
-def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
+def run(
+  folder: str | os.PathLike[str], corpus: CorpusSpec, name: str = ""
+) -> NewConfig:
   """Writes FOLDER/NAME.py.
 
   Args:
     folder: of the config and of all that comes later; made if it is not there.
-    given: the files, and what is known of them.
+    corpus: the files, and what is known of them.
     name: of the data set; "": that of the folder.
 
   Raises:
@@ -94,40 +96,46 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
   path = folder / f"{name}.py"
   if path.exists():
     _check_replaceable(path)
-  splits = {"train": given.train, "validation": given.dev, "test": given.test}
+  splits = {
+    "train": corpus.train,
+    "validation": corpus.dev,
+    "test": corpus.test,
+  }
   splits_of.check([f for f in splits.values() if f])
-  looks = {split: look(files) for split, files in splits.items() if files}
-  train = looks["train"]
+  stats = {
+    split: corpus_stats(files) for split, files in splits.items() if files
+  }
+  train = stats["train"]
   lacking = [split for split, files in splits.items() if not files]
-  held = splits_of.held_out(train, len(lacking))
-  said = (given.source_language, given.target_language)
-  codes, told = findings.of_languages(said, train)
-  told += findings.of_text(looks, held.value, lacking)
-  pairs = train.count - held.value * len(lacking)
+  held_out = splits_of.held_out(train, len(lacking))
+  codes_given = (corpus.source_language, corpus.target_language)
+  codes, messages = findings.of_languages(codes_given, train)
+  messages += findings.of_text(stats, held_out.value, lacking)
+  pairs = train.count - held_out.value * len(lacking)
   vocabulary, coverage = choices.vocabulary(pairs, train)
-  asked = (given.source_parser, given.target_parser)
+  requested_parsers = (corpus.source_parser, corpus.target_parser)
   # Each config its own: of two in a folder one replaced what the other prepared.
   data = "data" if name == _name("", folder) else f"data_{name}"
   parsers = {
-    side: parsers_of.find(side, code, own, folder / data / "raw")
-    for side, code, own in zip(schema.SIDES, codes, asked)
+    side: parsers_of.find(side, code, requested, folder / data / "raw")
+    for side, code, requested in zip(schema.SIDES, codes, requested_parsers)
   }
-  trees = parsers["source"].there
-  raw_dir, entries = splits_of.entries(splits, folder, train, held.value)
-  steps = _commands(path, folder, _SYSTEM if trees else "", looks)
-  plan = Plan(
+  trees = parsers["source"].is_available
+  raw_dir, entries = splits_of.entries(splits, folder, train, held_out.value)
+  steps = _commands(path, folder, _SYSTEM if trees else "", stats)
+  plan = ConfigPlan(
     name=name,
     data=data,
     languages=codes,
     raw_dir=raw_dir,
     splits=entries,
     pairs=pairs,
-    held_out=held if lacking else None,
+    held_out=held_out if lacking else None,
     vocabulary=vocabulary,
     coverage=coverage,
     training=choices.training(pairs, train, vocabulary.value),
     parsers=parsers,
-    tokenizer=tokenizers.told(codes[1]),
+    tokenizer=tokenizers.summary(codes[1]),
     commands=steps,
   )
   if replaces := path.exists():
@@ -138,10 +146,12 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
       files.write_new(path, config_file.content(plan))
     except FileExistsError:  # another process was first
       raise InputError(f"{path} is there already.") from None
-  return New(path, plan, tuple(told), steps, replaces)
+  return NewConfig(path, plan, tuple(messages), steps, replaces)
 
 
-def _check_replaceable(path: pathlib.Path, plan: Plan | None = None) -> None:
+def _check_replaceable(
+  path: pathlib.Path, plan: ConfigPlan | None = None
+) -> None:
   """Raises InputError unless `new` wrote a config that nobody has edited.
 
   Args:
@@ -164,14 +174,19 @@ def _name(name: str, folder: pathlib.Path) -> str:
     InputError: TFDS or the prepared folder would not have it.
   """
   if not name:
-    own = re.sub("[^a-z0-9]+", "_", folder.absolute().resolve().name.lower())
-    name = own.strip("_")[:80] or "corpus"
-    if name in options.TAKEN or not name[0].isalpha():
+    default_name = re.sub(
+      "[^a-z0-9]+", "_", folder.absolute().resolve().name.lower()
+    )
+    name = default_name.strip("_")[:80] or "corpus"
+    if name in options.RESERVED_NAMES or not name[0].isalpha():
       name = f"corpus_{name}"
-  if not re.fullmatch("[a-z][a-z0-9_]{0,99}", name) or name in options.TAKEN:
+  if (
+    not re.fullmatch("[a-z][a-z0-9_]{0,99}", name)
+    or name in options.RESERVED_NAMES
+  ):
     raise InputError(
       f"--name {name}: lower case letters, digits and underscores, a letter "
-      f"first, and none of {', '.join(options.TAKEN)}."
+      f"first, and none of {', '.join(options.RESERVED_NAMES)}."
     )
   return name
 
@@ -180,7 +195,7 @@ def _commands(
   path: pathlib.Path,
   folder: pathlib.Path,
   system: str,
-  looks: dict[str, Look],
+  stats: dict[str, CorpusStats],
 ) -> tuple[str, ...]:
   """To prepare, to train, to translate a sentence."""
   config, run_folder = shlex.quote(str(path)), folder / "runs" / "transformer"
@@ -188,7 +203,7 @@ def _commands(
     run_folder = run_folder.with_name(system)
   workdir = shlex.quote(str(run_folder))
   trained = shlex.quote(f"{path}:{system}") if system else config
-  sentence = _sentence(list(looks.values())[-1].source.sample)
+  sentence = _sentence(list(stats.values())[-1].source.sample)
   return (
     f"{commands.again('prepare')} --config {config}",
     f"{commands.again('train')} --config {trained} --workdir {workdir}",
@@ -208,10 +223,10 @@ def _sentence(sample: list[str]) -> str:
   return "Hello."
 
 
-def _shown(new: New) -> Iterator[str]:
+def _shown(new: NewConfig) -> Iterator[str]:
   """What the command prints."""
   plan = new.plan
-  yield from new.told
+  yield from new.messages
   yield ""
   yield f"training pairs: {plan.pairs:,}"
   yield f"vocabulary: {plan.vocabulary.value:,} subwords ({plan.vocabulary.rule})"
@@ -235,7 +250,7 @@ def _main(values: flags.FlagValues) -> None:
       "name a folder and files: jaxsyn new FOLDER --source FILE --target FILE."
     )
   print(f"looking at {train}", flush=True)
-  given = Given(
+  corpus = CorpusSpec(
     train,
     dev=_split(values, "dev_"),
     test=_split(values, "test_"),
@@ -244,7 +259,7 @@ def _main(values: flags.FlagValues) -> None:
     source_parser=values.source_parser,
     target_parser=values.target_parser,
   )
-  print("\n".join(_shown(run(values.folder, given, values.name))))
+  print("\n".join(_shown(run(values.folder, corpus, values.name))))
 
 
 def _split(values: flags.FlagValues, which: str) -> Files | None:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxsyn.config import Config, Places
+from jaxsyn.config import Config, Placement
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
@@ -20,10 +20,10 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
-from jaxsyn.models.families import FAMILIES
+from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import CONFIG, At
-from jaxsyn.syntax import Site
+from jaxsyn.options import ROOT, ConfigPath
+from jaxsyn.syntax import StackShape
 from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 
@@ -54,7 +54,7 @@ class Plan:
   @property
   def model_features(self) -> frozenset[str]:
     """Features that the model reads, in training and elsewhere."""
-    return _read_by(self.spec, "reads")
+    return _read_by(self.spec, "required_features")
 
   @property
   def translation_features(self) -> frozenset[str]:
@@ -104,11 +104,13 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   if not losses:
     raise InputError("config.losses is empty: nothing to train on.")
   for name, loss in losses.items():
-    loss.check(CONFIG / "losses" / name, spec)
+    loss.check(ROOT / "losses" / name, spec)
   if spec.model.attention == "fused":
-    shown = sorted({s for loss in losses.values() for s in loss.shown(spec)})
-    spec = dataclasses.replace(spec, shown=tuple(shown))
-  losses = {name: loss.settled(spec) for name, loss in losses.items()}
+    shown = sorted(
+      {s for loss in losses.values() for s in loss.required_maps(spec)}
+    )
+    spec = dataclasses.replace(spec, published_maps=tuple(shown))
+  losses = {name: loss.with_defaults(spec) for name, loss in losses.items()}
   recipe = Recipe(
     model=contract.make(spec),
     losses=losses,
@@ -121,15 +123,15 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     logits=config.train.logits,
   )
   features = frozenset().union(
-    _read_by(spec, "reads"),
-    _read_by(spec, "reads_in_training"),
-    *(loss.reads for loss in losses.values()),
+    _read_by(spec, "required_features"),
+    _read_by(spec, "train_only_features"),
+    *(loss.required_features for loss in losses.values()),
   )
   tag = tasks.tag(config.data.second, manifest)
-  drawn = open_sampler(
+  sampler = open_sampler(
     config.data.tree, features, config.seed, manifest=manifest
   )
-  sides = drawn.sides if drawn else ()
+  sides = sampler.sides if sampler else ()
   return Plan(config, spec, recipe, features, tag, sides)
 
 
@@ -217,30 +219,30 @@ def _check_model(spec: ModelSpec) -> None:
       that replace the same score, or options beyond the model's sizes.
   """
   for place in PLACES:
-    site, at = spec.site(place), CONFIG / "parts" / place
-    for name, part in spec.parts.at(place):
-      if place not in part.places:
-        raise (at / name).error(f": it works in {', '.join(part.places)} only.")
-      spec.family.check_part(at / name, place, part)
-      part.check(at / name, site)
+    stack_shape, at = spec.stack_shape(place), ROOT / "parts" / place
+    for name, part in spec.modifiers.modifiers_in(place):
+      if place not in part.stacks:
+        raise (at / name).error(f": it works in {', '.join(part.stacks)} only.")
+      spec.architecture.check_modifier(at / name, place, part)
+      part.check(at / name, stack_shape)
       fused = spec.model.attention == "fused" and not part.embeds
-      if fused and part.acts(site) and not part.additive:
+      if fused and part.is_active(stack_shape) and not part.additive:
         raise (at / name).error(
           f": {name} needs scores or weights, of which "
           "config.model.attention='fused' makes none; take 'einsum'."
         )
-    _check_clashes(at, spec, site)
-  family = FAMILIES.name_of(spec.family)
+    _check_clashes(at, spec, stack_shape)
+  family = ARCHITECTURES.name_of(spec.architecture)
   for option, value, fit in (
-    ("train.remat", spec.remat, spec.family.remats),
-    ("model.attention", spec.model.attention, spec.family.attentions),
+    ("train.remat", spec.remat, spec.architecture.remats),
+    ("model.attention", spec.model.attention, spec.architecture.attentions),
   ):
     if value not in fit:
       raise InputError(
         f"config.{option}={value!r} is not for family {family!r}; take "
         f"{' or '.join(map(repr, fit))}."
       )
-  spec.family.check(CONFIG / "model" / family, spec)
+  spec.architecture.check(ROOT / "model" / family, spec)
 
 
 def _without_idle(spec: ModelSpec) -> ModelSpec:
@@ -248,21 +250,25 @@ def _without_idle(spec: ModelSpec) -> ModelSpec:
   acting = {
     place: tuple(
       (name, part)
-      for name, part in spec.parts.at(place)
-      if part.acts(spec.site(place))
+      for name, part in spec.modifiers.modifiers_in(place)
+      if part.is_active(spec.stack_shape(place))
     )
     for place in PLACES
   }
-  return dataclasses.replace(spec, parts=Places(**acting))
+  return dataclasses.replace(spec, modifiers=Placement(**acting))
 
 
-def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:
+def _check_clashes(
+  at: ConfigPath, spec: ModelSpec, stack_shape: StackShape
+) -> None:
   replacing = [
-    (name, part) for name, part in spec.parts.at(site.place) if part.replaces
+    (name, part)
+    for name, part in spec.modifiers.modifiers_in(stack_shape.stack)
+    if part.replaces
   ]
   for (one, first), (other, second) in itertools.combinations(replacing, 2):
-    sizes = site.layers, site.heads
-    if not first.cells(*sizes) & second.cells(*sizes):
+    sizes = stack_shape.layers, stack_shape.heads
+    if not first.active_heads(*sizes) & second.active_heads(*sizes):
       continue
     if first.embeds:  # of those, the ones that replace take dimensions
       raise at.error(
@@ -280,10 +286,10 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
   readers = [
     (place, getattr(part, when))
     for place in PLACES
-    for _, part in spec.parts.at(place)
+    for _, part in spec.modifiers.modifiers_in(place)
   ]
-  if when == "reads":
-    readers.append(("encoder", spec.family.reads))
+  if when == "required_features":
+    readers.append(("encoder", spec.architecture.required_features))
   return frozenset(
     f"{PLACES[place]}_{feature}"
     for place, features in readers
@@ -294,7 +300,7 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
 def _check_fit(config: Config) -> None:
   """Fields that must fit each other; each alone is in its bounds."""
   train, decode = config.train, config.decode
-  decode.search.check(CONFIG / "decode", decode)
+  decode.search.check(ROOT / "decode", decode)
   if decode.max_length_factor == decode.max_length_offset == 0:
     raise InputError(
       "config.decode.max_length_factor and config.decode.max_length_offset are "

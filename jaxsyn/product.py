@@ -47,14 +47,14 @@ def _forward(
 
 
 def _backward(
-  axes: int, precision: Any, kept: tuple[Array, Array], out: Array
+  axes: int, precision: Any, residuals: tuple[Array, Array], out: Array
 ) -> tuple[Array, Array]:
-  x, weight = kept
+  x, weight = residuals
   dot = functools.partial(lax.dot_general, precision=precision)
   rows = tuple(range(x.ndim - axes))
   columns = tuple(range(len(rows), out.ndim))
-  own = tuple(range(axes, weight.ndim))
-  of_x = dot(out, weight, ((columns, own), ((), ())))
+  weight_axes = tuple(range(axes, weight.ndim))
+  of_x = dot(out, weight, ((columns, weight_axes), ((), ())))
   over = (rows, rows), ((), ())
   # The narrower of the two is turned. What is turned back is the weight's
   # gradient; without the barrier XLA folds that into the product again.
@@ -62,7 +62,8 @@ def _backward(
     return of_x, _apart(dot(x, out, over))
   turned = _apart(dot(out, x, over))
   return of_x, turned.transpose(
-    *(n + len(own) for n in range(axes)), *(n - axes for n in own)
+    *(n + len(weight_axes) for n in range(axes)),
+    *(n - axes for n in weight_axes),
   )
 
 

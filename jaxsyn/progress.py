@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
   from rich.console import RenderableType
 
-EVERY = 30.0  # seconds between two lines, where there is no terminal
+REDRAW_SECONDS = 30.0  # seconds between two lines, where there is no terminal
 _SELDOM = 10  # times so many where nothing has changed
-_LEAST = 0.5  # seconds after which a bar is worth to be seen
+_MIN_SECONDS = 0.5  # seconds after which a bar is worth to be seen
 
 
 class Bar:
@@ -67,7 +67,7 @@ class Bar:
     self._task: Any = None
     self._closed = threading.Event()
     self._thread = threading.Thread(
-      target=self._watch, daemon=True, name="progress"
+      target=self._refresh, daemon=True, name="progress"
     )
     if not silent:
       # Also while nothing is finished: a first chunk may take a minute.
@@ -96,7 +96,7 @@ class Bar:
     with self._lock:
       self._end = time.monotonic() + seconds
 
-  def at(self, done: int) -> None:
+  def set_done(self, done: int) -> None:
     """So much is done in all."""
     self.advance(done - self._done)
 
@@ -105,7 +105,7 @@ class Bar:
     if self._screen:
       self._screen.show(content)
 
-  def told(self) -> None:
+  def report(self) -> None:
     """Something else has just told how far it is: no line soon."""
     self._said = time.monotonic()
 
@@ -125,10 +125,12 @@ class Bar:
     if self._thread.is_alive():
       self._thread.join()
 
-  def _watch(self) -> None:
+  def _refresh(self) -> None:
     """Tells how far it is until it is closed."""
     seen = -1
-    while not self._closed.wait(_LEAST if self._screen else min(EVERY, 1.0)):
+    while not self._closed.wait(
+      _MIN_SECONDS if self._screen else min(REDRAW_SECONDS, 1.0)
+    ):
       with self._lock:
         if self._closed.is_set():
           return
@@ -139,7 +141,9 @@ class Bar:
           continue
         words = self._words()
         is_idle = self._done == seen and not self._waits
-        if time.monotonic() - self._said > EVERY * (_SELDOM if is_idle else 1):
+        if time.monotonic() - self._said > REDRAW_SECONDS * (
+          _SELDOM if is_idle else 1
+        ):
           self._said, seen = time.monotonic(), self._done
           # In one write: other threads print as well.
           line = f"{self._name}: {words}\n"
@@ -147,29 +151,29 @@ class Bar:
 
   def _words(self) -> str:
     """As in "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
-    note = self._note()
-    if self._waits and not note:  # the wait would distort the speed
+    remark = self._note()
+    if self._waits and not remark:  # the wait would distort the speed
       self._began = time.monotonic()
       self._before, self._amount = self._done, 0
-    self._waits = bool(note)
+    self._waits = bool(remark)
     seconds = max(time.monotonic() - self._began, 1e-9)
-    said = [f"{self._done:,} {_plural(self._unit, self._done)}"]
+    words = [f"{self._done:,} {_plural(self._unit, self._done)}"]
     if self._total:
       total = f"{self._total:,} {_plural(self._unit, self._total)}"
-      said = [f"{self._done:,} of {total}"]
-    if self._amount and self._speed and not note:
+      words = [f"{self._done:,} of {total}"]
+    if self._amount and self._speed and not remark:
       per = _plural(self._per or self._unit, 2)
-      said.append(f"{_rounded(self._amount / seconds)} {per}/s")
-    is_timed = self._speed and not note
+      words.append(f"{_rounded(self._amount / seconds)} {per}/s")
+    is_timed = self._speed and not remark
     if self._total and self._done > self._before and is_timed:
-      own = self._done - self._before
-      left = seconds * (self._total - self._done) / own
+      new_items = self._done - self._before
+      left = seconds * (self._total - self._done) / new_items
       if self._end is not None:
         left = min(left, max(self._end - time.monotonic(), 0.0))
-      said.append(f"{span(left)} left")
-    if note:
-      said.append(note)
-    return ", ".join(said)
+      words.append(f"{span(left)} left")
+    if remark:
+      words.append(remark)
+    return ", ".join(words)
 
 
 @contextlib.contextmanager
@@ -232,8 +236,8 @@ def span(seconds: float) -> str:
   )
 
 
-def _plural(unit: str, number: int) -> str:
-  return unit if number == 1 or unit.endswith("B") else f"{unit}s"
+def _plural(unit: str, count: int) -> str:
+  return unit if count == 1 or unit.endswith("B") else f"{unit}s"
 
 
 def _rounded(speed: float) -> str:
@@ -257,10 +261,10 @@ class _Screen:
       self._tasks += 1
       return self._bars.add_task(name, total=total, said="")
 
-  def update(self, task: Any, done: int, said: str) -> None:
+  def update(self, task: Any, done: int, text: str) -> None:
     with self._lock:
       if self._bars is not None:
-        self._bars.update(task, completed=done, said=said)
+        self._bars.update(task, completed=done, said=text)
 
   def show(self, content: RenderableType) -> None:
     with self._lock:

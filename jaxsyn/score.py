@@ -72,7 +72,7 @@ def run(
   baseline = _baseline(baseline, hypotheses)
   sources = {} if source is None else {os.fspath(source): read_lines(source)}
   _check_lengths(reference | hypothesis | sources)
-  settings = settings.settled(language)
+  settings = settings.with_defaults(language)
   (source_lines,) = sources.values() or ([],)
   scorers = settings.scorers([*reference.values()], source_lines)
   scored: Scored = {
@@ -178,14 +178,14 @@ def _parses(
   return [conllu_text.attach([block], block.text) for block in blocks]
 
 
-def _tell_words(values: flags.FlagValues) -> None:
+def _report_tokenizer(values: flags.FlagValues) -> None:
   """What words are here, where it was not said; on stderr."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
-    print(f"--language: {tokenizers.told(language)}", file=sys.stderr)
+    print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)
   if values.source and values.source_language:
-    told = tokenizers.told(values.source_language)
-    print(f"--source_language: {told}", file=sys.stderr)
+    message = tokenizers.summary(values.source_language)
+    print(f"--source_language: {message}", file=sys.stderr)
   name = values.tokenizer or tokenizers.default(language)
   if name in tokenizers.OF_BLANKS and tokenizers.without_blanks(
     read_lines(first)
@@ -202,12 +202,12 @@ def _aer(values: flags.FlagValues) -> None:
     raise InputError(
       "--aer needs one --reference and a --hypothesis or more, files of links."
     )
-  found = alignments.run(values.reference[0], values.hypothesis)
+  agreements = alignments.run(values.reference[0], values.hypothesis)
   if values.json:
-    plain = {name: dataclasses.asdict(one) for name, one in found.items()}
+    plain = {name: dataclasses.asdict(one) for name, one in agreements.items()}
     print(json.dumps(plain, indent=2, ensure_ascii=False))
   else:
-    print(alignments.as_text(found))
+    print(alignments.as_text(agreements))
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -229,7 +229,7 @@ def _main(values: flags.FlagValues) -> None:
     source_conllu=values.source_conllu,
     source_language=values.source_language,
   )
-  _tell_words(values)
+  _report_tokenizer(values)
   if values.json:
     print(json.dumps(dataclasses.asdict(results), indent=2, ensure_ascii=False))
   else:

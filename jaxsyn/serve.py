@@ -23,9 +23,9 @@ from absl import flags, logging
 from jaxsyn import cli
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range, range_of
-from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.fields import fields_of, metadata
 from jaxsyn.options.flags import list_flag, number_flag
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.translating import run_flags, search_flags
 
 
@@ -39,15 +39,16 @@ def _main(values: flags.FlagValues) -> None:
       f"serving needs the package {error.name}: pip install -e '.[serve]'"
     ) from None
   from jaxsyn.serving import runs, server, warm
-  from jaxsyn.serving.guard import Doors
+  from jaxsyn.serving.network_policy import NetworkPolicy
   from jaxsyn.serving.service import Service
   from jaxsyn.training.mesh import set_up_jax
 
-  places = runs.places(values.run)
-  told: dict[str, Any] = {
-    field.name: values[field.name].value for field in dataclasses.fields(Limits)
+  places = runs.run_locations(values.run)
+  log_values: dict[str, Any] = {
+    field.name: values[field.name].value
+    for field in dataclasses.fields(ServiceLimits)
   }
-  limits = Limits(**told)
+  limits = ServiceLimits(**log_values)
   logging.set_verbosity(logging.ERROR)
   listening = server.bound(values.host, values.port)
   set_up_jax()
@@ -60,7 +61,7 @@ def _main(values: flags.FlagValues) -> None:
     )
     for place in places
   ]
-  service = Service(served, limits, together=values.together)
+  service = Service(served, limits, max_sentences=values.together)
   for one in served:
     if why := one.reading.why_no_parser:
       print(f"{one.name}: no raw text is parsed: {why}", file=sys.stderr)
@@ -81,9 +82,9 @@ def _main(values: flags.FlagValues) -> None:
     names = ", ".join(service.runs)
     print(f"serving {names} at {url}", flush=True)
 
-  doors = Doors(values.host, values.allowed_hosts, values.origins)
+  policy = NetworkPolicy(values.host, values.allowed_hosts, values.origins)
   server.serve(
-    server.made(service, doors, proxies=",".join(values.proxies)),
+    server.made(service, policy, proxies=",".join(values.proxies)),
     listening,
     prepare=lambda: warm.prepare(
       [*service.worker.desks.values()], values.compile, compiled
@@ -106,13 +107,13 @@ def define_flags() -> None:
   )
   run_flags.define_parser()
   search_flags.define()
-  for name, (field, hint) in fields_of(Limits).items():
-    own, default = said(field), getattr(Limits, name)
+  for name, (field, hint) in fields_of(ServiceLimits).items():
+    details, default = metadata(field), getattr(ServiceLimits, name)
     number_flag(
       name,
       default,
-      range_of(Limits, name),
-      own.meaning,
+      range_of(ServiceLimits, name),
+      details.meaning,
       hint.__origin__,
     )
   number_flag(

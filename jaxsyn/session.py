@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from jaxsyn import progress
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import Source
@@ -27,14 +27,14 @@ from jaxsyn.decode.examples import Example
 from jaxsyn.decode.forced import Forced, Scored
 from jaxsyn.decode.rank import penalised
 from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.decode.terms import Terms
 from jaxsyn.decode.translator import (
-  Tell,
+  ProgressCallback,
   Translation,
   Translator,
+  ignore_progress,
   longest_output,
-  untold,
 )
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
@@ -80,7 +80,7 @@ class Session:
     checkpoint: str = "",
     parser: Folder = "",
     longest: int = 512,
-    change: Change | None = None,
+    batch_transform: BatchTransform | None = None,
     weights: Sequence[float] = (),
     **decode: Any,
   ):
@@ -95,7 +95,7 @@ class Session:
       parser: where the parser is, if not in the folder: a UDPipe file, a folder
         of spaCy or Stanza, the address of a service, a command line.
       longest: source subwords; of longer lines only the beginning is read.
-      change: function on every host batch, as in `jaxsyn.train.run`.
+      batch_transform: function on every host batch, as in `jaxsyn.train.run`.
       weights: of the runs of an ensemble; none: all are equal.
       **decode: fields of config.decode to change, e.g. beam=1; of an ensemble
         that of the first run counts.
@@ -117,17 +117,19 @@ class Session:
         checkpoint=checkpoint,
         parser=parser,
         longest=longest,
-        decode=decode if number == 0 else {},
+        decode=decode if index == 0 else {},
         read=self._read,
       )
-      for number, one in enumerate(folders)
+      for index, one in enumerate(folders)
     )
     check_targets(self.members)
     first = self.members[0]
     self.run, self.plan, self.sources = first.run, first.plan, first.sources
     self.chosen = "; ".join(one.chosen for one in self.members)
-    self.notes = tuple(note for one in self.members for note in one.notes)
-    self.change, self.cut = change, 0
+    self.notes = tuple(
+      message for one in self.members for message in one.messages
+    )
+    self.change, self.cut = batch_transform, 0
     self.devices = jax.local_devices()
     reader: SourceReader | EnsembleReader = first.sources
     features: dict[str, Any] = {"features": first.sources.features}
@@ -143,11 +145,11 @@ class Session:
     self._reader = ParallelReader(reader)
     self._translate = Translator(
       *(model, first.sources.vocabularies[1], first.plan.config.decode),
-      change=change,
+      batch_transform=batch_transform,
       devices=self.devices,
       **features,
     )
-    self._forced = Forced(model, change=change, **features)
+    self._forced = Forced(model, batch_transform=batch_transform, **features)
 
   def example(self, source: Source) -> Any:
     """The arrays of one source sentence, a raw line or its parse.
@@ -167,7 +169,7 @@ class Session:
     self,
     sources: Sequence[Source | Request],
     finish: Finish | None = None,
-    tell: Tell = untold,
+    on_progress: ProgressCallback = ignore_progress,
   ) -> Callable[[], list[list[Translation]]]:
     """Starts to parse sentences; the function that is returned translates them.
 
@@ -178,7 +180,7 @@ class Session:
       sources: raw lines, parses or requests.
       finish: what is done with what was found: a function of the requests, their
         examples and their translations; see `jaxsyn.translating.finishing`.
-      tell: of `search`.
+      on_progress: of `search`.
     """
     requests = [request(source) for source in sources]
     terms = [self._terms(*pair) for pair in enumerate(requests)]
@@ -186,56 +188,56 @@ class Session:
 
     def translate() -> list[list[Translation]]:
       examples = reading()
-      found = self.search(examples, terms, tell)
-      return finish(requests, examples, found) if finish else found
+      nbests = self.search(examples, terms, on_progress)
+      return finish(requests, examples, nbests) if finish else nbests
 
     return translate
 
-  def _terms(self, number: int, asked: Request) -> Terms:
+  def _terms(self, index: int, request: Request) -> Terms:
     """What is asked of a translation, in subwords.
 
     Args:
-      number: its place, where the request says none.
-      asked: what is.
+      index: its place, where the request says none.
+      request: what is.
 
     Raises:
       InputError: it cannot be met; the message names the line.
     """
-    place = number if asked.place is None else asked.place
+    place = index if request.place is None else request.place
     try:
-      return self.terms(asked, place)
+      return self.terms(request, place)
     except InputError as error:
       raise InputError(f"line {place + 1} of the input: {error}") from None
 
-  def terms(self, asked: Request, place: int = 0) -> Terms:
+  def terms(self, request: Request, place: int = 0) -> Terms:
     """The same of a request that stands alone.
 
     Args:
-      asked: what is asked of its translation.
+      request: what is asked of its translation.
       place: on which samples depend.
 
     Raises:
       InputError: it cannot be met; says why, not where.
     """
     search = self.plan.config.decode.search
-    if asked.constraints and not search.constrains:
+    if request.constraints and not search.constrains:
       raise InputError(
         f"constraints are for the search 'beam', not for "
-        f"{SEARCHES.name_of(search)!r}."
+        f"{STRATEGIES.name_of(search)!r}."
       )
     terms = self._translate.wording(
       place,
-      self._normal(asked.prefix),
-      [self._normal(one) for one in asked.constraints],
-      [self._normal(one) for one in asked.avoid],
+      self._normal(request.prefix),
+      [self._normal(one) for one in request.constraints],
+      [self._normal(one) for one in request.avoid],
     )
     # A longer search would need more memory than any sentence does.
     longest = self.sources.longest
-    most = max(longest_output(self.plan.config.decode, longest), longest)
-    if any(terms.kind) and terms.least > most:
+    max_length = max(longest_output(self.plan.config.decode, longest), longest)
+    if any(terms.kind) and terms.least > max_length:
       raise InputError(
         f"the prefix and the constraints need up to {terms.least:,} output "
-        f"positions; at most {most:,}. Shorten them."
+        f"positions; at most {max_length:,}. Shorten them."
       )
     return terms
 
@@ -273,7 +275,7 @@ class Session:
     self,
     examples: Sequence[Example],
     terms: Sequence[Terms] | None = None,
-    tell: Tell = untold,
+    on_progress: ProgressCallback = ignore_progress,
     is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of examples that are made already.
@@ -281,7 +283,7 @@ class Session:
     Args:
       examples: of `begin_examples`.
       terms: what is asked of each; None: nothing more.
-      tell: called with how many more are found, in any thread.
+      on_progress: called with how many more are found, in any thread.
       is_wanted: see `jaxsyn.decode.translator.Translator`.
     """
     decode = self.plan.config.decode
@@ -292,13 +294,15 @@ class Session:
       f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
-      return self._translate(self.params, examples, terms, tell, is_wanted)
+      return self._translate(
+        self.params, examples, terms, on_progress, is_wanted
+      )
 
   def force(
     self,
     sources: Iterable[Source],
     targets: Iterable[str | Sequence[int]],
-    tell: Tell = untold,
+    on_progress: ProgressCallback = ignore_progress,
   ) -> list[Scored]:
     """How probable given translations are: log p, subword by subword.
 
@@ -307,7 +311,7 @@ class Session:
       targets: a translation of each, as text, or as subwords without EOS
         (`Translation.ids`): what a search found may be cut into others
         than the vocabulary would.
-      tell: called with how many more are scored.
+      on_progress: called with how many more are scored.
     """
     vocabulary = self.sources.vocabularies[1]
     ids = [
@@ -315,16 +319,16 @@ class Session:
       for one in targets
     ]
     # Of an n-best list each source is read once.
-    given = list(sources)
-    keys = {_key(source): source for source in given}
+    source_list = list(sources)
+    keys = {_key(source): source for source in source_list}
     read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
-    examples = [read[_key(source)] for source in given]
-    log_p = self.force_examples(examples, ids, tell)
+    examples = [read[_key(source)] for source in source_list]
+    log_p = self.force_examples(examples, ids, on_progress)
     scored = []
-    for own, log_p_T in zip(ids, log_p, strict=True):
+    for target_ids, log_p_T in zip(ids, log_p, strict=True):
       total = float(log_p_T.sum(dtype="float64"))
       score = penalised(total, len(log_p_T), self.plan.config.decode)
-      pieces = (*vocabulary.pieces(own), SPECIAL[EOS])
+      pieces = (*vocabulary.pieces(target_ids), SPECIAL[EOS])
       scored.append(Scored(pieces, tuple(log_p_T.tolist()), total, score))
     return scored
 
@@ -332,17 +336,17 @@ class Session:
     self,
     examples: Sequence[Example],
     targets: Sequence[Sequence[int]],
-    tell: Tell = untold,
+    on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
     """Returns the log probability of each subword of targets, EOS last.
 
     Args:
       examples: Examples of `begin_examples`.
       targets: Subwords of each target, without EOS.
-      tell: Called with the number of further targets that are scored.
+      on_progress: Called with the number of further targets that are scored.
     """
     with enough_memory("scoring", "the number of other programs that run here"):
-      return self._forced(self.params, examples, targets, tell)
+      return self._forced(self.params, examples, targets, on_progress)
 
   def subwords(self, translation: str) -> list[int]:
     """A translation as the vocabulary cuts it, without EOS."""
@@ -353,14 +357,14 @@ class Session:
     """Programs made so far, one a shape."""
     return self._translate.compilations
 
-  def note(self, *others: tuple[int, int]) -> str:
+  def note(self, *more_programs: tuple[int, int]) -> str:
     """Returns how many programs are compiled; "" while none is.
 
     Args:
       *others: Programs that are counted too: see `jaxsyn.progress.compiling`.
     """
-    own = self._translate.programs, self._forced.programs
-    return progress.compiling(*own, *others)
+    own_programs = self._translate.programs, self._forced.programs
+    return progress.compiling(*own_programs, *more_programs)
 
 
 def _key(source: Source) -> str | int:

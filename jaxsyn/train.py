@@ -19,9 +19,9 @@ from absl import flags, logging
 
 from jaxsyn import cli, commands, exits
 from jaxsyn.config import Config, as_dict, read_config
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import Split, open_split
+from jaxsyn.data.loader.split import LoadedSplit, open_split
 from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -50,16 +50,16 @@ _LESS_MEMORY = (
 def run(
   config: Config | Mapping[str, Any],
   folder: str | pathlib.Path,
-  change: Change | None = None,
+  batch_transform: BatchTransform | None = None,
 ) -> loop.TrainingEnd:
   """Trains, from the newest checkpoint in the folder if there is one.
 
   Args:
     config: of `get_config`, or checked by `jaxsyn.config.read_config`.
     folder: of the run; made if it does not exist.
-    change: function on every host batch (NumPy), in training and validation,
-      to add `source_weighting_BSS` for the part `given_weighting`, say. Rows
-      and columns of padding are in it too.
+    batch_transform: function on every host batch (NumPy), in training and
+      validation, to add `source_weighting_BSS` for the part `given_weighting`,
+      say. Rows and columns of padding are in it too.
 
   Returns:
     how it ended: the step, the reason, the best score.
@@ -69,30 +69,32 @@ def run(
   """
   if not isinstance(config, Config):
     config = read_config(config)
-  config = selection.settled(config)
+  config = selection.with_defaults(config)
   data = config.data
   with manifests.in_use((data.directory, *data.mixture.folders)):
-    return _run(config, folder, change)
+    return _run(config, folder, batch_transform)
 
 
 def _run(
-  config: Config, folder: str | pathlib.Path, change: Change | None
+  config: Config,
+  folder: str | pathlib.Path,
+  batch_transform: BatchTransform | None,
 ) -> loop.TrainingEnd:
   """Trains as `run`, with a resolved config."""
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   teachers = teacher.read(plan, records.manifest)
-  own_change = change
+  own_change = batch_transform
   for one in teachers:
     plan = dataclasses.replace(plan, features=plan.features | one.features)
-    change = one.after(change)
+    batch_transform = one.chain(batch_transform)
   unparsed = check_parsed(plan)
   hosts.check_joined()
-  told = flat(as_dict(config), "config.") | flat(
+  message = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
   )
-  told.pop("config.data.directory")  # each may have a copy
-  hosts.check_same("config", told)
+  message.pop("config.data.directory")  # each may have a copy
+  hosts.check_same("config", message)
   layout = Layout(config.train.parallelism, config.train.mesh)
   split = open_split(
     records,
@@ -100,17 +102,17 @@ def _run(
     data=config.data,
     batch=config.batch,
     seed=config.seed,
-    share=layout.share,
-    change=change,
+    shard=layout.share,
+    batch_transform=batch_transform,
   )
-  watch = None
+  attention_sampler = None
   if pictures := config.train.writers.pictures:
     # Only here: it loads what draws.
-    from jaxsyn.inspection.watch import Watch
+    from jaxsyn.inspection.attention_sampler import AttentionSampler
 
-    watch = Watch(
+    attention_sampler = AttentionSampler(
       *(plan, records.manifest, config.data.validation, pictures),
-      change=own_change,
+      batch_transform=own_change,
     )
   validator = Validator(
     plan,
@@ -119,9 +121,9 @@ def _run(
     vocabulary=manifests.vocabulary(
       records.directory, records.manifest, "target"
     ),
-    change=change,
-    own_change=own_change,
-    look=watch,
+    batch_transform=batch_transform,
+    split_transform=own_change,
+    attention_logger=attention_sampler,
   )
 
   empty = split.empty()[0]  # made here: a teacher cannot be asked in a trace
@@ -143,15 +145,15 @@ def _run(
     log.say(_length(config, split))
     for warning in unparsed:
       log.say(f"warning: {warning}")
-    others = (*split.told, frozen_told, _no_test(config, records))
-    others += tuple(
+    messages = (*split.messages, frozen_told, _no_test(config, records))
+    messages += tuple(
       f"wrong parents of {name}: "
       + ", ".join(f"{side} {100 * rate:.2f} %" for side, rate in rates.items())
       for name, rates in wrong_parents.items()
     )
-    others += tuple(one.told for one in teachers)
-    for told in filter(None, (*others, *(warm.told if warm else ()))):
-      log.say(told)
+    messages += tuple(one.told for one in teachers)
+    for message in filter(None, (*messages, *(warm.messages if warm else ()))):
+      log.say(message)
     return log
 
   # What can be refused was, before there is a folder. Of several processes that
@@ -159,19 +161,19 @@ def _run(
   with contextlib.ExitStack() as stack:
 
     def create() -> None:
-      stack.enter_context(lock.alone(folder))
+      stack.enter_context(lock.exclusive_lock(folder))
       teacher.check_same(folder, teachers)
       workdir.create(folder, config)
       if wrong_parents:
         files.write_json(
           files.path_of(folder) / workdir.WRONG_PARENTS,
-          checksums.sealed(wrong_parents),
+          checksums.add_checksum(wrong_parents),
         )
       teacher.write(folder, teachers)
       if warm:
         warm.write(folder)
 
-    hosts.by_the_first(create)
+    hosts.on_main_process(create)
     hosts.check_shared(folder)
     checkpoints = Checkpoints(folder, config.train.keep)
     try:
@@ -196,7 +198,7 @@ def _run(
 
 
 def _wrong_parents(
-  config: Config, records: PreparedSplit, split: Split
+  config: Config, records: PreparedSplit, split: LoadedSplit
 ) -> dict[str, dict[str, float]]:
   """Returns the share of words with a wrong parent, by split and side.
 
@@ -206,33 +208,33 @@ def _wrong_parents(
   data, seed = config.data, config.seed
   if not isinstance(data.tree, WrongParents):
     return {}
-  found = {data.train: Examples(records, data, seed).wrong_parents(split.notes)}
+  rates = {
+    data.train: Examples(records, data, seed).wrong_parents(split.counters)
+  }
   for name in (data.validation, *data.test):
-    if name in records.manifest["splits"] and name not in found:
+    if name in records.manifest["splits"] and name not in rates:
       other = PreparedSplit(data.directory, name)
-      found[name] = Examples(other, data, seed).wrong_parents()
-  return found
+      rates[name] = Examples(other, data, seed).wrong_parents()
+  return rates
 
 
-def _length(config: Config, split: Split) -> str:
+def _length(config: Config, split: LoadedSplit) -> str:
   """How often the run sees its examples: few pairs may be seen for hours."""
   train, pairs = config.train, split.epoch
   often = train.steps / max(1, split.plan.batches())
-  until = (
+  end = (
     f"or {train.minutes:g} minutes"
     if train.minutes
     else "unless config.train.minutes or config.train.patience ends it"
   )
-  return (
-    f"{train.steps:,} steps, {often:,.1f} times {pairs:,} examples, {until}"
-  )
+  return f"{train.steps:,} steps, {often:,.1f} times {pairs:,} examples, {end}"
 
 
 def _no_test(config: Config, records: PreparedSplit) -> str:
   """Which splits to report on were not prepared; "" where all were."""
   prepared, folder = records.manifest["splits"], config.data.directory
   left_out = records.manifest.get("left_out", {})
-  others = [name for name in prepared if name not in config.data.test]
+  untested = [name for name in prepared if name not in config.data.test]
   messages = []
   for name in config.data.test:
     if name in left_out:
@@ -243,7 +245,7 @@ def _no_test(config: Config, records: PreparedSplit) -> str:
     elif name not in prepared:
       messages.append(
         f"config.data.test names {name}, which {folder} has not: nothing can be"
-        f" compared on it. {did_you_mean(name, others)}"
+        f" compared on it. {did_you_mean(name, untested)}"
       )
   return " ".join(messages)
 
@@ -255,8 +257,8 @@ def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
     config: of the run.
     options: what followed --config, by dotted name.
   """
-  said = {name for name in options if name.startswith("prepare.")}
-  if not said:
+  prepare_options = {name for name in options if name.startswith("prepare.")}
+  if not prepare_options:
     return ""
   manifest = manifests.read(config.data.directory)
   was = flat({"prepare": manifest["options"]})
@@ -264,12 +266,12 @@ def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
   return " ".join(
     f"config.{name} does nothing here: {config.data.directory} was prepared with "
     f"{was.get(name)!r}. Prepare it again."
-    for name in sorted(said)
+    for name in sorted(prepare_options)
     if json.dumps(was.get(name)) != json.dumps(now.get(name))
   )
 
 
-def _sizes(split: Split) -> str:
+def _sizes(split: LoadedSplit) -> str:
   """The batches of the run in words, for who has too little memory."""
   shapes = ", ".join(
     f"{s.rows} x {s.source} x {s.target}" for s in split.plan.shapes
@@ -285,18 +287,18 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)
   set_up_jax(values.workdir)
-  config = selection.settled(read_config(values.config))
-  told = prepared_otherwise(config, cli.overrides(values))
-  if told and jax.process_index() == 0:
-    print(f"warning: {told}", file=sys.stderr)
+  config = selection.with_defaults(read_config(values.config))
+  message = prepared_otherwise(config, cli.overrides(values))
+  if message and jax.process_index() == 0:
+    print(f"warning: {message}", file=sys.stderr)
   manifest = manifests.read(config.data.directory)
   check_trees([resolve(config, manifest)])
-  with hosts.together(values.heartbeat):
+  with hosts.shutdown_together(values.heartbeat):
     outcome = run(config, values.workdir)
   if jax.process_index():
     return
   best = outcome.progress
-  asked = outcome.reason.startswith("SIG")
+  was_signalled = outcome.reason.startswith("SIG")
   selected = "no validation so far"
   if best.best_step >= 0:
     selected = (
@@ -304,14 +306,14 @@ def _main(values: flags.FlagValues) -> None:
       f"{best.best_score:.2f} at step {best.best_step}"
     )
   print(
-    f"{'stopped' if asked else 'finished'} at step {outcome.step} "
+    f"{'stopped' if was_signalled else 'finished'} at step {outcome.step} "
     f"({outcome.reason}); {selected}; shapes: {outcome.shapes}, compilations of "
     f"the step: {outcome.compilations}."
   )
-  if asked:
-    others = ", and so each of the others" * (jax.process_count() > 1)
+  if was_signalled:
+    remark = ", and so each of the others" * (jax.process_count() > 1)
     words = shlex.join(sys.argv[1:])
-    print(f"To go on{others}: {commands.again('train')} {words}")
+    print(f"To go on{remark}: {commands.again('train')} {words}")
 
 
 def define_flags() -> None:

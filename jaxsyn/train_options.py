@@ -8,21 +8,21 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jaxsyn.options import one_of, option, section
+from jaxsyn.options import choice, option, section
 from jaxsyn.options.bounds import (
   Amount,
   Axis,
   Count,
   CountOrOff,
-  NameOf,
   Positive,
   Range,
   Rate,
-  Text,
+  RegistryKey,
+  TextPattern,
 )
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.training.optimiser import Rule
+  from jaxsyn.training.optimiser import OptimizerSpec
   from jaxsyn.training.schedules import Schedule
 
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # rooms above: an option names its table by address
 class Optimiser:
   """How parameters are updated: rule, learning rate, clipping, decay."""
 
-  name: Rule = one_of(
-    "jaxsyn.training.optimiser:RULES", "adam", "The update rule."
+  name: OptimizerSpec = choice(
+    "jaxsyn.training.optimiser:OPTIMIZERS", "adam", "The update rule."
   )
   learning_rate: Positive = option(
     4e-3,
@@ -39,7 +39,7 @@ class Optimiser:
     "Transformer-Tiny adam 4e-3 after 1,000 updates of warm-up, muon 1e-2 after "
     '100; adadelta as published has 1.0 and "constant".',
   )
-  schedule: Schedule = one_of(
+  schedule: Schedule = choice(
     "jaxsyn.training.schedules:SCHEDULES",
     "inverse_sqrt",
     "Of the learning rate.",
@@ -106,7 +106,8 @@ class Start:
     "", "Its folder, here or on a store; empty: all parameters are drawn."
   )
   checkpoint: Annotated[
-    str, Text(r"|best|last|\d{1,10}", '"best", "last", a step, or nothing')
+    str,
+    TextPattern(r"|best|last|\d{1,10}", '"best", "last", a step, or nothing'),
   ] = option("", "Which; empty: what `translate` would take of that run.")
   unknown: Literal["drawn", "mean"] = option(
     "drawn",
@@ -148,14 +149,14 @@ class Train:
   )
   # How it is validated may not change: scores would not compare with the best
   # so far.
-  selection: Annotated[str, NameOf("jaxsyn.scoring.selection:SELECTIONS")] = (
-    option(
-      "bleu",
-      "What is the best on the validation split: a metric of its translations, "
-      'or the "log_likelihood" of a target subword, for which nothing is '
-      "translated. A tie goes to the likelihood, and BLEU without a right 4-gram "
-      "counts as 0, since a model learns for long before it has any.",
-    )
+  selection: Annotated[
+    str, RegistryKey("jaxsyn.scoring.selection:SELECTIONS")
+  ] = option(
+    "bleu",
+    "What is the best on the validation split: a metric of its translations, "
+    'or the "log_likelihood" of a target subword, for which nothing is '
+    "translated. A tie goes to the likelihood, and BLEU without a right 4-gram "
+    "counts as 0, since a model learns for long before it has any.",
   )
   tokenizer: str = option(
     "",
@@ -205,7 +206,8 @@ class Train:
     "moves them, and the optimiser keeps nothing for them.",
   )
   profile: Annotated[
-    str, Text(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing')
+    str,
+    TextPattern(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing'),
   ] = option(
     "",
     'Steps "FIRST-LAST" of which a profile is written for TensorBoard\'s profile '

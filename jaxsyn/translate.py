@@ -36,7 +36,12 @@ from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.translator import NOTHING, Tell, Translation, untold
+from jaxsyn.decode.translator import (
+  EMPTY_TRANSLATION,
+  ProgressCallback,
+  Translation,
+  ignore_progress,
+)
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
@@ -67,7 +72,7 @@ def run(
   sources: Iterable[Given],
   buffer: int = 1000,
   finish: Finish | None = None,
-  tell: Tell = untold,
+  on_progress: ProgressCallback = ignore_progress,
 ) -> Iterator[list[Translation]]:
   """Translates a stream in order; the n best of each sentence.
 
@@ -78,21 +83,26 @@ def run(
     buffer: at most so many sentences for each device are sorted by length and
       translated together.
     finish: what is done with what was found; see `Session.begin`.
-    tell: called with how many more are found, before they are in order.
+    on_progress: called with how many more are found, before they are in order.
   """
   buffer *= len(session.devices)
-  for given, translate in _begun(session, sources, buffer, finish, tell):
-    tell(sum(one is None for one in given))
+  for chunk_requests, translate in _start(
+    session, sources, buffer, finish, on_progress
+  ):
+    on_progress(sum(one is None for one in chunk_requests))
     translations = iter(translate())
-    yield from ([NOTHING] if s is None else next(translations) for s in given)
+    yield from (
+      [EMPTY_TRANSLATION] if s is None else next(translations)
+      for s in chunk_requests
+    )
 
 
-def _begun(
+def _start(
   session: Session,
   sources: Iterable[Given],
   buffer: int,
   finish: Finish | None,
-  tell: Tell,
+  on_progress: ProgressCallback,
 ) -> Iterator[tuple[list[Request | None], Translate]]:
   """Blocks to be searched; one more is being parsed already, if it is there."""
   blocks: collections.deque[tuple[list[Request | None], Translate]]
@@ -100,9 +110,9 @@ def _begun(
   try:
     items: Iterable[Any] = sources
     for chunk in stream.chunks(items, buffer):
-      given = [_placed(one, next(places)) for one in chunk]
-      real = [s for s in given if s is not None]
-      blocks.append((given, session.begin(real, finish, tell)))
+      chunk_requests = [_placed(one, next(places)) for one in chunk]
+      real = [s for s in chunk_requests if s is not None]
+      blocks.append((chunk_requests, session.begin(real, finish, on_progress)))
       # A writer that pauses waits for all answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
@@ -112,9 +122,9 @@ def _begun(
   yield from blocks
 
 
-def _placed(given: Source | Request | Faulty, place: int) -> Request | None:
+def _placed(item: Source | Request | Faulty, place: int) -> Request | None:
   """What is asked; a request may say its place itself."""
-  source = given.text if isinstance(given, Faulty) else given
+  source = item.text if isinstance(item, Faulty) else item
   if source is None:
     return None
   one = request(source)
@@ -126,7 +136,7 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.ERROR)
   hosts.join(values)
   set_up_jax()
-  with hosts.together(values.heartbeat):
+  with hosts.shutdown_together(values.heartbeat):
     fault = _translate(values)
   if fault:
     raise fault
@@ -134,15 +144,15 @@ def _main(values: flags.FlagValues) -> None:
 
 def _translate(values: flags.FlagValues) -> InputError | None:
   """Returns, for it raises what one process alone has met, what all have."""
-  hosts.by_the_first(
+  hosts.on_main_process(
     lambda: exits.check_target(values.output, "--output", store=True)
   )
   if jax.process_count() > 1:
     _check_files(values)
-    told = {name: values[name].value for name in _SAME}
+    options = {name: values[name].value for name in _SAME}
     with contextlib.suppress(OSError):  # told when it is read
-      told["bytes of --input"] = files.size_of(values.input)
-    hosts.check_same("command", told)
+      options["bytes of --input"] = files.size_of(values.input)
+    hosts.check_same("command", options)
   session = search_flags.session_of(values)
   hosts.check_same(
     "checkpoint",
@@ -153,7 +163,7 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   faults: list[str] = []
   sources = inputs.of_flags(values, faults, session.terms)
   is_first = jax.process_index() == 0
-  writer = text.writer(values.output) if is_first else _nowhere()
+  writer = text.writer(values.output) if is_first else null_writer()
   try:
     # Who types sentences sees the answers.
     typed = values.input == "-" and sys.stdin.isatty()
@@ -165,14 +175,14 @@ def _translate(values: flags.FlagValues) -> InputError | None:
       silent=typed or not is_first,
     )
     with contextlib.closing(bar), contextlib.closing(session), writer as write:
-      for lines in _answers(session, sources, values, finish, bar):
+      for lines in _translations(session, sources, values, finish, bar):
         for line in lines:
           write(line)
   except _MetByAll as fault:
     return fault
-  cut = sum(hosts.everyone(session.cut))
+  cut = sum(hosts.all_gather_json(session.cut))
   if is_first:
-    _tell(values, session, cut=cut, faults=faults)
+    _report(values, session, cut=cut, faults=faults)
   return None
 
 
@@ -181,7 +191,7 @@ class _MetByAll(InputError):
 
 
 @contextlib.contextmanager
-def _nowhere() -> Iterator[Callable[[str], None]]:
+def null_writer() -> Iterator[Callable[[str], None]]:
   yield lambda line: None
 
 
@@ -202,7 +212,7 @@ def _check_files(values: flags.FlagValues) -> None:
     )
 
 
-def _answers(
+def _translations(
   session: Session,
   sources: Iterable[Given],
   values: flags.FlagValues,
@@ -217,35 +227,39 @@ def _answers(
     InputError: as the sources; of several processes in all at the same place.
   """
   me, processes = jax.process_index(), jax.process_count()
-  own = itertools.islice(sources, me, None, processes)
-  translations = run(session, own, values.buffer, finish, bar.advance)
+  local_sources = itertools.islice(sources, me, None, processes)
+  translations = run(session, local_sources, values.buffer, finish, bar.advance)
   answers = (
-    list(outputs.lines(me + number * processes, nbest, values))
-    for number, nbest in enumerate(translations)
+    list(outputs.lines(me + index * processes, nbest, values))
+    for index, nbest in enumerate(translations)
   )
   if processes == 1:
     yield from answers
     return
   # The same for all: one may have more devices than another.
-  most = values.buffer * max(hosts.everyone(len(session.devices)))
+  max_sentences = values.buffer * max(
+    hosts.all_gather_json(len(session.devices))
+  )
   while True:
-    told, fault = [], ""
+    messages, fault = [], ""
     try:
-      for answer in itertools.islice(answers, most):
-        told.append(answer)
+      for answer in itertools.islice(answers, max_sentences):
+        messages.append(answer)
     except InputError as error:
       fault = str(error)
-    shares = hosts.everyone([told, fault])
-    turns = itertools.zip_longest(*(told for told, _ in shares))
+    shares = hosts.all_gather_json([messages, fault])
+    turns = itertools.zip_longest(*(messages for messages, _ in shares))
     in_order = itertools.chain.from_iterable(turns)
-    yield from itertools.takewhile(lambda told: told is not None, in_order)
+    yield from itertools.takewhile(
+      lambda messages: messages is not None, in_order
+    )
     if fault := next((fault for _, fault in shares if fault), ""):
       raise _MetByAll(fault)
-    if len(shares[0][0]) < most:  # the longest
+    if len(shares[0][0]) < max_sentences:  # the longest
       return
 
 
-def _tell(
+def _report(
   values: flags.FlagValues, session: Session, *, cut: int, faults: list[str]
 ) -> None:
   """What the reader of the translations has to know, on standard error."""

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity
@@ -27,7 +27,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.progress import Bar
 from jaxsyn.scoring.metrics import LIKELIHOOD
-from jaxsyn.scoring.selection import Selector, settled
+from jaxsyn.scoring.selection import Selector, with_defaults
 from jaxsyn.training import hosts
 from jaxsyn.training.log import Pictures, Sample
 from jaxsyn.training.mesh import Layout
@@ -37,7 +37,7 @@ from jaxsyn.training.step import evaluate_step
 
 LONGEST = 1024  # subwords of a side
 
-Look = Callable[[Any], Pictures]
+AttentionLogger = Callable[[Any], Pictures]
 
 
 class Validator:
@@ -54,9 +54,9 @@ class Validator:
     split: str,
     *,
     vocabulary: Vocabulary,
-    change: Change | None = None,
-    own_change: Change | None = None,
-    look: Look | None = None,
+    batch_transform: BatchTransform | None = None,
+    split_transform: BatchTransform | None = None,
+    attention_logger: AttentionLogger | None = None,
   ):
     """Opens the split.
 
@@ -65,13 +65,13 @@ class Validator:
       layout: where evaluation steps run.
       split: name of the split.
       vocabulary: of the target side.
-      change: on every host batch that losses are measured of: a caller's own
-        function, and teachers.
-      own_change: the caller's alone; translating reads no more.
-      look: draws what parameters, whole on one device, look at; given to all
-        processes or to none, called by the first.
+      batch_transform: on every host batch that losses are measured of: a
+        caller's own function, and teachers.
+      split_transform: the caller's alone; translating reads no more.
+      attention_logger: draws what parameters, whole on one device, look at;
+        given to all processes or to none, called by the first.
     """
-    config: Config = settled(plan.config)
+    config: Config = with_defaults(plan.config)
     records = PreparedSplit(config.data.directory, split)
     longest = _longest(records)
     self._layout = layout
@@ -88,28 +88,28 @@ class Validator:
       ),
       seed=config.seed,
       both_tasks=False,
-      share=layout.share,
-      change=change,
+      shard=layout.share,
+      batch_transform=batch_transform,
     )
     self._losses = plan.recipe.losses
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
-    self._look = look
+    self._look = attention_logger
     self._translates = config.train.selection != LIKELIHOOD
     if not self._translates:
       return
-    number = config.train.validation_sentences or len(records)
+    sentence_count = config.train.validation_sentences or len(records)
     references = integrity.read_text(
       records.directory, records.manifest, split, "target"
-    )[:number]
+    )[:sentence_count]
     self._metric = Selector(config.train, references)
     sources = integrity.read_text(
       records.directory, records.manifest, split, "source"
     )
-    shown = min(number, config.train.writers.samples)
+    shown = min(sentence_count, config.train.writers.samples)
     self._shown = list(zip(sources[:shown], references))
     # Each host translates its part of them, in their order.
     me, all_of_us = jax.process_index(), jax.process_count()
-    begin, end = (number * i // all_of_us for i in (me, me + 1))
+    begin, end = (sentence_count * i // all_of_us for i in (me, me + 1))
     self._examples = list(itertools.islice(self._split.examples, begin, end))
     decode = dataclasses.replace(
       config.decode,
@@ -122,7 +122,7 @@ class Validator:
       vocabulary,
       decode,
       features=[f for f in self._split.features if f.startswith("source")],
-      change=own_change,
+      batch_transform=split_transform,
       devices=jax.local_devices(),
     )
 
@@ -184,10 +184,14 @@ class Validator:
         silent=bool(jax.process_index()),
       )
       with contextlib.closing(bar):
-        nbest = self._translator(params, self._examples, tell=bar.advance)
+        nbest = self._translator(
+          params, self._examples, on_progress=bar.advance
+        )
       self._translator.forget_params()  # training needs the memory
-      own = [best[0].text if best else "" for best in nbest]
-      texts = list(itertools.chain.from_iterable(hosts.everyone(own)))
+      best_texts = [best[0].text if best else "" for best in nbest]
+      texts = list(
+        itertools.chain.from_iterable(hosts.all_gather_json(best_texts))
+      )
       samples = [Sample(*pair, text) for pair, text in zip(self._shown, texts)]
       selected = self._metric(texts)
       values |= selected.values

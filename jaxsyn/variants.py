@@ -53,22 +53,22 @@ class Variant:
         raise InputError(f"--variant {self.name}: {error}") from None
 
 
-def read(told: str) -> Variant:
+def read(text: str) -> Variant:
   """What a --variant says.
 
   Raises:
     InputError: it is not NAME=SYSTEM,OPTION=VALUE,...
   """
   # A comma may be in a value: "losses.distillation.heads=(0, 1)".
-  first, *rest = re.split(rf",\s*(?={_OPTION}=)", told)
+  first, *rest = re.split(rf",\s*(?={_OPTION}=)", text)
   options = dict(one.split("=", 1) for one in rest)
-  found = re.fullmatch(rf"({_NAME})=([\w+]+)", first.strip())
-  if not found or not options:
+  match = re.fullmatch(rf"({_NAME})=([\w+]+)", first.strip())
+  if not match or not options:
     raise InputError(
-      f"--variant {told!r} must be NAME=SYSTEM,OPTION=VALUE,..., as in "
+      f"--variant {text!r} must be NAME=SYSTEM,OPTION=VALUE,..., as in "
       '"dasa_random_tree=dasa,data.tree=random".'
     )
-  return Variant(found[1], found[2], options)
+  return Variant(match[1], match[2], options)
 
 
 def _value(written: str, old: Any) -> Any:

@@ -42,24 +42,24 @@ def cores() -> int:
   return len(os.sched_getaffinity(0))
 
 
-class Died(InputError):
+class WorkerDiedError(InputError):
   """One of the processes was killed."""
 
 
 class Workers(Generic[Made]):
   """Processes that were given one thing to work with."""
 
-  def __init__(self, make: Callable[[], Made], number: int, *, died: str):
+  def __init__(self, make: Callable[[], Made], count: int, *, died: str):
     """Starts them; `submit` may be called at once.
 
     Args:
       make: makes the thing, in the first process; is pickled.
-      number: of processes.
+      count: of processes.
       died: what an InputError says if one of them is killed.
     """
     self._died = died
     # One duplex connection a process; the workers have the other ends.
-    self._ours, theirs = zip(*(Pipe() for _ in range(number)))
+    self._ours, theirs = zip(*(Pipe() for _ in range(count)))
     handles = [connection.fileno() for connection in theirs]
     self._process = subprocess.Popen(
       [sys.executable, "-c", _CODE, *map(str, handles)],
@@ -77,7 +77,7 @@ class Workers(Generic[Made]):
     self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
     for connection in self._ours:
       self._idle.put(connection)
-    self._pool = ThreadPoolExecutor(number, "workers")
+    self._pool = ThreadPoolExecutor(count, "workers")
 
   def submit(
     self, function: Callable[..., Result], *args: Any
@@ -98,7 +98,7 @@ class Workers(Generic[Made]):
       connection.send((function, args))
       result, error = connection.recv()
     except (EOFError, OSError):
-      raise Died(self._died) from None
+      raise WorkerDiedError(self._died) from None
     finally:
       self._idle.put(connection)  # also a dead one: the next call fails, too
     if error is not None:
@@ -138,10 +138,10 @@ def serve() -> None:
   """The processes: the first, and what it forks; see `Workers`."""
   signal.signal(signal.SIGTERM, lambda *_: sys.exit())
   connections = [Connection(int(handle)) for handle in sys.argv[1:]]
-  own, made, fault = connections[0], None, None
+  connection_to_parent, made, fault = connections[0], None, None
   children: list[int] = []
   try:
-    made = own.recv()()
+    made = connection_to_parent.recv()()
   except EOFError:  # nobody is there any more
     return
   except Exception as error:
@@ -149,27 +149,27 @@ def serve() -> None:
   for connection in connections[1:]:
     child = os.fork()
     if not child:
-      own, children = connection, []
+      connection_to_parent, children = connection, []
       break
     children.append(child)
   for connection in connections:
-    if connection is not own:
+    if connection is not connection_to_parent:
       connection.close()
   with contextlib.suppress(OSError):  # nobody reads the answer any more
     try:
-      _work(own, made, fault)
+      _work(connection_to_parent, made, fault)
     finally:
       for child in children:  # so that their time is counted as ours
         os.waitpid(child, 0)
 
 
-def _work(own: Connection, made: Any, fault: Exception | None) -> None:
+def _work(connection: Connection, made: Any, fault: Exception | None) -> None:
   calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
   def receive() -> None:
     with contextlib.suppress(EOFError, OSError):
       while True:
-        calls.put(own.recv_bytes())
+        calls.put(connection.recv_bytes())
     os.kill(os.getpid(), signal.SIGTERM)  # even in the midst of a call
 
   threading.Thread(target=receive, daemon=True).start()
@@ -183,4 +183,4 @@ def _work(own: Connection, made: Any, fault: Exception | None) -> None:
       result = function(made, *args)
     except Exception as raised:
       error = raised
-    own.send((result, error))
+    connection.send((result, error))

@@ -24,7 +24,7 @@ Alternative = tuple[Sequence[int], Sequence[str]]  # heads, relations
 Words = tuple[Any, Any, Any]  # starts, ends, whether the best parse is one
 
 
-def kept(
+def deduplicated(
   chunk: Chunk,
   side: str,
   lines: Sequence[str],
@@ -49,7 +49,7 @@ def kept(
     InputError: CoNLL-U is malformed, or of another text.
   """
   counts = dict.fromkeys((USED, OTHER, NONE), 0)
-  found: list[list[Alternative]] = [[] for _ in rows]
+  alternatives: list[list[Alternative]] = [[] for _ in rows]
   place = {row: i for i, row in enumerate(rows)}
   for file in chunk.split.alternatives[side]:
     # All are read, so that what is malformed or of another text is told.
@@ -63,29 +63,31 @@ def kept(
         counts[OTHER] += 1
       else:
         counts[USED] += 1
-        found[place[row]].append((parse.head_W, parse.relation_W))
-  return found, counts
+        alternatives[place[row]].append((parse.head_W, parse.relation_W))
+  return alternatives, counts
 
 
-def known(tools: Tools) -> dict[str, list[str]]:
+def sides_with_alternatives(tools: Tools) -> dict[str, list[str]]:
   """What the manifest says of the sides that have some; nothing without any."""
   wanted = tools.config.prepare.parse
   sides: list[str] = list(wanted.sides)
-  given = [side for side in sides if getattr(wanted, f"{side}_alternatives")]
-  return {"alternatives": given} if given else {}
+  sides_given = [
+    side for side in sides if getattr(wanted, f"{side}_alternatives")
+  ]
+  return {"alternatives": sides_given} if sides_given else {}
 
 
 def features(
-  tools: Tools, number: int, rows: int
+  tools: Tools, index: int, rows: int
 ) -> list[dict[str, np.ndarray]]:
   """The features `schema.ALTERNATIVES` of the rows of a chunk."""
   values: list[dict[str, np.ndarray]] = [{} for _ in range(rows)]
-  split = tools.chunk(number).split
+  split = tools.chunk(index).split
   for side in tools.known.get("alternatives", ()):
     ids = schema.relation_ids(tools.known["relations"][side])
     pages: Sequence[Sequence[Alternative]] = [()] * rows
     if side in split.alternatives:
-      pages = tools.work.read_page(f"trees/{number}.alternatives.{side}")
+      pages = tools.work.read_json(f"trees/{index}.alternatives.{side}")
     for value, some in zip(values, pages, strict=True):
       heads = [head for head_W, _ in some for head in head_W]
       relations = [
@@ -93,8 +95,8 @@ def features(
         for _, relation_W in some
         for label in relation_W
       ]
-      for own, of_all in (("head", heads), ("relation", relations)):
-        name = f"{side}_other_{own}"
+      for field, of_all in (("head", heads), ("relation", relations)):
+        name = f"{side}_other_{field}"
         value[name] = np.array(of_all, schema.FEATURES[name].dtype)
   return values
 
@@ -110,10 +112,10 @@ def counted(facts: Sequence[Facts]) -> dict[str, dict[str, int]]:
 
 def check(split: str, counts: Mapping[str, Mapping[str, int]]) -> None:
   """Raises InputError where parses were given, and none has the words."""
-  for side, own in counts.items():
-    if own[OTHER] and not own[USED]:
+  for side, count in counts.items():
+    if count[OTHER] and not count[USED]:
       raise InputError(
         f"config.prepare.parse.{side}_alternatives.{split}: no parse has the"
-        f" words of the best parse of its line ({dict(own)}); give those of the"
+        f" words of the best parse of its line ({dict(count)}); give those of the"
         " same tokenisation."
       )

@@ -24,10 +24,10 @@ from absl import flags
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
-from jaxsyn.preprocess.corpus import Job, Tools
+from jaxsyn.preprocess.corpus import PrepareJob, Tools
 from jaxsyn.storage import files, remote
 
-_ELSEWHERE = ("DataflowRunner",)  # whose workers never see a disk of ours
+_REMOTE_RUNNERS = ("DataflowRunner",)  # whose workers never see a disk of ours
 _FAULT = ".fault"
 _AGAIN = "Run the same command again: what is done stays."
 
@@ -57,8 +57,10 @@ def split(
   for word in argv[1:]:
     if word.startswith("-"):
       name = word.lstrip("-").partition("=")[0]
-      own = name in known or name.removeprefix("no") in known or name == "h"
-      into = ours if own or name.startswith(("config", "help")) else theirs
+      is_known = (
+        name in known or name.removeprefix("no") in known or name == "h"
+      )
+      into = ours if is_known or name.startswith(("config", "help")) else theirs
     into.append(word)
   return ours, theirs
 
@@ -80,7 +82,7 @@ class Pipelines:
     self._beam = library()
     self._options, runner = checked(options)
     self._tools = tools
-    if runner in _ELSEWHERE:
+    if runner in _REMOTE_RUNNERS:
       _check_seen(tools.job, runner)
     self._job = pickle.dumps(_with_models(tools.job))
 
@@ -92,15 +94,15 @@ class Pipelines:
       files.remove(work.path(fault))
     self._run(stage, numbers)
     for fault in self._faults(stage):
-      raise InputError(work.read_page(fault))
-    for number, page in zip(numbers, work.all_facts(stage, numbers)):
-      if page is None:
+      raise InputError(work.read_json(fault))
+    for index, result in zip(numbers, work.all_facts(stage, numbers)):
+      if result is None:
         raise InputError(
-          f"the pipeline of {stage!r} has ended without chunk {number}. All"
+          f"the pipeline of {stage!r} has ended without chunk {index}. All"
           f" machines must see {work.folder}. Look at the log of the runner."
           f" {_AGAIN}"
         )
-      yield page["facts"].get("lines", 0)
+      yield result["facts"].get("lines", 0)
 
   def _run(self, stage: str, numbers: Sequence[int]) -> None:
     beam = self._beam
@@ -114,9 +116,9 @@ class Pipelines:
     try:
       pipeline.run().wait_until_finish()
     except Exception as error:  # of any kind: each runner has its own
-      said = (str(error).split("\n\n")[0].strip() or repr(error)).splitlines()
+      lines = (str(error).split("\n\n")[0].strip() or repr(error)).splitlines()
       raise InputError(
-        f"the pipeline of {stage!r} has failed: {said[-1]}. All machines must"
+        f"the pipeline of {stage!r} has failed: {lines[-1]}. All machines must"
         " see the raw files and the prepared folder, and have the keys of their"
         f" store. Look at the log of the runner. {_AGAIN}"
       ) from error
@@ -131,7 +133,7 @@ class Pipelines:
     pass
 
 
-def _check_seen(job: Job, runner: str) -> None:
+def _check_seen(job: PrepareJob, runner: str) -> None:
   """Raises InputError for a local file where workers see none."""
   for path in (
     job.work.folder,
@@ -145,18 +147,18 @@ def _check_seen(job: Job, runner: str) -> None:
       )
 
 
-def _with_models(job: Job) -> Job:
+def _with_models(job: PrepareJob) -> PrepareJob:
   """The same, its parsers where the workers see them.
 
   A parser may be a file of the launcher, while everything else is on an object
   store. A parser that is a package must be installed on the workers.
   """
-  if not remote.is_remote(job.kept):
+  if not remote.is_remote(job.retained):
     return job
   parsers = {}
   for side, (spec, identity) in job.parsers.items():
     if (file := spec.file) and not remote.is_remote(file):
-      copy = job.kept / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      copy = job.retained / f"parser-{identity.sha256[:32]}.{spec.kind}"
       files.copy(file, copy)
       spec = spec.at(os.fspath(copy))
     parsers[side] = spec, identity
@@ -176,11 +178,11 @@ def checked(options: Sequence[str]) -> tuple[Any, str]:
   )
   from apache_beam.runners.runner import create_runner
 
-  found = PipelineOptions([*options])
+  pipeline_options = PipelineOptions([*options])
   try:
     # Before all others are looked at: some runners bring options of their own.
     runner = create_runner(
-      found.view_as(StandardOptions).runner or "DirectRunner"
+      pipeline_options.view_as(StandardOptions).runner or "DirectRunner"
     )
   except (ImportError, ValueError, AttributeError) as error:
     raise InputError(f"--runner: {error}") from None
@@ -189,18 +191,18 @@ def checked(options: Sequence[str]) -> tuple[Any, str]:
   def look(parser: argparse.ArgumentParser) -> None:
     unknown.extend(parser.parse_known_args([*options])[1])
 
-  found.get_all_options(add_extra_args_fn=look)
+  pipeline_options.get_all_options(add_extra_args_fn=look)
   if unknown:
     raise InputError(
       f"neither this command nor Beam's runner has an option {unknown[0]}."
     )
-  return found, type(runner).__name__
+  return pipeline_options, type(runner).__name__
 
 
 _idle: dict[bytes, list[Tools]] = {}  # of a worker, in nobody's hands
 
 
-def taken(job: bytes) -> Tools:
+def borrow_context(job: bytes) -> Tools:
   """Tools for one thread: with what a worker has loaded before, or fresh ones.
 
   Some runners set up anew for every number, and parsers take their time.
@@ -232,17 +234,17 @@ def _perform(beam: Any) -> Any:
       self._job, self._stage = job, stage
 
     def setup(self) -> None:
-      self._tools = taken(self._job)
+      self._tools = borrow_context(self._job)
 
     def teardown(self) -> None:
       give_back(self._job, self._tools)
 
-    def process(self, number: int) -> None:
+    def process(self, index: int) -> None:
       try:
-        stages.perform(self._tools, self._stage, number)
+        stages.perform(self._tools, self._stage, index)
       except InputError as error:
         # A fault of the input stays one however often it is tried.
-        page = f"{self._stage}/{number}{_FAULT}"
-        self._tools.work.write_page(page, str(error))
+        fault_file = f"{self._stage}/{index}{_FAULT}"
+        self._tools.work.write_json(fault_file, str(error))
 
   return Perform

@@ -111,7 +111,7 @@ def _run(
     "Wait until it has ended, then run the same command again; or set "
     "config.data.directory to another folder."
   )
-  with lock.alone(directory, advice=advice):
+  with lock.exclusive_lock(directory, advice=advice):
     # Once more, for another process may have made or mended it meanwhile.
     damage = verify.damage(directory, inputs.key)
     if damage == []:
@@ -163,18 +163,18 @@ def _make(
   """Makes everything in a folder of its own, then moves it to its place."""
   # Workers may be elsewhere.
   place = files.absolute(directory)
-  kept = place / "work"
+  work_folder = place / "work"
   # Not in work/, which may be a link to another disk: nothing moves from there.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
-  work = Work(kept / f"stages-{inputs.key[:16]}")
+  work = Work(work_folder / f"stages-{inputs.key[:16]}")
   _remove_others(directory, new, work)
-  job = inputs.job(work, new, kept)
+  job = inputs.job(work, new, work_folder)
   tools = Tools(job)
-  crew = runner(tools)
+  workers = runner(tools)
   try:
-    stages.run(tools, crew)
+    stages.run(tools, workers)
   finally:
-    crew.close()
+    workers.close()
   # What killed workers have left would be published.
   for folder, _, _ in os.walk(new):  # on a store they leave nothing
     files.remove_unfinished(folder)
@@ -191,11 +191,11 @@ def _remove_others(
   directory: pathlib.Path, new: pathlib.Path, work: Work
 ) -> None:
   """Removes what calls with other input have left unfinished."""
-  kept = work.folder.parent
-  for folder in (directory, kept, kept / "parse"):
+  parent = work.folder.parent
+  for folder in (directory, parent, parent / "parse"):
     files.remove_unfinished(folder, but=new.name)
   for folder in (
-    *files.folders(kept, "stages-"),
+    *files.folders(parent, "stages-"),
     *files.folders(directory, ".new-"),
   ):
     if folder.name not in (work.folder.name, new.name):
@@ -209,38 +209,38 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   job, config = tools.job, inputs.config
   data = config.data
   written = {
-    split.name: _facts(tools, "tables", [number])[0]
-    for number, split in enumerate(job.splits)
+    split.name: _facts(tools, "tables", [index])[0]
+    for index, split in enumerate(job.splits)
   }
   sums: dict[str, Any] = {}
-  for page in _facts(tools, "shards", range(len(shards.tasks(tools)))):
-    sums[page["file"]] = {name: page[name] for name in ("bytes", "crc32c")}
+  for result in _facts(tools, "shards", range(len(shards.tasks(tools)))):
+    sums[result["file"]] = {name: result[name] for name in ("bytes", "crc32c")}
   counts, facts = {}, {}
   for split in job.splits:
     made = written[split.name]
     sums |= made.pop("files")
-    own = _facts(tools, "encode", tools.chunks(split.name))
-    counts[split.name] = report.Counts(tools.known["sides"])
-    for fact in own:
+    split_facts = _facts(tools, "encode", tools.chunks(split.name))
+    counts[split.name] = report.ReportCounts(tools.known["sides"])
+    for fact in split_facts:
       counts[split.name].merge(fact["counts"])
     facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
-    facts[split.name]["doubts"] = tools.work.read_page("doubts.page")[
+    facts[split.name]["doubts"] = tools.work.read_json("doubts.page")[
       split.name
     ]
     if split.brackets:
-      facts[split.name]["brackets"] = records.brackets(own)
+      facts[split.name]["brackets"] = records.brackets(split_facts)
     if split.alternatives:
       trees = _facts(tools, "trees", tools.chunks(split.name))
       facts[split.name]["alternatives"] = alternatives.counted(trees)
     if config.prepare.subset.pairs and split.name == data.train:
       facts[split.name]["subset"] = _subset(tools)
     if split.alignments:
-      facts[split.name]["linked"] = sum(fact["linked"] for fact in own)
+      facts[split.name]["linked"] = sum(fact["linked"] for fact in split_facts)
   models, known = _copy_models(inputs, tools), tools.known
   title = _title(inputs, models["vocabulary"])
-  with files.filled(job.new) as here:
+  with files.filled_folder(job.new) as temporary:
     tfds_builder.write_metadata(
-      layout.tfds_folder(here, known),
+      layout.tfds_folder(temporary, known),
       name=known["name"],
       version=known["version"],
       features=schema.tfds_features(
@@ -256,7 +256,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
       about=tfds_builder.About(title, data.citation, data.homepage),
     )
     report.write(
-      here,
+      temporary,
       title,
       facts,
       counts=counts,
@@ -264,7 +264,9 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
       left_out=inputs.left_out,
     )
   names = files.names(job.new)
-  sums |= checksums.sums(job.new, [name for name in names if name not in sums])
+  sums |= checksums.file_checksums(
+    job.new, [name for name in names if name not in sums]
+  )
   return {
     **known,
     "splits": facts,
@@ -282,12 +284,12 @@ def _subset(tools: Tools) -> dict[str, Any]:
   """Writes the drawn line numbers; returns what the manifest says of them."""
   options, name = tools.config.prepare.subset, tools.config.data.train
   lines = [
-    tools.chunk(number).lines[row]
-    for number in tools.chunks(name)
-    for row in clean.kept_rows(tools, number)
+    tools.chunk(index).lines[row]
+    for index in tools.chunks(name)
+    for row in clean.kept_rows(tools, index)
   ]
   subset.write(tools.job.new, name, lines)
-  dropped = tools.work.read_page("dropped.page")[name]
+  dropped = tools.work.read_json("dropped.page")[name]
   return {
     "pairs": options.pairs,
     "of": options.pairs + dropped["subset"],
@@ -299,11 +301,11 @@ def _subset(tools: Tools) -> dict[str, Any]:
 def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
   """The facts of numbers of a stage that is done."""
   pages = tools.work.all_facts(stage, numbers)
-  return [page["facts"] for page in pages if page]
+  return [result["facts"] for result in pages if result]
 
 
 def _about(
-  inputs: Inputs, tools: Tools, split: Split, counts: report.Counts
+  inputs: Inputs, tools: Tools, split: Split, counts: report.ReportCounts
 ) -> dict[str, Any]:
   """What the manifest says of where a split came from."""
   raw, cut = (
@@ -313,7 +315,7 @@ def _about(
   texts = [path.name for side in schema.SIDES for path in raw.texts[side]]
   return {
     "lines": cut.last - cut.first,
-    "dropped": tools.work.read_page("all_dropped.page")[split.name],
+    "dropped": tools.work.read_json("all_dropped.page")[split.name],
     "unparsed": counts.unparsed,
     "blank": counts.blank,
     "files": list(dict.fromkeys(texts)) if raw.columns else texts,
@@ -323,12 +325,14 @@ def _about(
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
   """The data set in a line."""
-  data, given = inputs.config.data, inputs.train.trees
+  data, tree_files = inputs.config.data, inputs.train.trees
   trees = " and ".join(
-    f"{side} side ({_title_of(parser if side not in given else None)})"
+    f"{side} side ({_title_of(parser if side not in tree_files else None)})"
     for side, parser in inputs.parsers.items()
   )
-  of_files = {said["file"]: said["size"] for said in vocabulary.values()}
+  of_files = {
+    recorded["file"]: recorded["size"] for recorded in vocabulary.values()
+  }
   sizes = " and ".join(f"{size:,}" for size in of_files.values())
   return (
     f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
@@ -343,11 +347,11 @@ def _title_of(parser: Parser | None) -> str:
 def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns that part of the manifest."""
   joint, new = inputs.config.prepare.vocabulary.joint, tools.job.new
-  said = {}
+  recorded = {}
   for side, vocabulary in tools.vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
     files.copy(vocabulary.path, new / file)
-    said[side] = {
+    recorded[side] = {
       "file": file,
       "sha256": vocabulary.sha256,
       "size": vocabulary.size,
@@ -361,7 +365,7 @@ def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
       if path := inputs.specs[side].file:
         parsed[side]["file"] = f"parser.{side}.{parser.identity.kind}"
         files.copy(path, new / parsed[side]["file"])
-  return {"vocabulary": said, "parser": parsed}
+  return {"vocabulary": recorded, "parser": parsed}
 
 
 def _main(values: flags.FlagValues, options: Sequence[str]) -> None:

@@ -27,47 +27,48 @@ from jaxsyn.preprocess.work import Facts, Output
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-_TOGETHER = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
+_PAIRS_AT_ONCE = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
 _GROUP = 256  # chunks
 
 Pair = tuple[str, str]
 Test = Callable[[str, str], bool]  # whether a pair must go
 
 
-def clean(tools: Tools, number: int, out: Output) -> Facts:
+def clean(tools: Tools, index: int, out: Output) -> Facts:
   """The steps before the search for duplicates; all of them without one.
 
   Pieces: "kept", true of a line that stays; and "keys", hashes of those pairs.
   """
-  chunk = tools.chunk(number)
-  pairs, changed = chunk.pairs(), {}
+  chunk = tools.chunk(index)
+  pairs, changes = chunk.pairs(), {}
   for side, lines in zip(schema.SIDES, zip(*pairs)):
     if chunk.normalised(side):
       were = chunk.texts(side)
-      changed[side] = sum(a != b for a, b in zip(were, lines, strict=True))
+      changes[side] = sum(a != b for a, b in zip(were, lines, strict=True))
   if chunk.split.alignments:
-    links.given(chunk, pairs)  # what is wrong is told before trees are made
+    links.read_links(
+      chunk, pairs
+    )  # what is wrong is told before trees are made
   before, after = steps(tools) if tools.is_train(chunk.split) else ({}, {})
-  kept = np.ones(len(pairs), bool)
+  keep_P = np.ones(len(pairs), bool)
   if _repeats(tools, chunk.split):
-    facts = _drop(kept, pairs, before)
-    out.write_arrays("keys", _keys(chunk, pairs, kept, _partitions(tools)))
+    facts = _drop(keep_P, pairs, before)
+    out.write_arrays("keys", _keys(chunk, pairs, keep_P, _partitions(tools)))
   else:
-    facts = _drop(kept, pairs, {**before, **after})
-    facts |= _control(chunk, pairs, kept)
-  out.write_arrays("kept", {"kept": kept})
+    facts = _drop(keep_P, pairs, {**before, **after})
+    facts |= _control(chunk, pairs, keep_P)
+  out.write_arrays("kept", {"kept": keep_P})
   text = any(visible(source) and visible(target) for source, target in pairs)
-  return {**facts, "nfc": changed, "text": text, "lines": len(pairs)}
+  return {**facts, "nfc": changes, "text": text, "lines": len(pairs)}
 
 
-def duplicates(tools: Tools, number: int, out: Output) -> Facts:
+def duplicates(tools: Tools, index: int, out: Output) -> Facts:
   """The pairs of a part of all hashes that have come before."""
   chunks = tools.chunks(tools.config.data.train)
-  found = [
-    tools.work.read_array(f"clean/{chunk}.keys", str(number))
-    for chunk in chunks
+  repeats = [
+    tools.work.read_array(f"clean/{chunk}.keys", str(index)) for chunk in chunks
   ]
-  one, two, line = np.concatenate(found).T
+  one, two, line = np.concatenate(repeats).T
   order = np.lexsort((line, two, one))
   again = (np.diff(one[order]) == 0) & (np.diff(two[order]) == 0)
   dropped = np.sort(line[order[1:][again]].astype(np.int64))
@@ -80,23 +81,23 @@ def duplicates(tools: Tools, number: int, out: Output) -> Facts:
   return {"dropped": len(dropped)}
 
 
-def language(tools: Tools, number: int, out: Output) -> Facts:
+def language(tools: Tools, index: int, out: Output) -> Facts:
   """Duplicates, and the steps behind them; of the training split alone."""
   first = tools.chunks(tools.config.data.train).start
-  chunk = tools.chunk(first + number)
-  kept = tools.work.read_array(f"clean/{first + number}.kept", "kept").copy()
+  chunk = tools.chunk(first + index)
+  keep_P = tools.work.read_array(f"clean/{first + index}.kept", "kept").copy()
   pairs = chunk.pairs()
   facts: Facts = {"dropped": {"duplicates": 0}}
   for part in range(_partitions(tools)):
     name = f"duplicates/{part}.dropped"
-    lines = tools.work.read_array(name, str(number // _GROUP))
+    lines = tools.work.read_array(name, str(index // _GROUP))
     low, high = np.searchsorted(lines, [chunk.lines.start, chunk.lines.stop])
-    kept[lines[low:high] - chunk.lines.start] = False
+    keep_P[lines[low:high] - chunk.lines.start] = False
     facts["dropped"]["duplicates"] += int(high - low)
   _, after = steps(tools)
-  facts["dropped"] |= _drop(kept, pairs, after)["dropped"]
-  out.write_arrays("kept", {"kept": kept})
-  return facts | _control(chunk, pairs, kept)
+  facts["dropped"] |= _drop(keep_P, pairs, after)["dropped"]
+  out.write_arrays("kept", {"kept": keep_P})
+  return facts | _control(chunk, pairs, keep_P)
 
 
 def partitions(tools: Tools) -> int:
@@ -111,24 +112,24 @@ def again(tools: Tools) -> int:
   return len(tools.chunks(tools.config.data.train))
 
 
-def kept_rows(tools: Tools, number: int) -> list[int]:
+def kept_rows(tools: Tools, index: int) -> list[int]:
   """Returns the rows of a chunk that are clean and, in training, drawn."""
-  rows = _clean_rows(tools, number)
-  chunk = tools.chunk(number)
+  rows = _clean_rows(tools, index)
+  chunk = tools.chunk(index)
   if tools.is_train(chunk.split):
     rows = rows[subset.is_drawn(tools, rows + chunk.lines.start)]
   return rows.tolist()
 
 
-def _clean_rows(tools: Tools, number: int) -> np.ndarray:
+def _clean_rows(tools: Tools, index: int) -> np.ndarray:
   """Returns the rows of a chunk that cleaning keeps."""
-  chunk = tools.chunk(number)
-  name = f"clean/{number}.kept"
+  chunk = tools.chunk(index)
+  name = f"clean/{index}.kept"
   if _repeats(tools, chunk.split):
     first = tools.chunks(chunk.split.name).start
-    name = f"language/{number - first}.kept"
-  kept = tools.work.read_arrays(name)["kept"]
-  return np.flatnonzero(kept)
+    name = f"language/{index - first}.kept"
+  keep_P = tools.work.read_arrays(name)["kept"]
+  return np.flatnonzero(keep_P)
 
 
 def after_clean(tools: Tools, facts: Sequence[Facts]) -> None:
@@ -136,11 +137,11 @@ def after_clean(tools: Tools, facts: Sequence[Facts]) -> None:
   dropped = {}
   for split in tools.job.splits:
     if not _repeats(tools, split):
-      own = [facts[number] for number in tools.chunks(split.name)]
-      dropped[split.name] = tell(tools, split, own)
+      split_facts = [facts[index] for index in tools.chunks(split.name)]
+      dropped[split.name] = report_dropped(tools, split, split_facts)
   if train := dropped.get(tools.config.data.train):
     train |= _draw(tools, train)
-  tools.work.write_page("dropped.page", dropped)
+  tools.work.write_json("dropped.page", dropped)
 
 
 def after_language(tools: Tools, facts: Sequence[Facts]) -> None:
@@ -148,11 +149,13 @@ def after_language(tools: Tools, facts: Sequence[Facts]) -> None:
   train = tools.job.splits[0]
   if _repeats(tools, train):
     before = (tools.work.facts(f"clean/{n}") for n in tools.chunks(train.name))
-    all_of_them = [page["facts"] for page in before if page] + [*facts]
-    dropped = tools.work.read_page("dropped.page")
-    found = tell(tools, train, all_of_them)
-    found |= _draw(tools, found)
-    tools.work.write_page("dropped.page", {**dropped, train.name: found})
+    all_of_them = [result["facts"] for result in before if result] + [*facts]
+    dropped = tools.work.read_json("dropped.page")
+    dropped_counts = report_dropped(tools, train, all_of_them)
+    dropped_counts |= _draw(tools, dropped_counts)
+    tools.work.write_json(
+      "dropped.page", {**dropped, train.name: dropped_counts}
+    )
 
 
 def _draw(tools: Tools, dropped: Mapping[str, int]) -> dict[str, int]:
@@ -169,8 +172,8 @@ def _draw(tools: Tools, dropped: Mapping[str, int]) -> dict[str, int]:
   cut = tools.cuts[0]
   count = cut.last - cut.first - sum(dropped.values())
   lines = (
-    _clean_rows(tools, number) + tools.chunk(number).lines.start
-    for number in tools.chunks(tools.config.data.train)
+    _clean_rows(tools, index) + tools.chunk(index).lines.start
+    for index in tools.chunks(tools.config.data.train)
   )
   return {"subset": subset.draw(tools, count, lines)}
 
@@ -180,7 +183,9 @@ def _repeats(tools: Tools, split: Split) -> bool:
   return tools.config.prepare.clean.duplicates and tools.is_train(split)
 
 
-def tell(tools: Tools, split: Split, facts: Sequence[Facts]) -> dict[str, int]:
+def report_dropped(
+  tools: Tools, split: Split, facts: Sequence[Facts]
+) -> dict[str, int]:
   """Says what was found in a split.
 
   Args:
@@ -196,8 +201,10 @@ def tell(tools: Tools, split: Split, facts: Sequence[Facts]) -> dict[str, int]:
   name = split.name
   _check_text(tools, split, facts)
   for side in schema.SIDES:
-    if changed := [f["nfc"][side] for f in facts if side in f.get("nfc", {})]:
-      print(f"{name}: {sum(changed)} {side} lines changed by NFC")
+    if normalised := [
+      f["nfc"][side] for f in facts if side in f.get("nfc", {})
+    ]:
+      print(f"{name}: {sum(normalised)} {side} lines changed by NFC")
   dropped: dict[str, int] = {}
   if tools.is_train(split):
     before, after = steps(tools)
@@ -214,11 +221,13 @@ def tell(tools: Tools, split: Split, facts: Sequence[Facts]) -> dict[str, int]:
         " See config.prepare.clean, and whether the files are the right ones."
       )
   for side in schema.SIDES:
-    found = [f["control"][side] for f in facts if side in f.get("control", {})]
-    if found:
-      _, character, where = found[0]
+    control_counts = [
+      f["control"][side] for f in facts if side in f.get("control", {})
+    ]
+    if control_counts:
+      _, character, where = control_counts[0]
       print(
-        f"{name}: {sum(n for n, _, _ in found):,} control characters stay in the"
+        f"{name}: {sum(n for n, _, _ in control_counts):,} control characters stay in the"
         f" {side}, the first (U+{character:04X}) in {where}"
       )
   return dropped
@@ -240,7 +249,7 @@ def _check_text(tools: Tools, split: Split, facts: Sequence[Facts]) -> None:
   )
 
 
-def _control(chunk: Chunk, pairs: Sequence[Pair], kept: np.ndarray) -> Facts:
+def _control(chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray) -> Facts:
   """Looks for control characters in the kept lines.
 
   UDPipe and much else ends a text at NUL; other control characters do no harm,
@@ -251,8 +260,8 @@ def _control(chunk: Chunk, pairs: Sequence[Pair], kept: np.ndarray) -> Facts:
   Raises:
     InputError: there is a NUL; names FILE:LINE.
   """
-  found: dict[str, Any] = {}
-  rows = np.flatnonzero(kept).tolist()
+  counts: dict[str, Any] = {}
+  rows = np.flatnonzero(keep_P).tolist()
   for side, lines in zip(schema.SIDES, zip(*pairs)):
     for row in rows:
       for hit in CONTROL.findall(lines[row]):
@@ -263,9 +272,9 @@ def _control(chunk: Chunk, pairs: Sequence[Pair], kept: np.ndarray) -> Facts:
             " file (tr -d '\\000'), or, to have such lines of the training"
             " split dropped, set config.prepare.clean.control to True."
           )
-        number, *first = found.get(side, (0, ord(hit), where))
-        found[side] = (number + 1, *first)
-  return {"control": found}
+        count, *first = counts.get(side, (0, ord(hit), where))
+        counts[side] = (count + 1, *first)
+  return {"control": counts}
 
 
 def steps(tools: Tools) -> tuple[dict[str, Test], dict[str, Test]]:
@@ -303,24 +312,24 @@ def tests(
 
 
 def _drop(
-  kept: np.ndarray, pairs: Sequence[Pair], table: Mapping[str, Test]
+  keep_P: np.ndarray, pairs: Sequence[Pair], table: Mapping[str, Test]
 ) -> Facts:
   """Marks the pairs that must go.
 
   Args:
-    kept: of each pair; changed.
+    keep_P: of each pair; changed.
     pairs: all of the chunk.
     table: reason -> test.
 
   Returns: "dropped": reason -> how many; a pair counts once, for the first.
   """
   dropped = dict.fromkeys(table, 0)
-  for row in np.flatnonzero(kept).tolist():
+  for row in np.flatnonzero(keep_P).tolist():
     pair = pairs[row]
     for reason, test in table.items():
       if test(*pair):
         dropped[reason] += 1
-        kept[row] = False
+        keep_P[row] = False
         break
   return {"dropped": dropped}
 
@@ -333,10 +342,10 @@ def key(pair: Pair) -> bytes:
 
 
 def _keys(
-  chunk: Chunk, pairs: Sequence[Pair], kept: np.ndarray, partitions: int
+  chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray, partitions: int
 ) -> dict[str, np.ndarray]:
   """Hashes and line numbers of the pairs that stay, by partition."""
-  rows = np.flatnonzero(kept)
+  rows = np.flatnonzero(keep_P)
   keys = b"".join(key(pairs[row]) for row in rows.tolist())
   both = np.frombuffer(keys, "<u8").reshape(-1, 2)
   table = np.column_stack([both, (rows + chunk.lines.start).astype("<u8")])
@@ -346,7 +355,7 @@ def _keys(
 
 def _partitions(tools: Tools) -> int:
   cut = tools.cuts[0]  # of the training split
-  return -(-(cut.last - cut.first) // _TOGETHER)
+  return -(-(cut.last - cut.first) // _PAIRS_AT_ONCE)
 
 
 def _groups(tools: Tools) -> list[int]:
@@ -376,9 +385,9 @@ def _other_language(source_language: str, target_language: str) -> Test:
     ("target_language", target_language),
   ):
     # It has some languages by three letters ("kik"), most by two ("ha").
-    found = next((c for c in (code, short(code)) if c in known), "")
-    wanted.append(found)
-    if not found:
+    known_code = next((c for c in (code, short(code)) if c in known), "")
+    wanted.append(known_code)
+    if not known_code:
       raise InputError(
         f"config.data.{field}: py3langid does not know {code!r}; it knows"
         f" {', '.join(sorted(known))}. Or set config.prepare.clean.language"
@@ -386,7 +395,7 @@ def _other_language(source_language: str, target_language: str) -> Test:
       )
 
   def test(source: str, target: str) -> bool:
-    found = [py3langid.classify(text)[0] for text in (source, target)]
-    return found != wanted
+    known_code = [py3langid.classify(text)[0] for text in (source, target)]
+    return known_code != wanted
 
   return test

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.align import Mismatch
+from jaxsyn.data.sentence.align import MismatchError
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import penn
@@ -34,15 +34,15 @@ def trees(chunk: Chunk, texts: Sequence[str]) -> list[penn.PennTree | None]:
 
 def labels(chunk: Chunk, texts: Sequence[str], rows: Sequence[int]) -> set[str]:
   """Labels of the constituents of rows of a chunk."""
-  found = trees(chunk, texts)
+  trees_found = trees(chunk, texts)
   return {
-    label for row in rows if (tree := found[row]) for label in tree.labels
+    label for row in rows if (tree := trees_found[row]) for label in tree.labels
   }
 
 
-def check(found: Sequence[str], given: bool) -> None:
+def check(labels_found: Sequence[str], is_given: bool) -> None:
   """Raises InputError where trees are given, and none has a label."""
-  if given and not found:
+  if is_given and not labels_found:
     raise InputError(
       "config.prepare.parse.source_brackets: no kept line has a tree with"
       " constituents; are these the right files?"
@@ -65,15 +65,17 @@ def features(
   nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
   counts, left_out = dict.fromkeys((USED, OTHER, NONE), 0), ""
   texts = [source for source, _ in chunk.pairs()]
-  found = trees(chunk, texts) if chunk.split.brackets else [None] * len(texts)
+  trees_found = (
+    trees(chunk, texts) if chunk.split.brackets else [None] * len(texts)
+  )
   values = []
   for row in rows:
-    value, kind, tree = nothing, NONE, found[row]
+    value, kind, tree = nothing, NONE, trees_found[row]
     if tree is not None:
       try:
         value = penn.bracketing(tree, texts[row], vocabulary, ids=ids)
         kind = USED
-      except Mismatch as error:
+      except MismatchError as error:
         kind = OTHER
         where = chunk.brackets()[row][0] if not left_out else ""
         left_out = left_out or f"{where}: left out: {error}"
@@ -82,7 +84,7 @@ def features(
   return values, {"brackets": counts, "left_out": left_out}
 
 
-def tell(
+def report_labels(
   counts: Mapping[str, int], left_out: str, files: Sequence[str]
 ) -> None:
   """Says which tree of a split was left out first.

@@ -24,7 +24,7 @@ from jaxsyn.data.sentence.text import decoded, normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import raw
-from jaxsyn.preprocess.ranges import BOM, Index, Units
+from jaxsyn.preprocess.ranges import BOM, LineIndex, LineUnits
 from jaxsyn.preprocess.work import Work
 
 # Of a split there are some 256 chunks, so that all workers have some to the end;
@@ -64,7 +64,7 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class PrepareJob:
   """All that a worker must be told; text is read from files alone.
 
   Attributes:
@@ -83,8 +83,8 @@ class Job:
   config: Config
   work: Work
   new: pathlib.Path
-  kept: pathlib.Path
-  files: tuple[Units, ...]
+  retained: pathlib.Path
+  files: tuple[LineUnits, ...]
   packed: tuple[tuple[pathlib.Path, pathlib.Path], ...]
   splits: tuple[Split, ...]
   parsers: Mapping[str, tuple[ParserSpec, Identity]]
@@ -114,9 +114,9 @@ class Cut:
   def chunks(self) -> int:
     return -(-(self.last - self.first) // self.lines)
 
-  def chunk(self, number: int) -> range:
+  def chunk(self, index: int) -> range:
     """The lines of a chunk, from 0."""
-    first = self.first + number * self.lines
+    first = self.first + index * self.lines
     return range(first, min(first + self.lines, self.last))
 
 
@@ -127,7 +127,7 @@ class Tools:
     job: what is to be done.
   """
 
-  def __init__(self, job: Job):
+  def __init__(self, job: PrepareJob):
     self.job = job
 
   @property
@@ -152,19 +152,19 @@ class Tools:
 
   @functools.cached_property
   def vocabularies(self) -> dict[str, Vocabulary]:
-    paths = self.work.read_page("vocabularies.page")
+    paths = self.work.read_json("vocabularies.page")
     loaded = {path: Vocabulary(path) for path in set(paths.values())}
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   @functools.cached_property
   def known(self) -> Any:
     """What the manifest says of the examples: sides, relations and so on."""
-    return self.work.read_page("known.page")
+    return self.work.read_json("known.page")
 
   @functools.cached_property
   def shards(self) -> list[list[list[tuple[int, int, int]]]]:
     """Of each split, see `preprocess.shards.plan`."""
-    return self.work.read_page("shards.page")
+    return self.work.read_json("shards.page")
 
   @functools.cached_property
   def ranges(self) -> list[tuple[int, range]]:
@@ -176,31 +176,31 @@ class Tools:
     ]
 
   @functools.cached_property
-  def indices(self) -> list[Index]:
-    facts = self.work.read_page("indices.page")
-    found, first = [], 0
-    for units, own in zip(self.job.files, facts):
-      found.append(Index(units, own, first))
-      first += len(own)
-    return found
+  def indices(self) -> list[LineIndex]:
+    facts = self.work.read_json("indices.page")
+    indices, first = [], 0
+    for units, file_facts in zip(self.job.files, facts):
+      indices.append(LineIndex(units, file_facts, first))
+      first += len(file_facts)
+    return indices
 
   @functools.cached_property
   def cuts(self) -> list[Cut]:
     """Of each split."""
-    return [Cut(*cut) for cut in self.work.read_page("cuts.page")]
+    return [Cut(*cut) for cut in self.work.read_json("cuts.page")]
 
   @property
   def largest(self) -> int:
     """Lines of the largest chunks."""
     return max(cut.lines for cut in self.cuts)
 
-  def chunk(self, number: int) -> Chunk:
+  def chunk(self, index: int) -> Chunk:
     """The chunk of a number, counted through all splits."""
     for split, cut in zip(self.job.splits, self.cuts):
-      if number < cut.chunks:
-        return Chunk(self, split, cut.chunk(number))
-      number -= cut.chunks
-    raise IndexError(number)
+      if index < cut.chunks:
+        return Chunk(self, split, cut.chunk(index))
+      index -= cut.chunks
+    raise IndexError(index)
 
   def chunks(self, name: str) -> range:
     """The numbers of a split's chunks."""
@@ -273,9 +273,9 @@ class Chunk:
 
   def _placed(self, files: Sequence[int]) -> list[tuple[str, str]]:
     return [
-      (f"{self.tools.job.files[file].file}:{number}", text)
+      (f"{self.tools.job.files[file].file}:{line_number}", text)
       for file, part in self._parts(files)
-      for number, text in enumerate(self._read(file, part), part.start + 1)
+      for line_number, text in enumerate(self._read(file, part), part.start + 1)
     ]
 
   def trees(
@@ -318,9 +318,9 @@ class Chunk:
         total += index.visible
         before -= index.count
         continue
-      number, seen = index.seen_before(self.tools.work, before)
+      first, seen = index.seen_before(self.tools.work, before)
       nfc = self.normalised(side)
-      skipped = self._read(file, range(number, before))
+      skipped = self._read(file, range(first, before))
       texts = (normal(text) if nfc else text for text in skipped)
       return total + seen + sum(len(visible(text)) for text in texts)
     return total
@@ -344,7 +344,7 @@ class Chunk:
     return _texts(units, index.lines_of(work, part.start, part.stop), part)
 
 
-def _texts(units: Units, lines: list[bytes], part: range) -> list[str]:
+def _texts(units: LineUnits, lines: list[bytes], part: range) -> list[str]:
   """Lines as texts.
 
   Raises:
@@ -357,16 +357,16 @@ def _texts(units: Units, lines: list[bytes], part: range) -> list[str]:
   except UnicodeDecodeError:
     faults = [fault for fault, _ in map(decoded, lines)]
     bad = next(i for i, fault in enumerate(faults) if fault)
-    number = part.start + bad + 1
-    raise InputError(f"{units.file}:{number}: {faults[bad]}") from None
+    line_number = part.start + bad + 1
+    raise InputError(f"{units.file}:{line_number}: {faults[bad]}") from None
   texts = [text.removesuffix("\r") for text in texts]
   if units.column is None:
     return texts
   columns = [text.split("\t") for text in texts]
-  for number, row in enumerate(columns, part.start + 1):
+  for line_number, row in enumerate(columns, part.start + 1):
     if len(row) != 2:
       raise InputError(
-        f"{units.file}:{number}: {len(row)} columns, but a pair has two, its"
+        f"{units.file}:{line_number}: {len(row)} columns, but a pair has two, its"
         " source and its target, with a tab between them."
       )
   return [row[units.column] for row in columns]
@@ -380,9 +380,9 @@ def place(tools: Tools, files: Sequence[int], line: int) -> str:
     files: that the line is of.
     line: its number in all of them together, from 0.
   """
-  for number in files:
-    count, units = tools.indices[number].count, tools.job.files[number]
-    if line < count or number == files[-1]:
+  for index in files:
+    count, units = tools.indices[index].count, tools.job.files[index]
+    if line < count or index == files[-1]:
       treebank = units.form == "sentences"
       where = f", sentence {line + 1}" if treebank else f":{line + 1}"
       return f"{units.file}{where}"

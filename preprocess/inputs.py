@@ -20,10 +20,10 @@ from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG, as_dict
+from jaxsyn.options import ROOT, as_dict
 from jaxsyn.preprocess import options, raw, sources, subwords
-from jaxsyn.preprocess.corpus import Job, Split
-from jaxsyn.preprocess.ranges import Units
+from jaxsyn.preprocess.corpus import PrepareJob, Split
+from jaxsyn.preprocess.ranges import LineUnits
 from jaxsyn.preprocess.work import Work
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
@@ -123,7 +123,9 @@ class Inputs:
       if path.parent == self.fetched and (origin := fetch.record(path))
     }
 
-  def job(self, work: Work, new: pathlib.Path, kept: pathlib.Path) -> Job:
+  def job(
+    self, work: Work, new: pathlib.Path, retained: pathlib.Path
+  ) -> PrepareJob:
     """What the stages are told; see `Job`."""
     made = _Files(work)
     nfc = self.config.prepare.clean.nfc
@@ -155,11 +157,11 @@ class Inputs:
       for side, parser in self.parsers.items()
       if parser and side not in self.train.trees
     }
-    return Job(
+    return PrepareJob(
       self.config,
       work,
       new=new,
-      kept=kept,
+      retained=retained,
       files=tuple(made.units),
       packed=tuple(made.packed.items()),
       splits=tuple(splits),
@@ -177,7 +179,7 @@ class _Files:
 
   def __init__(self, work: Work):
     self._work = work
-    self.units: list[Units] = []
+    self.units: list[LineUnits] = []
     self.packed: dict[pathlib.Path, pathlib.Path] = {}
 
   def texts(self, split: RawSplit, side: str, *, nfc: bool) -> tuple[int, ...]:
@@ -185,9 +187,9 @@ class _Files:
     column = schema.SIDES.index(side) if split.columns else None
     measured = side in split.trees or side in split.alternatives
     return tuple(
-      number
+      index
       for path in split.texts[side]
-      for number in self.add(
+      for index in self.add(
         (path,),
         form="sentences" if is_conllu(path) else "lines",
         column=column,
@@ -204,7 +206,7 @@ class _Files:
       if plain in self.packed or sources.is_packed(path):
         name = f"unpacked/{len(self.packed)}"
         plain = self.packed.setdefault(plain, self._work.path(name))
-      units = Units(str(path), plain, **how)
+      units = LineUnits(str(path), plain, **how)
       if units not in self.units:
         self.units.append(units)
       numbers.append(self.units.index(units))
@@ -235,7 +237,7 @@ def read_inputs(
   raw_dir = raw_dir or config.prepare.raw_dir
 
   def find(entry: str) -> Paths:
-    return raw.expand(entry, raw_dir, own=fetched, downloads=downloads)
+    return raw.expand(entry, raw_dir, own_folder=fetched, downloads=downloads)
 
   # The training split first, then as the config has them.
   names = dict.fromkeys([config.data.train, *config.prepare.splits])
@@ -243,15 +245,15 @@ def read_inputs(
   for name in names:
     texts, lines = options.entries(config.prepare.splits[name])
     try:
-      found = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
+      paths = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
     except raw.MissingFileError as error:
       if name not in config.prepare.optional or name in prepared:
         raise
       left_out[name] = error.short
       continue
-    splits[name] = RawSplit(name, found, lines)
-    said = (", ".join(map(str, found[side])) for side in schema.SIDES)
-    print(f"reading {name}: {', '.join(dict.fromkeys(said))}", flush=True)
+    splits[name] = RawSplit(name, paths, lines)
+    listings = (", ".join(map(str, paths[side])) for side in schema.SIDES)
+    print(f"reading {name}: {', '.join(dict.fromkeys(listings))}", flush=True)
 
   if left_out:
     why = "; ".join(f"{name} ({short})" for name, short in left_out.items())
@@ -285,18 +287,22 @@ def read_inputs(
   specs: dict[str, ParserSpec] = {}
   for side in config.prepare.parse.sides:
     spec = getattr(config.prepare.parse, side).parser
-    given = side in splits[config.data.train].trees
+    has_trees = side in splits[config.data.train].trees
     parsers[side] = None
-    if spec.named or not given:
+    if spec.named or not has_trees:
       language = getattr(config.data, f"{side}_language")
-      at = CONFIG / "prepare" / "parse" / side / spec.kind
-      specs[side] = spec.found(at, language, fetched, downloads)
+      at = ROOT / "prepare" / "parse" / side / spec.kind
+      specs[side] = spec.resolve(at, language, fetched, downloads)
       parsers[side] = specs[side].open()
   used = {file for split in splits.values() for file in split.files}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(sha256_of, used)))
   key = _key(
-    config, splits, parsers, sums=sums, vocabularies=subwords.given(config)
+    config,
+    splits,
+    parsers,
+    sums=sums,
+    vocabularies=subwords.given_vocabularies(config),
   )
   return Inputs(
     config,
@@ -313,64 +319,68 @@ def read_inputs(
 def _find_trees(
   config: Config,
   splits: Mapping[str, RawSplit],
-  beside: Callable[[str, str], Paths],
+  paths_next_to: Callable[[str, str], Paths],
 ) -> None:
   """Finds the files of trees that are given, and tells the splits.
 
   Args:
-    beside: finds a file that an option of config.prepare names.
+    paths_next_to: finds a file that an option of config.prepare names.
   """
   wanted = config.prepare.parse
 
   def files_of(option: str, name: str) -> Paths:
-    return beside(f"parse.{option}.{name}", getattr(wanted, option)[name])
+    return paths_next_to(
+      f"parse.{option}.{name}", getattr(wanted, option)[name]
+    )
 
   for side in wanted.sides:
-    given = getattr(wanted, f"{side}_conllu")
-    if not given and not getattr(wanted, side).parser.named:
+    files_given = getattr(wanted, f"{side}_conllu")
+    if not files_given and not getattr(wanted, side).parser.named:
       for name in _treebanks(splits, side):
         splits[name].trees[side] = splits[name].texts[side]
-    for name in filter(splits.__contains__, given):
+    for name in filter(splits.__contains__, files_given):
       splits[name].trees[side] = files_of(f"{side}_conllu", name)
     option = f"{side}_alternatives"
-    for name, several in getattr(wanted, option).items():
+    for name, paths in getattr(wanted, option).items():
       if name not in splits:  # left out
         continue
       splits[name].alternatives[side] = tuple(
         path
-        for file in several
-        for path in beside(f"parse.{option}.{name}", file)
+        for file in paths
+        for path in paths_next_to(f"parse.{option}.{name}", file)
       )
   for name in filter(splits.__contains__, wanted.source_brackets):
     splits[name].brackets = files_of("source_brackets", name)
 
 
-def _beside(
+def _next_to(
   split: RawSplit, of: Callable[[Paths], list[str]]
 ) -> dict[str, Any]:
   """What `_key` has of alignments and of more parses; nothing without any."""
-  found: dict[str, Any] = {}
+  tree_paths: dict[str, Any] = {}
   if split.alignments:
     words = {side: of(paths) for side, paths in split.aligned.items()}
-    found |= {"alignments": of(split.alignments), "aligned": words}
+    tree_paths |= {"alignments": of(split.alignments), "aligned": words}
   if split.alternatives:
     parses = {side: of(paths) for side, paths in split.alternatives.items()}
-    found["alternatives"] = parses
-  return found
+    tree_paths["alternatives"] = parses
+  return tree_paths
 
 
 def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
   """The splits whose raw text has trees of its own: all or none."""
-  found = [n for n, s in splits.items() if all(map(is_conllu, s.texts[side]))]
-  lacking = [name for name in splits if name not in found]
-  if found and lacking:
+  treebank_splits = [
+    n for n, s in splits.items() if all(map(is_conllu, s.texts[side]))
+  ]
+  lacking = [name for name in splits if name not in treebank_splits]
+  if treebank_splits and lacking:
     raise InputError(
-      f"the {side} files of {', '.join(found)} are treebanks, those of"
+      f"the {side} files of {', '.join(treebank_splits)} are treebanks, those of"
       f" {', '.join(lacking)} are not: say where trees come from, in"
       f" config.prepare.parse.{side}.udpipe.model (a parser for all) or"
       f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
     )
-  return found
+  return treebank_splits
 
 
 def _key(
@@ -386,22 +396,22 @@ def _key(
   def of(paths: Paths) -> list[str]:
     return [sums[path] for path in paths]
 
-  said = as_dict(config.prepare)
+  options = as_dict(config.prepare)
   for name in ("raw_dir", "downloads", "workers"):
-    del said[name]
-  del said["optional"]
-  said["splits"] = {name: said["splits"][name] for name in splits}
+    del options[name]
+  del options["optional"]
+  options["splits"] = {name: options["splits"][name] for name in splits}
   if not config.prepare.subset.pairs:
-    del said["subset"]  # its seed changes nothing
+    del options["subset"]  # its seed changes nothing
   for side in schema.SIDES:  # their content counts, below
-    del said["parse"][side], said["parse"][f"{side}_conllu"]
-    del said["parse"][f"{side}_alternatives"]
-  del said["parse"]["source_brackets"], said["alignments"]
+    del options["parse"][side], options["parse"][f"{side}_conllu"]
+    del options["parse"][f"{side}_alternatives"]
+  del options["parse"]["source_brackets"], options["alignments"]
   if vocabularies:
-    said["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
+    options["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
   facts = {
     "recipe": RECIPE,
-    "options": said,
+    "options": options,
     "name": config.data.name,
     "languages": (config.data.source_language, config.data.target_language),
     "train": config.data.train,
@@ -411,7 +421,7 @@ def _key(
         "texts": {side: of(paths) for side, paths in split.texts.items()},
         "trees": {side: of(paths) for side, paths in split.trees.items()},
         "brackets": of(split.brackets),
-        **_beside(split, of),
+        **_next_to(split, of),
       }
       for name, split in splits.items()
     },

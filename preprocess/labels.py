@@ -15,7 +15,7 @@ from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.preprocess.corpus import Tools
 
 
-class Counts:
+class LabelCounts:
   """How often some sentences have which label."""
 
   def __init__(self, annotations: Collection[str]):
@@ -33,12 +33,12 @@ class Counts:
       if parse.line_W:
         counts.update(map(str, ANNOTATIONS[name]().read(parse)))
 
-  def merge(self, page: Mapping[str, Mapping[str, int]]) -> None:
-    """Adds what `page` of others gave."""
+  def merge(self, other: Mapping[str, Mapping[str, int]]) -> None:
+    """Adds what `other` of others gave."""
     for name, counts in self._counts.items():
-      counts.update(page[name])
+      counts.update(other[name])
 
-  def page(self) -> dict[str, dict[str, int]]:
+  def as_dict(self) -> dict[str, dict[str, int]]:
     return {name: dict(counts) for name, counts in self._counts.items()}
 
 
@@ -48,10 +48,10 @@ def most_frequent(tools: Tools, side: str) -> dict[str, list[str]]:
   All different labels of the training split are in memory meanwhile.
   """
   options = tools.config.prepare.parse
-  total = Counts(options.annotations)
-  for number in tools.chunks(tools.config.data.train):
-    total.merge(tools.work.read_page(f"trees/{number}.labels.{side}"))
+  total = LabelCounts(options.annotations)
+  for index in tools.chunks(tools.config.data.train):
+    total.merge(tools.work.read_json(f"trees/{index}.labels.{side}"))
   return {
     name: chosen(counts, options.labels)
-    for name, counts in total.page().items()
+    for name, counts in total.as_dict().items()
   }

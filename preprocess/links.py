@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import alignments
-from jaxsyn.data.sentence.align import Mismatch, spans
+from jaxsyn.data.sentence.align import MismatchError, spans
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -22,7 +22,7 @@ from jaxsyn.preprocess.corpus import Chunk
 from jaxsyn.preprocess.work import Facts
 
 
-def given(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
+def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
   """The links of all lines of a chunk, between words of the raw text.
 
   Args:
@@ -34,23 +34,23 @@ def given(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
       there; or the words that were aligned are not those of the text.
   """
   words = [_words(chunk, side, lines) for side, lines in _sides(pairs)]
-  found = []
+  links_found = []
   for row, (where, line) in enumerate(chunk.alignments()):
     _, links = alignments.parsed(line, where, possible=False)
     for link in links:
-      for side, number, own in zip(schema.SIDES, link, words):
-        if number >= len(own[row]):
-          there = f"{len(own[row])} words between blanks"
+      for side, index, side_words in zip(schema.SIDES, link, words):
+        if index >= len(side_words[row]):
+          word_count = f"{len(side_words[row])} words between blanks"
           raise InputError(
-            f"{where}: the link {link[0]}-{link[1]} has word {number} of the"
-            f" {side}, whose line {chunk.lines[row] + 1} has {there}, from 0."
+            f"{where}: the link {link[0]}-{link[1]} has word {index} of the"
+            f" {side}, whose line {chunk.lines[row] + 1} has {word_count}, from 0."
             " Alignments are of the words of the raw files; where other words"
             " were aligned, give their files too: config.prepare.alignments."
           )
-    own_W, other_W = (own[row] for own in words)
+    side_W, other_W = (side_words[row] for side_words in words)
     # Several words that were aligned may be one between blanks.
-    found.append(tuple({(own_W[i], other_W[j]): None for i, j in links}))
-  return found
+    links_found.append(tuple({(side_W[i], other_W[j]): None for i, j in links}))
+  return links_found
 
 
 def _sides(
@@ -67,18 +67,22 @@ def _words(
   """Of each line the words that were aligned: which between blanks each is."""
   if side not in chunk.split.aligned:
     return [range(len(alignments.spans(line)[0])) for line in lines]
-  found: list[Sequence[int]] = []
-  for line, (where, own) in zip(lines, chunk.aligned(side), strict=True):
-    words = (normal(own) if chunk.normalised(side) else own).split()
+  sentences: list[Sequence[int]] = []
+  for line, (where, sentence_words) in zip(
+    lines, chunk.aligned(side), strict=True
+  ):
+    words = (
+      normal(sentence_words) if chunk.normalised(side) else sentence_words
+    ).split()
     try:
       start_W, end_W = spans([(word,) for word in words], line)
-    except Mismatch as error:
+    except MismatchError as error:
       raise InputError(
         f"{where}: {error}. Words that were aligned must be those of the raw"
         " text, but for blanks."
       ) from None
-    found.append(alignments.regrouped(start_W, end_W, line))
-  return found
+    sentences.append(alignments.regrouped(start_W, end_W, line))
+  return sentences
 
 
 def features(
@@ -91,15 +95,17 @@ def features(
   Returns: them; and "linked", how many rows have links.
   """
   pairs = chunk.pairs()
-  there = given(chunk, pairs) if chunk.split.alignments else [()] * len(pairs)
+  given_links = (
+    read_links(chunk, pairs) if chunk.split.alignments else [()] * len(pairs)
+  )
   values = []
   for row in rows:
     made: dict[str, list[int]] = {}
     for side, text in zip(schema.SIDES, pairs[row]):
       pieces = vocabularies[side].encode(text)
       made[f"{side}_unit"] = alignments.units(text, pieces)
-    made["links"] = [word for link in there[row] for word in link]
+    made["links"] = [word for link in given_links[row] for word in link]
     values.append(
       {n: np.array(v, schema.FEATURES[n].dtype) for n, v in made.items()}
     )
-  return values, {"linked": sum(bool(there[row]) for row in rows)}
+  return values, {"linked": sum(bool(given_links[row]) for row in rows)}

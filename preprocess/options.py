@@ -9,7 +9,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Data
 from jaxsyn.errors import InputError, did_you_mean
 
-TAKEN = (
+RESERVED_NAMES = (
   "columns",
   "conllu",
   "raw",
@@ -21,7 +21,7 @@ TAKEN = (
 def check(config: Config) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
-  if data.name in TAKEN:
+  if data.name in RESERVED_NAMES:
     raise InputError(
       f"config.data.name must not be {data.name!r}: a prepared folder has"
       " another folder of that name. Choose another."
@@ -31,11 +31,13 @@ def check(config: Config) -> None:
       "config.prepare.splits is empty: say the two raw files of each split, as"
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
-  for name, said in prepare.splits.items():
-    if len(said) not in ((1, 2) if is_table("".join(said[:1])) else (2, 3)):
+  for name, entries_given in prepare.splits.items():
+    if len(entries_given) not in (
+      (1, 2) if is_table("".join(entries_given[:1])) else (2, 3)
+    ):
       raise InputError(
         f"config.prepare.splits.{name} must be two files (source, target) or one"
-        f" of two columns (.tsv), then perhaps the lines (1-800), got {said!r}."
+        f" of two columns (.tsv), then perhaps the lines (1-800), got {entries_given!r}."
       )
   _check_names(data, prepare.splits)
   needed = {data.train, data.validation}
@@ -47,12 +49,14 @@ def check(config: Config) -> None:
         f" config.prepare.splits. Test splits: {tests}."
       )
   for side in schema.SIDES:
-    given = getattr(prepare.parse, f"{side}_conllu")
-    lacking = sorted(set(prepare.splits) - set(given)) if given else []
-    if lacking or not set(given) <= set(prepare.splits):
+    files_given = getattr(prepare.parse, f"{side}_conllu")
+    lacking = (
+      sorted(set(prepare.splits) - set(files_given)) if files_given else []
+    )
+    if lacking or not set(files_given) <= set(prepare.splits):
       raise InputError(
         f"config.prepare.parse.{side}_conllu must name a file for each split"
-        f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
+        f" ({', '.join(sorted(prepare.splits))}), has {sorted(files_given)}."
       )
     more = getattr(prepare.parse, f"{side}_alternatives")
     if more and side not in prepare.parse.sides:
@@ -67,39 +71,41 @@ def check(config: Config) -> None:
         f" {', '.join(sorted(prepare.splits))}, has {sorted(more)}."
       )
   _check_alignments(data, prepare.alignments, prepare.splits)
-  given = prepare.parse.source_brackets
-  if given and not {data.train} <= set(given) <= set(prepare.splits):
+  files_given = prepare.parse.source_brackets
+  if files_given and not {data.train} <= set(files_given) <= set(
+    prepare.splits
+  ):
     raise InputError(
       "config.prepare.parse.source_brackets must name a file for the split"
       f" {data.train} and may for others of {', '.join(sorted(prepare.splits))},"
-      f" has {sorted(given)}."
+      f" has {sorted(files_given)}."
     )
 
 
 def _check_alignments(
-  data: Data, given: Mapping[str, Sequence[str]], splits: Collection[str]
+  data: Data, files_given: Mapping[str, Sequence[str]], splits: Collection[str]
 ) -> None:
   """Raises InputError for alignments of no split, or not of training."""
-  if given and not {data.train} <= set(given) <= set(splits):
+  if files_given and not {data.train} <= set(files_given) <= set(splits):
     raise InputError(
       "config.prepare.alignments must name the files of the split"
       f" {data.train} and may those of others of {', '.join(sorted(splits))},"
-      f" has {sorted(given)}."
+      f" has {sorted(files_given)}."
     )
-  for name, said in given.items():
-    if len(said) not in (1, 3):
+  for name, entries_given in files_given.items():
+    if len(entries_given) not in (1, 3):
       raise InputError(
         f"config.prepare.alignments.{name} must be (file,), or (file, source,"
-        f" target) with the files of the words that it links, got {said!r}."
+        f" target) with the files of the words that it links, got {entries_given!r}."
       )
 
 
-def entries(said: Sequence[str]) -> tuple[tuple[str, str], str]:
+def entries(entry: Sequence[str]) -> tuple[tuple[str, str], str]:
   """What an entry of config.prepare.splits says.
 
   Returns: files of the source and of the target; and the lines, "" for all.
   """
-  source, *rest = said
+  source, *rest = entry
   target, lines = (
     (*rest, "")[:2]
     if not is_table(source)

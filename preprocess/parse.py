@@ -25,9 +25,9 @@ from jaxsyn.preprocess import (
   alternatives,
   clean,
   constituents,
-  doubts,
   labels,
   subwords,
+  tree_warnings,
 )
 from jaxsyn.preprocess.corpus import Chunk, Tools
 from jaxsyn.preprocess.work import Facts, Output
@@ -40,7 +40,7 @@ _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 Tree = tuple[conllu_text.Parse, str]  # and its CoNLL-U
 
 
-def trees(tools: Tools, number: int, out: Output) -> Facts:
+def trees(tools: Tools, index: int, out: Output) -> Facts:
   """Which lines of a chunk become examples, and their trees.
 
   Pieces: "rows", their numbers in the chunk; of each side their text ("text.SIDE",
@@ -48,8 +48,8 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
   where more of them were given, "alternatives.SIDE"; "sizes", the bytes that each
   row has in texts and CoNLL-U.
   """
-  chunk = tools.chunk(number)
-  pairs, rows = chunk.pairs(), clean.kept_rows(tools, number)
+  chunk = tools.chunk(index)
+  pairs, rows = chunk.pairs(), clean.kept_rows(tools, index)
   facts: Facts = {"lines": len(pairs)}
   if tools.is_train(chunk.split):
     rows, facts["dropped"] = subwords.fitting(tools, pairs, rows)
@@ -64,35 +64,39 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
       continue
     names = [f"{chunk.split.name}-{chunk.lines[row] + 1}" for row in rows]
     if side in chunk.split.trees:
-      found = _given(chunk, side, all_lines, rows=rows, names=names)
+      parses = _read_trees(chunk, side, all_lines, rows=rows, names=names)
     else:
-      found = _parsed(tools, side, lines, names=names, out=out)
+      parses = _parsed(tools, side, lines, names=names, out=out)
     relations: set[str] = set()
     language = getattr(tools.config.data, f"{side}_language")
-    counted = doubts.Counted()
+    stats = tree_warnings.TreeStats()
     pages, blocks = [], []
-    labelled = labels.Counts(tools.config.prepare.parse.annotations)
-    for parse, text in found:
+    labelled = labels.LabelCounts(tools.config.prepare.parse.annotations)
+    for parse, text in parses:
       relations.update(parse.relation_W)
-      counted.add(parse, language)
+      stats.add(parse, language)
       labelled.add(parse)
-      pages.append(_page(parse, bool(tools.config.prepare.parse.annotations)))
+      pages.append(
+        _parse_record(parse, bool(tools.config.prepare.parse.annotations))
+      )
       blocks.append(text.encode())
     out.write(f"conllu.{side}", b"".join(blocks))
-    out.write_page(f"parses.{side}", pages)
+    out.write_json(f"parses.{side}", pages)
     if tools.is_train(chunk.split):
-      out.write_page(f"labels.{side}", labelled.page())
+      out.write_json(f"labels.{side}", labelled.as_dict())
     sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
     if side in chunk.split.alternatives:
-      words = [(page[0], page[1], page[4]) for page in pages]
-      others, own = alternatives.kept(
+      words = [(record[0], record[1], record[4]) for record in pages]
+      alternatives_kept, alternative_facts = alternatives.deduplicated(
         chunk, side, all_lines, rows=rows, words=words
       )
-      out.write_page(f"alternatives.{side}", others)
-      facts.setdefault("alternatives", {})[side] = own
-      relations.update(x for some in others for _, names in some for x in names)
+      out.write_json(f"alternatives.{side}", alternatives_kept)
+      facts.setdefault("alternatives", {})[side] = alternative_facts
+      relations.update(
+        x for some in alternatives_kept for _, names in some for x in names
+      )
     facts["relations"][side] = sorted(relations)
-    facts["trees"][side] = counted.page()
+    facts["trees"][side] = stats.as_dict()
   if chunk.split.brackets:
     sources = [source for source, _ in pairs]
     facts["brackets"] = sorted(constituents.labels(chunk, sources, rows))
@@ -111,29 +115,29 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
   from jaxsyn.data.store.tfds_builder import VERSION
 
   data, options = tools.config.data, tools.config.prepare
-  dropped = tools.work.read_page("dropped.page")
-  train = [facts[number] for number in tools.chunks(data.train)]
+  dropped = tools.work.read_json("dropped.page")
+  train = [facts[index] for index in tools.chunks(data.train)]
   gone = {
     reason: sum(fact["dropped"][reason] for fact in train)
     for reason in ("empty", "max_subwords")
   }
-  kept = sum(fact["kept"] for fact in train)
-  subwords.check_left(options.max_subwords, gone, kept)
-  own = dropped[data.train]
+  pair_count = sum(fact["kept"] for fact in train)
+  subwords.check_left(options.max_subwords, gone, pair_count)
+  train_dropped = dropped[data.train]
   if gone["empty"]:
-    own["empty"] += gone["empty"]
-  own["max_subwords"] = gone["max_subwords"]
-  tools.work.write_page("all_dropped.page", dropped)
+    train_dropped["empty"] += gone["empty"]
+  train_dropped["max_subwords"] = gone["max_subwords"]
+  tools.work.write_json("all_dropped.page", dropped)
   sides, annotations = options.parse.sides, options.parse.annotations
   relations = {
     side: sorted({label for fact in train for label in fact["relations"][side]})
     for side in sides
   }
-  given = any(split.brackets for split in tools.job.splits)
+  has_brackets = any(split.brackets for split in tools.job.splits)
   brackets = sorted({x for fact in facts for x in fact.get("brackets", ())})
-  constituents.check(brackets, given)
+  constituents.check(brackets, has_brackets)
   for split in tools.job.splits:
-    own_facts = [facts[number] for number in tools.chunks(split.name)]
+    own_facts = [facts[index] for index in tools.chunks(split.name)]
     alternatives.check(split.name, alternatives.counted(own_facts))
   of_words = {side: labels.most_frequent(tools, side) for side in sides}
   known = {
@@ -145,42 +149,45 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     "relations": relations,
     **({"brackets": {"source": brackets}} if brackets else {}),
     **({"alignments": True} if options.alignments else {}),
-    **alternatives.known(tools),
+    **alternatives.sides_with_alternatives(tools),
     **({"annotations": list(annotations)} if annotations and sides else {}),
     **({"labels": of_words} if any(of_words.values()) else {}),
   }
-  tools.work.write_page("known.page", known)
-  said = {
-    split.name: _doubts(tools, split.name, facts) for split in tools.job.splits
+  tools.work.write_json("known.page", known)
+  recorded = {
+    split.name: _tree_warnings(tools, split.name, facts)
+    for split in tools.job.splits
   }
-  tools.work.write_page("doubts.page", said)
+  tools.work.write_json("doubts.page", recorded)
 
 
-def _doubts(
+def _tree_warnings(
   tools: Tools, split: str, facts: Sequence[Facts]
 ) -> dict[str, list[str]]:
   """What looks wrong about the trees of a split; most have nothing."""
-  found: dict[str, list[str]] = {}
+  warnings: dict[str, list[str]] = {}
   for side in tools.config.prepare.parse.sides:
-    pages = [facts[number]["trees"][side] for number in tools.chunks(split)]
-    if said := doubts.doubts(doubts.Counted.sum(pages)):
-      found[side] = said
-      for doubt in said:
+    pages = [facts[index]["trees"][side] for index in tools.chunks(split)]
+    if messages := tree_warnings.find_warnings(
+      tree_warnings.TreeStats.sum(pages)
+    ):
+      warnings[side] = messages
+      for doubt in messages:
         print(f"warning: {split}, {side} trees: {doubt}", flush=True)
-  return found
+  return warnings
 
 
-def _page(parse: conllu_text.Parse, whole: bool) -> list[object]:
+def _parse_record(parse: conllu_text.Parse, is_complete: bool) -> list[object]:
   """A parse for `parses_of`; its text stands elsewhere."""
   words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
-  return [*words, parse.parsed, parse.line_W if whole else ()]
+  return [*words, parse.parsed, parse.line_W if is_complete else ()]
 
 
 def parses_of(
-  tools: Tools, number: int, side: str, lines: Sequence[str]
+  tools: Tools, index: int, side: str, lines: Sequence[str]
 ) -> list[conllu_text.Parse]:
   """What `trees` has found of the lines of a chunk that become examples."""
-  pages = tools.work.read_page(f"trees/{number}.parses.{side}")
+  pages = tools.work.read_json(f"trees/{index}.parses.{side}")
   return [
     conllu_text.Parse(
       *(text, tuple(start), tuple(end), tuple(head), tuple(relation)),
@@ -193,7 +200,7 @@ def parses_of(
   ]
 
 
-def _given(
+def _read_trees(
   chunk: Chunk,
   side: str,
   lines: Sequence[str],
@@ -205,13 +212,13 @@ def _given(
 
   It is by another parser, of the raw file before cleaning.
   """
-  whole = bool(chunk.tools.config.prepare.parse.annotations)
+  is_complete = bool(chunk.tools.config.prepare.parse.annotations)
   named = dict(zip(rows, names))
   # All are read, so that what is malformed or of another text is told.
   files = chunk.split.trees[side]
   for row, parse in enumerate(chunk.trees(side, lines, files)):
     if row in named:
-      yield parse, conllu_text.to_text(parse, named[row], whole)
+      yield parse, conllu_text.to_text(parse, named[row], is_complete)
 
 
 def chunks(lines: Sequence[str], cut: int = _CUT) -> list[range]:
@@ -223,13 +230,13 @@ def chunks(lines: Sequence[str], cut: int = _CUT) -> list[range]:
     lines: of a chunk.
     cut: lines of a part, about.
   """
-  found, start, longest = [], 0, cut * (_LONGEST // _CUT)
+  ranges, start, longest = [], 0, cut * (_LONGEST // _CUT)
   for i, line in enumerate(lines):
     hit = zlib.crc32(line.encode("utf-8")) % cut == 0
     if hit or i + 1 - start == longest or i + 1 == len(lines):
-      found.append(range(start, i + 1))
+      ranges.append(range(start, i + 1))
       start = i + 1
-  return found
+  return ranges
 
 
 def _parsed(
@@ -241,14 +248,14 @@ def _parsed(
   out: Output,
 ) -> Iterator[Tree]:
   """The trees that a parser gives to lines."""
-  parser, folder = tools.parsers[side], tools.job.kept / "parse"
+  parser, folder = tools.parsers[side], tools.job.retained / "parse"
   # Of the largest chunks 16 files, else the disk would be full of small ones.
   cut = max(_CUT, tools.largest // 16)
   for part in chunks(lines, cut):
-    own = lines[part.start : part.stop]
-    text = parse(own, parser, folder, out)
+    chunk_lines = lines[part.start : part.stop]
+    text = parse(chunk_lines, parser, folder, out)
     blocks = iter(conllu.blocks_of_text(text, f"trees of the {side}"))
-    written = [""] * len(own)
+    written = [""] * len(chunk_lines)
     for block in text.split("\n\n")[:-1]:
       named = _ID.search(block)
       assert named, "each block was written with its number"
@@ -256,7 +263,7 @@ def _parsed(
       name = f"# sent_id = {names[part.start + row]}"
       written[row] += f"{_ID.sub(name, block, count=1)}\n\n"
     where = f"kept lines of the {side}"
-    yield from zip(conllu_text.match(blocks, own, where), written)
+    yield from zip(conllu_text.match(blocks, chunk_lines, where), written)
 
 
 def parse(
@@ -276,14 +283,14 @@ def parse(
   key = manifests.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"
   try:
-    found = _read(path)
+    stored = _read(path)
   except ValueError:
     out.said.append(f"damaged: {path} is parsed again")
-    found = None
-  if found is None:
-    found = "".join(parser.conllu_all(lines, [*map(str, range(len(lines)))]))
-    write_text(path, [f"{_first(path)}\n", found])
-  return found
+    stored = None
+  if stored is None:
+    stored = "".join(parser.conllu_all(lines, [*map(str, range(len(lines)))]))
+    write_text(path, [f"{_first(path)}\n", stored])
+  return stored
 
 
 def write_text(path: pathlib.Path, texts: Iterable[str]) -> None:

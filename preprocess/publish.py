@@ -52,8 +52,8 @@ def check_room(
 def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
   """What is in a folder that file managers have not put there; or a file."""
   if remote.is_remote(folder):
-    there = {name.partition("/")[0] for name in files.names(folder)}
-    yield from (folder / name for name in sorted(there) if name[0] != ".")
+    existing = {name.partition("/")[0] for name in files.names(folder)}
+    yield from (folder / name for name in sorted(existing) if name[0] != ".")
   elif folder.is_dir():
     yield from (p for p in sorted(folder.iterdir()) if p.name[0] != ".")
   elif os.path.lexists(folder):
@@ -85,7 +85,7 @@ def publish(
     manifest: of the pieces.
   """
   if remote.is_remote(directory):
-    _publish_there(new, directory, manifest)
+    _publish_remote(new, directory, manifest)
     return
   files.flush_tree(new)
   (directory / manifests.FILE).unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def publish(
   manifests.write(directory, manifest)
 
 
-def _publish_there(
+def _publish_remote(
   new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
 ) -> None:
   """The same on a store, where there are no folders to move."""

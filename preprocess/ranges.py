@@ -26,16 +26,16 @@ from jaxsyn.preprocess.work import Facts, Work
 from jaxsyn.storage import files
 
 RANGE = 1 << 24  # bytes
-_EVERY = 256  # units
+_STRIDE = 256  # units
 _BLOCK = 1 << 20
-_FEW = 1 << 16
+_SMALL_BLOCK = 1 << 16
 BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"(\A|\n)\r*\n\Z")
 _WORD = re.compile(rb"\d+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Units:
+class LineUnits:
   """A file as a row of units.
 
   Attributes:
@@ -62,7 +62,7 @@ class Units:
     return [range(a, min(a + RANGE, size)) for a in range(0, size, RANGE)]
 
 
-def index(units: Units, part: range) -> tuple[Facts, dict[str, np.ndarray]]:
+def index(units: LineUnits, part: range) -> tuple[Facts, dict[str, np.ndarray]]:
   """Where units begin, of those that begin in a range of bytes.
 
   Returns:
@@ -91,9 +91,9 @@ def index(units: Units, part: range) -> tuple[Facts, dict[str, np.ndarray]]:
   total = np.cumsum(np.append(0, seen))
   facts |= {"units": len(offset), "visible": int(total[-1])}
   arrays = {
-    "offset": offset[::_EVERY],
-    "line": line[::_EVERY],
-    "visible": total[:-1][::_EVERY],
+    "offset": offset[::_STRIDE],
+    "line": line[::_STRIDE],
+    "visible": total[:-1][::_STRIDE],
   }
   return facts, arrays
 
@@ -107,7 +107,9 @@ def _starts(file: IO[bytes], part: range) -> np.ndarray:
   return starts if before else np.append(0, starts)
 
 
-def _seen_lines(units: Units, file: IO[bytes], starts: np.ndarray) -> list[int]:
+def _seen_lines(
+  units: LineUnits, file: IO[bytes], starts: np.ndarray
+) -> list[int]:
   """Visible characters of lines."""
   if not len(starts):
     return []
@@ -115,7 +117,7 @@ def _seen_lines(units: Units, file: IO[bytes], starts: np.ndarray) -> list[int]:
   return [len(visible(_text(units, line))) for line in lines]
 
 
-def _text(units: Units, raw: bytes) -> str:
+def _text(units: LineUnits, raw: bytes) -> str:
   """The text of a line, whatever is wrong with it."""
   text = raw.decode("utf-8", "replace")
   if units.column is not None:
@@ -124,7 +126,7 @@ def _text(units: Units, raw: bytes) -> str:
 
 
 def _sentences(
-  units: Units, file: IO[bytes], part: range, starts: np.ndarray
+  units: LineUnits, file: IO[bytes], part: range, starts: np.ndarray
 ) -> Iterator[tuple[int, int, int]]:
   """Offset, line and visible characters of the trees that begin in a range.
 
@@ -135,38 +137,38 @@ def _sentences(
   first = int(starts[0])
   file.seek(max(0, first - 64))
   fresh = first == 0 or bool(_BLANK.search(file.read(first - file.tell())))
-  offset = here = first
+  offset = position = first
   line, block = 0, list[bytes]()
   lines = itertools.chain(_lines(file, first), [b""])
-  for number, raw in enumerate(lines):
-    if here >= part.stop and not (fresh and block):
+  for index, raw in enumerate(lines):
+    if position >= part.stop and not (fresh and block):
       return
     if raw.rstrip(b"\r"):
       if not block:
-        offset, line = here, number
-      block.append(raw if here else raw.removeprefix(BOM))
+        offset, line = position, index
+      block.append(raw if position else raw.removeprefix(BOM))
     else:
       if fresh and any(not row.startswith(b"#") for row in block):
         yield offset, line, _seen_tree(units, block)
       fresh, block = True, []
-    here += len(raw) + 1
+    position += len(raw) + 1
 
 
-def _seen_tree(units: Units, block: Sequence[bytes]) -> int:
+def _seen_tree(units: LineUnits, block: Sequence[bytes]) -> int:
   """Visible characters of a tree's words, or of its text."""
   if not units.measured:
     return 0
   if units.form == "sentences":
-    found = (re.match(rb"#\s*text\s*=\s*(.*\S)", row) for row in block)
-    told = next((match[1] for match in found if match), b"")
-    return len(visible(_text(units, told)))
+    matches = (re.match(rb"#\s*text\s*=\s*(.*\S)", row) for row in block)
+    text_comment = next((match[1] for match in matches if match), b"")
+    return len(visible(_text(units, text_comment)))
   forms, covered = [], 0
   for row in block:
     columns = row.split(b"\t", 2)
     if row.startswith(b"#") or len(columns) < 3:
       continue
-    number, form = columns[:2]
-    low, _, high = number.partition(b"-")
+    word_id, form = columns[:2]
+    low, _, high = word_id.partition(b"-")
     if _WORD.fullmatch(low) and (high or int(low) > covered):
       forms.append(form)
       covered = int(high) if _WORD.fullmatch(high) else int(low)
@@ -178,13 +180,13 @@ def _lines(file: IO[bytes], offset: int) -> Iterator[bytes]:
   file.seek(offset)
   rest = b""
   while block := file.read(_BLOCK):
-    *whole, rest = (rest + block).split(b"\n")
-    yield from whole
+    *complete, rest = (rest + block).split(b"\n")
+    yield from complete
   if rest:
     yield rest
 
 
-class Index:
+class LineIndex:
   """What `index` found of all ranges of a file, together.
 
   Attributes:
@@ -194,7 +196,7 @@ class Index:
     visible: their visible characters, where measured.
   """
 
-  def __init__(self, units: Units, facts: Sequence[Facts], first: int):
+  def __init__(self, units: LineUnits, facts: Sequence[Facts], first: int):
     """Puts facts together.
 
     Args:
@@ -217,21 +219,21 @@ class Index:
     """Raises InputError for a line that is too long."""
     last = None  # start of a line that may reach into ranges to come
     size = files.size_of(self.units.path)
-    with files.open_read(self.units.path, ahead=1) as file:
+    with files.open_read(self.units.path, read_ahead=1) as file:
       file.seek(max(0, size - 1))
       end = size + (file.read() != b"\n")  # where one more line would begin
     ends = [*facts, {"starts": [end, 0], "long": None}]
     for fact, above in zip(ends, self._lines):
-      number = None
+      unit = None
       if fact["starts"]:
         if last is not None and fact["starts"][0] - last > LONGEST + 1:
-          number = above
+          unit = above
         elif fact["long"] is not None:
-          number = above + fact["long"] + 1
+          unit = above + fact["long"] + 1
         last = fact["starts"][1]
-      if number is not None:
+      if unit is not None:
         raise InputError(
-          f"{self.units.file}:{number}: the line has more than {LONGEST:,}"
+          f"{self.units.file}:{unit}: the line has more than {LONGEST:,}"
           " bytes; a line is a sentence."
         )
 
@@ -246,9 +248,9 @@ class Index:
       return []
     part, arrays, row = self._before(work, first)
     begin = int(arrays["offset"][row])
-    skipped = first - int(self._units[part]) - row * _EVERY
+    skipped = first - int(self._units[part]) - row * _STRIDE
     end = self._offset_behind(work, last)
-    with files.open_read(self.units.path, _FEW) as file:
+    with files.open_read(self.units.path, _SMALL_BLOCK) as file:
       file.seek(begin)
       data = file.read(end - begin)
     return data.split(b"\n", skipped + last - first)[skipped:][: last - first]
@@ -262,7 +264,7 @@ class Index:
     if first >= self.count:
       return iter(())
     part, arrays, row = self._before(work, first)
-    skipped = first - int(self._units[part]) - row * _EVERY
+    skipped = first - int(self._units[part]) - row * _STRIDE
     blocks = self._blocks(part, arrays, row)
     return itertools.islice(blocks, skipped, None)
 
@@ -316,22 +318,22 @@ class Index:
     if not self.count:
       return 0, 0
     part, arrays, row = self._before(work, min(first, self.count - 1))
-    number = int(self._units[part]) + row * _EVERY
-    return number, int(self._visible[part] + arrays["visible"][row])
+    index = int(self._units[part]) + row * _STRIDE
+    return index, int(self._visible[part] + arrays["visible"][row])
 
   def _before(
-    self, work: Work, number: int
+    self, work: Work, index: int
   ) -> tuple[int, dict[str, np.ndarray], int]:
     """The range that a unit begins in, its arrays, and the row before it."""
-    part = int(np.searchsorted(self._units, number, "right")) - 1
-    row = (number - int(self._units[part])) // _EVERY
+    part = int(np.searchsorted(self._units, index, "right")) - 1
+    row = (index - int(self._units[part])) // _STRIDE
     return part, _arrays(work, self._first + part), row
 
-  def _offset_behind(self, work: Work, number: int) -> int:
+  def _offset_behind(self, work: Work, index: int) -> int:
     """Offset of the next known unit at or behind a number, or of the end."""
-    part = int(np.searchsorted(self._units, number, "right")) - 1
+    part = int(np.searchsorted(self._units, index, "right")) - 1
     for later in range(part, len(self._units) - 1):
-      row = -(-max(0, number - int(self._units[later])) // _EVERY)
+      row = -(-max(0, index - int(self._units[later])) // _STRIDE)
       offsets = _arrays(work, self._first + later)["offset"]
       if row < len(offsets):
         return int(offsets[row])
@@ -339,5 +341,5 @@ class Index:
 
 
 @functools.lru_cache(16)
-def _arrays(work: Work, number: int) -> dict[str, Any]:
-  return work.read_arrays(f"index/{number}.units")
+def _arrays(work: Work, index: int) -> dict[str, Any]:
+  return work.read_arrays(f"index/{index}.units")

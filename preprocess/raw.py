@@ -60,31 +60,31 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
       a path or comes twice.
   """
-  found: dict[str, fetch.Download] = {}
+  downloads_found: dict[str, fetch.Download] = {}
   for entry in downloads:
-    missing = ("", "", "", str(fetch.MOST))[len(entry) :]
-    name, url, sha256, most = (*entry, *missing)[:4]
+    missing = ("", "", "", str(fetch.MAX_BYTES))[len(entry) :]
+    name, url, sha256, max_bytes = (*entry, *missing)[:4]
     if (
       len(entry) not in (3, 4)
       or not re.fullmatch(r"[^/\0.][^/\0]*", name)
-      or name in found
+      or name in downloads_found
       or not re.fullmatch("([0-9a-fA-F]{64})?", sha256)
-      or not re.fullmatch("[0-9]{1,15}", most)
+      or not re.fullmatch("[0-9]{1,15}", max_bytes)
     ):
       raise InputError(
         "config.prepare.downloads must hold (file name, URL, SHA-256 or"
         ' "", perhaps the most bytes as in "5000000"), each file name once and'
         f" without folders, got {tuple(entry)!r}."
       )
-    found[name] = fetch.Download(url, sha256.lower(), int(most))
-  return found
+    downloads_found[name] = fetch.Download(url, sha256.lower(), int(max_bytes))
+  return downloads_found
 
 
 def expand(
   entry: str,
   raw_dir: str,
   *,
-  own: pathlib.Path,
+  own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[pathlib.Path, ...]:
   """The files of an entry of config.prepare.splits, as `find` finds them.
@@ -97,7 +97,7 @@ def expand(
     MissingFileError: a file is missing, or no name fits the pattern.
     InputError: as `find`.
   """
-  found = []
+  files_found = []
   for name in entry.split(","):
     names = [name]
     if set("*?[") & set(name):
@@ -106,15 +106,18 @@ def expand(
         place = raw_dir or "no folder: --raw_dir is not set"
         what = f"no raw file fits {name} in {place}"
         raise MissingFileError(f"{what}.", what)
-    found += [find(n, raw_dir, own=own, downloads=downloads) for n in names]
-  return tuple(found)
+    files_found += [
+      find(n, raw_dir, own_folder=own_folder, downloads=downloads)
+      for n in names
+    ]
+  return tuple(files_found)
 
 
 def find(
   name: str,
   raw_dir: str,
   *,
-  own: pathlib.Path,
+  own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> pathlib.Path:
   """The file of a name: in raw_dir, else fetched before, else fetched now.
@@ -122,7 +125,7 @@ def find(
   Args:
     name: as config.prepare.splits gives it.
     raw_dir: the user's folder; "" for none.
-    own: folder for fetched files.
+    own_folder: folder for fetched files.
     downloads: of `addresses`.
 
   Raises:
@@ -145,7 +148,7 @@ def find(
         " your own."
       )
     return path
-  path = own / name
+  path = own_folder / name
   if name in downloads:
     try:
       fetch.get(path, downloads[name])

@@ -24,47 +24,52 @@ from jaxsyn.preprocess.work import Facts, Output
 RECORDS = "records"
 
 
-def encode(tools: Tools, number: int, out: Output) -> Facts:
+def encode(tools: Tools, index: int, out: Output) -> Facts:
   """The examples of a chunk.
 
   Pieces: "records", their frames; "columns", the same as `Rows`; "sizes", the
   bytes of each frame.
   """
-  chunk, known = tools.chunk(number), tools.known
-  kept = tools.work.read_arrays(f"trees/{number}.rows")["rows"]
-  texts, sentences = _sentences(tools, number)
+  chunk, known = tools.chunk(index), tools.known
+  rows_kept = tools.work.read_arrays(f"trees/{index}.rows")["rows"]
+  texts, sentences = _sentences(tools, index)
   facts: Facts = {}
-  given: list[dict[str, np.ndarray]] = [{} for _ in kept]
+  bracket_features: list[dict[str, np.ndarray]] = [{} for _ in rows_kept]
   if labels := known.get("brackets"):
     ids = schema.relation_ids(labels["source"])
     brackets, facts = constituents.features(
-      chunk, kept.tolist(), tools.vocabularies["source"], ids
+      chunk, rows_kept.tolist(), tools.vocabularies["source"], ids
     )
-    given = [{"source_brackets": one} for one in brackets]
+    bracket_features = [{"source_brackets": one} for one in brackets]
   if known.get("alignments"):
-    linked, own = links.features(chunk, kept.tolist(), tools.vocabularies)
-    given, facts = [a | b for a, b in zip(given, linked)], facts | own
+    linked, link_features = links.features(
+      chunk, rows_kept.tolist(), tools.vocabularies
+    )
+    bracket_features, facts = (
+      [a | b for a, b in zip(bracket_features, linked)],
+      facts | link_features,
+    )
   if known.get("alternatives"):
-    more = alternatives.features(tools, number, len(kept))
-    given = [a | b for a, b in zip(given, more)]
+    more = alternatives.features(tools, index, len(rows_kept))
+    bracket_features = [a | b for a, b in zip(bracket_features, more)]
   how = manifests.encoding(known)
   how["vocabularies"] = tuple(tools.vocabularies[s] for s in schema.SIDES)
   features = tuple(manifests.features(known))
-  beside = [
+  extra = [
     name
     for name in features
     if name in (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
   ]
   serialize = serializer(features)
-  counts = report.Counts(known["sides"])
+  counts = report.ReportCounts(known["sides"])
   parts, frames = [Rows.of([], features)], list[bytes]()
-  for begin in range(0, len(kept), TOGETHER):
+  for begin in range(0, len(rows_kept), TOGETHER):
     some = slice(begin, begin + TOGETHER)
-    source, target = (own[some] for own in sentences)
-    lines = chunk.lines.start + kept[some] + 1
+    source, target = (link_features[some] for link_features in sentences)
+    lines = chunk.lines.start + rows_kept[some] + 1
     rows = example.encode_all(source, target, lines=lines, **how)
-    if beside:
-      put = Rows.of(given[some], beside)
+    if extra:
+      put = Rows.of(bracket_features[some], extra)
       rows = Rows({**rows.flat, **put.flat}, {**rows.start, **put.start})
     counts.add_all(rows)
     payloads = serialize(rows, {name: texts[name][some] for name in texts})
@@ -75,11 +80,16 @@ def encode(tools: Tools, number: int, out: Output) -> Facts:
   out.write_arrays("sizes", {RECORDS: sizes})
   out.write_arrays("columns", arrays_of(Rows.joined(parts)))
   total = {"examples": len(frames), "bytes": int(sizes.sum())}
-  return {**facts, **total, "lines": len(chunk.lines), "counts": counts.page()}
+  return {
+    **facts,
+    **total,
+    "lines": len(chunk.lines),
+    "counts": counts.as_dict(),
+  }
 
 
 def _sentences(
-  tools: Tools, number: int
+  tools: Tools, index: int
 ) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
   """What `preprocess.parse` has left of a chunk.
 
@@ -89,10 +99,10 @@ def _sentences(
   texts: dict[str, list[str]] = {}
   sentences: list[Sequence[Any]] = []
   for side in schema.SIDES:
-    piece = tools.work.read(f"trees/{number}.text.{side}")
+    piece = tools.work.read(f"trees/{index}.text.{side}")
     lines = texts[f"{side}_text"] = piece.decode("utf-8").split("\n")[:-1]
     if side in tools.known["sides"]:
-      sentences.append(parse.parses_of(tools, number, side, lines))
+      sentences.append(parse.parses_of(tools, index, side, lines))
     else:
       sentences.append(lines)
   return texts, sentences
@@ -105,14 +115,14 @@ def check(tools: Tools, facts: Sequence[Facts]) -> None:
     InputError: all of a split were.
   """
   for split in tools.job.splits:
-    own = [facts[number] for number in tools.chunks(split.name)]
+    split_facts = [facts[index] for index in tools.chunks(split.name)]
     if split.brackets:
-      left_out = next((f["left_out"] for f in own if f["left_out"]), "")
+      left_out = next((f["left_out"] for f in split_facts if f["left_out"]), "")
       names = [
         ", ".join(tools.job.files[file].file for file in some)
         for some in (split.brackets, split.texts["source"])
       ]
-      constituents.tell(brackets(own), left_out, names)
+      constituents.report_labels(brackets(split_facts), left_out, names)
 
 
 def brackets(facts: Sequence[Facts]) -> dict[str, int]:
@@ -126,7 +136,9 @@ def brackets(facts: Sequence[Facts]) -> dict[str, int]:
 def arrays_of(rows: Rows) -> dict[str, np.ndarray]:
   """Rows as arrays with names."""
   arrays = {f"flat {name}": flat for name, flat in rows.flat.items()}
-  return arrays | {f"start {name}": own for name, own in rows.start.items()}
+  return arrays | {
+    f"start {name}": starts for name, starts in rows.start.items()
+  }
 
 
 def rows_of(arrays: Mapping[str, np.ndarray]) -> Rows:

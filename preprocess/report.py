@@ -24,7 +24,7 @@ _HISTOGRAMS = ("subwords", "words", "pieces", "depth")
 _BY_SIDE = ("blank", "unknown")
 
 
-class Counts:
+class ReportCounts:
   """Histograms of one split: side -> how often each number occurs.
 
   Attributes:
@@ -48,23 +48,23 @@ class Counts:
     self.blank = dict.fromkeys(schema.SIDES, 0)
     self.unknown = dict.fromkeys(schema.SIDES, 0)
 
-  def page(self) -> dict[str, Any]:
+  def as_dict(self) -> dict[str, Any]:
     """The same for JSON, which knows no numbers as keys."""
-    page: dict[str, Any] = {"unparsed": self.unparsed}
+    counts: dict[str, Any] = {"unparsed": self.unparsed}
     for name in _HISTOGRAMS:
-      page[name] = {
+      counts[name] = {
         k: sorted(h.items()) for k, h in getattr(self, name).items()
       }
-    return page | {name: getattr(self, name) for name in _BY_SIDE}
+    return counts | {name: getattr(self, name) for name in _BY_SIDE}
 
-  def merge(self, page: Mapping[str, Any]) -> None:
+  def merge(self, counts: Mapping[str, Any]) -> None:
     """Adds what other counts have put on a page."""
-    self.unparsed += page["unparsed"]
+    self.unparsed += counts["unparsed"]
     for name in _HISTOGRAMS:
-      for side, items in page[name].items():
+      for side, items in counts[name].items():
         getattr(self, name)[side].update(dict(items))
     for name in _BY_SIDE:
-      for kind, count in page[name].items():
+      for kind, count in counts[name].items():
         getattr(self, name)[kind] += count
 
   def add(self, example: Mapping[str, np.ndarray]) -> None:
@@ -108,7 +108,7 @@ def write(
   title: str,
   facts: Mapping[str, Mapping[str, Any]],
   *,
-  counts: Mapping[str, Counts],
+  counts: Mapping[str, ReportCounts],
   train: str,
   left_out: Mapping[str, str],
 ) -> None:
@@ -134,7 +134,7 @@ def write(
 def text_report(
   title: str,
   facts: Mapping[str, Mapping[str, Any]],
-  counts: Mapping[str, Counts],
+  counts: Mapping[str, ReportCounts],
 ) -> str:
   """The report as text, a paragraph a split."""
   paragraphs = [title]
@@ -146,10 +146,10 @@ def text_report(
       f"  dropped    {_listed(dropped)}",
       f"  unparsed   {fact['unparsed']:,}",
     ]
-    if drawn := fact.get("subset"):
+    if subset := fact.get("subset"):
       rows.append(
-        f"  subset     {drawn['pairs']:,} of {drawn['of']:,} clean pairs, seed"
-        f" {drawn['seed']}; their lines: {drawn['lines']}"
+        f"  subset     {subset['pairs']:,} of {subset['of']:,} clean pairs, seed"
+        f" {subset['seed']}; their lines: {subset['lines']}"
       )
     if blank := {k: n for k, n in fact["blank"].items() if n}:
       rows.append(f"  no text    {_listed(blank)}")
@@ -157,8 +157,10 @@ def text_report(
       rows.append(f"  aligned    {fact['linked']:,} pairs with links")
     if "brackets" in fact:
       rows.append(f"  brackets   {_listed(fact['brackets'])}")
-    for side, own in fact.get("alternatives", {}).items():
-      rows.append(f"  parses     beside the best of the {side}: {_listed(own)}")
+    for side, side_counts in fact.get("alternatives", {}).items():
+      rows.append(
+        f"  parses     beside the best of the {side}: {_listed(side_counts)}"
+      )
     for side in schema.SIDES:
       unknown = count.unknown[side]
       rows.append(
@@ -172,8 +174,8 @@ def text_report(
           f" {count.pieces[side][0]:,} words without any",
           f"             tree depth {_summary(count.depth[side])}",
         ]
-    for side, doubts in fact.get("doubts", {}).items():
-      rows += [f"  warning    {side}: {doubt}" for doubt in doubts]
+    for side, warnings in fact.get("doubts", {}).items():
+      rows += [f"  warning    {side}: {doubt}" for doubt in warnings]
       rows.append(f"             {_ADVICE.format(side=side)}")
     paragraphs.append("\n".join(rows))
   return "\n\n".join(paragraphs) + "\n"
@@ -185,8 +187,10 @@ def _listed(dropped: Mapping[str, int]) -> str:
 
 def _share(unknown: int, subwords: Mapping[int, int]) -> str:
   """Unknown subwords in per cent of all, each sentence's EOS left out."""
-  number = sum((length - 1) * times for length, times in subwords.items())
-  return f"{100 * unknown / max(1, number):.2f} %"
+  subword_count = sum(
+    (length - 1) * times for length, times in subwords.items()
+  )
+  return f"{100 * unknown / max(1, subword_count):.2f} %"
 
 
 def _summary(histogram: Mapping[int, int]) -> str:
@@ -203,7 +207,11 @@ def _summary(histogram: Mapping[int, int]) -> str:
 
 
 def _plot(
-  path: pathlib.Path, title: str, fact: Mapping[str, Any], *, counts: Counts
+  path: pathlib.Path,
+  title: str,
+  fact: Mapping[str, Any],
+  *,
+  counts: ReportCounts,
 ) -> None:
   # The object interface: no global state, no display.
   from matplotlib.backends.backend_agg import FigureCanvasAgg

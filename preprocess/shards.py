@@ -42,7 +42,7 @@ def plan(tools: Tools, facts: Sequence[Facts]) -> list[list[list[Part]]]:
     facts: of `records.encode`, of all chunks.
   """
   size = round(tools.config.prepare.shard_mib * _MIB)
-  found = []
+  plans = []
   for split in tools.job.splits:
     shards: list[list[Part]] = [[]]
     room = size
@@ -62,8 +62,8 @@ def plan(tools: Tools, facts: Sequence[Facts]) -> list[list[list[Part]]]:
         room -= total - done
     if len(shards) > 1 and not shards[-1]:
       shards.pop()
-    found.append(shards)
-  return found
+    plans.append(shards)
+  return plans
 
 
 def _sizes(tools: Tools, chunk: int, kind: str) -> np.ndarray:
@@ -84,21 +84,21 @@ def tasks(tools: Tools) -> list[tuple[int, int, str]]:
   ]
 
 
-def write(tools: Tools, number: int, out: Output) -> Facts:
+def write(tools: Tools, index: int, out: Output) -> Facts:
   """Writes one file.
 
   Returns: its "file", relative to the folder, "bytes" and "crc32c"; of records
   "sha256" and "examples", of columns what a `Block` says of each.
   """
-  split, shard, kind = tasks(tools)[number]
+  split, shard, kind = tasks(tools)[index]
   parts = tools.shards[split][shard]
   name = _name(tools, split, shard, kind)
   facts: Facts = {"lines": 0}
   with files.publish(tools.job.new / name) as file:
     if kind == _COLUMNS:
       examples = (
-        rows_of(tools.work.read_arrays(f"encode/{chunk}.columns")).part(*own)
-        for chunk, *own in parts
+        rows_of(tools.work.read_arrays(f"encode/{chunk}.columns")).part(*part)
+        for chunk, *part in parts
       )
       blocks = write_blocks(file, manifests.features(tools.known), examples)
       facts["columns"] = [block.columns for block in blocks]
@@ -117,7 +117,7 @@ def write(tools: Tools, number: int, out: Output) -> Facts:
     # Before it has its name: on a store it would come back to be read.
     if kind == RECORDS:
       facts["sha256"] = checksums.sha256_of(file.name)
-    facts |= checksums.sums("", [file.name])[file.name]
+    facts |= checksums.file_checksums("", [file.name])[file.name]
   out.add(tools.job.new / name)
   return {"file": name, **facts}
 
@@ -162,20 +162,20 @@ def record_file(tools: Tools, split: str, shard: int, shards: int) -> str:
   return f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 
 
-def write_tables(tools: Tools, number: int, out: Output) -> Facts:
+def write_tables(tools: Tools, task_index: int, out: Output) -> Facts:
   """Writes the index and the lengths of a split.
 
   Returns: "files", name -> "bytes" and "crc32c"; and what the manifest says of
   the split's records.
   """
-  name, new = tools.job.splits[number].name, tools.job.new
-  shards = tools.shards[number]
-  own: dict[str, list[tuple[int, Any]]] = {RECORDS: [], _COLUMNS: []}
+  name, new = tools.job.splits[task_index].name, tools.job.new
+  shards = tools.shards[task_index]
+  tables: dict[str, list[tuple[int, Any]]] = {RECORDS: [], _COLUMNS: []}
   for task, (split, _, kind) in enumerate(tasks(tools)):
-    if split == number and kind in own:
-      page = tools.work.facts(f"shards/{task}")
-      assert page, "all shards are written"
-      own[kind].append((task, page["facts"]))
+    if split == task_index and kind in tables:
+      result = tools.work.facts(f"shards/{task}")
+      assert result, "all shards are written"
+      tables[kind].append((task, result["facts"]))
   written = [
     {
       "file": pathlib.PurePath(facts["file"]).name,
@@ -183,20 +183,22 @@ def write_tables(tools: Tools, number: int, out: Output) -> Facts:
       "bytes": facts["bytes"],
       "sha256": facts["sha256"],
     }
-    for _, facts in own[RECORDS]
+    for _, facts in tables[RECORDS]
   ]
   digest = records_sha256([shard["sha256"] for shard in written])
   index = layout.index_file(new, tools.known, name)
   Index.of((_payloads(tools, parts) for parts in shards), digest).save(index)
   lengths = layout.lengths_file(new, name)
   with files.publish(lengths) as file:
-    blocks = (_blocks(tools, t, facts["columns"]) for t, facts in own[_COLUMNS])
+    blocks = (
+      _blocks(tools, t, facts["columns"]) for t, facts in tables[_COLUMNS]
+    )
     write_lengths(file, blocks)
   names = [path.relative_to(new).as_posix() for path in (index, lengths)]
   for path in (index, lengths):
     out.add(path)
   return {
-    "files": checksums.sums(new, names),
+    "files": checksums.file_checksums(new, names),
     "examples": sum(shard["examples"] for shard in written),
     "shards": written,
     "records_sha256": digest,

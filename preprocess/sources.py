@@ -19,7 +19,7 @@ _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 
 def is_packed(path: pathlib.Path) -> bool:
   """Whether its lines must be unpacked: gzip, Zstandard, a test set in SGML."""
-  with files.open_read(path, ahead=256) as file:
+  with files.open_read(path, read_ahead=256) as file:
     start = file.read(256)
   return bool(text.packed_by(start, path.name) or sgml.detect(start))
 
@@ -28,13 +28,13 @@ def packed(tools: Tools) -> int:
   return len(tools.job.packed)
 
 
-def unpack(tools: Tools, number: int, out: Output) -> Facts:
+def unpack(tools: Tools, index: int, out: Output) -> Facts:
   """Unpacks a file.
 
   Raises:
     InputError: it is no such file, or cut off.
   """
-  source, target = tools.job.packed[number]
+  source, target = tools.job.packed[index]
   with files.publish(target, flush=False) as file:
     for block in text.unpacked(source):
       if block is not text.PAUSE:
@@ -47,9 +47,9 @@ def ranges(tools: Tools) -> int:
   return len(tools.ranges)
 
 
-def index(tools: Tools, number: int, out: Output) -> Facts:
+def index(tools: Tools, file_index: int, out: Output) -> Facts:
   """Where the units begin of a range of bytes of a file."""
-  file, part = tools.ranges[number]
+  file, part = tools.ranges[file_index]
   facts, arrays = of_bytes.index(tools.job.files[file], part)
   out.write_arrays("units", arrays)
   return facts
@@ -62,10 +62,10 @@ def cut(tools: Tools, facts: Sequence[Facts]) -> None:
     InputError: the sides of a split differ in their number of lines, or it
       takes lines that are not there.
   """
-  found: list[list[Facts]] = [[] for _ in tools.job.files]
+  facts_found: list[list[Facts]] = [[] for _ in tools.job.files]
   for (file, _), fact in zip(tools.ranges, facts):
-    found[file].append(fact)
-  tools.work.write_page("indices.page", found)
+    facts_found[file].append(fact)
+  tools.work.write_json("indices.page", facts_found)
   cuts = []
   for split in tools.job.splits:
     _check_sides(tools, split)
@@ -74,14 +74,14 @@ def cut(tools: Tools, facts: Sequence[Facts]) -> None:
     _check_beside(tools, split.alignments, count, "the links")
     for words in split.aligned.values():
       _check_beside(tools, words, count, "the words")
-    lines = taken(split.lines, count, split.name)
+    lines = line_range(split.lines, count, split.name)
     made = Cut.of(lines.start, lines.stop)
     cuts.append((made.first, made.last, made.lines))
-  tools.work.write_page("cuts.page", cuts)
+  tools.work.write_json("cuts.page", cuts)
 
 
 def _names(tools: Tools, numbers: Sequence[int]) -> str:
-  return ", ".join(tools.job.files[number].file for number in numbers)
+  return ", ".join(tools.job.files[index].file for index in numbers)
 
 
 def _check_beside(
@@ -114,7 +114,7 @@ def _check_sides(tools: Tools, split: Split) -> None:
       )
 
 
-def taken(lines: str, count: int, name: str) -> range:
+def line_range(lines: str, count: int, name: str) -> range:
   """Numbers of the pairs of a split, from 0.
 
   Args:
@@ -125,8 +125,8 @@ def taken(lines: str, count: int, name: str) -> range:
   """
   if not lines:
     return range(count)
-  found = _LINES.fullmatch(lines)
-  first, last = (int(n or count) for n in found.groups()) if found else (0, 0)
+  match = _LINES.fullmatch(lines)
+  first, last = (int(n or count) for n in match.groups()) if match else (0, 0)
   if not 1 <= first <= last <= count:
     raise InputError(
       f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from jaxsyn import progress
 from jaxsyn.preprocess import clean, parse, records, shards, sources, subwords
-from jaxsyn.preprocess.corpus import Job, Tools
+from jaxsyn.preprocess.corpus import PrepareJob, Tools
 from jaxsyn.preprocess.work import Facts, Output
 from jaxsyn.storage import files
 from jaxsyn.workers import Workers, cores
@@ -58,7 +58,7 @@ def _nothing(tools: Tools, facts: Sequence[Facts]) -> None:
 
 def _plan(tools: Tools, facts: Sequence[Facts]) -> None:
   records.check(tools, facts)
-  tools.work.write_page("shards.page", shards.plan(tools, facts))
+  tools.work.write_json("shards.page", shards.plan(tools, facts))
 
 
 STAGES = {
@@ -84,7 +84,7 @@ STAGES = {
 }
 
 
-def perform(tools: Tools, stage: str, number: int) -> int:
+def perform(tools: Tools, stage: str, index: int) -> int:
   """Does one number of a stage, if it is not done; what every runner calls.
 
   Returns: how many lines it was about.
@@ -92,14 +92,14 @@ def perform(tools: Tools, stage: str, number: int) -> int:
   Raises:
     InputError: something is wrong with the input.
   """
-  task = f"{stage}/{number}"
-  page = tools.work.facts(task)
-  if page is None:
+  task = f"{stage}/{index}"
+  result = tools.work.facts(task)
+  if result is None:
     out = Output(tools.work, task)
-    facts = STAGES[stage].make(tools, number, out)
+    facts = STAGES[stage].make(tools, index, out)
     out.finish(facts)
     return facts.get("lines", 0)
-  return page["facts"].get("lines", 0)
+  return result["facts"].get("lines", 0)
 
 
 class Runner(Protocol):
@@ -131,18 +131,18 @@ def run(tools: Tools, runner: Runner) -> None:
   for name, stage in STAGES.items():
     count = stage.count(tools)
     todo = [
-      number
-      for number, page in enumerate(tools.work.all_facts(name, range(count)))
-      if page is None
+      index
+      for index, result in enumerate(tools.work.all_facts(name, range(count)))
+      if result is None
     ]
     fresh = set(todo)
     _follow(runner.run(name, todo), name, len(todo))
     pages = []
-    for number, page in enumerate(tools.work.all_facts(name, range(count))):
-      assert page is not None, f"{name} {number} is done"
-      if number in fresh:
-        print(*page["said"], sep="\n", end="\n" if page["said"] else "")
-      pages.append(page["facts"])
+    for index, result in enumerate(tools.work.all_facts(name, range(count))):
+      assert result is not None, f"{name} {index} is done"
+      if index in fresh:
+        print(*result["said"], sep="\n", end="\n" if result["said"] else "")
+      pages.append(result["facts"])
     stage.after(tools, pages)
 
 
@@ -165,36 +165,36 @@ def _follow(done: Iterator[int], name: str, total: int) -> None:
     print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)
 
 
-class Here:
+class InProcessRunner:
   """Runs in this process alone."""
 
   def __init__(self, tools: Tools):
     self._tools = tools
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    for number in numbers:
-      yield perform(self._tools, stage, number)
+    for index in numbers:
+      yield perform(self._tools, stage, index)
 
   def close(self) -> None:
     pass
 
 
-class Processes:
+class ProcessRunner:
   """Runs in several processes of this machine."""
 
-  def __init__(self, job: Job, number: int):
+  def __init__(self, job: PrepareJob, count: int):
     """Starts them.
 
     Args:
       job: what is to be done.
-      number: of processes.
+      count: of processes.
     """
     make = functools.partial(_loaded, job)
-    self._workers = Workers(make, number, died=_DIED)
+    self._workers = Workers(make, count, died=_DIED)
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
     submit = self._workers.submit
-    waiting = [submit(perform, stage, number) for number in numbers]
+    waiting = [submit(perform, stage, index) for index in numbers]
     # In their order, so that of several faults the first is told.
     for future in waiting:
       yield future.result()
@@ -203,17 +203,19 @@ class Processes:
     self._workers.close()
 
 
-def _loaded(job: Job) -> Tools:
+def _loaded(job: PrepareJob) -> Tools:
   """A job with its parsers, whose memory the processes share."""
   tools = Tools(job)
   _ = tools.parsers
   return tools
 
 
-def local(tools: Tools) -> Here | Processes:
+def local(tools: Tools) -> InProcessRunner | ProcessRunner:
   """The runner of one machine: as many processes as there is work for."""
   paths = {units.file for units in tools.job.files}
   size = sum(map(files.size_of, paths))
   wanted = tools.config.prepare.workers or cores()
-  number = min(wanted, size // _WORTH)
-  return Processes(tools.job, number) if number > 1 else Here(tools)
+  count = min(wanted, size // _WORTH)
+  return (
+    ProcessRunner(tools.job, count) if count > 1 else InProcessRunner(tools)
+  )

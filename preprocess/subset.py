@@ -18,7 +18,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess.corpus import Tools
 from jaxsyn.storage import files
 
-_PAGE = "subset.page"
+_RECORD_NAME = "subset.page"
 _BLOCK = 1 << 20  # lines whose ranks are sorted at once, beside those drawn
 
 
@@ -50,7 +50,7 @@ def draw(tools: Tools, count: int, clean: Iterable[np.ndarray]) -> int:
     if sum(map(len, waiting)) > options.pairs + _BLOCK:
       lowest, waiting = _lowest([lowest, *waiting], options.pairs), []
   lowest = _lowest([lowest, *waiting], options.pairs)
-  tools.work.write_page(_PAGE, lowest[-1].tolist())
+  tools.work.write_json(_RECORD_NAME, lowest[-1].tolist())
   return count - options.pairs
 
 
@@ -75,7 +75,7 @@ def is_drawn(tools: Tools, lines: np.ndarray) -> np.ndarray:
   options = tools.config.prepare.subset
   if not options.pairs:
     return np.ones(len(lines), bool)
-  rank, line = tools.work.read_page(_PAGE)
+  rank, line = tools.work.read_json(_RECORD_NAME)
   ranks, last = _ranks(options.seed, lines), np.uint64(rank)
   return (ranks < last) | ((ranks == last) & (lines <= line))
 

@@ -25,7 +25,7 @@ from jaxsyn.storage import checksums, files
 _HASHES = 1 << 64
 
 
-def given(config: Config) -> dict[str, Vocabulary]:
+def given_vocabularies(config: Config) -> dict[str, Vocabulary]:
   """Side -> vocabulary of config.prepare.vocabulary.like; empty: none is named.
 
   Raises:
@@ -35,18 +35,18 @@ def given(config: Config) -> dict[str, Vocabulary]:
   if not options.like:
     return {}
   manifest = manifests.read(options.like)
-  found = {
+  vocabularies = {
     side: manifests.vocabulary(options.like, manifest, side)
     for side in schema.SIDES
   }
-  joint = len({vocabulary.sha256 for vocabulary in found.values()}) == 1
+  joint = len({vocabulary.sha256 for vocabulary in vocabularies.values()}) == 1
   if joint != options.joint:
     raise InputError(
       f"config.prepare.vocabulary.joint is {options.joint}, but"
       f" {options.like}, whose vocabulary is to be taken, has"
       f" {'one for both sides' if joint else 'one for each side'}."
     )
-  return found
+  return vocabularies
 
 
 def samples(tools: Tools) -> int:
@@ -56,32 +56,32 @@ def samples(tools: Tools) -> int:
   return len(tools.chunks(tools.config.data.train))
 
 
-def sample(tools: Tools, number: int, out: Output) -> Facts:
+def sample(tools: Tools, index: int, out: Output) -> Facts:
   """Those kept training pairs of a chunk that the vocabulary is made from.
 
   All of them where they are few enough; else those with the lowest hashes, so
   that it depends on nothing but the pairs.
   """
-  number += tools.chunks(tools.config.data.train).start
-  pairs = tools.chunk(number).pairs()
-  kept = [pairs[row] for row in clean.kept_rows(tools, number)]
-  there = _there(tools)
+  index += tools.chunks(tools.config.data.train).start
+  pairs = tools.chunk(index).pairs()
+  sampled = [pairs[row] for row in clean.kept_rows(tools, index)]
+  candidates = _candidate_count(tools)
   wanted = tools.config.prepare.vocabulary.sample
-  if there > wanted:
-    most = _HASHES * wanted // there
-    kept = [
+  if candidates > wanted:
+    hash_limit = _HASHES * wanted // candidates
+    sampled = [
       pair
-      for pair in kept
-      if int.from_bytes(clean.key(pair)[:8], "little") < most
+      for pair in sampled
+      if int.from_bytes(clean.key(pair)[:8], "little") < hash_limit
     ]
-  out.write_page("pairs", kept)
-  return {"pairs": len(kept)}
+  out.write_json("pairs", sampled)
+  return {"pairs": len(sampled)}
 
 
-def _there(tools: Tools) -> int:
+def _candidate_count(tools: Tools) -> int:
   """How many training pairs are clean."""
   train = tools.job.splits[0].name
-  cut, dropped = tools.cuts[0], tools.work.read_page("dropped.page")[train]
+  cut, dropped = tools.cuts[0], tools.work.read_json("dropped.page")[train]
   return cut.last - cut.first - sum(dropped.values())
 
 
@@ -94,24 +94,28 @@ def groups(tools: Tools) -> list[tuple[str, ...]]:
   return [(side,) for side in schema.SIDES]
 
 
-def vocabulary(tools: Tools, number: int, out: Output) -> Facts:
+def vocabulary(tools: Tools, index: int, out: Output) -> Facts:
   """One vocabulary: of an earlier call, or of the sample."""
-  options, sides = tools.config.prepare.vocabulary, groups(tools)[number]
+  options, sides = tools.config.prepare.vocabulary, groups(tools)[index]
   lines = list(_lines(tools, sides))
   # What was used to train it is in its name.
-  said = dataclasses.asdict(options)
-  del said["sample"], said["like"]  # the lines tell
-  key = manifests.sha256_texts([json.dumps(said, sort_keys=True), *lines])[:32]
-  path = tools.job.kept / f"vocabulary-{key}.model"
+  recorded = dataclasses.asdict(options)
+  del recorded["sample"], recorded["like"]  # the lines tell
+  key = manifests.sha256_texts([json.dumps(recorded, sort_keys=True), *lines])[
+    :32
+  ]
+  path = tools.job.retained / f"vocabulary-{key}.model"
   if _as_made(path, out):
-    found = Vocabulary(path)
+    made = Vocabulary(path)
   else:
     out.said.append(f"training a vocabulary on {len(lines):,} lines")
-    found = train(lines, path, options)
-    files.write_json(_sums(path), checksums.sums(path.parent, [path.name]))
-  if found.size != options.size:
+    made = train(lines, path, options)
+    files.write_json(
+      _sums(path), checksums.file_checksums(path.parent, [path.name])
+    )
+  if made.size != options.size:
     out.said.append(
-      f"the text is enough for a vocabulary of {found.size} pieces, not"
+      f"the text is enough for a vocabulary of {made.size} pieces, not"
       f" {options.size}"
     )
   out.add(path)
@@ -125,11 +129,11 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
   folder that it is from.
   """
   paths = {side: path for fact in facts for side, path in fact.items()}
-  for side, found in given(tools.config).items():
-    path = tools.job.kept / f"vocabulary-{found.sha256[:32]}.model"
-    files.copy(found.path, path)
+  for side, vocabulary_ in given_vocabularies(tools.config).items():
+    path = tools.job.retained / f"vocabulary-{vocabulary_.sha256[:32]}.model"
+    files.copy(vocabulary_.path, path)
     paths[side] = str(path)
-  tools.work.write_page("vocabularies.page", paths)
+  tools.work.write_json("vocabularies.page", paths)
 
 
 def _lines(tools: Tools, sides: Sequence[str]) -> Iterator[str]:
@@ -138,7 +142,7 @@ def _lines(tools: Tools, sides: Sequence[str]) -> Iterator[str]:
   for side in sides:
     column = schema.SIDES.index(side)
     for chunk in range(chunks):
-      for pair in tools.work.read_page(f"sample/{chunk}.pairs"):
+      for pair in tools.work.read_json(f"sample/{chunk}.pairs"):
         yield pair[column]
 
 
@@ -150,7 +154,7 @@ def _as_made(path: pathlib.Path, out: Output) -> bool:
   """Whether a vocabulary of an earlier call is there, as it was made."""
   try:
     expected = files.read_json(_sums(path))[path.name]
-    wrong = checksums.damaged(path.parent, {path.name: expected})
+    wrong = checksums.corrupt_files(path.parent, {path.name: expected})
   except (OSError, ValueError, LookupError, TypeError):  # not made, or damaged
     return False
   if wrong:
@@ -173,8 +177,8 @@ def fitting(
 
   Returns: the rows that stay; reason -> how many go.
   """
-  most, empty = tools.config.prepare.max_subwords, 0
-  kept, long = [], 0
+  limit, empty = tools.config.prepare.max_subwords, 0
+  rows_kept, long = [], 0
   vocabularies = [tools.vocabularies[side] for side in schema.SIDES]
   for row in rows:
     lengths = [
@@ -183,24 +187,24 @@ def fitting(
     ]
     if tools.config.prepare.clean.empty and not all(lengths):
       empty += 1
-    elif max(lengths) + 1 > most:  # EOS is one more
+    elif max(lengths) + 1 > limit:  # EOS is one more
       long += 1
     else:
-      kept.append(row)
-  return kept, {"empty": empty, "max_subwords": long}
+      rows_kept.append(row)
+  return rows_kept, {"empty": empty, "max_subwords": long}
 
 
-def check_left(most: int, dropped: Mapping[str, int], kept: int) -> None:
+def check_left(limit: int, dropped: Mapping[str, int], count: int) -> None:
   """Raises InputError where `fitting` has left nothing.
 
   Args:
-    most: config.prepare.max_subwords.
+    limit: config.prepare.max_subwords.
     dropped: reason -> how many, of all chunks.
-    kept: how many pairs.
+    count: how many pairs.
   """
-  if not kept:
+  if not count:
     none = dropped["empty"]
     raise InputError(
-      f"config.prepare.max_subwords={most} drops all training pairs"
+      f"config.prepare.max_subwords={limit} drops all training pairs"
       + (f", but {none} that have no subwords." if none else ".")
     )

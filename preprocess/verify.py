@@ -57,7 +57,7 @@ def damage(directory: pathlib.Path, key: str) -> list[str] | None:
     return [f"{file} is not as this version wrote it"]
   if manifest.get("key") != key:
     return None
-  return list(integrity.damaged(directory, manifest).values())
+  return list(integrity.corrupt_files(directory, manifest).values())
 
 
 def run(directory: os.PathLike[str] | str) -> None:
@@ -75,7 +75,7 @@ def run(directory: os.PathLike[str] | str) -> None:
   manifest = manifests.read(directory)
   languages = (manifest["source_language"], manifest["target_language"])
   print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
-  broken = integrity.damaged(directory, manifest)
+  broken = integrity.corrupt_files(directory, manifest)
   total = sum(facts["bytes"] for facts in manifest["files"].values())
   print(
     f"  files: {len(manifest['files']) - len(broken)} of"
@@ -138,9 +138,9 @@ def _split(
     InputError: its text, trees or records cannot be read.
   """
   records = Records(directory, name)
-  drawn = None
+  subset_lines = None
   if "subset" in manifest["splits"][name]:
-    drawn = subset.read(directory, name)
+    subset_lines = subset.read(directory, name)
   sentences = [
     integrity.sentences(directory, manifest, name, side)
     for side in schema.SIDES
@@ -149,7 +149,7 @@ def _split(
     manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
   )
   known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
-  number = last = 0
+  count = last = 0
   payloads = _payloads(directory, manifest, name)
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows():
@@ -159,27 +159,30 @@ def _split(
       stored = [*itertools.islice(payloads, len(rows))]
       try:
         texts = decoding.texts_of(stored)
-      except decoding.NotAnExample as error:
-        yield f"split {name}, record {number + error.number}: {error.why}"
+      except decoding.InvalidExampleError as error:
+        yield f"split {name}, record {count + error.number}: {error.why}"
         return
       for i, feature in _differences(rows, made):
         yield (
-          f"split {name}, record {number + i}: {feature} is not what its line"
+          f"split {name}, record {count + i}: {feature} is not what its line"
           " and tree give"
         )
         return
       for side, both in zip(schema.SIDES, (source, target)):
         due = [one if isinstance(one, str) else one.text for one in both]
-        for i, (text, own) in enumerate(zip(texts[f"{side}_text"], due)):
-          if text != own:
+        for i, (text, tree) in enumerate(zip(texts[f"{side}_text"], due)):
+          if text != tree:
             yield (
-              f"split {name}, record {number + i}: {side}_text is not its line"
+              f"split {name}, record {count + i}: {side}_text is not its line"
             )
             return
-      if drawn is not None and (bad := ~np.isin(lines, drawn)).any():
+      if (
+        subset_lines is not None
+        and (bad := ~np.isin(lines, subset_lines)).any()
+      ):
         i = int(np.argmax(bad))
         yield (
-          f"split {name}, record {number + i}: line {lines[i]} is not in"
+          f"split {name}, record {count + i}: line {lines[i]} is not in"
           f" {subset.file_of(name)}"
         )
         return
@@ -187,11 +190,11 @@ def _split(
       if (bad := lines <= before).any():
         i = int(np.argmax(bad))
         yield (
-          f"split {name}, record {number + i}: line {lines[i]} comes after"
+          f"split {name}, record {count + i}: line {lines[i]} comes after"
           f" {before[i]}"
         )
         return
-      number, last = number + len(rows), int(lines[-1])
+      count, last = count + len(rows), int(lines[-1])
       bar.advance(len(rows))
   for rest in sentences:  # `match` says where trees are left over
     next(rest, None)

@@ -22,7 +22,7 @@ import numpy as np
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files, remote
 
-_AHEAD = 1 << 16  # bytes that are asked of a store where less is read
+_READ_AHEAD = 1 << 16  # bytes that are asked of a store where less is read
 _SUM = 8  # hexadecimal digits of a CRC-32C
 Facts = dict[str, Any]
 
@@ -58,13 +58,13 @@ class Work:
       data = files.read_bytes(self.path(name))
     except FileNotFoundError:
       data = b""
-    return self._whole(name, data)
+    return self._verified(name, data)
 
-  def _whole(self, name: str, data: bytes) -> bytes:
-    data, found = data[:-_SUM], data[-_SUM:]
-    if found != _sum(name, data):
+  def _verified(self, name: str, data: bytes) -> bytes:
+    data, stored_sum = data[:-_SUM], data[-_SUM:]
+    if stored_sum != _sum(name, data):
       files.remove(self.path(name))
-      raise self._changed(name)
+      raise self._changed_error(name)
     return data
 
   def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
@@ -74,24 +74,24 @@ class Work:
     with np.load(io.BytesIO(self.read(name)), allow_pickle=False) as arrays:
       return dict(arrays)
 
-  def write_page(self, name: str, content: Any) -> None:
+  def write_json(self, name: str, content: Any) -> None:
     """Writes what JSON can say."""
     self.write(name, json.dumps(content, ensure_ascii=False).encode())
 
-  def read_page(self, name: str) -> Any:
+  def read_json(self, name: str) -> Any:
     return json.loads(self.read(name))
 
   def read_array(self, name: str, key: str) -> np.ndarray:
     """One of the arrays of a piece, the others not read; as `read_arrays`."""
     try:
       with (
-        files.open_read(self.path(name), _AHEAD) as file,
+        files.open_read(self.path(name), _READ_AHEAD) as file,
         np.load(file, allow_pickle=False) as arrays,
       ):
         return arrays[key]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
       files.remove(self.path(name))
-      raise self._changed(name) from None
+      raise self._changed_error(name) from None
 
   def facts(
     self, task: str, sizes: Mapping[str, int] | None = None
@@ -111,28 +111,30 @@ class Work:
       return None
     try:
       data = files.read_bytes(self.path(name))
-      page = json.loads(self._whole(name, data))
+      result = json.loads(self._verified(name, data))
     except (FileNotFoundError, InputError):
       return None
-    for piece, size in page["pieces"].items():
+    for piece, size in result["pieces"].items():
       try:
-        found = (sizes or {}).get(piece) or files.size_of(self.path(piece))
+        actual_size = (sizes or {}).get(piece) or files.size_of(
+          self.path(piece)
+        )
       except FileNotFoundError:
         return None
-      if found != size:
+      if actual_size != size:
         return None
-    return page
+    return result
 
   def all_facts(self, stage: str, numbers: Iterable[int]) -> list[Facts | None]:
     """The `facts` of numbers of a stage."""
-    tasks = (f"{stage}/{number}" for number in numbers)
+    tasks = (f"{stage}/{index}" for index in numbers)
     if remote.is_remote(self.folder):
       # One request a thousand pieces, not one a piece.
       sizes = remote.sizes(self.folder, f"{stage}/")
       return remote.each(lambda task: self.facts(task, sizes), tasks)
     return [self.facts(task) for task in tasks]
 
-  def _changed(self, name: str) -> InputError:
+  def _changed_error(self, name: str) -> InputError:
     return InputError(
       f"{self.path(name)} changed while it was in use. Run the same command"
       " again: what is whole is used, the rest is made anew."
@@ -162,7 +164,7 @@ class Output:
   def write_arrays(self, kind: str, arrays: Mapping[str, np.ndarray]) -> None:
     self.write(kind, _packed(arrays))
 
-  def write_page(self, kind: str, content: Any) -> None:
+  def write_json(self, kind: str, content: Any) -> None:
     self.write(kind, json.dumps(content, ensure_ascii=False).encode())
 
   def add(self, path: str | os.PathLike[str]) -> None:
@@ -172,8 +174,8 @@ class Output:
 
   def finish(self, facts: Facts) -> None:
     """Writes the facts: what JSON can say."""
-    page = {"facts": facts, "said": self.said, "pieces": self._pieces}
-    self.work.write_page(f"{self._task}.facts", page)
+    result = {"facts": facts, "said": self.said, "pieces": self._pieces}
+    self.work.write_json(f"{self._task}.facts", result)
 
 
 def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -9,7 +9,7 @@ import time
 import httpx
 
 from jaxsyn.serving import server
-from jaxsyn.serving.guard import Doors, Guard
+from jaxsyn.serving.network_policy import Guard, NetworkPolicy
 
 LINE, OTHER = "a cow sleeps .", "the duck runs ."
 
@@ -18,7 +18,7 @@ class Asked:
   """A service, and a client of it."""
 
   def __init__(self, service, **doors):
-    self.service, self.app = service, Guard(service, Doors(**doors))
+    self.service, self.app = service, Guard(service, NetworkPolicy(**doors))
 
   def __call__(self, path, told=None, *, method=None, **rest):
     """The answer to a request; `told` is JSON, or bytes as they are."""
@@ -52,7 +52,7 @@ class Asked:
 def listening(service):
   """The port at which a service answers, by a thread of this process."""
   at = server.bound("127.0.0.1", 0)
-  running = server.made(service, Doors())
+  running = server.made(service, NetworkPolicy())
   thread = threading.Thread(
     target=lambda: asyncio.run(running.serve(sockets=[at]))
   )

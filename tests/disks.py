@@ -22,11 +22,11 @@ def disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
   command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
   try:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = done.stderr.strip()
+    output = done.stderr.strip()
   except FileNotFoundError as error:
-    done, said = None, str(error)
+    done, output = None, str(error)
   if done is None or done.returncode:
-    pytest.skip(f"no disk can be mounted here: {said}")
+    pytest.skip(f"no disk can be mounted here: {output}")
   try:
     yield path
   finally:

@@ -38,7 +38,7 @@ class Block:
 
 def blocks(path: pathlib.Path) -> list[Block]:
   """The fenced blocks of a document in order."""
-  found: list[Block] = []
+  collected: list[Block] = []
   lines = path.read_text(encoding="utf-8").splitlines()
   opened = None
   for i, line in enumerate(lines):
@@ -49,7 +49,7 @@ def blocks(path: pathlib.Path) -> list[Block]:
       opened = i
       continue
     why = NOT_RUN.fullmatch(lines[opened - 1])
-    found.append(
+    collected.append(
       Block(
         language=lines[opened][3:],
         code="\n".join(lines[opened + 1 : i]) + "\n",
@@ -59,7 +59,7 @@ def blocks(path: pathlib.Path) -> list[Block]:
     )
     opened = None
   assert opened is None, f"{path}:{opened}: a block without an end"
-  return found
+  return collected
 
 
 @functools.cache
@@ -67,12 +67,12 @@ def features() -> dict[str, tuple[set[str], set[str]]]:
   """What docs/systems.md says that each system reads, and to translate."""
   page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
   rows = re.findall(r"^\| `(\w+)` \|.*\|(.*?)\|(.*?)\|$", page, re.MULTILINE)
-  said = {
-    name: (set(re.findall(r"`(\w+)`", all)), set(re.findall(r"`(\w+)`", own)))
-    for name, all, own in rows
+  values = {
+    name: (set(re.findall(r"`(\w+)`", all)), set(re.findall(r"`(\w+)`", item)))
+    for name, all, item in rows
   }
-  assert len(said) == len(rows), "a system has two rows"
-  return said
+  assert len(values) == len(rows), "a system has two rows"
+  return values
 
 
 def text(path: pathlib.Path) -> str:
@@ -85,11 +85,11 @@ def anchors(path: pathlib.Path) -> set[str]:
   """What a link to a heading of a document may end in, as GitHub makes it."""
   if included := re.search(r"^```\{include\} (\S+)$", path.read_text(), re.M):
     return anchors(path.parent / included[1])
-  found: set[str] = set()
+  result: set[str] = set()
   for heading in re.findall(r"^#+ (.+)$", text(path), re.MULTILINE):
     plain = re.sub(r"[^\w\- ]", "", heading.lower())
-    found.add(plain.strip().replace(" ", "-"))
-  return found
+    result.add(plain.strip().replace(" ", "-"))
+  return result
 
 
 def links(path: pathlib.Path) -> list[str]:

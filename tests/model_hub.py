@@ -26,8 +26,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     api = f"/api/models/{name}"
     names = sorted(p.name for p in folder.iterdir())
     if path in (api, f"{api}/revision/main", f"{api}/revision/{SHA}"):
-      page = {"id": name, "sha": SHA, "siblings": [{"rfilename": n} for n in names]}  # fmt: skip
-      self._send(json.dumps(page).encode(), body)
+      document = {"id": name, "sha": SHA, "siblings": [{"rfilename": n} for n in names]}  # fmt: skip
+      self._send(json.dumps(document).encode(), body)
       return
     if path in (f"{api}/tree/main", f"{api}/tree/{SHA}"):
       entries = [

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxsyn.config import Config, Places, read_config
+from jaxsyn.config import Config, Placement, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
@@ -20,16 +20,16 @@ from jaxsyn.data.schema import FEATURES, MADE
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
-from jaxsyn.models.families import FAMILIES
-from jaxsyn.models.spec import Family
-from jaxsyn.options import At, from_config
+from jaxsyn.models.spec import Architecture
+from jaxsyn.options import ConfigPath, from_config
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
-from jaxsyn.syntax import PARTS, Spec, WindowSpec
+from jaxsyn.syntax import MODIFIERS, ModifierSpec, WindowSpec
 from jaxsyn.training import word_distillation
-from jaxsyn.training.distillation import TAUGHT
+from jaxsyn.training.distillation import TEACHER_PREFIX
 
 VOCABULARY = 20
 RELATIONS = 5
@@ -63,11 +63,11 @@ def config_of(system: str, **model) -> Config:
   """A system, or several joined by "+", on a tiny model without dropout."""
   config = base.get_config()
   config.model.width = 16
-  for name, family in FAMILIES.items():
-    own = {
+  for name, family in ARCHITECTURES.items():
+    expected = {
       n: hint for n, (_, hint) in fields_of(family).items() if n in vars(family)
     }
-    tiny = {n: TINY[hint] for n, hint in own.items() if hint in TINY}
+    tiny = {n: TINY[hint] for n, hint in expected.items() if hint in TINY}
     config.model[name].update(tiny)
   config.model.transformer.update(encoder_layers=2, heads=2, feed_forward=16)
   for name, value in model.items():
@@ -94,8 +94,8 @@ def sentence(
     bare: words of either side, beside those, that have no subword of their
       own, as where a subword holds several words.
   """
-  rng, said, linked = (
-    np.random.default_rng(own) for own in (seed, (seed, 1), (seed, 2))
+  rng, message, linked = (
+    np.random.default_rng(item) for item in (seed, (seed, 1), (seed, 2))
   )
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
   word_S = np.r_[word_S, -1].astype(np.int32)
@@ -124,7 +124,7 @@ def sentence(
     "target_unit_BT": word_T,
     "links_BL": linked.integers(0, max(words, target), 2 * target, np.int32),
     **{
-      f"source_{name}_BW": said.integers(1, LABELS + 1, words, np.int32)
+      f"source_{name}_BW": message.integers(1, LABELS + 1, words, np.int32)
       for name in ANNOTATIONS
     },
   }
@@ -166,9 +166,9 @@ def batch_of(
 ) -> dict[str, jax.Array]:
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
   columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
-  every = np.arange(len(pairs))
+  all_ids = np.arange(len(pairs))
   features = [*columns.flat, *MADE]
-  batch = columns.batch(features, every, shape, rows=shape.rows)
+  batch = columns.batch(features, all_ids, shape, rows=shape.rows)
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):
     size = len(pair["source_id_BS"])
@@ -177,7 +177,7 @@ def batch_of(
   taught = np.random.default_rng(3).uniform(size=(2, *weighting.shape))
   taught = np.moveaxis(taught * (batch["source_id_BS"] > 0)[:, None], 0, 1)
   total = np.maximum(taught.sum(3, keepdims=True), 1e-9)
-  batch[TAUGHT] = (taught / total).astype(np.float32)
+  batch[TEACHER_PREFIX] = (taught / total).astype(np.float32)
   rng = np.random.default_rng(4)
   size = (*batch["target_id_BT"].shape, 5)
   batch[word_distillation.ID] = rng.integers(1, VOCABULARY, size, np.int32)
@@ -217,21 +217,23 @@ def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):
   return _apply(params, batch, jax.random.key(key), plan.recipe.model, train)
 
 
-def places(**sections) -> Places:
+def places(**sections) -> Placement:
   """config.parts of a plain dict: place -> part -> options."""
-  return from_config(Places, sections, At("config", "parts"))
+  return from_config(Placement, sections, ConfigPath("config", "parts"))
 
 
 def check_part(place: str, name: str, options) -> None:
   """Reads options of a part and holds them against a tiny Transformer."""
-  ((_, part),) = places(**{place: {name: options}}).at(place)
-  site = plan_of("transformer").spec.site(place)
-  part.check(At("config", "parts", place, name), site)
+  ((_, part),) = places(**{place: {name: options}}).modifiers_in(place)
+  site = plan_of("transformer").spec.stack_shape(place)
+  part.check(ConfigPath("config", "parts", place, name), site)
 
 
-def parts_of(plan: Plan) -> dict[str, Spec]:
+def parts_of(plan: Plan) -> dict[str, ModifierSpec]:
   """The parts of all places by name."""
-  return dict(part for place in PLACES for part in plan.spec.parts.at(place))
+  return dict(
+    part for place in PLACES for part in plan.spec.modifiers.modifiers_in(place)
+  )
 
 
 def told_by_parts(heads: int, B: int, S: int, seed: int = 0):
@@ -239,23 +241,23 @@ def told_by_parts(heads: int, B: int, S: int, seed: int = 0):
   rng = np.random.default_rng(seed)
   return {
     name: jnp.asarray(rng.normal(size=(B, heads, S, S)), jnp.float32)
-    for name, kind in PARTS.items()
-    if kind().shares
+    for name, kind in MODIFIERS.items()
+    if kind().is_shared
   }
 
 
 def windows_of(plan: Plan) -> dict[str, WindowSpec]:
   """The windows of a recurrent decoder by name; {} of any other."""
-  return dict(getattr(plan.spec.family, "windows", ()))
+  return dict(getattr(plan.spec.architecture, "windows", ()))
 
 
 @functools.cache
-def baseline_of(family: type[Family]) -> Plan:
+def baseline_of(family: type[Architecture]) -> Plan:
   """The first system of a family, which has no part."""
   plan = next(
     plan
     for plan in map(plan_of, systems.SYSTEMS)
-    if type(plan.spec.family) is family
+    if type(plan.spec.architecture) is family
   )
   assert not parts_of(plan), f"a baseline of {family} comes first in SYSTEMS"
   return plan
@@ -270,26 +272,26 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
       are to a sentence without a tree.
   """
 
-  def bare(spec: Spec) -> Spec:
-    return dataclasses.replace(spec, **(spec.treeless or {}))
+  def bare(spec: ModifierSpec) -> ModifierSpec:
+    return dataclasses.replace(spec, **(spec.no_tree_options or {}))
 
-  kept = {
+  saved = {
     place: tuple(
       (name, bare(spec))
-      for name, spec in plan.spec.parts.at(place)
-      if treeless and not bare(spec).reads
+      for name, spec in plan.spec.modifiers.modifiers_in(place)
+      if treeless and not bare(spec).required_features
     )
     for place in PLACES
   }
-  model, family = plan.config.model, plan.spec.family
+  model, family = plan.config.model, plan.spec.architecture
   baseline = baseline_of(type(family))
   if windows_of(plan):
-    windows = baseline.spec.family.windows
+    windows = baseline.spec.architecture.windows
     family = dataclasses.replace(family, windows=windows)
   config = dataclasses.replace(
     plan.config,
     model=dataclasses.replace(model, family=family),
-    parts=Places(**kept),
+    parts=Placement(**saved),
     losses=(("nll", dict(plan.config.losses)["nll"]),),
     system=baseline.config.system,
   )

@@ -23,37 +23,37 @@ OTHER = "the farmer sees it ."
 LONG = "the old duck will often carry a bell and the farmer sees it"  # 13 words
 
 
-def is_done(page):
-  expect(page.locator("#status")).to_have_text(
+def is_done(document):
+  expect(document.locator("#status")).to_have_text(
     re.compile(r"^(Translated|Not translated)"), timeout=120_000
   )
-  expect(page.locator("#answers [aria-busy=true]")).to_have_count(0)
+  expect(document.locator("#answers [aria-busy=true]")).to_have_count(0)
 
 
-def ask(page, line, right=""):
-  page.get_by_label("Beside it").select_option(right)
-  page.get_by_label("Sentence").fill(line)
-  page.get_by_role("button", name="Translate", exact=True).click()
-  is_done(page)
+def ask(document, line, right=""):
+  document.get_by_label("Beside it").select_option(right)
+  document.get_by_label("Sentence").fill(line)
+  document.get_by_role("button", name="Translate", exact=True).click()
+  is_done(document)
 
 
-def parse_of(page):
+def parse_of(document):
   """The tree that the page would send."""
-  block = page.get_by_label("A tree of your own").input_value()
+  block = document.get_by_label("A tree of your own").input_value()
   blocks = conllu.blocks_of_text(block + "\n\n", "page")
   return conllu_text.attach(blocks, LINE)
 
 
-def lead(page, child, to):
+def lead(document, child, to):
   """Takes the arc of a word by its dot, and leads it to a word, or the root."""
-  dot = page.locator(f"[data-child='{child}'] circle.dot").bounding_box()
+  dot = document.locator(f"[data-child='{child}'] circle.dot").bounding_box()
   if to == "root":
-    line = page.locator(".roots").bounding_box()
+    line = document.locator(".roots").bounding_box()
     end = (line["x"] + 150, line["y"] - 6)
   else:
-    word = page.locator("text.word").nth(to).bounding_box()
+    word = document.locator("text.word").nth(to).bounding_box()
     end = (word["x"] + word["width"] / 2, word["y"] + word["height"] / 2)
-  page.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
-  page.mouse.down()
-  page.mouse.move(*end, steps=5)
-  page.mouse.up()
+  document.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
+  document.mouse.down()
+  document.mouse.move(*end, steps=5)
+  document.mouse.up()

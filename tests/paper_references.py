@@ -187,8 +187,8 @@ class Related(Plain):
   def score(self, head, i, j):
     score = head.plain(i, j)
     if self.keys:
-      beside = head.part["key_LK"][self.row(head.sentence, i, j)]
-      score += float(head.q_SK[i] @ beside) / math.sqrt(len(beside))
+      adjacent = head.part["key_LK"][self.row(head.sentence, i, j)]
+      score += float(head.q_SK[i] @ adjacent) / math.sqrt(len(adjacent))
     return score
 
   def value(self, head, i, j):
@@ -212,8 +212,8 @@ class Sisa(Plain):
   def score(self, head, i, j):
     q, k = self.form(head.q_SK[i]), self.form(head.k_SK[j])
     matrix = np.asarray(head.part["bilinear_HKK"][head.number], float)
-    alone = np.asarray(head.part["bias_HK"][head.number], float)
-    return float(q @ matrix @ k) / self.divisor(len(q)) + float(alone @ k)
+    single = np.asarray(head.part["bias_HK"][head.number], float)
+    return float(q @ matrix @ k) / self.divisor(len(q)) + float(single @ k)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,7 +288,7 @@ class Flexible(Whole):
     hidden = np.tanh(dense(step.part["hidden"], step.query_G))
     strength = sigmoid(dense(step.part["strength"], hidden)[0])
     score_S = [
-      e - strength * (j - step.looked) ** 2 / (2 * 1.5**2)
+      e - strength * (j - step.examined) ** 2 / (2 * 1.5**2)
       for j, e in enumerate(step.score_S)
     ]
     return softmax(score_S, range(len(score_S)))
@@ -303,9 +303,9 @@ class Sdatt(Whole):
 
   def edges(self, sentence: Sentence, i: int, j: int) -> int:
     """EOS depends on the root."""
-    found = sentence.edges(i, j)
-    if found is not None:
-      return found
+    result = sentence.edges(i, j)
+    if result is not None:
+      return result
     up = [0 if sentence.word[x] < 0 else sentence.depth(x) + 1 for x in (i, j)]
     return sum(up)
 
@@ -339,9 +339,9 @@ class Sdatt(Whole):
 
 def alignment(params: Params, query_G, annotation_SE) -> list[float]:
   """e = vᵀ tanh(W s + U h + b) + c."""
-  asked = dense(params["query"], query_G)
+  request = dense(params["query"], query_G)
   return [
-    dense(params["score"], np.tanh(asked + dense(params["key"], h)))[0]
+    dense(params["score"], np.tanh(request + dense(params["key"], h)))[0]
     for h in annotation_SE
   ]
 
@@ -382,7 +382,7 @@ def encoder_layer(
 
 def self_attention(attention, rules, part, sentence, x_SD, *, causal: bool):
   """Scores and weights (HSS), and the mixed values (SHK)."""
-  size, number = len(x_SD), 0
+  size, count = len(x_SD), 0
   q, k, v = (
     np.array([dense(attention[n], x).reshape(len(rules), -1) for x in x_SD])
     for n in ("query", "key", "value")
@@ -390,8 +390,8 @@ def self_attention(attention, rules, part, sentence, x_SD, *, causal: bool):
   score_HSS = np.zeros((len(rules), size, size))
   weight_HSS, mixed_SHK = np.zeros_like(score_HSS), np.zeros_like(v)
   for h, rule in enumerate(rules):
-    head = Head(sentence, q[:, h], k[:, h], part, number)
-    number += rule != Plain()
+    head = Head(sentence, q[:, h], k[:, h], part, count)
+    count += rule != Plain()
     for i in range(size):
       seen = range(i + 1 if causal else size)
       for j in range(size):

@@ -47,12 +47,12 @@ def spacy_pipeline(
   nlp.to_disk(folder)
 
 
-def gold(data: pathlib.Path, number: int) -> list[conllu.Block]:
+def gold(data: pathlib.Path, index: int) -> list[conllu.Block]:
   """The first short trees of a treebank."""
   path = data / "ud" / "en_ewt-dev.conllu.gz"
   with gzip.open(path, "rt", encoding="utf-8") as file:
     blocks = conllu.blocks_of_text(file.read(), "gold")
-  return [b for b in blocks if 5 <= len(b.form_W) <= 15][:number]
+  return [b for b in blocks if 5 <= len(b.form_W) <= 15][:index]
 
 
 def needs(kind: str) -> None:
@@ -78,7 +78,7 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
   prepare_tokenizer_data.main(
     [str(text), str(trees), "-o", str(labels), "-m", str(folder / "mwt.json")]
   )
-  own = folder / "en"
+  expected = folder / "en"
   shared = ["--lang", "en", "--shorthand", "en_toy", "--cpu"]
   tokenizer.main(
     [
@@ -88,7 +88,7 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
       *("--mwt_json_file", str(folder / "mwt.json"), *shared),
       *("--steps", "150", "--eval_steps", "150", "--no_use_mwt"),
       *("--hidden_dim", "16", "--emb_dim", "16", "--batch_size", "8"),
-      *("--save_dir", str(own / "tokenize"), "--save_name", "toy.pt"),
+      *("--save_dir", str(expected / "tokenize"), "--save_name", "toy.pt"),
     ]
   )
   for model, name in ((tagger, "pos"), (parser, "depparse")):
@@ -98,7 +98,7 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
         *("--no_pretrain", "--no_char", "--max_steps", "20"),
         *("--eval_interval", "20", "--batch_size", "500"),
         *("--hidden_dim", "40", "--deep_biaff_hidden_dim", "40"),
-        *("--save_dir", str(own / name), "--save_name", "toy.pt"),
+        *("--save_dir", str(expected / name), "--save_name", "toy.pt"),
       ]
     )
   packages = {

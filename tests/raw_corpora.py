@@ -59,7 +59,7 @@ def lines_of(config, name):
 
 def records_of(folder):
   """Name -> bytes of all that is prepared, but for the times."""
-  found = {}
+  by_name = {}
   for path in sorted(pathlib.Path(folder).rglob("*")):
     name = str(path.relative_to(folder))
     if (
@@ -67,9 +67,9 @@ def records_of(folder):
       and not name.startswith("work")
       and name not in ("manifest.json", "lock")
     ):
-      found[name] = path.read_bytes()
-  assert any("tfrecord" in name for name in found)
-  return found
+      by_name[name] = path.read_bytes()
+  assert any("tfrecord" in name for name in by_name)
+  return by_name
 
 
 def nothing_made(config):

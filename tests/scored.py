@@ -3,6 +3,6 @@
 from jaxsyn.scoring.metrics import scorer_of
 
 
-def score(said, meant, metric="bleu", tokenizer="13a", **more):
+def score(message, meant, metric="bleu", tokenizer="13a", **more):
   """The score of hypotheses under one metric."""
-  return scorer_of(metric, meant, tokenizer, **more).measure(said).score
+  return scorer_of(metric, meant, tokenizer, **more).measure(message).score

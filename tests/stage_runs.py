@@ -34,9 +34,9 @@ def tools_of(tmp_path, splits, clean=None, **prepare):
       text = "".join(f"{line}\n" for line in lines)
       (tmp_path / file).write_bytes(text.encode())
   config = read_config(config)
-  changed = dataclasses.replace(config.prepare, **prepare)
-  changed = dataclasses.replace(changed, clean=clean or changed.clean)
-  config = dataclasses.replace(config, prepare=changed)
+  edited = dataclasses.replace(config.prepare, **prepare)
+  edited = dataclasses.replace(edited, clean=clean or edited.clean)
+  config = dataclasses.replace(config, prepare=edited)
   inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
   work = Work(tmp_path / "stages")
   return Tools(inputs.job(work, tmp_path / "new", tmp_path / "kept"))
@@ -47,11 +47,11 @@ def run(tools, names=SELECTION):
   facts = []
   for name in names:
     stage = STAGES[name]
-    for number in range(stage.count(tools)):
-      perform(tools, name, number)
+    for index in range(stage.count(tools)):
+      perform(tools, name, index)
     facts = [
-      tools.work.facts(f"{name}/{number}")["facts"]
-      for number in range(stage.count(tools))
+      tools.work.facts(f"{name}/{index}")["facts"]
+      for index in range(stage.count(tools))
     ]
     stage.after(tools, facts)
   return facts

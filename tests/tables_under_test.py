@@ -19,8 +19,8 @@ from flax import linen as nn
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.search import Asked, Decoding
-from jaxsyn.options import At, from_config
+from jaxsyn.decode.search import DecodeRequest, Decoding
+from jaxsyn.options import ConfigPath, from_config
 
 ROWS = 4093  # of the table
 STEP, MORE = 1_000_003, 7919  # of the hash
@@ -81,16 +81,16 @@ def searched(model, params, sources, *, decode: Decode, length: int):
   ).ended
 
 
-def asked(limits) -> Asked:
+def asked(limits) -> DecodeRequest:
   """Longest outputs of sentences that stand at 0, 1, 2, ..."""
-  return Asked(jnp.asarray(limits, jnp.int32), jnp.arange(len(limits)))
+  return DecodeRequest(jnp.asarray(limits, jnp.int32), jnp.arange(len(limits)))
 
 
 def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:
   """How to search."""
   fields = {"search": "beam", **fields}
   fields |= {"beam": beam, "length_penalty": penalty}
-  return from_config(Decode, fields, At("decode"))
+  return from_config(Decode, fields, ConfigPath("decode"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,9 +49,11 @@ def task_of(table):
 
 def row_of(table, row="", task=""):
   """The config of a row, on its table's task unless another is said."""
-  name, _, own = table.partition("/")
+  name, _, expected = table.partition("/")
   task = task or task_of(table)
-  return PAPERS[name].get_config(f"{task}:{own}" + (f"/{row}" if row else ""))
+  return PAPERS[name].get_config(
+    f"{task}:{expected}" + (f"/{row}" if row else "")
+  )
 
 
 # Overrides that say what the paper's setting is already.
@@ -80,13 +82,13 @@ def field(config, path):
 
 
 def test_every_table_is_found_and_explained_in_the_folder_s_docstring():
-  said = importlib.import_module("jaxsyn.configs.papers").__doc__
+  message = importlib.import_module("jaxsyn.configs.papers").__doc__
   files = {path.stem for path in (ROOT / "configs/papers").glob("*.py")}
   assert files == {*PAPERS, "__init__", "ablation", "paper"}
   assert len(TABLES) == 15
   for name in PAPERS:
-    assert f"\n  {name} " in said, name
-    listed = said.partition(f"\n  {name} ")[2]
+    assert f"\n  {name} " in message, name
+    listed = message.partition(f"\n  {name} ")[2]
     for table in PAPERS[name].TABLES:
       assert f"\n    {table} " in re.split(r"\n {0,2}\S", listed)[0], table
       assert table not in systems.SYSTEMS  # an address names either
@@ -97,8 +99,8 @@ def test_every_row_resolves(table, row):
   config = row_of(table, row)
   plan = resolve(read_config(config), JOINT)
   assert config.system == TABLES[table].row(row).system
-  said = documents.features()
-  reads_trees = any(said[system][0] for system in config.system.split("+"))
+  message = documents.features()
+  reads_trees = any(message[system][0] for system in config.system.split("+"))
   assert bool(plan.features) == reads_trees
 
 

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator.limits import TRIAL
 from benchmarks.accelerator.lines import lines
-from benchmarks.accelerator.results import Failed, as_table
+from benchmarks.accelerator.results import MeasurementFailed, as_table
 from jaxsyn.errors import InputError
 from jaxsyn.training.chips import CHIPS, chip
 from jaxsyn.training.flops import product_flops
@@ -23,8 +23,8 @@ def accelerator_results(tmp_path_factory):
   """A line of each kind, in this process; one of them fails."""
   out = tmp_path_factory.mktemp("accelerator") / "out.json"
   systems = ("transformer", "no_such_system")
-  few = {"checked": systems, "paired": systems, "ladder": (64,)}
-  limits = dataclasses.replace(TRIAL, together=(4,), **few)
+  small_set = {"checked": systems, "paired": systems, "ladder": (64,)}
+  limits = dataclasses.replace(TRIAL, together=(4,), **small_set)
 
   def measure(line, left):
     assert 0 < left <= 60 * line.minutes
@@ -102,7 +102,7 @@ def printing(code: str) -> list[str]:
 )
 def test_rows_before_a_fault_are_kept(code, seconds, message):
   rows, began = [], time.monotonic()
-  with pytest.raises(Failed, match=message):
+  with pytest.raises(MeasurementFailed, match=message):
     for row in command.rows_of(printing(code), seconds):
       rows.append(row)
   assert rows == [{"a": 1}]

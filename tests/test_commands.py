@@ -76,9 +76,9 @@ def test_a_command_is_the_same_by_both_names(tmp_path):
   )
   assert ours.returncode == 0 and "100.0" in ours.stdout
   assert ours.stdout == module.stdout
-  told = run("score", "--help").stdout
-  assert told == run("--help", program=("-m", "jaxsyn.score")).stdout
-  assert "--hypothesis" in told and "--verbosity" not in told
+  output = run("score", "--help").stdout
+  assert output == run("--help", program=("-m", "jaxsyn.score")).stdout
+  assert "--hypothesis" in output and "--verbosity" not in output
 
 
 def test_what_to_type_again_is_what_was_typed(tmp_path):
@@ -104,7 +104,7 @@ def test_settings_have_names():
   assert not {"base", "papers/paper", "papers/ablation"} & {*names}
   for name in names:
     address = f"{addresses.file_of(name)}:x:y"
-    assert addresses.told(address) == f"{name}:x:y"
+    assert addresses.displayed(address) == f"{name}:x:y"
 
 
 def test_a_file_of_ones_own_wins_with_py(tmp_path, monkeypatch):
@@ -112,7 +112,7 @@ def test_a_file_of_ones_own_wins_with_py(tmp_path, monkeypatch):
   (tmp_path / "pud.py").write_text("")
   assert addresses.file_of("pud.py") == pathlib.Path("pud.py")
   assert addresses.file_of("pud") == addresses.FOLDER / "pud.py"
-  assert addresses.told("pud.py:pascal") == "pud.py:pascal"
+  assert addresses.displayed("pud.py:pascal") == "pud.py:pascal"
   with pytest.raises(InputError, match=r"'pudd.py'. Did you mean 'pud.py'\?"):
     addresses.file_of("pudd.py")
   with pytest.raises(InputError, match=r"with jaxsyn are --config enja\."):

@@ -10,7 +10,7 @@ import pytest
 
 # Lines come as soon as something changes, and compilation is never cached.
 OFTEN = (
-  "from jaxsyn import progress; progress.EVERY = 0.02; "
+  "from jaxsyn import progress; progress.REDRAW_SECONDS = 0.02; "
   "import runpy, sys; "
   "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
@@ -113,18 +113,18 @@ def test_xlas_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):
   )
   file = tmp_path / "file"
   file.touch()
-  kept = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
-  kept |= {
+  saved = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
+  saved |= {
     "JAX_PLATFORMS": "cpu",
     "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs"),
     "XLA_FLAGS": f"--xla_dump_to={file / 'folder'}",  # cannot be made
   }
-  kept.pop("TF_CPP_MIN_LOG_LEVEL", None)
+  saved.pop("TF_CPP_MIN_LOG_LEVEL", None)
   shown = {}
   for level in ("", "2"):
     done = subprocess.run(
       [sys.executable, "-c", code],
-      env=kept | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}),
+      env=saved | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}),
       capture_output=True,
       text=True,
       check=True,

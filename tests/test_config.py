@@ -12,14 +12,14 @@ from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import PARSERS
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
-from jaxsyn.models.families import FAMILIES
-from jaxsyn.options import WRITTEN
+from jaxsyn.models.architectures import ARCHITECTURES
+from jaxsyn.options import CHECKPOINT_MODE
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import PARTS
+from jaxsyn.syntax import MODIFIERS
 from jaxsyn.syntax.given_weighting import GivenWeighting
-from jaxsyn.training.optimiser import RULES
+from jaxsyn.training.optimiser import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 
 SIDE = {"size": 100, "sha256": "a"}
@@ -122,10 +122,10 @@ OTHER = {
 WRONG_PARENTS = USUAL | {"data.wrong_parents"}
 ALL = {
   *("data.sampled", "data.wrong_parents"),  # the trees that have a section
-  *(f"model.{name}" for name in FAMILIES),
-  *(f"optimiser.{name}" for name in (*RULES, *SCHEDULES)),
+  *(f"model.{name}" for name in ARCHITECTURES),
+  *(f"optimiser.{name}" for name in (*OPTIMIZERS, *SCHEDULES)),
   # A beam has no section: that name is an option's.
-  *(f"decode.{name}" for name in SEARCHES if name != "beam"),
+  *(f"decode.{name}" for name in STRATEGIES if name != "beam"),
   *(
     f"prepare.parse.{side}.{name}"
     for side, name in itertools.product(schema.SIDES, PARSERS)
@@ -174,7 +174,7 @@ def test_removed_options_are_ignored_only_in_recorded_configs():
   config = base.get_config().to_dict()
   expected = read_config(config)
   config["train"]["writers"]["mlflow"] = "trees"
-  assert read_config(config, WRITTEN) == expected
+  assert read_config(config, CHECKPOINT_MODE) == expected
   assert config["train"]["writers"]["mlflow"] == "trees"  # not changed
   with pytest.raises(InputError, match="writers has no option 'mlflow'"):
     read_config(config)
@@ -339,10 +339,10 @@ def test_two_parts_that_replace_the_same_scores_clash(
   monkeypatch, one, other, clash
 ):
   for name in ("first", "second"):
-    monkeypatch.setitem(PARTS._specs, name, Replacing)
+    monkeypatch.setitem(MODIFIERS._specs, name, Replacing)
   config = read_config(changed(parts__encoder={"first": one, "second": other}))
   if not clash:
-    assert len(resolve(config, JOINT).spec.parts.encoder) == 2
+    assert len(resolve(config, JOINT).spec.modifiers.encoder) == 2
     return
   with pytest.raises(
     InputError, match=r"encoder: first and second both replace .* a head"

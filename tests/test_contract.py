@@ -7,7 +7,7 @@ import pytest
 from models_under_test import batch_of, logits, parameters, plan_of, sentence
 
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.models.contract import shift_right, view_of
+from jaxsyn.models.contract import sentence_features, shift_right
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2, bare=9)]
 
@@ -25,13 +25,13 @@ def caller(plan, params):
 
 def encode(call, batch):
   """The batch, ready for decoding."""
-  source = view_of(batch, "source")
+  source = sentence_features(batch, "source")
   encoded = call("encode", batch["source_id_BS"], source)
   return call("remember", encoded)
 
 
 def way_of_decoding(spec):
-  return spec.family, spec.parts.decoder, spec.parts.cross
+  return spec.architecture, spec.modifiers.decoder, spec.modifiers.cross
 
 
 # One system for each way of decoding; what encoders do, `encode` has done.
@@ -80,19 +80,19 @@ def test_beams_that_change_their_parent_keep_their_own_past(system):
   rng = np.random.default_rng(0)
   first, second = rng.integers(4, 20, (2, 2, 6))  # two targets of 6 a sentence
   swap_BN = jnp.array([[1, 0], [1, 0]])
-  cache, found = call("start", encoded, 2, 7), []
+  cache, result = call("start", encoded, 2, 7), []
   beams = [first, second]
   last_BN = jnp.full((2, 2), 2)  # BOS
   for at in range(6):
     logits_BNV, cache = advance(encoded, cache, last_BN, jnp.array(at))
-    found.append(logits_BNV if at % 2 == 0 else logits_BNV[:, ::-1])
+    result.append(logits_BNV if at % 2 == 0 else logits_BNV[:, ::-1])
     cache = call("reorder", cache, swap_BN)
     beams = beams[::-1]
     last_BN = jnp.stack([beams[0][:, at], beams[1][:, at]], 1)
   for n, target in enumerate((first, second)):
     forced = dict(batch, target_id_BT=jnp.asarray(target))
     np.testing.assert_allclose(
-      np.stack([f[:, n] for f in found], 1),
+      np.stack([f[:, n] for f in result], 1),
       logits(plan, params, forced),
       atol=2e-5,
     )

@@ -22,13 +22,13 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.contract import forward, states
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
 from jaxsyn.storage import checksums, files
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.trained import teacher
-from jaxsyn.training.distillation import TAUGHT
+from jaxsyn.training.distillation import TEACHER_PREFIX
 from jaxsyn.training.logits import Logits
 from jaxsyn.training.step import outputs, terms_of
 from jaxsyn.training.word_distillation import ID, P
@@ -56,18 +56,18 @@ def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
   config.losses.distillation.update(
     teacher=str(runs["pascal"]), teacher_heads=(2, 0), heads=(1, 3)
   )
-  ours = taught(config).after(None)(dict(BATCH))[TAUGHT]
+  ours = taught(config).after(None)(dict(BATCH))[TEACHER_PREFIX]
   session = Session(runs["pascal"])
   _, state = session.plan.recipe.model.apply(
     {"params": session.params}, BATCH, train=False, method=states,
     mutable=[COLLECTION],
   )  # fmt: skip
-  (found,) = Maps.of(state).find(place="encoder", part="", kind="weight_BHQM")
-  np.testing.assert_allclose(ours, found.value[:, (2, 0)], atol=1e-6)
+  (result,) = Maps.of(state).find(place="encoder", part="", kind="weight_BHQM")
+  np.testing.assert_allclose(ours, result.value[:, (2, 0)], atol=1e-6)
   assert taught(config).features == {"source_parent_mid"}
   # It knows the tree: of a sentence with another one, and without one.
   other = {**BATCH, "source_parent_mid_BS": BATCH["source_parent_mid_BS"] * 0}
-  moved = abs(taught(config)(other)[TAUGHT] - ours).max((1, 2, 3))
+  moved = abs(taught(config)(other)[TEACHER_PREFIX] - ours).max((1, 2, 3))
   assert moved[0] > 1e-4 and moved[2] == 0
   assert teachers(tiny("pascal")) == ()
 
@@ -83,8 +83,8 @@ def test_the_chosen_layer_of_the_teacher_teaches(attention, layer, index):
     teacher_layer=layer,
     teacher_heads=(2, 0),
   )
-  model = contract.make(loss.asked(CONFIG, plan.spec))
-  given = loss.facts(model, params, BATCH)[TAUGHT]
+  model = contract.make(loss.asked(ROOT, plan.spec))
+  inputs = loss.facts(model, params, BATCH)[TEACHER_PREFIX]
   model = plan_of("pascal_additive", heads=4).recipe.model
   _, state = model.apply(
     {"params": params}, BATCH, train=False, method=states, mutable=[COLLECTION]
@@ -96,7 +96,7 @@ def test_the_chosen_layer_of_the_teacher_teaches(attention, layer, index):
     for one in (0, 1)
   ]  # fmt: skip
   assert abs(weights[0] - weights[1])[:, (2, 0)].max() > 0.1
-  np.testing.assert_allclose(given, weights[index][:, (2, 0)], atol=1e-6)
+  np.testing.assert_allclose(inputs, weights[index][:, (2, 0)], atol=1e-6)
 
 
 def test_the_loss_by_loops():
@@ -111,33 +111,33 @@ def test_the_loss_by_loops():
   )
   params = parameters(plan, BATCH)
   _, maps = outputs(plan.recipe, params, BATCH, train=False)
-  own = plan.recipe.losses["distillation"]
-  sum_B, count_B = own.of_rows(None, maps["distillation"], BATCH)
-  (found,) = maps["distillation"].find(
+  expected = plan.recipe.losses["distillation"]
+  sum_B, count_B = expected.of_rows(None, maps["distillation"], BATCH)
+  (result,) = maps["distillation"].find(
     place="encoder", layer=1, part="", kind="weight_BHQM"
   )
-  weight, right = np.asarray(found.value, np.float64), 0
+  weight, right = np.asarray(result.value, np.float64), 0
   for b, ids in enumerate(BATCH["source_id_BS"]):
     real = int((ids > 0).sum())
     wanted = 0.0
     for i, head in enumerate((3, 1)):
       for q in range(real):
-        row = BATCH[TAUGHT][b, i, q]
+        row = BATCH[TEACHER_PREFIX][b, i, q]
         wanted -= sum(
           row[m] * np.log(weight[b, head, q, m]) for m in range(real)
         )
         right += row.argmax() == weight[b, head, q].argmax()
     np.testing.assert_allclose(sum_B[b], wanted, rtol=1e-5)
     assert count_B[b] == 2 * real
-  ((hits, asked),) = own.measure(maps["distillation"], BATCH).values()
-  assert (float(hits), float(asked)) == (right, float(count_B.sum()))
+  ((hits, request),) = expected.measure(maps["distillation"], BATCH).values()
+  assert (float(hits), float(request)) == (right, float(count_B.sum()))
 
 
 def test_a_batch_has_the_words_of_the_teacher(tiny, runs):
   config = tiny("distilled_words")
   config.losses.word_distillation.update(teacher=str(runs["pascal"]), top=7)
   assert taught(config).features == {"source_parent_mid"}
-  given = taught(config).after(None)(dict(BATCH))
+  inputs = taught(config).after(None)(dict(BATCH))
   session = Session(runs["pascal"])
   model = session.plan.recipe.model
   logits_BTV = np.asarray(
@@ -145,12 +145,12 @@ def test_a_batch_has_the_words_of_the_teacher(tiny, runs):
     np.float64,
   )
   B, T, _ = logits_BTV.shape
-  assert given[ID].shape == given[P].shape == (B, T, 7)
+  assert inputs[ID].shape == inputs[P].shape == (B, T, 7)
   for b, t in np.ndindex(B, T):
     best = np.argsort(-logits_BTV[b, t], kind="stable")[:7]
     p = np.exp(logits_BTV[b, t, best] - logits_BTV[b, t, best[0]])
-    np.testing.assert_allclose(given[P][b, t], p / p.sum(), atol=1e-5)
-    chosen = logits_BTV[b, t, given[ID][b, t]]
+    np.testing.assert_allclose(inputs[P][b, t], p / p.sum(), atol=1e-5)
+    chosen = logits_BTV[b, t, inputs[ID][b, t]]
     np.testing.assert_allclose(chosen, logits_BTV[b, t, best], atol=1e-5)
   # Not more than there are.
   config.losses.word_distillation.top = 1000
@@ -206,25 +206,26 @@ def test_it_learns_goes_on_and_translates_without_a_parser(
   config.train.selection = "log_likelihood"
   config.optimiser.update(name="muon", learning_rate=1e-2)
   config.optimiser.inverse_sqrt.update(warmup=20)
-  whole, parts = tmp_path / "whole", tmp_path / "parts"
-  assert train.run(config, whole).step == 80
-  first, last = rows_of(whole, "validation")
+  complete, parts = tmp_path / "whole", tmp_path / "parts"
+  assert train.run(config, complete).step == 80
+  first, last = rows_of(complete, "validation")
   assert last[f"loss/{name}"] < first[f"loss/{name}"] - fall
   if name == "distillation":
     assert last["taught"] > 0.2  # of some 20 subwords; at first one in 15 is
-  said = f"taught by {tmp_path / 'teacher'}, the best checkpoint"
-  assert said in capsys.readouterr().out
+  message = f"taught by {tmp_path / 'teacher'}, the best checkpoint"
+  assert message in capsys.readouterr().out
   config.train.steps = 40
   train.run(config, parts)
   config.train.steps = 80
   train.run(config, parts)
   names = ("step", f"loss/{name}", "loss/nll")
-  assert [[r[n] for n in names] for r in rows_of(whole, "train")] == [
+  assert [[r[n] for n in names] for r in rows_of(complete, "train")] == [
     [r[n] for n in names] for r in rows_of(parts, "train")
   ]
   shutil.rmtree(tmp_path / "teacher")
   assert (
-    len(translated(whole, environment, "The duck arrived .\n\nDucks .\n")) == 3
+    len(translated(complete, environment, "The duck arrived .\n\nDucks .\n"))
+    == 3
   )
 
 
@@ -289,7 +290,9 @@ def test_two_losses_have_two_teachers(tiny, runs):
     batch = one.after(None)(batch)
   config.losses.word_distillation.weight = 0.0
   attention = taught(config)(dict(BATCH))
-  np.testing.assert_array_equal(batch[TAUGHT], attention[TAUGHT])
+  np.testing.assert_array_equal(
+    batch[TEACHER_PREFIX], attention[TEACHER_PREFIX]
+  )
   config.losses.word_distillation.weight = 1.0
   config.losses.distillation.weight = 0.0
   words = taught(config)(dict(BATCH))
@@ -341,14 +344,16 @@ def test_a_run_goes_on_with_who_taught_it_alone(tiny, runs, tmp_path):
   )
   config.train.writers.pictures = 1
   train.run(config, tmp_path / "run")
-  kept = json.loads((tmp_path / "run" / "teachers.json").read_text())
+  before = json.loads((tmp_path / "run" / "teachers.json").read_text())
   (one,) = teachers(config)
-  assert kept["config.losses.distillation"] == one.checksum
+  assert before["config.losses.distillation"] == one.checksum
   config.train.steps = 4
   train.run(config, tmp_path / "run")
-  kept["config.losses.distillation"] = "0"
-  kept.pop("crc32c")
-  files.write_json(tmp_path / "run" / "teachers.json", checksums.sealed(kept))
+  before["config.losses.distillation"] = "0"
+  before.pop("crc32c")
+  files.write_json(
+    tmp_path / "run" / "teachers.json", checksums.add_checksum(before)
+  )
   config.train.steps = 6
   with pytest.raises(InputError, match="learnt from other parameters than"):
     train.run(config, tmp_path / "run")

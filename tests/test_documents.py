@@ -23,13 +23,13 @@ from models_under_test import JOINT
 from jaxsyn.commands import COMMANDS
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
-from jaxsyn.decode.searches import SEARCHES
-from jaxsyn.models.families import FAMILIES
+from jaxsyn.decode.strategies import STRATEGIES
+from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import describe
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.limits import ServiceLimits
 
 # A tiny model, one update; what is downloaded lies here already.
 OPTIONS = {
@@ -59,8 +59,8 @@ PARSER = "data/quickstart/raw/quickstart.udpipe"
 
 
 def _sizes(family: str) -> dict[str, int]:
-  own = {field.name for field in dataclasses.fields(FAMILIES[family])}
-  return {f"model.{family}.{n}": v for n, v in SIZES.items() if n in own}
+  expected = {field.name for field in dataclasses.fields(ARCHITECTURES[family])}
+  return {f"model.{family}.{n}": v for n, v in SIZES.items() if n in expected}
 
 
 def _after_config(family: str) -> str:
@@ -98,7 +98,7 @@ sys.path.insert(0, ".")
 
 def small(config):
   config.update_from_flattened_dict({OPTIONS})
-  config.update_from_flattened_dict({dict(zip(FAMILIES, map(_sizes, FAMILIES)))}[config.model.family])
+  config.update_from_flattened_dict({dict(zip(ARCHITECTURES, map(_sizes, ARCHITECTURES)))}[config.model.family])
   return config
 
 """
@@ -186,12 +186,12 @@ def checkout(prepared, made_once, environment):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
 def test_every_block_runs(path, checkout, environment, tmp_path):
   done = {b.code for b in documents.blocks(README)} if path != README else ()
-  found = [b for b in documents.blocks(path) if b.language in RUN]
-  found = [b for b in found if b.file or b.code not in done]
-  if all(block.not_run for block in found):
+  result = [b for b in documents.blocks(path) if b.language in RUN]
+  result = [b for b in result if b.file or b.code not in done]
+  if all(block.not_run for block in result):
     pytest.skip("nothing to run that the README has not")
   checkout(tmp_path / "jaxsyn")
-  for block in found:
+  for block in result:
     code = substituted(block.code)
     if block.file:
       if not block.file.startswith("jaxsyn/"):  # those: test_playbooks
@@ -239,13 +239,13 @@ def test_every_flag_named_is_one_of_ours():
   defined = r'(?:DEFINE_\w+|\w+_flag)\(\s*(?:\w+,\s*)?"(\w+)"'
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
-  known |= {*fields_of(Limits)}
-  known |= {n for search in SEARCHES.values() for n in fields_of(search)}
+  known |= {*fields_of(ServiceLimits)}
+  known |= {n for search in STRATEGIES.values() for n in fields_of(search)}
   for line in _everything().splitlines():
-    others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
+    rest = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
     # Of Beam and its runners.
-    others += r"|\w+Runner|(direct|dask|sdk|environment|spark)_\w+|dask"
-    if re.search(rf"\b({others})\b", line):
+    rest += r"|\w+Runner|(direct|dask|sdk|environment|spark)_\w+|dask"
+    if re.search(rf"\b({rest})\b", line):
       continue
     for flag in re.findall(r"(?<![\w-])--([a-z]\w*)(?![\w.-])", line):
       assert flag in known, line
@@ -274,10 +274,10 @@ def test_every_system_named_is_one_of_ours():
 
 def test_the_guide_has_every_system_with_the_features_it_reads():
   assert set(documents.features()) == set(systems.SYSTEMS)
-  for name, said in documents.features().items():
+  for name, values in documents.features().items():
     config = systems.apply(base.get_config(), name)
     plan = resolve(read_config(config), JOINT)
-    assert said == (plan.features, plan.translation_features), name
+    assert values == (plan.features, plan.translation_features), name
 
 
 def test_the_readme_has_the_figures_of_the_results():

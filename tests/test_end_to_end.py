@@ -87,8 +87,8 @@ def last_checkpoint(workdir):
   step = max(int(p.name) for p in path.iterdir() if p.name.isdigit())
   with ocp.StandardCheckpointer() as reader:
     state = reader.restore(path / str(step) / "state")
-  page = json.loads((path / str(step) / "page.json").read_text())
-  progress = page["content"]
+  document = json.loads((path / str(step) / "page.json").read_text())
+  progress = document["content"]
   del progress["minutes"], progress["window"]["seconds"]
   return step, jax.tree.map(np.asarray, state), progress
 
@@ -398,11 +398,11 @@ def test_two_processes_share_the_lines_of_a_file(
     for port in [free_port()]
     for process in (0, 1)
   ]
-  told = [process.communicate(timeout=300)[1] for process in both]
-  assert [process.returncode for process in both] == [0, 0], told
+  printed = [process.communicate(timeout=300)[1] for process in both]
+  assert [process.returncode for process in both] == [0, 0], printed
   session = Session(straight[0], search="sample")
-  alone = [best.text for best, *_ in translate.run(session, lines)]
-  assert output.read_text().splitlines() == alone
+  single = [best.text for best, *_ in translate.run(session, lines)]
+  assert output.read_text().splitlines() == single
 
 
 def test_a_program_that_waits_for_each_answer_gets_it(straight, environment):
@@ -461,8 +461,8 @@ def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
   ))  # fmt: skip
 
   def answers(errors):
-    given = stream.sentences(str(tmp_path / "in"), False, errors)
-    return [best[0].text for best in translate.run(session, given)]
+    inputs = stream.sentences(str(tmp_path / "in"), False, errors)
+    return [best[0].text for best in translate.run(session, inputs)]
 
   expected = [best[0].text for best in session(lines)]
   assert answers("replace") == expected
@@ -488,7 +488,7 @@ def test_one_block_is_read_ahead_but_none_past_a_pause(straight):
     for best in answers:
       seen.append((best[0].text, len(read)))
   assert [text for text, _ in seen] == expected
-  assert [number for _, number in seen] == [4, 4, 6, 6, 6, 7]
+  assert [index for _, index in seen] == [4, 4, 6, 6, 6, 7]
 
 
 def test_a_translation_that_does_not_fit_says_what_to_lower(

@@ -21,14 +21,14 @@ from models_under_test import (
   without_parts,
 )
 
-from jaxsyn.config import Places
+from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifests
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
-from jaxsyn.syntax import PARTS, WINDOWS, Part, Where
+from jaxsyn.syntax import MODIFIERS, WINDOWS, AttentionSite, Modifier
 
 # One sentence has far more words than subwords, one has a single word, one has
 # none but EOS, and one is longer than all others together.
@@ -68,19 +68,19 @@ def real(pair, out, row):
 
 def test_every_part_is_in_a_system():
   used = {name for s in SYSTEMS for name in parts_of(plan_of(s))}
-  assert used == set(PARTS)
+  assert used == set(MODIFIERS)
 
 
 def test_it_needs_no_feature_that_it_does_not_read(system):
   plan, params = system
-  reads = manifests.features_for(JOINT, plan.features)
-  own = {
+  required = manifests.features_for(JOINT, plan.features)
+  expected = {
     name: array
     for name, array in BATCH.items()
-    if split(name)[0] in reads or split(name)[0] not in FEATURES
+    if split(name)[0] in required or split(name)[0] not in FEATURES
   }
-  jax.eval_shape(  # a part that is to name it in its `reads` finds None
-    lambda: apply(params, own, jax.random.key(0), plan.recipe.model, False)
+  jax.eval_shape(  # a part that is to name it in its `required_features` finds None
+    lambda: apply(params, expected, jax.random.key(0), plan.recipe.model, False)
   )
 
 
@@ -88,13 +88,13 @@ def test_alone_or_in_any_batch_a_sentence_gives_the_same(system):
   plan, params = system
   assert ALONE.source < ALONE.source_words  # and the other way round in BATCH
   assert BATCH["source_id_BS"].shape[1] > BATCH["source_head_BW"].shape[1]
-  together = logits(plan, params, BATCH)
+  combined = logits(plan, params, BATCH)
   for row, pair in enumerate(SHORT):
-    alone = logits(plan, params, batch_of([pair], shape=ALONE))
+    single = logits(plan, params, batch_of([pair], shape=ALONE))
     np.testing.assert_allclose(
-      real(pair, together, row), real(pair, alone, 0), atol=2e-5
+      real(pair, combined, row), real(pair, single, 0), atol=2e-5
     )
-  assert np.isfinite(together).all()
+  assert np.isfinite(combined).all()
 
 
 def test_what_stands_in_pads_never_reaches_real_words(system):
@@ -126,14 +126,14 @@ def test_a_sentence_is_scored_by_its_own_tree(system):
     logits(plan, params, moved), logits(plan, params, batch)[order], atol=2e-5
   )
   for name in plan.translation_features:
-    changed = dict(batch)
+    edited = dict(batch)
     name = f"{name}_B{FEATURES[name].axes}"
     if name == "source_head_BW":  # another tree: each word depends on the last
       new = jnp.full_like(batch[name][0], batch["source_word_BS"][0].max())
     else:
       new = batch[name][0] + 1
-    changed[name] = batch[name].at[0].set(new)
-    out, was = logits(plan, params, changed), logits(plan, params, batch)
+    edited[name] = batch[name].at[0].set(new)
+    out, was = logits(plan, params, edited), logits(plan, params, batch)
     assert not np.allclose(real(PAIRS[0], out, 0), real(PAIRS[0], was, 0))
     np.testing.assert_array_equal(out[1:], was[1:])
 
@@ -143,8 +143,8 @@ def test_the_decoder_does_not_see_the_future(system):
   batch = BATCH
   for t in (1, 3):
     later = dict(batch)
-    changed = (batch["target_id_BT"][:, t:] + 5) % 16 + 4
-    later["target_id_BT"] = batch["target_id_BT"].at[:, t:].set(changed)
+    edited = (batch["target_id_BT"][:, t:] + 5) % 16 + 4
+    later["target_id_BT"] = batch["target_id_BT"].at[:, t:].set(edited)
     out, was = logits(plan, params, later), logits(plan, params, batch)
     np.testing.assert_array_equal(out[:, : t + 1], was[:, : t + 1])
     assert not np.array_equal(out[:, t + 1 :], was[:, t + 1 :])
@@ -159,15 +159,17 @@ def test_training_noise_is_off_in_evaluation(system):
   noisy = {
     name
     for name, spec in parts_of(plan).items()
-    if dataclasses.replace(spec, **spec.quiet) != spec
+    if dataclasses.replace(spec, **spec.noise_free_options) != spec
   }
-  assert np.array_equal(*outs) == (not noisy), "a spec says it in `quiet`"
+  assert np.array_equal(*outs) == (not noisy), (
+    "a spec says it in `noise_free_options`"
+  )
 
 
 # One system of each part: outside of jit every operation is compiled alone.
 FIRST_OF_PART = {
   next((s for s in SYSTEMS if name in parts_of(plan_of(s))), "transformer")
-  for name in PARTS
+  for name in MODIFIERS
 }
 FIRST_OF_WINDOW = {
   next((s for s in SYSTEMS if name in windows_of(plan_of(s))), "gru_global")
@@ -210,13 +212,17 @@ def test_bfloat16_gives_numbers(name):
 
 @pytest.mark.parametrize(
   "name, place",
-  [(n, place) for n, kind in PARTS.items() for place in kind.places],
+  [(n, place) for n, kind in MODIFIERS.items() for place in kind.stacks],
 )
 def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, BATCH)
-  assert PARTS[name].off, f"{name}: say in `off` what switches it off"
-  parts = Places(**{place: ((name, PARTS[name](**PARTS[name].off)),)})
+  assert MODIFIERS[name].disabled_options, (
+    f"{name}: say in `off` what switches it off"
+  )
+  parts = Placement(
+    **{place: ((name, MODIFIERS[name](**MODIFIERS[name].disabled_options)),)}
+  )
   off = resolve(dataclasses.replace(plain.config, parts=parts), JOINT)
   # The same parameters, and it needs no parser.
   assert (off.spec, off.features) == (plain.spec, plain.features)
@@ -228,7 +234,7 @@ def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
 
 def test_parts_of_a_system_do_something(system):
   plan, _ = system
-  assert plan.spec.parts == plan.config.parts
+  assert plan.spec.modifiers == plan.config.parts
 
 
 @pytest.mark.parametrize(
@@ -278,12 +284,12 @@ def test_only_the_baseline_is_the_baseline(system):
 
 
 def test_stages_left_alone_are_the_identity():
-  for name, kind in PARTS.items():
-    where = Where(kind.places[0], 0, heads=2, width=8, dtype="float32")
+  for name, kind in MODIFIERS.items():
+    where = AttentionSite(kind.stacks[0], 0, heads=2, width=8, dtype="float32")
     part = kind().make(where)
-    view = view_of(batch_of(PAIRS), "source")
+    view = sentence_features(batch_of(PAIRS), "source")
     x = jnp.ones((3, view.real_BS.shape[1], 8))
-    if type(part).embed is Part.embed:
+    if type(part).embed is Modifier.embed:
       same, _ = part.init_with_output(  # parameters that `setup` makes
         jax.random.key(0), x, view, method="embed"
       )

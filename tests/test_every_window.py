@@ -10,7 +10,7 @@ from models_under_test import batch_of, plan_of, sentence, windows_of
 from window_under_test import WHERE, drawn, steps
 
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.syntax import WINDOWS, WindowSpec
 
 PAIRS = [
@@ -20,7 +20,7 @@ PAIRS = [
   sentence(1, 3, 4),
 ]
 ROWS = len(PAIRS)
-VIEW = view_of(batch_of(PAIRS, extra=2), "source")
+VIEW = sentence_features(batch_of(PAIRS, extra=2), "source")
 SIZE = VIEW.real_BS.shape[1]
 RNG = np.random.default_rng(0)
 SCORE_BNS = RNG.normal(size=(ROWS, 2, SIZE)).astype(np.float32)
@@ -78,13 +78,13 @@ def test_weights_are_shares_and_none_is_on_a_pad(case):
 
 
 def test_alone_or_in_a_batch_weights_are_the_same(case):
-  together = case()
+  combined = case()
   for row in (1, 3):
-    own = slice(row, row + 1)
-    alone = view_of(batch_of(PAIRS[own]), "source")
-    size = alone.real_BS.shape[1]
-    found = case(SCORE_BNS[own, :, :size], QUERY_BNG[own], alone)
-    np.testing.assert_allclose(found[0], together[row, ..., :size], atol=1e-6)
+    expected = slice(row, row + 1)
+    single = sentence_features(batch_of(PAIRS[expected]), "source")
+    size = single.real_BS.shape[1]
+    result = case(SCORE_BNS[expected, :, :size], QUERY_BNG[expected], single)
+    np.testing.assert_allclose(result[0], combined[row, ..., :size], atol=1e-6)
 
 
 def test_hypotheses_do_not_meet(case):
@@ -93,9 +93,9 @@ def test_hypotheses_do_not_meet(case):
   query_BNG[:, 0] += 1
   # Of the same shapes, so that they are rounded alike: a window is steep, and
   # the last bit of its middle, near 40, is the fifth digit of a weight.
-  other, own = case(score_BNS, query_BNG), case()
-  np.testing.assert_array_equal(other[:, 1:], own[:, 1:])
-  assert (other[:, 0] != own[:, 0]).any()
+  other, expected = case(score_BNS, query_BNG), case()
+  np.testing.assert_array_equal(other[:, 1:], expected[:, 1:])
+  assert (other[:, 0] != expected[:, 0]).any()
 
 
 def test_scores_of_pads_make_no_difference(case):

@@ -25,7 +25,7 @@ from benchmarks.experiment.systems import (
   best_trial,
   systems_of,
 )
-from jaxsyn.comparison import asked, run_result
+from jaxsyn.comparison import planned_jobs, run_result
 from jaxsyn.comparison.results import Point, from_json
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
@@ -248,11 +248,15 @@ def test_rejects_a_collected_result_of_another_config(driven, prepared):
   result = run_result.read(path)
   result.config["data"]["directory"] = str(prepared)
   config = read_config(result.config)
-  job = asked.Job(driven / "runs", asked.System("pascal", config), result.seed)
+  job = planned_jobs.TrainingJob(
+    driven / "runs", planned_jobs.System("pascal", config), result.seed
+  )
   assert runs._is_collected(job, driven / "results" / "E0")
   train = dataclasses.replace(config.train, steps=101)
-  changed = dataclasses.replace(config, train=train)
-  job = asked.Job(driven / "runs", asked.System("pascal", changed), result.seed)
+  edited = dataclasses.replace(config, train=train)
+  job = planned_jobs.TrainingJob(
+    driven / "runs", planned_jobs.System("pascal", edited), result.seed
+  )
   with pytest.raises(InputError, match=r"train\.steps was 100 and is now 101"):
     runs._is_collected(job, driven / "results" / "E0")
 
@@ -289,8 +293,8 @@ def test_report_tests_the_hypotheses_of_the_design(driven, tmp_path):
         ),
       )
   folder = reports.report("E1a", Experiment(tmp_path, results))
-  found = from_json((folder / "report.json").read_text())
-  family = {tuple(pair) for pair in found.family}
+  loaded = from_json((folder / "report.json").read_text())
+  family = {tuple(pair) for pair in loaded.family}
   expected = {
     (system, other)
     for system in ("pascal", "deps_san", "neighbour_heads")

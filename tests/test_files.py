@@ -94,18 +94,18 @@ def test_every_harm_is_found_and_named(tmp_path, harm):
   path = tmp_path / "a"
   path.write_bytes(b"0123456789")
   (tmp_path / "b").write_bytes(b"")
-  expected = checksums.sums(tmp_path, ["b", "a"])
-  assert checksums.damaged(tmp_path, expected) == ""
+  expected = checksums.file_checksums(tmp_path, ["b", "a"])
+  assert checksums.corrupt_files(tmp_path, expected) == ""
   if harm == "flip":
     path.write_bytes(b"0123456788")
-    assert checksums.damaged(tmp_path, expected, lambda name: False) == ""
+    assert checksums.corrupt_files(tmp_path, expected, lambda name: False) == ""
   elif harm == "cut":
     path.write_bytes(b"012345678")
   elif harm == "grow":
     path.write_bytes(b"01234567890")
   else:
     path.unlink()
-  assert str(path) in checksums.damaged(tmp_path, expected)
+  assert str(path) in checksums.corrupt_files(tmp_path, expected)
 
 
 def test_a_new_file_never_takes_the_place_of_another(tmp_path):

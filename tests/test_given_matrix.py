@@ -42,8 +42,8 @@ def test_ones_are_the_baseline_and_others_are_not(tiny, tmp_path):
   )
   lines = ["The duck arrived .", "Ducks ."]
 
-  def scores(folder, change):
-    session = Session(tmp_path / folder, change=change)
+  def scores(folder, edit):
+    session = Session(tmp_path / folder, batch_transform=edit)
     return [best[0].score for best in session(lines)]
 
   plain = scores("plain", None)

@@ -48,12 +48,12 @@ def test_with_the_loss_alignments_are_nearer(guided, prepared, tmp_path):
   """Of the taught head to gold, and of the same layer of a run without it."""
   raw, rates = prepared.parent / "raw", {}
   sources = lines_of(raw / "test.en")
-  given = [*map(forcing.Hypothesis, range(24), lines_of(raw / "test.qaa"))]
+  inputs = [*map(forcing.Hypothesis, range(24), lines_of(raw / "test.qaa"))]
   for system in SYSTEMS:
     session = Session(guided / system)
-    found = [*forcing.aligned(session, sources, given)]
+    result = [*forcing.aligned(session, sources, inputs)]
     path = tmp_path / system
-    path.write_text("".join(f"{pharaoh(links)}\n" for links in found))
+    path.write_text("".join(f"{pharaoh(links)}\n" for links in result))
     (rates[system],) = alignments.run(raw / "test.align", [path]).values()
   assert rates["guided_alignment"].aer < rates["transformer"].aer - 0.3, rates
   # The log has the term, and validation how often the head looks where it must.
@@ -66,14 +66,14 @@ def test_with_the_loss_alignments_are_nearer(guided, prepared, tmp_path):
   # It is the taught head that is asked, not the mean of its layer.
   assert Aligner(session)._heads == [(0, 0)]
   assert Aligner(session, -2)._heads == [(0, MEAN)]
-  mean = [*forcing.aligned(session, sources, given, layer=-2)]
-  assert mean != found
+  mean = [*forcing.aligned(session, sources, inputs, layer=-2)]
+  assert mean != result
   # As the command writes them.
-  ((one, scored),) = forcing.run(session, sources, given[:1])
-  line = forcing.as_text(one, scored, found[0]).split("\t")
-  assert parsed(line[4], "x", possible=False)[1] == found[0]
-  told = json.loads(forcing.as_json(one, scored, found[0]))
-  assert told["alignments"] == line[4]
+  ((one, scored),) = forcing.run(session, sources, inputs[:1])
+  line = forcing.as_text(one, scored, result[0]).split("\t")
+  assert parsed(line[4], "x", possible=False)[1] == result[0]
+  message = json.loads(forcing.as_json(one, scored, result[0]))
+  assert message["alignments"] == line[4]
 
 
 def losses(folder):
@@ -97,5 +97,5 @@ def test_a_run_that_is_gone_on_with_is_the_same(tiny, tmp_path):
   train.run(config, tmp_path / "parts")
   config.train.steps = 4
   train.run(config, tmp_path / "parts")
-  whole, parts = (losses(tmp_path / name) for name in ("whole", "parts"))
-  assert whole == parts and len(whole) >= 4
+  complete, parts = (losses(tmp_path / name) for name in ("whole", "parts"))
+  assert complete == parts and len(complete) >= 4

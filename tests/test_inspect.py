@@ -84,7 +84,7 @@ def untrained(system, prepared, folder, **options):
 
 
 def test_all_that_is_seen_of_a_sentence(session):
-  short, long = inspect.look(session, [LINES[0], LONG])
+  short, long = inspect.attention_of(session, [LINES[0], LONG])
   source = short.source
   assert source.words == ("The", "duck", "arrived", ".")
   assert "".join(source.subwords[:-1]).replace("▁", " ").split() == [
@@ -92,7 +92,7 @@ def test_all_that_is_seen_of_a_sentence(session):
   ]
   assert source.parsed and source.tree == "parsed"
   assert source.head_of_units() == source.head_W == source.given_head_W
-  best = [found[0].text for found in session([LINES[0], LONG])]
+  best = [result[0].text for result in session([LINES[0], LONG])]
   assert [short.translation, long.translation] == best
   for seen in (short, long):
     assert [(m.place, m.layer) for m in seen.attention] == [
@@ -158,11 +158,11 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
       session.params, [other.example, source.example], [[4] * 60 + [EOS], ids]
     )
   )[1]
-  alone = dict(reader(session.params, [source.example]))[0]
-  assert {p.place for p in alone} == {"encoder"}
-  for p in [*seen, *alone]:
-    found_BHQM = maps.at(Address(p.place, p.layer, p.part, f"{p.kind}_BHQM"))
-    expected = found_BHQM[0][np.array(p.heads)]
+  single = dict(reader(session.params, [source.example]))[0]
+  assert {p.place for p in single} == {"encoder"}
+  for p in [*seen, *single]:
+    result_BHQM = maps.at(Address(p.place, p.layer, p.part, f"{p.kind}_BHQM"))
+    expected = result_BHQM[0][np.array(p.heads)]
     np.testing.assert_allclose(p.value_HQM, expected, atol=1e-5)
 
 
@@ -207,17 +207,21 @@ def test_the_command_writes_pictures_json_and_the_probe(
     image = matplotlib.image.imread(path)
     assert min(image.shape[:2]) > 60 and image[..., :3].std() > 0.02, path
 
-  page = json.loads((output / "sentence_0002.json").read_text())
-  assert page["text"] == LONG and page["number"] == 2
-  assert len(page["words"]) == len(page["heads"]) == len(page["relations"])
-  assert len(page["word_of_subword"]) == len(page["subwords"])
-  assert page["word_of_subword"][-1] == -1
-  assert len(page["attention"]) == 3 * 4  # encoder, decoder, cross; heads
-  for entry in page["attention"]:
+  document = json.loads((output / "sentence_0002.json").read_text())
+  assert document["text"] == LONG and document["number"] == 2
+  assert (
+    len(document["words"])
+    == len(document["heads"])
+    == len(document["relations"])
+  )
+  assert len(document["word_of_subword"]) == len(document["subwords"])
+  assert document["word_of_subword"][-1] == -1
+  assert len(document["attention"]) == 3 * 4  # encoder, decoder, cross; heads
+  for entry in document["attention"]:
     weight_QM = np.array(entry["weights"])
     assert weight_QM.shape == (len(entry["rows"]), len(entry["columns"]))
     np.testing.assert_allclose(weight_QM.sum(1), 1.0, atol=1e-4)
-  (weighting,) = page["weightings"]
+  (weighting,) = document["weightings"]
   assert weighting["heads"] == [0, 1]
   assert np.array(weighting["weights"]).max() == pytest.approx(0.399, abs=0.05)
 
@@ -237,7 +241,7 @@ def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
   none = inspect.run(session, lines, tmp_path / "none", limit=0)
   all_ = inspect.run(session, lines, tmp_path / "all", layers=[1])
   assert none.probe == all_.probe
-  assert (none.drawn, all_.drawn) == (0, 2)
+  assert (none.pictures, all_.pictures) == (0, 2)
   assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
 
 
@@ -263,7 +267,7 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   session.params = jax.tree.map(
     lambda x: x + draw(0, 2, x.shape), session.params
   )
-  (seen,) = inspect.look(session, [LONG])
+  (seen,) = inspect.attention_of(session, [LONG])
   # Words of one subword or more; each is asked at its last one.
   word_S = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
   parse = seen.find("decoder", 0, "dbsa")
@@ -271,22 +275,22 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   parse = seen.find("encoder", 0, "dbsa")
   assert parse.kind == "parse" and parse.heads == (0,)
   np.testing.assert_allclose(parse.value_HQM.sum(2), 1.0, atol=1e-5)
-  for word, found in enumerate(seen.found_head_W):
+  for word, result in enumerate(seen.found_head_W):
     last = len(word_S) - 1 - word_S[::-1].index(word)
     best = word_S[int(parse.value_HQM[0, last].argmax())]
-    assert found == (word if best < 0 else best)
+    assert result == (word if best < 0 else best)
   assert len(set(seen.found_head_W)) > 1
   folder = tmp_path / "out"
   folder.mkdir()
   write(seen, folder, 3, layers=[1])
-  page = json.loads((folder / "sentence_0003.json").read_text())
-  assert page["heads_found_by_the_system"] == [*seen.found_head_W]
+  document = json.loads((folder / "sentence_0003.json").read_text())
+  assert document["heads_found_by_the_system"] == [*seen.found_head_W]
   assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
 
 
 def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
   session = untrained("tree_position", prepared, tmp_path / "run")
-  (seen,) = inspect.look(session, [LONG])
+  (seen,) = inspect.attention_of(session, [LONG])
   alike = seen.find("encoder", -1, "tree_position")
   assert (alike.kind, alike.heads, alike.is_one) == (
     "alike",
@@ -298,8 +302,8 @@ def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
   roots = {w for w, head in enumerate(seen.source.head_W) if w == head}
   words = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
   expected = [float(word >= 0 and word not in roots) for word in words]
-  found = np.diagonal(alike.value_HQM[0])
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  result = np.diagonal(alike.value_HQM[0])
+  np.testing.assert_allclose(result, expected, atol=1e-5)
   folder = tmp_path / "out"
   folder.mkdir()
   write(seen, folder, 1)
@@ -312,16 +316,18 @@ def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
 
 def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   session = untrained("gru_double_syntax", prepared, tmp_path / "run")
-  (seen,) = inspect.look(session, [LONG])
+  (seen,) = inspect.attention_of(session, [LONG])
   assert {(m.place, m.heads, m.parts) for m in seen.attention} == {
     ("cross", (0,), ((name,),)) for name in ("global", "syntax")
   }
   assert not seen.weightings
-  whole, near = (seen.find("cross", 0, part) for part in ("global", "syntax"))
-  for found in (whole, near):
-    np.testing.assert_allclose(found.value_HQM.sum(2), 1.0, atol=1e-5)
-    assert found.columns == seen.source.units.labels
-  assert (whole.value_HQM > 0).all() and not near.value_HQM.all()
+  complete, near = (
+    seen.find("cross", 0, part) for part in ("global", "syntax")
+  )
+  for result in (complete, near):
+    np.testing.assert_allclose(result.value_HQM.sum(2), 1.0, atol=1e-5)
+    assert result.columns == seen.source.units.labels
+  assert (complete.value_HQM > 0).all() and not near.value_HQM.all()
   folder = tmp_path / "out"
   folder.mkdir()
   write(seen, folder, 1)
@@ -359,7 +365,7 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
 def test_a_line_that_cannot_be_parsed_is_seen_but_not_probed(session, tmp_path):
   parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
   report = inspect.run(session, [LINES[0], parse], tmp_path, layers=[])
-  assert (report.drawn, report.probe["skipped"]["no_tree"]) == (2, 1)
+  assert (report.pictures, report.probe["skipped"]["no_tree"]) == (2, 1)
   assert report.probe["sentences"] == 1
 
 
@@ -369,13 +375,13 @@ def test_wrong_input_is_named(session, trained, tmp_path):
   with pytest.raises(InputError, match=r"no sentence to inspect \(2 empty"):
     inspect.run(session, ["", " \u200b"], tmp_path)
   with pytest.raises(InputError, match="sentence 2 has no words"):
-    inspect.look(session, [LONG, ""])
+    inspect.attention_of(session, [LONG, ""])
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match="file is a file; name a folder"):
     inspect.run(session, [LONG], tmp_path / "file")
   short = Session(trained, longest=5)
   with pytest.raises(InputError, match="subwords are too many"):
-    inspect.look(short, [LONG])
+    inspect.attention_of(short, [LONG])
   with pytest.raises(InputError, match=r"0 empty lines, 1 too long"):
     inspect.run(short, [LONG], tmp_path)
 

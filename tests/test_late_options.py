@@ -45,8 +45,8 @@ def in_layers(monkeypatch, address, place, name, *options):
   spec = resolve(read_config(config), JOINT).spec
   return [
     layer
-    for layer in range(spec.family.layers(place))
-    if name in dict(spec.parts.at_layer(place, layer))
+    for layer in range(spec.architecture.layers(place))
+    if name in dict(spec.modifiers.modifiers_in_layer(place, layer))
   ]
 
 
@@ -66,14 +66,14 @@ def in_layers(monkeypatch, address, place, name, *options):
 def test_the_lowest_three_layers_there_are(
   monkeypatch, system, part, file, layers, wanted
 ):
-  found = in_layers(
+  result = in_layers(
     monkeypatch,
     f"{file}:{system}",
     "encoder",
     part,
     f"model.transformer.encoder_layers={layers}",
   )
-  assert found == wanted
+  assert result == wanted
 
 
 def test_layers_that_are_named_are_those(monkeypatch):
@@ -90,8 +90,8 @@ def test_layers_that_are_named_are_those(monkeypatch):
 
 def test_heads_beyond_the_lowest_layers_are_no_part_s():
   spec = Localness(layers=None, lowest=2)
-  assert spec.cells(4, 2) == {(0, 0), (0, 1), (1, 0), (1, 1)}
-  assert spec.cells(1, 2) == {(0, 0), (0, 1)}
+  assert spec.active_heads(4, 2) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+  assert spec.active_heads(1, 2) == {(0, 0), (0, 1)}
 
 
 def loss_of(config, layers: int):
@@ -111,15 +111,15 @@ def loss_of(config, layers: int):
     values[address] = jnp.log(rows(1, length, length))
   maps = Maps(tuple(map(Published, values, values.values())))
   plan = resolve(read_config(config), JOINT)
-  assert plan.spec.family.decoder_layers == layers
+  assert plan.spec.architecture.decoder_layers == layers
   batch = {"target_id_BT": jnp.full((1, 4), 5)}
 
   def value(layer):
     loss = Synchronisation(layer=layer)
     return float(loss(None, maps, batch)[0])
 
-  found = float(plan.recipe.losses["synchronisation"](None, maps, batch)[0])
-  return found, [value(layer) for layer in range(layers)]
+  result = float(plan.recipe.losses["synchronisation"](None, maps, batch)[0])
+  return result, [value(layer) for layer in range(layers)]
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_synchronisation_takes_the_last_but_one_layer(
   address = "multi30k_en_de.py:sync_attention"
   option = f"model.transformer.decoder_layers={layers}"
   config = overridden(monkeypatch, address, option)
-  found, each = loss_of(config, layers)
-  assert found == each[penultimate]
+  result, each = loss_of(config, layers)
+  assert result == each[penultimate]
   assert len(set(each)) == layers
   option = (option, "losses.synchronisation.layer=-1")
-  found, each = loss_of(overridden(monkeypatch, address, *option), layers)
-  assert found == each[-1]
+  result, each = loss_of(overridden(monkeypatch, address, *option), layers)
+  assert result == each[-1]
 
 
 @pytest.mark.parametrize("layers, layer", [(1, -3), (4, -5), (4, 4)])
@@ -166,10 +166,10 @@ def test_the_vector_of_relatives_grows_with_the_width(
 ):
   def size(*options):
     config = overridden(monkeypatch, f"multi30k_en_de.py:{system}", *options)
-    found = as_dict(read_config(config))
+    loaded = as_dict(read_config(config))
     for name in section.split("."):
-      found = found[name]
-    return found["size"]
+      loaded = loaded[name]
+    return loaded["size"]
 
   assert size() == 48  # 3/8 of 128
   assert size("model.width=256") == 96
@@ -189,8 +189,8 @@ def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
     "model.transformer.heads=16",
   )
   spec = resolve(read_config(config), JOINT).spec
-  (part,) = dict(spec.parts.encoder).values()
-  assert part.cells(1, 16) == {(0, head) for head in range(16)}
+  (part,) = dict(spec.modifiers.encoder).values()
+  assert part.active_heads(1, 16) == {(0, head) for head in range(16)}
 
 
 def options_read(path: pathlib.Path) -> set[str]:
@@ -198,7 +198,7 @@ def options_read(path: pathlib.Path) -> set[str]:
   nodes = list(ast.walk(ast.parse(path.read_text())))
   inner = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
   methods = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
-  defaults, found = base.get_config(), set()
+  defaults, result = base.get_config(), set()
   for node in nodes:
     if not isinstance(node, ast.Attribute) or id(node) in inner:
       continue
@@ -210,8 +210,8 @@ def options_read(path: pathlib.Path) -> set[str]:
     for name in names:
       section = section.get(name, {}) if hasattr(section, "get") else section
     if not hasattr(section, "get"):
-      found.add(".".join(names))
-  return found
+      result.add(".".join(names))
+  return result
 
 
 def test_no_file_takes_the_value_of_an_option_while_it_is_run():
@@ -225,5 +225,5 @@ def test_no_file_takes_the_value_of_an_option_while_it_is_run():
     p for f in ("configs", "configs/papers") for p in ROOT.glob(f"{f}/*.py")
   ]
   assert len(files) > 15
-  found = {path.name: options_read(path) for path in files}
-  assert {name: options for name, options in found.items() if options} == known
+  result = {path.name: options_read(path) for path in files}
+  assert {name: options for name, options in result.items() if options} == known

@@ -13,7 +13,7 @@ import web_server
 from jaxsyn import cli, new
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
-from jaxsyn.new import Given
+from jaxsyn.new import CorpusSpec
 from jaxsyn.survey.pairs import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -46,7 +46,7 @@ def corpus(count, stem="text/train", first=0):
 
 
 def no_parser(train, **more):
-  return Given(train, source_parser="none", **more)
+  return CorpusSpec(train, source_parser="none", **more)
 
 
 def test_the_config_of_two_files(folder):
@@ -59,9 +59,9 @@ def test_the_config_of_two_files(folder):
     "validation": (*files, "1-40"),
     "test": (*files, "41-80"),
   }
-  here = folder / "My first-1"
+  current = folder / "My first-1"
   assert config.prepare.raw_dir == str(folder / "text")
-  assert config.data.directory == str(here / "data")
+  assert config.data.directory == str(current / "data")
   assert (config.data.name, config.data.source_language, config.data.target_language) == ("my_first_1", "en", "fr")  # fmt: skip
   assert config.prepare.parse.sides == ()
   assert config.prepare.vocabulary.size == 1000
@@ -78,18 +78,18 @@ def test_the_config_of_two_files(folder):
     f"echo {shlex.quote(ENGLISH.format(0))} | python -m jaxsyn.translate --workdir"
     " 'My first-1/runs/transformer'",
   )
-  assert not [line for line in made.told if "warning" in line]
+  assert not [line for line in made.messages if "warning" in line]
 
 
 def test_the_config_is_written_as_ruff_would_have_it(folder):
   """Whatever the choices were."""
   train = corpus(30, "m/train")  # no path of a folder, however long it is
-  others = corpus(3, "m/dev", 100)
-  for name, given in {
+  rest = corpus(3, "m/dev", 100)
+  for name, inputs in {
     "cut": no_parser(train),
-    "given": no_parser(train, dev=others, test=others),
+    "given": no_parser(train, dev=rest, test=rest),
   }.items():
-    made = new.run("m", given, name)
+    made = new.run("m", inputs, name)
     ruff = [sys.executable, "-m", "ruff", "--config", ROOT / "pyproject.toml"]
     for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
       done = subprocess.run(
@@ -132,7 +132,10 @@ def test_a_table_of_two_columns(folder):
   config = read_config(cli.load(str(made.path)))
   assert config.prepare.splits["test"] == ("pairs.tsv", "3-4")
   assert made.plan.languages == ("en", "fr")
-  assert "en, by the text" in made.told[0] and "fr, by the text" in made.told[1]
+  assert (
+    "en, by the text" in made.messages[0]
+    and "fr, by the text" in made.messages[1]
+  )
 
 
 def test_a_language_that_does_not_fit_its_name_is_told(folder):
@@ -142,13 +145,13 @@ def test_a_language_that_does_not_fit_its_name_is_told(folder):
   )
   made = new.run("mine", no_parser(train))
   assert made.plan.languages == ("de", "fr")
-  assert made.told[1] == (
+  assert made.messages[1] == (
     "warning: the source is de by the file's name, but 100 % of it looks like en."
     " If so: --source_language en"
   )
   made = new.run("said", no_parser(train, source_language="en"))
   assert made.plan.languages == ("en", "fr")
-  assert not [line for line in made.told if "warning" in line]
+  assert not [line for line in made.messages if "warning" in line]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +171,8 @@ def test_too_few_lines_to_split(folder, count, message):
 def test_one_line_is_enough_where_the_splits_are_given(folder):
   one = corpus(1)
   made = new.run("mine", no_parser(one, dev=one, test=one))
-  told = [line for line in made.told if "stand in training" in line]
-  assert told == [
+  message = [line for line in made.messages if "stand in training" in line]
+  assert message == [
     f"warning: of 1 pairs of {split} 1 stand in training too, and 1 of their"
     " sources: scores will flatter"
     for split in ("validation", "test")
@@ -241,7 +244,7 @@ def test_a_language_that_nothing_tells(folder):
 
 def test_without_a_network_there_are_no_trees(folder, monkeypatch):
   monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody listens
-  made = new.run("mine", Given(corpus(20)))
+  made = new.run("mine", CorpusSpec(corpus(20)))
   assert read_config(cli.load(str(made.path))).prepare.parse.sides == ()
   why = made.plan.parsers["source"].why
   assert why.startswith("UDPipe's model of en could not be fetched: the source")
@@ -291,24 +294,24 @@ def test_does_not_replace_an_edited_config_or_one_of_another_corpus(folder):
   written = path.read_text()
   other = corpus(400, "text/other")
   with_other = ["mine", "--source", other.source, "--target", other.target]
-  refused = command(*with_other)
-  assert refused.returncode == 2
+  rejected = command(*with_other)
+  assert rejected.returncode == 2
   assert (
-    "mine/mine.py is there already. Choose another --name" in refused.stderr
+    "mine/mine.py is there already. Choose another --name" in rejected.stderr
   )
   assert path.read_text() == written
   for edited in (written.replace("patience=10", "patience=11"), written + "\n"):
     path.write_text(edited)
-    refused = command(*words, "--source_parser=none")
-    assert refused.returncode == 2
-    assert "is there already" in refused.stderr
-    assert "config.prepare.parse.source.udpipe.model" in refused.stderr
+    rejected = command(*words, "--source_parser=none")
+    assert rejected.returncode == 2
+    assert "is there already" in rejected.stderr
+    assert "config.prepare.parse.source.udpipe.model" in rejected.stderr
     assert path.read_text() == edited
 
 
 def test_a_language_without_a_model_has_no_trees(folder):
-  made = new.run("mine", Given(corpus(20), source_language="th"))
-  assert not made.plan.parsers["source"].there
+  made = new.run("mine", CorpusSpec(corpus(20), source_language="th"))
+  assert not made.plan.parsers["source"].is_available
   assert "UDPipe has no model of th" in made.plan.parsers["source"].why
 
 
@@ -319,7 +322,7 @@ def test_a_model_is_fetched_where_preparing_looks_for_it(
   with web_server.serve() as server:
     monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
     server.answers[f"udpipe/{GERMAN}"] = model
-    made = new.run("mine", Given(corpus(20), source_language="de"))
+    made = new.run("mine", CorpusSpec(corpus(20), source_language="de"))
   config = cli.load(f"{made.path}:pascal")
   assert config.prepare.parse.sides == ("source",)
   assert (folder / "mine" / "data" / "raw" / GERMAN).is_file()
@@ -331,14 +334,16 @@ def test_a_model_is_fetched_where_preparing_looks_for_it(
 
 def test_a_model_of_ones_own(folder, shared_data):
   model = shared_data / "udpipe" / "english.udpipe"
-  given = Given(corpus(20), source_parser=str(model), target_parser=str(model))
-  config = cli.load(str(new.run("mine", given).path))
+  inputs = CorpusSpec(
+    corpus(20), source_parser=str(model), target_parser=str(model)
+  )
+  config = cli.load(str(new.run("mine", inputs).path))
   assert config.prepare.parse.sides == ("source", "target")
   assert config.prepare.parse.source.udpipe.model == str(model)
   assert config.prepare.parse.target.udpipe.model == str(model)
   write("no.udpipe", ["no model"])
   with pytest.raises(InputError, match=r"no\.udpipe"):
-    new.run("other", Given(corpus(20), source_parser="no.udpipe"))
+    new.run("other", CorpusSpec(corpus(20), source_parser="no.udpipe"))
 
 
 def test_a_large_corpus_has_the_published_settings(folder, monkeypatch):

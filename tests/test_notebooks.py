@@ -140,8 +140,8 @@ def address(tmp_path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_first_cell_runs_again_after_a_restart(path, address, tmp_path):
   """It asks for a restart, which begins in the notebook's folder again."""
-  cells = nbformat.read(path, as_version=4).cells
-  first = next(cell.source for cell in cells if cell.cell_type == "code")
+  active = nbformat.read(path, as_version=4).cells
+  first = next(cell.source for cell in active if cell.cell_type == "code")
   assert 'REPOSITORY = ""' in first
   first = first.replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
   content = tmp_path / "content"
@@ -166,15 +166,15 @@ def test_uploaded_files_are_found_and_new_writes_their_config(
   content = tmp_path / "content"
   content.mkdir()
   for language, line in (("en", "a dog runs"), ("fr", "un chien court")):
-    text = "".join(f"{line} {number} .\n" for number in range(100))
+    text = "".join(f"{line} {index} .\n" for index in range(100))
     (content / f"corpus.{language}").write_text(text)
   monkeypatch.setenv("NOTEBOOK_SOURCE", "corpus.en")
   monkeypatch.setenv("NOTEBOOK_TARGET", "corpus.fr")
   monkeypatch.setenv("NOTEBOOK_PARSER", "none")
-  cells = nbformat.read(
+  active = nbformat.read(
     ROOT / "notebooks" / f"{name}.ipynb", as_version=4
   ).cells
-  code = [cell.source for cell in cells if cell.cell_type == "code"]
+  code = [cell.source for cell in active if cell.cell_type == "code"]
   kernel = Kernel(content)
   try:
     for _ in range(2):
@@ -245,13 +245,13 @@ b
 def test_outputs_of_another_notebook_are_not_shown(tmp_path, monkeypatch):
   monkeypatch.setattr(notebook_pages, "EXECUTED", tmp_path)
   cell = {"cell_type": "code", "source": ["7"]}
-  said = {"output_type": "stream", "name": "stdout", "text": ["seven"]}
+  output = {"output_type": "stream", "name": "stdout", "text": ["seven"]}
   colab = json.loads((ROOT / "notebooks" / "colab.ipynb").read_text())
-  for cells, shown in (
-    ([*colab["cells"][:-1], {**colab["cells"][-1], "outputs": [said]}], True),
-    ([{**cell, "outputs": [said]}], False),
+  for active, shown in (
+    ([*colab["cells"][:-1], {**colab["cells"][-1], "outputs": [output]}], True),
+    ([{**cell, "outputs": [output]}], False),
   ):
-    (tmp_path / "colab.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "colab.ipynb").write_text(json.dumps({"cells": active}))
     notebook_pages.write(tmp_path / "pages")
     page = (tmp_path / "pages" / "colab.md").read_text()
     assert ("```text\nseven\n```" in page) == shown

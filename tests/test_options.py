@@ -12,25 +12,32 @@ from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data.sentence.parsers import PARSERS
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
-from jaxsyn.models.families import FAMILIES
-from jaxsyn.options import MEASURED, At, Range, Table, from_config, range_of
-from jaxsyn.options.fields import fields_of, said
+from jaxsyn.models.architectures import ARCHITECTURES
+from jaxsyn.options import (
+  RESULT_MODE,
+  ConfigPath,
+  Range,
+  Registry,
+  from_config,
+  range_of,
+)
+from jaxsyn.options.fields import fields_of, metadata
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import PARTS, WINDOWS
+from jaxsyn.syntax import MODIFIERS, WINDOWS
 from jaxsyn.training.losses import LOSSES
-from jaxsyn.training.optimiser import RULES
+from jaxsyn.training.optimiser import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 
-TABLES: dict[str, Table] = {
-  "parts.encoder": PARTS,
+TABLES: dict[str, Registry] = {
+  "parts.encoder": MODIFIERS,
   "model.gru.windows": WINDOWS,
   "losses": LOSSES,
-  "model": FAMILIES,
-  "optimiser": RULES,
+  "model": ARCHITECTURES,
+  "optimiser": OPTIMIZERS,
   "optimiser, too": SCHEDULES,
-  "decode": SEARCHES,
+  "decode": STRATEGIES,
   "prepare.parse.source": PARSERS,
 }
 SIDE = {"size": 100, "sha256": "a"}
@@ -46,27 +53,27 @@ NOT_NUMBERS = (math.nan, math.inf, -math.inf, True, "1", None, (1,), {"a": 1})
 def numbers(cls, path=()):
   """(dotted path, bare type, Range or None) of every number below a section."""
   for name, (field, hint) in fields_of(cls).items():
-    form, here = None, (*path, name)
+    form, current = None, (*path, name)
     if typing.get_origin(hint) is typing.Annotated:
       hint, form = hint.__origin__, hint.__metadata__[0]
-    if chooser := said(field).chooser:
-      for one, spec in chooser.beside().items():
+    if chooser := metadata(field).choice_field:
+      for one, spec in chooser.siblings().items():
         yield from numbers(spec, (*path, one))
     elif dataclasses.is_dataclass(hint):
-      yield from numbers(hint, here)
+      yield from numbers(hint, current)
     elif hint in (int, float):
-      yield here, hint, form
+      yield current, hint, form
 
 
 def chosen(path):
   """The fields that are to be set for a section to count: path -> choice."""
   cls, choices = Config, {}
   for i, name in enumerate(path[:-1]):
-    for field, (own, hint) in fields_of(cls).items():
-      chooser = said(own).chooser
-      if chooser and name in chooser.beside():
+    for field, (value, hint) in fields_of(cls).items():
+      chooser = metadata(value).choice_field
+      if chooser and name in chooser.siblings():
         choices[*path[:i], field] = name
-        inner = chooser.beside()[name]
+        inner = chooser.siblings()[name]
       elif field == name:
         inner = hint
     cls = inner
@@ -123,8 +130,8 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
       refused(value)
   inside = [v for v in (form.low, form.high, form.also) if v is not None]
   for value in (v for v in inside if v in form and isinstance(v, int)):
-    found = value_at(read_config(changed(path, value)), path)
-    assert found == value and type(found) is kind
+    loaded = value_at(read_config(changed(path, value)), path)
+    assert loaded == value and type(loaded) is kind
 
 
 @pytest.mark.parametrize(
@@ -178,16 +185,16 @@ def test_no_output_without_room():
   ],
 )
 def test_options_of_choices_are_finite(where, name, kind):
-  there = At("config", where, name)
-  for (field,), number, form in numbers(kind):
+  present = ConfigPath("config", where, name)
+  for (field,), index, form in numbers(kind):
     assert form is not None
-    far = [v for v in HUGE if number is int or abs(v) > 1e39]
+    far = [v for v in HUGE if index is int or abs(v) > 1e39]
     for value in (*far, *NOT_NUMBERS):
-      with pytest.raises(InputError, match=rf"^{there}.{field} must be"):
-        from_config(kind, {field: value}, there)
+      with pytest.raises(InputError, match=rf"^{present}.{field} must be"):
+        from_config(kind, {field: value}, present)
   if "layers" in fields_of(kind):
-    with pytest.raises(InputError, match=rf"^{there}.layers\[1\] must be"):
-      from_config(kind, {"layers": (0, 10**18)}, there)
+    with pytest.raises(InputError, match=rf"^{present}.layers\[1\] must be"):
+      from_config(kind, {"layers": (0, 10**18)}, present)
 
 
 def test_smoothing_leaves_something_to_the_gold_subword():
@@ -202,8 +209,8 @@ def test_smoothing_leaves_something_to_the_gold_subword():
 def test_what_was_measured_may_be_anything():
   values = {"loss": math.nan}
   point = {"step": 10**12, "minutes": math.inf, "values": values}
-  found = from_config(results.Point, point, At("point"), MEASURED)
-  assert found.step == 10**12 and math.isnan(found.values["loss"])
+  result = from_config(results.Point, point, ConfigPath("point"), RESULT_MODE)
+  assert result.step == 10**12 and math.isnan(result.values["loss"])
 
 
 def test_bounds_can_be_asked_for_and_read_well():
@@ -232,7 +239,7 @@ def test_mutated_configs_are_read_or_refused():
   plain = [
     multi30k_en_de.get_config(name).to_dict() for name in systems.SYSTEMS
   ]
-  taken = refused = 0
+  matched = rejected = 0
   for _ in range(1500):
     config = copy.deepcopy(draw.choice(plain))
     for path in draw.sample(list(leaves(config)), draw.choice((1, 1, 2))):
@@ -246,16 +253,16 @@ def test_mutated_configs_are_read_or_refused():
       section[path[-1]] = draw.choice(odd)
     try:
       resolve(read_config(config), MANIFEST)
-      taken += 1
+      matched += 1
     except InputError as error:
       assert "config" in str(error), error
-      refused += 1
-  assert taken > 100 and refused > 500, (taken, refused)
+      rejected += 1
+  assert matched > 100 and rejected > 500, (matched, rejected)
 
 
 def test_an_option_set_to_none_can_still_be_set():
   """As a system that takes all heads, and a command line that takes one."""
-  section = PARTS.section("parent_scaled", heads=None)
+  section = MODIFIERS.section("parent_scaled", heads=None)
   assert section.heads is None
   section.heads = (2,)
   assert section.heads == (2,)

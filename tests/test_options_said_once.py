@@ -21,14 +21,14 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, quickstart, systems
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
-  At,
-  changeable,
+  ConfigPath,
   config_dict,
   describe,
   from_config,
-  neutral,
+  neutral_options,
+  resumable_options,
 )
-from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.fields import fields_of, metadata
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHOICES = [(table, name) for table in TABLES.values() for name in table]
@@ -59,12 +59,12 @@ def test_no_field_is_said_twice():
     for field in dataclasses.fields(cls):
       if field.name not in vars(cls).get("__annotations__", {}):
         continue
-      own = said(field)
+      expected = metadata(field)
       same = [b for b in bases if field.name in fields_of(b)]
-      if same and own is said(fields_of(same[0])[field.name][0]):
+      if same and expected is metadata(fields_of(same[0])[field.name][0]):
         assert field.default != fields_of(same[0])[field.name][0].default
         continue
-      by_text[field.name, own.meaning].append(cls.__name__)
+      by_text[field.name, expected.meaning].append(cls.__name__)
   assert len(by_text) > 130
   assert {t: c for t, c in by_text.items() if len(c) > 1} == {}
 
@@ -72,38 +72,38 @@ def test_no_field_is_said_twice():
 @pytest.fixture
 def repeated(monkeypatch):
   """A function of what makes a config: the options it says as they are."""
-  told, changed, kept = [], set(), []
+  messages, edited, saved = [], set(), []
   plain = ml_collections.ConfigDict.__setitem__
 
   def watch(config, name, value):
     fields, at = dict(config.items()), (id(config), name)
     kinds = dict, ml_collections.ConfigDict, ml_collections.FieldReference
     if name in fields and not isinstance(value, kinds):
-      if at not in changed and fields[name] == value:
-        told.append((name, value))
-      changed.add(at)  # two systems in one may say the same
-      kept.append(config)  # so that no other gets its id
+      if at not in edited and fields[name] == value:
+        messages.append((name, value))
+      edited.add(at)  # two systems in one may say the same
+      saved.append(config)  # so that no other gets its id
     plain(config, name, value)
 
   def repeated(make):
     config = base.get_config()
     with monkeypatch.context() as patch:
       patch.setattr(ml_collections.ConfigDict, "__setitem__", watch)
-      told.clear()
+      messages.clear()
       make(config)
-    return list(told)
+    return list(messages)
 
   return repeated
 
 
 def test_a_system_says_what_differs_from_the_defaults_alone(repeated):
   by_system = {n: repeated(make) for n, make in systems.SYSTEMS.items()}
-  assert {n: said for n, said in by_system.items() if said} == {}
+  assert {n: values for n, values in by_system.items() if values} == {}
   for make in (quickstart, multi30k_en_de):
-    told = repeated(lambda _, make=make: make.get_config())
+    message = repeated(lambda _, make=make: make.get_config())
     # Who it is, a data set says in any case.
     named = {"system", "source_language", "target_language"}
-    assert {name for name, _ in told} <= named, told
+    assert {name for name, _ in message} <= named, message
 
   def wordy(config):
     config.model.transformer.heads = 4
@@ -140,19 +140,19 @@ def test_every_option_says_all_of_itself():
 
 @pytest.mark.parametrize(("table", "name"), CHOICES)
 def test_a_choice_reads_from_its_own_defaults(table, name):
-  at = At("config", table.kind)
+  at = ConfigPath("config", table.kind)
   spec = from_config(table[name], config_dict(table[name]).to_dict(), at)
   assert spec == table[name]() == from_config(table[name], {}, at)
-  assert table.name_of(spec) == name and table.known(name, at) == name
+  assert table.name_of(spec) == name and table.check_name(name, at) == name
   assert table.section(name).to_dict() == config_dict(spec).to_dict()
   with pytest.raises(
     InputError, match=rf"^config\.{table.kind} has no {table.kind} '{name}x'\."
   ) as caught:
-    table.known(name + "x", at)
+    table.check_name(name + "x", at)
   assert f"Did you mean {name!r}" in str(caught.value)
   for wrong in (None, 3, ("a",)):
     with pytest.raises(InputError, match=f"has no {table.kind}"):
-      table.known(wrong, at)
+      table.check_name(wrong, at)
 
 
 @pytest.mark.parametrize(("where", "table"), TABLES.items())
@@ -187,12 +187,14 @@ def test_what_may_change_on_a_resume():
     for name in ROWS
     if any(f"{name}.".startswith(f"config.{one}.") for one in free)
   }
-  assert changeable(Config) == wanted
+  assert resumable_options(Config) == wanted
   assert len(wanted) > 40
 
 
 def test_what_changes_no_figure():
-  free = {name for name in neutral(Config) if "config.prepare." not in name}
+  free = {
+    name for name in neutral_options(Config) if "config.prepare." not in name
+  }
   assert free == {
     *("config.prepare", "config.data.directory"),
     *("config.train.prefetch", "config.train.log_every"),
@@ -200,7 +202,7 @@ def test_what_changes_no_figure():
     "config.train.writers",
     *(name for name in ROWS if name.startswith("config.train.writers.")),
   }
-  assert free <= changeable(Config)
+  assert free <= resumable_options(Config)
 
 
 @pytest.fixture

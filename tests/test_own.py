@@ -9,12 +9,12 @@ from jaxsyn.preprocess import sources
 
 def test_splits_follow_each_other_and_leave_nothing_out():
   config = own.corpus(("corpus.en", "corpus.fr"), held_out=2)
-  taken = []
+  chosen = []
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    taken += sources.taken(lines, 7, name)
-  assert taken == [*range(7)]
+    chosen += sources.line_range(lines, 7, name)
+  assert chosen == [*range(7)]
 
 
 def test_names_say_languages_folder_and_data_set():
@@ -38,4 +38,4 @@ def test_a_name_without_a_language_is_refused(name):
 def test_too_few_lines_are_told():
   lines = own.corpus(("corpus.en", "corpus.fr")).prepare.splits.train[2]
   with pytest.raises(InputError, match="FIRST- to the last, of 1 to 600 as"):
-    sources.taken(lines, 600, "train")
+    sources.line_range(lines, 600, "train")

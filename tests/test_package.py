@@ -17,12 +17,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def test_packages_are_all_within_one():
   include = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
-  found = setuptools.find_packages(ROOT, include=include)
-  assert {name.split(".")[0] for name in found} == {"jaxsyn"}
+  result = setuptools.find_packages(ROOT, include=include)
+  assert {name.split(".")[0] for name in result} == {"jaxsyn"}
   assert {
     *("jaxsyn.configs", "jaxsyn.configs.papers"),
     *("jaxsyn.preprocess", "jaxsyn.preprocess.toy", "jaxsyn.survey"),
-  } <= {*found}
+  } <= {*result}
 
 
 def test_links_are_relative():

@@ -42,7 +42,7 @@ from test_ablations import TABLES, field, row_of
 
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.models.transformer import TransformerModel
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
@@ -268,7 +268,7 @@ def facts(sentence: Sentence) -> dict[str, np.ndarray]:
 
 
 BATCH = batch_of([facts(sentence) for sentence in SENTENCES], extra=1)
-SOURCE = view_of(BATCH, "source")
+SOURCE = sentence_features(BATCH, "source")
 POSITION = jnp.arange(SOURCE.real_BS.shape[1])
 VIEW = SOURCE.replace(position_Q=POSITION, position_M=POSITION)
 RNG = np.random.default_rng(0)
@@ -312,23 +312,23 @@ def drawn(shapes):
 RAN: dict[Any, tuple] = {}
 
 
-def run(spec, place: str, number: int, train: bool):
+def run(spec, place: str, index: int, train: bool):
   """A layer of the row's model: parameters, scores, weights, output.
 
   Scores are those of the last part, before the mask; None where there is none.
   Layers of the same parts are run once.
   """
   # What is beside layers; in all else the papers' Transformers are one.
-  family = dataclasses.replace(spec.family, positions=True)
+  family = dataclasses.replace(spec.architecture, positions=True)
   model = dataclasses.replace(spec.model, tie_embeddings=True, family=family)
-  key = (place, spec.parts.at_layer(place, number), model, train)
+  key = (place, spec.modifiers.modifiers_in_layer(place, index), model, train)
   if key in RAN:
     return RAN[key]
   x_BSD, scores, view = jnp.asarray(X_BSD), [], VIEW.replace(train=train)
   if place == "encoder":
-    layer, inputs = EncoderLayer(spec, number), (x_BSD, view)
+    layer, inputs = EncoderLayer(spec, index), (x_BSD, view)
   else:
-    layer, inputs = DecoderLayer(spec, number), (x_BSD, x_BSD, view, SOURCE)
+    layer, inputs = DecoderLayer(spec, index), (x_BSD, x_BSD, view, SOURCE)
   keys = {"params": jax.random.key(0), "syntax": jax.random.key(1)}
   shapes = jax.eval_shape(lambda: layer.init(keys, *inputs))
 
@@ -362,8 +362,8 @@ def reference(params, place: str, rules):
   key = (id(params), place, rules)
   if key not in TOLD:
     attention = params["attention"]
-    own = {"query", "key", "value", "output"}
-    parts = [part for name, part in attention.items() if name not in own]
+    expected = {"query", "key", "value", "output"}
+    parts = [part for name, part in attention.items() if name not in expected]
     assert len(parts) <= 1
     inputs = rules, parts[0] if parts else {}
     TOLD[key] = []
@@ -405,7 +405,7 @@ def test_what_a_row_says_beside_attention(table, row):
   }
   assert set(config.losses) == {"nll"} | terms
   plan = plan_of(table, row)
-  assert not plan.spec.parts.cross
+  assert not plan.spec.modifiers.cross
   assert bool(ROWS[table][row].windows) == bool(windows_of(plan))
 
 
@@ -413,15 +413,15 @@ def test_what_a_row_says_beside_attention(table, row):
 def test_a_row_attends_as_its_reference(table, row):
   """Weights of all heads of all layers, and what leaves an encoder's layer."""
   says, spec = ROWS[table][row], plan_of(table, row).spec
-  for place, number in itertools.product(("encoder", "decoder"), range(LAYERS)):
-    params, _, weight_BHQM, out_BSD = run(spec, place, number, False)
-    rules = getattr(says, place).get(number + 1, ())
+  for place, index in itertools.product(("encoder", "decoder"), range(LAYERS)):
+    params, _, weight_BHQM, out_BSD = run(spec, place, index, False)
+    rules = getattr(says, place).get(index + 1, ())
     for b, (_, weight_HSS, out_SD) in enumerate(
       reference(params, place, rules)
     ):
       size = weight_HSS.shape[1]
-      found_HSS = weight_BHQM[b, :, :size, :size]
-      np.testing.assert_allclose(found_HSS, weight_HSS, atol=2e-6)
+      result_HSS = weight_BHQM[b, :, :size, :size]
+      np.testing.assert_allclose(result_HSS, weight_HSS, atol=2e-6)
       if place == "encoder":
         np.testing.assert_allclose(out_BSD[b, :size], out_SD, atol=2e-5)
 
@@ -431,33 +431,33 @@ def test_a_row_trains_as_its_reference(table, row):
   """Scores of every pair: what the rule says, or where noise drops, the other."""
   says, spec = ROWS[table][row], plan_of(table, row).spec
   training = says.encoder if says.training is None else says.training
-  for number in range(LAYERS):
-    params, score_BHQM, _, _ = run(spec, "encoder", number, True)
-    rules, kept = training.get(number + 1, ()), []
+  for index in range(LAYERS):
+    params, score_BHQM, _, _ = run(spec, "encoder", index, True)
+    rules, saved = training.get(index + 1, ()), []
     if score_BHQM is None:
       assert not rules
       continue
     wanted = reference(params, "encoder", rules)
-    others = reference(params, "encoder", [says.other] * len(rules))
-    for b, ((score_HSS, *_), (other_HSS, *_)) in enumerate(zip(wanted, others)):
+    rest = reference(params, "encoder", [says.other] * len(rules))
+    for b, ((score_HSS, *_), (other_HSS, *_)) in enumerate(zip(wanted, rest)):
       size = score_HSS.shape[1]
-      found_HSS = score_BHQM[b, :, :size, :size]
-      near = np.isclose(found_HSS, score_HSS, atol=2e-5)
+      result_HSS = score_BHQM[b, :, :size, :size]
+      near = np.isclose(result_HSS, score_HSS, atol=2e-5)
       if not says.drops:
         assert near.all()
         continue
-      other = np.isclose(found_HSS, other_HSS, atol=2e-5)
+      other = np.isclose(result_HSS, other_HSS, atol=2e-5)
       if says.drops == "row":
         near, other = near.all(-1), other.all(-1)
       assert (near | other).all()
-      told = (near != other)[: len(rules)]  # elsewhere both say the same
+      message = (near != other)[: len(rules)]  # elsewhere both say the same
       if says.drops == "pair":  # one draw for all heads
-        assert (near[:, told.all(0)] == near[0, told.all(0)]).all()
-        told = told[:1]
-      kept += near[: len(told)][told].tolist()
+        assert (near[:, message.all(0)] == near[0, message.all(0)]).all()
+        message = message[:1]
+      saved += near[: len(message)][message].tolist()
     if says.drops:  # of so many draws, five standard deviations
-      p, share = says.probability, np.mean(kept)
-      assert abs(1 - share - p) < 5 * (p * (1 - p) / len(kept)) ** 0.5
+      p, share = says.probability, np.mean(saved)
+      assert abs(1 - share - p) < 5 * (p * (1 - p) / len(saved)) ** 0.5
       assert 0 < share < 1
 
 
@@ -465,7 +465,9 @@ def test_a_row_trains_as_its_reference(table, row):
 def test_what_enters_the_first_layer(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
   # A model without encoder layers, whose norm is none but theirs.
-  none = dataclasses.replace(spec.family, encoder_layers=0, decoder_layers=1)
+  none = dataclasses.replace(
+    spec.architecture, encoder_layers=0, decoder_layers=1
+  )
   none = dataclasses.replace(spec.model, family=none)
   model = TransformerModel(dataclasses.replace(spec, model=none))
   inputs = BATCH["source_id_BS"], SOURCE
@@ -473,7 +475,7 @@ def test_what_enters_the_first_layer(table, row):
     lambda: model.init(jax.random.key(0), *inputs, method="encode")
   )
   params = drawn(shapes["params"])
-  found = model.apply({"params": params}, *inputs, method="encode")
+  result = model.apply({"params": params}, *inputs, method="encode")
   table_VD = next(
     params[n] for n in ("source_table", "target_table") if n in params
   )
@@ -484,21 +486,21 @@ def test_what_enters_the_first_layer(table, row):
       x_D = table_VD[int(BATCH["source_id_BS"][b, s])] * WIDTH**0.5
       if says.label:
         labels = params["label_embedding"]["table"]["embedding"]
-        own = labels[relation_BW[b, word] if word >= 0 else 0]
-        x_D = np.r_[x_D[: -says.label], own]
-      if spec.family.positions:
+        expected = labels[relation_BW[b, word] if word >= 0 else 0]
+        x_D = np.r_[x_D[: -says.label], expected]
+      if spec.architecture.positions:
         half = WIDTH // 2
         rate = [10_000 ** (-i / (half - 1)) for i in range(half)]
         x_D = (
           x_D
           + np.r_[np.sin(np.multiply(s, rate)), np.cos(np.multiply(s, rate))]
         )
-      np.testing.assert_allclose(found.memory_BSD[b, s], x_D, atol=2e-5)
+      np.testing.assert_allclose(result.memory_BSD[b, s], x_D, atol=2e-5)
 
 
 def context_steps(cross, annotations, query_TBNG, view):
   """Weights (TBNS) and contexts (TBNE) of each window, step by step."""
-  facts = cross.remember(annotations, view)
+  facts = cross.project_memory(annotations, view)
   past = cross.start(view, query_TBNG.shape[2])
   out = []
   for query_BNG in query_TBNG:
@@ -510,13 +512,13 @@ def context_steps(cross, annotations, query_TBNG, view):
 @pytest.mark.parametrize("table, row", WINDOWS)
 def test_a_row_looks_as_its_reference(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
-  assert spec.family.update == "first"
-  assert not spec.parts.decoder
+  assert spec.architecture.update == "first"
+  assert not spec.modifiers.decoder
   rng = np.random.default_rng(1)
-  own = sum(window.own for window in says.windows)
+  expected = sum(window.own for window in says.windows)
   annotations = tuple(
     rng.normal(size=(*SOURCE.real_BS.shape, 12)).astype(np.float32)
-    for _ in range(1 + own)
+    for _ in range(1 + expected)
   )
   query_TBNG = rng.normal(size=(3, 2, 2, 6)).astype(np.float32)
   cross = Contexts(spec)
@@ -527,7 +529,7 @@ def test_a_row_looks_as_its_reference(table, row):
   params = drawn(shapes["params"])
   steps = cross.apply({"params": params}, *inputs, method=context_steps)
   for b, n in np.ndindex(2, 2):
-    sentence, looked = SENTENCES[b], [0.0] * len(says.windows)
+    sentence, examined = SENTENCES[b], [0.0] * len(says.windows)
     size = len(sentence.word)
     for t, (weights, contexts) in enumerate(steps):
       assert len(weights) == len(says.windows)
@@ -541,9 +543,9 @@ def test_a_row_looks_as_its_reference(table, row):
           params[f"alignment_{which}"], query_G, annotation_SE
         )
         part = params.get(window.name, {})
-        step = papers.Step(sentence, score_S, query_G, part, looked[c])
+        step = papers.Step(sentence, score_S, query_G, part, examined[c])
         weight_S = window.weights(step)
-        looked[c] = sum(j * w for j, w in enumerate(weight_S))
+        examined[c] = sum(j * w for j, w in enumerate(weight_S))
         np.testing.assert_allclose(weights[c][b, n, :size], weight_S, atol=5e-6)
         np.testing.assert_array_equal(weights[c][b, n, size:], 0)
         np.testing.assert_allclose(
@@ -565,12 +567,12 @@ def test_a_row_knows_relatives_as_its_reference(table, row):
   says, plan = ROWS[table][row], plan_of(table, row)
   spec = plan.spec
   if says.vector:
-    ((name, part),) = spec.parts.at_embeddings("encoder")
-    module, method = part.make(spec.where("encoder", -1)), "embed"
+    ((name, part),) = spec.modifiers.modifiers_at_embeddings("encoder")
+    module, method = part.make(spec.attention_site("encoder", -1)), "embed"
   else:
     windows = windows_of(plan).items()
-    ((name, window),) = [c for c in windows if c[1].own_annotations]
-    where = dataclasses.replace(spec.where("encoder", -1), width=6)
+    ((name, window),) = [c for c in windows if c[1].has_own_annotations]
+    where = dataclasses.replace(spec.attention_site("encoder", -1), width=6)
     module, method = window.make(where), "sequence"
   assert name == "source_dependency"
   inputs = jnp.asarray(X_BSD), VIEW
@@ -578,7 +580,7 @@ def test_a_row_knows_relatives_as_its_reference(table, row):
     lambda: module.init(jax.random.key(0), *inputs, method=method)
   )
   params = drawn(shapes["params"])
-  found = module.apply({"params": params}, *inputs, method=method)
+  result = module.apply({"params": params}, *inputs, method=method)
   for b, sentence in enumerate(SENTENCES):
     words = range(len(sentence.head))
     x_WD = {w: X_BSD[b, sentence.subwords(w)].mean(0) for w in words}
@@ -588,31 +590,43 @@ def test_a_row_knows_relatives_as_its_reference(table, row):
         members = unit_by_loops(sentence.head, words, word, 10)
       v = vector_by_loops(params["surroundings"], members, x_WD)
       wanted = np.r_[X_BSD[b, s, :-5], v] if says.vector else v
-      np.testing.assert_allclose(found[b, s], wanted, atol=1e-5)
+      np.testing.assert_allclose(result[b, s], wanted, atol=1e-5)
 
 
 def fingerprint(table: str, row: str) -> str:
   """All that a row does, but not what it is called."""
   plan = plan_of(table, row)
   config = as_dict(plan.config)
-  kept = ("model", "losses", "optimiser", "train", "decode", "batch", "prepare")
-  said = {name: config[name] for name in kept} | {"data": dict(config["data"])}
+  saved = (
+    "model",
+    "losses",
+    "optimiser",
+    "train",
+    "decode",
+    "batch",
+    "prepare",
+  )
+  values = {name: config[name] for name in saved} | {
+    "data": dict(config["data"])
+  }
   for name in ("name", "directory"):
-    del said["data"][name]
+    del values["data"][name]
   numbers = []
   if windows := windows_of(plan):
-    said["windows"] = [
+    values["windows"] = [
       (name, dataclasses.asdict(spec)) for name, spec in windows.items()
     ]
-    said["parts"] = [repr(part) for part in parts_of(plan).items()]
+    values["parts"] = [repr(part) for part in parts_of(plan).items()]
   else:
-    said["embeddings"] = repr(plan.spec.parts.at_embeddings("encoder"))
-    for train, number in itertools.product((False, True), range(LAYERS)):
+    values["embeddings"] = repr(
+      plan.spec.modifiers.modifiers_at_embeddings("encoder")
+    )
+    for train, index in itertools.product((False, True), range(LAYERS)):
       for place in ("encoder", "decoder"):
-        _, *found = run(plan.spec, place, number, train)
-        numbers += [np.round(x, 5) + 0.0 for x in found if x is not None]
+        _, *result = run(plan.spec, place, index, train)
+        numbers += [np.round(x, 5) + 0.0 for x in result if x is not None]
   digest = zlib.crc32(b"".join(x.tobytes() for x in numbers))
-  return f"{digest} {json.dumps(said, sort_keys=True, default=str)}"
+  return f"{digest} {json.dumps(values, sort_keys=True, default=str)}"
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -89,9 +89,9 @@ def test_from_raw_text_to_translations(
   assert entry == {"file": "", "trees": "parser", **direct.identity.entry()}
   assert kind in (folder / "report.txt").read_text()
   # Nothing is parsed again, and nothing done.
-  kept = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+  saved = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
   build.run(config, str(raw))
-  assert {path: path.stat().st_mtime_ns for path in kept} == kept
+  assert {path: path.stat().st_mtime_ns for path in saved} == saved
 
   run = tmp_path / "run"
   assert train.run(config, run).step == 5
@@ -106,9 +106,9 @@ def test_from_raw_text_to_translations(
   # By processes beside this one, which have parsers of their own.
   monkeypatch.setattr("jaxsyn.trained.sources.FEW", 2)
   with contextlib.closing(ParallelReader(session.sources)) as reader:
-    begun = reader.begin(lines[:40])
+    started = reader.begin(lines[:40])
     assert reader._workers is not None
-    for (example, _), parse in zip(begun(), expected[:40], strict=True):
+    for (example, _), parse in zip(started(), expected[:40], strict=True):
       np.testing.assert_array_equal(example["source_head"], parse.head_W)
 
   opened = SourceReader(session.run, session.plan, longest=99)
@@ -118,8 +118,8 @@ def test_from_raw_text_to_translations(
   opened = SourceReader(session.run, session.plan, longest=99, parser=other)
   with pytest.raises(InputError) as error:
     opened.parse(lines[0])
-  said = str(error.value)
-  assert "\n" not in said and direct.identity.model in said
+  message = str(error.value)
+  assert "\n" not in message and direct.identity.model in message
 
 
 def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):

@@ -33,29 +33,29 @@ from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.decode.search import Sources
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
-from jaxsyn.models.families import FAMILIES
-from jaxsyn.options import unchosen
+from jaxsyn.models.architectures import ARCHITECTURES
+from jaxsyn.models.contract import sentence_features
+from jaxsyn.options import unused_option_error
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.metrics import METRICS, scorer_of
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
-from jaxsyn.training.optimiser import RULES
+from jaxsyn.training.optimiser import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 from jaxsyn.training.step import first_state, train_step
 
 TABLES = {
-  "PARTS": syntax.PARTS,
+  "MODIFIERS": syntax.MODIFIERS,
   "WINDOWS": syntax.WINDOWS,
-  "FAMILIES": FAMILIES,
+  "ARCHITECTURES": ARCHITECTURES,
   "LOSSES": LOSSES,
-  "RULES": RULES,
+  "OPTIMIZERS": OPTIMIZERS,
   "SCHEDULES": SCHEDULES,
   "METRICS": METRICS,
-  "SEARCHES": SEARCHES,
+  "STRATEGIES": STRATEGIES,
   "TASKS": TASKS,
   "ANNOTATIONS": ANNOTATIONS,
 }
@@ -98,8 +98,8 @@ def follow(monkeypatch):
     ((file, code),) = [f for f in FILES if f"class {cls}(" in f[1]]
     module = types.ModuleType(name)
     if (documents.ROOT / file).exists():  # what is added to it, it stands in
-      there = file.removesuffix(".py").replace("/", ".")
-      vars(module).update(vars(importlib.import_module(there)))
+      present = file.removesuffix(".py").replace("/", ".")
+      vars(module).update(vars(importlib.import_module(present)))
     monkeypatch.setitem(sys.modules, name, module)
     exec(code, vars(module))
     monkeypatch.setitem(TABLES[table]._specs, name, getattr(module, cls))
@@ -115,7 +115,7 @@ def follow(monkeypatch):
     config.model.gru.hidden = 4
     for function, code in FUNCTIONS.items():
       if function.removeprefix("gru_") in names:
-        scope = {"PARTS": syntax.PARTS, "_gru": recurrent_systems._gru}
+        scope = {"MODIFIERS": syntax.MODIFIERS, "_gru": recurrent_systems._gru}
         exec(code, scope)
         monkeypatch.setitem(systems.SYSTEMS, function, scope[function])
         systems.apply(config, function)
@@ -162,7 +162,7 @@ def test_the_part_reads_the_tree_where_there_is_one(follow):
 
 def test_the_window_looks_near_where_it_looked_before(follow):
   spec = dict(follow("near").config.model.family.windows)["near"]
-  window, view = spec.make(WHERE), view_of(BATCH, "source")
+  window, view = spec.make(WHERE), sentence_features(BATCH, "source")
   rows, size = view.real_BS.shape
   score_BNS = np.random.default_rng(0).normal(size=(rows, 1, size))
   past_BN = np.array([[0.0], [7.2], *([[0.0]] * (rows - 2))])
@@ -179,15 +179,15 @@ def test_the_window_looks_near_where_it_looked_before(follow):
 def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
   plan = follow("convolution")
   params = parameters(plan, BATCH)
-  alone = batch_of([sentence(4, 6, 1)])
+  single = batch_of([sentence(4, 6, 1)])
   np.testing.assert_allclose(
     logits(plan, params, BATCH)[0, :6],
-    logits(plan, params, alone)[0],
+    logits(plan, params, single)[0],
     atol=1e-5,
   )
   config = base.get_config()
   config.model.family = "convolution"
-  config.parts.encoder.parent_scaled = syntax.PARTS.section("parent_scaled")
+  config.parts.encoder.parent_scaled = syntax.MODIFIERS.section("parent_scaled")
   with pytest.raises(
     InputError, match="parent_scaled is a part, and this encoder asks"
   ):
@@ -197,14 +197,18 @@ def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
 def test_what_the_family_inherits_is_as_the_data_set_has_the_other_s(follow):
   follow("convolution")
   config = quickstart.get_config("convolution")
-  own, there = config.model.convolution, config.model.transformer
-  assert (own.encoder_layers, own.dropout, own.kernel) == (2, 0.1, 3)
-  own.encoder_layers = 3
-  assert (own.encoder_layers, there.encoder_layers) == (3, 2)
-  there.update(encoder_layers=1, heads=2)
-  assert (own.encoder_layers, own.heads) == (3, 2)
-  assert not unchosen(Config, config, "model.transformer.heads")
-  assert unchosen(Config, config, "model.gru.hidden")
+  expected, present = config.model.convolution, config.model.transformer
+  assert (expected.encoder_layers, expected.dropout, expected.kernel) == (
+    2,
+    0.1,
+    3,
+  )
+  expected.encoder_layers = 3
+  assert (expected.encoder_layers, present.encoder_layers) == (3, 2)
+  present.update(encoder_layers=1, heads=2)
+  assert (expected.encoder_layers, expected.heads) == (3, 2)
+  assert not unused_option_error(Config, config, "model.transformer.heads")
+  assert unused_option_error(Config, config, "model.gru.hidden")
 
 
 def test_the_objective_is_zero_where_all_is_seen_once(follow):
@@ -271,10 +275,12 @@ def test_the_annotation_reads_a_column(follow):
 def test_a_search_that_is_added_searches(follow):
   decode = follow("longer", **{"decode.longer.least": 4}).config.decode
   id_BS = np.array([[7, 5, 3], [9, 3, 0]])
-  sources = Sources(id_BS, View(real_BS=id_BS != PAD), asked([9, 3]))
-  found = searched(
+  sources = Sources(
+    id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked([9, 3])
+  )
+  result = searched(
     *(Tables(12), drawn(12, 9.0), sources), decode=decode, length=9
   )
   # EOS is likely at once; the second has room for two before it.
-  sizes = np.count_nonzero(np.asarray(found.token_BNT), axis=-1)
+  sizes = np.count_nonzero(np.asarray(result.token_BNT), axis=-1)
   assert sizes.min(1).tolist() == [5, 3]

@@ -14,7 +14,7 @@ from tables_under_test import asked, by, searched
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.search import Sources
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.training.step import first_state, train_step
 
 BATCH = batch_of([sentence(5, 6, 1), sentence(2, 6, 2)])
@@ -24,7 +24,11 @@ PLATFORMS = ("cuda", "tpu")
 def programs(plan):
   """What is told apart in training, and in searching after it was read."""
   spec, losses = plan.spec, tuple(sorted(plan.recipe.losses.items()))
-  return (spec, losses), (spec.family, spec.parts.decoder, spec.parts.cross)
+  return (spec, losses), (
+    spec.architecture,
+    spec.modifiers.decoder,
+    spec.modifiers.cross,
+  )
 
 
 # Controls differ in their data alone; decoders are shared.
@@ -66,7 +70,7 @@ def test_a_search(system):
   limit_B = np.full(2, 8, np.int32)
 
   def search(params, batch):
-    view = view_of(batch, "source")
+    view = sentence_features(batch, "source")
     sources = Sources(batch["source_id_BS"], view, asked(limit_B))
     return searched(model, params, sources, decode=by(2), length=8)
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from jaxsyn import progress
-from jaxsyn.training.hosts import end
+from jaxsyn.training.hosts import shutdown
 from jaxsyn.training.log import Log
 
 WORK = """
@@ -37,7 +37,7 @@ print("the end")
 def on_a_terminal(output):
   """What is drawn on a terminal while WORK runs, its output there or elsewhere."""
   ours, theirs = pty.openpty()
-  drawn = []
+  sampled = []
 
   def read():
     while True:
@@ -46,7 +46,7 @@ def on_a_terminal(output):
           return
       except OSError:  # the other end is closed
         return
-      drawn.append(data)
+      sampled.append(data)
 
   reader = threading.Thread(target=read)
   reader.start()
@@ -61,26 +61,26 @@ def on_a_terminal(output):
   os.close(theirs)
   reader.join()
   os.close(ours)
-  text = b"".join(drawn).decode()
+  text = b"".join(sampled).decode()
   return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
 def test_a_terminal_shows_bars_and_what_is_printed():
-  drawn = on_a_terminal(None)
-  assert "parsing" in drawn and re.search(r"\d+ of 40 chunks", drawn)
-  assert "lines/s" in drawn and "s left" in drawn
-  assert re.search(r"inside.*\d of 3 files", drawn)
-  assert "loss 1.5" in drawn
+  sampled = on_a_terminal(None)
+  assert "parsing" in sampled and re.search(r"\d+ of 40 chunks", sampled)
+  assert "lines/s" in sampled and "s left" in sampled
+  assert re.search(r"inside.*\d of 3 files", sampled)
+  assert "loss 1.5" in sampled
   # As it is, once, and the end without a bar around it.
-  assert drawn.count("a line [bold] of text") == 1
-  assert drawn.strip().endswith("the end")
+  assert sampled.count("a line [bold] of text") == 1
+  assert sampled.strip().endswith("the end")
 
 
 def test_what_goes_to_a_file_is_not_drawn_on_the_terminal(tmp_path):
   with (tmp_path / "out").open("w") as file:
-    drawn = on_a_terminal(file)
+    sampled = on_a_terminal(file)
   assert (tmp_path / "out").read_text() == "a line [bold] of text\nthe end\n"
-  assert "a line" not in drawn and "parsing" in drawn
+  assert "a line" not in sampled and "parsing" in sampled
 
 
 def told(capsys, line):
@@ -97,7 +97,7 @@ def told(capsys, line):
 
 
 def test_elsewhere_a_line_comes_now_and_then(capsys, monkeypatch):
-  monkeypatch.setattr(progress, "EVERY", 0.02)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   speed = r"[\d,.]+ lines/s, [\d.]+ (s|min|h) left"
   with progress.bar("parsing", 29_000, unit="line") as bar:
     # Also while nothing is finished.
@@ -169,7 +169,7 @@ def test_shows_no_speed_or_time_while_programs_compile(monkeypatch):
 
 def test_repeats_the_count_while_a_program_compiles(capsys, monkeypatch):
   """Also if it does not change: compilation takes minutes."""
-  monkeypatch.setattr(progress, "EVERY", 0.02)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
     time.sleep(0.5)
   lines = capsys.readouterr().err.splitlines()
@@ -191,14 +191,14 @@ class Writes(io.StringIO):
 
 def test_no_other_thread_can_print_inside_a_line(monkeypatch):
   """Unbuffered, each call writes at once, and another may come between."""
-  monkeypatch.setattr(progress, "EVERY", 0.02)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   streams = Writes(), Writes()
   monkeypatch.setattr(sys, "stderr", streams[0])
   monkeypatch.setattr(sys, "stdout", streams[1])
   with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
     while len(streams[0].written) < 3:
       time.sleep(0.01)
-  end.say("the end")
+  shutdown.print_error("the end")
   log = Log.__new__(Log)
   log._quiet = False
   log.say("step 3")

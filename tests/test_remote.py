@@ -30,8 +30,8 @@ from jaxsyn.storage import checksums, files, lease, lock, remote
 from jaxsyn.trained import workdir
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import CheckpointFolder, Damaged
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.folder import CheckpointFolder, CorruptFileError
+from jaxsyn.training.reader import CheckpointReader
 
 
 @pytest.fixture
@@ -89,21 +89,21 @@ def test_files_are_copied_and_compared_across_the_two_worlds(folder, tmp_path):
   assert checksums.sha256_of(f"{folder}/a") == checksums.sha256_of(
     tmp_path / "a"
   )
-  sums = checksums.sums(tmp_path, ["a"])
-  assert checksums.sums(folder, ["a"]) == sums
-  assert checksums.damaged(folder, sums) == ""
+  sums = checksums.file_checksums(tmp_path, ["a"])
+  assert checksums.file_checksums(folder, ["a"]) == sums
+  assert checksums.corrupt_files(folder, sums) == ""
   remote.write(f"{folder}/a", data[:-1] + b"?")
-  assert "another checksum" in checksums.damaged(folder, sums)
+  assert "another checksum" in checksums.corrupt_files(folder, sums)
   remote.write(f"{folder}/a", data[:-1])
-  assert "has 2999999 bytes" in checksums.damaged(folder, sums)
+  assert "has 2999999 bytes" in checksums.corrupt_files(folder, sums)
   remote.remove(folder, ["a"])
-  assert "No such file" in checksums.damaged(folder, sums)
+  assert "No such file" in checksums.corrupt_files(folder, sums)
 
 
 def test_a_file_is_read_from_any_place(folder):
   data = np.random.default_rng(0).bytes(10_000)
   remote.write(f"{folder}/a", data)
-  with files.open_read(f"{folder}/a", ahead=1000) as file:
+  with files.open_read(f"{folder}/a", read_ahead=1000) as file:
     for begin, size in [(0, 10), (9_990, 100), (2_500, 3_000), (2_510, 5)]:
       file.seek(begin)
       assert file.read(size) == data[begin : begin + size]
@@ -138,7 +138,7 @@ def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
 
   monkeypatch.setattr(store, "put_file", watched)
   files.replace_folder(tmp_path, folder, "page.json")
-  assert [there for there, _ in seen] == [
+  assert [present for present, _ in seen] == [
     False
   ] * 3  # as long as any is missing
   assert seen[-1][1] == "json"
@@ -148,27 +148,29 @@ def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
 
 
 def test_who_holds_a_folder_is_told(folder, live_locks, capsys):
-  with lock.alone(folder), lock.alone(folder):
+  with lock.exclusive_lock(folder), lock.exclusive_lock(folder):
     other = lease.Lease(folder)
     assert not other.take()  # it is renewed meanwhile
     assert other.holder().startswith(f"process {os.getpid()} on ")
     assert f"{folder} was in use by process" in capsys.readouterr().err
-    assert lock.signed(f"{folder}/") == other.holder()  # whatever was renewed
+    assert (
+      lock.lock_owner(f"{folder}/") == other.holder()
+    )  # whatever was renewed
     lease.check(f"{folder}/a")
   assert remote.tags(folder) == {}
   with pytest.raises(FileNotFoundError):
-    lock.signed(folder)
-  with lock.alone(folder):  # at once, since it was given back
+    lock.lock_owner(folder)
+  with lock.exclusive_lock(folder):  # at once, since it was given back
     assert remote.tags(folder).keys() == {"lock-1"}
 
 
 def test_what_a_killed_process_held_goes_to_one_of_many(folder, quick_locks):
   assert lease.Lease(folder).take()  # and never renews it
   leases = [lease.Lease(folder) for _ in range(4)]
-  taken = [False] * len(leases)
+  chosen = [False] * len(leases)
 
   def take(i):
-    taken[i] = leases[i].take()
+    chosen[i] = leases[i].take()
 
   threads = [threading.Thread(target=take, args=[i]) for i in range(4)]
   began = time.monotonic()
@@ -176,14 +178,14 @@ def test_what_a_killed_process_held_goes_to_one_of_many(folder, quick_locks):
     thread.start()
   for thread in threads:
     thread.join()
-  assert taken.count(True) == 1
+  assert chosen.count(True) == 1
   assert time.monotonic() - began > lease.LAPSE
   assert remote.tags(folder).keys() == {"lock-2"}
 
 
 def test_a_holder_that_slept_finds_out(folder, monkeypatch):
   monkeypatch.setattr(lease.Lease, "renew", lambda self: None)
-  with lock.alone(folder):
+  with lock.exclusive_lock(folder):
     lease.check(f"{folder}/a")
     monkeypatch.setattr(lease, "LAPSE", 0.8)
     time.sleep(lease.LAPSE)
@@ -198,20 +200,22 @@ def test_a_store_without_conditions_is_told(tmp_path, live_locks, caplog):
   command = object_store.rclone(port, str(tmp_path))
   with object_store.running(command, port):
     folder = f"{object_store.BUCKET}/run"
-    with lock.alone(folder):
+    with lock.exclusive_lock(folder):
       assert "do not see each other" in caplog.text
       assert not lease.Lease(folder).take()  # one after the other do
     keep(folder, 1, 2)
-    assert Reader(folder).steps() == [1, 2]
+    assert CheckpointReader(folder).steps() == [1, 2]
 
 
 def test_checkpoints_are_there_whole(folder):
   keep(folder, 1, 2, 3)
-  kept = Reader(folder)
-  assert kept.steps() == [2, 3]
-  found, page = kept.last.read(3, abstract(3))
-  assert found["params"]["w"][0, 0] == 3 and page["content"]["epoch"] == 3
-  params = kept.restore_params("2", abstract(2)["params"], ema=False).params
+  checkpoints = CheckpointReader(folder)
+  assert checkpoints.steps() == [2, 3]
+  loaded, page = checkpoints.last.read(3, abstract(3))
+  assert loaded["params"]["w"][0, 0] == 3 and page["content"]["epoch"] == 3
+  params = checkpoints.restore_params(
+    "2", abstract(2)["params"], ema=False
+  ).params
   assert params["w"][2, 3] == 2
 
 
@@ -219,13 +223,13 @@ def test_what_a_kill_left_of_a_checkpoint_is_none(folder):
   keep(folder, 1, 2)
   remote.remove(f"{folder}/checkpoints/2", ["page.json"])  # is written last
   files.write_text(f"{folder}/checkpoints/notes", "mine")
-  assert Reader(folder).steps() == [1]
+  assert CheckpointReader(folder).steps() == [1]
   assert "2/state/_METADATA" in remote.tags(f"{folder}/checkpoints")
   checkpoints = Checkpoints(folder)
   names = remote.tags(f"{folder}/checkpoints")
   assert {name.partition("/")[0] for name in names} == {"1", "notes"}
-  step, found, _ = checkpoints.restore(abstract(1))
-  assert (step, found["step"]) == (1, 1)
+  step, result, _ = checkpoints.restore(abstract(1))
+  assert (step, result["step"]) == (1, 1)
   checkpoints.close()
 
 
@@ -244,33 +248,33 @@ def test_a_damaged_checkpoint_is_set_aside(folder, lost):
   checkpoints = Checkpoints(folder)
   step, _, _ = checkpoints.restore(abstract(1))
   checkpoints.close()
-  assert step == 1 and Reader(folder).steps() == [1]
+  assert step == 1 and CheckpointReader(folder).steps() == [1]
   assert "page.json" in remote.tags(f"{folder}/damaged-2")
 
 
 @pytest.mark.parametrize("name", ["/a", "state/../../a"])
 def test_a_page_names_no_files_elsewhere(folder, name):
   keep(folder, 1)
-  kept = Reader(folder)
-  page = kept.last.page(1)
-  page["files"][name] = {"bytes": 1, "crc32c": "00000000"}
+  checkpoints = CheckpointReader(folder)
+  document = checkpoints.last.record(1)
+  document["files"][name] = {"bytes": 1, "crc32c": "00000000"}
   path = f"{folder}/checkpoints/1/page.json"
-  files.write_json(path, checksums.sealed(page))
+  files.write_json(path, checksums.add_checksum(document))
   message = f"must be a file of the checkpoint, got '{name}'"
-  with pytest.raises(Damaged, match=re.escape(message)):
-    kept.last.read(1, abstract(1))
+  with pytest.raises(CorruptFileError, match=re.escape(message)):
+    checkpoints.last.read(1, abstract(1))
 
 
 def test_nothing_is_saved_by_who_lost_the_folder(folder, monkeypatch):
   monkeypatch.setattr(lease.Lease, "renew", lambda self: None)
-  with lock.alone(folder):
+  with lock.exclusive_lock(folder):
     keep(folder, 1)
     # Shorter only now: a busy machine may take longer than that to save.
     monkeypatch.setattr(lease, "LAPSE", 0.8)
     time.sleep(lease.LAPSE)
     with pytest.raises(StoreError, match="was not renewed"):
       keep(folder, 2)
-  assert Reader(folder).steps() == [1]
+  assert CheckpointReader(folder).steps() == [1]
 
 
 def test_a_log_is_published_and_gone_on_with(folder):
@@ -287,9 +291,9 @@ def test_a_log_is_published_and_gone_on_with(folder):
   )
   second.record("train", 3, {"loss": 2.0, "minutes": 0.1})
   second.close()
-  found, damaged = log.records(folder)
-  assert [(r["step"], r["loss"]) for r in found] == [(1, 1), (2, 1), (3, 2)]
-  assert not damaged
+  result, corrupt = log.records(folder)
+  assert [(r["step"], r["loss"]) for r in result] == [(1, 1), (2, 1), (3, 2)]
+  assert not corrupt
   first.close()
 
 
@@ -306,20 +310,27 @@ def test_a_run_goes_on_there_as_it_does_here(
   config = tiny()
   config.batch.shapes = 1
   config.train.update(steps=4, evaluate_every=4, selection="log_likelihood")
-  local, there = tmp_path / "run", files.path_of(f"{folder}/run")
+  local, existing = tmp_path / "run", files.path_of(f"{folder}/run")
   train.run(config, local)
-  upload_folder(local, there, but=("checkpoints/4/", "best/"))
+  upload_folder(local, existing, but=("checkpoints/4/", "best/"))
   upload_folder(files.path_of(config.data.directory), f"{folder}/data")
   config.data.directory = f"{folder}/data"
-  assert train.run(config, there).step == 4  # from 2
-  for kept in (Reader(local).last, Reader(local).best):
-    name, step = kept.folder.name, kept.steps()[-1]
-    stored = CheckpointFolder(there / name, kept.item, kept.content)
-    assert stored.steps() == kept.steps()
-    assert stored.page(step)["arrays"] == kept.page(step)["arrays"]
-  steps = [[r["step"] for r in log.records(run)[0]] for run in (local, there)]
+  assert train.run(config, existing).step == 4  # from 2
+  for checkpoints in (
+    CheckpointReader(local).last,
+    CheckpointReader(local).best,
+  ):
+    name, step = checkpoints.folder.name, checkpoints.steps()[-1]
+    stored = CheckpointFolder(
+      existing / name, checkpoints.item, checkpoints.content
+    )
+    assert stored.steps() == checkpoints.steps()
+    assert stored.record(step)["arrays"] == checkpoints.record(step)["arrays"]
+  steps = [
+    [r["step"] for r in log.records(run)[0]] for run in (local, existing)
+  ]
   assert steps == [[2, 4, 4], [2, 4, 4]]
-  ((best,),) = Session(there, beam=1)(["the small dog sees a red house"])
+  ((best,),) = Session(existing, beam=1)(["the small dog sees a red house"])
   assert best.text
   assert not os.path.exists("s3:")
 
@@ -328,9 +339,9 @@ class Killed(BaseException):
   pass
 
 
-def kill(patch, store, kind, number):
+def kill(patch, store, kind, index):
   """Lets a process make so many requests of a kind, and no more."""
-  call, left = getattr(store, kind), iter(range(number))
+  call, left = getattr(store, kind), iter(range(index))
 
   def counted(*args):
     if next(left, None) is None:
@@ -344,8 +355,8 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   """Also by a process that is killed, where data of before is replaced."""
   local = raw_corpora.corpus(tmp_path)
   config, data = raw_corpora.corpus(tmp_path / "again"), f"{folder}/data"
-  for own in (local, config):
-    own.prepare.splits["train"] = ("tra*.en", "train.de.gz")
+  for item in (local, config):
+    item.prepare.splits["train"] = ("tra*.en", "train.de.gz")
   build.run(local)
   raw = pathlib.Path(config.prepare.raw_dir)
   upload_folder(raw, f"{folder}/raw")
@@ -357,13 +368,13 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
     remote.write(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
-  for kind, number, there in (("put_file", 50, True), ("cp_file", 9, False)):
+  for kind, index, present in (("put_file", 50, True), ("cp_file", 9, False)):
     with monkeypatch.context() as patch, pytest.raises(Killed):
-      kill(patch, store, kind, number)
+      kill(patch, store, kind, index)
       build.run(config)
-    assert files.is_file(f"{data}/manifest.json") == there
+    assert files.is_file(f"{data}/manifest.json") == present
   assert build.run(config) == files.path_of(data)
-  found = {name: f"{data}/{name}" for name in files.names(data)}
+  result = {name: f"{data}/{name}" for name in files.names(data)}
   due = raw_corpora.records_of(local.data.directory)
   pages = [
     files.read_json(f"{place}/manifest.json")
@@ -371,13 +382,13 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   ]
   assert {
     name: files.read_bytes(path)
-    for name, path in found.items()
+    for name, path in result.items()
     if not name.startswith(("work/vocabulary-", "manifest.json"))
   } == due
   assert pages[0]["files"] == pages[1]["files"]
   assert pages[0]["key"] == pages[1]["key"]
   verify.run(data)
-  remote.write(found["report.txt"], b"x")
+  remote.write(result["report.txt"], b"x")
   with pytest.raises(InputError, match=r"report\.txt has 1 bytes and had"):
     verify.run(data)
 
@@ -408,8 +419,8 @@ def test_files_are_listed_there_as_they_are_here(folder, tmp_path):
   for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
     assert files.names(folder, pattern) == files.names(tmp_path, pattern)
   for begin in ("a", "b"):
-    here, there = (files.folders(f, begin) for f in (tmp_path, folder))
-    assert [path.name for path in here] == [path.name for path in there]
+    current, existing = (files.folders(f, begin) for f in (tmp_path, folder))
+    assert [path.name for path in current] == [path.name for path in existing]
 
 
 def test_a_copy_of_a_model_is_checked_and_kept(
@@ -440,8 +451,8 @@ def test_of_many_who_need_a_copy_one_makes_it(folder, tmp_path, monkeypatch):
     copy(source, target)
 
   monkeypatch.setattr(files, "copy", counted)
-  found = remote.each(lambda _: fetch.local(f"{folder}/a", digest), range(8))
-  assert len(set(found)) == len(copied) == 1
+  result = remote.each(lambda _: fetch.local(f"{folder}/a", digest), range(8))
+  assert len(set(result)) == len(copied) == 1
 
 
 def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
@@ -462,7 +473,7 @@ def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
   with pytest.raises(FileNotFoundError) as error:
     files.read_bytes(f"{folder}/a")
   assert error.value.errno == errno.ENOENT
-  assert exits.told(error.value) == (
+  assert exits.error_message(error.value) == (
     f"error: No such file or directory: {folder}/a. Check the name, and what is "
     "there.",
     2,
@@ -471,7 +482,7 @@ def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
   with object_store.found_at("http://127.0.0.1:1"):
     with pytest.raises(StoreError, match="does not answer") as error:
       manifests.read(folder)  # and is neither missing nor damaged
-    assert exits.told(error.value)[1] == 2
+    assert exits.error_message(error.value)[1] == 2
 
 
 def test_no_keys_are_told(folder, tmp_path):
@@ -502,7 +513,7 @@ try:
 except ValueError as error:
   print(error)
 """
-  told = subprocess.run(
+  message = subprocess.run(
     [sys.executable, "-c", code], text=True, capture_output=True, check=True
   )
-  assert "pip install -e '.[remote]'" in told.stdout
+  assert "pip install -e '.[remote]'" in message.stdout

@@ -29,13 +29,13 @@ ENTRY %main {
 
 
 def test_collectives_are_counted_once_and_by_their_larger_side():
-  found = hlo.collectives(PROGRAM, devices=8)
+  result = hlo.collectives(PROGRAM, devices=8)
   # Of n bytes on p devices 2 n (p-1)/p are sent for a sum, n (p-1)/p to gather.
-  assert found["all-reduce"] == hlo.Collective(1, 24 + 8, 32 * 2 * 7 / 8)
-  assert found["all-gather"] == hlo.Collective(1, 128, 128 * 3 / 4)
-  assert found["reduce-scatter"] == hlo.Collective(1, 64, 64 * 3 / 4)
-  assert found["collective-permute"] == hlo.Collective(1, 40, 40)
-  assert set(found) == {*hlo.COLLECTIVES} - {"all-to-all"}
+  assert result["all-reduce"] == hlo.Collective(1, 24 + 8, 32 * 2 * 7 / 8)
+  assert result["all-gather"] == hlo.Collective(1, 128, 128 * 3 / 4)
+  assert result["reduce-scatter"] == hlo.Collective(1, 64, 64 * 3 / 4)
+  assert result["collective-permute"] == hlo.Collective(1, 40, 40)
+  assert set(result) == {*hlo.COLLECTIVES} - {"all-to-all"}
 
 
 def test_operations_and_what_waits_for_the_host():

@@ -59,20 +59,24 @@ def losses(folder):
 
 def test_a_run_is_gone_on_with_to_the_bit(made, tmp_path, capsys):
   """From a step of the first epoch on, into the second."""
-  whole = made / "sampled"
-  assert losses(whole) != losses(made / "parsed")
-  config = Session(whole).plan.config
+  complete = made / "sampled"
+  assert losses(complete) != losses(made / "parsed")
+  config = Session(complete).plan.config
   folder = shutil.copytree(
-    whole, tmp_path / "run", ignore=shutil.ignore_patterns("best", "log.jsonl")
+    complete,
+    tmp_path / "run",
+    ignore=shutil.ignore_patterns("best", "log.jsonl"),
   )
   for step in range(3, STEPS + 1):
     shutil.rmtree(folder / "checkpoints" / str(step))
   train.run(config, folder)
   assert "trees drawn anew in every epoch" in capsys.readouterr().out
-  found = losses(folder)
-  assert min(found) == 3
-  assert found == {step: losses(whole)[step] for step in found}
-  one, other = (Session(x, checkpoint="last").params for x in (whole, folder))
+  result = losses(folder)
+  assert min(result) == 3
+  assert result == {step: losses(complete)[step] for step in result}
+  one, other = (
+    Session(x, checkpoint="last").params for x in (complete, folder)
+  )
   jax.tree.map(np.testing.assert_array_equal, one, other)
 
 

@@ -37,8 +37,8 @@ def test_trained_with_trees_it_translates_without_a_parser(
   config.train.update(steps=2, evaluate_every=2, validation_sentences=2)
   run = tmp_path / "run"
   assert train.run(config, run).step == 2
-  told = "second task: 600 examples beside 600 translations; left out: 0"
-  assert told in capsys.readouterr().out
+  message = "second task: 600 examples beside 600 translations; left out: 0"
+  assert message in capsys.readouterr().out
   assert json.loads((run / "config.json").read_text())["data"]["second"] == {
     "task": task,
     "brackets": "dependency",
@@ -105,9 +105,11 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = PreparedSplit(prepared, "validation")
-  bare = opened(records, plan.features).held  # cached elsewhere
+  bare = opened(records, plan.features).all_columns  # cached elsewhere
   second = data_of(task="parse")
-  columns = opened(records, plan.features, data=second, both_tasks=False).held
+  columns = opened(
+    records, plan.features, data=second, both_tasks=False
+  ).all_columns
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = integrity.read_text(

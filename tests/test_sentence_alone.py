@@ -84,15 +84,15 @@ def same(found, expected):
 def test_alone_and_in_any_batch_a_translation_is_the_same(
   run, session, examples
 ):
-  together = session.search(examples)
-  assert {len(best) for best in together} == {3}
-  same([session.search([one])[0] for one in examples], together)
+  combined = session.search(examples)
+  assert {len(best) for best in combined} == {3}
+  same([session.search([one])[0] for one in examples], combined)
   # Beside a longer one, so that all are padded to another width.
   long = session.example(max(run[1], key=lambda parse: len(parse.text)))
   assert len(long["source_id"]) > 32
   for start in range(0, len(examples), 7):
-    few = examples[start : start + 7]
-    same(session.search([long, *few])[1:], together[start : start + 7])
+    small_set = examples[start : start + 7]
+    same(session.search([long, *small_set])[1:], combined[start : start + 7])
   # To read and to search widths of 16, 32 and 64: one sentence, few and many,
   # which are moved when their caches grow.
   assert session.compilations <= 3 * 2 * 3
@@ -105,9 +105,9 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   folder, parses, config = run
   shutil.copytree(folder, tmp_path / "run")
   path = tmp_path / "run" / "config.json"
-  kept = checksums.unsealed(files.read_json(path))
-  kept["seed"], kept["data"]["tree"] = 5, "random"
-  files.write_json(path, checksums.sealed(kept))
+  saved = checksums.verify_checksum(files.read_json(path))
+  saved["seed"], saved["data"]["tree"] = 5, "random"
+  files.write_json(path, checksums.add_checksum(saved))
   config = config.copy_and_resolve_references()
   config.seed, config.data.tree = 5, "random"
   # Nothing is left to do but to read the data.
@@ -122,7 +122,7 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   random = Session(tmp_path / "run")
   records = PreparedSplit(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")
-  columns = opened(records, names[1:], data=data, seed=5).held
+  columns = opened(records, names[1:], data=data, seed=5).all_columns
   other = 0
   for i, stored in enumerate(Examples(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])

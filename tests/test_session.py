@@ -53,16 +53,16 @@ def test_an_ensemble_is_the_weighted_sum_of_log_probabilities(runs):
   """Of families that read other things; normalised at each position."""
   names = ["pascal", "gru_global", "deps_san"]
   weights = np.array([0.5, 0.3, 0.2])
-  together = Session([runs[n] for n in names], weights=10 * weights)
+  combined = Session([runs[n] for n in names], weights=10 * weights)
   members = [Session(runs[name]) for name in names]
-  ((best,),) = together(LINES[:1])
-  (forced,) = together.force(LINES[:1], [best.ids])
-  V = together.sources.vocabularies[1].size
+  ((best,),) = combined(LINES[:1])
+  (forced,) = combined.force(LINES[:1], [best.ids])
+  V = combined.sources.vocabularies[1].size
   for place in range(2):
     # Each member's log p of all that could stand there, by force.
-    given = [[*best.ids[:place], token] for token in range(V)]
+    inputs = [[*best.ids[:place], token] for token in range(V)]
     each = [
-      [one.log_p[place] for one in session.force(LINES[:1] * V, given)]
+      [one.log_p[place] for one in session.force(LINES[:1] * V, inputs)]
       for session in members
     ]
     mixed_V = weights @ np.array(each)
@@ -78,9 +78,9 @@ def test_forced_scores_are_those_of_the_search(runs, alone):
     alone,
     Session([runs["pascal"], runs["gru_global"]], nbest=3),
   ):
-    found = session(LINES)
-    lines = [line for line, nbest in zip(LINES, found) for _ in nbest]
-    best = [one for nbest in found for one in nbest]
+    result = session(LINES)
+    lines = [line for line, nbest in zip(LINES, result) for _ in nbest]
+    best = [one for nbest in result for one in nbest]
     scored = session.force(lines, [one.ids for one in best])
     np.testing.assert_allclose(
       [[one.score, one.total] for one in scored], numbers(best), atol=1e-4
@@ -109,15 +109,15 @@ def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
     monkeypatch.setattr(
       reader.parser,
       "parses",
-      lambda lines, own=reader.parser.parses: (
-        parsed.extend(lines) or own(lines)
+      lambda lines, expected=reader.parser.parses: (
+        parsed.extend(lines) or expected(lines)
       ),
     )
   examples = session.begin_examples(LINES)()
   assert parsed == LINES
   assert [len(example) for example in examples] == [3] * 3
-  alone = Session(runs["deps_san"]).begin_examples(LINES)()
-  for example, other in zip(examples, alone):
+  single = Session(runs["deps_san"]).begin_examples(LINES)()
+  for example, other in zip(examples, single):
     assert example[1].keys() == other.keys()
     for name in other:
       np.testing.assert_array_equal(example[1][name], other[name])
@@ -130,7 +130,7 @@ def test_what_does_not_fit_together_is_told(runs, tmp_path):
     Session([runs["pascal"]] * 2, weights=[1, -1])
   other = tmp_path / "other"
   shutil.copytree(runs["deps_san"], other)
-  manifest = checksums.unsealed(files.read_json(other / "manifest.json"))
+  manifest = checksums.verify_checksum(files.read_json(other / "manifest.json"))
   from jaxsyn.data.options import Subwords
   from jaxsyn.data.sentence import vocabulary
 
@@ -141,29 +141,29 @@ def test_what_does_not_fit_together_is_told(runs, tmp_path):
   )
   for side in ("source", "target"):
     manifest["vocabulary"][side].update(sha256=made.sha256, size=made.size)
-  files.write_json(other / "manifest.json", checksums.sealed(manifest))
-  with pytest.raises(InputError) as told:
+  files.write_json(other / "manifest.json", checksums.add_checksum(manifest))
+  with pytest.raises(InputError) as message:
     Session([runs["pascal"], other])
-  assert str(runs["pascal"]) in str(told.value)
-  assert f"{other} have other target vocabularies" in str(told.value)
+  assert str(runs["pascal"]) in str(message.value)
+  assert f"{other} have other target vocabularies" in str(message.value)
 
 
 def test_samples_of_a_run_depend_on_seed_and_place_alone(runs):
   make = {"search": "sample", "nbest": 4, "sample": {"seed": 5}}
   session = Session(runs["pascal"], **make)
   lines = [*LINES, "", LINES[0]]
-  found = list(translate.run(session, lines))
-  few = list(translate.run(session, lines, buffer=2))
-  for one, other in zip(found, few):
+  result = list(translate.run(session, lines))
+  small_set = list(translate.run(session, lines, buffer=2))
+  for one, other in zip(result, small_set):
     assert [best.text for best in one] == [best.text for best in other]
-  assert found[0] != found[4]  # the same line at another place
+  assert result[0] != result[4]  # the same line at another place
   again = session([Request(LINES[0], place=4)])
-  assert [best.ids for best in again[0]] == [best.ids for best in found[4]]
+  assert [best.ids for best in again[0]] == [best.ids for best in result[4]]
   (fewer,) = Session(runs["pascal"], **make | {"nbest": 2})(LINES[:1])
-  assert [best.ids for best in fewer] == [best.ids for best in found[0][:2]]
-  scored = session.force([LINES[0]] * 4, [best.ids for best in found[0]])
+  assert [best.ids for best in fewer] == [best.ids for best in result[0][:2]]
+  scored = session.force([LINES[0]] * 4, [best.ids for best in result[0]])
   np.testing.assert_allclose(
-    [one.total for one in scored], [b.log_p for b in found[0]], atol=1e-4
+    [one.total for one in scored], [b.log_p for b in result[0]], atol=1e-4
   )
 
 
@@ -195,13 +195,13 @@ def test_the_command_that_scores_what_is_given(runs, alone, tmp_path):
   done = command(
     *("score", *force, "--hypothesis", target, "--nbest_list", "--json")
   )
-  told = [json.loads(line) for line in done.stdout.splitlines()]
-  assert [one["line"] for one in told] == [2, 0]
-  assert told[1]["text"] == "ein Hund"
-  for one, number in zip(told, (2, 0)):
+  output = [json.loads(line) for line in done.stdout.splitlines()]
+  assert [one["line"] for one in output] == [2, 0]
+  assert output[1]["text"] == "ein Hund"
+  for one, index in zip(output, (2, 0)):
     pieces, log_p = zip(*one["subwords"])
-    assert pieces == expected[number].subwords
-    np.testing.assert_allclose(log_p, expected[number].log_p, atol=1e-4)
+    assert pieces == expected[index].subwords
+    np.testing.assert_allclose(log_p, expected[index].log_p, atol=1e-4)
   target.write_text("7 ||| der\n")
   done = command("score", *force, "--hypothesis", target, "--nbest_list")
   assert done.returncode == 2

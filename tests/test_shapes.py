@@ -38,18 +38,20 @@ def test_every_letter_is_explained_once_and_where_it_is_used():
   assert len(paths) > 100
   for path in paths:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    names, own = arrays(tree), declared(tree)
+    names, expected = arrays(tree), declared(tree)
     unknown = {
       letter: name
       for name, letters in names.items()
-      for letter in set(letters) - own - {*LETTERS}
+      for letter in set(letters) - expected - {*LETTERS}
     }
     assert not unknown, (
       f"{path}: say at the end of its docstring what {unknown} count, as in "
       "'Letters: C what it counts; U another.'"
     )
-    assert not own & {*LETTERS}, f"{path}: {own & {*LETTERS}} are in shapes.py"
-    idle = own - set("".join(names.values()))
+    assert not expected & {*LETTERS}, (
+      f"{path}: {expected & {*LETTERS}} are in shapes.py"
+    )
+    idle = expected - set("".join(names.values()))
     assert not idle, f"{path}: no array has the letters {sorted(idle)}"
 
 

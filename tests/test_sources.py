@@ -59,10 +59,10 @@ def parallel(reader):
 
 def test_processes_read_as_this_one_does(reader, parallel):
   parse = reader.parse(LINES[-1])
-  given = [*LINES, parse]
-  expected = reader.read_all(given)
+  inputs = [*LINES, parse]
+  expected = reader.read_all(inputs)
   # Two blocks are begun, the second while the first is being read.
-  first, second = parallel.begin(given), parallel.begin(given[::-1])
+  first, second = parallel.begin(inputs), parallel.begin(inputs[::-1])
   for read, wanted in ((first(), expected), (second(), expected[::-1])):
     assert [cut for _, cut in read] == [cut for _, cut in wanted]
     for (example, _), (other, _) in zip(read, wanted, strict=True):
@@ -82,24 +82,24 @@ def test_few_lines_are_read_here(reader, parallel):
 
 def test_runs_with_the_same_parser_ask_it_once(reader, monkeypatch):
   """Checks that all lines are parsed together, once for several runs."""
-  asked, texts = [], UDPipe._texts
+  requests, texts = [], UDPipe._texts
 
   def noted(parser, lines):
-    asked.extend([lines] if lines else [])
+    requests.extend([lines] if lines else [])
     return texts(parser, lines)
 
   monkeypatch.setattr(UDPipe, "_texts", noted)
-  given = [*LINES[:5], *LINES[6:30], LINES[8], reader.parse(LINES[-1])]
-  expected = reader.read_all(given)
-  asked.clear()
+  inputs = [*LINES[:5], *LINES[6:30], LINES[8], reader.parse(LINES[-1])]
+  expected = reader.read_all(inputs)
+  requests.clear()
   ensemble = EnsembleReader([reader, copy.copy(reader)])
   for (examples, cut), (due, _) in zip(
-    ensemble.read_all(given), expected, strict=True
+    ensemble.read_all(inputs), expected, strict=True
   ):
     assert not cut
     for example, (name, array) in itertools.product(examples, due.items()):
       np.testing.assert_array_equal(example[name], array)
-  (lines,) = asked
+  (lines,) = requests
   assert len(set(lines)) == len(lines) > 5
 
 

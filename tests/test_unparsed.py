@@ -56,7 +56,7 @@ def folders(corpus):
   def none(_):
     return False
 
-  whole, no = dict.fromkeys(SIDES, all_), dict.fromkeys(SIDES, none)
+  complete, no = dict.fromkeys(SIDES, all_), dict.fromkeys(SIDES, none)
   return {
     "none": corpus("none", {"train": no, "test": no}),
     "source": corpus(
@@ -74,7 +74,7 @@ def folders(corpus):
       "few",
       {
         "train": {"source": lambda i: i % 30 > 0, "target": all_},
-        "test": whole,
+        "test": complete,
       },
     ),
   }
@@ -105,14 +105,14 @@ def test_training_without_a_tree_is_an_error(
   tiny, folders, tmp_path, folder, system, tree, side
 ):
   config = config_of(tiny, folders[folder], system, tree)
-  told = (
+  message = (
     rf"none of the 60 training sentences in .*/{folder}/out has a tree of the "
     rf"{side}, which system '{system}' reads\. Prepare the data again with a "
     rf"parser \(config\.prepare\.parse\.{side}\.parser\)"
   )
-  with pytest.raises(InputError, match=told):
+  with pytest.raises(InputError, match=message):
     train.run(config, tmp_path / "run")
-  with pytest.raises(InputError, match=told):
+  with pytest.raises(InputError, match=message):
     compare.run({system: config}, tmp_path / "comparison", 1)
   assert not [*tmp_path.iterdir()]
 
@@ -128,12 +128,12 @@ def test_a_system_without_trees_trains_on_unparsed_sentences(
 def test_many_unparsed_sentences_are_a_warning(tiny, folders, tmp_path, capsys):
   config = config_of(tiny, folders["some"], "pascal")
   train.run(config, tmp_path / "run")
-  told = [
+  message = [
     line.replace(folders["some"], "DATA")
     for line in capsys.readouterr().out.splitlines()
     if line.startswith("warning")
   ]
-  assert told == [
+  assert message == [
     "warning: 6 of the 60 sentences of split 'train' in DATA (10.0 %) have no "
     "tree of the source; there system 'pascal' works as the plain model.",
     "warning: 7 of the 7 sentences of split 'test' in DATA (100.0 %) have no "
@@ -159,5 +159,5 @@ def test_trees_of_another_corpus_of_a_mixture_count(tiny, folders):
   plan = dataclasses.replace(
     plan, config=dataclasses.replace(config, data=data)
   )
-  told = check_parsed(plan)
-  assert told[0].startswith("62 of the 120 sentences of split 'train'")
+  message = check_parsed(plan)
+  assert message[0].startswith("62 of the 120 sentences of split 'train'")

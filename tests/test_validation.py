@@ -91,15 +91,15 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
     log_p += logits_TV[np.arange(len(target_id_T)), target_id_T].sum()
     count += len(target_id_T)
 
-  found = validator(params)
-  assert found.values["log_likelihood"] == pytest.approx(
+  result = validator(params)
+  assert result.values["log_likelihood"] == pytest.approx(
     log_p / count, rel=1e-5
   )
-  assert found.values["perplexity"] == pytest.approx(
+  assert result.values["perplexity"] == pytest.approx(
     math.exp(-log_p / count), rel=1e-5
   )
-  assert found.rank == [found.values["log_likelihood"]]
-  assert not {"bleu", "tokenizer"} & set(found.values)  # none is translated
+  assert result.rank == [result.values["log_likelihood"]]
+  assert not {"bleu", "tokenizer"} & set(result.values)  # none is translated
 
 
 def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
@@ -116,10 +116,10 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   params = first_params(plan.recipe, batch, jax.random.key(3))
   split = jax.device_put(params, layout.shardings(params))
   before = sum(x.nbytes for x in jax.live_arrays())
-  found = validator(split)
+  result = validator(split)
   # No device keeps all of the parameters while it trains on.
-  kept = sum(x.nbytes for x in jax.live_arrays()) - before
-  assert kept < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
+  saved = sum(x.nbytes for x in jax.live_arrays()) - before
+  assert saved < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
 
   examples = list(itertools.islice(Records(prepared, "validation"), 16))
   jobs = validator._translator._jobs(examples)
@@ -128,11 +128,11 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   translate = Translator(plan.recipe.model, vocabulary, decode)
   expected = [best.text for (best,) in translate(params, examples)]
   assert len(set(expected)) > 4
-  assert [sample.translation for sample in found.samples] == expected[:4]
+  assert [sample.translation for sample in result.samples] == expected[:4]
   references = integrity.read_text(
     prepared, manifests.read(prepared), "validation", "target"
   )[:16]
-  assert found.values["chrf"] == pytest.approx(
+  assert result.values["chrf"] == pytest.approx(
     score(expected, [references], "chrf").value
   )
 
@@ -140,14 +140,14 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
 def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   """chrF on a real run: the log, the best checkpoint, and who opens it."""
   folder = tmp_path / "run"
-  asked = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
-  asked["validation_sentences"] = 8
-  outcome = train.run(small(tiny, **asked), folder)
-  said = capsys.readouterr().out
-  assert "the best checkpoint is that of chrF" in said
+  request = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
+  request["validation_sentences"] = 8
+  outcome = train.run(small(tiny, **request), folder)
+  output = capsys.readouterr().out
+  assert "the best checkpoint is that of chrF" in output
   assert (outcome.shapes, outcome.compilations) == (2, 2)
   # 600 pairs in more than one batch.
-  assert re.search(r"20 steps, \d\.\d times 600 examples, unless", said)
+  assert re.search(r"20 steps, \d\.\d times 600 examples, unless", output)
   lines = (folder / "log.jsonl").read_text().splitlines()
   seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
   assert [r["step"] for r in seen] == [10, 20]
@@ -169,23 +169,23 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
     integrity.read_text(directory, session.run.manifest, "validation", side)[:8]
     for side in ("source", "target")
   )
-  said = [found[0].text for found in session(source)]
-  assert score(said, [meant], "chrf").value == pytest.approx(best["chrf"])
+  output = [result[0].text for result in session(source)]
+  assert score(output, [meant], "chrf").value == pytest.approx(best["chrf"])
   assert session.run.config.train.tokenizer == "13a"  # of the language qaa
 
   # What stands in for a damaged one is said however quiet logs are.
   assert session.notes == ()
-  page = folder / "best" / str(best["step"]) / "page.json"
-  sound = page.read_text()
-  page.write_text("")
+  document = folder / "best" / str(best["step"]) / "page.json"
+  sound = document.read_text()
+  document.write_text("")
   capsys.readouterr()
   logging.set_verbosity(logging.ERROR)  # as commands have it
   session = Session(folder, beam=1)
-  (note,) = session.notes
-  assert f"{folder}: {note}" in capsys.readouterr().err
-  assert f"best checkpoint, of step {best['step']}, is corrupt" in note
+  (remark,) = session.notes
+  assert f"{folder}: {remark}" in capsys.readouterr().err
+  assert f"best checkpoint, of step {best['step']}, is corrupt" in remark
   assert session.chosen == f"the checkpoint of step {outcome.step}"
-  page.write_text(sound)
+  document.write_text(sound)
 
   # Another way to choose would not compare with the best so far.
   for changes, message in (
@@ -195,7 +195,7 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
     ({"validation_beam": 2}, "validation_beam was 1 and is now 2"),
   ):
     with pytest.raises(InputError, match=message):
-      train.run(small(tiny, **(asked | {"steps": 40} | changes)), folder)
+      train.run(small(tiny, **(request | {"steps": 40} | changes)), folder)
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
   }[language]
   config = small(tiny)
   config.data.target_language = language
-  settled = selection.settled(read_config(config)).train
-  metric = selection.Selector(settled, [meant, meant])
+  resolved = selection.with_defaults(read_config(config)).train
+  metric = selection.Selector(resolved, [meant, meant])
   right, half, none = (
-    metric(said).compared
-    for said in ([meant] * 2, [meant, "x"], ["x y z", "w"])
+    metric(message).compared
+    for message in ([meant] * 2, [meant, "x"], ["x y z", "w"])
   )
   assert right == pytest.approx(100) and 0 == none < half < right
 
@@ -238,7 +238,7 @@ def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_can_select(tiny, metric):
   config = read_config(small(tiny, selection=metric))
-  train = selection.settled(config).train
+  train = selection.with_defaults(config).train
   select = selection.Selector(train, ["a b c d e", "f g h i j"])
   right, half = select(["a b c d e", "f g h i j"]), select(["a b c d e", "x y"])
   better = METRICS[metric].larger_is_better
@@ -249,12 +249,12 @@ def test_every_metric_can_select(tiny, metric):
 def test_options_of_preparing_that_come_too_late_are_told(tiny):
   config = small(tiny)
   config.prepare.vocabulary.size = 77
-  given = {
+  inputs = {
     "prepare.vocabulary.size": 77,
     "prepare.shard_mib": 256.0,
     "train.steps": 6,
   }
-  told = train.prepared_otherwise(read_config(config), given)
-  assert told.count("config.prepare.") == 1
-  assert "vocabulary.size does nothing here" in told
-  assert "was prepared with 300. Prepare it again." in told
+  message = train.prepared_otherwise(read_config(config), inputs)
+  assert message.count("config.prepare.") == 1
+  assert "vocabulary.size does nothing here" in message
+  assert "was prepared with 300. Prepare it again." in message

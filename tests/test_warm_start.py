@@ -16,7 +16,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.trained import warm_start, workdir
 from jaxsyn.trained.matching import Named, labels, match
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 from jaxsyn.training.sums import named
 
 
@@ -73,14 +73,14 @@ def said(folder):
 def test_the_same_model_begins_where_the_other_ended(tiny, base, tmp_path):
   config = begun(tiny("transformer"), base, checkpoint="last")
   train.run(config, tmp_path / "new")
-  there, here = params_of(base), params_of(tmp_path / "new")
-  assert set(there) == set(here)
-  for name, value in there.items():
-    np.testing.assert_allclose(here[name], value, atol=1e-9, err_msg=name)
+  existing, current = params_of(base), params_of(tmp_path / "new")
+  assert set(existing) == set(current)
+  for name, value in existing.items():
+    np.testing.assert_allclose(current[name], value, atol=1e-9, err_msg=name)
   page = said(tmp_path / "new")
-  assert page["taken"] == sorted(here)
+  assert page["taken"] == sorted(current)
   assert not page["fresh"] and not page["rows"] and not page["left"]
-  assert page["sha256"] == warm_start._hash(there)
+  assert page["sha256"] == warm_start._hash(existing)
   assert page["steps"] == [1] and page["system"] == "transformer"
 
 
@@ -102,25 +102,25 @@ def test_going_on_does_not_read_the_other_run_again(tiny, base, tmp_path):
 def test_another_system_draws_what_it_has_beside(tiny, base, tmp_path):
   config = begun(tiny("label_embedding"), base)
   train.run(config, tmp_path / "new")
-  page, there = said(tmp_path / "new"), params_of(base)
-  here = params_of(tmp_path / "new")
+  page, existing = said(tmp_path / "new"), params_of(base)
+  current = params_of(tmp_path / "new")
   assert page["fresh"] == ["label_embedding/table/embedding"]
-  for name, value in there.items():
-    np.testing.assert_allclose(here[name], value, atol=1e-9, err_msg=name)
+  for name, value in existing.items():
+    np.testing.assert_allclose(current[name], value, atol=1e-9, err_msg=name)
 
 
 def test_other_sizes_are_named_and_drawn(tiny, base, tmp_path, capsys):
   config = begun(tiny("transformer"), base)
   config.model.transformer.update(feed_forward=64, decoder_layers=2)
   train.run(config, tmp_path / "new")
-  page, told = said(tmp_path / "new"), capsys.readouterr()
+  page, output = said(tmp_path / "new"), capsys.readouterr()
   name = "encoder_0/feed_forward/inner/kernel"
   assert page["differing"][name] == (
     f"{name} is (32, 32) there and (32, 64) here"
   )
   assert any(name.startswith("decoder_1/") for name in page["fresh"])
-  assert "drawn, since its shape differs: " in told.out
-  assert f"{sorted(page['differing'])[0]} is (" in told.out
+  assert "drawn, since its shape differs: " in output.out
+  assert f"{sorted(page['differing'])[0]} is (" in output.out
 
 
 def test_nothing_that_fits_is_an_error_and_leaves_nothing(tiny, base, tmp_path):
@@ -159,18 +159,18 @@ def test_the_average_is_begun_with_what_is_taken(tiny, base, tmp_path):
   config.train.update(ema=0.9, steps=1)
   config.optimiser.accumulate = 2  # no update yet
   train.run(config, tmp_path / "new")
-  there, here = params_of(base), params_of(tmp_path / "new")
-  for name, value in there.items():
-    np.testing.assert_array_equal(here[name], value, err_msg=name)
+  existing, current = params_of(base), params_of(tmp_path / "new")
+  for name, value in existing.items():
+    np.testing.assert_array_equal(current[name], value, err_msg=name)
 
 
 def test_parts_of_arrays_on_a_mesh(tiny, base, tmp_path, eight_devices):
   config = begun(tiny("transformer"), base)
   config.train.mesh.update(data=2, fsdp=2, tensor=2)
   train.run(config, tmp_path / "new")
-  there, here = params_of(base), params_of(tmp_path / "new")
-  for name, value in there.items():
-    np.testing.assert_allclose(here[name], value, atol=1e-9, err_msg=name)
+  existing, current = params_of(base), params_of(tmp_path / "new")
+  for name, value in existing.items():
+    np.testing.assert_allclose(current[name], value, atol=1e-9, err_msg=name)
 
 
 # By hand: two columns, a row a piece.
@@ -178,14 +178,14 @@ ONE = np.array([[1.0, 1.5], [2.0, 2.5], [3.0, 3.5]], np.float32)  # a b c
 TWO = np.array([[7.0, 7.5], [8.0, 8.5]], np.float32)  # c d
 
 
-def matched(here, there, unknown="drawn"):
+def matched(current, present, unknown="drawn"):
   """Of name -> (array, labels of its first axis)."""
   sides = [
     Named(
       {name: array for name, (array, _) in side.items()},
-      {name: {0: tuple(own)} for name, (_, own) in side.items() if own},
+      {name: {0: tuple(value)} for name, (_, value) in side.items() if value},
     )
-    for side in (here, there)
+    for side in (current, present)
   ]
   return match(*sides, unknown)
 
@@ -195,38 +195,43 @@ def wanted(rows):
 
 
 def test_rows_are_found_by_their_pieces():
-  here = {"target_table/embedding": (wanted(4), "cxab")}
-  there = {"target_table/embedding": (ONE, "abc")}
-  taken, differing = matched(here, there)
-  own = taken["target_table/embedding"]
-  assert not differing and own.rows == (3, 4)
-  assert own.known.tolist() == [[True] * 2, [False] * 2, [True] * 2, [True] * 2]
-  assert own.value[[0, 2, 3]].tolist() == ONE[[2, 0, 1]].tolist()
-  taken, _ = matched(here, there, "mean")
-  own = taken["target_table/embedding"]
-  assert own.known is None and own.rows == (3, 4)
-  assert own.value[1].tolist() == [2.0, 2.5]  # (1 + 2 + 3) / 3
+  current = {"target_table/embedding": (wanted(4), "cxab")}
+  present = {"target_table/embedding": (ONE, "abc")}
+  chosen, differing = matched(current, present)
+  expected = chosen["target_table/embedding"]
+  assert not differing and expected.rows == (3, 4)
+  assert expected.known.tolist() == [
+    [True] * 2,
+    [False] * 2,
+    [True] * 2,
+    [True] * 2,
+  ]
+  assert expected.value[[0, 2, 3]].tolist() == ONE[[2, 0, 1]].tolist()
+  chosen, _ = matched(current, present, "mean")
+  expected = chosen["target_table/embedding"]
+  assert expected.known is None and expected.rows == (3, 4)
+  assert expected.value[1].tolist() == [2.0, 2.5]  # (1 + 2 + 3) / 3
 
 
 def test_one_table_becomes_two():
-  here = {
+  current = {
     "source_table/embedding": (wanted(2), "ba"),
     "target_table/embedding": (wanted(2), "cb"),
   }
-  taken, _ = matched(here, {"target_table/embedding": (ONE, "abc")})
-  assert taken["source_table/embedding"].value.tolist() == ONE[[1, 0]].tolist()
-  assert taken["target_table/embedding"].value.tolist() == ONE[[2, 1]].tolist()
+  chosen, _ = matched(current, {"target_table/embedding": (ONE, "abc")})
+  assert chosen["source_table/embedding"].value.tolist() == ONE[[1, 0]].tolist()
+  assert chosen["target_table/embedding"].value.tolist() == ONE[[2, 1]].tolist()
 
 
 def test_two_tables_become_one_and_the_targets_is_first():
-  here = {"target_table/embedding": (wanted(4), "abcd")}
-  there = {
+  current = {"target_table/embedding": (wanted(4), "abcd")}
+  present = {
     "source_table/embedding": (ONE, "abc"),
     "target_table/embedding": (TWO, "cd"),
   }
-  own = matched(here, there)[0]["target_table/embedding"]
-  assert own.known is None
-  assert own.value.tolist() == [*ONE[:2].tolist(), *TWO.tolist()]
+  expected = matched(current, present)[0]["target_table/embedding"]
+  assert expected.known is None
+  assert expected.value.tolist() == [*ONE[:2].tolist(), *TWO.tolist()]
 
 
 def test_a_tied_output_becomes_one_of_its_own():
@@ -236,15 +241,15 @@ def test_a_tied_output_becomes_one_of_its_own():
     Named({"target_table/embedding": ONE},
           {"target_table/embedding": {0: ("a", "b", "c")}}),
   ]  # fmt: skip
-  own = match(*sides, "drawn")[0]["output/kernel"]
-  assert own.value.tolist() == ONE[[2, 0]].T.tolist()
+  expected = match(*sides, "drawn")[0]["output/kernel"]
+  assert expected.value.tolist() == ONE[[2, 0]].T.tolist()
 
 
 def test_other_widths_differ_whatever_the_pieces():
-  here = {"target_table/embedding": (wanted(2), "ab")}
-  there = {"target_table/embedding": (np.zeros((2, 3), np.float32), "ab")}
-  taken, differing = matched(here, there)
-  assert not taken
+  current = {"target_table/embedding": (wanted(2), "ab")}
+  present = {"target_table/embedding": (np.zeros((2, 3), np.float32), "ab")}
+  chosen, differing = matched(current, present)
+  assert not chosen
   assert "(2, 3) there and (2, 2) here" in differing["target_table/embedding"]
 
 
@@ -253,20 +258,20 @@ def test_what_axes_count_is_seen_by_the_model(tiny, prepared):
   config.model.update(tie_embeddings=True, tie_output=False)
   config = read_config(config)
   manifest = manifests.read(prepared)
-  found = labels(resolve(config, manifest), manifest, prepared)
+  result = labels(resolve(config, manifest), manifest, prepared)
   vocabulary = manifests.vocabulary(prepared, manifest, "target")
   pieces = vocabulary.pieces(range(vocabulary.size))
-  table = found["target_table/embedding"][0]
+  table = result["target_table/embedding"][0]
   assert table[: len(pieces)] == tuple(pieces)
   assert table[len(pieces) :][:2] == ("<TR>", "<PA>")
-  assert found["output/kernel"][1] == found["output/bias"][0] == table
-  relations = found["label_embedding/table/embedding"][0]
+  assert result["output/kernel"][1] == result["output/bias"][0] == table
+  relations = result["label_embedding/table/embedding"][0]
   assert relations == ("", *manifest["relations"]["source"])
-  assert set(found) == {
+  assert set(result) == {
     *("target_table/embedding", "output/kernel", "output/bias"),
     "label_embedding/table/embedding",
   }
 
 
 def test_steps_of_the_other_run_are_untouched(base):
-  assert Reader(base).steps() == [1]
+  assert CheckpointReader(base).steps() == [1]

@@ -60,18 +60,18 @@ def test_from_text_to_translations(of_words, tmp_path):
   trees = conllu.read(layout.conllu_file(folder, "test", "source"))
   lines = text(folder, "test", "source")
   parses = conllu_text.match(trees, lines, "test")
-  unknown = several = words = 0
+  unknown = multiple = words = 0
   for line, parse, example in zip(lines, parses, Records(folder, "test")):
     starts = [match.start() for match in re.finditer(r"\S+", line)]
     expected = [parse.start_W.index(start) for start in starts]
     assert example["source_word"].tolist() == [*expected, -1]
     words += len(starts)
-    several += len(parse.start_W) - len(starts)
+    multiple += len(parse.start_W) - len(starts)
     unknown += int((example["source_id"] == schema.UNK).sum())
-  assert 0 < unknown < words and several > 0
+  assert 0 < unknown < words and multiple > 0
   report = (folder / "report.txt").read_text()
-  (said,) = re.findall(r"\n\ntest: (?:.+\n)+", report)
-  assert f", {unknown} unknown ({100 * unknown / words:.2f} %)\n" in said
+  (messages,) = re.findall(r"\n\ntest: (?:.+\n)+", report)
+  assert f", {unknown} unknown ({100 * unknown / words:.2f} %)\n" in messages
 
   run = tmp_path / "run"
   assert train.run(config, run).step == config.train.steps

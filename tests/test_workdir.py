@@ -77,14 +77,14 @@ def test_a_run_on_a_mixture_goes_on_with_the_same_corpora(
   translated = Session(run)(["the dog sees a cat ."])
   assert len(translated) == 1
   manifest = manifests.read(other)
-  whole = (run / workdir.MIXTURE).read_bytes()
-  (run / workdir.MIXTURE).write_bytes(whole[:-5])
+  original = (run / workdir.MIXTURE).read_bytes()
+  (run / workdir.MIXTURE).write_bytes(original[:-5])
   with pytest.raises(InputError, match=r"mixture.json is damaged"):
     train.run(config, run)
-  (run / workdir.MIXTURE).write_bytes(whole)
+  (run / workdir.MIXTURE).write_bytes(original)
   # As if it had been prepared again.
-  changed = manifest["splits"]["train"]["shards"][0]
-  changed["sha256"] = "7" * 64
+  edited = manifest["splits"]["train"]["shards"][0]
+  edited["sha256"] = "7" * 64
   hashes = [s["sha256"] for s in manifest["splits"]["train"]["shards"]]
   manifest["splits"]["train"]["records_sha256"] = records_sha256(hashes)
   manifests.write(other, manifest)
@@ -124,10 +124,10 @@ def run(tiny, tmp_path):
 def test_any_other_config_is_one_message_with_its_file(run):
   path = run / "config.json"
   text = path.read_text()
-  whole = checksums.unsealed(json.loads(text))
+  complete = checksums.verify_checksum(json.loads(text))
 
   def sealed():
-    return json.dumps(checksums.sealed(whole))
+    return json.dumps(checksums.add_checksum(complete))
 
   pages = ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, "1" * 10_000]
   pages += [text[: len(text) // 2], "{}"]
@@ -147,8 +147,8 @@ def test_any_other_config_is_one_message_with_its_file(run):
       value[name] = old
       yield from others(value[name], (*where, name))
 
-  def refused(page):
-    path.write_text(page)
+  def refused(document):
+    path.write_text(document)
     try:
       workdir.open_run(run)
     except InputError as error:
@@ -162,13 +162,13 @@ def test_any_other_config_is_one_message_with_its_file(run):
   with pytest.raises(InputError, match=r"config\.json is damaged"):
     workdir.open_run(run)
   tried = [
-    (where, new, refused(page)) for page, where, new in others(whole, ())
+    (where, new, refused(page)) for page, where, new in others(complete, ())
   ]
   # Free text takes any string; options of parts may be left out.
-  taken = [(where, new) for where, new, no in tried if not no]
+  chosen = [(where, new) for where, new, no in tried if not no]
   free = ("parts", "losses")
   assert len(tried) > 400
-  assert [t for t in taken if t[0][0] not in free and t[1] != "missing"] == []
+  assert [t for t in chosen if t[0][0] not in free and t[1] != "missing"] == []
 
 
 def lines(folder):
@@ -208,9 +208,9 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
     b"\n".join([(good % 1).encode(), b"\xff\xfe{", *map(str.encode, bad)])
     + f"\n{good % 2}\n".encode()
   )
-  found, damaged = log.records(tmp_path)
-  assert [record["step"] for record in found] == [1, 2]
-  assert damaged == list(range(2, 3 + len(bad)))
+  result, corrupt = log.records(tmp_path)
+  assert [record["step"] for record in result] == [1, 2]
+  assert corrupt == list(range(2, 3 + len(bad)))
   log.Log(tmp_path, read_config(base.get_config()), 1).close()
   assert lines(tmp_path) == [good % 1]
   assert "lines that are damaged and dropped: 2, 3, 4" in caplog.text
@@ -218,11 +218,15 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
 
 def test_a_run_from_before_an_option_was_there_goes_on(tiny, tmp_path):
   created(tiny(), tmp_path)
-  page = checksums.unsealed(json.loads((tmp_path / workdir.CONFIG).read_text()))
-  del page["prepare"]["alignments"]
-  (tmp_path / workdir.CONFIG).write_text(json.dumps(checksums.sealed(page)))
+  document = checksums.verify_checksum(
+    json.loads((tmp_path / workdir.CONFIG).read_text())
+  )
+  del document["prepare"]["alignments"]
+  (tmp_path / workdir.CONFIG).write_text(
+    json.dumps(checksums.add_checksum(document))
+  )
   (tmp_path / "checkpoints" / "2").mkdir(parents=True)
   assert workdir.open_run(tmp_path).config.prepare.alignments == {}
   created(tiny(), tmp_path)
   with pytest.raises(InputError, match=r"prepare\.alignments is missing"):
-    read_config(page)  # which nobody wrote before: a setting of today
+    read_config(document)  # which nobody wrote before: a setting of today

@@ -17,10 +17,10 @@ from jaxsyn.workers import Workers
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def add(made, number):
-  if number < 0:
-    raise InputError(f"{number} is too small.")
-  return made + number
+def add(made, index):
+  if index < 0:
+    raise InputError(f"{index} is too small.")
+  return made + index
 
 
 def told(made):

@@ -18,7 +18,7 @@ from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
 from jaxsyn.data.sentence.example import retree
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -54,9 +54,9 @@ def expected(records, seed, rate=RATE):
 
 def check(batch, ids, wanted):
   """Compares rows of a batch with examples, feature by feature."""
-  for row, number in enumerate(ids):
+  for row, index in enumerate(ids):
     for side, axis in (("source", "S"), ("target", "T")):
-      one = wanted[number]
+      one = wanted[index]
       words = len(one[f"{side}_head"])
       for name, letters in (
         ("head", "W"),
@@ -64,8 +64,8 @@ def check(batch, ids, wanted):
         ("parent_mid", axis),
       ):
         full = one[f"{side}_{name}"]
-        found = batch[f"{side}_{name}_B{letters}"][row, : len(full)]
-        np.testing.assert_array_equal(found, full)
+        result = batch[f"{side}_{name}_B{letters}"][row, : len(full)]
+        np.testing.assert_array_equal(result, full)
       square = batch[f"{side}_tree_distance_BWW"][row, :words, :words]
       np.testing.assert_array_equal(
         square.ravel(), one[f"{side}_tree_distance"].ravel()
@@ -76,10 +76,10 @@ def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
   records = PreparedSplit(prepared, "train")
   wanted = expected(records, seed=3)
   parsed = list(records)
-  changed = sum(
+  edited = sum(
     (a["source_head"] != b["source_head"]).any() for a, b in zip(wanted, parsed)
   )
-  assert changed > 500  # of 600
+  assert edited > 500  # of 600
   for memory_gib, tokens, hosts in ((1.0, 4000, 1), (3e-4, 1500, 2)):
     split = opened(
       records,
@@ -90,17 +90,17 @@ def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
       tokens=tokens,
       row_multiple=2,
     )
-    assert split.whole == (memory_gib == 1)
+    assert split.in_memory == (memory_gib == 1)
     for part in range(hosts):
-      share = Share((part,), hosts)
-      own = dataclasses.replace(split, share=share)
+      share = HostShard((part,), hosts)
+      values = dataclasses.replace(split, shard=share)
       for epoch in (0, 2):
-        for planned, dealt in zip(
-          split.plan.epoch(epoch), own.batches(Position(epoch))
+        for planned, train_batch in zip(
+          split.plan.epoch(epoch), values.batches(Position(epoch))
         ):
           rows = share.rows(planned.shape.rows)
           ids = planned.ids[rows[rows < len(planned.ids)]]
-          check(dealt.batch, ids.tolist(), wanted)
+          check(train_batch.batch, ids.tolist(), wanted)
   evaluation = opened(records, READS, data=data(), seed=3, both_tasks=False)
   for planned, batch in zip(evaluation.plan.in_order(), evaluation.in_order()):
     check(batch, planned.ids.tolist(), wanted)
@@ -120,17 +120,17 @@ def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
 
 def test_rates_and_seeds_have_columns_of_their_own(prepared):
   records = PreparedSplit(prepared, "validation")
-  found = {}
+  by_name = {}
   for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
     split = opened(records, READS, data=data(rate), seed=seed)
-    heads = split.held.flat["source_head"].tolist()
-    assert found.setdefault((rate, seed), heads) == heads
-    counted = Examples(records, data(rate), seed).wrong_parents()
-    assert Examples(records, data(rate), seed).wrong_parents(split.notes) == (
-      counted
-    )
-    assert abs(counted["source"] - rate) < 0.06
-  assert len({*map(tuple, found.values())}) == 3
+    heads = split.all_columns.flat["source_head"].tolist()
+    assert by_name.setdefault((rate, seed), heads) == heads
+    counts = Examples(records, data(rate), seed).wrong_parents()
+    assert Examples(records, data(rate), seed).wrong_parents(
+      split.counters
+    ) == (counts)
+    assert abs(counts["source"] - rate) < 0.06
+  assert len({*map(tuple, by_name.values())}) == 3
 
 
 def test_sentences_without_a_tree_do_not_count(prepared):
@@ -143,11 +143,11 @@ def test_sentences_without_a_tree_do_not_count(prepared):
   for one in some[::2]:
     one["source_parsed"] = np.array(0, np.uint8)
   examples = Examples(Records(some), data(1.0), 3)
-  notes = collections.Counter()
-  [*examples.rows(notes)]
+  messages = collections.Counter()
+  [*examples.rows(messages)]
   words = sum(len(one["source_head"]) for one in some[1::2])
-  assert notes["source words"] == notes["source wrong parents"] == words
-  assert examples.wrong_parents(notes) == {"source": 1.0, "target": 1.0}
+  assert messages["source words"] == messages["source wrong parents"] == words
+  assert examples.wrong_parents(messages) == {"source": 1.0, "target": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -182,19 +182,19 @@ def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
     wanted = expected(records, seed=5)
     differ = 0
     for line, one, parsed in list(zip(lines, wanted, records))[:24]:
-      found, _ = session.sources.read(line)
-      for name in found:
+      loaded, _ = session.sources.read(line)
+      for name in loaded:
         if name != "line":
-          np.testing.assert_array_equal(found[name], one[name], name)
-      differ += (found["source_head"] != parsed["source_head"]).any()
+          np.testing.assert_array_equal(loaded[name], one[name], name)
+      differ += (loaded["source_head"] != parsed["source_head"]).any()
     assert differ > 15
 
 
 def test_the_rate_of_every_split_is_recorded(trained, prepared):
-  found = workdir.wrong_parents(trained)
-  assert [*found] == ["train", "validation", "test"]
+  result = workdir.wrong_parents(trained)
+  assert [*result] == ["train", "validation", "test"]
   config = Session(trained).plan.config
-  for split, rates in found.items():
+  for split, rates in result.items():
     records = PreparedSplit(prepared, split)
     assert rates == Examples(records, config.data, 5).wrong_parents()
     assert [*rates] == ["source", "target"]
@@ -226,11 +226,11 @@ def test_the_log_shows_the_rates_and_another_rate_is_refused(
   )
   train.run(longer, folder)
   rates = workdir.wrong_parents(folder)
-  told = capsys.readouterr().out
+  output = capsys.readouterr().out
   for split in ("train", "validation", "test"):
     assert (
       f"wrong parents of {split}: source {100 * rates[split]['source']:.2f} %"
-    ) in told
+    ) in output
   with pytest.raises(InputError, match=r"config\.data\.wrong_parents\.rate"):
     other = dataclasses.replace(config.data, tree=WrongParents(0.6))
     train.run(dataclasses.replace(config, data=other), folder)

@@ -17,7 +17,12 @@ from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.loader.split import ALL_ROWS, Share, Split, open_split
+from jaxsyn.data.loader.split import (
+  SINGLE_HOST,
+  HostShard,
+  LoadedSplit,
+  open_split,
+)
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import layout, manifests, tfds_builder
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
@@ -38,23 +43,23 @@ def data_of(tree: str = "parsed", **second: Any) -> Data:
 
 def opened(
   records: PreparedSplit,
-  reads: Collection[str],
+  required: Collection[str],
   *,
   data: Data | None = None,
   seed: int = 0,
   both_tasks: bool = True,
-  share: Share = ALL_ROWS,
+  share: HostShard = SINGLE_HOST,
   **batch: Any,
-) -> Split:
+) -> LoadedSplit:
   """A split as it is opened to train on, unless something else is asked."""
   return open_split(
     records,
-    reads,
+    required,
     data=data or data_of(),
     batch=dataclasses.replace(read_config(base.get_config()).batch, **batch),
     seed=seed,
     both_tasks=both_tasks,
-    share=share,
+    shard=share,
   )
 
 
@@ -106,8 +111,10 @@ def manifest_of(
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
-    there = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    sums = checksums.sums(folder, sorted(path.as_posix() for path in there))
+    existing = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    sums = checksums.file_checksums(
+      folder, sorted(path.as_posix() for path in existing)
+    )
   # As JSON gives it back: lists, no tuples.
   return json.loads(json.dumps({**manifest, "files": sums, **fields}))
 

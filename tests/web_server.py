@@ -29,8 +29,8 @@ def send(body: bytes, length: int | None = -1, status: int = 200, **headers):
   def answer(handler):
     handler.send_response(status)
     if length is not None:
-      said = len(body) if length < 0 else length
-      handler.send_header("Content-Length", str(said))
+      message = len(body) if length < 0 else length
+      handler.send_header("Content-Length", str(message))
     for name, value in headers.items():
       handler.send_header(name.replace("_", "-"), value)
     handler.end_headers()

@@ -19,9 +19,13 @@ from collections.abc import Callable, Iterator
 from absl import flags
 
 import benchmarks.accelerator
-from benchmarks.accelerator.limits import TRIAL, Limits, Row
+from benchmarks.accelerator.limits import TRIAL, BenchmarkLimits, Row
 from benchmarks.accelerator.lines import Line, lines
-from benchmarks.accelerator.results import Failed, Measured, Results
+from benchmarks.accelerator.results import (
+  Measurement,
+  MeasurementFailed,
+  MeasurementResults,
+)
 from jaxsyn import cli
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -35,12 +39,12 @@ KEPT = 2000  # letters of what a process said before it failed
 
 def run(
   out: pathlib.Path,
-  limits: Limits,
+  limits: BenchmarkLimits,
   *,
   minutes: float,
   only: str = "",
   measure: Callable[[Line, float], Iterator[Row]],
-) -> Results:
+) -> MeasurementResults:
   """Measures line after line until the minutes are over.
 
   Args:
@@ -55,18 +59,18 @@ def run(
   chosen = _chosen(limits, only)
   end = time.monotonic() + 60 * minutes
   about: Row = {"minutes": minutes, "command": " ".join(sys.argv[1:])}
-  results = Results(out, chosen, about)
+  results = MeasurementResults(out, chosen, about)
   for number, line in enumerate(chosen):
     left = min(end - time.monotonic(), 60 * line.minutes)
     if left < LEAST:
       break
     print(f"{line.name} ...", flush=True)
     done = results.measure(number, measure(line, left))
-    print(f"{line.name}: {_told(done)}", flush=True)
+    print(f"{line.name}: {_summary(done)}", flush=True)
   return results
 
 
-def _chosen(limits: Limits, only: str) -> list[Line]:
+def _chosen(limits: BenchmarkLimits, only: str) -> list[Line]:
   try:
     chosen = [line for line in lines(limits) if re.match(only, line.name)]
   except re.error as error:
@@ -79,7 +83,7 @@ def _chosen(limits: Limits, only: str) -> list[Line]:
   return chosen
 
 
-def _told(line: Measured) -> str:
+def _summary(line: Measurement) -> str:
   rows = f"{len(line.rows)} row{'s' * (len(line.rows) != 1)}"
   return (
     f"{line.state} after {line.seconds:.0f} s, {rows} {line.error}".rstrip()
@@ -128,14 +132,14 @@ def rows_of(command: list[str], seconds: float) -> Iterator[Row]:
     said.seek(0)
     output = said.read()[-KEPT:]
   if late.is_set():
-    raise Failed(f"ended after {seconds:.0f} s", output)
+    raise MeasurementFailed(f"ended after {seconds:.0f} s", output)
   if process.returncode:
     words = output.strip().splitlines()[-1:] or [f"exit {process.returncode}"]
-    raise Failed(words[0], output)
+    raise MeasurementFailed(words[0], output)
 
 
 def _main(values: flags.FlagValues) -> None:
-  limits = TRIAL if values.trial else Limits()
+  limits = TRIAL if values.trial else BenchmarkLimits()
   limits = dataclasses.replace(limits, data=values.data)
   if values.line:
     line, *_ = _chosen(limits, f"{re.escape(values.line)}$")

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 import optax
 
-from benchmarks.accelerator.limits import TRIAL, Limits, Row
+from benchmarks.accelerator.limits import TRIAL, BenchmarkLimits, Row
 from benchmarks.accelerator.search import Searched
 from jaxsyn.plan import Plan
 from jaxsyn.training.mesh import Layout
@@ -92,7 +92,7 @@ def _update(plan: Plan, device: jax.Device) -> Any:
   )
 
 
-def gradients(limits: Limits) -> Iterator[Row]:
+def gradients(limits: BenchmarkLimits) -> Iterator[Row]:
   """The gradient of every system, and of those in pairs in bfloat16 too."""
 
   def rows(system: str) -> list[Row]:
@@ -117,7 +117,7 @@ def gradients(limits: Limits) -> Iterator[Row]:
         yield {"check": f"gradient of {system}", "holds": why[:200]}
 
 
-def steps(limits: Limits) -> Iterator[Row]:
+def steps(limits: BenchmarkLimits) -> Iterator[Row]:
   """Some updates by Adam: against the CPU, once more, and under pmap."""
   quiet = {
     f"model.transformer.{name}": 0.0  # replicas draw their own
@@ -162,7 +162,7 @@ def _apart(one: np.ndarray, other: np.ndarray) -> float:
   return float(np.max(np.abs(one - other) / np.abs(other)))
 
 
-def translations(limits: Limits) -> Iterator[Row]:
+def translations(limits: BenchmarkLimits) -> Iterator[Row]:
   """What a beam search finds, and what it scores."""
   there = best_of_all()
   if jax.default_backend() == "cpu":

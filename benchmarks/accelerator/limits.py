@@ -18,7 +18,7 @@ _CHECKED = tuple(name for name in systems.SYSTEMS if name != "given_weighting")
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class BenchmarkLimits:
   """Sizes of what is measured.
 
   Attributes:
@@ -63,7 +63,7 @@ class Limits:
     return synthetic.Text(self.longest, self.vocabulary)
 
 
-TRIAL = Limits(
+TRIAL = BenchmarkLimits(
   sizes=("tiny",),
   vocabulary=60,
   tokens=64,

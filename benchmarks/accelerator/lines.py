@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator
 
 from benchmarks.accelerator import checks, search, speed, start
-from benchmarks.accelerator.limits import Limits, Row
+from benchmarks.accelerator.limits import BenchmarkLimits, Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Line:
 
   name: str
   table: str
-  measure: Callable[[Limits], Iterator[Row]]
+  measure: Callable[[BenchmarkLimits], Iterator[Row]]
   minutes: float = 4.0
 
 
-def lines(limits: Limits) -> list[Line]:
+def lines(limits: BenchmarkLimits) -> list[Line]:
   """In the order in which they are measured."""
   main, *others = limits.sizes
   half, single = "bfloat16", "float32"
@@ -35,7 +35,7 @@ def lines(limits: Limits) -> list[Line]:
   def of(
     name: str, table: str, measure: Callable[..., Iterator[Row]], *sizes: str
   ) -> Line:
-    def rows(limits: Limits) -> Iterator[Row]:
+    def rows(limits: BenchmarkLimits) -> Iterator[Row]:
       return measure(limits, *sizes)
 
     return Line(name, table, functools.wraps(measure)(rows))

@@ -14,7 +14,7 @@ from jaxsyn.storage import files
 NOT_REACHED, RUNNING, DONE, FAILED = "not reached", "running", "done", "failed"
 
 
-class Failed(Exception):
+class MeasurementFailed(Exception):
   """A line came to no good end.
 
   Attributes:
@@ -27,7 +27,7 @@ class Failed(Exception):
 
 
 @dataclasses.dataclass
-class Measured:
+class Measurement:
   """What is known of a line."""
 
   name: str
@@ -39,7 +39,7 @@ class Measured:
   output: str = ""
 
 
-class Results:
+class MeasurementResults:
   """All lines, on the disk after every row."""
 
   def __init__(self, path: pathlib.Path, lines: Sequence[Line], about: Row):
@@ -51,10 +51,10 @@ class Results:
       about: what is told of all of it.
     """
     self._path, self._about = path, about
-    self.lines = [Measured(line.name, line.table) for line in lines]
+    self.lines = [Measurement(line.name, line.table) for line in lines]
     self._write()
 
-  def measure(self, number: int, rows: Iterator[Row]) -> Measured:
+  def measure(self, number: int, rows: Iterator[Row]) -> Measurement:
     """Takes in the rows of a line as they come; a fault is written down."""
     line, began = self.lines[number], time.monotonic()
     line.state = RUNNING

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from benchmarks.accelerator.limits import Limits, Row
+from benchmarks.accelerator.limits import BenchmarkLimits, Row
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store.rows import Example
 from jaxsyn.decode.translator import Translator
@@ -41,7 +41,13 @@ class Searched:
 
   @classmethod
   def of(
-    cls, limits: Limits, system: str, *, size: str, dtype: str, count: int
+    cls,
+    limits: BenchmarkLimits,
+    system: str,
+    *,
+    size: str,
+    dtype: str,
+    count: int,
   ) -> Searched:
     plan, text = limits.plan(system, size, dtype), limits.text()
     (batch,) = text.batches(plan, rows=1, count=1)
@@ -62,7 +68,9 @@ class Searched:
     return Translator(model, _Ids(), decode, features=sorted(features))
 
 
-def search(limits: Limits, system: str, size: str, dtype: str) -> Iterator[Row]:
+def search(
+  limits: BenchmarkLimits, system: str, size: str, dtype: str
+) -> Iterator[Row]:
   """Beam 5, by how many sentences are searched together."""
   count = 2 * max(limits.together)
   searched = Searched.of(limits, system, size=size, dtype=dtype, count=count)

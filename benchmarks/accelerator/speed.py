@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.accelerator.limits import Limits, Row
+from benchmarks.accelerator.limits import BenchmarkLimits, Row
 from benchmarks.figures import process_seconds
 from benchmarks.train_speed import Trainer
 from jaxsyn.data.schema import PAD
@@ -29,7 +29,7 @@ TOGETHER = 8  # steps between two waits: a wait costs a launch
 GIB = 2**30
 
 
-def device(limits: Limits) -> Iterator[Row]:
+def device(limits: BenchmarkLimits) -> Iterator[Row]:
   """What the machine is, and what the chip reaches on plain work."""
   one, known = jax.devices()[0], chip(jax.devices()[0].device_kind)
   versions = ("jax", "jaxlib", "flax", "optax", "numpy")
@@ -84,7 +84,7 @@ class Trained:
 
   def __init__(
     self,
-    limits: Limits,
+    limits: BenchmarkLimits,
     system: str,
     *,
     size: str,
@@ -126,7 +126,7 @@ def _planned_gib(program: Program) -> float | str:
 
 
 def _row(
-  limits: Limits, system: str, *, size: str, dtype: str, tokens: int
+  limits: BenchmarkLimits, system: str, *, size: str, dtype: str, tokens: int
 ) -> Row:
   trained = Trained(limits, system, size=size, dtype=dtype, tokens=tokens)
   trained.steps()
@@ -158,14 +158,16 @@ def _row(
   }
 
 
-def training(limits: Limits, size: str, dtype: str) -> Iterator[Row]:
+def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
   """The Transformer of a size."""
   yield _row(
     limits, "transformer", size=size, dtype=dtype, tokens=limits.tokens
   )
 
 
-def batch_sizes(limits: Limits, size: str, dtype: str) -> Iterator[Row]:
+def batch_sizes(
+  limits: BenchmarkLimits, size: str, dtype: str
+) -> Iterator[Row]:
   """Batches twice as large each time, until the memory does not do."""
   for tokens in limits.ladder:
     try:
@@ -183,7 +185,9 @@ def batch_sizes(limits: Limits, size: str, dtype: str) -> Iterator[Row]:
       return
 
 
-def pair(limits: Limits, system: str, size: str, dtype: str) -> Iterator[Row]:
+def pair(
+  limits: BenchmarkLimits, system: str, size: str, dtype: str
+) -> Iterator[Row]:
   """A system in turns with the Transformer, on sentences of one length."""
   both = [
     Trained(limits, name, size=size, dtype=dtype, tokens=limits.tokens)

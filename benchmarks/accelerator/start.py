@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 
 from benchmarks import start_speed
-from benchmarks.accelerator.limits import Limits, Row
+from benchmarks.accelerator.limits import BenchmarkLimits, Row
 from benchmarks.train_speed import size_options
 from jaxsyn.errors import InputError
 
@@ -17,7 +17,7 @@ LEAST = (
 )
 
 
-def start(limits: Limits, size: str, dtype: str) -> Iterator[Row]:
+def start(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
   """Without programs of before, and with them."""
   if not limits.data:
     raise InputError(

@@ -20,16 +20,16 @@ from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
-from jaxsyn.data.loader.batch_plan import Planned
+from jaxsyn.data.loader.batch_plan import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns, pad
-from jaxsyn.data.loader.split import Share, open_split
+from jaxsyn.data.loader.split import HostShard, open_split
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
-from jaxsyn.decode.programs import Programs, Size
-from jaxsyn.decode.search import Asked
-from jaxsyn.decode.translator import FEW, READ, longest_output
+from jaxsyn.decode.programs import DecodingPrograms, Size
+from jaxsyn.decode.search import DecodeRequest
+from jaxsyn.decode.translator import FEW_SENTENCES, READ, longest_output
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.training.memory import enough_memory
@@ -108,13 +108,13 @@ def task(
       data=config.data,
       batch=config.batch,
       seed=config.seed,
-      share=Share(tuple(range(layout.rows)), layout.rows),  # of all hosts
+      shard=HostShard(tuple(range(layout.rows)), layout.rows),  # of all hosts
     )
     shapes = collections.Counter(p.shape for p in split.plan.epoch(0))
     ((shape, _),) = shapes.most_common(1)
     if rows:
       shape = dataclasses.replace(shape, rows=rows * layout.rows)
-    batch = split.batch(Planned(shape, np.empty(0, np.int64)))
+    batch = split.batch(PlannedBatch(shape, np.empty(0, np.int64)))
   else:
     manifest = _manifest(vocabulary or config.prepare.vocabulary.size)
     plan = resolve(config, manifest)
@@ -164,12 +164,12 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
   source = task.batch["source_id_BS"].shape[1]
   length = longest_output(decode, source)
 
-  def nothing(size: Size) -> tuple[Batch, Asked]:
+  def nothing(size: Size) -> tuple[Batch, DecodeRequest]:
     batch = pad(
       [], task.reads, subwords=size.source, words=size.words, rows=size.rows
     )
     ones_R: Any = np.ones(size.rows, np.int32)
-    return batch, Asked(ones_R, ones_R)
+    return batch, DecodeRequest(ones_R, ones_R)
 
   one = SingleDeviceSharding(machine.devices[0])
   params = jax.tree.map(
@@ -183,9 +183,11 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
     places=decode.sentences,
     room=length,
     rows=READ,
-    few=FEW,
+    few=FEW_SENTENCES,
   )
-  return Programs(plan.recipe.model, decode, nothing).compile(size, params)
+  return DecodingPrograms(plan.recipe.model, decode, nothing).compile(
+    size, params
+  )
 
 
 def _empty(features: tuple[str, ...], shape: Shape) -> Batch:

@@ -14,12 +14,12 @@ from typing import Any
 from benchmarks.experiment.blocks import BLOCKS, CORPORA, METRICS
 from benchmarks.experiment.systems import Experiment, systems_of
 from jaxsyn import cli, compare
-from jaxsyn.comparison import asked, progress, run_result
-from jaxsyn.comparison.runner import Runner
+from jaxsyn.comparison import planned_jobs, progress, run_result
+from jaxsyn.comparison.runner import JobRunner
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import WRITTEN, neutral
+from jaxsyn.options import CHECKPOINT_MODE, neutral_options
 from jaxsyn.preprocess import build, quickstart
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.storage import files, lock
@@ -74,32 +74,32 @@ def run(name: str, experiment: Experiment) -> str:
   """
   systems = systems_of(name, experiment)
   prepare(BLOCKS[name].corpus, experiment)
-  systems = [asked.on_prepared(system) for system in systems]
+  systems = [planned_jobs.on_prepared(system) for system in systems]
   folder = experiment.runs(name)
-  asked.check_all(systems, folder)
+  planned_jobs.check_all(systems, folder)
   language = systems[0].config.data.target_language
-  settings = Settings(metrics=METRICS).settled(language)
+  settings = Settings(metrics=METRICS).with_defaults(language)
   nice = str(experiment.nice)
   places = [
     {_CORE: str(core), _NICE: nice} for core in sorted(os.sched_getaffinity(0))
   ]
   results = experiment.results / name
-  with lock.alone(folder):
-    asked.begin(folder, systems)
+  with lock.exclusive_lock(folder):
+    planned_jobs.start_experiment(folder, systems)
     # A collected result counts, also where the folder of its run is gone.
     jobs = [
       job
-      for job in asked.jobs(folder, systems, range(BLOCKS[name].seeds))
+      for job in planned_jobs.jobs(folder, systems, range(BLOCKS[name].seeds))
       if not _is_collected(job, results)
     ]
 
-    def command(job: asked.Job) -> list[str]:
+    def command(job: planned_jobs.TrainingJob) -> list[str]:
       _collect(jobs, results)  # those that finished before this one starts
       return _command(job, settings)
 
     board = progress.Board(folder)
     try:
-      worked = Runner(jobs, command, board, places).work()
+      worked = JobRunner(jobs, command, board, places).work()
     finally:
       board.close()
       _collect(jobs, results)
@@ -109,11 +109,15 @@ def run(name: str, experiment: Experiment) -> str:
   return worked.signal
 
 
-def _result_file(job: asked.Job, folder: pathlib.Path) -> pathlib.Path:
+def _result_file(
+  job: planned_jobs.TrainingJob, folder: pathlib.Path
+) -> pathlib.Path:
   return folder / f"{job.system.name}.seed_{job.seed}.json"
 
 
-def _collect(jobs: Sequence[asked.Job], folder: pathlib.Path) -> None:
+def _collect(
+  jobs: Sequence[planned_jobs.TrainingJob], folder: pathlib.Path
+) -> None:
   """Copies the result files of finished runs, without folders of the machine."""
   folder.mkdir(parents=True, exist_ok=True)
   for job in jobs:
@@ -138,7 +142,7 @@ def _without_folders(value: Any) -> Any:
   return value
 
 
-def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
+def _is_collected(job: planned_jobs.TrainingJob, folder: pathlib.Path) -> bool:
   """Whether the result of this very run has been collected.
 
   Raises:
@@ -148,10 +152,12 @@ def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
   if not path.exists():
     return False
   result = run_result.read(path)
-  was = read_config(result.config, WRITTEN)
-  if changed := workdir.differences(was, job.config, but=neutral(Config)):
+  was = read_config(result.config, CHECKPOINT_MODE)
+  if changed := workdir.differences(
+    was, job.config, but=neutral_options(Config)
+  ):
     raise InputError(
-      f"{path} has another config: {workdir.few(changed)}. Move it away, or "
+      f"{path} has another config: {workdir.shortened(changed)}. Move it away, or "
       "restore these settings."
     )
   hashes = json.loads(json.dumps(workdir.hashes(job.system.manifest)))
@@ -163,7 +169,7 @@ def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
   return True
 
 
-def _command(job: asked.Job, settings: Settings) -> list[str]:
+def _command(job: planned_jobs.TrainingJob, settings: Settings) -> list[str]:
   return [
     *(sys.executable, "-c", _CHILD, str(job.folder), job.system.name),
     *(str(job.seed), json.dumps(dataclasses.asdict(settings))),

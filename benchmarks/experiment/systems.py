@@ -18,7 +18,7 @@ from benchmarks.experiment.blocks import (
   WITHOUT_TREES,
 )
 from jaxsyn import cli, variants
-from jaxsyn.comparison import asked, run_result
+from jaxsyn.comparison import planned_jobs, run_result
 from jaxsyn.comparison.run_result import RunResult
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
@@ -52,7 +52,7 @@ class Experiment:
     return run_result.read_all([folder]) if any(folder.glob("*.json")) else []
 
 
-def systems_of(name: str, experiment: Experiment) -> list[asked.System]:
+def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
   """Returns the systems of a block with their configs.
 
   Raises:
@@ -64,7 +64,7 @@ def systems_of(name: str, experiment: Experiment) -> list[asked.System]:
   if name != "E0" and spec.raw:  # the generated corpus keeps its own recipe
     option, _, value = TRIALS[best_trial(experiment)].partition("=")
     chosen[option] = ast.literal_eval(value)
-  systems: dict[str, asked.System] = {}  # T may be named as itself, too
+  systems: dict[str, planned_jobs.System] = {}  # T may be named as itself, too
   for text in block.systems:
     if "{" in text:
       text = text.format(
@@ -87,7 +87,7 @@ def systems_of(name: str, experiment: Experiment) -> list[asked.System]:
     if variant:
       variant.on(config)
     label = variant.name if variant else text
-    systems[label] = asked.System(label, read_config(config))
+    systems[label] = planned_jobs.System(label, read_config(config))
   return list(systems.values())
 
 

@@ -21,7 +21,7 @@ RIGHT, REFUSED = "right", "refused"
 SILENT, FOREIGN, HANG = "silent", "foreign", "hang"
 OUTCOMES = (RIGHT, REFUSED, SILENT, FOREIGN, HANG)
 BAD = (SILENT, FOREIGN, HANG)
-MOST_TOLD = 20  # offenders named a suite
+MAX_REPORTED = 20  # offenders named a suite
 
 
 class Silent(Exception):
@@ -75,7 +75,7 @@ class Tally:
 
   def add(self, other: Tally) -> None:
     self.count += other.count
-    room = MOST_TOLD - len(self.offenders)
+    room = MAX_REPORTED - len(self.offenders)
     self.offenders += other.offenders[: max(room, 0)]
 
 

@@ -175,7 +175,7 @@ def files_of(folder: pathlib.Path) -> dict[str, Any]:
     data = name != lock.FILE and not name.startswith("work/")
     if path.is_file() and data:
       found[name] = path.read_bytes()
-  manifest = checksums.unsealed(json.loads(found[manifests.FILE]))
+  manifest = checksums.verify_checksum(json.loads(found[manifests.FILE]))
   del manifest["seconds"]
   return {**found, manifests.FILE: manifest}
 

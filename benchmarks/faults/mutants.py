@@ -77,7 +77,7 @@ def json_text(text: bytes, rng: Rng) -> bytes:
     return harmed(text, rng)
   page = json.loads(text)
   try:
-    page = checksums.sealed(tree(checksums.unsealed(page), rng))
+    page = checksums.add_checksum(tree(checksums.verify_checksum(page), rng))
   except ValueError:  # no checksum, or what JSON cannot say
     page = tree(page, rng)
   return json.dumps(page).encode()

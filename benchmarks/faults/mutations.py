@@ -27,13 +27,13 @@ from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.loader.column_cache import open_columns
-from jaxsyn.data.loader.held import hold
+from jaxsyn.data.loader.loading import load
 from jaxsyn.data.sentence import conllu, conllu_text, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import fetch, layout, manifests, tfrecord
-from jaxsyn.data.store.decoding import NotAnExample, decoder
+from jaxsyn.data.store.decoding import InvalidExampleError, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
@@ -134,7 +134,7 @@ def payload(state: MutationCases, rng: Rng) -> None:
   try:
     rows = decode([mutant])
     check(rows)
-  except NotAnExample as error:  # records add the file and the number
+  except InvalidExampleError as error:  # records add the file and the number
     raise InputError(error.why) from None
   example = rows.examples()[0]
   sizes = {s: a["size"] for s, a in state.manifest["vocabulary"].items()}
@@ -179,7 +179,7 @@ def columns(state: MutationCases, rng: Rng) -> None:
     files, _ = open_columns(
       lambda notes: records.rows(), names, folder, memory_gib=gib
     )
-    return hold(files, names)
+    return load(files, names)
 
   right, mutant = state.folder / "columns", state.folder / "mutant"
   expected = opened(right, 1.0)

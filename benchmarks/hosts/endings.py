@@ -70,7 +70,7 @@ def compare_endings(
     if ending.signals:
       run.wait_for("train +step 70 ")
     ended = run.end(ending.signals)
-    for number, told in enumerate(ended.told):
+    for number, told in enumerate(ended.outputs):
       files.write_text(folder / f"{name}.{number}.log", told)
     saved = (runs.steps(workdir) or [0])[-1]
     after = "-"

@@ -30,7 +30,7 @@ def compare_layouts(
   """Rows of the first table.
 
   Args:
-    words: of the command, as for `Processes`.
+    words: of the command, as for `ProcessRunner`.
     folder: of the runs.
     lines: to translate.
     counts: of processes that are compared with one.

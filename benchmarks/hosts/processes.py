@@ -29,20 +29,20 @@ runpy.run_module("jaxsyn.train", run_name="__main__", alter_sys=True)
 FAULTY = """
 from jaxsyn.data.loader import split
 
-changed, calls = split.changed, 0
+apply, calls = split.apply_batch_transform, 0
 
-def faulty(batch, change):
+def faulty(batch, transform):
   global calls
   calls += 1
   if calls > 60:
     raise RuntimeError("a fault of this process alone")
-  return changed(batch, change)
+  return apply(batch, transform)
 
-split.changed = faulty
+split.apply_batch_transform = faulty
 """
 
 
-class Ended(NamedTuple):
+class ProcessResults(NamedTuple):
   """How the processes of a run ended.
 
   Attributes:
@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 
   seconds: float
   statuses: list[int]
-  told: list[str]
+  outputs: list[str]
 
 
 class Processes:
@@ -119,7 +119,7 @@ class Processes:
   def wait_for(self, text: str, process: int = 0) -> None:
     """Returns when a process has printed what matches, or ended."""
     while self.processes[process].poll() is None:
-      if re.search(text, self.told(process)):
+      if re.search(text, self.output(process)):
         return
       time.sleep(0.05)
 
@@ -128,12 +128,14 @@ class Processes:
     """Whether all of them still run."""
     return all(process.poll() is None for process in self.processes)
 
-  def told(self, process: int) -> str:
+  def output(self, process: int) -> str:
     """What it has printed so far."""
     file = self._files[process].fileno()
     return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
-  def end(self, signals: Mapping[int, signal.Signals] | None = None) -> Ended:
+  def end(
+    self, signals: Mapping[int, signal.Signals] | None = None
+  ) -> ProcessResults:
     """Waits until all are gone.
 
     Args:
@@ -156,9 +158,9 @@ class Processes:
         process.kill()
     seconds = time.monotonic() - (since or time.monotonic())
     statuses = [process.wait() for process in self.processes]
-    told = [self.told(i) for i in range(len(self.processes))]
+    told = [self.output(i) for i in range(len(self.processes))]
     self._open.close()
-    return Ended(seconds, statuses, told)
+    return ProcessResults(seconds, statuses, told)
 
 
 def _program(code: str) -> list[str]:
@@ -177,5 +179,5 @@ def finish(run: Processes) -> None:
   ended = run.end()
   if any(ended.statuses):
     raise InputError(
-      f"a run ended with {ended.statuses}:\n" + "\n".join(ended.told)
+      f"a run ended with {ended.statuses}:\n" + "\n".join(ended.outputs)
     )

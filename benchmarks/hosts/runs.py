@@ -12,7 +12,7 @@ from typing import NamedTuple
 from benchmarks.hosts.processes import ROOT
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 
 SMALL = {
   "model.width": 32,
@@ -32,13 +32,13 @@ HALF = {"train.steps": SMALL["train.steps"] // 2}
 
 def steps(workdir: pathlib.Path) -> list[int]:
   """Of the checkpoints that a run has kept."""
-  return Reader(workdir).steps()
+  return CheckpointReader(workdir).steps()
 
 
 TIMES = ("time", "tokens_per_s", "waiting", "flops", "minutes", "seconds")
 
 
-class Difference(NamedTuple):
+class RunDifference(NamedTuple):
   """The largest relative ones of what two runs logged.
 
   Attributes:
@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 def difference(
   one: pathlib.Path, other: pathlib.Path, after: int = 0
-) -> Difference:
+) -> RunDifference:
   """Between two runs, after a step.
 
   Raises:
@@ -77,7 +77,7 @@ def difference(
         share = abs(value - logs[1][key][name]) / largest
         gradient = name == "grad_norm"
         worst[gradient] = max(worst[gradient], share)
-  return Difference(scores=worst[False], gradient=worst[True])
+  return RunDifference(scores=worst[False], gradient=worst[True])
 
 
 def translations(workdir: pathlib.Path, lines: Sequence[str]) -> str:

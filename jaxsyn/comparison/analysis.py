@@ -33,7 +33,7 @@ from jaxsyn.comparison.inference import (
 from jaxsyn.comparison.run_result import RunResult, SplitStatistics
 from jaxsyn.config import REMOVED, Config
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import flat, neutral
+from jaxsyn.options import flat, neutral_options
 from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.metrics import larger_is_better
 from jaxsyn.scoring.scorers import Scored, mean_of_sets
@@ -49,7 +49,7 @@ def of_runs(
   runs: Sequence[RunResult],
   settings: Settings,
   systems: Sequence[str],
-  failed: Sequence[results.Failed] = (),
+  failed: Sequence[results.FailedRun] = (),
   *,
   inference: Inference = DEFAULT,
 ) -> results.Comparison:
@@ -67,14 +67,14 @@ def of_runs(
     InputError: No run of the baseline; runs with other test sets, signatures
       or configs; a metric that a result lacks.
   """
-  order = {name: number for number, name in enumerate(systems)}
+  order = {name: index for index, name in enumerate(systems)}
   runs = [run for run in runs if run.system in order]
   runs.sort(key=lambda run: (run.seed, order[run.system]))
   first = next((run for run in runs if run.system == systems[0]), None)
   if first is None:
-    said = "; ".join(one.message for one in failed) or "none has"
+    messages = "; ".join(one.message for one in failed) or "none has"
     raise InputError(
-      f"no run of {systems[0]}, which all are compared with, has ended: {said}"
+      f"no run of {systems[0]}, which all are compared with, has ended: {messages}"
     )
   _check(runs, first, settings.metrics)
   present = dict.fromkeys(
@@ -84,10 +84,10 @@ def of_runs(
     name: next(run.config for run in runs if run.system == name)
     for name in present
   }
-  asked = pairs(configs, first.system)
+  compared_pairs = pairs(configs, first.system)
   check_family(inference.family, systems)
-  family = inference.family or tuple(asked)
-  asked = list(dict.fromkeys([*asked, *family]))
+  family = inference.family or tuple(compared_pairs)
+  compared_pairs = list(dict.fromkeys([*compared_pairs, *family]))
   by_split: dict[str, Scored] = {
     split: _scored(runs, split, settings.metrics) for split in first.tests
   }
@@ -99,7 +99,7 @@ def of_runs(
     by_split[MEAN] = _mean_of_splits([*by_split.values()])
   splits = [
     _test_set(
-      *(name, scored, asked, tables.get(name, ())),
+      *(name, scored, compared_pairs, tables.get(name, ())),
       settings=settings,
       inference=inference,
     )
@@ -135,10 +135,10 @@ def _check(
   same_system: dict[str, RunResult] = {}
   for run in runs:
     other = same_system.setdefault(run.system, run)
-    if changed := _differences(other.config, run.config):
+    if differences := _differences(other.config, run.config):
       raise InputError(
         f"{other.name} and {run.name} have other configs: "
-        f"{', '.join(changed[:5])}."
+        f"{', '.join(differences[:5])}."
       )
     if other.data.hashes != run.data.hashes:
       raise InputError(
@@ -151,22 +151,22 @@ def _check(
         "runs of a report need the same test sets."
       )
     for split, test in first.tests.items():
-      found = run.tests.get(split)
-      if found is None:
+      split_result = run.tests.get(split)
+      if split_result is None:
         raise InputError(f"{run.name} was not scored on test set {split}.")
-      _check_test(f"{run.name} and {first.name}, {split}", found, test)
+      _check_test(f"{run.name} and {first.name}, {split}", split_result, test)
       for metric in metrics:
-        if metric not in found.metrics:
+        if metric not in split_result.metrics:
           raise InputError(
             f"{run.name} has no statistics of {metric!r} on {split}. "
-            f"{did_you_mean(metric, found.metrics)} Where the translations are, "
+            f"{did_you_mean(metric, split_result.metrics)} Where the translations are, "
             f"jaxsyn compare --metrics {metric} adds them."
           )
         signature = test.metrics[metric].signature
-        if found.metrics[metric].signature != signature:
+        if split_result.metrics[metric].signature != signature:
           raise InputError(
             f"{run.name} and {first.name} have other signatures of {metric} on "
-            f"{split}: {found.metrics[metric].signature} and {signature}."
+            f"{split}: {split_result.metrics[metric].signature} and {signature}."
           )
 
 
@@ -183,7 +183,7 @@ def _check_test(
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
   """Names of options that differ and change figures."""
-  free = {name.removeprefix("config.") for name in neutral(Config)}
+  free = {name.removeprefix("config.") for name in neutral_options(Config)}
   free |= {"seed", *REMOVED}
   was, now = flat(one), flat(other)
   return [
@@ -247,28 +247,32 @@ def _run(run: RunResult, by_split: Mapping[str, Scored]) -> results.SeedRun:
 def _test_set(
   name: str,
   scored: Scored,
-  asked: Sequence[tuple[str, str]],
+  compared_pairs: Sequence[tuple[str, str]],
   tables: Sequence[buckets.Buckets],
   *,
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
   """Everything about one test set, except for examples."""
-  drawn = resampled(scored, settings.draws)
+  resamples = resampled(scored, settings.draws)
   first = next(iter(next(iter(scored.values())).values()))
   return results.TestSet(
     name=name,
     sentences=first[0].scorer.sentences,
     signatures={m.scorer.name: m.scorer.signature() for m in first},
     scores=summaries(scored),
-    over_sentences=over_sentences(scored, asked, settings, drawn),
-    over_seeds=over_seeds(scored, asked, settings.draws, inference, drawn),
+    over_sentences=over_sentences(scored, compared_pairs, settings, resamples),
+    over_seeds=over_seeds(
+      scored, compared_pairs, settings.draws, inference, resamples
+    ),
     errors=error_variances(scored, inference),
     buckets=tuple(
       bucket
       for table in tables
       for bucket in in_buckets(
-        *(table, scored, asked), draws=settings.draws, inference=inference
+        *(table, scored, compared_pairs),
+        draws=settings.draws,
+        inference=inference,
       )
     ),
     example_metric="",
@@ -297,24 +301,26 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 def over_sentences(
   scored: Scored,
-  asked: Sequence[tuple[str, str]],
+  compared_pairs: Sequence[tuple[str, str]],
   settings: Settings,
-  drawn: Sequence[np.ndarray] | None = None,
+  resamples: Sequence[np.ndarray] | None = None,
 ) -> tuple[results.OneSeed, ...]:
   """Each run against the other system's run of the same seed.
 
   Args:
     scored: Translations.
-    asked: Systems and what each is compared with.
+    compared_pairs: Systems and what each is compared with.
     settings: How to test.
-    drawn: Of `resampled`, where it is known.
+    resamples: Of `resampled`, where it is known.
   """
-  drawn = resampled(scored, settings.draws) if drawn is None else drawn
-  row = {run: number for number, run in enumerate(_runs(scored))}
+  resamples = (
+    resampled(scored, settings.draws) if resamples is None else resamples
+  )
+  row = {run: index for index, run in enumerate(_runs(scored))}
   singles = []
-  for system, other, seeds in _together(scored, asked):
+  for system, other, seeds in _scored_pairs(scored, compared_pairs):
     for seed in seeds:
-      pairs = zip(drawn, scored[system][seed], scored[other][seed])
+      pairs = zip(resamples, scored[system][seed], scored[other][seed])
       for score_LJ, one, base in pairs:
         difference = significance.difference(
           *((system, other), one, base),
@@ -337,33 +343,33 @@ def resampled(scored: Scored, draws: significance.Draws) -> list[np.ndarray]:
 
 def over_seeds(
   scored: Scored,
-  asked: Sequence[tuple[str, str]],
+  compared_pairs: Sequence[tuple[str, str]],
   draws: significance.Draws,
   inference: Inference = DEFAULT,
-  drawn: Sequence[np.ndarray] | None = None,
+  resamples: Sequence[np.ndarray] | None = None,
 ) -> tuple[Hierarchical, ...]:
   """Each pair of systems, over seeds and sentences.
 
   Args:
     scored: Translations.
-    asked: Systems and what each is compared with.
+    compared_pairs: Systems and what each is compared with.
     draws: How to resample.
     inference: Error variance and margins.
-    drawn: Of `resampled`, where it is known.
+    resamples: Of `resampled`, where it is known.
   """
-  drawn = resampled(scored, draws) if drawn is None else drawn
+  resamples = resampled(scored, draws) if resamples is None else resamples
   runs = _runs(scored)
-  row = {run: number for number, run in enumerate(runs)}
+  row = {run: index for index, run in enumerate(runs)}
   errors = error_variances(scored, inference)
   differences = []
-  for column, score_LJ in enumerate(drawn):
+  for column, score_LJ in enumerate(resamples):
     value_L = np.array(
       [scored[name][seed][column].value for name, seed in runs]
     )
     scorer = scored[runs[0][0]][runs[0][1]][column].scorer
     margin = inference.margins.get(SCORED.name_of(scorer.metric))
     error = next((e for e in errors if e.metric == scorer.name), None)
-    for system, other, seeds in _together(scored, asked):
+    for system, other, seeds in _scored_pairs(scored, compared_pairs):
       ours, theirs = (
         [row[name, seed] for seed in seeds] for name in (system, other)
       )
@@ -392,7 +398,7 @@ def error_variances(
   if inference.variance != POOLED:
     return ()
   first = next(iter(next(iter(scored.values())).values()))
-  found = [
+  variances = [
     error_variance(
       measured.scorer.name,
       {
@@ -402,13 +408,13 @@ def error_variances(
     )
     for column, measured in enumerate(first)
   ]
-  return tuple(error for error in found if error)
+  return tuple(error for error in variances if error)
 
 
 def in_buckets(
   table: buckets.Buckets,
   scored: Scored,
-  asked: Sequence[tuple[str, str]],
+  compared_pairs: Sequence[tuple[str, str]],
   *,
   draws: significance.Draws,
   inference: Inference = DEFAULT,
@@ -418,7 +424,7 @@ def in_buckets(
     results.BucketOfRuns(
       **vars(bucket),
       scores=summaries(part),
-      differences=over_seeds(part, asked, draws, inference)
+      differences=over_seeds(part, compared_pairs, draws, inference)
       if bucket.count >= buckets.FEWEST
       else (),
     )
@@ -431,17 +437,17 @@ def _decided(
 ) -> results.TestSet:
   """A test set with Holm-adjusted p-values of a family under a metric."""
   chosen = [
-    number
-    for number, d in enumerate(split.over_seeds)
+    index
+    for index, d in enumerate(split.over_seeds)
     if d.metric == metric
     and (d.system, d.baseline) in family
     and d.p is not None
   ]
   differences = list(split.over_seeds)
-  adjusted = holm([differences[number].p or 0.0 for number in chosen])
-  for number, p in zip(chosen, adjusted):
-    differences[number] = with_verdict(
-      differences[number], p, larger_is_better=larger_is_better(metric)
+  adjusted = holm([differences[index].p or 0.0 for index in chosen])
+  for index, p in zip(chosen, adjusted):
+    differences[index] = with_verdict(
+      differences[index], p, larger_is_better=larger_is_better(metric)
     )
   return dataclasses.replace(split, over_seeds=tuple(differences))
 
@@ -451,11 +457,13 @@ def _runs(scored: Scored) -> list[tuple[str, int]]:
   return [(system, seed) for system in scored for seed in scored[system]]
 
 
-def _together(scored: Scored, asked: Sequence[tuple[str, str]]) -> list[Pair]:
+def _scored_pairs(
+  scored: Scored, compared_pairs: Sequence[tuple[str, str]]
+) -> list[Pair]:
   """Those pairs of systems that have runs of the same seed, with these seeds."""
   both = (
     (system, other, tuple(s for s in scored[system] if s in scored[other]))
-    for system, other in asked
+    for system, other in compared_pairs
     if system in scored and other in scored
   )
   return [pair for pair in both if pair[2]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxsyn.data.sentence.controls import TREES, Parsed, Tree
+from jaxsyn.data.sentence.controls import TREES, Parsed, TreeControl
 from jaxsyn.options import flat
 
 Configs = Mapping[str, Mapping[str, Any]]  # of JSON, by system
@@ -28,13 +28,13 @@ def control_of(system: str, configs: Configs) -> str:
   """
   if not _tree(configs[system]).control:
     return ""
-  own = _but_trees(configs[system])
-  others = (
+  untreed = _but_trees(configs[system])
+  candidates = (
     name
     for name, config in configs.items()
-    if not _tree(config).replaces and _but_trees(config) == own
+    if not _tree(config).replaces and _but_trees(config) == untreed
   )
-  return next(others, "")
+  return next(candidates, "")
 
 
 def controls(system: str, configs: Configs) -> tuple[str, ...]:
@@ -44,8 +44,10 @@ def controls(system: str, configs: Configs) -> tuple[str, ...]:
 
 def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
   """Every system with the baseline, and with its own controls."""
-  others = [(system, baseline) for system in configs if system != baseline]
-  return others + [
+  system_pairs = [
+    (system, baseline) for system in configs if system != baseline
+  ]
+  return system_pairs + [
     (system, control)
     for system in configs
     for control in controls(system, configs)
@@ -53,7 +55,7 @@ def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
   ]
 
 
-def _tree(config: Mapping[str, Any]) -> type[Tree]:
+def _tree(config: Mapping[str, Any]) -> type[TreeControl]:
   return TREES.get(config["data"]["tree"], Parsed)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.comparison.asked import Job
 from jaxsyn.comparison.measure import read_test
+from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.comparison.results import Comparison, Example
 from jaxsyn.comparison.run_result import RunResult
 from jaxsyn.data.sentence.text import read_lines
@@ -20,31 +20,37 @@ PREFERRED = "chrF"  # BLEU of one sentence is mostly what its smoothing makes it
 
 
 def add(
-  found: Comparison, runs: Mapping[Job, RunResult], metrics: Sequence[str]
+  results: Comparison,
+  runs: Mapping[TrainingJob, RunResult],
+  metrics: Sequence[str],
 ) -> Comparison:
   """Returns a comparison with examples, which need the text of the test sets.
 
   Args:
-    found: Comparison of the runs.
+    results: Comparison of the runs.
     runs: Results of the finished jobs, whose translations are read.
     metrics: Metrics of the comparison.
   """
   splits = []
-  for split in found.splits:
+  for split in results.splits:
     if split.name in next(iter(runs.values())).tests:
       text = read_test(next(iter(runs)), split.name)
       scored: Scored = collections.defaultdict(dict)
-      said: dict[str, dict[int, list[str]]] = collections.defaultdict(dict)
+      translations: dict[str, dict[int, list[str]]] = collections.defaultdict(
+        dict
+      )
       for job, run in runs.items():
         test = run.tests[split.name]
         scored[run.system][run.seed] = list(map(test.measured, metrics))
-        said[run.system][run.seed] = read_lines(job.hypotheses(split.name))
+        translations[run.system][run.seed] = read_lines(
+          job.hypotheses(split.name)
+        )
       metric, chosen = choose(
-        text.sources, text.references, scored=scored, translations=said
+        text.sources, text.references, scored=scored, translations=translations
       )
       split = dataclasses.replace(split, example_metric=metric, examples=chosen)
     splits.append(split)
-  return dataclasses.replace(found, splits=tuple(splits))
+  return dataclasses.replace(results, splits=tuple(splits))
 
 
 def choose(

@@ -14,7 +14,7 @@ import jax
 
 import jaxsyn
 from jaxsyn.comparison import progress, results
-from jaxsyn.comparison.asked import Job
+from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.scoring import selection
 from jaxsyn.storage import files
 from jaxsyn.trained import workdir
@@ -27,7 +27,10 @@ PACKAGES = (
 
 
 def of_run(
-  job: Job, outcome: loop.TrainingEnd, params: Any, notes: tuple[str, ...]
+  job: TrainingJob,
+  outcome: loop.TrainingEnd,
+  params: Any,
+  messages: tuple[str, ...],
 ) -> results.RunFacts:
   """The facts of a run that ended, in the process that trained it.
 
@@ -35,7 +38,7 @@ def of_run(
     job: the run.
     outcome: of its training.
     params: that it was translated with.
-    notes: why they are not those that were asked for.
+    messages: why they are not those that were asked for.
   """
   key = "tokens_per_s"
   speeds = [r[key] for r in progress.records(job) if key in r]
@@ -51,12 +54,12 @@ def of_run(
     tokens_per_s=statistics.median(speeds) if speeds else 0.0,
     parameters=sum(x.size for x in jax.tree.leaves(params)),
     machine=machine(),
-    notes=notes,
+    notes=messages,
     wrong_parents=workdir.wrong_parents(job.run),
   )
 
 
-def dataset(job: Job) -> results.DataSet:
+def dataset(job: TrainingJob) -> results.DataSet:
   """Returns the dataset of a run."""
   data, manifest = job.config.data, job.system.manifest
   return results.DataSet(
@@ -72,7 +75,7 @@ def dataset(job: Job) -> results.DataSet:
   )
 
 
-def curve(job: Job) -> tuple[results.Point, ...]:
+def curve(job: TrainingJob) -> tuple[results.Point, ...]:
   """Returns the validations of a run."""
   points = []
   for record in progress.validations(job):
@@ -109,8 +112,8 @@ def record_commit(run: pathlib.Path) -> str | None:
   """
   path = run / "commits.txt"
   before = path.read_text().split() if path.is_file() else []
-  if found := commit():
-    before = [*dict.fromkeys([*before, found])]
+  if commit_id := commit():
+    before = [*dict.fromkeys([*before, commit_id])]
     files.write_text(path, "".join(f"{one}\n" for one in before))
   return ",".join(before) or None
 
@@ -125,11 +128,11 @@ def commit() -> str | None:
   try:
     # A package that is installed inside another checkout is not in its index.
     _git(file.parent, "ls-files", "--error-unmatch", file.name)
-    found = _git(file.parent, "rev-parse", "HEAD")
-    changed = _git(file.parent, "status", "--porcelain", "-uno")
+    revision = _git(file.parent, "rev-parse", "HEAD")
+    modified = _git(file.parent, "status", "--porcelain", "-uno")
   except (OSError, subprocess.SubprocessError):
     return None
-  return found + ("+changes" if changed else "")
+  return revision + ("+changes" if modified else "")
 
 
 def _git(folder: pathlib.Path, *words: str) -> str:

@@ -186,8 +186,8 @@ def hierarchical(
       equivalence_low=same_low,
       equivalence_high=same_high,
     )
-  drawn_J = draw(difference_YJ, seed)
-  hits_J = abs(drawn_J - drawn_J.mean()) >= abs(value) - SAME
+  resampled_J = draw(difference_YJ, seed)
+  hits_J = abs(resampled_J - resampled_J.mean()) >= abs(value) - SAME
   return dataclasses.replace(
     difference,
     low=low,
@@ -195,7 +195,7 @@ def hierarchical(
     p=p,
     seed_sd=math.sqrt(of_seeds),
     degrees=degrees,
-    bootstrap=Bootstrap(*interval_of(drawn_J), share(hits_J), samples),
+    bootstrap=Bootstrap(*interval_of(resampled_J), share(hits_J), samples),
   )
 
 
@@ -203,8 +203,8 @@ def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
   """The mean difference of as many seeds drawn anew for each resample."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
-  drawn_JY = random.integers(count, size=(samples, count))
-  return difference_YJ[drawn_JY.T, np.arange(samples)].mean(axis=0)
+  choice_JY = random.integers(count, size=(samples, count))
+  return difference_YJ[choice_JY.T, np.arange(samples)].mean(axis=0)
 
 
 def with_verdict(

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At
+from jaxsyn.options import ConfigPath
 from jaxsyn.scoring.settings import SCORED
 
 LEVEL = 0.05
@@ -114,19 +114,25 @@ def error_variance(
   }
   largest = max(of_system, key=lambda name: of_system[name])
   # A system's share of the degrees of freedom, as its share of the runs.
-  own = degrees * len(scores[largest]) / len(runs)
+  largest_degrees = degrees * len(scores[largest]) / len(runs)
   rest = total - of_system[largest]
   p = None
   if len(systems) > 2 and rest > 0:
-    ratio = (of_system[largest] / own) / (rest / (degrees - own))
-    p = min(1.0, len(systems) * float(stats.f.sf(ratio, own, degrees - own)))
+    ratio = (of_system[largest] / largest_degrees) / (
+      rest / (degrees - largest_degrees)
+    )
+    p = min(
+      1.0,
+      len(systems)
+      * float(stats.f.sf(ratio, largest_degrees, degrees - largest_degrees)),
+    )
   return ErrorVariance(
     metric=metric,
     sd=(total / degrees) ** 0.5,
     degrees=degrees,
     systems=len(systems),
     largest=largest,
-    largest_sd=(of_system[largest] / own) ** 0.5,
+    largest_sd=(of_system[largest] / largest_degrees) ** 0.5,
     p=p,
   )
 
@@ -188,12 +194,14 @@ def read_margins(
   """
   margins = {}
   for word in words:
-    name, equals, number = word.rpartition("=")
-    name = SCORED.known(name, At("--margin")) if equals else metrics[0]
+    name, equals, margin_text = word.rpartition("=")
+    name = (
+      SCORED.check_name(name, ConfigPath("--margin")) if equals else metrics[0]
+    )
     if name not in metrics:
       raise InputError(f"--margin: {name} is not one of --metrics.")
     try:
-      margin = float(number)
+      margin = float(margin_text)
     except ValueError:
       margin = 0.0
     if not 0 < margin < float("inf"):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxsyn.comparison import run_result
-from jaxsyn.comparison.asked import Job
+from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.comparison.run_result import (
   MetricStatistics,
   PackedArray,
@@ -44,7 +44,7 @@ class SplitText:
   facts: buckets.Facts
 
 
-def read_test(job: Job, split: str) -> SplitText:
+def read_test(job: TrainingJob, split: str) -> SplitText:
   """Reads a test set of a run's dataset.
 
   Raises:
@@ -75,7 +75,7 @@ class Measurer:
     self._read: dict[tuple[str, str], tuple[SplitText, list[Scorer]]] = {}
 
   def __call__(
-    self, job: Job, likelihoods: Mapping[str, Measured]
+    self, job: TrainingJob, likelihoods: Mapping[str, Measured]
   ) -> dict[str, SplitStatistics]:
     """Measures the translations of a run.
 
@@ -95,7 +95,7 @@ class Measurer:
       for split in job.config.data.test
     }
 
-  def completed(self, job: Job) -> RunResult:
+  def completed(self, job: TrainingJob) -> RunResult:
     """Returns the result of a finished run, with all metrics of the settings.
 
     Metrics that the result lacks, or that were measured in another way, are
@@ -124,7 +124,7 @@ class Measurer:
     return result
 
   def _measured(
-    self, job: Job, split: str, likelihood: Measured | None
+    self, job: TrainingJob, split: str, likelihood: Measured | None
   ) -> SplitStatistics:
     text, _ = self._open(job, split)
     metrics = self._metrics(job, split, self._names)
@@ -144,7 +144,7 @@ class Measurer:
     )
 
   def _metrics(
-    self, job: Job, split: str, names: Sequence[str]
+    self, job: TrainingJob, split: str, names: Sequence[str]
   ) -> dict[str, MetricStatistics]:
     """Statistics of some metrics by name."""
     _, scorers = self._open(job, split)
@@ -155,7 +155,9 @@ class Measurer:
       if name in names
     }
 
-  def _open(self, job: Job, split: str) -> tuple[SplitText, list[Scorer]]:
+  def _open(
+    self, job: TrainingJob, split: str
+  ) -> tuple[SplitText, list[Scorer]]:
     key = (job.config.data.directory, split)
     if key not in self._read:
       text = read_test(job, split)
@@ -169,7 +171,7 @@ def without_sources(settings: Settings) -> Settings:
 
   They are measured once for all runs, after training.
   """
-  names = (n for n in settings.metrics if not SCORED[n].reads_sources)
+  names = (n for n in settings.metrics if not SCORED[n].needs_sources)
   return dataclasses.replace(settings, metrics=tuple(names) or ALWAYS)
 
 

@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jaxsyn.comparison import looks, plots, report, tables
+from jaxsyn.comparison import attention_samples, plots, report, tables
 from jaxsyn.comparison.results import Comparison, Example, TestSet
 from jaxsyn.scoring.metrics import LIKELIHOOD, heading
 from jaxsyn.scoring.selection import name_of
@@ -44,7 +44,7 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
-class Looked:
+class InspectedSentence:
   """A sentence, its tree, and what each system looked at.
 
   Attributes:
@@ -88,7 +88,7 @@ def html(results: Comparison, folder: pathlib.Path) -> str:
       for split in results.splits
       if split.buckets
     ],
-    looked=_looked(results, folder),
+    looked=_inspected(results, folder),
     examples=[
       (split, [(e, _marked(results, e)) for e in split.examples])
       for split in results.splits
@@ -102,7 +102,7 @@ def html(results: Comparison, folder: pathlib.Path) -> str:
 
 def _differences(results: Comparison) -> list[Picture]:
   return [
-    _drawn(
+    _render(
       figure,
       f"Difference of each system to {results.baseline}: {heading(metric)}, "
       f"{split.name}; the figures are in the table below.",
@@ -120,7 +120,7 @@ def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
   curves = []
   for metric in dict.fromkeys(metrics):
     pictures = [
-      _drawn(
+      _render(
         figure,
         f"Validation {name_of(metric)} by updates: "
         f"{plots.title_of(results, system, beside_baseline=True)}.",
@@ -140,7 +140,7 @@ def _facts(
   kinds = []
   for by, rows in tables.by_fact(results, split).items():
     pictures = [
-      _drawn(
+      _render(
         figure,
         f"{plots.title_of(results, system)} less {results.baseline} by {by}, "
         f"{split.name}.",
@@ -152,14 +152,16 @@ def _facts(
   return kinds
 
 
-def _looked(results: Comparison, folder: pathlib.Path) -> list[Looked]:
+def _inspected(
+  results: Comparison, folder: pathlib.Path
+) -> list[InspectedSentence]:
   """What the first seeds' runs have drawn; a run without is passed over."""
   sentences = []
-  for number in range(1, looks.SENTENCES + 1):
+  for index in range(1, attention_samples.SENTENCES + 1):
     seen: dict[str, tuple[pathlib.Path, dict[str, Any]]] = {}
     for system, _ in results.ordered():
       for run in results.runs:
-        path = folder / run.folder / "look" / f"{number}.json"
+        path = folder / run.folder / "look" / f"{index}.json"
         if run.system == system.name and path.is_file():
           seen[system.name] = path, json.loads(path.read_text(encoding="utf-8"))
     if not seen:
@@ -171,7 +173,7 @@ def _looked(results: Comparison, folder: pathlib.Path) -> list[Looked]:
       for name, (path, content) in seen.items()
     ]
     tree = _read(path.with_suffix(".tree.svg"), f"Dependency tree: {words}")
-    sentences.append(Looked(first["text"], tree, systems))
+    sentences.append(InspectedSentence(first["text"], tree, systems))
   return sentences
 
 
@@ -204,10 +206,10 @@ def _marked(
   ]
 
 
-def against(said: str, meant: str) -> Markup:
+def against(hypothesis: str, meant: str) -> Markup:
   """Words (in a script without blanks: letters) in the order they are meant."""
   blank = " " if re.search(r"\s", meant) else ""
-  ours, theirs = (t.split() if blank else list(t) for t in (said, meant))
+  ours, theirs = (t.split() if blank else list(t) for t in (hypothesis, meant))
   matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
   parts = []
   for what, begin, end, _, _ in matcher.get_opcodes():
@@ -217,8 +219,8 @@ def against(said: str, meant: str) -> Markup:
   return Markup(blank).join(parts)
 
 
-def _drawn(figure: Figure, text: str) -> Picture:
-  return _picture(looks.as_svg(figure), text)
+def _render(figure: Figure, text: str) -> Picture:
+  return _picture(attention_samples.as_svg(figure), text)
 
 
 def _read(path: pathlib.Path, text: str) -> Picture | None:

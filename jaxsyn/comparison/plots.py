@@ -46,8 +46,10 @@ def differences(
   """
   rows = []
   for system, _ in results.ordered():
-    others = [b for a, b in results.family if a == system.name]
-    for other in dict.fromkeys((results.baseline, *system.controls, *others)):
+    baselines = [b for a, b in results.family if a == system.name]
+    for other in dict.fromkeys(
+      (results.baseline, *system.controls, *baselines)
+    ):
       if row := find(split.over_seeds, system.name, metric, baseline=other):
         rows.append(row)
   if not rows:
@@ -71,10 +73,10 @@ def differences(
       axes.plot(row.by_seed, [y] * count, "|", color=colour, ms=7, mew=0.8)
     axes.plot([row.value], [y], "o", color=colour, ms=5)
   axes.axvline(0, color="0.3", lw=0.8)
-  whole = [row.baseline == results.baseline for row in rows]
-  names = [r.system if w else f"− {r.baseline}" for r, w in zip(rows, whole)]
+  is_main = [row.baseline == results.baseline for row in rows]
+  names = [r.system if w else f"− {r.baseline}" for r, w in zip(rows, is_main)]
   axes.set_yticks(range(len(rows)), names, size=SMALL)
-  for label, is_whole in zip(axes.get_yticklabels(), whole):
+  for label, is_whole in zip(axes.get_yticklabels(), is_main):
     if not is_whole:  # less the control
       label.set_color("0.45")
   axes.set_ylim(len(rows) - 0.5, -0.5)
@@ -98,18 +100,18 @@ def curves(results: Comparison, system: Entry, metric: str) -> Figure | None:
     "updates",
     f"validation {name_of(metric)}",
   )
-  for name, look in _family(results, system).items():
+  for name, style in _family(results, system).items():
     runs = [_curve(run, metric) for run in chosen if run.system == name]
     at: dict[int, list[float]] = collections.defaultdict(list)
     for curve in runs:
-      axes.plot(*zip(*curve.items()), **look, lw=0.6, alpha=0.45)
+      axes.plot(*zip(*curve.items()), **style, lw=0.6, alpha=0.45)
       for step, value in curve.items():
         at[step].append(value)
     # A mean over the runs that lasted would jump where one of them ends.
     steps = sorted(step for step in at if len(at[step]) == len(runs))
     means = [statistics.fmean(at[step]) for step in steps]
     if steps:
-      axes.plot(steps, means, **look, lw=1.6, marker="o", ms=3, label=name)
+      axes.plot(steps, means, **style, lw=1.6, marker="o", ms=3, label=name)
   if not _labelled(axes):
     return None
   curves = (_curve(run, metric) for run in chosen)
@@ -136,8 +138,8 @@ def by_fact(
   )
   family = _family(results, system)
   family.pop(results.baseline)
-  for number, (name, look) in enumerate(family.items()):
-    aside = 0.14 * (number - (len(family) - 1) / 2)
+  for index, (name, style) in enumerate(family.items()):
+    aside = 0.14 * (index - (len(family) - 1) / 2)
     points = {
       x + aside: difference
       for x, bucket in enumerate(buckets)
@@ -152,9 +154,9 @@ def by_fact(
     for x, d in points.items():
       if d.low is not None:
         ends = [d.low, d.high]
-        axes.plot([x, x], ends, color=look["color"], lw=1.2, alpha=0.8)
+        axes.plot([x, x], ends, color=style["color"], lw=1.2, alpha=0.8)
     values = [d.value for d in points.values()]
-    axes.plot([*points], values, **look, lw=1.2, marker="o", ms=4, label=name)
+    axes.plot([*points], values, **style, lw=1.2, marker="o", ms=4, label=name)
   if not _labelled(axes):
     return None
   axes.axhline(0, color="0.3", lw=0.8)
@@ -179,10 +181,12 @@ def title_of(
   results: Comparison, system: Entry, *, beside_baseline: bool = False
 ) -> str:
   """A system with its controls, as the title of what they are drawn in."""
-  number = len(
+  seed_count = len(
     _family(results, system).keys() - {system.name, results.baseline}
   )
-  title = system.name + ("", " and its control", " and its controls")[number]
+  title = (
+    system.name + ("", " and its control", " and its controls")[seed_count]
+  )
   if beside_baseline and system.name != results.baseline:
     title += f", {results.baseline}"
   return title

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, TextIO
 
-from jaxsyn.comparison.asked import Job
+from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.progress import span
 from jaxsyn.scoring.metrics import decimals
 from jaxsyn.scoring.selection import name_of
@@ -43,18 +43,20 @@ class RunState:
   left: float | None
 
 
-def records(job: Job) -> list[dict[str, Any]]:
+def records(job: TrainingJob) -> list[dict[str, Any]]:
   """The whole records of a run's log."""
   return log.records(job.run)[0]
 
 
-def validations(job: Job) -> list[dict[str, Any]]:
+def validations(job: TrainingJob) -> list[dict[str, Any]]:
   """Those records that are of validations by what selects."""
   metric = job.config.train.selection
   return [r for r in records(job) if r["kind"] == "validation" and metric in r]
 
 
-def state(job: Job, *, working: bool = False, failed: bool = False) -> RunState:
+def state(
+  job: TrainingJob, *, working: bool = False, failed: bool = False
+) -> RunState:
   """How far a run is.
 
   Args:
@@ -96,7 +98,7 @@ def state(job: Job, *, working: bool = False, failed: bool = False) -> RunState:
   return RunState(what, step, steps, best=best, minutes=minutes, left=left)
 
 
-def line(job: Job) -> str:
+def line(job: TrainingJob) -> str:
   """Returns one line about a running run: its step, loss and remaining time.
 
   While programs compile, or after training, the last line that its process
@@ -125,7 +127,7 @@ def score_text(metric: str, score: float | None) -> str:
   return f"{title} {score:.{decimals(title)}f}"
 
 
-def table(states: Mapping[Job, RunState], height: int = 0) -> str:
+def table(states: Mapping[TrainingJob, RunState], height: int = 0) -> str:
   """One line a run, and how much is to come.
 
   Args:
@@ -139,8 +141,8 @@ def table(states: Mapping[Job, RunState], height: int = 0) -> str:
   if height and len(shown) > room:
     busy = [j for j in shown if states[j].what not in ("waiting", "finished")]
     rest = [j for j in shown if j not in busy]
-    kept = set(map(id, [*busy, *rest][: max(room - 1, 1)]))
-    shown = [j for j in shown if id(j) in kept]
+    shown_ids = set(map(id, [*busy, *rest][: max(room - 1, 1)]))
+    shown = [j for j in shown if id(j) in shown_ids]
   for job in shown:
     s = states[job]
     rows.append(
@@ -164,9 +166,9 @@ def summary(states: Collection[RunState]) -> str:
   done = [s for s in states if s.what == "finished"]
   text = f"{len(done)} of {len(states)} runs finished"
   # A run that has not begun takes as long as those that have: a guess.
-  whole = [s.minutes + s.left for s in states if s.left is not None]
-  if whole and len(done) < len(states):
-    mean = sum(whole) / len(whole)
+  total_minutes = [s.minutes + s.left for s in states if s.left is not None]
+  if total_minutes and len(done) < len(states):
+    mean = sum(total_minutes) / len(total_minutes)
     left = sum(
       mean if s.left is None else s.left for s in states if s.what != "failed"
     )
@@ -190,7 +192,7 @@ class Board:
     self._wipe()
     print(f"{line}\n", end="", file=self._stream, flush=True)
 
-  def show(self, states: Mapping[Job, RunState]) -> None:
+  def show(self, states: Mapping[TrainingJob, RunState]) -> None:
     """Draws the table where the last one was; only on a terminal."""
     self._drawn = time.monotonic()
     if not self._live:
@@ -217,12 +219,12 @@ class Board:
     self._file.close()
 
 
-def tail(job: Job) -> str:
+def tail(job: TrainingJob) -> str:
   """Returns the last three lines that a run's process printed, on one line."""
   return _last_lines(job, 3)
 
 
-def _last_lines(job: Job, count: int) -> str:
+def _last_lines(job: TrainingJob, count: int) -> str:
   path = job.run / OUTPUT
   if not path.is_file():
     return ""
@@ -230,5 +232,5 @@ def _last_lines(job: Job, count: int) -> str:
   with path.open("rb") as file:
     file.seek(max(0, size - 4000))
     text = file.read().decode("utf-8", "replace")
-  kept = [line.strip() for line in text.splitlines() if line.strip()]
-  return " | ".join(kept[-count:])
+  nonempty = [line.strip() for line in text.splitlines() if line.strip()]
+  return " | ".join(nonempty[-count:])

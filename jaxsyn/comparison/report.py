@@ -51,8 +51,8 @@ _OF_ONE = (
 def as_text(results: Comparison) -> str:
   """The table of scores and what it means, for a terminal."""
   rows = _scores(results, str, inset="  ", cell=lambda cell: cell.text)
-  notes = tables.notes(results, bold=False)
-  return "\n\n".join([aligned(rows), *notes, *tables.conclusions(results)])
+  remarks = tables.notes(results, bold=False)
+  return "\n\n".join([aligned(rows), *remarks, *tables.conclusions(results)])
 
 
 def markdown(results: Comparison) -> str:

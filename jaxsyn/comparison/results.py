@@ -14,7 +14,7 @@ from typing import Any
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.inference import ErrorVariance
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
 from jaxsyn.scoring.results import Bucket, Difference, Score
 
 FORMAT = 3
@@ -110,7 +110,7 @@ class SeedRun:
 
 
 @dataclasses.dataclass(frozen=True)
-class Failed:
+class FailedRun:
   """A run that did not come to its end, and what it said last."""
 
   system: str
@@ -316,7 +316,7 @@ class Comparison:
   variance: str
   systems: tuple[Entry, ...]
   runs: tuple[SeedRun, ...]
-  failed: tuple[Failed, ...]
+  failed: tuple[FailedRun, ...]
   splits: tuple[TestSet, ...]
   ablation: Ablation | None
 
@@ -330,12 +330,12 @@ class Comparison:
 
   def ordered(self) -> list[tuple[Entry, bool]]:
     """The systems, each with its controls below it and, as True says, set in."""
-    there = {system.name: system for system in self.systems}
+    by_name = {system.name: system for system in self.systems}
     rows = []
     for system in self.systems:
-      if system.control_of not in there:
+      if system.control_of not in by_name:
         rows.append((system, False))
-        rows += [(there[name], True) for name in system.controls]
+        rows += [(by_name[name], True) for name in system.controls]
     return rows
 
   def leading(self) -> list[Entry]:
@@ -374,13 +374,13 @@ def from_json(text: str) -> Comparison:
     InputError: no JSON, another format, a field too many, missing or mistyped.
   """
   try:
-    page = json.loads(text)
+    document = json.loads(text)
   except json.JSONDecodeError as error:
     raise InputError(f"{FILE} is damaged ({error}).") from None
-  version = page.get("format") if isinstance(page, dict) else None
+  version = document.get("format") if isinstance(document, dict) else None
   if version != FORMAT:
     raise InputError(
       f"{FILE} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Comparison, page, At(FILE), MEASURED)
+  return from_config(Comparison, document, ConfigPath(FILE), RESULT_MODE)

@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxsyn.comparison import results
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
 from jaxsyn.scoring.buckets import Facts
 from jaxsyn.scoring.scorers import Measured
 from jaxsyn.scoring.settings import SCORED
@@ -183,7 +183,7 @@ def sha256_of_lines(lines: Iterable[str]) -> str:
 def write(path: pathlib.Path, result: RunResult) -> None:
   """Writes a result with its checksum, atomically."""
   content = dataclasses.asdict(result)
-  files.write_json(path, checksums.sealed(content))
+  files.write_json(path, checksums.add_checksum(content))
 
 
 def read(path: pathlib.Path) -> RunResult:
@@ -193,7 +193,7 @@ def read(path: pathlib.Path) -> RunResult:
     InputError: The file is missing, corrupt, or of another format; names it.
   """
   try:
-    page = checksums.unsealed(files.read_json(path))
+    document = checksums.verify_checksum(files.read_json(path))
   except FileNotFoundError:
     raise InputError(f"{path} does not exist.") from None
   except (OSError, ValueError) as error:
@@ -201,14 +201,14 @@ def read(path: pathlib.Path) -> RunResult:
       f"{path} is corrupt, or not the result of a run "
       f"({str(error).rstrip('.')})."
     ) from None
-  if page.get("format") != FORMAT:
+  if document.get("format") != FORMAT:
     raise InputError(
-      f"{path} has format {page.get('format')}; this version reads {FORMAT}."
+      f"{path} has format {document.get('format')}; this version reads {FORMAT}."
     )
-  found = from_config(RunResult, page, At(str(path)), MEASURED)
-  for split, test in found.tests.items():
-    _check(test, At(str(path)) / split)
-  return found
+  result = from_config(RunResult, document, ConfigPath(str(path)), RESULT_MODE)
+  for split, test in result.tests.items():
+    _check(test, ConfigPath(str(path)) / split)
+  return result
 
 
 def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
@@ -221,7 +221,7 @@ def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
   Raises:
     InputError: No result; a corrupt file; two files of the same run.
   """
-  found: dict[str, tuple[pathlib.Path, RunResult]] = {}
+  results: dict[str, tuple[pathlib.Path, RunResult]] = {}
   for path in paths:
     chosen = [path]
     if path.is_dir():
@@ -230,19 +230,19 @@ def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
         raise InputError(f"{path} has no results: no file {FILE}.")
     for file in chosen:
       result = read(file)
-      other, _ = found.setdefault(result.name, (file, result))
+      other, _ = results.setdefault(result.name, (file, result))
       if other.resolve() != file.resolve():
         raise InputError(
           f"{other} and {file} are both results of {result.name}. Leave one out."
         )
-  return [result for _, result in found.values()]
+  return [result for _, result in results.values()]
 
 
-def _check(test: SplitStatistics, at: At) -> None:
+def _check(test: SplitStatistics, at: ConfigPath) -> None:
   """Raises InputError where arrays are not what the test set must have."""
   arrays = dict(test.facts)
   for name, metric in test.metrics.items():
-    SCORED.known(name, at / "metrics")
+    SCORED.check_name(name, at / "metrics")
     arrays[name] = metric.sentences
   for name, packed in arrays.items():
     try:

@@ -18,30 +18,32 @@ from collections.abc import Callable, Mapping, Sequence
 
 import jaxsyn
 from jaxsyn.comparison import progress
-from jaxsyn.comparison.asked import Job
+from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.comparison.progress import Board
 from jaxsyn.training.loop import StopSignals
 
 STARTS = 3  # of a process that is killed each time before it gets any further
-LOOK = 0.1  # seconds between looks at the processes
-QUIET = 30.0  # seconds until a line about a run that has not been validated yet
-QUIET_LATER = 300.0  # the same after its first validation
+POLL_SECONDS = 0.1  # seconds between looks at the processes
+REPORT_SECONDS = (
+  30.0  # seconds until a line about a run that has not been validated yet
+)
+LATER_REPORT_SECONDS = 300.0  # the same after its first validation
 
-Command = Callable[[Job], Sequence[str]]
-Place = Mapping[str, str]  # environment variables of one process at a time
+Command = Callable[[TrainingJob], Sequence[str]]
+Slot = Mapping[str, str]  # environment variables of one process at a time
 
 
 @dataclasses.dataclass
-class Working:
+class RunningJob:
   """A process at work on a run, and the place that it takes."""
 
-  job: Job
+  job: TrainingJob
   process: subprocess.Popen[bytes]
-  place: Place
+  place: Slot
 
 
 @dataclasses.dataclass(frozen=True)
-class Worked:
+class RunnerResult:
   """How a call of `work` ended.
 
   Attributes:
@@ -50,18 +52,18 @@ class Worked:
   """
 
   signal: str
-  failed: dict[Job, str]
+  failed: dict[TrainingJob, str]
 
 
-class Runner:
+class JobRunner:
   """Works through runs, some at a time."""
 
   def __init__(
     self,
-    jobs: Sequence[Job],
+    jobs: Sequence[TrainingJob],
     command: Command,
     board: Board,
-    places: Sequence[Place] = ({},),
+    places: Sequence[Slot] = ({},),
   ):
     """Sets it up.
 
@@ -73,15 +75,19 @@ class Runner:
     """
     self._jobs, self._command, self._board = list(jobs), command, board
     self._free = list(places)
-    self._working: list[Working] = []
-    self._starts: dict[Job, int] = {}  # since it last got further
-    self._reached: dict[Job, int] = {}  # step at the last start
-    self._failed: dict[Job, str] = {}
-    self._told: dict[Job, int] = {}  # step of the last validation told
-    self._asked: set[Job] = set()  # to end
-    self._line_at: dict[Job, float] = {}  # time of the last line about a run
+    self._working: list[RunningJob] = []
+    self._starts: dict[TrainingJob, int] = {}  # since it last got further
+    self._reached: dict[TrainingJob, int] = {}  # step at the last start
+    self._failed: dict[TrainingJob, str] = {}
+    self._reported: dict[
+      TrainingJob, int
+    ] = {}  # step of the last validation told
+    self._asked: set[TrainingJob] = set()  # to end
+    self._line_at: dict[
+      TrainingJob, float
+    ] = {}  # time of the last line about a run
 
-  def work(self) -> Worked:
+  def work(self) -> RunnerResult:
     """Does all that is not finished; returns when it is, or on a signal."""
     waiting = [job for job in self._jobs if not job.finished]
     if done := len(self._jobs) - len(waiting):
@@ -95,22 +101,22 @@ class Runner:
           if signals.name:
             self._stop(signals.name)
           self._show()
-          time.sleep(LOOK)
+          time.sleep(POLL_SECONDS)
       finally:  # a second signal, or an error: nobody is left behind
         for working in self._working:
           working.process.kill()
           working.process.wait()
     self._show(now=True)
-    return Worked(signals.name, self._failed)
+    return RunnerResult(signals.name, self._failed)
 
-  def _start(self, job: Job, place: Place) -> None:
+  def _start(self, job: TrainingJob, place: Slot) -> None:
     job.run.mkdir(parents=True, exist_ok=True)
     step = progress.state(job).step
     further = step > self._reached.get(job, -1)
     self._starts[job] = 1 if further else self._starts[job] + 1
     self._reached[job] = step
     seen = (record["step"] for record in progress.validations(job))
-    self._told[job] = max(seen, default=0)
+    self._reported[job] = max(seen, default=0)
     self._board.say(
       f"{job.name}: {f'goes on from about step {step}' if step else 'begins'}"
     )
@@ -125,9 +131,9 @@ class Runner:
         # Ctrl-C goes to this process alone, which hands it on once.
         start_new_session=True,
       )
-    self._working.append(Working(job, process, place))
+    self._working.append(RunningJob(job, process, place))
 
-  def _ended(self, signals: StopSignals) -> list[Job]:
+  def _ended(self, signals: StopSignals) -> list[TrainingJob]:
     """Takes processes that ended off the list; runs to be started again."""
     again = []
     for working in list(self._working):
@@ -139,7 +145,7 @@ class Runner:
       self._working.remove(working)
       self._free.append(working.place)
       if job.finished:
-        self._tell(job)
+        self._report(job)
         facts = job.facts
         self._board.say(
           f"{job.name}: finished at step {facts.step} ({facts.reason}), best "
@@ -153,8 +159,8 @@ class Runner:
         self._board.say(f"{job.name}: {_how(code)}; it goes on")
         again.append(job)
       else:
-        said = progress.tail(job)
-        self._failed[job] = f"{_how(code)}: {said}"
+        output = progress.tail(job)
+        self._failed[job] = f"{_how(code)}: {output}"
         self._board.say(f"{job.name}: given up; {self._failed[job]}")
     return again
 
@@ -171,20 +177,20 @@ class Runner:
       return
     busy = {working.job for working in self._working}
     for job in busy:
-      self._tell(job)
-      self._tell_progress(job)
+      self._report(job)
+      self._report_progress(job)
     states = {
       job: progress.state(job, working=job in busy, failed=job in self._failed)
       for job in self._jobs
     }
     self._board.show(states)
 
-  def _tell(self, job: Job) -> None:
+  def _report(self, job: TrainingJob) -> None:
     """A line for each validation that is new."""
     for record in progress.validations(job):
-      if record["step"] <= self._told[job]:
+      if record["step"] <= self._reported[job]:
         continue
-      self._told[job] = record["step"]
+      self._reported[job] = record["step"]
       self._line_at[job] = time.monotonic()
       metric = job.config.train.selection
       self._board.say(
@@ -193,11 +199,11 @@ class Runner:
         f"{record['minutes']:.1f} minutes"
       )
 
-  def _tell_progress(self, job: Job) -> None:
+  def _report_progress(self, job: TrainingJob) -> None:
     """Prints a line about a run that has had none for a while."""
     now = time.monotonic()
-    quiet = QUIET_LATER if self._told[job] else QUIET
-    if now - self._line_at[job] < quiet:
+    interval = LATER_REPORT_SECONDS if self._reported[job] else REPORT_SECONDS
+    if now - self._line_at[job] < interval:
       return
     self._line_at[job] = now
     if line := progress.line(job):

@@ -77,19 +77,21 @@ def lines(results: Comparison) -> list[Line]:
   ]
   rows = []
   for system, inset in results.ordered():
-    own = [s for s in results.splits[0].scores if s.system == system.name]
-    cells = [ScoreCell(str(max((len(s.values) for s in own), default=0)))]
+    summaries = [s for s in results.splits[0].scores if s.system == system.name]
+    score_cells = [
+      ScoreCell(str(max((len(s.values) for s in summaries), default=0)))
+    ]
     for split, metric, best in columns:
-      given = system.name, metric
-      score = find(split.scores, *given)
-      difference = find(split.over_seeds, *given, baseline=results.baseline)
+      key = system.name, metric
+      score = find(split.scores, *key)
+      difference = find(split.over_seeds, *key, baseline=results.baseline)
       is_best = score is not None and points(score.mean, metric) == best
-      cells.append(ScoreCell(mean(score) + mark(difference), is_best))
+      score_cells.append(ScoreCell(mean(score) + mark(difference), is_best))
     for task in _tasks(results):
       value = system.published.get(task)
       text = "" if value is None else f"{value:.1f}"
-      cells.append(ScoreCell(text, published=True))
-    rows.append(Line(system.name, inset, tuple(cells)))
+      score_cells.append(ScoreCell(text, published=True))
+    rows.append(Line(system.name, inset, tuple(score_cells)))
   return rows
 
 
@@ -166,7 +168,7 @@ def notes(results: Comparison, *, bold: bool = True) -> list[str]:
   texts += _commits(results)
   for run in results.runs:
     texts += (
-      f"{run.system} seed {run.seed}: {note}" for note in run.facts.notes
+      f"{run.system} seed {run.seed}: {remark}" for remark in run.facts.notes
     )
   signatures = {
     f"{metric}|{signature}"
@@ -179,15 +181,15 @@ def notes(results: Comparison, *, bold: bool = True) -> list[str]:
 
 def family_tests(results: Comparison) -> list[Hierarchical]:
   """Returns the tests of the family, in the order of its pairs."""
-  found = {
+  tests = {
     (d.system, d.baseline): d
     for d in results.primary.over_seeds
     if d.adjusted_p is not None
   }
   return [
-    found[pair[0], pair[1]]
+    tests[pair[0], pair[1]]
     for pair in results.family
-    if (pair[0], pair[1]) in found
+    if (pair[0], pair[1]) in tests
   ]
 
 
@@ -230,9 +232,9 @@ def verdicts(difference: Hierarchical) -> str:
 
 def _family(results: Comparison) -> str:
   """The family in words: how many tests, under which metric, on which set."""
-  number = len(family_tests(results))
+  test_count = len(family_tests(results))
   return (
-    f"{number} {'test' if number == 1 else 'tests'} ({results.metrics[0]}, "
+    f"{test_count} {'test' if test_count == 1 else 'tests'} ({results.metrics[0]}, "
     f"{results.primary.name})"
   )
 
@@ -266,8 +268,8 @@ def _commits(results: Comparison) -> list[str]:
   )
   if len(counts) == 1:
     return []
-  told = ", ".join(f"{name}: {n} runs" for name, n in counts.items())
-  return [f"The runs were made by several versions of the code: {told}."]
+  listing = ", ".join(f"{name}: {n} runs" for name, n in counts.items())
+  return [f"The runs were made by several versions of the code: {listing}."]
 
 
 def differences(results: Comparison) -> Rows:
@@ -324,9 +326,9 @@ def by_fact(results: Comparison, split: TestSet) -> dict[str, Rows]:
     buckets = [b for b in split.buckets if b.by == by and b.count]
     rows = [[by, *(f"{b.label} ({b.count} lines)" for b in buckets)]]
     for system, _ in results.ordered():
-      given = system.name, metric
-      cells = [mean(find(bucket.scores, *given)) for bucket in buckets]
-      rows.append([system.name, *cells])
+      key = system.name, metric
+      means = [mean(find(bucket.scores, *key)) for bucket in buckets]
+      rows.append([system.name, *means])
     tables[by] = rows
   return tables
 
@@ -376,9 +378,9 @@ def setting(results: Comparison) -> list[str]:
   """Data, machine and versions, each once."""
   parts = []
   if results.config_file:
-    changed = ", ".join(results.overrides)
+    overrides = ", ".join(results.overrides)
     parts.append(
-      f"Config: {results.config_file}{f' with {changed}' if changed else ''}; "
+      f"Config: {results.config_file}{f' with {overrides}' if overrides else ''}; "
       "whole in report.json."
     )
   if results.ablation:
@@ -421,13 +423,13 @@ def configs(results: Comparison) -> Rows:
   base = flat(results.system(results.baseline).config)
   rows = [["system", f"config, where it is not that of {results.baseline}"]]
   for system, _ in results.ordered():
-    own = flat(system.config)
-    changed = [
-      f"{name}={own.get(name)!r}"
-      for name in sorted({*own, *base})
-      if own.get(name) != base.get(name) and name != "system"
+    values = flat(system.config)
+    differing = [
+      f"{name}={values.get(name)!r}"
+      for name in sorted({*values, *base})
+      if values.get(name) != base.get(name) and name != "system"
     ]
-    rows.append([system.name, ", ".join(changed)])
+    rows.append([system.name, ", ".join(differing)])
   return rows
 
 
@@ -459,17 +461,17 @@ def _search(decode: Mapping[str, Any]) -> str:
   name = decode.get("search", "beam")
   if name == "beam":
     return f"beam {decode['beam']}"
-  kept = "nbest" if name == "sample" else "beam"
-  options = {kept: decode[kept], **decode.get(name, {})}
-  told = ", ".join(f"{option} {value}" for option, value in options.items())
-  return f"search {name} ({told})"
+  size_option = "nbest" if name == "sample" else "beam"
+  options = {size_option: decode[size_option], **decode.get(name, {})}
+  listing = ", ".join(f"{option} {value}" for option, value in options.items())
+  return f"search {name} ({listing})"
 
 
 def _checkpoint(results: Comparison) -> str:
   """Which parameters translated."""
   config = results.system(results.baseline).config
-  if (number := config["train"]["average"]) > 1:
-    return f"the mean of the last {number} checkpoints"
+  if (averaged := config["train"]["average"]) > 1:
+    return f"the mean of the last {averaged} checkpoints"
   if config["decode"]["checkpoint"] == "last":
     return "the last checkpoint"
   by = dict.fromkeys(run.facts.selection for run in results.runs)

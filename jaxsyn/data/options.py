@@ -9,52 +9,52 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jaxsyn.options import one_of, option, section
+from jaxsyn.options import choice, option, section
 from jaxsyn.options.bounds import (
-  MOST,
+  MAX_COUNT,
   Amount,
   Count,
   CountOrOff,
   Folder,
   Language,
   Name,
-  NameOf,
   Range,
+  RegistryKey,
   Seed,
-  Text,
+  TextPattern,
 )
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.data.loader.tasks import Brackets, Task
-  from jaxsyn.data.sentence.controls import Tree
+  from jaxsyn.data.loader.tasks import AuxiliaryTaskSpec, Brackets
+  from jaxsyn.data.sentence.controls import TreeControl
   from jaxsyn.data.sentence.parsers import ParserSpec
 
 
 # Of a data set and of a split; TFDS wants it so.
 DataName = Annotated[
   str,
-  Text(
+  TextPattern(
     "[a-z][a-z0-9_]{0,99}",
     "lower case letters, digits and underscores, a letter first, at most 100",
   ),
 ]
 
 
-MOST_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
+MAX_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
 
 
 @dataclasses.dataclass(frozen=True)
-class Second:
+class AuxiliaryTask:
   """A second use of every training pair, beside translating its source."""
 
-  task: Task = one_of(
+  task: AuxiliaryTaskSpec = choice(
     "jaxsyn.data.loader.tasks:TASKS",
     "none",
     '"parse": from the source to its tree, and tags around every source say '
     'which is asked for; "source": from the source with its tree to the same '
     "target, without tags.",
   )
-  brackets: Brackets = one_of(
+  brackets: Brackets = choice(
     "jaxsyn.data.loader.tasks:BRACKETS",
     "dependency",
     'Which trees; "constituency" where those were given '
@@ -143,7 +143,7 @@ class Data:
   homepage: str = option(
     "none", "Of the corpus, for the same page.", neutral=True
   )
-  tree: Tree = one_of(
+  tree: TreeControl = choice(
     "jaxsyn.data.sentence.controls:TREES",
     "parsed",
     "Trees given to the model, on every side that has any. Controls: "
@@ -153,7 +153,7 @@ class Data:
     'translation read the parser\'s. "wrong_parents" replaces the parents of a '
     "fixed share of the words, in training, validation and translation alike.",
   )
-  second: Second = section(Second)
+  second: AuxiliaryTask = section(AuxiliaryTask)
   mixture: Mixture = section(Mixture)
   sampling: Sampling = section(Sampling)
 
@@ -193,7 +193,7 @@ class Clean:
 class SideParser:
   """The parser of a side whose trees are not given, and of its raw text."""
 
-  parser: ParserSpec = one_of(
+  parser: ParserSpec = choice(
     "jaxsyn.data.sentence.parsers:PARSERS",
     "udpipe",
     'Parser: "udpipe" has a model for most languages; "spacy" and "stanza" need '
@@ -223,10 +223,10 @@ class Trees:
     "-> CoNLL-U files (gz or plain), each of all lines of the raw file. The "
     "training split's do. One that has other words than the best parse of its "
     "line, or says that it was not parsed, is left out.",
-    later=True,
+    added_later=True,
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
-    {}, "The same of the target.", later=True
+    {}, "The same of the target.", added_later=True
   )
   source_brackets: dict[str, str] = option(
     {},
@@ -234,13 +234,13 @@ class Trees:
     "(gz or plain), Penn brackets, a tree a line. The training split's do.",
   )
   annotations: tuple[
-    Annotated[str, NameOf("jaxsyn.data.annotations:ANNOTATIONS")], ...
+    Annotated[str, RegistryKey("jaxsyn.data.annotations:ANNOTATIONS")], ...
   ] = option(
     (),
     "What else is kept of each word of these sides, as a feature that a part "
     "can read.",
   )
-  labels: Annotated[int, Range(1, MOST_LABELS)] = option(
+  labels: Annotated[int, Range(1, MAX_LABELS)] = option(
     20_000,
     'Of "lemma", "feats" and other annotations without labels of their own: so '
     "many, the most frequent ones of the training split, have an id each; all "
@@ -270,7 +270,7 @@ class Subwords:
   normalisation: Literal[
     "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
   ] = option("nmt_nfkc", "SentencePiece's rule name.")
-  sample: Annotated[int, Range(1, MOST)] = option(
+  sample: Annotated[int, Range(1, MAX_COUNT)] = option(
     1_000_000,
     "Training pairs that it is made from; of more, about so many, chosen by "
     "their hash.",
@@ -318,7 +318,7 @@ class Prepare:
     (),
     "Test splits that are left out, with a warning, where their files are not "
     "in raw_dir and cannot be fetched.",
-    later=True,
+    added_later=True,
   )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
@@ -344,13 +344,13 @@ class Prepare:
     "target) with the files of these words, which may differ from the raw "
     "text's by blanks alone. Of all lines of the raw file; names in raw_dir, or "
     "paths. The training split's do.",
-    later=True,
+    added_later=True,
   )
   clean: Clean = section(Clean)
-  subset: Subset = section(Subset, later=True)
+  subset: Subset = section(Subset, added_later=True)
   parse: Trees = section(Trees)
   vocabulary: Subwords = section(Subwords)
-  max_subwords: Annotated[int, Range(2, MOST)] = option(  # one, and EOS
+  max_subwords: Annotated[int, Range(2, MAX_COUNT)] = option(  # one, and EOS
     250,
     "Drop training pairs with a longer side; EOS included.",
     unit="subwords",

@@ -186,7 +186,7 @@ def features(
     raise ValueError(f"sides must be of {SIDES}, got {sorted(unknown)}.")
 
   def there(name: str) -> bool:
-    side, _, own = name.partition("_")
+    side, _, field = name.partition("_")
     if name in GIVEN:
       return brackets
     if name in LINKED:
@@ -195,8 +195,8 @@ def features(
       return side in alternatives
     if name in SPELT or name in MADE:
       return False
-    asked = own not in ANNOTATIONS or own in annotations
-    return name in ALWAYS or (side in sides and asked)
+    is_wanted = field not in ANNOTATIONS or field in annotations
+    return name in ALWAYS or (side in sides and is_wanted)
 
   return {name: about for name, about in FEATURES.items() if there(name)}
 
@@ -225,35 +225,35 @@ def tfds_features(
   import tensorflow_datasets as tfds
 
   def names_of(name: str) -> Sequence[str] | None:
-    side, _, own = name.partition("_")
-    if own in ("relation", "other_relation"):
+    side, _, field = name.partition("_")
+    if field in ("relation", "other_relation"):
       return relations[side]
-    if own not in ANNOTATIONS:
+    if field not in ANNOTATIONS:
       return None
-    return labels_of_annotation(own, side, labels) or None
+    return labels_of_annotation(field, side, labels) or None
 
-  held = features(
+  stored = features(
     sides,
     brackets=brackets,
     alignments=alignments,
     alternatives=alternatives,
     annotations=annotations,
   )
-  found: dict[str, Any] = {}
-  for name, feature in held.items():
+  types: dict[str, Any] = {}
+  for name, feature in stored.items():
     named = names_of(name)
     if named is not None:
       classes = tfds.features.ClassLabel(names=class_names(named))
-      found[name] = tfds.features.Sequence(classes, doc=feature.meaning)
+      types[name] = tfds.features.Sequence(classes, doc=feature.meaning)
       continue
-    found[name] = tfds.features.Tensor(
+    types[name] = tfds.features.Tensor(
       shape=(None,) if feature.axes else (),
       dtype=feature.dtype.type,
       encoding="bytes" if feature.axes == "WW" else "none",
       doc=feature.meaning,
     )
   texts = {name: tfds.features.Text(doc=doc) for name, doc in TEXTS.items()}
-  return tfds.features.FeaturesDict(texts | found)
+  return tfds.features.FeaturesDict(texts | types)
 
 
 def labels_of_annotation(

@@ -23,14 +23,14 @@ from jax import Array
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import EOS
 from jaxsyn.decode.phrases import allocated
-from jaxsyn.decode.rank import NEVER, continuations, score
+from jaxsyn.decode.rank import NEG_INF, continuations, score
 from jaxsyn.decode.search import Decoding, Hypotheses, Next, Search
-from jaxsyn.decode.spec import SearchSpec
-from jaxsyn.models.contract import taken
+from jaxsyn.decode.strategy import DecodingStrategy
+from jaxsyn.models.contract import gather_beams
 
 
 @dataclasses.dataclass(frozen=True)
-class Beam(SearchSpec):
+class Beam(DecodingStrategy):
   """The N best hypotheses at each step."""
 
   constrains: ClassVar[bool] = True
@@ -50,16 +50,16 @@ class Beam(SearchSpec):
       before_BN1 = (search.log_p_BN - new.lse_BN)[..., None]
       log_p_BNV = before_BN1 + new.logits_BNV
       best = allocated(search.phrases, best, log_p_BNV, last_B)
-    kept = keep(search, Continuations(*best), decode, search.open_B)
+    selected = select_beams(search, Continuations(*best), decode, search.open_B)
     return decoding.follow(
       search,
       new.cache,
-      kept.beam_BN if decode.beam > 1 else None,  # greedy: nothing to move
-      kept.last_BN,
-      open_B=kept.open_B,
-      token_BNT=kept.token_BNT,
-      log_p_BN=kept.log_p_BN,
-      ended=kept.ended,
+      selected.beam_BN if decode.beam > 1 else None,  # greedy: nothing to move
+      selected.last_BN,
+      open_B=selected.open_B,
+      token_BNT=selected.token_BNT,
+      log_p_BN=selected.log_p_BN,
+      ended=selected.ended,
     )
 
 
@@ -68,7 +68,7 @@ class Continuations:
   """Continuations of a sentence's hypotheses by one subword, best first.
 
   Attributes:
-    log_p_BC: log probability of all their subwords; at most NEVER / 2 where
+    log_p_BC: log probability of all their subwords; at most NEG_INF / 2 where
       there is none.
     beam_BC: the hypothesis that each goes on from.
     token_BC: its new subword.
@@ -80,7 +80,7 @@ class Continuations:
 
 
 @struct.dataclass
-class Kept:
+class SelectedBeams:
   """What is left of continuations: fields of `Search`, and where from.
 
   Attributes:
@@ -102,9 +102,9 @@ def is_last(search: Search) -> Array:
   return search.at_B == search.limit_B - 1
 
 
-def keep(
+def select_beams(
   search: Search, best: Continuations, decode: Decode, open_B: Array
-) -> Kept:
+) -> SelectedBeams:
   """The first N continuations that go on, and the best hypotheses that ended.
 
   Args:
@@ -118,43 +118,45 @@ def keep(
   token_BCT = jnp.where(
     jnp.arange(T) == search.at_B[:, None, None],
     new_BC[:, :, None],
-    taken(search.token_BNT, beam_BC),
+    gather_beams(search.token_BNT, beam_BC),
   )
   is_end_BC = new_BC == EOS
 
   # Only an end among the first N continuations ends a hypothesis.
-  counts_BC = is_end_BC & (log_p_BC > NEVER / 2)
+  counts_BC = is_end_BC & (log_p_BC > NEG_INF / 2)
   counts_BC = counts_BC & (jnp.arange(new_BC.shape[1]) < N)
   counts_BC = counts_BC & open_B[:, None]
   score_BC = score(log_p_BC, search.at_B[:, None] + 1, decode)
-  score_BC = jnp.where(counts_BC, score_BC, NEVER)
+  score_BC = jnp.where(counts_BC, score_BC, NEG_INF)
   ended = _best(search.ended, Hypotheses(token_BCT, score_BC, log_p_BC), N)
 
   # In their order, which need not be that of their log probabilities.
   _, keep_BN = jax.lax.top_k(
     -jnp.arange(new_BC.shape[1]) - jnp.where(is_end_BC, new_BC.shape[1], 0), N
   )
-  log_p_BN = taken(jnp.where(is_end_BC, NEVER, log_p_BC), keep_BN)
-  goes_on_B = ~(ended.score_BN > NEVER / 2).all(1)
+  log_p_BN = gather_beams(jnp.where(is_end_BC, NEG_INF, log_p_BC), keep_BN)
+  goes_on_B = ~(ended.score_BN > NEG_INF / 2).all(1)
   if decode.stop == "bound":
     # With alpha >= 0 the longest output has the mildest penalty.
     bound_B = score(log_p_BN.max(1), search.limit_B, decode)
     goes_on_B = goes_on_B | (bound_B > ended.score_BN[:, -1])
-  return Kept(
+  return SelectedBeams(
     open_B=open_B & goes_on_B & ~is_last(search),
-    token_BNT=taken(token_BCT, keep_BN),
+    token_BNT=gather_beams(token_BCT, keep_BN),
     log_p_BN=log_p_BN,
     from_BN=keep_BN,
-    beam_BN=taken(beam_BC, keep_BN),
-    last_BN=taken(new_BC, keep_BN),
+    beam_BN=gather_beams(beam_BC, keep_BN),
+    last_BN=gather_beams(new_BC, keep_BN),
     ended=ended,
   )
 
 
-def _best(old: Hypotheses, new: Hypotheses, number: int) -> Hypotheses:
+def _best(old: Hypotheses, new: Hypotheses, count: int) -> Hypotheses:
   """The N best of two sets; the older wins a tie."""
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
-  score_BN, where_BN = jax.lax.top_k(both.score_BN, number)
+  score_BN, where_BN = jax.lax.top_k(both.score_BN, count)
   return Hypotheses(
-    taken(both.token_BNT, where_BN), score_BN, taken(both.log_p_BN, where_BN)
+    gather_beams(both.token_BNT, where_BN),
+    score_BN,
+    gather_beams(both.log_p_BN, where_BN),
   )

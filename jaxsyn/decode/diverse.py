@@ -30,12 +30,17 @@ from flax import struct
 from jax import Array
 
 from jaxsyn.config import Decode
-from jaxsyn.decode.beam import Continuations, Kept, is_last, keep
-from jaxsyn.decode.rank import NEVER, continuations
-from jaxsyn.decode.search import Asked, Decoding, Next, Search
-from jaxsyn.decode.spec import SearchSpec
-from jaxsyn.models.contract import taken
-from jaxsyn.options import At, option
+from jaxsyn.decode.beam import (
+  Continuations,
+  SelectedBeams,
+  is_last,
+  select_beams,
+)
+from jaxsyn.decode.rank import NEG_INF, continuations
+from jaxsyn.decode.search import DecodeRequest, Decoding, Next, Search
+from jaxsyn.decode.strategy import DecodingStrategy
+from jaxsyn.models.contract import gather_beams
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Amount, CountOrOff
 
 
@@ -54,7 +59,7 @@ class _Groups:
 
 
 @dataclasses.dataclass(frozen=True)
-class Diverse(SearchSpec):
+class Diverse(DecodingStrategy):
   """Groups of hypotheses that avoid each other's subwords."""
 
   groups: CountOrOff = option(
@@ -66,8 +71,8 @@ class Diverse(SearchSpec):
     "groups before that has just taken it.",
   )
 
-  def begin(self, asked: Asked, decode: Decode) -> _Groups:
-    B, J = asked.limit_B.size, self._groups(decode)
+  def begin(self, request: DecodeRequest, decode: Decode) -> _Groups:
+    B, J = request.limit_B.size, self._groups(decode)
     return _Groups(jnp.zeros((B, 1)), jnp.ones((B, J), bool))
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
@@ -75,18 +80,18 @@ class Diverse(SearchSpec):
     J, had = self._groups(decode), search.last_BN.shape[1]
     used_BV = jnp.zeros_like(new.logits_BNV[:, 0])
     row_B1 = jnp.arange(len(used_BV))[:, None]
-    kept, ranks = [], []
+    selections, ranks = [], []
     for group in range(J):
-      own = slice(group, None, J) if had > 1 else slice(None)
+      beams = slice(group, None, J) if had > 1 else slice(None)
       one, rank_BL = self._of_group(
-        search, new, decode, used_BV=used_BV, group=group, own=own
+        search, new, decode, used_BV=used_BV, group=group, beams=beams
       )
       # Where its hypotheses are among all.
       step, first = (J, group) if had > 1 else (1, 0)
       one = dataclasses.replace(one, beam_BN=one.beam_BN * step + first)
-      counts_BL = (one.log_p_BN > NEVER / 2) & one.open_B[:, None]
+      counts_BL = (one.log_p_BN > NEG_INF / 2) & one.open_B[:, None]
       used_BV = used_BV.at[row_B1, one.last_BN].add(counts_BL)
-      kept.append(one)
+      selections.append(one)
       ranks.append(rank_BL)
 
     def joined(*parts: Array) -> Array:
@@ -94,9 +99,12 @@ class Diverse(SearchSpec):
       x = jnp.stack(parts, 2)
       return x.reshape(x.shape[0], -1, *x.shape[3:])
 
-    all_of: Kept = jax.tree.map(
+    all_of: SelectedBeams = jax.tree.map(
       joined,
-      *(dataclasses.replace(one, open_B=one.open_B[:, None]) for one in kept),
+      *(
+        dataclasses.replace(one, open_B=one.open_B[:, None])
+        for one in selections
+      ),
     )
     open_BJ = all_of.open_B
     return decoding.follow(
@@ -119,8 +127,8 @@ class Diverse(SearchSpec):
     *,
     used_BV: Array,
     group: int,
-    own: slice,
-  ) -> tuple[Kept, Array]:
+    beams: slice,
+  ) -> tuple[SelectedBeams, Array]:
     """What a group keeps, and rank_BL of its open hypotheses.
 
     Args:
@@ -129,34 +137,41 @@ class Diverse(SearchSpec):
       decode: the other options.
       used_BV: how many hypotheses of the groups before took each subword.
       group: which it is.
-      own: its hypotheses among all.
+      beams: its hypotheses among all.
     """
     J, L = self._groups(decode), decode.beam // self._groups(decode)
-    logits_BLV, lse_BL = new.logits_BNV[:, own], new.lse_BN[:, own]
-    log_p_BL, rank_BL = search.log_p_BN[:, own], search.own.rank_BN[:, own]
+    logits_BLV, lse_BL = new.logits_BNV[:, beams], new.lse_BN[:, beams]
+    log_p_BL, rank_BL = (
+      search.log_p_BN[:, beams],
+      search.strategy_state.rank_BN[:, beams],
+    )
     rank_BC, beam_BC, token_BC = continuations(
       logits_BLV - self.strength * used_BV[:, None],
       *(lse_BL, rank_BL, is_last(search), 2 * L),
     )
     at_BC = beam_BC * logits_BLV.shape[-1] + token_BC
     flat_BX = logits_BLV.reshape(len(at_BC), -1)
-    log_p_BC = taken(log_p_BL - lse_BL, beam_BC)
+    log_p_BC = gather_beams(log_p_BL - lse_BL, beam_BC)
     log_p_BC = log_p_BC + jnp.take_along_axis(flat_BX, at_BC, axis=1)
-    log_p_BC = jnp.where(rank_BC > NEVER / 2, log_p_BC, NEVER)
+    log_p_BC = jnp.where(rank_BC > NEG_INF / 2, log_p_BC, NEG_INF)
     mine = dataclasses.replace(
       search,
-      token_BNT=search.token_BNT[:, own],
+      token_BNT=search.token_BNT[:, beams],
       ended=jax.tree.map(lambda x: x[:, group::J], search.ended),
     )
-    found = Continuations(log_p_BC, beam_BC, token_BC)
-    kept = keep(mine, found, decode, search.own.open_BJ[:, group])
-    rank_BL = taken(rank_BC, kept.from_BN)
-    return kept, jnp.where(kept.log_p_BN > NEVER / 2, rank_BL, NEVER)
+    continuations_ = Continuations(log_p_BC, beam_BC, token_BC)
+    selected = select_beams(
+      mine, continuations_, decode, search.strategy_state.open_BJ[:, group]
+    )
+    rank_BL = gather_beams(rank_BC, selected.from_BN)
+    return selected, jnp.where(
+      selected.log_p_BN > NEG_INF / 2, rank_BL, NEG_INF
+    )
 
   def _groups(self, decode: Decode) -> int:
     return self.groups or decode.beam
 
-  def check(self, at: At, decode: Decode) -> None:
+  def check(self, at: ConfigPath, decode: Decode) -> None:
     super().check(at, decode)
     if decode.beam % self._groups(decode):
       raise (at / "diverse" / "groups").error(

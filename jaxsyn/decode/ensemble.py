@@ -28,7 +28,7 @@ from jax import Array
 
 from jaxsyn.models import contract
 from jaxsyn.models.contract import EncoderDecoder
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 
 class Ensemble(nn.Module):
@@ -45,18 +45,20 @@ class Ensemble(nn.Module):
   weights: tuple[float, ...]
 
   def encode(
-    self, id_BS: Sequence[Array], source: Sequence[View]
+    self, id_BS: Sequence[Array], source: Sequence[SentenceFeatures]
   ) -> tuple[Any, ...]:
     return self._each("encode", id_BS, source)
 
-  def remember(self, encoded: Sequence[Any]) -> tuple[Any, ...]:
+  def project_memory(self, encoded: Sequence[Any]) -> tuple[Any, ...]:
     return self._each("remember", encoded)
 
   def start(
     self, encoded: Sequence[Any], beams: int, length: int
   ) -> tuple[Any, ...]:
-    number = len(self.members)
-    return self._each("start", encoded, [beams] * number, [length] * number)
+    member_count = len(self.members)
+    return self._each(
+      "start", encoded, [beams] * member_count, [length] * member_count
+    )
 
   def advance(
     self,
@@ -65,10 +67,16 @@ class Ensemble(nn.Module):
     token_BN: Array,
     at: Array,
   ) -> tuple[Array, tuple[Any, ...]]:
-    number = len(self.members)
+    member_count = len(self.members)
     logits, caches = zip(
       *self._each(
-        *("advance", encoded, cache, [token_BN] * number, [at] * number)
+        *(
+          "advance",
+          encoded,
+          cache,
+          [token_BN] * member_count,
+          [at] * member_count,
+        )
       )
     )
     return self.mixed(logits), caches
@@ -91,8 +99,10 @@ class Ensemble(nn.Module):
 
   def _each(self, method: str, *arguments: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
-      getattr(member, method)(*own)
-      for member, *own in zip(self.members, *arguments, strict=True)
+      getattr(member, method)(*member_arguments)
+      for member, *member_arguments in zip(
+        self.members, *arguments, strict=True
+      )
     )
 
 
@@ -110,7 +120,10 @@ def ensemble(
 
 def params_of(params: Sequence[Any]) -> dict[str, Any]:
   """The parameters of an ensemble, of those of its members."""
-  return {f"members_{number}": own for number, own in enumerate(params)}
+  return {
+    f"members_{index}": member_params
+    for index, member_params in enumerate(params)
+  }
 
 
 def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
@@ -126,7 +139,7 @@ def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
     return contract.forward(model, batch, train=False)
   return model.mixed(
     [
-      contract.forward(member, own, train=False)
-      for member, own in zip(model.members, batch, strict=True)
+      contract.forward(member, member_batch, train=False)
+      for member, member_batch in zip(model.members, batch, strict=True)
     ]
   )

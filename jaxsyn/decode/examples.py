@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.data.loader.change import Change, changed
+from jaxsyn.data.loader.batch_transform import (
+  BatchTransform,
+  apply_batch_transform,
+)
 from jaxsyn.data.loader.columns import Batch, pad, words_of
 
 # Of `jaxsyn.data.sentence.example.encode`; of an ensemble, one of each member.
@@ -25,16 +28,16 @@ class Batcher:
     features: Sequence[str] = (),
     *,
     members: Sequence[Sequence[str]] = (),
-    change: Change | None = None,
+    batch_transform: BatchTransform | None = None,
   ):
     """Sets it up.
 
     Args:
       features: of the source side that the model reads, beyond the ids.
       members: of an ensemble, those of each member instead.
-      change: a caller's own function on every host batch.
+      batch_transform: a caller's own function on every host batch.
     """
-    self._joint, self._change = bool(members), change
+    self._joint, self._change = bool(members), batch_transform
     self._features = [
       tuple(dict.fromkeys(("source_id", *names)))
       for names in members or [features]
@@ -42,21 +45,25 @@ class Batcher:
 
   def subwords(self, example: Example) -> int:
     """S of an example, EOS included; that of the longest member."""
-    return max(len(own["source_id"]) for own in _members(example))
+    return max(
+      len(member_example["source_id"]) for member_example in _members(example)
+    )
 
   def words(self, example: Example) -> int:
     """W of an example; 0 where no feature tells."""
     pairs = zip(_members(example), self._features)
-    return max(words_of(own, features) for own, features in pairs)
+    return max(
+      words_of(member_example, features) for member_example, features in pairs
+    )
 
   def __call__(
     self, examples: Sequence[Example], *, subwords: int, words: int, rows: int
   ) -> Batches:
     """The batch of at most so many examples, padded to these sizes."""
     batches = [
-      changed(
+      apply_batch_transform(
         pad(
-          [_members(example)[number] for example in examples],
+          [_members(example)[index] for example in examples],
           features,
           subwords=subwords,
           words=words,
@@ -64,7 +71,7 @@ class Batcher:
         ),
         self._change,
       )
-      for number, features in enumerate(self._features)
+      for index, features in enumerate(self._features)
     ]
     return tuple(batches) if self._joint else batches[0]
 

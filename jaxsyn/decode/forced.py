@@ -17,11 +17,11 @@ import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.decode.ensemble import Ensemble, forward
 from jaxsyn.decode.examples import Batcher, Example
-from jaxsyn.decode.translator import Tell, untold
+from jaxsyn.decode.translator import ProgressCallback, ignore_progress
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.training.losses import token_log_probability
 
@@ -39,19 +39,24 @@ class Forced:
     *,
     features: Sequence[str] = (),
     members: Sequence[Sequence[str]] = (),
-    change: Change | None = None,
+    batch_transform: BatchTransform | None = None,
   ):
     """Sets it up; parameters are given with each call.
 
     Args:
       model: that is asked.
-      features, members, change: as of `jaxsyn.decode.translator.Translator`.
+      features, members, batch_transform: as of
+        `jaxsyn.decode.translator.Translator`.
     """
-    self._batcher = Batcher(features, members=members, change=change)
+    self._batcher = Batcher(
+      features, members=members, batch_transform=batch_transform
+    )
 
     def log_p(params: Any, batch: Any, id_BT: jax.Array) -> jax.Array:
       if isinstance(batch, tuple):
-        batch = tuple({**own, "target_id_BT": id_BT} for own in batch)
+        batch = tuple(
+          {**member_batch, "target_id_BT": id_BT} for member_batch in batch
+        )
       else:
         batch = {**batch, "target_id_BT": id_BT}
       logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
@@ -70,7 +75,7 @@ class Forced:
     params: Any,
     examples: Sequence[Example],
     targets: Sequence[Sequence[int]],
-    tell: Tell = untold,
+    on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
     """log_p_T of each target: of its subwords and, last, of EOS.
 
@@ -78,9 +83,9 @@ class Forced:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`.
       targets: subwords of each, without EOS.
-      tell: called with how many more are scored.
+      on_progress: called with how many more are scored.
     """
-    found: list[np.ndarray] = [np.empty(0)] * len(examples)
+    log_ps: list[np.ndarray] = [np.empty(0)] * len(examples)
     read = self._batcher
     sizes = [
       (
@@ -95,21 +100,21 @@ class Forced:
       size = sizes[order[0]]
       source, words, length = size
       rows = max(1, min(ROWS, POSITIONS // max(size)))
-      taken = [i for i in order[:rows] if sizes[i] == size]
-      order = order[len(taken) :]
-      rows = min(rows, doubled(len(taken), 1))
+      chosen = [i for i in order[:rows] if sizes[i] == size]
+      order = order[len(chosen) :]
+      rows = min(rows, doubled(len(chosen), 1))
       id_BT = np.full((rows, length), PAD, np.int32)
-      for row, i in enumerate(taken):
+      for row, i in enumerate(chosen):
         id_BT[row, : len(targets[i]) + 1] = [*targets[i], EOS]
       batch = read(
-        [examples[i] for i in taken], subwords=source, words=words, rows=rows
+        [examples[i] for i in chosen], subwords=source, words=words, rows=rows
       )
       with self._counter.calls((rows, *size)):
         log_p_BT = np.asarray(self._log_p(params, batch, id_BT))
-      for row, i in enumerate(taken):
-        found[i] = log_p_BT[row, : len(targets[i]) + 1]
-      tell(len(taken))
-    return found
+      for row, i in enumerate(chosen):
+        log_ps[i] = log_p_BT[row, : len(targets[i]) + 1]
+      on_progress(len(chosen))
+    return log_ps
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,8 +33,8 @@ from jax import Array
 
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER
-from jaxsyn.models.contract import taken
+from jaxsyn.decode.rank import NEG_INF
+from jaxsyn.models.contract import gather_beams
 
 Phrase = tuple[int, ...]
 
@@ -60,7 +60,7 @@ class Phrases:
   met_BNP: Array
 
   def restricted(self, logits_BNV: Array) -> Array:
-    """NEVER where a subword is not allowed."""
+    """NEG_INF where a subword is not allowed."""
     L = self.token_BPL.shape[-1]
     B, N = self.met_BNP.shape[:2]
     # The last subword of a phrase to avoid, where all before it stand.
@@ -74,13 +74,15 @@ class Phrases:
       there_BNP & avoid_BP[:, None], banned_BP[:, None], PAD
     )
     row = jnp.arange(B)[:, None, None], jnp.arange(N)[:, None]
-    logits_BNV = logits_BNV.at[(*row, banned_BNP)].set(NEVER)
-    end_BN = jnp.where(self._all_met(self.met_BNP), logits_BNV[..., EOS], NEVER)
+    logits_BNV = logits_BNV.at[(*row, banned_BNP)].set(NEG_INF)
+    end_BN = jnp.where(
+      self._all_met(self.met_BNP), logits_BNV[..., EOS], NEG_INF
+    )
     return logits_BNV.at[..., EOS].set(end_BN)
 
   def followed(self, beam_BN: Array, last_BN: Array) -> Phrases:
     """With other open hypotheses, each after one subword more."""
-    met_BNP = self._advanced(taken(self.met_BNP, beam_BN), last_BN)
+    met_BNP = self._advanced(gather_beams(self.met_BNP, beam_BN), last_BN)
     return dataclasses.replace(self, met_BNP=met_BNP)
 
   def wanted(self) -> Array:
@@ -93,7 +95,7 @@ class Phrases:
 
   def bank(self, beam_BC: Array, token_BC: Array) -> Array:
     """What continuations have met (BC)."""
-    met_BCP = self._advanced(taken(self.met_BNP, beam_BC), token_BC)
+    met_BCP = self._advanced(gather_beams(self.met_BNP, beam_BC), token_BC)
     met_BCP = jnp.where(self.must_BP[:, None], met_BCP, 0)
     whole_BCP = met_BCP == self.length_BP[:, None]
     whole_BC = jnp.sum(jnp.where(whole_BCP, met_BCP, 0), axis=-1)
@@ -136,7 +138,7 @@ def allocated(
     phrases: before the step.
     best: the best continuations of all (log_p_BC, beam_BC, token_BC), of
       `jaxsyn.decode.rank.continuations`; as many are given back.
-    log_p_BNV: of each hypothesis with each subword; NEVER where not allowed.
+    log_p_BNV: of each hypothesis with each subword; NEG_INF where not allowed.
     last_B: sentences at their last position.
   """
   B, N, _ = log_p_BNV.shape
@@ -144,11 +146,11 @@ def allocated(
   wanted_BNP = phrases.wanted()
   token_V = jnp.arange(log_p_BNV.shape[-1])
   allowed_V = (token_V != PAD) & (token_V != BOS)
-  first_BN = jnp.argmax(jnp.where(allowed_V, log_p_BNV, NEVER), axis=-1)
+  first_BN = jnp.argmax(jnp.where(allowed_V, log_p_BNV, NEG_INF), axis=-1)
   token_BNC = jnp.concatenate([wanted_BNP, first_BN[..., None]], axis=-1)
   log_p_BNC = jnp.take_along_axis(log_p_BNV, token_BNC, axis=-1)
   dead_BNC = (token_BNC == PAD) | last_B[:, None, None]
-  log_p_BNC = jnp.where(dead_BNC, NEVER, log_p_BNC)
+  log_p_BNC = jnp.where(dead_BNC, NEG_INF, log_p_BNC)
   beam_BNC = jnp.broadcast_to(jnp.arange(N)[:, None], token_BNC.shape)
   log_p_BC, beam_BC, token_BC = (
     jnp.concatenate([a, b.reshape(B, -1)], axis=1)
@@ -159,7 +161,7 @@ def allocated(
   same_BCJ = (beam_BC[:, :, None] == beam_BC[:, None]) & (
     token_BC[:, :, None] == token_BC[:, None]
   )
-  log_p_BC = jnp.where(jnp.any(same_BCJ & earlier_CJ, -1), NEVER, log_p_BC)
+  log_p_BC = jnp.where(jnp.any(same_BCJ & earlier_CJ, -1), NEG_INF, log_p_BC)
   bank_BC = phrases.bank(beam_BC, token_BC)
   mine_BC1, other_B1J = log_p_BC[:, :, None], log_p_BC[:, None]
   better_BCJ = (other_B1J > mine_BC1) | (other_B1J == mine_BC1) & earlier_CJ
@@ -167,12 +169,12 @@ def allocated(
   rank_BC = jnp.sum(better_BCJ, axis=-1)
   # Fullest bank first among those of one rank.
   order_BC = rank_BC * (1 + jnp.max(bank_BC, 1, keepdims=True)) - bank_BC
-  order_BC = jnp.where(log_p_BC > NEVER / 2, order_BC, 2**30)
+  order_BC = jnp.where(log_p_BC > NEG_INF / 2, order_BC, 2**30)
   _, where_BC = jax.lax.top_k(-order_BC, number)
   return (
-    taken(log_p_BC, where_BC),
-    taken(beam_BC, where_BC),
-    taken(token_BC, where_BC),
+    gather_beams(log_p_BC, where_BC),
+    gather_beams(beam_BC, where_BC),
+    gather_beams(token_BC, where_BC),
   )
 
 

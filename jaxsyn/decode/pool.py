@@ -22,11 +22,13 @@ import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.decode.examples import Batches
-from jaxsyn.decode.programs import STEPS, Programs, Size, grown
-from jaxsyn.decode.search import Asked, Hypotheses
+from jaxsyn.decode.programs import STEPS, DecodingPrograms, Size, grown
+from jaxsyn.decode.search import DecodeRequest, Hypotheses
 
 ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
-FEWER = 4  # a search moves to fewer places when so many times fewer are taken
+SHRINK_FACTOR = (
+  4  # a search moves to fewer places when so many times fewer are taken
+)
 CANCEL_STEPS = 32  # at most between two checks whether sentences are wanted
 
 
@@ -35,12 +37,12 @@ class Pool:
 
   def __init__(
     self,
-    programs: Programs,
+    programs: DecodingPrograms,
     params: Any,
     numbers: Sequence[int],
     *,
     size: Size,
-    batch_of: Callable[[Sequence[int], Size], tuple[Batches, Asked]],
+    batch_of: Callable[[Sequence[int], Size], tuple[Batches, DecodeRequest]],
     is_wanted: Callable[[int], bool] | None = None,
   ):
     """Sets it up.
@@ -69,10 +71,10 @@ class Pool:
   def __call__(self) -> Iterator[tuple[int, Hypotheses]]:
     """Numbers of sentences and their hypotheses, as they are finished."""
     self._drop_unwanted()
-    while self._to_read or self._waiting or self._taken():
+    while self._to_read or self._waiting or self._occupied():
       self._fit()
       self._advance()
-      yield from self._leave()
+      yield from self._finished()
       self._drop_unwanted()
 
   def _drop_unwanted(self) -> None:
@@ -89,16 +91,16 @@ class Pool:
       None if one is None or not wanted(one) else one for one in self._places
     ]
 
-  def _taken(self) -> list[tuple[int, int]]:
+  def _occupied(self) -> list[tuple[int, int]]:
     """Places with a sentence, and its number."""
     return [(p, one) for p, one in enumerate(self._places) if one is not None]
 
   def _fit(self) -> None:
     """Changes to a size for what is not finished, if it is worth the move."""
-    old, taken = self._size, self._taken()
-    unfinished = len(taken) + len(self._waiting) + len(self._to_read)
+    old, occupied = self._size, self._occupied()
+    unfinished = len(occupied) + len(self._waiting) + len(self._to_read)
     places, room = old.places, old.room
-    if unfinished <= places // FEWER:
+    if unfinished <= places // SHRINK_FACTOR:
       places = doubled(unfinished, old.few)
     if self._filled > room:
       room = min(doubled(self._filled, room), old.length)
@@ -106,41 +108,41 @@ class Pool:
     if size == old:
       return
     place_B = np.full(places, old.places, np.int32)
-    place_B[: len(taken)] = [place for place, _ in taken]
+    place_B[: len(occupied)] = [place for place, _ in occupied]
     self._search = self._programs.move(
       old, size, self._params, self._search, place_B
     )
-    self._places = [number for _, number in taken]
-    self._places += [None] * (places - len(taken))
+    self._places = [index for _, index in occupied]
+    self._places += [None] * (places - len(occupied))
 
   def _read_more(self) -> None:
-    number = min(len(self._to_read), self._size.rows)
-    read = [self._to_read.popleft() for _ in range(number)]
+    count = min(len(self._to_read), self._size.rows)
+    read = [self._to_read.popleft() for _ in range(count)]
     self._waiting.extend(enumerate(read))
-    batch, asked = self._batch_of(read, self._size)
-    self._read = self._programs.read(self._size, self._params, batch, asked)
+    batch, request = self._batch_of(read, self._size)
+    self._read = self._programs.read(self._size, self._params, batch, request)
 
   def _advance(self) -> None:
     """Lets sentences take free places, and searches on."""
     size = self._size
     if not self._waiting and self._to_read:
       self._read_more()
-    free = [p for p, number in enumerate(self._places) if number is None]
+    free = [p for p, index in enumerate(self._places) if index is None]
     entering = min(len(free), len(self._waiting), size.few)
     row_P = np.zeros(size.few, np.int32)
     place_P = np.full(size.few, size.places, np.int32)
-    for number, place in enumerate(free[:entering]):
-      row_P[number], self._places[place] = self._waiting.popleft()
-      place_P[number] = place
+    for index, place in enumerate(free[:entering]):
+      row_P[index], self._places[place] = self._waiting.popleft()
+      place_P[index] = place
     if self._waiting or self._to_read:
       # At once, while more can enter.
       wanted = size.few if entering == len(free) else 0
     else:  # until those that are left fit into a smaller size
-      kept = size.places // FEWER
-      wanted = size.places - (kept if kept >= size.few else 0)
-    until = {}
+      min_places = size.places // SHRINK_FACTOR
+      wanted = size.places - (min_places if min_places >= size.few else 0)
+    limits = {}
     if self._is_wanted is not None:
-      until["until"] = self._filled + CANCEL_STEPS
+      limits["until"] = self._filled + CANCEL_STEPS
     self._search = self._programs.search(
       size,
       self._params,
@@ -149,16 +151,16 @@ class Pool:
       row_P,
       place_P,
       wanted,
-      **until,
+      **limits,
     )
 
-  def _leave(self) -> Iterator[tuple[int, Hypotheses]]:
+  def _finished(self) -> Iterator[tuple[int, Hypotheses]]:
     """Frees the places of sentences that are finished."""
     open_B, at_B = jax.device_get((self._search.open_B, self._search.at_B))
-    done = [taken for taken in self._taken() if not open_B[taken[0]]]
+    done = [slot for slot in self._occupied() if not open_B[slot[0]]]
     if done:
       ended = jax.device_get(self._search.ended)
-    for place, number in done:
+    for place, index in done:
       self._places[place] = None
-      yield number, jax.tree.map(operator.itemgetter(place), ended)
+      yield index, jax.tree.map(operator.itemgetter(place), ended)
     self._filled = int((at_B * open_B).max()) + STEPS

@@ -31,9 +31,9 @@ from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.schema import PAD, SPECIAL
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import taken
+from jaxsyn.models.contract import gather_beams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Prefix:
   state_BN: Array
 
   def restricted(self, logits_BNV: Array, rank_V: np.ndarray) -> Array:
-    """NEVER where a subword is not allowed.
+    """NEG_INF where a subword is not allowed.
 
     Args:
       logits_BNV: of subwords, and of symbols beyond them.
@@ -142,26 +142,29 @@ class Prefix:
     is_free_BN = self.state_BN >= self.length_B[:, None]
     state_BN = jnp.minimum(self.state_BN, self.token_BXE.shape[1] - 1)
     first_BN, beyond_BN = (
-      taken(edge_BX, state_BN) for edge_BX in (self.first_BX, self.beyond_BX)
+      gather_beams(edge_BX, state_BN)
+      for edge_BX in (self.first_BX, self.beyond_BX)
     )
     beyond_all = logits_BNV.shape[-1] - len(rank_V)
     rank_V = np.pad(rank_V, (0, beyond_all), constant_values=-1)
     allowed_BNV = first_BN[..., None] <= rank_V
     allowed_BNV = allowed_BNV & (beyond_BN[..., None] > rank_V)
     allowed_BNV = allowed_BNV | is_free_BN[..., None]
-    token_BNE = taken(self.token_BXE, state_BN)
+    token_BNE = gather_beams(self.token_BXE, state_BN)
     B, N = state_BN.shape
     at = jnp.arange(B)[:, None, None], jnp.arange(N)[:, None], token_BNE
     allowed_BNV = allowed_BNV.at[at].set(True)  # PAD is never produced
-    return jnp.where(allowed_BNV, logits_BNV, NEVER)
+    return jnp.where(allowed_BNV, logits_BNV, NEG_INF)
 
   def followed(self, beam_BN: Array, last_BN: Array) -> Prefix:
     """With other open hypotheses, each after one subword more."""
-    was_BN = taken(self.state_BN, beam_BN)
+    was_BN = gather_beams(self.state_BN, beam_BN)
     state_BN = jnp.minimum(was_BN, self.token_BXE.shape[1] - 1)
-    is_it_BNE = taken(self.token_BXE, state_BN) == last_BN[..., None]
+    is_it_BNE = gather_beams(self.token_BXE, state_BN) == last_BN[..., None]
     # Each subword is there once; where it is not, it completes the prefix.
-    next_BN = jnp.sum(is_it_BNE * taken(self.next_BXE, state_BN), axis=-1)
+    next_BN = jnp.sum(
+      is_it_BNE * gather_beams(self.next_BXE, state_BN), axis=-1
+    )
     new_BN = jnp.where(is_it_BNE.any(-1), next_BN, self.length_B[:, None])
     is_free_BN = was_BN >= self.length_B[:, None]
     new_BN = jnp.where(is_free_BN, self.length_B[:, None], new_BN)

@@ -22,7 +22,7 @@ from jax import Array
 from jaxsyn.config import Decode
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batches
-from jaxsyn.decode.search import Asked, Decoding, Search, sources_of
+from jaxsyn.decode.search import DecodeRequest, Decoding, Search, sources_of
 from jaxsyn.models.contract import EncoderDecoder
 
 # Steps between two looks at what is finished. With one, a loop copied all
@@ -54,10 +54,13 @@ class Size:
   room: int
   rows: int
   few: int
-  asked: tuple[tuple[int, int] | None, tuple[int, int] | None] = None, None
+  constraints: tuple[tuple[int, int] | None, tuple[int, int] | None] = (
+    None,
+    None,
+  )
 
 
-class Programs:
+class DecodingPrograms:
   """Functions of a model, compiled at first use of a size on a device.
 
   They run where the parameters are, and no device waits for another.
@@ -71,7 +74,7 @@ class Programs:
     self,
     model: EncoderDecoder | Ensemble,
     decode: Decode,
-    nothing: Callable[[Size], tuple[Batches, Asked]],
+    nothing: Callable[[Size], tuple[Batches, DecodeRequest]],
     ranks: Callable[[], np.ndarray] | None = None,
   ):
     """Sets it up.
@@ -119,10 +122,12 @@ class Programs:
     self._needed.intersection_update(list(self._programs))
 
   def read(
-    self, size: Size, params: Any, batch: Batches, asked: Asked
+    self, size: Size, params: Any, batch: Batches, request: DecodeRequest
   ) -> Search:
     """Sentences, read by the model, with their first subwords."""
-    return self._read_program(size, params, batch, asked)(params, batch, asked)
+    return self._read_program(size, params, batch, request)(
+      params, batch, request
+    )
 
   def search(
     self,
@@ -133,7 +138,7 @@ class Programs:
     row_P: np.ndarray,
     place_P: np.ndarray,
     free: int,
-    until: int = 2**30,
+    max_steps: int = 2**30,
   ) -> Search:
     """Searches on until enough places are free or the cache is nearly full.
 
@@ -145,12 +150,13 @@ class Programs:
       row_P: which do.
       place_P: where; the number of places stands for nowhere.
       free: wanted number of places without an open sentence.
-      until: length in subwords of an open sentence beyond which it stops, too.
+      max_steps: length in subwords of an open sentence beyond which it stops,
+        too.
     """
 
     arguments = (
       *(params, search, read, row_P, place_P),
-      *(np.int32(free), np.int32(until)),
+      *(np.int32(free), np.int32(max_steps)),
     )
     return self._search_program(size, *arguments)(*arguments)
 
@@ -216,9 +222,9 @@ class Programs:
     size: Size,
     params: Any,
     batch: Batches,
-    asked: Asked,
+    request: DecodeRequest,
   ) -> Search:
-    sources = sources_of(batch, asked)
+    sources = sources_of(batch, request)
     decoding, decode = self._decoding(params), self._decode
     search = decoding.begin(sources, decode, length=size.length, room=size.room)
     return decode.search.step(decoding, search, decode)
@@ -241,7 +247,7 @@ class Programs:
       row_P: Array,
       place_P: Array,
       free: Array,
-      until: Array,
+      max_steps: Array,
     ) -> Search:
       search = jax.tree.map(
         lambda x, new: x.at[place_P].set(
@@ -256,7 +262,7 @@ class Programs:
         # Limits end a sentence before the largest room is too small.
         filled = jnp.max(search.at_B * search.open_B) + STEPS
         is_full = (filled > size.room) & (size.room < size.length)
-        is_full = is_full | (filled > until)
+        is_full = is_full | (filled > max_steps)
         return (jnp.sum(~search.open_B) < free) & ~is_full
 
       decode = self._decode
@@ -290,19 +296,19 @@ class Programs:
     arguments: Sequence[Any],
     donate: Any = (),
   ) -> Any:
-    shared, own = (name, key), (name, key, _device(arguments[0]))
+    shared, device_key = (name, key), (name, key, _device(arguments[0]))
     # Of two threads that come to a size together one compiles it.
-    with self._locks[own]:
-      if own not in self._programs:
-        self._needed.add(own)
+    with self._locks[device_key]:
+      if device_key not in self._programs:
+        self._needed.add(device_key)
         try:
-          self._programs[own] = self._compiled(
+          self._programs[device_key] = self._compiled(
             shared, function, arguments, donate
           )
         except BaseException:
-          self._needed.discard(own)
+          self._needed.discard(device_key)
           raise
-    return self._programs[own]
+    return self._programs[device_key]
 
   def _compiled(
     self,
@@ -322,7 +328,9 @@ class Programs:
     return lowered.compile()
 
 
-def grown(programs: Programs, size: Size, params: Any) -> Iterator[Size]:
+def grown(
+  programs: DecodingPrograms, size: Size, params: Any
+) -> Iterator[Size]:
   """The sizes that a pool goes through while its cache grows.
 
   Args:

@@ -14,11 +14,11 @@ from jax import Array
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.models.contract import taken
+from jaxsyn.models.contract import gather_beams
 
-# A score no hypothesis has: finite, so that 0 * NEVER is no NaN. Tests are for
-# NEVER / 2: log probabilities, or NEVER again, may have been added to it.
-NEVER = -1e30
+# A score no hypothesis has: finite, so that 0 * NEG_INF is no NaN. Tests are for
+# NEG_INF / 2: log probabilities, or NEG_INF again, may have been added to it.
+NEG_INF = -1e30
 
 CHUNK = 64  # subwords of which the best is found first
 
@@ -55,7 +55,7 @@ def continuations(
   lse_BN: Array,
   log_p_BN: Array,
   last_B: Array,
-  number: int,
+  count: int,
 ) -> tuple[Array, Array, Array]:
   """The best continuations by one subword of a sentence's hypotheses together.
 
@@ -68,13 +68,13 @@ def continuations(
     lse_BN: what they are normalised by: see `jaxsyn.decode.search.Next`.
     log_p_BN: of the hypotheses so far.
     last_B: sentences at their last position.
-    number: C; fewer where there are not so many.
+    count: C; fewer where there are not so many.
 
-  Returns: log_p_BC, best first, at most NEVER / 2 where there is none; the
+  Returns: log_p_BC, best first, at most NEG_INF / 2 where there is none; the
     hypothesis beam_BC that each goes on from; its new subword token_BC.
   """
   B, N, V = logits_BNV.shape
-  C = min(number, N * V)
+  C = min(count, N * V)
   end_BN = log_p_BN + (logits_BNV[:, :, EOS] - lse_BN)
   # The C best stand in the C chunks with the best maxima, so one pass over the
   # logits finds those chunks and only they are sorted: 2.0 instead of 5.2 ms of
@@ -82,14 +82,14 @@ def continuations(
   chunk = CHUNK if N * V > 4 * C * CHUNK else 1
   J = -(-V // chunk)
   padding = [(0, 0), (0, 0), (0, J * chunk - V)]
-  cut = jnp.pad(logits_BNV, padding, constant_values=NEVER)
+  cut = jnp.pad(logits_BNV, padding, constant_values=NEG_INF)
   cut = cut.reshape(B, N, J, chunk)
   token_JX = jnp.arange(J * chunk).reshape(J, chunk)
   allowed_JX = (token_JX != PAD) & (token_JX != BOS)
   # Only the first chunks hold any that are not: with all of them masked, the
   # maxima took 0.5 ms instead of 0.1.
   some = max(PAD, BOS) // chunk + 1
-  first_BNJX = jnp.where(allowed_JX[:some], cut[:, :, :some], NEVER)
+  first_BNJX = jnp.where(allowed_JX[:some], cut[:, :, :some], NEG_INF)
   best_BNJ = jnp.concatenate(
     [first_BNJX.max(-1), cut[:, :, some:].max(-1)], axis=-1
   )
@@ -97,12 +97,12 @@ def continuations(
   _, chunk_BC = jax.lax.top_k(best_BNJ.reshape(B, N * J), C)
   chunk_BC = jnp.sort(chunk_BC, axis=-1)  # so that ties keep their order
   beam_BC = chunk_BC // J
-  few_BCX = taken(cut.reshape(B, N * J, chunk), chunk_BC)
-  few_BCX = jnp.where(allowed_JX[chunk_BC % J], few_BCX, NEVER)
-  few_BCX = few_BCX - taken(lse_BN, beam_BC)[:, :, None]
-  few_BCX = taken(log_p_BN, beam_BC)[:, :, None] + few_BCX
-  log_p_BC, where_BC = jax.lax.top_k(few_BCX.reshape(B, C * chunk), C)
-  from_BC = taken(chunk_BC, where_BC // chunk)
+  chunk_BCX = gather_beams(cut.reshape(B, N * J, chunk), chunk_BC)
+  chunk_BCX = jnp.where(allowed_JX[chunk_BC % J], chunk_BCX, NEG_INF)
+  chunk_BCX = chunk_BCX - gather_beams(lse_BN, beam_BC)[:, :, None]
+  chunk_BCX = gather_beams(log_p_BN, beam_BC)[:, :, None] + chunk_BCX
+  log_p_BC, where_BC = jax.lax.top_k(chunk_BCX.reshape(B, C * chunk), C)
+  from_BC = gather_beams(chunk_BC, where_BC // chunk)
   beam_BC, token_BC = from_BC // J, from_BC % J * chunk + where_BC % chunk
 
   # At the last position EOS of all hypotheses, and no more.
@@ -111,13 +111,13 @@ def continuations(
 
   def either(end: Array, other: Array, fill: float) -> Array:
     end, other = (
-      jnp.pad(x, [(0, 0), (0, number - x.shape[1])], constant_values=fill)
+      jnp.pad(x, [(0, 0), (0, count - x.shape[1])], constant_values=fill)
       for x in (end, other)
     )
     return jnp.where(last_B1, end, other)
 
   return (
-    either(end_BN, log_p_BC, NEVER),
+    either(end_BN, log_p_BC, NEG_INF),
     either(end_beam_BN, beam_BC, 0),
     jnp.where(last_B1, EOS, either(end_beam_BN, token_BC, PAD)),
   )

@@ -140,7 +140,7 @@ def from_object(
       f'{where or "the line"} has both "text" and "conllu": give one of them.'
     )
   fields: dict[str, Any] = {}
-  for name, own in value.items():
+  for name, field_value in value.items():
     field = f"{where}.{name}" if where else name
     if name not in NAMES:
       raise InputError(
@@ -148,12 +148,12 @@ def from_object(
         f"{did_you_mean(name[:80], NAMES)}"
       )
     if name == "conllu":
-      fields["source"] = _tree(own, field, max_source)
+      fields["source"] = _tree(field_value, field, max_source)
     elif name in ("constraints", "avoid"):
-      fields[name] = _phrases(own, field)
+      fields[name] = _phrases(field_value, field)
     else:
       limit = max_source if name == "text" else max_characters
-      fields[NAMES[name]] = sentence(own, field, limit)
+      fields[NAMES[name]] = sentence(field_value, field, limit)
   return Request(**fields)
 
 
@@ -208,8 +208,8 @@ def check_tree(
 
 def wrong_type(field: str, expected: str, value: Any) -> InputError:
   """Returns the error for a field of another type than expected."""
-  found = json.dumps(value, ensure_ascii=False)[:80]
-  return InputError(f"{field!r} must be {expected}, got {found}.")
+  shown = json.dumps(value, ensure_ascii=False)[:80]
+  return InputError(f"{field!r} must be {expected}, got {shown}.")
 
 
 class _Fault(Exception):
@@ -230,10 +230,10 @@ def _constant(name: str) -> NoReturn:
 
 
 def _finite(digits: str) -> float:
-  number = float(digits)
-  if not math.isfinite(number):
+  value = float(digits)
+  if not math.isfinite(value):
     raise ValueError(f"{digits[:20]} is too large a number")
-  return number
+  return value
 
 
 def _check_strings(value: Any, field: str, levels: int) -> None:
@@ -250,9 +250,9 @@ def _check_strings(value: Any, field: str, levels: int) -> None:
     if not levels:
       raise _Fault(_TOO_DEEP)
     if isinstance(value, list):
-      for number, one in enumerate(value):
+      for index, one in enumerate(value):
         if one:  # an empty one has no string
-          _check_strings(one, f"{field[:80]}[{number}]", levels - 1)
+          _check_strings(one, f"{field[:80]}[{index}]", levels - 1)
       return
     for name, one in value.items():
       _check_string(name, "in a name")
@@ -282,8 +282,8 @@ def _phrases(value: Any, field: str) -> tuple[str, ...]:
       f"{field!r} has {len(value):,} phrases; at most {MAX_PHRASES} are allowed."
     )
   return tuple(
-    sentence(one, f"{field}[{number}]", MAX_PHRASE_CHARACTERS)
-    for number, one in enumerate(value)
+    sentence(one, f"{field}[{index}]", MAX_PHRASE_CHARACTERS)
+    for index, one in enumerate(value)
   )
 
 

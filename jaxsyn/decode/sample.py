@@ -31,17 +31,19 @@ from jax import Array
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.beam import is_last
-from jaxsyn.decode.rank import NEVER, score
-from jaxsyn.decode.search import Asked, Decoding, Hypotheses, Search
-from jaxsyn.decode.spec import SearchSpec
-from jaxsyn.options import At, option
+from jaxsyn.decode.rank import NEG_INF, score
+from jaxsyn.decode.search import DecodeRequest, Decoding, Hypotheses, Search
+from jaxsyn.decode.strategy import DecodingStrategy
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff, Positive, Probability, Seed
 
-MOST = 640  # samples that are drawn together, of one sentence or of several
+MAX_SAMPLES = (
+  640  # samples that are drawn together, of one sentence or of several
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Sample(SearchSpec):
+class Sampling(DecodingStrategy):
   """Translations drawn at random, as many as config.decode.nbest."""
 
   temperature: Positive = option(
@@ -66,31 +68,33 @@ class Sample(SearchSpec):
     return decode.nbest
 
   def together(self, decode: Decode) -> int:
-    return max(1, min(decode.sentences, MOST // decode.nbest))
+    return max(1, min(decode.sentences, MAX_SAMPLES // decode.nbest))
 
-  def begin(self, asked: Asked, decode: Decode) -> Array:
-    return asked.place_B
+  def begin(self, request: DecodeRequest, decode: Decode) -> Array:
+    return request.place_B
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
     new = decoding.advance(search)
     (B, N), T = search.ended.score_BN.shape, search.token_BNT.shape[-1]
     log_p_BNV = new.logits_BNV - new.lse_BN[:, :, None]
-    kept_BNV = self.kept(log_p_BNV)
-    drawn_BN = jnp.argmax(kept_BNV + self._noise(search, kept_BNV), axis=-1)
-    drawn_BN = jnp.where(is_last(search)[:, None], EOS, drawn_BN)
+    allowed_BNV = self.allowed(log_p_BNV)
+    sampled_BN = jnp.argmax(
+      allowed_BNV + self._noise(search, allowed_BNV), axis=-1
+    )
+    sampled_BN = jnp.where(is_last(search)[:, None], EOS, sampled_BN)
     log_p_BNV = jnp.broadcast_to(log_p_BNV, (B, N, log_p_BNV.shape[-1]))
-    new_BN1 = jnp.take_along_axis(log_p_BNV, drawn_BN[:, :, None], axis=-1)
+    new_BN1 = jnp.take_along_axis(log_p_BNV, sampled_BN[:, :, None], axis=-1)
 
     # Those that have ended wait for the others of their sentence.
-    over_BN = search.ended.score_BN > NEVER / 2
+    over_BN = search.ended.score_BN > NEG_INF / 2
     over_BN = over_BN | ~search.open_B[:, None]
     log_p_BN = search.log_p_BN + jnp.where(over_BN, 0, new_BN1[..., 0])
     token_BNT = jnp.where(
       (jnp.arange(T) == search.at_B[:, None, None]) & ~over_BN[:, :, None],
-      drawn_BN[:, :, None],
+      sampled_BN[:, :, None],
       search.token_BNT,
     )
-    ends_BN = (drawn_BN == EOS) & ~over_BN
+    ends_BN = (sampled_BN == EOS) & ~over_BN
     score_BN = score(log_p_BN, search.at_B[:, None] + 1, decode)
     old = search.ended
     ended = Hypotheses(
@@ -103,55 +107,57 @@ class Sample(SearchSpec):
       search,
       new.cache,
       jnp.zeros((B, N), jnp.int32) if is_first else None,
-      drawn_BN.astype(jnp.int32),
+      sampled_BN.astype(jnp.int32),
       open_B=search.open_B & ~(ends_BN | over_BN).all(1),
       token_BNT=token_BNT,
       log_p_BN=log_p_BN,
       ended=ended,
     )
 
-  def kept(self, log_p_BNV: Array) -> Array:
-    """What subwords are drawn by: logits, NEVER where they are not.
+  def allowed(self, log_p_BNV: Array) -> Array:
+    """What subwords are drawn by: logits, NEG_INF where they are not.
 
     Args:
       log_p_BNV: of the model.
     """
     token_V = jnp.arange(log_p_BNV.shape[-1])
     allowed_V = (token_V != PAD) & (token_V != BOS)
-    logits_BNV = jnp.where(allowed_V, log_p_BNV, NEVER) / self.temperature
+    logits_BNV = jnp.where(allowed_V, log_p_BNV, NEG_INF) / self.temperature
     if 0 < self.top_k < token_V.size:
-      least_BN1 = jax.lax.top_k(logits_BNV, self.top_k)[0][..., -1:]
-      logits_BNV = jnp.where(logits_BNV >= least_BN1, logits_BNV, NEVER)
+      threshold_BN1 = jax.lax.top_k(logits_BNV, self.top_k)[0][..., -1:]
+      logits_BNV = jnp.where(logits_BNV >= threshold_BN1, logits_BNV, NEG_INF)
     if self.top_p < 1:
       down_BNV = jnp.sort(logits_BNV, axis=-1, descending=True)
       p_BNV = jax.nn.softmax(down_BNV, axis=-1)
       before_BNV = jnp.cumsum(p_BNV, axis=-1) - p_BNV
-      least_BNV = jnp.where(before_BNV < self.top_p, down_BNV, -NEVER)
-      least_BN1 = least_BNV.min(-1, keepdims=True)
-      logits_BNV = jnp.where(logits_BNV >= least_BN1, logits_BNV, NEVER)
+      threshold_BNV = jnp.where(before_BNV < self.top_p, down_BNV, -NEG_INF)
+      threshold_BN1 = threshold_BNV.min(-1, keepdims=True)
+      logits_BNV = jnp.where(logits_BNV >= threshold_BN1, logits_BNV, NEG_INF)
     if self.epsilon:
       p_BNV = jax.nn.softmax(logits_BNV, axis=-1)
-      least_BN1 = jnp.minimum(self.epsilon, p_BNV.max(-1, keepdims=True))
-      logits_BNV = jnp.where(p_BNV >= least_BN1, logits_BNV, NEVER)
+      threshold_BN1 = jnp.minimum(self.epsilon, p_BNV.max(-1, keepdims=True))
+      logits_BNV = jnp.where(p_BNV >= threshold_BN1, logits_BNV, NEG_INF)
     return logits_BNV
 
   def _noise(self, search: Search, like_BNV: Array) -> Array:
     """Gumbel noise (BNV): the largest of logits with it is a draw from them."""
     V, dtype = like_BNV.shape[-1], like_BNV.dtype
-    number_N = jnp.arange(search.ended.score_BN.shape[1])
+    index_N = jnp.arange(search.ended.score_BN.shape[1])
     # The same on all devices, whatever JAX's default is.
     seeded = jax.random.key(self.seed, impl="threefry2x32")
 
-    def of_sample(place: Array, at: Array, number: Array) -> Array:
+    def of_sample(place: Array, at: Array, index: Array) -> Array:
       key = seeded
-      for one in (place, number, at):
+      for one in (place, index, at):
         key = jax.random.fold_in(key, one)
       return jax.random.gumbel(key, (V,), dtype)
 
     of_samples = jax.vmap(of_sample, (None, None, 0))
-    return jax.vmap(of_samples, (0, 0, None))(search.own, search.at_B, number_N)
+    return jax.vmap(of_samples, (0, 0, None))(
+      search.strategy_state, search.at_B, index_N
+    )
 
-  def check(self, at: At, decode: Decode) -> None:
+  def check(self, at: ConfigPath, decode: Decode) -> None:
     if not self.top_p:
       raise (at / "sample" / "top_p").error(
         "=0 leaves nothing to draw from; the most probable alone is top_k=1."

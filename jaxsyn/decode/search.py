@@ -17,13 +17,13 @@ from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.phrases import Phrases
 from jaxsyn.decode.prefix import Prefix
-from jaxsyn.decode.rank import NEVER
-from jaxsyn.models.contract import EncoderDecoder, view_of
-from jaxsyn.syntax import View
+from jaxsyn.decode.rank import NEG_INF
+from jaxsyn.models.contract import EncoderDecoder, sentence_features
+from jaxsyn.syntax import SentenceFeatures
 
 
 @struct.dataclass
-class Asked:
+class DecodeRequest:
   """What is asked of the translations of some sentences.
 
   Attributes:
@@ -51,29 +51,33 @@ class Sources:
   """
 
   id_BS: Array | tuple[Array, ...]
-  view: View | tuple[View, ...]
-  asked: Asked
+  view: SentenceFeatures | tuple[SentenceFeatures, ...]
+  request: DecodeRequest
 
   @property
   def real_B(self) -> Array:
     """Rows that are no padding."""
-    first: View = self.view[0] if isinstance(self.view, tuple) else self.view
+    first: SentenceFeatures = (
+      self.view[0] if isinstance(self.view, tuple) else self.view
+    )
     return first.real_BS.any(1)
 
 
-def sources_of(batch: Any, asked: Asked) -> Sources:
+def sources_of(batch: Any, request: DecodeRequest) -> Sources:
   """The sentences of a batch.
 
   Args:
     batch: of the loader; of an ensemble, one of each member.
-    asked: of their translations.
+    request: of their translations.
   """
   if not isinstance(batch, tuple):
-    return Sources(batch["source_id_BS"], view_of(batch, "source"), asked)
+    return Sources(
+      batch["source_id_BS"], sentence_features(batch, "source"), request
+    )
   return Sources(
-    tuple(own["source_id_BS"] for own in batch),
-    tuple(view_of(own, "source") for own in batch),
-    asked,
+    tuple(member_batch["source_id_BS"] for member_batch in batch),
+    tuple(sentence_features(member_batch, "source") for member_batch in batch),
+    request,
   )
 
 
@@ -83,7 +87,7 @@ class Hypotheses:
 
   Attributes:
     token_BNT: subwords, EOS included, then PAD.
-    score_BN: log probability divided by the length penalty; at most NEVER
+    score_BN: log probability divided by the length penalty; at most NEG_INF
       where fewer than N hypotheses have ended.
     log_p_BN: log probability of the subwords, EOS included.
   """
@@ -110,8 +114,9 @@ class Search:
     last_BN: their last subwords.
     cache: what the model remembers of them.
     ended: the best hypotheses that have ended.
-    prefix, phrases: of `Asked`, and how far open hypotheses are in them.
-    own: what the search itself remembers, of `SearchSpec.begin`.
+    prefix, phrases: of `DecodeRequest`, and how far open hypotheses are in
+      them.
+    strategy_state: state of the strategy, of `DecodingStrategy.begin`.
   """
 
   encoded: Any
@@ -125,7 +130,7 @@ class Search:
   ended: Hypotheses
   prefix: Prefix | None = None
   phrases: Phrases | None = None
-  own: Any = None
+  strategy_state: Any = None
 
 
 @struct.dataclass
@@ -133,7 +138,7 @@ class Next:
   """What may follow the open hypotheses.
 
   Attributes:
-    logits_BNV: of the next subword, in single precision; NEVER where it is not
+    logits_BNV: of the next subword, in single precision; NEG_INF where it is not
       what was asked.
     lse_BN: log of the sum of their exponentials: log probabilities are the
       logits less it, over the whole vocabulary as in training.
@@ -179,13 +184,13 @@ class Decoding:
     """
     encoded = self._call("encode", sources.id_BS, sources.view)
     encoded = self._call("remember", encoded)
-    asked, B = sources.asked, sources.asked.limit_B.size
+    request, B = sources.request, sources.request.limit_B.size
     N = decode.search.hypotheses(decode)
-    never_BN = jnp.full((B, N), NEVER)
+    never_BN = jnp.full((B, N), NEG_INF)
     nothing_BNT = jnp.full((B, N, length), PAD, jnp.int32)
     return Search(
       encoded=encoded,
-      limit_B=asked.limit_B,
+      limit_B=request.limit_B,
       at_B=jnp.zeros(B, jnp.int32),
       open_B=sources.real_B,
       token_BNT=nothing_BNT[:, :1],
@@ -193,17 +198,17 @@ class Decoding:
       last_BN=jnp.full((B, 1), BOS, jnp.int32),
       cache=self._call("start", encoded, 1, room),
       ended=Hypotheses(nothing_BNT, never_BN, never_BN),
-      prefix=asked.prefix,
-      phrases=asked.phrases,
-      own=decode.search.begin(asked, decode),
+      prefix=request.prefix,
+      phrases=request.phrases,
+      strategy_state=decode.search.begin(request, decode),
     )
 
   def advance(self, search: Search) -> Next:
     """Reads the last subword of each hypothesis."""
 
     def one(encoded: Any, cache: Any, last_N: Array, at: Array) -> Any:
-      alone = jax.tree.map(lambda x: x[None], (encoded, cache, last_N))
-      advanced = self._call("advance", *alone, at)
+      batched = jax.tree.map(lambda x: x[None], (encoded, cache, last_N))
+      advanced = self._call("advance", *batched, at)
       return jax.tree.map(lambda x: x[0], advanced)
 
     logits_BNV, cache = jax.vmap(one)(

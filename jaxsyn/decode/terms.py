@@ -17,7 +17,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode import phrases, prefix
 from jaxsyn.decode.phrases import Phrase
 from jaxsyn.decode.prefix import Automaton, Prefixes
-from jaxsyn.decode.search import Asked
+from jaxsyn.decode.search import DecodeRequest
 from jaxsyn.errors import InputError
 
 Sizes = tuple[int, int] | None
@@ -112,13 +112,13 @@ def sizes_of(terms: Sequence[Terms]) -> tuple[Sizes, Sizes]:
   )
 
 
-def asked_of(
+def batch_constraints(
   limits: Sequence[int],
   terms: Sequence[Terms],
   *,
   rows: int,
   sizes: tuple[Sizes, Sizes],
-) -> Asked:
+) -> DecodeRequest:
   """What is asked of the rows of a batch.
 
   Args:
@@ -132,7 +132,7 @@ def asked_of(
   limit_B[: len(limits)] = limits
   place_B: Any = np.array([one.place for one in padded], np.int32)
   of_prefix, of_phrases = sizes
-  return Asked(
+  return DecodeRequest(
     limit_B,
     place_B,
     of_prefix and prefix.batch_of([one.prefix for one in padded], of_prefix),

@@ -22,27 +22,27 @@ from jax.sharding import SingleDeviceSharding
 from jaxsyn import progress
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Batches, Example
 from jaxsyn.decode.pool import ROOM, Pool
-from jaxsyn.decode.programs import SMALL, Programs, Size, grown
-from jaxsyn.decode.rank import NEVER
-from jaxsyn.decode.search import Asked, Hypotheses
-from jaxsyn.decode.terms import Terms, Wording, asked_of, sizes_of
+from jaxsyn.decode.programs import SMALL, DecodingPrograms, Size, grown
+from jaxsyn.decode.rank import NEG_INF
+from jaxsyn.decode.search import DecodeRequest, Hypotheses
+from jaxsyn.decode.terms import Terms, Wording, batch_constraints, sizes_of
 from jaxsyn.models.contract import EncoderDecoder
 
 # Padded source lengths double: a program each, and little is lost, because a
 # source position costs far less than a step of the search.
 SHORTEST = 16
 READ = 32  # sentences that are read together
-FEW = 8  # sentences that take places together
+FEW_SENTENCES = 8  # sentences that take places together
 
-Tell = Callable[[int], None]  # how many more sentences are found
+ProgressCallback = Callable[[int], None]  # how many more sentences are found
 
 
-def untold(found: int) -> None:
+def ignore_progress(count: int) -> None:
   """Nobody looks."""
 
 
@@ -66,7 +66,9 @@ class Translation:
   links: tuple[tuple[int, int], ...] = ()
 
 
-NOTHING = Translation("", score=0.0, log_p=0.0, ids=())  # of an empty line
+EMPTY_TRANSLATION = Translation(
+  "", score=0.0, log_p=0.0, ids=()
+)  # of an empty line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Translator:
     *,
     features: Sequence[str] = (),
     members: Sequence[Sequence[str]] = (),
-    change: Change | None = None,
+    batch_transform: BatchTransform | None = None,
     devices: Sequence[jax.Device] = (),
   ):
     """Sets it up; parameters are given with each call.
@@ -108,14 +110,16 @@ class Translator:
       config: how to search.
       features: of the source side that the model reads, beyond the ids.
       members: of an ensemble, those of each member instead.
-      change: a caller's own function on every host batch.
+      batch_transform: a caller's own function on every host batch.
       devices: that search, all of one kind; none: where the parameters are.
     """
     self._vocabulary, self._config = vocabulary, config
     self._hypotheses = config.search.hypotheses(config)
-    self._batcher = Batcher(features, members=members, change=change)
+    self._batcher = Batcher(
+      features, members=members, batch_transform=batch_transform
+    )
     self.wording = Wording(vocabulary)
-    self._programs = Programs(
+    self._programs = DecodingPrograms(
       *(model, config, lambda size: self._batch([], size)),
       ranks=lambda: self.wording.prefixes.rank_V,
     )
@@ -150,7 +154,7 @@ class Translator:
     params: Any,
     examples: Sequence[Example],
     terms: Sequence[Terms] | None = None,
-    tell: Tell = untold,
+    on_progress: ProgressCallback = ignore_progress,
     is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of each example, in the order given.
@@ -160,7 +164,8 @@ class Translator:
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
       terms: what is asked of each, of `wording`; None: nothing, and they stand
         at 0, 1, 2, ...
-      tell: called with how many more are found, by the threads that search.
+      on_progress: called with how many more are found, by the threads that
+        search.
       is_wanted: whether an example's translation is still wanted, by number;
         called every few steps by the threads that search. An example that is
         not is cancelled and has no translation. None: all are.
@@ -168,8 +173,10 @@ class Translator:
     if terms is None:
       terms = [Terms(place) for place in range(len(examples))]
 
-    def batch_of(numbers: Sequence[int], size: Size) -> tuple[Batches, Asked]:
-      chosen = [(examples[number], terms[number]) for number in numbers]
+    def batch_of(
+      numbers: Sequence[int], size: Size
+    ) -> tuple[Batches, DecodeRequest]:
+      chosen = [(examples[index], terms[index]) for index in numbers]
       return self._batch(chosen, size)
 
     def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
@@ -179,21 +186,21 @@ class Translator:
         batch_of=batch_of,
         is_wanted=is_wanted,
       )
-      found = []
+      nbests = []
       for one in pool():
-        found.append(one)
-        tell(1)
-      return found
+        nbests.append(one)
+        on_progress(1)
+      return nbests
 
     jobs = list(self._jobs(examples, terms))
-    translations = [[NOTHING] for _ in examples]
+    translations = [[EMPTY_TRANSLATION] for _ in examples]
     try:
       for job in jobs:
         self._programs.need(job.size, params, job.device)
-      tell(len(examples) - sum(len(job.numbers) for job in jobs))
+      on_progress(len(examples) - sum(len(job.numbers) for job in jobs))
       for finished in self._run(search, jobs, params):
-        for number, hypotheses in finished:
-          translations[number] = self._nbest(hypotheses)
+        for index, hypotheses in finished:
+          translations[index] = self._nbest(hypotheses)
     finally:
       # A search that is cancelled or fails compiles only some of them.
       self._programs.forget_uncompiled()
@@ -225,9 +232,9 @@ class Translator:
     if device is None:
       return params
     # By the arrays: a caller may have put others into the same tree.
-    given = jax.tree.leaves(params)
-    if list(map(id, given)) != list(map(id, self._given)):
-      self._given, self._copies = given, {}
+    leaves = jax.tree.leaves(params)
+    if list(map(id, leaves)) != list(map(id, self._given)):
+      self._given, self._copies = leaves, {}
     if device not in self._copies:
       self._copies[device] = jax.tree.map(
         functools.partial(_on_device, device), params
@@ -249,10 +256,10 @@ class Translator:
     """
     jobs = self._jobs(examples)
     for size, device in dict.fromkeys((job.size, job.device) for job in jobs):
-      there = SingleDeviceSharding(device) if device else None
+      sharding = SingleDeviceSharding(device) if device else None
       shapes = jax.tree.map(
-        lambda x, there=there: jax.ShapeDtypeStruct(
-          x.shape, x.dtype, sharding=there
+        lambda x, sharding=sharding: jax.ShapeDtypeStruct(
+          x.shape, x.dtype, sharding=sharding
         ),
         params,
       )
@@ -267,30 +274,30 @@ class Translator:
     alike: dict[tuple[int, tuple[bool, bool]], list[int]]
     alike = collections.defaultdict(list)
     lengths = [self._batcher.subwords(example) for example in examples]
-    for number, example in enumerate(examples):
-      if (length := lengths[number]) > 1:  # else an empty line
+    for index, example in enumerate(examples):
+      if (length := lengths[index]) > 1:  # else an empty line
         # Seldom wider than its subwords, so that sizes stay few.
         width = max(length, self._batcher.words(example))
-        alike[doubled(width, SHORTEST), terms[number].kind].append(number)
+        alike[doubled(width, SHORTEST), terms[index].kind].append(index)
     # The widest first: what does not fit into memory is told at once.
     for (words, _), numbers in sorted(alike.items(), reverse=True):
       numbers.sort(key=lambda i: (-lengths[i], i))
       source = doubled(lengths[numbers[0]], SHORTEST)
       # Very wide sentences come fewer together, within the same memory.
-      together = self._config.search.together(self._config)
-      most = max(1, min(together, together * 128 // words))
-      few = min(FEW if len(numbers) > 1 else 1, most)
+      max_sentences = self._config.search.together(self._config)
+      max_rows = max(1, min(max_sentences, max_sentences * 128 // words))
+      few_rows = min(FEW_SENTENCES if len(numbers) > 1 else 1, max_rows)
       # Shares are fixed and not taken by who is first: a sentence keeps its
       # neighbours, and the last digit of its score, from run to run.
       # A device is worth its programs where its places are filled.
-      devices = max(1, min(len(self._devices), len(numbers) // most))
-      shares = max(1, min(devices * self._threads, len(numbers) // few))
+      devices = max(1, min(len(self._devices), len(numbers) // max_rows))
+      shares = max(1, min(devices * self._threads, len(numbers) // few_rows))
       share = -(-len(numbers) // shares)
-      own = [terms[number] for number in numbers]
+      job_terms = [terms[index] for index in numbers]
       length = longest_output(self._config, source)
-      needed = max(self._limit(source, one) for one in own)
+      needed = max(self._limit(source, one) for one in job_terms)
       length = length if needed <= length else doubled(needed, length)
-      places = min(doubled(share, few), most)
+      places = min(doubled(share, few_rows), max_rows)
       size = Size(
         source=source,
         words=words,
@@ -298,9 +305,9 @@ class Translator:
         places=places,
         # Small caches are not worth a program for each room.
         room=length if places * self._hypotheses <= SMALL else ROOM,
-        rows=min(doubled(share, few), READ, most),
-        few=few,
-        asked=sizes_of(own),
+        rows=min(doubled(share, few_rows), READ, max_rows),
+        few=few_rows,
+        constraints=sizes_of(job_terms),
       )
       for first in range(shares):
         # Few are searched by one device, for each width by another, and in the
@@ -311,7 +318,7 @@ class Translator:
   def _nbest(self, hypotheses: Hypotheses) -> list[Translation]:
     nbest = []
     for n in range(self._config.nbest):
-      if hypotheses.score_BN[n] <= NEVER / 2:
+      if hypotheses.score_BN[n] <= NEG_INF / 2:
         continue
       token_T = hypotheses.token_BNT[n]
       ids = tuple(int(t) for t in token_T[: np.count_nonzero(token_T) - 1])
@@ -327,7 +334,7 @@ class Translator:
 
   def _batch(
     self, chosen: Sequence[tuple[Example, Terms]], size: Size
-  ) -> tuple[Batches, Asked]:
+  ) -> tuple[Batches, DecodeRequest]:
     """The facts of examples, and what is asked of them."""
     batch = self._batcher(
       [example for example, _ in chosen],
@@ -335,13 +342,16 @@ class Translator:
       words=size.words,
       rows=size.rows,
     )
-    asked = asked_of(
-      [self._limit(self.subwords(example), own) for example, own in chosen],
-      [own for _, own in chosen],
+    request = batch_constraints(
+      [
+        self._limit(self.subwords(example), example_terms)
+        for example, example_terms in chosen
+      ],
+      [example_terms for _, example_terms in chosen],
       rows=size.rows,
-      sizes=size.asked,
+      sizes=size.constraints,
     )
-    return batch, asked
+    return batch, request
 
   def _limit(self, subwords: int, terms: Terms) -> int:
     """Longest output; what is asked of a translation has room in it."""

@@ -11,16 +11,16 @@ import pathlib
 from collections.abc import Callable
 
 from jaxsyn.exporting import ctranslate2, hub_folder
-from jaxsyn.exporting.model import Model
+from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.trained import workdir
 
 # Name -> what fills a new folder.
-FORMATS: dict[str, Callable[[Model, pathlib.Path], list[str]]] = {
+FORMATS: dict[str, Callable[[ExportedModel, pathlib.Path], list[str]]] = {
   "safetensors": hub_folder.write,
   "ctranslate2": ctranslate2.write,
 }
 # The file of each without which a folder on a store does not count.
 PAGES = {
   "safetensors": workdir.CONFIG,
-  "ctranslate2": ctranslate2.PAGE,
+  "ctranslate2": ctranslate2.RECORD_FILE,
 }

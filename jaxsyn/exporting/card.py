@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxsyn.data.store import layout
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import Model
+from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
 from jaxsyn.trained import warm_start
@@ -23,7 +23,7 @@ FILE = "README.md"
 FILL_IN = "FILL-IN"
 
 
-def text(model: Model, digest: str) -> str:
+def text(model: ExportedModel, digest: str) -> str:
   """The whole card.
 
   Args:
@@ -31,7 +31,9 @@ def text(model: Model, digest: str) -> str:
     digest: SHA-256 of its parameters' file.
   """
   data, run = model.run.config.data, model.run
-  size = sum(math.prod(x.shape) for x in named(model.found.params).values())
+  size = sum(
+    math.prod(x.shape) for x in named(model.parameters.params).values()
+  )
   licence = model.licence or FILL_IN
   tags = ["jax", "flax", "syntax-aware", run.config.system]
   lines = [
@@ -78,7 +80,7 @@ def text(model: Model, digest: str) -> str:
     *_parser(model),
     "## Scores",
     "",
-    _score(model.found.score, data.validation),
+    _score(model.parameters.score, data.validation),
     "",
     *_origin(model),
     "## Files",
@@ -95,19 +97,24 @@ def _citation(citation: str) -> Iterator[str]:
     yield from ("```bibtex", citation, "```", "")
 
 
-def _parser(model: Model) -> Iterator[str]:
+def _parser(model: ExportedModel) -> Iterator[str]:
   """What trees it reads, if any."""
   if len(model.features) < 2:
     yield from ("It reads no trees.", "")
     return
-  reads = ", ".join(f"`{feature}`" for feature in model.features[1:])
+  feature_list = ", ".join(f"`{feature}`" for feature in model.features[1:])
   parser = model.run.manifest["parser"].get("source") or {}
-  own = layout.parser_file(model.run.workdir, model.run.manifest, "source")
-  told = "Its trees came as CoNLL-U, so that it has no parser."
-  if own:
+  parser_file = layout.parser_file(
+    model.run.workdir, model.run.manifest, "source"
+  )
+  sentence = "Its trees came as CoNLL-U, so that it has no parser."
+  if parser_file:
     where = "is here" if model.parser else "is not here: name it (`--parser`)"
-    told = f"The UDPipe model, SHA-256 `{parser['sha256']}`, {where}."
-  yield from (f"It reads the tree of the source ({reads}). {told}", "")
+    sentence = f"The UDPipe model, SHA-256 `{parser['sha256']}`, {where}."
+  yield from (
+    f"It reads the tree of the source ({feature_list}). {sentence}",
+    "",
+  )
 
 
 def _score(score: Mapping[str, Any] | None, split: str) -> str:
@@ -124,14 +131,14 @@ def _score(score: Mapping[str, Any] | None, split: str) -> str:
   )
 
 
-def _origin(model: Model) -> Iterator[str]:
+def _origin(model: ExportedModel) -> Iterator[str]:
   """Whose parameters the training began with."""
   path = model.run.workdir / warm_start.FILE
   if files.is_file(path):
     try:
-      page = checksums.unsealed(files.read_json(path))
+      origin = checksums.verify_checksum(files.read_json(path))
       system, checkpoint, digest = (
-        page[name] for name in ("system", "checkpoint", "sha256")
+        origin[name] for name in ("system", "checkpoint", "sha256")
       )
     except (OSError, ValueError, KeyError) as error:
       raise InputError(

@@ -19,7 +19,7 @@ from jax import Array
 
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import Model
+from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
@@ -28,14 +28,14 @@ from jaxsyn.storage import files
 from jaxsyn.trained import matching
 from jaxsyn.training.sums import named
 
-PAGE = "jaxsyn.json"
+RECORD_FILE = "jaxsyn.json"
 POSITIONS = 1024  # CTranslate2's own longest input
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELUTanh"}  # jax.nn.gelu is by tanh
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def write(model: Model, folder: pathlib.Path) -> list[str]:
+def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   """Fills the folder.
 
   Args:
@@ -48,10 +48,10 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
   check(model)
   specs = _library()
   spec, run = model.plan.spec, model.run
-  family = spec.family
+  family = spec.architecture
   arrays = {
     name: np.asarray(x, np.float32)
-    for name, x in jax.device_get(named(model.found.params)).items()
+    for name, x in jax.device_get(named(model.parameters.params)).items()
   }
   out = specs.TransformerSpec.from_config(
     (family.encoder_layers, family.decoder_layers),
@@ -93,14 +93,14 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
   return [model.title]
 
 
-def check(model: Model) -> None:
+def check(model: ExportedModel) -> None:
   """Raises InputError where CTranslate2 cannot hold a model."""
   spec = model.plan.spec
   why = ""
-  if type(spec.family) is not Transformer:
+  if type(spec.architecture) is not Transformer:
     why = f"config.model.family={model.run.config.model.family!r} is none"
   for place in PLACES:
-    for name, _ in spec.parts.at(place):
+    for name, _ in spec.modifiers.modifiers_in(place):
       if not why:
         why = (
           f"config.parts.{place}.{name} acts in translation, and it knows no "
@@ -191,9 +191,9 @@ def _norm(spec: Any, arrays: Arrays, name: str) -> None:
   spec.gamma, spec.beta = arrays[f"{name}/scale"], arrays[f"{name}/bias"]
 
 
-def _write_page(model: Model, folder: pathlib.Path) -> None:
+def _write_page(model: ExportedModel, folder: pathlib.Path) -> None:
   """What CTranslate2's own files have no place for."""
-  page = {
+  record = {
     "parameters": model.title,
     "system": model.run.config.system,
     "source_language": model.run.config.data.source_language,
@@ -202,4 +202,4 @@ def _write_page(model: Model, folder: pathlib.Path) -> None:
     "positions": POSITIONS,
     "decode": as_dict(model.plan.config.decode),
   }
-  files.write_json(folder / PAGE, page)
+  files.write_json(folder / RECORD_FILE, record)

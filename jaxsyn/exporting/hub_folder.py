@@ -11,12 +11,12 @@ from jaxsyn.config import as_dict
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting import card
-from jaxsyn.exporting.model import Model
+from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.storage import checksums, files
 from jaxsyn.trained import exported, workdir
 
 
-def write(model: Model, folder: pathlib.Path) -> list[str]:
+def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   """Fills the folder; see `jaxsyn.trained.exported` for what is in it.
 
   Args:
@@ -27,14 +27,14 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
     InputError: a file of the run is missing or damaged.
   """
   run = model.run
-  own = layout.parser_file(run.workdir, run.manifest, "source")
+  parser_file = layout.parser_file(run.workdir, run.manifest, "source")
   reads_trees = len(model.features) > 1
   for name, digest in layout.models(run.manifest).items():
     is_parser = name not in {
       entry["file"] for entry in run.manifest["vocabulary"].values()
     }
     # Trees of targets are of training alone.
-    is_source = own is not None and own.name == name
+    is_source = parser_file is not None and parser_file.name == name
     if is_parser and not (is_source and reads_trees and model.parser):
       continue
     source = run.workdir / name
@@ -44,19 +44,19 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
         f"called again makes it anew from {run.config.data.directory}."
       )
     files.copy(source, folder / name)
-  digest = exported.write(folder, model.found, model.title)
+  digest = exported.write(folder, model.parameters, model.title)
   manifests.write(folder, run.manifest)
-  page = checksums.sealed(as_dict(run.config))
-  files.write_json(folder / workdir.CONFIG, page)
+  document = checksums.add_checksum(as_dict(run.config))
+  files.write_json(folder / workdir.CONFIG, document)
   files.write_text(folder / card.FILE, card.text(model, digest))
-  told = [f"{model.title}; SHA-256 of {exported.ARRAYS}: {digest}"]
+  messages = [f"{model.title}; SHA-256 of {exported.ARRAYS}: {digest}"]
   if not model.licence:
-    told.append(
+    messages.append(
       f"{card.FILE} says no licence yet: fill it in, or give --license, before "
       "you publish it. Data and parser have theirs."
     )
-  if reads_trees and not (own and model.parser):
-    told.append(
+  if reads_trees and not (parser_file and model.parser):
+    messages.append(
       "the parser is not in it: who translates raw text names one (--parser)."
     )
-  return told
+  return messages

@@ -13,7 +13,7 @@ from jaxsyn.training.reader import Parameters
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class ExportedModel:
   """A run made ready to be exported.
 
   Attributes:
@@ -29,19 +29,19 @@ class Model:
   run: Run
   plan: Plan
   features: tuple[str, ...]
-  found: Parameters
+  parameters: Parameters
   title: str
   licence: str = ""
   parser: bool = True
 
 
-def opened(
+def open_model(
   folder: str | os.PathLike[str],
   *,
   checkpoint: str = "",
   licence: str = "",
   parser: bool = True,
-) -> Model:
+) -> ExportedModel:
   """A model of a run's folder.
 
   Args:
@@ -56,7 +56,7 @@ def opened(
   plan = resolve(run.config, run.manifest)
   features = manifests.features_for(run.manifest, plan.translation_features)
   features = tuple(f for f in features if f.startswith("source"))
-  found = parameters.read(run, plan, features, checkpoint=checkpoint)
-  asked = checkpoint or run.config.decode.checkpoint
-  title = parameters.title(found, asked)
-  return Model(run, plan, features, found, title, licence, parser)
+  parameters_ = parameters.read(run, plan, features, checkpoint=checkpoint)
+  requested = checkpoint or run.config.decode.checkpoint
+  title = parameters.title(parameters_, requested)
+  return ExportedModel(run, plan, features, parameters_, title, licence, parser)

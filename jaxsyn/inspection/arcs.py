@@ -130,15 +130,15 @@ def _positions(
 ) -> list[float]:
   """Middle of each word: words and the labels of arcs must have their room."""
   x_W: list[float] = []
-  for number, word in enumerate(words):
+  for index, word in enumerate(words):
     half = max(letters(word) * LETTER, 0.2) / 2
-    if number == 0:
+    if index == 0:
       x_W.append(half + 0.25)
       continue
-    before = max(letters(words[number - 1]) * LETTER, 0.2) / 2
+    before = max(letters(words[index - 1]) * LETTER, 0.2) / 2
     x = x_W[-1] + before + half + 0.14
     for first, last, child in arcs:
-      if last == number:
+      if last == index:
         x = max(x, x_W[first] + 0.068 * letters(labels[child]) + 0.34)
     x_W.append(x)
   return x_W

@@ -16,7 +16,7 @@ from jaxsyn.inspection.sentence import Sentence, to_json
 def write(
   seen: Sentence,
   folder: pathlib.Path,
-  number: int,
+  index: int,
   *,
   layers: Sequence[int] | None = None,
 ) -> None:
@@ -25,7 +25,7 @@ def write(
   Args:
     seen: the sentence.
     folder: where to; it exists.
-    number: which of the input, from 1; in the files' names.
+    index: which of the input, from 1; in the files' names.
     layers: as in `run`.
   """
   if layers is not None:
@@ -34,10 +34,10 @@ def write(
       attention=tuple(m for m in seen.attention if m.layer in layers),
       weightings=tuple(m for m in seen.weightings if m.layer in layers),
     )
-  name = f"sentence_{number:04d}"
-  (folder / f"{name}.json").write_text(to_json(seen, number), encoding="utf-8")
-  drawn = trees(seen, f"sentence {number}: ", seen.translation)
-  for kind, figure in drawn.items():
+  name = f"sentence_{index:04d}"
+  (folder / f"{name}.json").write_text(to_json(seen, index), encoding="utf-8")
+  figures = trees(seen, f"sentence {index}: ", seen.translation)
+  for kind, figure in figures.items():
     figure.savefig(folder / f"{name}.{kind}.png")
   for shown in (*seen.attention, *seen.weightings):
     what = [shown.part] if shown.part else []
@@ -46,7 +46,7 @@ def write(
     elif shown.kind != "weighting":
       what.append(shown.kind)
     what += [shown.where, "png"]
-    figure = pictures.picture(shown, f"sentence {number}")
+    figure = pictures.picture(shown, f"sentence {index}")
     figure.savefig(folder / ".".join([name, *what]))
 
 

@@ -20,15 +20,15 @@ BASE = "DejaVu Sans"  # comes with matplotlib
 def families(texts: Iterable[str]) -> list[str]:
   """Families for these texts, the usual one first."""
   characters = {c for text in texts for c in text if c.isprintable()}
-  found = [BASE]
+  fonts = [BASE]
   missing = characters - _covered(font_manager.findfont(BASE))
   for name, path in _installed():
     if not missing:
       break
-    if there := missing & _covered(path):
-      found.append(name)
-      missing -= there
-  return found
+    if covered := missing & _covered(path):
+      fonts.append(name)
+      missing -= covered
+  return fonts
 
 
 @functools.cache

@@ -20,14 +20,14 @@ from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.pooling import END, source_units, target_units
-from jaxsyn.inspection.sentence import ReadSource, Sentence, gathered, pooled
+from jaxsyn.inspection.sentence import ReadSource, Sentence, gather, pooled
 from jaxsyn.session import Session
 from jaxsyn.trained.sources import SourceReader
 
 TAG = symbols([])[TRANSLATE]  # pooled with EOS, where there are tags
 
 
-class TooLong(InputError):
+class SentenceTooLongError(InputError):
   """A line has more subwords than can be inspected."""
 
 
@@ -44,41 +44,43 @@ class Inspector:
       raise InputError("an ensemble has no maps of its own; open one run.")
     self.session = session
     self.maps = MapReader(
-      session.plan.recipe.model, session.sources.features, change=session.change
+      session.plan.recipe.model,
+      session.sources.features,
+      batch_transform=session.change,
     )
 
-  def read(self, given: Source) -> ReadSource | None:
+  def read(self, source: Source) -> ReadSource | None:
     """Parses a line and makes its arrays; None for a line without words.
 
     Args:
-      given: a raw line, or its parse.
+      source: a raw line, or its parse.
 
     Raises:
-      TooLong: it has more subwords than the session reads.
+      SentenceTooLongError: it has more subwords than the session reads.
       InputError: the run has no parser and the line no parse.
     """
-    return read_source(self.session.sources, self.session.plan.tag, given)
+    return read_source(self.session.sources, self.session.plan.tag, source)
 
   def see(
     self,
     sources: Sequence[ReadSource],
-    found: Sequence[Sequence[Translation]] | None = None,
+    nbests: Sequence[Sequence[Translation]] | None = None,
   ) -> Iterator[tuple[int, Sentence]]:
     """Translates and looks; yields numbers and sentences, as they come.
 
     Args:
       sources: of `read`.
-      found: the translations of each, where they are known already.
+      nbests: the translations of each, where they are known already.
     """
     examples = [source.example for source in sources]
-    if found is None:
-      found = self.session.search(examples)
-    best = [nbest[0] for nbest in found]
+    if nbests is None:
+      nbests = self.session.search(examples)
+    best = [nbest[0] for nbest in nbests]
     targets = [(*translation.ids, EOS) for translation in best]
     decode = self.session.sources.vocabularies[1].decode
     for i, published in self.maps(self.session.params, examples, targets):
       units = target_units(best[i].ids, decode)
-      yield i, gathered(sources[i], best[i].text, units, published=published)
+      yield i, gather(sources[i], best[i].text, units, published=published)
 
   def see_encoder(
     self, sources: Sequence[ReadSource]
@@ -88,26 +90,26 @@ class Inspector:
 
 
 def read_source(
-  sources: SourceReader, tag: int | None, given: Source
+  sources: SourceReader, tag: int | None, source: Source
 ) -> ReadSource | None:
   """As `Inspector.read`, without a session.
 
   Args:
     sources: reads as the run does.
     tag: of the run's plan.
-    given: a raw line, or its parse.
+    source: a raw line, or its parse.
   """
-  fitted = sources.fit(given)
+  fitted = sources.fit(source)
   line, pieces = fitted.text, fitted.pieces
   if not line.strip():
     return None
   if fitted.is_cut:
-    raise TooLong(
+    raise SentenceTooLongError(
       f"{len(pieces.id)} subwords are too many: {line[:40]!r}…; at most "
       f"{sources.longest - 1} can be inspected."
     )
   # Also for a system without trees, whose pictures have words.
-  parse = sources.parse(line) if isinstance(given, str) else given
+  parse = sources.parse(line) if isinstance(source, str) else source
   word_S = words_of_pieces(
     line, pieces.begin, pieces.end, parse.start_W, parse.end_W
   )
@@ -143,7 +145,7 @@ def seen_by_encoder(
     yield i, [pooled(m, units, units) for m in published if m.is_attention]
 
 
-def look(session: Session, sources: Iterable[Source]) -> list[Sentence]:
+def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
   """Everything about some sentences, for notebooks and programs.
 
   Args:
@@ -155,15 +157,15 @@ def look(session: Session, sources: Iterable[Source]) -> list[Sentence]:
   """
   inspector = Inspector(session)
   read = []
-  for number, source in enumerate(sources, start=1):
+  for index, source in enumerate(sources, start=1):
     if (one := inspector.read(source)) is None:
-      raise InputError(f"sentence {number} has no words.")
+      raise InputError(f"sentence {index} has no words.")
     read.append(one)
   return [seen for _, seen in sorted(inspector.see(read), key=lambda x: x[0])]
 
 
 def _subwords(line: str, pieces: Pieces) -> Iterator[str]:
   """The text of each subword, "▁" where a blank or the beginning was."""
-  for number, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
-    opens = not number or line[begin:end][:1].isspace()
+  for index, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
+    opens = not index or line[begin:end][:1].isspace()
     yield (BLANK if opens else "") + line[begin:end].strip()

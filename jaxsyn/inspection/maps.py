@@ -19,10 +19,13 @@ from jax import Array
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.change import Change, changed
+from jaxsyn.data.loader.batch_transform import (
+  BatchTransform,
+  apply_batch_transform,
+)
 from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.schema import PAD
-from jaxsyn.models.contract import EncoderDecoder, forward, view_of
+from jaxsyn.models.contract import EncoderDecoder, forward, sentence_features
 from jaxsyn.shapes import split
 from jaxsyn.syntax.maps import COLLECTION, Maps
 
@@ -90,18 +93,18 @@ class MapReader:
     model: EncoderDecoder,
     names: Sequence[str],
     *,
-    change: Change | None = None,
+    batch_transform: BatchTransform | None = None,
   ):
     """Sets it up; parameters are given with each call.
 
     Args:
       names: features of the source side that it reads.
-      change: a caller's own function on every host batch.
+      batch_transform: a caller's own function on every host batch.
     """
     # Fused attention shows no weights; with scores it is the same model.
     einsum = dataclasses.replace(model.spec.model, attention="einsum")
     model = model.clone(spec=dataclasses.replace(model.spec, model=einsum))
-    self._spec, self._change = model.spec, change
+    self._spec, self._change = model.spec, batch_transform
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 
     def published(params: Any, batch: Mapping[str, Array]) -> Maps:
@@ -111,7 +114,7 @@ class MapReader:
       if "target_id_BT" in batch:
         _, state = run(batch, train=False, method=forward)
       else:
-        source = view_of(batch, "source")
+        source = sentence_features(batch, "source")
         _, state = run(batch["source_id_BS"], source, method="encode")
       return Maps.of(state)
 
@@ -147,26 +150,26 @@ class MapReader:
       width = doubled(size[order[0]], SHORTEST)
       # The arrays of a sentence grow with the square of its length.
       rows = max(1, min(ROWS, ROWS * 64 * 64 // width**2))
-      taken, order = order[:rows], order[rows:]
-      chosen = [examples[i] for i in taken]
-      most = max(words_of(example, self._names) for example in chosen)
-      words = doubled(most, width)
+      chunk, order = order[:rows], order[rows:]
+      chosen = [examples[i] for i in chunk]
+      max_words = max(words_of(example, self._names) for example in chosen)
+      words = doubled(max_words, width)
       batch = pad(chosen, self._names, subwords=width, words=words, rows=rows)
       if targets is not None:
         id_BT = np.full((rows, width), PAD, np.int32)
-        for row, i in enumerate(taken):
+        for row, i in enumerate(chunk):
           id_BT[row, : outputs[i]] = targets[i]
         batch["target_id_BT"] = id_BT
-      batch = changed(batch, self._change)
+      batch = apply_batch_transform(batch, self._change)
       with self._counter.calls((rows, width, words, targets is None)):
         maps = jax.device_get(self._published(params, batch))
-      for row, i in enumerate(taken):
+      for row, i in enumerate(chunk):
         sides = {"source": lengths[i], "target": outputs[i]}
         yield i, list(self._cut(maps, row, sides))
 
   def _cut(self, maps: Maps, row: int, sides: dict[str, int]) -> Iterator[Map]:
     """One row of a batch: its matrices between two subwords."""
-    number = self._spec.family.attention_heads()
+    head_count = self._spec.architecture.attention_heads()
     for published in maps.published:
       address, array = published.address, np.asarray(published.value)
       kind, letters = split(address.kind)
@@ -177,7 +180,7 @@ class MapReader:
       value_HQM = np.asarray(array[row], np.float32)
       if value_HQM.ndim == 2:
         value_HQM = value_HQM[None]
-      value_HQM = np.broadcast_to(value_HQM, (number, *value_HQM.shape[1:]))
+      value_HQM = np.broadcast_to(value_HQM, (head_count, *value_HQM.shape[1:]))
       place, layer, part = address.place, address.layer, address.part
       heads = self._heads(place, layer, part)
       rows, columns = (sides[side] for side in SIDES[place])
@@ -198,15 +201,15 @@ class MapReader:
     """Names of the parts that work on a head."""
     return tuple(
       name
-      for name, _ in self._spec.parts.at_layer(place, layer)
+      for name, _ in self._spec.modifiers.modifiers_in_layer(place, layer)
       if head in self._heads(place, layer, name)
     )
 
   def _heads(self, place: str, layer: int, part: str) -> tuple[int, ...]:
     """Heads that a part works on; all for attention itself, and at embeddings."""
-    number = self._spec.family.attention_heads()
-    specs = dict(self._spec.parts.at(place))
+    head_count = self._spec.architecture.attention_heads()
+    specs = dict(self._spec.modifiers.modifiers_in(place))
     if part not in specs or layer < 0:
-      return tuple(range(number))
-    cells = specs[part].cells(layer + 1, number)
-    return tuple(sorted(head for at, head in cells if at == layer))
+      return tuple(range(head_count))
+    active = specs[part].active_heads(layer + 1, head_count)
+    return tuple(sorted(head for at, head in active if at == layer))

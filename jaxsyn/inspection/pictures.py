@@ -124,11 +124,11 @@ def matrices(
     norm, colours = PowerNorm(0.5, 0.0, max(high, largest)), "Blues"
 
   rows, columns = map(max, zip(*(p.weight_QM.shape for p in panels)))
-  cells = max(rows, columns)
-  cell = min(CELL, LARGEST / cells)
+  longest_side = max(rows, columns)
+  cell = min(CELL, LARGEST / longest_side)
   size = max(5.0, min(9.0, 60 * cell))  # of letters, in points
   across = min(len(panels), 4)
-  if len(panels) > 2 and cells * cell > 4.0:  # large ones: nearly square
+  if len(panels) > 2 and longest_side * cell > 4.0:  # large ones: nearly square
     across = math.ceil(math.sqrt(len(panels)))
   down = math.ceil(len(panels) / across)
   letter = LETTER * size / 10
@@ -159,8 +159,8 @@ def matrices(
     parse_math=False,
   )
   image: Any = None  # of the last panel; all have one scale
-  for number, panel in enumerate(panels):
-    row, column = divmod(number, across)
+  for index, panel in enumerate(panels):
+    row, column = divmod(index, across)
     Q, M = panel.weight_QM.shape
     # The size of a cell is the same in all panels of different sentences.
     w, h = wide * M / columns, tall * Q / rows
@@ -169,7 +169,7 @@ def matrices(
     axes = figure.add_axes((x / width, y / height, w / width, h / height))
     axes.set_facecolor("0.85")
     image = axes.pcolormesh(
-      seen[number], norm=norm, cmap=colours, edgecolors="0.92", linewidth=0.4
+      seen[index], norm=norm, cmap=colours, edgecolors="0.92", linewidth=0.4
     )
     axes.set_xlim(0, M)
     axes.set_ylim(Q, 0)

@@ -61,12 +61,12 @@ def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
     words: of the parse.
     word_S: word of each subword, EOS, -1, last.
   """
-  there = sorted(set(word_S) - {NO_WORD})
-  unit = {word: number for number, word in enumerate(there)}
+  present = sorted(set(word_S) - {NO_WORD})
+  unit = {word: index for index, word in enumerate(present)}
   return Units(
-    (*(words[w] for w in there), END),
-    tuple(unit.get(w, len(there)) for w in word_S),
-    (*there, -1),
+    (*(words[w] for w in present), END),
+    tuple(unit.get(w, len(present)) for w in word_S),
+    (*present, -1),
   )
 
 

@@ -65,8 +65,8 @@ class Probe:
       return
     self.sentences += 1
     self.words += words
-    own_WW = np.eye(words, dtype=bool)
-    parent_WW = own_WW[list(head_W)] & ~own_WW
+    diagonal_WW = np.eye(words, dtype=bool)
+    parent_WW = diagonal_WW[list(head_W)] & ~diagonal_WW
     relations = {
       "parent": parent_WW,
       "child": parent_WW.T,
@@ -74,7 +74,7 @@ class Probe:
       "next": np.eye(words, k=1, dtype=bool),
     }
     even_W = np.ones(words) if size_W is None else np.array(size_W)
-    even_HWW = _strongest(np.tile(even_W, (1, words, 1)), own_WW)
+    even_HWW = _strongest(np.tile(even_W, (1, words, 1)), diagonal_WW)
     for name, is_WW in relations.items():
       self.even[name] += float((even_HWW * is_WW).sum())
       self.possible[name] += int(is_WW.any(1).sum())
@@ -82,7 +82,7 @@ class Probe:
     for m in attention:
       self._parts[m.layer] = m.parts
       weight_HWW = m.value_HQM[:, :words, :words]
-      best_HWW = _strongest(weight_HWW, own_WW)
+      best_HWW = _strongest(weight_HWW, diagonal_WW)
       hits = {
         name: (best_HWW * is_WW).sum((1, 2))
         for name, is_WW in relations.items()
@@ -98,8 +98,8 @@ class Probe:
 
     def rates(sums: Mapping[str, Any]) -> dict[str, float | None]:
       return {
-        name: round(float(sums[name]) / number, 4) if number else None
-        for name, number in self.possible.items()
+        name: round(float(sums[name]) / count, 4) if count else None
+        for name, count in self.possible.items()
       }
 
     heads = []
@@ -126,9 +126,9 @@ class Probe:
     }
 
 
-def _strongest(weight_HWW: np.ndarray, own_WW: np.ndarray) -> np.ndarray:
+def _strongest(weight_HWW: np.ndarray, diagonal_WW: np.ndarray) -> np.ndarray:
   """1 at the strongest other word of each word, shared where several are."""
-  among_HWW = np.where(own_WW, -1.0, weight_HWW)
+  among_HWW = np.where(diagonal_WW, -1.0, weight_HWW)
   best_HWW = among_HWW == among_HWW.max(2, keepdims=True)
   return best_HWW / best_HWW.sum(2, keepdims=True)
 

@@ -16,7 +16,7 @@ from jaxsyn import progress
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
-from jaxsyn.inspection.inspector import Inspector, TooLong
+from jaxsyn.inspection.inspector import Inspector, SentenceTooLongError
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.probe import Probe
 from jaxsyn.inspection.sentence import ReadSource
@@ -40,7 +40,7 @@ class Inspection:
   """
 
   output: pathlib.Path
-  drawn: int
+  pictures: int
   probe: dict[str, Any]
 
 
@@ -65,7 +65,7 @@ def run(
   Raises:
     InputError: no parser, no such layer, or no sentence at all.
   """
-  family = session.plan.spec.family
+  family = session.plan.spec.architecture
   depth = max(family.layers("encoder"), family.layers("decoder"))
   for layer in layers or ():
     if not 0 <= layer < depth:
@@ -83,7 +83,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
   except (FileExistsError, NotADirectoryError):
     raise InputError(f"{folder} is a file; name a folder (--output).") from None
-  inspector, probe, drawn = Inspector(session), Probe(), 0
+  inspector, probe, pictures = Inspector(session), Probe(), 0
   skipped = Counter(dict.fromkeys(SKIPPED, 0))
   numbered = enumerate(sources, start=1)
   with progress.bar(
@@ -93,8 +93,8 @@ def run(
   ) as bar:
     while chunk := list(itertools.islice(numbered, CHUNK)):
       ready = list(_read(inspector, chunk, skipped))
-      count = min(len(ready), limit - drawn)
-      drawn += count
+      count = min(len(ready), limit - pictures)
+      pictures += count
       draw, rest = ready[:count], [source for _, source in ready[count:]]
       for i, seen in inspector.see([source for _, source in draw]):
         write(seen, folder, draw[i][0], layers=layers)
@@ -105,7 +105,7 @@ def run(
         _add(probe, rest[i], encoder)
         bar.advance()
       bar.advance(len(chunk) - len(ready))
-  if not drawn and not probe.sentences:
+  if not pictures and not probe.sentences:
     raise InputError(
       f"the input holds no sentence to inspect ({skipped['empty']} empty lines, "
       f"{skipped['too_long']} too long)."
@@ -118,7 +118,7 @@ def run(
     "skipped": dict(skipped),
   }
   files.write_json(folder / "probe.json", result)
-  return Inspection(folder, drawn, result)
+  return Inspection(folder, pictures, result)
 
 
 def _read(
@@ -127,17 +127,17 @@ def _read(
   skipped: Counter[str],
 ) -> Iterator[tuple[int, ReadSource]]:
   """The sentences that can be seen; what cannot is counted."""
-  for number, given in numbered:
+  for line_number, line in numbered:
     try:
-      source = inspector.read(given)
-    except TooLong:
+      source = inspector.read(line)
+    except SentenceTooLongError:
       skipped["too_long"] += 1
       continue
     if source is None:
       skipped["empty"] += 1
       continue
     skipped["no_tree"] += not source.parsed
-    yield number, source
+    yield line_number, source
 
 
 def _add(probe: Probe, source: ReadSource, encoder: Sequence[Map]) -> None:

@@ -49,7 +49,7 @@ class ReadSource:
     One whose parent has none is its own parent, like a root.
     """
     words = self.units.words[:-1]
-    unit = {word: number for number, word in enumerate(words)}
+    unit = {word: index for index, word in enumerate(words)}
     return tuple(unit.get(self.head_W[word], unit[word]) for word in words)
 
 
@@ -83,7 +83,7 @@ class Sentence:
     raise KeyError(f"nothing seen of {part or 'attention'}, {place} {layer}")
 
 
-def gathered(
+def gather(
   source: ReadSource,
   translation: str,
   target: TargetUnits,
@@ -153,19 +153,19 @@ def _found_heads(
   last = {word: i for i, word in enumerate(word_S) if word >= 0}
   best_S = parses[-1].value_HQM[0].argmax(1)
   heads = {word: word_S[best_S[last[word]]] for word in last}
-  own = range(len(source.words))
-  return tuple(h if (h := heads.get(w, w)) >= 0 else w for w in own)
+  word_range = range(len(source.words))
+  return tuple(h if (h := heads.get(w, w)) >= 0 else w for w in word_range)
 
 
 MATRICES = ("attention", "weightings")  # lists of matrices, among the fields
 
 
-def to_json(seen: Sentence, number: int) -> str:
+def to_json(seen: Sentence, index: int) -> str:
   """A sentence as JSON; `fields_of` says what, `page` how."""
-  return page(fields_of(seen, number))
+  return render_json(fields_of(seen, index))
 
 
-def fields_of(seen: Sentence, number: int) -> dict[str, Any]:
+def fields_of(seen: Sentence, index: int) -> dict[str, Any]:
   """A sentence as JSON has it.
 
   `attention`: one entry for each place, layer and head, of a recurrent decoder
@@ -174,11 +174,11 @@ def fields_of(seen: Sentence, number: int) -> dict[str, Any]:
 
   Args:
     seen: the sentence.
-    number: which of the input, from 1.
+    index: which of the input, from 1.
   """
   source = seen.source
   fields: dict[str, Any] = {
-    "number": number,
+    "number": index,
     "text": source.text,
     "translation": seen.translation,
     "words": source.words,
@@ -210,7 +210,7 @@ def fields_of(seen: Sentence, number: int) -> dict[str, Any]:
   return fields
 
 
-def page(fields: Mapping[str, Any]) -> str:
+def render_json(fields: Mapping[str, Any]) -> str:
   """Fields of a sentence as JSON: a line a field, a line a matrix."""
   lines = []
   for name, value in fields.items():
@@ -223,8 +223,8 @@ def page(fields: Mapping[str, Any]) -> str:
   return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _matrix(m: Map, number: int) -> dict[str, Any]:
-  value_QM = np.round(m.value_HQM[number].astype(np.float64), DIGITS)
+def _matrix(m: Map, index: int) -> dict[str, Any]:
+  value_QM = np.round(m.value_HQM[index].astype(np.float64), DIGITS)
   weights = [
     [value if np.isfinite(value) else None for value in row]
     for row in value_QM.tolist()

@@ -19,7 +19,7 @@ from jax import Array
 from jaxsyn.models.layers import Dropout
 from jaxsyn.product import product
 from jaxsyn.shapes import agree
-from jaxsyn.syntax import Spec, View, Where
+from jaxsyn.syntax import AttentionSite, ModifierSpec, SentenceFeatures
 from jaxsyn.syntax.maps import publish
 
 
@@ -38,7 +38,7 @@ class Memory(NamedTuple):
   v: Array
 
 
-class Remembered(NamedTuple):
+class CrossAttentionCache(NamedTuple):
   """A memory as the products of every decoding step read it.
 
   Laid out as `Memory`, it was copied in each step.
@@ -48,7 +48,7 @@ class Remembered(NamedTuple):
   v_BHMK: Array
 
   @classmethod
-  def of(cls, memory: Memory) -> Remembered:
+  def of(cls, memory: Memory) -> CrossAttentionCache:
     k_BMHK, v_BMHK = memory
     return cls(k_BMHK.transpose(0, 2, 3, 1), v_BMHK.transpose(0, 2, 1, 3))
 
@@ -62,26 +62,26 @@ class Attention(nn.Module):
   """Multi-head attention (Vaswani et al. 2017, section 3.2) with parts.
 
   Attributes:
-    where: place, layer and sizes.
+    site: stack, layer and sizes.
     dropout: rate on the attention weights.
-    parts: (name, spec) of the parts at this place and layer, in table order.
+    modifiers: (name, spec) of the modifiers at this site, in table order.
     fused: scores and weights are left to `jax.nn.dot_product_attention`; then
       all parts are `additive`, there is no dropout, and no weights are published.
   """
 
-  where: Where
+  site: AttentionSite
   dropout: float = 0.0
-  parts: tuple[tuple[str, Spec], ...] = ()
+  modifiers: tuple[tuple[str, ModifierSpec], ...] = ()
   fused: bool = False
 
   def setup(self) -> None:
-    heads, width = self.where.heads, self.where.width
+    heads, width = self.site.heads, self.site.width
 
     def project(axis: int | tuple[int, int]) -> nn.DenseGeneral:
       return nn.DenseGeneral(
-        (heads, self.where.head_width) if axis == -1 else width,
+        (heads, self.site.head_width) if axis == -1 else width,
         axis=axis,
-        dtype=self.where.dtype,
+        dtype=self.site.dtype,
         kernel_init=nn.initializers.xavier_uniform(),
         dot_general=product,
       )
@@ -89,11 +89,15 @@ class Attention(nn.Module):
     self.query, self.key, self.value = project(-1), project(-1), project(-1)
     self.output = project((-2, -1))
     self.drop = Dropout(self.dropout)
-    for name, spec in self.parts:  # parameters bear the part's name
-      setattr(self, name, spec.make(self.where.for_part(name)))
+    for name, spec in self.modifiers:  # parameters bear the part's name
+      setattr(self, name, spec.make(self.site.for_modifier(name)))
 
   def __call__(
-    self, query_BQD: Array, memory_BMD: Array, allowed_B1QM: Array, view: View
+    self,
+    query_BQD: Array,
+    memory_BMD: Array,
+    allowed_B1QM: Array,
+    view: SentenceFeatures,
   ) -> Array:
     """Queries look at a memory.
 
@@ -105,28 +109,36 @@ class Attention(nn.Module):
 
     Returns: mixed_BQD.
     """
-    memory = self.remember(memory_BMD)
+    memory = self.project_memory(memory_BMD)
     return self.attend(query_BQD, memory, allowed_B1QM, view)
 
-  def remember(self, memory_BMD: Array) -> Memory:
+  def project_memory(self, memory_BMD: Array) -> Memory:
     """Computed once and kept when decoding."""
     return Memory(self.key(memory_BMD), self.value(memory_BMD))
 
   def attend(
-    self, query_BQD: Array, memory: Memory, allowed_B1QM: Array, view: View
+    self,
+    query_BQD: Array,
+    memory: Memory,
+    allowed_B1QM: Array,
+    view: SentenceFeatures,
   ) -> Array:
     """See `__call__`; the memory is that of `remember`."""
-    q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
+    q_BQHK = self.query(query_BQD) * self.site.head_width**-0.5
     out_BQD = self.output(self.mixed(q_BQHK, memory, allowed_B1QM, view))
-    for name, _ in self.parts:
-      out_BQD = getattr(self, name).beside(out_BQD, query_BQD, view)
+    for name, _ in self.modifiers:
+      out_BQD = getattr(self, name).adapt_output(out_BQD, query_BQD, view)
     return out_BQD
 
   def mixed(
-    self, q_BQHK: Array, memory: Memory, allowed_B1QM: Array, view: View
+    self,
+    q_BQHK: Array,
+    memory: Memory,
+    allowed_B1QM: Array,
+    view: SentenceFeatures,
   ) -> Array:
     """The story itself, between the projections: the mixed values (BQHK)."""
-    parts = [getattr(self, name) for name, _ in self.parts]
+    parts = [getattr(self, name) for name, _ in self.modifiers]
     k_BMHK, v_BMHK = memory
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
     for part in parts:
@@ -155,11 +167,15 @@ class Attention(nn.Module):
     return mixed_BQHK
 
   def _fused(
-    self, q_BQHK: Array, memory: Memory, allowed_B1QM: Array, view: View
+    self,
+    q_BQHK: Array,
+    memory: Memory,
+    allowed_B1QM: Array,
+    view: SentenceFeatures,
   ) -> Array:
     """The same, all that parts add to scores as one bias."""
     k_BMHK, v_BMHK = memory
-    parts = [getattr(self, name) for name, _ in self.parts]
+    parts = [getattr(self, name) for name, _ in self.modifiers]
     (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]
     none_BHQM = bias_BHQM = jnp.zeros((B, H, Q, M), jnp.float32)
     for part in parts:
@@ -168,7 +184,7 @@ class Attention(nn.Module):
     # cuDNN's kernel wants halves and even lengths, and it gives a bias no
     # gradient. Elsewhere JAX has none but the einsum.
     learnt = biased and any(
-      part.variables.get("params") or part.spec.shares for part in parts
+      part.variables.get("params") or part.spec.is_shared for part in parts
     )
     reason = ""
     if jax.default_backend() != "gpu":

@@ -1,7 +1,7 @@
 """The contract between models and everything that uses them.
 
 Nothing outside this room knows what kind of model it is. What options and parts
-a family takes is said by `jaxsyn.models.spec.Family`.
+a family takes is said by `jaxsyn.models.spec.Architecture`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.models.layers import Embedding
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.shapes import split
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 
 class EncoderDecoder(nn.Module):
@@ -36,11 +36,13 @@ class EncoderDecoder(nn.Module):
 
   spec: ModelSpec
 
-  def encode(self, id_BS: Array, source: View) -> Any:
+  def encode(self, id_BS: Array, source: SentenceFeatures) -> Any:
     """Source subwords, and the facts about them, to what the decoder looks at."""
     raise NotImplementedError
 
-  def decode(self, encoded: Any, input_BT: Array, target: View) -> Array:
+  def decode(
+    self, encoded: Any, input_BT: Array, target: SentenceFeatures
+  ) -> Array:
     """What `logits` reads of every target position, given the true past (BTD).
 
     Args:
@@ -58,7 +60,7 @@ class EncoderDecoder(nn.Module):
     """
     raise NotImplementedError
 
-  def remember(self, encoded: Any) -> Any:
+  def project_memory(self, encoded: Any) -> Any:
     """Adds what every decoding step needs again."""
     raise NotImplementedError
 
@@ -91,7 +93,7 @@ class EncoderDecoder(nn.Module):
 
     This one is of arrays that begin with the axes sentence, hypothesis.
     """
-    return jax.tree.map(lambda x: taken(x, beam_BN), cache)
+    return jax.tree.map(lambda x: gather_beams(x, beam_BN), cache)
 
   def setup(self) -> None:
     spec, model = self.spec, self.spec.model
@@ -109,11 +111,15 @@ class EncoderDecoder(nn.Module):
       self.source_table = self.target_table
     else:
       self.source_table = table(spec.source_vocabulary)
-    for name, part in spec.parts.at_embeddings("encoder"):
-      setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
+    for name, part in spec.modifiers.modifiers_at_embeddings("encoder"):
+      setattr(
+        self,
+        name,
+        part.make(spec.attention_site("encoder", -1).for_modifier(name)),
+      )
     for place in ("encoder", "decoder"):
-      for name, part in spec.parts.shared(place):
-        of_all = part.make(spec.where(place, -1).for_part(name))
+      for name, part in spec.modifiers.shared_modifiers(place):
+        of_all = part.make(spec.attention_site(place, -1).for_modifier(name))
         setattr(self, f"{place}_{name}", of_all)
 
   def _embedding_init(self) -> nn.initializers.Initializer:
@@ -122,29 +128,31 @@ class EncoderDecoder(nn.Module):
   def _embed(self, table: Embedding, id_BS: Array) -> Array:
     return table(id_BS)
 
-  def _embed_source(self, id_BS: Array, view: View) -> Array:
+  def _embed_source(self, id_BS: Array, view: SentenceFeatures) -> Array:
     """Embeddings as the parts that sit there leave them."""
     x_BSD = self._embed(self.source_table, id_BS)
-    for name, _ in self.spec.parts.at_embeddings("encoder"):
+    for name, _ in self.spec.modifiers.modifiers_at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, view)
     return x_BSD
 
-  def _ended(self, x_BSD: Array, view: View) -> Array:
+  def _finish_encoding(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What the encoder ends with, as the parts that sit there leave it."""
-    for name, _ in self.spec.parts.at_embeddings("encoder"):
+    for name, _ in self.spec.modifiers.modifiers_at_embeddings("encoder"):
       x_BSD = getattr(self, name).encoded(x_BSD, view)
     return x_BSD
 
-  def _told(self, view: View, place: str) -> View:
+  def _with_shared_features(
+    self, view: SentenceFeatures, place: str
+  ) -> SentenceFeatures:
     """The view with what parts tell all layers of a place."""
-    told = {
-      name: getattr(self, f"{place}_{name}").tell(view)
-      for name, _ in self.spec.parts.shared(place)
+    shared = {
+      name: getattr(self, f"{place}_{name}").make_shared_features(view)
+      for name, _ in self.spec.modifiers.shared_modifiers(place)
     }
-    return dataclasses.replace(view, told=told)
+    return dataclasses.replace(view, shared_features=shared)
 
 
-def taken(x: Array, where_BN: Array) -> Array:
+def gather_beams(x: Array, where_BN: Array) -> Array:
   """Entries of the second axis, for each sentence its own: (B, N, ...)."""
   # By rows: 24 moves of 10 MB in a loop took 11.8 ms of processor time so, and
   # 14.6 by `take_along_axis`.
@@ -156,10 +164,12 @@ def taken(x: Array, where_BN: Array) -> Array:
 
 def make(spec: ModelSpec) -> EncoderDecoder:
   """The module of the spec's family."""
-  return spec.family.module(spec)
+  return spec.architecture.module(spec)
 
 
-def view_of(batch: Mapping[str, Array], side: str) -> View:
+def sentence_features(
+  batch: Mapping[str, Array], side: str
+) -> SentenceFeatures:
   """The facts of one side of a batch.
 
   Args:
@@ -169,19 +179,21 @@ def view_of(batch: Mapping[str, Array], side: str) -> View:
   letter = "S" if side == "source" else "T"
   id_BS = batch[f"{side}_id_B{letter}"]
   facts: dict[str, Any] = {"real_BS": id_BS != PAD}
-  # Arrays of a View bear their letters: tree_distance_BWW of the source is
+  # Arrays of SentenceFeatures bear their letters: tree_distance_BWW of the source is
   # source_tree_distance_BWW of the batch; parent_mid_BS of the target is
-  # target_parent_mid_BT, as S is any side's own letter in a View.
-  for field in dataclasses.fields(View):
+  # target_parent_mid_BT, as S is any side's own letter there.
+  for field in dataclasses.fields(SentenceFeatures):
     if not field.name[-1].isupper() or field.name in facts:
       continue
     fact, letters = split(field.name)
     name = f"{side}_{fact}_{letters.replace('S', letter)}"
     if name in batch:
       facts[field.name] = batch[name]
-  said = {name: f"{side}_{name}_BW" for name in ANNOTATIONS}
-  annotations = {n: batch[key] for n, key in said.items() if key in batch}
-  return View(**facts, annotations=annotations)
+  annotation_names = {name: f"{side}_{name}_BW" for name in ANNOTATIONS}
+  annotations = {
+    n: batch[key] for n, key in annotation_names.items() if key in batch
+  }
+  return SentenceFeatures(**facts, annotations=annotations)
 
 
 def shift_right(id_BT: Array) -> Array:
@@ -222,12 +234,12 @@ def states(
     train: dropout and training-only noise are on.
     full_context: the future is shown as well: for losses on attention.
   """
-  source = dataclasses.replace(view_of(batch, "source"), train=train)
+  source = dataclasses.replace(sentence_features(batch, "source"), train=train)
   encoded = model.encode(batch["source_id_BS"], source)
   # The decoder reads subwords one to the right of those it predicts.
   input_BT = shift_right(batch["target_id_BT"])
   target = dataclasses.replace(
-    view_of(batch, "target"),
+    sentence_features(batch, "target"),
     real_BS=input_BT != PAD,
     full_context=full_context,
     train=train,

@@ -24,26 +24,26 @@ from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.gru_decoder import Decoder, DecoderState
 from jaxsyn.models.gru_layers import Bidirectional, linear
 from jaxsyn.models.layers import Dropout
-from jaxsyn.models.spec import Family, ModelSpec
-from jaxsyn.options import At, Named, any_of, option
+from jaxsyn.models.spec import Architecture, ModelSpec
+from jaxsyn.options import ConfigPath, NamedSpecs, choices, option
 from jaxsyn.options.bounds import Range, Rate, Units
-from jaxsyn.syntax import Spec, View, WindowSpec
+from jaxsyn.syntax import ModifierSpec, SentenceFeatures, WindowSpec
 
 
 @struct.dataclass
-class Encoded:
+class GruEncoded:
   """An encoded batch.
 
   Attributes:
     annotations: annotation_BSE of the encoder, then those of windows that have
       their own.
     source: facts about the source.
-    facts: `SourceFacts` of every step, once they are remembered.
+    facts: `SourceFeatures` of every step, once they are remembered.
   """
 
   annotations: tuple[Array, ...]
-  source: View
-  facts: Any = None
+  source: SentenceFeatures
+  window_features: Any = None
 
 
 class GruModel(EncoderDecoder):
@@ -52,7 +52,7 @@ class GruModel(EncoderDecoder):
   def setup(self) -> None:
     super().setup()
     spec, model = self.spec, self.spec.model
-    gru: Gru = spec.family
+    gru: Gru = spec.architecture
     self.drop_source = Dropout(gru.dropout_source, shared=(2,))
     self.drop_target = Dropout(gru.dropout_target, shared=(2,))
     self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
@@ -60,10 +60,12 @@ class GruModel(EncoderDecoder):
     settings = (gru.initialisation, model.dtype)
     # An encoder for the annotations of all windows, and one for each window
     # that has its own.
-    own = sum(window.own_annotations for _, window in gru.windows)
+    annotation_count = sum(
+      window.has_own_annotations for _, window in gru.windows
+    )
     self.encoder = [
       Bidirectional(gru.hidden, gru.dropout_hidden, *settings)
-      for _ in range(1 + own)
+      for _ in range(1 + annotation_count)
     ]
     # Initial values are drawn by the path of a parameter: with another name
     # they were others, and a checkpoint was not this model's.
@@ -76,7 +78,7 @@ class GruModel(EncoderDecoder):
     else:
       self.output = linear(spec.target_vocabulary, *settings)
 
-  def encode(self, id_BS: Array, source: View) -> Encoded:
+  def encode(self, id_BS: Array, source: SentenceFeatures) -> GruEncoded:
     view = source.with_positions()
     x_BSD = self._embed_source(id_BS, view)
     sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, view)]
@@ -85,11 +87,13 @@ class GruModel(EncoderDecoder):
       sequence_BSD = self.drop_source(sequence_BSD, train=view.train)
       sequence_BSD = self.drop_embedding(sequence_BSD, train=view.train)
       annotations.append(encoder(sequence_BSD, view))
-    annotations[0] = self._ended(annotations[0], view)
-    return Encoded(tuple(annotations), source)
+    annotations[0] = self._finish_encoding(annotations[0], view)
+    return GruEncoded(tuple(annotations), source)
 
   def _embedding_init(self) -> nn.initializers.Initializer:
-    if self.spec.family.initialisation == "orthogonal":  # as Nematus draws them
+    if (
+      self.spec.architecture.initialisation == "orthogonal"
+    ):  # as Nematus draws them
       return nn.initializers.normal(0.01)
     return super()._embedding_init()
 
@@ -98,12 +102,14 @@ class GruModel(EncoderDecoder):
     x_BTD = self.target_table(id_BT)
     return jnp.where((id_BT == BOS)[..., None], 0, x_BTD)
 
-  def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
-    encoded = self.remember(encoded)
+  def decode(
+    self, encoded: GruEncoded, input_BT: Array, target: SentenceFeatures
+  ) -> Array:
+    encoded = self.project_memory(encoded)
     x_BTD = self.drop_target(self._embed_target(input_BT), train=target.train)
     x_BTD = self.drop_embedding(x_BTD, train=target.train)
     state = self.start(encoded, 1, input_BT.shape[1])
-    return self.decoder(x_BTD, state, encoded.facts, encoded.source)
+    return self.decoder(x_BTD, state, encoded.window_features, encoded.source)
 
   def logits(self, state_BTD: Array) -> Array:
     if self.spec.model.tie_output:
@@ -111,11 +117,13 @@ class GruModel(EncoderDecoder):
       return logits_BTV + self.output_bias.astype(logits_BTV.dtype)
     return self.output(state_BTD)
 
-  def remember(self, encoded: Encoded) -> Encoded:
-    facts = self.decoder.cross.remember(encoded.annotations, encoded.source)
-    return dataclasses.replace(encoded, facts=facts)
+  def project_memory(self, encoded: GruEncoded) -> GruEncoded:
+    facts = self.decoder.cross.project_memory(
+      encoded.annotations, encoded.source
+    )
+    return dataclasses.replace(encoded, window_features=facts)
 
-  def start(self, encoded: Encoded, beams: int, length: int) -> DecoderState:
+  def start(self, encoded: GruEncoded, beams: int, length: int) -> DecoderState:
     """See the base: s = tanh(W · mean of annotations)."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
@@ -131,16 +139,19 @@ class GruModel(EncoderDecoder):
     )
 
   def advance(
-    self, encoded: Encoded, cache: DecoderState, token_BN: Array, at: Array
+    self, encoded: GruEncoded, cache: DecoderState, token_BN: Array, at: Array
   ) -> tuple[Array, DecoderState]:
     t_BND, cache = self.decoder.advance(
-      self._embed_target(token_BN), cache, encoded.facts, encoded.source
+      self._embed_target(token_BN),
+      cache,
+      encoded.window_features,
+      encoded.source,
     )
     return self.logits(t_BND), cache
 
 
 @dataclasses.dataclass(frozen=True)
-class Gru(Family):
+class Gru(Architecture):
   """The recurrent family: one layer a side, one head, and windows."""
 
   hidden: Units = option(
@@ -172,7 +183,7 @@ class Gru(Family):
   dropout_target: Rate = option(
     0.0, "Of whole target words, as the decoder reads them."
   )
-  windows: Named[WindowSpec] = any_of(
+  windows: NamedSpecs[WindowSpec] = choices(
     "jaxsyn.syntax:WINDOWS",
     "What the decoder looks at: a context for each window named.",
   )
@@ -180,10 +191,12 @@ class Gru(Family):
   module: ClassVar[type[nn.Module]] = GruModel
 
   @property
-  def reads(self) -> tuple[str, ...]:
-    return tuple(f for _, window in self.windows for f in window.reads)
+  def required_features(self) -> tuple[str, ...]:
+    return tuple(
+      f for _, window in self.windows for f in window.required_features
+    )
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     if not self.windows:
       raise (at / "windows").error(
         " is empty: a model of family 'gru' looks at its source through one "
@@ -192,7 +205,9 @@ class Gru(Family):
     for name, window in self.windows:
       window.check(at / "windows" / name)
 
-  def check_part(self, at: At, place: str, part: Spec) -> None:
+  def check_modifier(
+    self, at: ConfigPath, place: str, part: ModifierSpec
+  ) -> None:
     if place != "encoder" or not part.embeds:
       raise at.error(
         " changes attention of the Transformer, which family 'gru' has not; it "

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxsyn.models.gru_layers import Alignment, Cell, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.syntax import View, Where
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.windows.window import Window, softmax_within
 
@@ -40,7 +40,7 @@ class DecoderState:
 
 
 @struct.dataclass
-class SourceFacts:
+class SourceFeatures:
   """What all steps read of the source.
 
   Attributes:
@@ -63,8 +63,8 @@ class Contexts(nn.Module):
   spec: ModelSpec
 
   def setup(self) -> None:
-    spec, model, gru = self.spec, self.spec.model, self.spec.family
-    where = Where(
+    spec, model, gru = self.spec, self.spec.model, self.spec.architecture
+    site = AttentionSite(
       "cross",
       layer=0,
       heads=1,
@@ -74,9 +74,9 @@ class Contexts(nn.Module):
     )
     sequences, which = 1, []
     for name, window in gru.windows:
-      setattr(self, name, window.make(where.for_part(name)))
-      which.append(sequences if window.own_annotations else 0)
-      sequences += window.own_annotations
+      setattr(self, name, window.make(site.for_modifier(name)))
+      which.append(sequences if window.has_own_annotations else 0)
+      sequences += window.has_own_annotations
     self.which = tuple(which)  # sequence of annotations of each window
     self.drop = Dropout(gru.dropout_hidden, shared=(1,))
     units = gru.alignment or gru.hidden
@@ -86,9 +86,9 @@ class Contexts(nn.Module):
     ]
 
   def _windows(self) -> list[Window]:
-    return [getattr(self, name) for name, _ in self.spec.family.windows]
+    return [getattr(self, name) for name, _ in self.spec.architecture.windows]
 
-  def sequences(self, x_BSD: Array, view: View) -> list[Array]:
+  def sequences(self, x_BSD: Array, view: SentenceFeatures) -> list[Array]:
     """What is to be annotated for windows of their own annotations.
 
     Args:
@@ -98,27 +98,29 @@ class Contexts(nn.Module):
     return [
       window.sequence(x_BSD, view)
       for window in self._windows()
-      if window.spec.own_annotations
+      if window.spec.has_own_annotations
     ]
 
-  def remember(self, annotations: tuple[Array, ...], view: View) -> SourceFacts:
+  def project_memory(
+    self, annotations: tuple[Array, ...], view: SentenceFeatures
+  ) -> SourceFeatures:
     """What all steps read."""
     keys = [
-      align.remember(self.drop(annotation_BSE, train=view.train))
+      align.project_memory(self.drop(annotation_BSE, train=view.train))
       for align, annotation_BSE in zip(self.alignment, annotations)
     ]
     first = self.which[0]
     if first:  # without a tree, the first context is the global one
-      plain_BSE = view.if_parsed(annotations[first], annotations[0])
+      plain_BSE = view.where_parsed(annotations[first], annotations[0])
       annotations = (
         *annotations[:first],
         plain_BSE,
         *annotations[first + 1 :],
       )
-    facts = [window.facts(view) for window in self._windows()]
-    return SourceFacts(annotations, tuple(keys), tuple(facts))
+    facts = [window.features(view) for window in self._windows()]
+    return SourceFeatures(annotations, tuple(keys), tuple(facts))
 
-  def start(self, view: View, beams: int) -> tuple[Any, ...]:
+  def start(self, view: SentenceFeatures, beams: int) -> tuple[Any, ...]:
     """What the windows remember before the first step."""
     return tuple(window.start(view, beams) for window in self._windows())
 
@@ -126,8 +128,8 @@ class Contexts(nn.Module):
     self,
     query_BNG: Array,
     past: tuple[Any, ...],
-    facts: SourceFacts,
-    view: View,
+    facts: SourceFeatures,
+    view: SentenceFeatures,
   ) -> tuple[list[Array], list[Array], tuple[Any, ...]]:
     """One step of all windows.
 
@@ -141,15 +143,15 @@ class Contexts(nn.Module):
       for align, key_BSA in zip(self.alignment, facts.keys)
     ]
     contexts, weights, new = [], [], []
-    for number, (window, which) in enumerate(zip(self._windows(), self.which)):
+    for index, (window, which) in enumerate(zip(self._windows(), self.which)):
       weight_BNS, now = window(
-        scores[which], query_BNG, facts.windows[number], past[number], view
+        scores[which], query_BNG, facts.windows[index], past[index], view
       )
-      if window.spec.reads:
+      if window.spec.required_features:
         plain_BNS: ArrayLike = 0.0
-        if number == 0:
+        if index == 0:
           plain_BNS = softmax_within(scores[0], view.real_BS[:, None, :])
-        weight_BNS = view.if_parsed(weight_BNS, plain_BNS)
+        weight_BNS = view.where_parsed(weight_BNS, plain_BNS)
       annotation_BSE = facts.annotations[which]
       contexts.append(
         jnp.einsum(
@@ -182,7 +184,7 @@ class Decoder(nn.Module):
   spec: ModelSpec
 
   def setup(self) -> None:
-    spec, model, gru = self.spec, self.spec.model, self.spec.family
+    spec, model, gru = self.spec, self.spec.model, self.spec.architecture
     settings = (gru.initialisation, model.dtype)
     self.first = Cell(gru.hidden, *settings)
     self.cross = Contexts(spec)
@@ -199,8 +201,8 @@ class Decoder(nn.Module):
     self,
     x_BTD: Array,
     start: DecoderState,
-    facts: SourceFacts,
-    view: View,
+    facts: SourceFeatures,
+    view: SentenceFeatures,
   ) -> Array:
     """The read-out of every position, given the words before it (t_BTD)."""
     masks = self._masks(start.state_BNG, facts, view)
@@ -229,7 +231,11 @@ class Decoder(nn.Module):
     return self.drop_read_out(t_BTD, train=view.train)
 
   def advance(
-    self, x_BND: Array, state: DecoderState, facts: SourceFacts, view: View
+    self,
+    x_BND: Array,
+    state: DecoderState,
+    facts: SourceFeatures,
+    view: SentenceFeatures,
   ) -> tuple[Array, DecoderState]:
     """One step of N hypotheses a sentence: t_BND, and the state after it."""
     state, contexts, _ = self.step(
@@ -241,8 +247,8 @@ class Decoder(nn.Module):
     self,
     gates_BNZG: Array,
     state: DecoderState,
-    facts: SourceFacts,
-    view: View,
+    facts: SourceFeatures,
+    view: SentenceFeatures,
     masks: tuple[ArrayLike, ...],
   ) -> tuple[DecoderState, list[Array], list[Array]]:
     """One step: the state, and context_BNE and weight_BNS of each window.
@@ -257,14 +263,16 @@ class Decoder(nn.Module):
     seen_BNG = state.state_BNG * first
     query_BNG = self.first(gates_BNZG, state.state_BNG, seen_BNG)
     contexts, weights, past = self.cross(query_BNG, state.past, facts, view)
-    moving = contexts if self.spec.family.update == "all" else contexts[:1]
+    moving = (
+      contexts if self.spec.architecture.update == "all" else contexts[:1]
+    )
     moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
     gates_BNZG = self.second.input(moving_BNE)
     state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second)
     return DecoderState(state_BNG, past), contexts, weights
 
   def _masks(
-    self, state_BNG: Array, facts: SourceFacts, view: View
+    self, state_BNG: Array, facts: SourceFeatures, view: SentenceFeatures
   ) -> tuple[ArrayLike, ...]:
     """Dropout masks of both recurrent matrices and the context, one a sentence.
 

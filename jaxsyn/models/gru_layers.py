@@ -19,7 +19,7 @@ from jax import Array
 
 from jaxsyn.models.layers import Dropout
 from jaxsyn.product import product
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 Initializer = Callable[..., Array]
 
@@ -136,7 +136,7 @@ class Bidirectional(nn.Module):
     self.forward, self.backward = Cell(*cell), Cell(*cell)
     self.drop = Dropout(self.dropout)
 
-  def __call__(self, x_BSD: Array, view: View) -> Array:
+  def __call__(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """annotation_BSE, 0 at pads."""
     real_BS = view.real_BS
     shape = (x_BSD.shape[0], self.units)
@@ -191,7 +191,7 @@ class Alignment(nn.Module):
     # Scores are float32 in bfloat16 models too, as those of attention.
     self.score = linear(1, self.initialisation, "float32")
 
-  def remember(self, annotation_BSE: Array) -> Array:
+  def project_memory(self, annotation_BSE: Array) -> Array:
     """key_BSA of all steps."""
     return self.key(annotation_BSE)
 

@@ -2,8 +2,8 @@
 
 Frozen and hashable, so that a module made from it is a static argument of jit.
 `jaxsyn.plan` makes it from a config and checks it. What is of one kind of
-model only is its `Family`: options, checks and module, in one file; the table
-is `jaxsyn.models.families`.
+model only is its `Architecture`: options, checks and module, in one file; the
+table is `jaxsyn.models.architectures`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 from flax import linen as nn
 
-from jaxsyn.config import Model, Places
-from jaxsyn.options import At, Choice
-from jaxsyn.syntax import Site, Spec, Where
+from jaxsyn.config import Model, Placement
+from jaxsyn.options import Choice, ConfigPath
+from jaxsyn.syntax import AttentionSite, ModifierSpec, StackShape
 
 
 @dataclasses.dataclass(frozen=True)
-class Family(Choice):
+class Architecture(Choice):
   """Base of the families: what a config may say of one beyond `Model`."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
@@ -35,11 +35,11 @@ class Family(Choice):
     return 1
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     """Facts of the source that it reads itself, beside those of parts."""
     return ()
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     """Raises InputError where options do not fit each other or the model's.
 
     Args:
@@ -47,7 +47,9 @@ class Family(Choice):
       spec: the whole model.
     """
 
-  def check_part(self, at: At, place: str, part: Spec) -> None:
+  def check_modifier(
+    self, at: ConfigPath, place: str, part: ModifierSpec
+  ) -> None:
     """Raises InputError for a part that this family has no use for.
 
     Args:
@@ -74,7 +76,7 @@ class ModelSpec:
   """
 
   model: Model
-  parts: Places
+  modifiers: Placement
   source_vocabulary: int
   target_vocabulary: int
   source_relations: int = 0
@@ -82,31 +84,31 @@ class ModelSpec:
   source_labels: tuple[tuple[str, int], ...] = ()
   target_labels: tuple[tuple[str, int], ...] = ()
   remat: str = "none"
-  shown: tuple[tuple[str, int], ...] = ()
+  published_maps: tuple[tuple[str, int], ...] = ()
 
   @property
-  def family(self) -> Any:
-    """A `Family`: which, its module knows."""
+  def architecture(self) -> Any:
+    """A `Architecture`: which, its module knows."""
     return self.model.family
 
-  def site(self, place: str) -> Site:
+  def stack_shape(self, place: str) -> StackShape:
     """A place with its sizes, for what is to sit there."""
-    return Site(
+    return StackShape(
       place,
-      layers=self.family.layers(place),
-      heads=self.family.attention_heads(),
+      layers=self.architecture.layers(place),
+      heads=self.architecture.attention_heads(),
       width=self.model.width,
     )
 
-  def where(self, place: str, layer: int) -> Where:
+  def attention_site(self, place: str, layer: int) -> AttentionSite:
     """What a part at a place is told; layer -1 is the embeddings."""
     relations, labels = self.source_relations, self.source_labels
     if place == "decoder":
       relations, labels = self.target_relations, self.target_labels
-    return Where(
+    return AttentionSite(
       place,
       layer,
-      heads=self.family.attention_heads(),
+      heads=self.architecture.attention_heads(),
       width=self.model.width,
       dtype=self.model.dtype,
       relations=relations,

@@ -15,29 +15,29 @@ from flax import struct
 from jax import Array
 
 from jaxsyn.errors import InputError
-from jaxsyn.models.attention import Memory, Remembered
+from jaxsyn.models.attention import CrossAttentionCache, Memory
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.layers import Dropout, Embedding, dense, norm
-from jaxsyn.models.spec import Family, ModelSpec
+from jaxsyn.models.spec import Architecture, ModelSpec
 from jaxsyn.models.transformer_layers import (
   DecoderLayer,
   EncoderLayer,
   layer_of,
 )
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.sinusoids import sinusoids
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 
 @struct.dataclass
-class Encoded:
+class TransformerEncoded:
   """An encoded batch: what the decoder looks at."""
 
   memory_BSD: Array
-  source: View
+  source: SentenceFeatures
   layers: tuple[
-    Remembered, ...
+    CrossAttentionCache, ...
   ] = ()  # keys and values, once they are remembered
 
 
@@ -58,7 +58,7 @@ class TransformerModel(EncoderDecoder):
   def setup(self) -> None:
     super().setup()
     spec, model = self.spec, self.spec.model
-    family: Transformer = spec.family
+    family: Transformer = spec.architecture
     if not model.tie_output:
       self.output = dense(spec.target_vocabulary, model.dtype)
     self.drop = Dropout(family.dropout)
@@ -75,24 +75,28 @@ class TransformerModel(EncoderDecoder):
   def _embed(self, table: Embedding, id_BS: Array) -> Array:
     return super()._embed(table, id_BS) * self.spec.model.width**0.5
 
-  def _place(self, x_BSD: Array, view: View) -> Array:
+  def _place(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """With what tells where each stands, and dropout: what enters a layer."""
-    if self.spec.family.positions:
+    if self.spec.architecture.positions:
       place_1SD = sinusoids(view.position_Q[None], x_BSD.shape[-1])
       x_BSD = x_BSD + place_1SD.astype(x_BSD.dtype)
     return self.drop(x_BSD, train=view.train)
 
-  def encode(self, id_BS: Array, source: View) -> Encoded:
-    view = self._told(source.with_positions(), "encoder")
+  def encode(
+    self, id_BS: Array, source: SentenceFeatures
+  ) -> TransformerEncoded:
+    view = self._with_shared_features(source.with_positions(), "encoder")
     x_BSD = self._place(self._embed_source(id_BS, view), view)
     for layer in self.encoder:
       x_BSD, view = layer(x_BSD, view)
-    if self.spec.family.norm == "pre":
+    if self.spec.architecture.norm == "pre":
       x_BSD = self.encoder_norm(x_BSD)
-    return Encoded(self._ended(x_BSD, view), source)
+    return TransformerEncoded(self._finish_encoding(x_BSD, view), source)
 
-  def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
-    target = self._told(target.with_positions(), "decoder")
+  def decode(
+    self, encoded: TransformerEncoded, input_BT: Array, target: SentenceFeatures
+  ) -> Array:
+    target = self._with_shared_features(target.with_positions(), "decoder")
     x_BTD = self._place(self._embed(self.target_table, input_BT), target)
     for layer in self.decoder:
       x_BTD = layer(x_BTD, encoded.memory_BSD, target, encoded.source)
@@ -100,38 +104,41 @@ class TransformerModel(EncoderDecoder):
 
   def logits(self, state_BTD: Array) -> Array:
     model = self.spec.model
-    if self.spec.family.norm == "pre":
+    if self.spec.architecture.norm == "pre":
       state_BTD = self.decoder_norm(state_BTD)
     if model.tie_output:
       return self.target_table.attend(state_BTD)
     return self.output(state_BTD)
 
-  def remember(self, encoded: Encoded) -> Encoded:
+  def project_memory(self, encoded: TransformerEncoded) -> TransformerEncoded:
     memory_BSD = encoded.memory_BSD
     layers = tuple(
-      Remembered.of(layer.cross.remember(memory_BSD)) for layer in self.decoder
+      CrossAttentionCache.of(layer.cross.project_memory(memory_BSD))
+      for layer in self.decoder
     )
     return dataclasses.replace(encoded, layers=layers)
 
-  def start(self, encoded: Encoded, beams: int, length: int) -> Cache:
-    model, heads = self.spec.model, self.spec.family.heads
+  def start(
+    self, encoded: TransformerEncoded, beams: int, length: int
+  ) -> Cache:
+    model, heads = self.spec.model, self.spec.architecture.heads
     B = encoded.memory_BSD.shape[0]
     shape = (B, beams, heads, length, model.width // heads)
     empty_BNHTK = jnp.zeros(shape, jnp.dtype(model.dtype))
     return Cache(tuple(Memory(empty_BNHTK, empty_BNHTK) for _ in self.decoder))
 
   def advance(
-    self, encoded: Encoded, cache: Cache, token_BN: Array, at: Array
+    self, encoded: TransformerEncoded, cache: Cache, token_BN: Array, at: Array
   ) -> tuple[Array, Cache]:
     position_T = jnp.arange(cache.layers[0].k.shape[3])
     B, N = token_BN.shape
     # Each hypothesis is a sentence of its own that asks from one position.
-    target = View(
+    target = SentenceFeatures(
       real_BS=jnp.broadcast_to(position_T <= at, (B * N, position_T.size)),
       position_Q=at[None],
       position_M=position_T,
     )
-    target = self._told(target, "decoder")
+    target = self._with_shared_features(target, "decoder")
     x_BND = self._place(self._embed(self.target_table, token_BN), target)
     layers = []
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
@@ -141,7 +148,7 @@ class TransformerModel(EncoderDecoder):
 
 
 @dataclasses.dataclass(frozen=True)
-class Transformer(Family):
+class Transformer(Architecture):
   """The Transformer: sizes, norms and dropout."""
 
   encoder_layers: Layers = option(4, "Layers of the encoder.")
@@ -171,7 +178,7 @@ class Transformer(Family):
   def attention_heads(self) -> int:
     return self.heads
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     width = spec.model.width
     if spec.model.attention == "fused" and self.attention_dropout:
       raise (at / "attention_dropout").error(

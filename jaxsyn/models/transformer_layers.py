@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.models.attention import Attention, Memory, Remembered
+from jaxsyn.models.attention import Attention, CrossAttentionCache, Memory
 from jaxsyn.models.layers import Dropout, FeedForward, norm
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 
 class Residual(nn.Module):
@@ -44,24 +44,32 @@ def _attention(spec: ModelSpec, place: str, layer: int) -> Attention:
   kind = Attention
   if spec.remat == "attention":
     kind = nn.remat(Attention, methods=["mixed"])
-  fused = spec.model.attention == "fused" and (place, layer) not in spec.shown
+  fused = (
+    spec.model.attention == "fused"
+    and (place, layer) not in spec.published_maps
+  )
   return kind(
-    spec.where(place, layer),
-    spec.family.attention_dropout,
-    spec.parts.at_layer(place, layer),
+    spec.attention_site(place, layer),
+    spec.architecture.attention_dropout,
+    spec.modifiers.modifiers_in_layer(place, layer),
     fused=fused,
   )
 
 
 def _feed_forward(spec: ModelSpec) -> FeedForward:
-  own = spec.family
+  options = spec.architecture
   return FeedForward(
-    own.feed_forward, own.activation, own.activation_dropout, spec.model.dtype
+    options.feed_forward,
+    options.activation,
+    options.activation_dropout,
+    spec.model.dtype,
   )
 
 
 def _residual(spec: ModelSpec) -> Residual:
-  return Residual(spec.family.norm, spec.family.dropout, spec.model.dtype)
+  return Residual(
+    spec.architecture.norm, spec.architecture.dropout, spec.model.dtype
+  )
 
 
 class EncoderLayer(nn.Module):
@@ -74,7 +82,9 @@ class EncoderLayer(nn.Module):
     self.around_attention = _residual(self.spec)
     self.around_feed_forward = _residual(self.spec)
 
-  def __call__(self, x_BSD: Array, view: View) -> tuple[Array, View]:
+  def __call__(
+    self, x_BSD: Array, view: SentenceFeatures
+  ) -> tuple[Array, SentenceFeatures]:
     """The layer's output, and the view with this layer's input added."""
     around = self.around_attention
     query_BSD = around.enter(x_BSD)
@@ -100,7 +110,11 @@ class DecoderLayer(nn.Module):
     self.around_feed_forward = _residual(self.spec)
 
   def __call__(
-    self, x_BTD: Array, memory_BSD: Array, target: View, source: View
+    self,
+    x_BTD: Array,
+    memory_BSD: Array,
+    target: SentenceFeatures,
+    source: SentenceFeatures,
   ) -> Array:
     """All target positions at once, each seeing itself and the past."""
     length = x_BTD.shape[1]
@@ -112,15 +126,15 @@ class DecoderLayer(nn.Module):
     query_BTD = around.enter(x_BTD)
     mixed_BTD = self.attention(query_BTD, query_BTD, allowed_B1TT, target)
     x_BTD = around.leave(x_BTD, mixed_BTD, train=target.train)
-    return self._rest(x_BTD, self.cross.remember(memory_BSD), source)
+    return self._rest(x_BTD, self.cross.project_memory(memory_BSD), source)
 
   def step(
     self,
     x_BND: Array,
     past: Memory,
-    memory: Remembered,
-    target: View,
-    source: View,
+    memory: CrossAttentionCache,
+    target: SentenceFeatures,
+    source: SentenceFeatures,
   ) -> tuple[Array, Memory]:
     """One target position of N hypotheses a sentence; `past` is their cache.
 
@@ -143,7 +157,7 @@ class DecoderLayer(nn.Module):
         past_BNHTK, new_BNHTK.astype(past_BNHTK.dtype), at, axis=3
       )
 
-    past = Memory(*map(keep, past, self.attention.remember(query_B1D)))
+    past = Memory(*map(keep, past, self.attention.project_memory(query_B1D)))
     seen = Memory(
       *(x.reshape(B * N, *x.shape[2:]).swapaxes(1, 2) for x in past)
     )
@@ -152,7 +166,9 @@ class DecoderLayer(nn.Module):
     x_BND = around.leave(x_BND, mixed_B1D.reshape(B, N, D), train=target.train)
     return self._rest(x_BND, memory.memory(), source), past
 
-  def _rest(self, x_BTD: Array, memory: Memory, source: View) -> Array:
+  def _rest(
+    self, x_BTD: Array, memory: Memory, source: SentenceFeatures
+  ) -> Array:
     around = self.around_cross
     query_BTD = around.enter(x_BTD)
     allowed_B11S = source.real_BS[:, None, None, :]
@@ -166,6 +182,6 @@ class DecoderLayer(nn.Module):
 LayerT = TypeVar("LayerT", EncoderLayer, DecoderLayer)
 
 
-def layer_of(kind: type[LayerT], spec: ModelSpec, number: int) -> LayerT:
+def layer_of(kind: type[LayerT], spec: ModelSpec, index: int) -> LayerT:
   """A layer, computed again in the backward pass where the spec has it so."""
-  return (nn.remat(kind) if spec.remat == "layer" else kind)(spec, number)
+  return (nn.remat(kind) if spec.remat == "layer" else kind)(spec, index)

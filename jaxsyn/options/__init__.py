@@ -3,8 +3,8 @@
 An option is a field of a frozen dataclass: type and bounds in its annotation
 (`bounds`), default, meaning, unit and whether a resumed run may change it in
 `option`. Options that belong together are a section, a dataclass of its own;
-those of a choice (a part, a schedule) are the spec of the choice in a `Table`
-(`choices`). From the fields come the ConfigDict of `configs/base.py`
+those of a choice (a part, a schedule) are the spec of the choice in a
+`Registry` (`choices`). From the fields come the ConfigDict of `configs/base.py`
 (`config_dict`), the check at the door (`from_config`), what may change on a resume
 (`changeable`) or between runs that are compared (`neutral`), and help and reference (`describe`).
 
@@ -14,63 +14,63 @@ Reading order: `bounds`, `fields`, `choices`, `described`.
 from __future__ import annotations
 
 from jaxsyn.options.bounds import Range
-from jaxsyn.options.choices import (
-  Choice,
-  Named,
-  Table,
-  any_of,
-  one_of,
-  unchosen,
-)
 from jaxsyn.options.described import (
-  Described,
-  changeable,
+  OptionDescription,
   describe,
-  neutral,
+  neutral_options,
+  resumable_options,
   text,
 )
 from jaxsyn.options.fields import (
-  CONFIG,
-  MEASURED,
-  WHOLE,
-  WRITTEN,
-  At,
-  Strictness,
+  CHECKPOINT_MODE,
+  COMPLETE_MODE,
+  RESULT_MODE,
+  ROOT,
+  ConfigPath,
+  ValidationMode,
   as_dict,
   config_dict,
   flat,
   from_config,
   option,
-  other_default,
   range_of,
   section,
+  with_default,
+)
+from jaxsyn.options.registry import (
+  Choice,
+  NamedSpecs,
+  Registry,
+  choice,
+  choices,
+  unused_option_error,
 )
 
 __all__ = [
-  "CONFIG",
-  "MEASURED",
-  "WHOLE",
-  "WRITTEN",
-  "At",
+  "CHECKPOINT_MODE",
+  "COMPLETE_MODE",
+  "RESULT_MODE",
+  "ROOT",
   "Choice",
-  "Described",
-  "Named",
+  "ConfigPath",
+  "NamedSpecs",
+  "OptionDescription",
   "Range",
-  "Strictness",
-  "Table",
-  "any_of",
+  "Registry",
+  "ValidationMode",
   "as_dict",
-  "changeable",
+  "choice",
+  "choices",
   "config_dict",
   "describe",
   "flat",
   "from_config",
-  "neutral",
-  "one_of",
+  "neutral_options",
   "option",
-  "other_default",
   "range_of",
+  "resumable_options",
   "section",
   "text",
-  "unchosen",
+  "unused_option_error",
+  "with_default",
 ]

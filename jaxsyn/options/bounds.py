@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
-  from jaxsyn.options.choices import Table
+  from jaxsyn.options.registry import Registry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Range:
 
 
 @dataclasses.dataclass(frozen=True)
-class Text:
+class TextPattern:
   """Strings of a form.
 
   Attributes:
@@ -69,7 +69,7 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True)
-class NameOf:
+class RegistryKey:
   """Strings that name a choice of a table.
 
   Attributes:
@@ -79,7 +79,7 @@ class NameOf:
   address: str
 
   @property
-  def table(self) -> Table[Any]:
+  def table(self) -> Registry[Any]:
     module, _, name = self.address.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -91,10 +91,12 @@ class NameOf:
 # bits, whatever else its own check asks.
 INTEGERS = Range(-(2**31) + 1, 2**31 - 1)
 FLOATS = Range(-3.4e38, 3.4e38)
-MOST = 2**31 - 1  # counters on the device have 32 bits
+MAX_COUNT = 2**31 - 1  # counters on the device have 32 bits
 
-Count = Annotated[int, Range(1, MOST)]
-CountOrOff = Annotated[int, Range(0, MOST)]  # 0: off, all, or as many as fit
+Count = Annotated[int, Range(1, MAX_COUNT)]
+CountOrOff = Annotated[
+  int, Range(0, MAX_COUNT)
+]  # 0: off, all, or as many as fit
 Layers = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 999)]  # from 0, or from the end
 Units = Annotated[int, Range(1, 2**20)]
@@ -106,11 +108,11 @@ Amount = Annotated[float, Range(0, 1_000_000)]
 Positive = Annotated[float, Range(0, 1_000_000, above=True)]
 Epsilon = Annotated[float, Range(1e-30, 1)]  # 0: the first update is 0 / 0
 
-Name = Annotated[str, Text(r".{1,200}", "1 to 200 characters")]
-Folder = Annotated[str, Text(r".+", "the name of a folder")]
+Name = Annotated[str, TextPattern(r".{1,200}", "1 to 200 characters")]
+Folder = Annotated[str, TextPattern(r".+", "the name of a folder")]
 Language = Annotated[
   str,
-  Text(
+  TextPattern(
     r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*",
     "a language's code, as in en, de or zh_Hant",
   ),

@@ -13,18 +13,18 @@ from typing import Annotated, Any, Literal
 import ml_collections
 
 from jaxsyn.options.fields import (
-  CONFIG,
-  UNSAID,
-  At,
-  Said,
+  NO_METADATA,
+  ROOT,
+  ConfigPath,
+  OptionMetadata,
   fields_of,
-  first_line,
-  said,
+  metadata,
+  summary_of,
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class Described:
+class OptionDescription:
   """One option, or one section.
 
   Attributes:
@@ -33,7 +33,7 @@ class Described:
     default: as Python writes it; "" of a section.
     unit: of a number, where it has one.
     meaning: in words.
-    resume, neutral: see `Said`.
+    resume, neutral: see `OptionMetadata`.
   """
 
   name: str
@@ -50,8 +50,8 @@ class Described:
 
 
 def describe(
-  cls: type, at: At = CONFIG, within: Said = UNSAID
-) -> Iterator[Described]:
+  cls: type, at: ConfigPath = ROOT, within: OptionMetadata = NO_METADATA
+) -> Iterator[OptionDescription]:
   """Every option of a section, and of those in it, in order.
 
   Args:
@@ -61,25 +61,31 @@ def describe(
   """
   defaults = cls()
   for name, (field, hint) in fields_of(cls).items():
-    own = said(field)
-    neutral = within.neutral or own.neutral
-    resume = within.resume or own.resume or neutral
-    own = dataclasses.replace(own, resume=resume, neutral=neutral)
-    kind = own.chooser.kind if own.chooser else _type(hint)
+    details = metadata(field)
+    neutral = within.neutral or details.neutral
+    resume = within.resume or details.resume or neutral
+    details = dataclasses.replace(details, resume=resume, neutral=neutral)
+    kind = details.choice_field.kind if details.choice_field else _type(hint)
     default = repr(getattr(defaults, name)) if kind else ""
-    yield _row(at / name, own, kind, default)
-    if own.chooser:
-      for there, spec in own.chooser.sections(name, at):
-        of_spec = dataclasses.replace(own, meaning=first_line(spec), unit="")
-        yield _row(there, of_spec)
-        yield from describe(spec, there, own)
+    yield _row(at / name, details, kind, default)
+    if details.choice_field:
+      for section_path, spec in details.choice_field.sections(name, at):
+        of_spec = dataclasses.replace(
+          details, meaning=summary_of(spec), unit=""
+        )
+        yield _row(section_path, of_spec)
+        yield from describe(spec, section_path, details)
     elif not kind:
-      yield from describe(hint, at / name, own)
+      yield from describe(hint, at / name, details)
 
 
-def _row(at: At, own: Said, kind: str = "", default: str = "") -> Described:
-  name, meaning, unit = str(at), own.meaning, own.unit
-  return Described(name, kind, default, unit, meaning, own.resume, own.neutral)
+def _row(
+  at: ConfigPath, details: OptionMetadata, kind: str = "", default: str = ""
+) -> OptionDescription:
+  name, meaning, unit = str(at), details.meaning, details.unit
+  return OptionDescription(
+    name, kind, default, unit, meaning, details.resume, details.neutral
+  )
 
 
 def text(
@@ -118,7 +124,7 @@ def text(
   ).strip()
 
 
-def _value_in(config: ml_collections.ConfigDict, row: Described) -> str:
+def _value_in(config: ml_collections.ConfigDict, row: OptionDescription) -> str:
   """As Python writes it; the default where the config has no such section."""
   value: Any = config
   for name in row.name.split(".")[1:]:
@@ -130,13 +136,13 @@ def _value_in(config: ml_collections.ConfigDict, row: Described) -> str:
 
 
 @functools.cache
-def changeable(cls: type) -> frozenset[str]:
+def resumable_options(cls: type) -> frozenset[str]:
   """Dotted names, from "config" on, of what may change on a resume."""
   return frozenset(row.name for row in describe(cls) if row.resume)
 
 
 @functools.cache
-def neutral(cls: type) -> frozenset[str]:
+def neutral_options(cls: type) -> frozenset[str]:
   """The same of what changes no figure."""
   return frozenset(row.name for row in describe(cls) if row.neutral)
 

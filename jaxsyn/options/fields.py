@@ -28,17 +28,23 @@ import ml_collections
 from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.bounds import FLOATS, INTEGERS, NameOf, Range, Text
+from jaxsyn.options.bounds import (
+  FLOATS,
+  INTEGERS,
+  Range,
+  RegistryKey,
+  TextPattern,
+)
 
 T = TypeVar("T")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SHOWN = 80  # characters of a value in a message
+_MAX_SHOWN = 80  # characters of a value in a message
 MISSING = " is missing; --helpconfig says what it is."
 _KEY = "jaxsyn"  # of what `option` says, among a field's metadata
 
 
-class At:
+class ConfigPath:
   """Where in a config something stands, for messages.
 
   >>> print(At("config") / "train" / "steps")
@@ -48,13 +54,13 @@ class At:
   def __init__(self, *names: str):
     self.names = names
 
-  def __truediv__(self, name: str) -> At:
-    return At(*self.names, name)
+  def __truediv__(self, name: str) -> ConfigPath:
+    return ConfigPath(*self.names, name)
 
   @property
-  def above(self) -> At:
+  def above(self) -> ConfigPath:
     """The section that it stands in."""
-    return At(*self.names[:-1])
+    return ConfigPath(*self.names[:-1])
 
   def __str__(self) -> str:
     return ".".join(self.names)
@@ -64,53 +70,59 @@ class At:
     return InputError(f"{self}{what}")
 
 
-CONFIG = At("config")
+ROOT = ConfigPath("config")
 
 
 @dataclasses.dataclass(frozen=True)
-class Strictness:
+class ValidationMode:
   """How a config is read.
 
   Attributes:
     bounded: numbers without a Range are finite and fit in 32 bits, strings
       without a Text are of one line. False for what was measured, not chosen.
     whole: no field may be left out, but those of the choices that were not
-      made, and of `any_of`. Else those with a default may.
-    earlier: it was written, perhaps before there were options that `Said` calls
-      later; these may be left out.
+      made, and of `choices`. Else those with a default may.
+    earlier: it was written, perhaps before there were options that
+      `OptionMetadata` calls later; these may be left out.
   """
 
   bounded: bool = True
-  whole: bool = False
-  earlier: bool = False
+  complete: bool = False
+  from_older_version: bool = False
 
 
-USUAL, WHOLE = Strictness(), Strictness(whole=True)
-WRITTEN = Strictness(whole=True, earlier=True)
-MEASURED = Strictness(bounded=False)
+DEFAULT_MODE, COMPLETE_MODE = ValidationMode(), ValidationMode(complete=True)
+CHECKPOINT_MODE = ValidationMode(complete=True, from_older_version=True)
+RESULT_MODE = ValidationMode(bounded=False)
 
 
-class Chooser(Protocol):
-  """A field that names choices of a table; see `jaxsyn.options.choices`.
+class ChoiceField(Protocol):
+  """A field that names choices of a table; see `jaxsyn.options.registry`.
 
-  `beside` are the choices whose sections stand beside the field, `sections` all
+  `siblings` are the choices with sections next to the field, `sections` all
   there are with their places. `read` is the way in from the section that the
   field is in, `config` and `plain` are the ways back to entries of one.
   """
 
   @property
   def kind(self) -> str: ...
-  def beside(self) -> Mapping[str, type]: ...
-  def sections(self, name: str, at: At) -> Iterator[tuple[At, type]]: ...
+  def siblings(self) -> Mapping[str, type]: ...
+  def sections(
+    self, name: str, at: ConfigPath
+  ) -> Iterator[tuple[ConfigPath, type]]: ...
   def read(
-    self, name: str, section: Mapping[str, Any], at: At, how: Strictness
+    self,
+    name: str,
+    section: Mapping[str, Any],
+    at: ConfigPath,
+    how: ValidationMode,
   ) -> Any: ...
   def config(self, name: str, value: Any) -> dict[str, Any]: ...
-  def plain(self, name: str, value: Any) -> dict[str, Any]: ...
+  def as_dict(self, name: str, value: Any) -> dict[str, Any]: ...
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
+class OptionMetadata:
   """What a field says of itself beside type and default.
 
   Attributes:
@@ -128,50 +140,50 @@ class Said:
   unit: str = ""
   resume: bool = False
   neutral: bool = False
-  later: bool = False
-  chooser: Chooser | None = None
+  added_later: bool = False
+  choice_field: ChoiceField | None = None
 
 
-UNSAID = Said()
+NO_METADATA = OptionMetadata()
 
 # Name -> field, and its type with its bounds.
 Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
-def declare(own: Said, **default: Any) -> Any:
+def declare(details: OptionMetadata, **default: Any) -> Any:
   """A field of a dataclass that says this of itself."""
-  return dataclasses.field(**default, metadata={_KEY: own})
+  return dataclasses.field(**default, metadata={_KEY: details})
 
 
 def option(default: Any, meaning: str, **rest: Any) -> Any:
-  """A field: its default, and what `Said` holds."""
-  own = Said(meaning, **rest)
+  """A field: its default, and what `OptionMetadata` holds."""
+  details = OptionMetadata(meaning, **rest)
   if isinstance(default, dict):
-    return declare(own, default_factory=functools.partial(dict, default))
-  return declare(own, default=default)
+    return declare(details, default_factory=functools.partial(dict, default))
+  return declare(details, default=default)
 
 
-def other_default(cls: Any, name: str, default: Any) -> Any:
+def with_default(cls: Any, name: str, default: Any) -> Any:
   """A field that a base has, with another default; the rest is said there."""
-  return declare(said(cls.__dataclass_fields__[name]), default=default)
+  return declare(metadata(cls.__dataclass_fields__[name]), default=default)
 
 
 def section(cls: Any, **rest: Any) -> Any:
   """A field that is a section; its meaning is the first line of the class.
 
-  What else `Said` holds is said of all that is in it.
+  What else `OptionMetadata` holds is said of all that is in it.
   """
-  return declare(Said(first_line(cls), **rest), default_factory=cls)
+  return declare(OptionMetadata(summary_of(cls), **rest), default_factory=cls)
 
 
-def first_line(cls: type) -> str:
+def summary_of(cls: type) -> str:
   """What a section or a choice is, in a sentence."""
   return (cls.__doc__ or "").partition("\n")[0]
 
 
-def said(field: dataclasses.Field[Any]) -> Said:
+def metadata(field: dataclasses.Field[Any]) -> OptionMetadata:
   """What a field says of itself."""
-  return field.metadata.get(_KEY, UNSAID)
+  return field.metadata.get(_KEY, NO_METADATA)
 
 
 def _fields_of(cls: Any) -> Fields:
@@ -183,7 +195,7 @@ def _fields_of(cls: Any) -> Fields:
   hints: dict[str, Any] = {}
   for base in reversed(cls.__mro__):
     for name, hint in inspect.get_annotations(base).items():
-      if name in fields and not said(fields[name]).chooser:
+      if name in fields and not metadata(fields[name]).choice_field:
         module = vars(sys.modules[base.__module__])
         hints[name] = eval(hint, module) if isinstance(hint, str) else hint
   return {name: (field, hints.get(name)) for name, field in fields.items()}
@@ -194,7 +206,10 @@ fields_of: Callable[[Any], Fields] = functools.cache(_fields_of)
 
 
 def from_config(
-  cls: type[T], config: Mapping[str, Any], at: At, how: Strictness = USUAL
+  cls: type[T],
+  config: Mapping[str, Any],
+  at: ConfigPath,
+  how: ValidationMode = DEFAULT_MODE,
 ) -> T:
   """An instance of a frozen dataclass from a section of a config.
 
@@ -208,27 +223,29 @@ def from_config(
     InputError: unknown, missing or mistyped field, or a value out of bounds.
   """
   if not isinstance(config, Mapping):
-    raise at.error(f" must be a section, got {_shown(config)}.")
+    raise at.error(f" must be a section, got {_shortened(config)}.")
   fields = fields_of(cls)
   choosers = [
-    chooser for f, _ in fields.values() if (chooser := said(f).chooser)
+    chooser for f, _ in fields.values() if (chooser := metadata(f).choice_field)
   ]
-  known = [*fields, *itertools.chain(*(c.beside() for c in choosers))]
+  known = [*fields, *itertools.chain(*(c.siblings() for c in choosers))]
   for name in config:
     if name not in known:
       guess = did_you_mean(str(name), known)
-      raise at.error(f" has no option {_shown(name)}. {guess}")
+      raise at.error(f" has no option {_shortened(name)}. {guess}")
   values = {}
-  for name, (own, hint) in fields.items():
+  for name, (field, hint) in fields.items():
     if name not in config:
-      bare = own.default is own.default_factory is dataclasses.MISSING
-      due = how.whole and not (how.earlier and said(own).later)
-      if bare or (due and _KEY in own.metadata):
-        raise (at / name).error(MISSING if how.whole else " is missing.")
-    elif chooser := said(own).chooser:
+      bare = field.default is field.default_factory is dataclasses.MISSING
+      due = how.complete and not (
+        how.from_older_version and metadata(field).added_later
+      )
+      if bare or (due and _KEY in field.metadata):
+        raise (at / name).error(MISSING if how.complete else " is missing.")
+    elif chooser := metadata(field).choice_field:
       values[name] = chooser.read(name, config, at, how)
     else:
-      values[name] = _typed(hint, config[name], at / name, how)
+      values[name] = _convert(hint, config[name], at / name, how)
   return cls(**values)
 
 
@@ -243,14 +260,14 @@ def config_dict(settings: Any) -> ml_collections.ConfigDict:
   config = ml_collections.ConfigDict()
   for name, (field, hint) in fields_of(type(settings)).items():
     value = getattr(settings, name)
-    if chooser := said(field).chooser:
+    if chooser := metadata(field).choice_field:
       config.update(chooser.config(name, value))
     elif dataclasses.is_dataclass(value):
       config[name] = config_dict(value)
     elif isinstance(value, dict):
       config[name] = ml_collections.ConfigDict(value)
     elif value is None:  # typed, so that it can be overridden
-      config[name] = placeholder(_type_beside_none(hint))
+      config[name] = placeholder(_type_without_none(hint))
     else:
       config[name] = value
   return config
@@ -264,8 +281,8 @@ def as_dict(settings: Any) -> dict[str, Any]:
   plain: dict[str, Any] = {}
   for name, (field, _) in fields_of(type(settings)).items():
     value = getattr(settings, name)
-    if chooser := said(field).chooser:
-      plain |= chooser.plain(name, value)
+    if chooser := metadata(field).choice_field:
+      plain |= chooser.as_dict(name, value)
     else:
       plain[name] = as_dict(value) if dataclasses.is_dataclass(value) else value
   return plain
@@ -273,13 +290,13 @@ def as_dict(settings: Any) -> dict[str, Any]:
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
   """A nested dict, or a ConfigDict, as one of dotted names."""
-  found: dict[str, Any] = {}
+  flattened: dict[str, Any] = {}
   for name, value in tree.items():
     if isinstance(value, (Mapping, ml_collections.ConfigDict)):
-      found |= flat(value, f"{prefix}{name}.")
+      flattened |= flat(value, f"{prefix}{name}.")
     else:
-      found[prefix + name] = value
-  return found
+      flattened[prefix + name] = value
+  return flattened
 
 
 def range_of(cls: type, field: str) -> Range:
@@ -288,12 +305,12 @@ def range_of(cls: type, field: str) -> Range:
   return next(m for m in hint.__metadata__ if isinstance(m, Range))
 
 
-def _type_beside_none(hint: Any) -> type:
+def _type_without_none(hint: Any) -> type:
   hint = next(a for a in typing.get_args(hint) if a is not type(None))
   return typing.get_origin(hint) or hint
 
 
-def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
+def _convert(hint: Any, value: Any, at: ConfigPath, how: ValidationMode) -> Any:
   """The value in the hinted type, or an InputError that names the field."""
   form = None
   if typing.get_origin(hint) is Annotated:
@@ -305,16 +322,16 @@ def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
     if isinstance(value, str) and value in arguments:
       return value
     known = ", ".join(map(repr, arguments))
-    raise at.error(f" must be one of {known}, got {_shown(value)}.")
+    raise at.error(f" must be one of {known}, got {_shortened(value)}.")
   if origin in (tuple, list) and isinstance(value, (tuple, list)):
     return origin(
-      _typed(arguments[0], item, At(f"{at}[{i}]"), how)
+      _convert(arguments[0], item, ConfigPath(f"{at}[{i}]"), how)
       for i, item in enumerate(value)
     )
   if origin is dict and isinstance(value, Mapping):
-    of_name = At(f"a name in {at}")
+    of_name = ConfigPath(f"a name in {at}")
     return {
-      _typed(arguments[0], key, of_name, how): _typed(
+      _convert(arguments[0], key, of_name, how): _convert(
         arguments[1], item, at / key, how
       )
       for key, item in value.items()
@@ -322,56 +339,56 @@ def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
   if origin in (typing.Union, types.UnionType):
     if value is None and type(None) in arguments:
       return None
-    return _typed(arguments[0], value, at, how)
+    return _convert(arguments[0], value, at, how)
   if hint is Any:
     return value
   if hint is float and type(value) in (int, float):
     return float(
-      _in_range(form or (FLOATS if how.bounded else None), value, at)
+      _check_range(form or (FLOATS if how.bounded else None), value, at)
     )
   if hint is int and type(value) is int:
-    return _in_range(form or (INTEGERS if how.bounded else None), value, at)
-  if isinstance(form, NameOf):
-    return form.table.known(value, at)
+    return _check_range(form or (INTEGERS if how.bounded else None), value, at)
+  if isinstance(form, RegistryKey):
+    return form.table.check_name(value, at)
   if hint is str and type(value) is str:
-    return _text(form, value, at) if how.bounded or form else value
+    return _check_text(form, value, at) if how.bounded or form else value
   if isinstance(hint, type) and type(value) is hint:
     return value
   name = getattr(origin or hint, "__name__", str(hint))
   raise at.error(
-    f" must be of type {name}, got {_shown(value)} ({type(value).__name__})."
+    f" must be of type {name}, got {_shortened(value)} ({type(value).__name__})."
   )
 
 
-def _in_range(form: Range | None, value: float, at: At) -> float:
+def _check_range(form: Range | None, value: float, at: ConfigPath) -> float:
   if form is None or value in form:
     return value
   if form is FLOATS and not (isinstance(value, int) or math.isfinite(value)):
     raise at.error(f" must be a finite number, got {value}.")
-  raise at.error(f" must be {form}, got {_shown(value)}.")
+  raise at.error(f" must be {form}, got {_shortened(value)}.")
 
 
-def _text(form: Text | None, value: str, at: At) -> str:
+def _check_text(form: TextPattern | None, value: str, at: ConfigPath) -> str:
   if control := _CONTROL.search(value):
     raise at.error(
-      f" has the control character {control[0]!r} in it, got {_shown(value)}."
+      f" has the control character {control[0]!r} in it, got {_shortened(value)}."
     )
   try:
     value.encode()
   except UnicodeEncodeError:  # bytes of the command line, say
-    raise at.error(f" is not UTF-8, got {_shown(value)}.") from None
+    raise at.error(f" is not UTF-8, got {_shortened(value)}.") from None
   if form and not re.fullmatch(form.pattern, value):
-    raise at.error(f" must be {form.what}, got {_shown(value)}.")
+    raise at.error(f" must be {form.what}, got {_shortened(value)}.")
   return value
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
   """A value as Python writes it, cut where it is long."""
-  if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
+  if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
     bits = value.bit_length()  # repr refuses the largest
     return f"an integer of {bits} bits"
   try:
     text = repr(value)
   except RecursionError:
     return "a value that is nested too deeply"
-  return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+  return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

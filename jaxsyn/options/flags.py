@@ -79,6 +79,6 @@ class _Number(flags.ArgumentParser[Any]):
     except ValueError:
       value = float("nan")
     if value not in self._bounds:
-      whole = "a whole number " if self._kind is int else ""
-      raise ValueError(f"it must be {whole}{self._bounds}.")
+      kind_prefix = "a whole number " if self._kind is int else ""
+      raise ValueError(f"it must be {kind_prefix}{self._bounds}.")
     return value

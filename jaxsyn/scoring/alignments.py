@@ -56,9 +56,11 @@ def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
     (frozenset(sure), frozenset(links))
     for sure, links in _read(reference, possible=True)
   ]
-  found = {}
+  agreements = {}
   for path in hypotheses:
-    links = [frozenset(own) for _, own in _read(path, possible=False)]
+    links = [
+      frozenset(hypothesis) for _, hypothesis in _read(path, possible=False)
+    ]
     if len(links) != len(due):
       raise InputError(
         f"{path} has {len(links)} lines, but {reference} has {len(due)}: line N"
@@ -68,8 +70,13 @@ def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
       sum,
       zip(
         *(
-          (len(own), len(of_s), len(own & of_s), len(own & of_p))
-          for own, (of_s, of_p) in zip(links, due)
+          (
+            len(hypothesis),
+            len(of_s),
+            len(hypothesis & of_s),
+            len(hypothesis & of_p),
+          )
+          for hypothesis, (of_s, of_p) in zip(links, due)
         )
       ),
     )
@@ -78,13 +85,13 @@ def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
         f"{path} has no links, and {reference} no sure ones: there is nothing"
         " to compare."
       )
-    found[os.fspath(path)] = Agreement(
+    agreements[os.fspath(path)] = Agreement(
       aer=1 - (sure_found + possible_found) / (total + sure),
       precision=possible_found / total if total else 1.0,
       recall=sure_found / sure if sure else 1.0,
       links=total,
     )
-  return found
+  return agreements
 
 
 def _read(
@@ -94,15 +101,17 @@ def _read(
   if not lines:
     raise InputError(f"{path} is empty: there is nothing to compare.")
   return [
-    alignments.parsed(line, f"{os.fspath(path)}:{number}", possible=possible)
-    for number, line in enumerate(lines, 1)
+    alignments.parsed(
+      line, f"{os.fspath(path)}:{line_number}", possible=possible
+    )
+    for line_number, line in enumerate(lines, 1)
   ]
 
 
-def as_text(found: dict[str, Agreement]) -> str:
+def as_text(agreements: dict[str, Agreement]) -> str:
   """A table, in per cent."""
   rows = [["alignment", "AER", "precision", "recall", "links"]]
-  for name, one in found.items():
+  for name, one in agreements.items():
     shares = (one.aer, one.precision, one.recall)
     rows.append([name, *(f"{100 * x:.2f}" for x in shares), str(one.links)])
   return aligned(rows)

@@ -72,7 +72,7 @@ def by_length(
     raise InputError(
       f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."
     )
-  return _whole(by, words_B, edges, first=1)
+  return _integer_table(by, words_B, edges, first=1)
 
 
 def by_tree(parses: Sequence[Parse]) -> list[Buckets]:
@@ -90,22 +90,22 @@ def in_buckets(facts: Facts, edges: Sequence[int] = EDGES) -> list[Buckets]:
   Raises:
     InputError: an unknown fact.
   """
-  found = []
+  buckets = []
   for by, values in facts.items():
     if by.startswith(LENGTH):
-      found.append(by_length([int(v or 0) for v in values], edges, by))
+      buckets.append(by_length([int(v or 0) for v in values], edges, by))
     elif by == "tree depth":
-      found.append(_whole(by, values, (2, 4, 6, 8), first=0))
+      buckets.append(_integer_table(by, values, (2, 4, 6, 8), first=0))
     elif by == "dependency length":
-      found.append(_real(by, values, (1.5, 2.0, 2.5, 3.0)))
+      buckets.append(_real(by, values, (1.5, 2.0, 2.5, 3.0)))
     elif by == "clauses":
-      found.append(_whole(by, values, (1, 2, 3), first=1))
+      buckets.append(_integer_table(by, values, (1, 2, 3), first=1))
     elif by == "projectivity":
       labels = ["projective", "non-projective"]
-      found.append(_table(by, values, labels, ends=[0]))
+      buckets.append(_table(by, values, labels, ends=[0]))
     else:
       raise InputError(f"unknown sentence fact {by!r}.")
-  return found
+  return buckets
 
 
 def sentence_facts(
@@ -166,8 +166,8 @@ def tables(
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
   """Every bucket of a table with its part of each translation; {} if empty."""
-  for number, label in enumerate(table.labels):
-    chosen_B = table.bucket_B == number
+  for index, label in enumerate(table.labels):
+    chosen_B = table.bucket_B == index
     count = int(chosen_B.sum())
     part = {
       system: {
@@ -203,7 +203,7 @@ def _universal(relation: str) -> str:
   return relation.partition(":")[0]
 
 
-def _whole(
+def _integer_table(
   by: str, values: Sequence[float | None], edges: Sequence[int], first: int
 ) -> Buckets:
   """Buckets of whole numbers; one of its own for 0 below `first`, if needed."""

@@ -61,7 +61,7 @@ class Comet(Metric):
   )
 
   title: ClassVar[str] = "COMET"
-  reads_sources: ClassVar[bool] = True
+  needs_sources: ClassVar[bool] = True
 
   def check(self) -> None:
     self.version()
@@ -111,7 +111,7 @@ class Comet(Metric):
     return mean_of_scores(
       *(self, len(references), scores),
       references=int(program.reads_references),
-      said=f"case:mixed|model:{name}|sha256:{program.sha256[:12]}|comet:{version}",
+      signature=f"case:mixed|model:{name}|sha256:{program.sha256[:12]}|comet:{version}",
     )
 
   def stored(self, sentences: int, signature: str) -> Scorer:
@@ -120,7 +120,7 @@ class Comet(Metric):
     return mean_of_scores(
       *(self, sentences, no_text),
       references=int(references.removeprefix("nrefs:")),
-      said=rest,
+      signature=rest,
     )
 
 
@@ -149,9 +149,9 @@ class Program:
       encoding="utf-8",
     )
     weakref.finalize(self, _end, self.process)
-    page = self._answer("cannot be loaded")
-    self.sha256: str = page["sha256"]
-    self.reads_references: bool = page["references"]
+    answer = self._answer("cannot be loaded")
+    self.sha256: str = answer["sha256"]
+    self.reads_references: bool = answer["references"]
 
   def scores(self, samples: Sequence[Sample]) -> list[float]:
     """One of each sample.
@@ -162,18 +162,18 @@ class Program:
     if not samples:
       return []
     names = ("src", "mt", "ref")[: 3 if self.reads_references else 2]
-    asked = [dict(zip(names, sample)) for sample in samples]
+    requests = [dict(zip(names, sample)) for sample in samples]
     stdin = self.process.stdin
     assert stdin
     try:
-      stdin.write(f"{json.dumps(asked)}\n")
+      stdin.write(f"{json.dumps(requests)}\n")
       stdin.flush()
     except BrokenPipeError:
       raise self._fault("ended") from None
-    found: list[float] = self._answer("ended")
-    if len(found) != len(samples) or not all(map(math.isfinite, found)):
+    scores: list[float] = self._answer("ended")
+    if len(scores) != len(samples) or not all(map(math.isfinite, scores)):
       raise self._fault("gave a score that is no number")
-    return found
+    return scores
 
   def _answer(self, otherwise: str) -> Any:
     stdout = self.process.stdout

@@ -23,11 +23,11 @@ def checkpoint_of(model: str) -> str:
 
 
 def sha256_of(path: str) -> str:
-  found = hashlib.sha256()
+  digest = hashlib.sha256()
   with open(path, "rb") as file:
     while block := file.read(BLOCK):
-      found.update(block)
-  return found.hexdigest()
+      digest.update(block)
+  return digest.hexdigest()
 
 
 def main() -> None:
@@ -38,18 +38,18 @@ def main() -> None:
 
   path = checkpoint_of(sys.argv[1])
   model = comet.load_from_checkpoint(path)
-  said = {
+  answer = {
     "sha256": sha256_of(path),
     "references": bool(model.requires_references()),
   }
-  print(json.dumps(said), file=answers, flush=True)
+  print(json.dumps(answer), file=answers, flush=True)
   for line in sys.stdin.buffer:
-    found = model.predict(
+    prediction = model.predict(
       json.loads(line),
       gpus=min(1, torch.cuda.device_count()),
       progress_bar=False,
     )
-    print(json.dumps(list(found.scores)), file=answers, flush=True)
+    print(json.dumps(list(prediction.scores)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 import sacrebleu
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, Table
+from jaxsyn.options import ConfigPath, Registry
 from jaxsyn.scoring.ribes import Ribes
 from jaxsyn.scoring.scorers import (
   Lines,
@@ -114,8 +114,10 @@ class Exact(Metric):
 
   def scorer(self, references: References) -> Scorer:
     cut = str.lower if references.lowercase else str
-    said = f"{references.case}|tok:none"
-    return mean_of(self, references, operator.contains, cut=cut, said=said)
+    signature = f"{references.case}|tok:none"
+    return mean_of(
+      self, references, operator.contains, cut=cut, signature=signature
+    )
 
 
 class Likelihood(Metric):
@@ -237,7 +239,7 @@ def _per_subwords(sum_JI: np.ndarray) -> np.ndarray:
   return sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
 
 
-METRICS: Table[Metric] = Table(
+METRICS: Registry[Metric] = Registry(
   "metric",
   {"bleu": Bleu, "chrf": ChrF, "ter": Ter, "ribes": Ribes, "exact": Exact},
 )
@@ -260,7 +262,7 @@ def scorer_of(
     InputError: unknown metric or tokeniser, or one that is not installed;
       references of different length.
   """
-  spec = METRICS[METRICS.known(metric, At("--metrics"))]()
+  spec = METRICS[METRICS.check_name(metric, ConfigPath("--metrics"))]()
   return spec.scorer(References(references, tokenizer, lowercase))
 
 

@@ -21,24 +21,24 @@ def chrf(texts: Sequence[str]) -> np.ndarray:
 
   Returns: sacreBLEU's sentence-level chrF2, from 0 to 100.
   """
-  number, orders = len(texts), CHRF.CHAR_ORDER
+  count, orders = len(texts), CHRF.CHAR_ORDER
   counters = [extract_all_char_ngrams(text, orders) for text in texts]
-  precision_AE, recall_AE = np.zeros((2, number, number))
-  effective_AE = np.zeros((number, number))
+  precision_AE, recall_AE = np.zeros((2, count, count))
+  effective_AE = np.zeros((count, count))
   for order in range(orders):
     column = {
       gram: place
       for place, gram in enumerate({g for c in counters for g in c[order]})
     }
-    count_AX = np.zeros((number, len(column)), np.int32)
-    there = []
-    for row, own in enumerate(counters):
-      there.append([column[gram] for gram in own[order]])
-      count_AX[row, there[-1]] = list(own[order].values())
+    count_AX = np.zeros((count, len(column)), np.int32)
+    present = []
+    for row, counts in enumerate(counters):
+      present.append([column[gram] for gram in counts[order]])
+      count_AX[row, present[-1]] = list(counts[order].values())
     match_AE = np.stack(
       [
         np.minimum(count_AX[:, grams], count_AX[row, grams]).sum(1)
-        for row, grams in enumerate(there)
+        for row, grams in enumerate(present)
       ]
     )
     total_A = count_AX.sum(1)

@@ -35,9 +35,9 @@ class Ribes(Metric):
   def scorer(self, references: References) -> Scorer:
     cut = cutter(references.tokenizer, references.lowercase)
     tokenizer = bleu_of(references.tokenizer).tokenizer_signature
-    said = f"{references.case}|alpha:{ALPHA:.2f}|beta:{BETA:.2f}"
-    said += f"|tok:{tokenizer}|jaxsyn:{jaxsyn.__version__}"
-    return mean_of(self, references, sentence, cut=cut, said=said)
+    signature = f"{references.case}|alpha:{ALPHA:.2f}|beta:{BETA:.2f}"
+    signature += f"|tok:{tokenizer}|jaxsyn:{jaxsyn.__version__}"
+    return mean_of(self, references, sentence, cut=cut, signature=signature)
 
 
 def sentence(
@@ -67,25 +67,27 @@ def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
   for word in (*reference, *hypothesis):
     letter.setdefault(word, chr(len(letter)))
   meant = "".join(letter[word] for word in reference)
-  said = "".join(letter[word] for word in hypothesis)
-  all_places = (_place(meant, said, i) for i in range(len(said)))
+  hypothesis_text = "".join(letter[word] for word in hypothesis)
+  all_places = (
+    _place(meant, hypothesis_text, i) for i in range(len(hypothesis_text))
+  )
   return [place for place in all_places if place is not None]
 
 
-def _place(meant: str, said: str, i: int) -> int | None:
+def _place(meant: str, hypothesis: str, i: int) -> int | None:
   """Where the i-th word of a hypothesis is in the reference."""
-  if _once(said[i], meant) and _once(said[i], said):
-    return meant.find(said[i])
-  left = right = said[i] in meant  # a longer n-gram is nowhere either
-  for window in range(1, max(i + 1, len(said) - i)):
+  if _once(hypothesis[i], meant) and _once(hypothesis[i], hypothesis):
+    return meant.find(hypothesis[i])
+  left = right = hypothesis[i] in meant  # a longer n-gram is nowhere either
+  for window in range(1, max(i + 1, len(hypothesis) - i)):
     if left := left and window <= i:
-      ngram = said[i - window : i + 1]
-      if _once(ngram, meant) and _once(ngram, said):
+      ngram = hypothesis[i - window : i + 1]
+      if _once(ngram, meant) and _once(ngram, hypothesis):
         return meant.find(ngram) + window
       left = ngram in meant
-    if right := right and i + window < len(said):
-      ngram = said[i : i + window + 1]
-      if _once(ngram, meant) and _once(ngram, said):
+    if right := right and i + window < len(hypothesis):
+      ngram = hypothesis[i : i + window + 1]
+      if _once(ngram, meant) and _once(ngram, hypothesis):
         return meant.find(ngram)
       right = ngram in meant
     if not (left or right):

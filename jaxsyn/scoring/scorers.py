@@ -74,13 +74,13 @@ class Metric(Choice):
     larger_is_better: whether the larger score is; values are percentages, from
       0 to 100, unless it is not.
     of_words: whether a tokeniser cuts what it counts.
-    reads_sources: whether it must have `References.sources`.
+    needs_sources: whether it must have `References.sources`.
   """
 
   title: ClassVar[str]
   larger_is_better: ClassVar[bool] = True
   of_words: ClassVar[bool] = False
-  reads_sources: ClassVar[bool] = False
+  needs_sources: ClassVar[bool] = False
 
   def check(self) -> None:
     """Raises InputError where what it needs is not installed."""
@@ -200,7 +200,7 @@ def of_sacrebleu(
   of_sums: Callable[[np.ndarray], np.ndarray] | None = None,
   of_sentences: Callable[[np.ndarray], np.ndarray] | None = None,
   cut: Callable[[str], str] = str,
-  **said: str,
+  **signature_parts: str,
 ) -> Scorer:
   """One of sacreBLEU's metrics.
 
@@ -227,7 +227,7 @@ def of_sacrebleu(
 
   def signature(**resampling: int) -> str:
     signature = of_corpus.get_signature()
-    for key, value in {**said, **resampling}.items():
+    for key, value in {**signature_parts, **resampling}.items():
       signature.update(key, value)
     return str(signature)
 
@@ -250,7 +250,7 @@ def mean_of(
   score: Callable[[Sequence[Any], Any], float],
   *,
   cut: Callable[[str], Any],
-  said: str,
+  signature: str,
 ) -> Scorer:
   """The mean of sentence scores from 0 to 1, in percent.
 
@@ -258,20 +258,20 @@ def mean_of(
     metric, references: see `Scorer`.
     score: function of (references of a sentence, hypothesis).
     cut: done to both first.
-    said: the end of the signature.
+    signature: the end of the signature.
   """
   cut_references = list(
     zip(*([*map(cut, lines)] for lines in references.lines))
   )
 
   def scores(hypotheses: Lines) -> np.ndarray:
-    found = map(score, cut_references, map(cut, hypotheses))
-    return np.fromiter(found, np.float64, len(hypotheses))
+    sentence_scores = map(score, cut_references, map(cut, hypotheses))
+    return np.fromiter(sentence_scores, np.float64, len(hypotheses))
 
   return mean_of_scores(
     *(metric, len(references), scores),
     references=len(references.lines),
-    said=said,
+    signature=signature,
   )
 
 
@@ -281,7 +281,7 @@ def mean_of_scores(
   scores: Callable[[Lines], np.ndarray],
   *,
   references: int,
-  said: str,
+  signature: str,
 ) -> Scorer:
   """The same of what scores all sentences at once.
 
@@ -289,7 +289,7 @@ def mean_of_scores(
     metric, sentences: see `Scorer`.
     scores: hypotheses -> the score of each.
     references: how many each sentence has.
-    said: the end of the signature.
+    signature: the end of the signature.
   """
 
   def statistics(hypotheses: Lines) -> np.ndarray:
@@ -308,7 +308,9 @@ def mean_of_scores(
     of_sentence=of_sum,
     of_sums=of_sums,
     of_sentences=of_sums,
-    signature=functools.partial(with_resampling, f"nrefs:{references}|{said}"),
+    signature=functools.partial(
+      with_resampling, f"nrefs:{references}|{signature}"
+    ),
   )
 
 

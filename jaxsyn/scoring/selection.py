@@ -12,16 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxsyn.config import Config
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.metrics import LIKELIHOOD, METRICS, Likelihood
 from jaxsyn.scoring.scorers import Metric, References
 from jaxsyn.train_options import Train
 
-SELECTIONS: Table[Metric] = Table("metric", {**METRICS, LIKELIHOOD: Likelihood})
+SELECTIONS: Registry[Metric] = Registry(
+  "metric", {**METRICS, LIKELIHOOD: Likelihood}
+)
 
 
-def settled(config: Config) -> Config:
+def with_defaults(config: Config) -> Config:
   """A config that names the tokeniser where it left that to the language.
 
   What a run is begun with: installing another tokeniser later does not change
@@ -30,7 +32,7 @@ def settled(config: Config) -> Config:
   Raises:
     InputError: no such tokeniser, or it is not installed.
   """
-  tokenizer = tokenizers.settled(
+  tokenizer = tokenizers.resolved(
     config.train.tokenizer, config.data.target_language
   )
   train = dataclasses.replace(config.train, tokenizer=tokenizer)
@@ -56,9 +58,9 @@ class Selector:
     """Reads the references; of a settled config whose selection is a metric."""
     self._name, self._tokenizer = train.selection, train.tokenizer
     self._spec = METRICS[self._name]()
-    given = References([references], self._tokenizer)
-    self._scorer = self._spec.scorer(given)
-    self._ranking = self._spec.ranking(given)
+    references_ = References([references], self._tokenizer)
+    self._scorer = self._spec.scorer(references_)
+    self._ranking = self._spec.ranking(references_)
 
   def __call__(self, hypotheses: Sequence[str]) -> Selected:
     """The score of translations, one a reference."""

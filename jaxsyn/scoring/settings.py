@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At, Table, option, other_default, range_of
+from jaxsyn.options import ConfigPath, Registry, option, range_of, with_default
 from jaxsyn.options.bounds import CountOrOff, Seed
-from jaxsyn.options.fields import said
+from jaxsyn.options.fields import metadata
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length
@@ -22,7 +22,7 @@ from jaxsyn.scoring.significance import CHOICES, SEED, Draws
 flags.disclaim_key_flags()  # they show in the help of the command
 
 # With those that read more than references and translations.
-SCORED: Table[Metric] = Table(
+SCORED: Registry[Metric] = Registry(
   "metric", {**METRICS, "comet": Comet, LIKELIHOOD: Likelihood}
 )
 
@@ -64,12 +64,12 @@ class Settings:
     "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
   )
 
-  comet_model: str = other_default(Comet, "model", Comet.model)
-  comet_python: str = other_default(Comet, "python", Comet.python)
+  comet_model: str = with_default(Comet, "model", Comet.model)
+  comet_python: str = with_default(Comet, "python", Comet.python)
 
   def __post_init__(self) -> None:
     for metric in self.metrics:
-      SCORED.known(metric, At("--metrics"))
+      SCORED.check_name(metric, ConfigPath("--metrics"))
     if not self.metrics or len(set(self.metrics)) < len(self.metrics):
       raise InputError(
         f"--metrics must name one or more, each once; got {self.metrics}."
@@ -100,7 +100,7 @@ class Settings:
       for name, spec in ((name, SCORED[name]) for name in self.metrics)
     ]
 
-  def settled(self, language: str) -> Settings:
+  def with_defaults(self, language: str) -> Settings:
     """With the tokeniser named, which may be left to the target language.
 
     Raises:
@@ -109,7 +109,7 @@ class Settings:
     """
     for spec in self.specs:
       spec.check()
-    tokenizer = tokenizers.settled(self.tokenizer, language)
+    tokenizer = tokenizers.resolved(self.tokenizer, language)
     return dataclasses.replace(self, tokenizer=tokenizer)
 
   def scorers(
@@ -120,8 +120,10 @@ class Settings:
     Raises:
       InputError: references of different length; a metric wants sources.
     """
-    given = References(references, self.tokenizer, self.lowercase, sources)
-    return [spec.scorer(given) for spec in self.specs]
+    tokenized_references = References(
+      references, self.tokenizer, self.lowercase, sources
+    )
+    return [spec.scorer(tokenized_references) for spec in self.specs]
 
 
 def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
@@ -132,7 +134,7 @@ def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
     without: settings that have no flag.
   """
   for field in dataclasses.fields(Settings):
-    name, meaning = field.name, said(field).meaning
+    name, meaning = field.name, metadata(field).meaning
     default = getattr(defaults, name)
     if name in without:
       continue
@@ -154,7 +156,7 @@ def of_flags(values: flags.FlagValues) -> Settings:
   Raises:
     InputError: it does not fit; see `Settings`.
   """
-  given = {
+  flag_values = {
     field.name: values[field.name].value
     for field in dataclasses.fields(Settings)
     if field.name in values
@@ -165,4 +167,6 @@ def of_flags(values: flags.FlagValues) -> Settings:
     raise InputError(
       f"--edges are whole numbers, as in 10,20,30; got {values.edges}."
     ) from None
-  return Settings(**given | {"metrics": tuple(values.metrics), "edges": edges})
+  return Settings(
+    **flag_values | {"metrics": tuple(values.metrics), "edges": edges}
+  )

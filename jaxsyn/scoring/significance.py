@@ -147,21 +147,23 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
   scorer = systems[0].scorer
   # Sums of whole numbers are exact in any order; others are added up as
   # sacreBLEU does, in its type.
-  whole = scorer.dtype is np.float64 or not (statistic_BI % 1).any()
+  is_float = scorer.dtype is np.float64 or not (statistic_BI % 1).any()
   random = np.random.default_rng(draws.seed)
   score_J = np.empty((len(systems), draws.resamples))
   rows = max(1, 10**6 // size)
   for start in range(0, draws.resamples, rows):
     end = min(start + rows, draws.resamples)
-    drawn_JB = np.stack(
+    sample_JB = np.stack(
       [random.choice(size, size=size, replace=True) for _ in range(start, end)]
     )
-    if whole:
-      count = [np.bincount(drawn_B, minlength=size) for drawn_B in drawn_JB]
+    if is_float:
+      count = [np.bincount(sample_B, minlength=size) for sample_B in sample_JB]
       sum_JI = np.stack(count).astype(np.float64) @ statistic_BI
     else:
       typed_BI: np.ndarray = statistic_BI.astype(scorer.dtype)
-      sum_JI = np.stack([typed_BI[drawn_B].sum(axis=0) for drawn_B in drawn_JB])
+      sum_JI = np.stack(
+        [typed_BI[sample_B].sum(axis=0) for sample_B in sample_JB]
+      )
     for row, part_JI in enumerate(np.split(sum_JI, ends[:-1], axis=1)):
       score_J[row, start:end] = scorer.scores(part_JI.astype(scorer.dtype))
   return score_J
@@ -175,22 +177,24 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
   a_BI, b_BI = baseline.statistic_BI, system.statistic_BI
   scores = baseline.scorer.scores
   gain_J = []
-  for kept_JB in _coins(draws.shuffles, len(a_BI), draws.seed):
-    kept_JB = kept_JB.astype(np.float64)  # for a fast product
-    swapped_JB = 1.0 - kept_JB
-    one_JI = kept_JB @ a_BI + swapped_JB @ b_BI
-    other_JI = swapped_JB @ a_BI + kept_JB @ b_BI
+  for unswapped_JB in _coins(draws.shuffles, len(a_BI), draws.seed):
+    unswapped_JB = unswapped_JB.astype(np.float64)  # for a fast product
+    swapped_JB = 1.0 - unswapped_JB
+    one_JI = unswapped_JB @ a_BI + swapped_JB @ b_BI
+    other_JI = swapped_JB @ a_BI + unswapped_JB @ b_BI
     gain_J.append(scores(one_JI) - scores(other_JI))
   return np.concatenate(gain_J)
 
 
-def _mean_over_sets(drawn: Sequence[np.ndarray]) -> np.ndarray:
+def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
   """The mean over test sets of what was drawn of each; samples are the last axis.
 
   Each test set is drawn with the same random numbers. Shifting one set's samples
   against those of another pairs samples that were drawn independently.
   """
-  shifted = [np.roll(one, shift, axis=-1) for shift, one in enumerate(drawn)]
+  shifted = [
+    np.roll(one, shift, axis=-1) for shift, one in enumerate(resamples)
+  ]
   return np.mean(shifted, axis=0)
 
 
@@ -216,8 +220,8 @@ def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
   # calls of 32 rows leave none.
   rows = 32 * max(1, 10**6 // (32 * size))
   for start in range(0, samples, rows):
-    number = min(rows, samples - start)
-    yield random.integers(2, size=(number, size), dtype=bool)
+    count = min(rows, samples - start)
+    yield random.integers(2, size=(count, size), dtype=bool)
 
 
 def share(hits: np.ndarray) -> float:

@@ -23,8 +23,8 @@ def as_text(results: Results) -> str:
   names = [s.metric for s in scores]
   rows = [["hypothesis", *map(heading, names)]]
   rows += [
-    [short[name], *(f"{s.value:.2f}" for s in own)]
-    for name, own in results.scores.items()
+    [short[name], *(f"{s.value:.2f}" for s in system_scores)]
+    for name, system_scores in results.scores.items()
   ]
   parts = [
     aligned(rows),
@@ -43,9 +43,9 @@ def as_text(results: Results) -> str:
 
 def _short(names: Iterable[str]) -> dict[str, str]:
   """Names of files without the folder that all of them are in."""
-  whole = {name: os.path.abspath(name) for name in names}
-  folder = os.path.commonpath(map(os.path.dirname, whole.values()))
-  return {name: os.path.relpath(path, folder) for name, path in whole.items()}
+  paths = {name: os.path.abspath(name) for name in names}
+  folder = os.path.commonpath(map(os.path.dirname, paths.values()))
+  return {name: os.path.relpath(path, folder) for name, path in paths.items()}
 
 
 def _differences(results: Results, short: Mapping[str, str]) -> list[str]:
@@ -71,8 +71,8 @@ def _differences(results: Results, short: Mapping[str, str]) -> list[str]:
       if test.signature:
         signatures.append(f"{d.metric}|{test.signature}")
     rows.append(row)
-  notes = "\n".join(dict.fromkeys(signatures))  # all systems have the same
-  return [aligned(rows), *([notes] if notes else [])]
+  footnotes = "\n".join(dict.fromkeys(signatures))  # all systems have the same
+  return [aligned(rows), *([footnotes] if footnotes else [])]
 
 
 def _buckets(
@@ -111,7 +111,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = []
   for first, *rest in rows:
-    cells = [first.ljust(widths[0])]
-    cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:])]
-    lines.append("  ".join(cells).rstrip())
+    padded = [first.ljust(widths[0])]
+    padded += [cell.rjust(width) for cell, width in zip(rest, widths[1:])]
+    lines.append("  ".join(padded).rstrip())
   return "\n".join(lines)

@@ -96,9 +96,9 @@ def default(language: str) -> str:
   return "13a"
 
 
-def told(language: str) -> str:
+def summary(language: str) -> str:
   """Which tokeniser a language has, and why: one line."""
-  taken, fitting = default(language), _fitting(language)
+  chosen, fitting = default(language), _fitting(language)
   if not fitting:
     if is_known(language):
       return f"tokenizer 13a, which fits {language!r} as it has blanks."
@@ -107,10 +107,10 @@ def told(language: str) -> str:
       f"nor one of {', '.join(LANGUAGES)}, which need another. 13a needs blanks "
       "between words."
     )
-  if taken == fitting[0]:
-    return f"tokenizer {taken}, which fits {language!r}."
+  if chosen == fitting[0]:
+    return f"tokenizer {chosen}, which fits {language!r}."
   return (
-    f"tokenizer {taken}, since that which fits {language!r} better is not "
+    f"tokenizer {chosen}, since that which fits {language!r} better is not "
     f"installed: {_advice(fitting[0])}."
   )
 
@@ -121,7 +121,7 @@ def is_known(language: str) -> bool:
   return short(first) in _CODES.split() or bool(_fitting(language))
 
 
-def settled(tokenizer: str, language: str) -> str:
+def resolved(tokenizer: str, language: str) -> str:
   """The tokeniser asked for, or where it is "" the default of a language.
 
   Raises:
@@ -197,8 +197,8 @@ def _parts(language: str) -> list[str]:
 
 def _fitting(language: str) -> tuple[str, ...]:
   """The tokenisers that fit a language better than 13a; () if that does."""
-  first, *others = _parts(language)
-  for script in others:
+  first, *other_parts = _parts(language)
+  for script in other_parts:
     for known in LANGUAGES.values():
       if script in known.scripts.split():
         return known.tokenizers

@@ -8,22 +8,27 @@ from typing import Any
 from jaxsyn.data.sentence import conllu_text
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.decode.translator import NOTHING, Translation
+from jaxsyn.decode.translator import EMPTY_TRANSLATION, Translation
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.sentence import MATRICES, fields_of, page
+from jaxsyn.inspection.sentence import MATRICES, fields_of, render_json
 from jaxsyn.serving.batching import Answer
 from jaxsyn.serving.runs import Served
 
 
 def translation(answer: Answer, nbest: int) -> dict[str, Any]:
   """A sentence's."""
-  found = answer.nbest[:nbest] or [NOTHING]
-  return {"text": found[0].text, "cut": answer.cut, "nbest": several(found)}
+  nbest_list = answer.nbest[:nbest] or [EMPTY_TRANSLATION]
+  return {
+    "text": nbest_list[0].text,
+    "cut": answer.cut,
+    "nbest": translations(nbest_list),
+  }
 
 
-def several(found: Sequence[Translation]) -> list[dict[str, Any]]:
+def translations(hypotheses: Sequence[Translation]) -> list[dict[str, Any]]:
   return [
-    {"text": one.text, "score": one.score, "log_p": one.log_p} for one in found
+    {"text": one.text, "score": one.score, "log_p": one.log_p}
+    for one in hypotheses
   ]
 
 
@@ -31,7 +36,7 @@ def parsed(parse: Parse) -> dict[str, Any]:
   """A parse, and its CoNLL-U, which may come back with other heads."""
   return {
     "text": parse.text,
-    "conllu": conllu_text.to_text(parse, "1", whole=True),
+    "conllu": conllu_text.to_text(parse, "1", is_complete=True),
     "words": [parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W)],
     "heads": list(parse.head_W),
     "relations": list(parse.relation_W),
@@ -61,10 +66,10 @@ def inspected(
   read = inspector.read(parse)
   if read is None:
     raise InputError("the sentence has no words.")
-  found = run.session.search([read.example], is_wanted=lambda _: is_wanted())
+  nbests = run.session.search([read.example], is_wanted=lambda _: is_wanted())
   if not is_wanted():
     return b""
-  ((_, seen),) = inspector.see([read], found)
+  ((_, seen),) = inspector.see([read], nbests)
   fields = fields_of(seen, 1)
   for name in MATRICES:
     fields[name] = [
@@ -72,6 +77,6 @@ def inspected(
       for entry in fields[name]
       if layers is None or entry["layer"] in layers
     ]
-  fields["conllu"] = conllu_text.to_text(parse, "1", whole=True)
-  fields["nbest"] = several(found[0])
-  return page(fields).encode()
+  fields["conllu"] = conllu_text.to_text(parse, "1", is_complete=True)
+  fields["nbest"] = translations(nbests[0])
+  return render_json(fields).encode()

@@ -23,12 +23,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from jaxsyn.errors import InputError
-from jaxsyn.serving import asked, metrics
-from jaxsyn.serving.asked import Fields
+from jaxsyn.serving import metrics, request_fields
 from jaxsyn.serving.body import read
-from jaxsyn.serving.limits import Limits, seconds
-from jaxsyn.serving.refusal import Refused
-from jaxsyn.serving.service import Service, Translating
+from jaxsyn.serving.http_error import HTTPError
+from jaxsyn.serving.limits import ServiceLimits, seconds
+from jaxsyn.serving.request_fields import Fields
+from jaxsyn.serving.service import PendingTranslation, Service
 
 T = TypeVar("T")
 PAGE = pathlib.Path(__file__).parent / "page"
@@ -68,7 +68,7 @@ def app_of(service: Service, page: pathlib.Path = PAGE) -> Starlette:
     ],
     exception_handlers={
       HTTPException: _http,
-      Refused: _refused,
+      HTTPError: _refused,
       InputError: _impossible,
       ClientDisconnect: _gone,
       Exception: _fault,
@@ -89,8 +89,8 @@ class _Paths:
       raise HTTPException(404, "there is no page here; see /runs.") from None
 
   async def health(self, request: Request) -> Response:
-    told = self._service.health
-    return as_json(told, 200 if told["status"] == "ok" else 503)
+    status = self._service.health
+    return as_json(status, 200 if status["status"] == "ok" else 503)
 
   async def metrics(self, request: Request) -> Response:
     return Response(
@@ -102,27 +102,27 @@ class _Paths:
     return as_json(self._service.described())
 
   async def translate(self, request: Request) -> Response:
-    wanted = await self._read(request, asked.translate)
+    wanted = await self._read(request, request_fields.translate)
     translating = self._service.translate(wanted)
     if wanted.stream:
       return _Stream(request, translating)
     try:
-      found = await _while_there(request, _all(translating))
+      answers = await _while_connected(request, _all(translating))
     finally:
       translating.cancel()
-    return as_json({"run": translating.run, "translations": found})
+    return as_json({"run": translating.run, "translations": answers})
 
   async def parse(self, request: Request) -> Response:
-    wanted = await self._read(request, asked.parse)
-    return as_json(await _while_there(request, self._service.parse(wanted)))
+    wanted = await self._read(request, request_fields.parse)
+    return as_json(await _while_connected(request, self._service.parse(wanted)))
 
   async def inspect(self, request: Request) -> Response:
-    wanted = await self._read(request, asked.inspect)
-    body = await _while_there(request, self._service.inspect(wanted))
+    wanted = await self._read(request, request_fields.inspect)
+    body = await _while_connected(request, self._service.inspect(wanted))
     return Response(body, media_type="application/json", headers=_NEVER)
 
   async def _read(
-    self, request: Request, understand: Callable[[Fields, Limits], T]
+    self, request: Request, understand: Callable[[Fields, ServiceLimits], T]
   ) -> T:
     self._service.check_ready()
     return await read(request, self._service.limits, understand)
@@ -150,7 +150,7 @@ class _Stream(Response):
 
   media_type = "application/x-ndjson"
 
-  def __init__(self, request: Request, translating: Translating):
+  def __init__(self, request: Request, translating: PendingTranslation):
     # A proxy is not to wait for more (nginx).
     super().__init__(headers=_NEVER | {"X-Accel-Buffering": "no"})
     del self.headers["Content-Length"]
@@ -158,13 +158,13 @@ class _Stream(Response):
 
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
     try:
-      await _while_there(self._request, self._tell(send))
+      await _while_connected(self._request, self._send_line(send))
     except ClientDisconnect:
       pass
     finally:
       self._translating.cancel()
 
-  async def _tell(self, send: Send) -> None:
+  async def _send_line(self, send: Send) -> None:
     await send(
       {
         "type": "http.response.start",
@@ -173,34 +173,34 @@ class _Stream(Response):
       }
     )
     try:
-      async for line in self._translating.found():
+      async for line in self._translating.results():
         await send(_line(line))
-    except Refused as refused:
+    except HTTPError as refused:
       await send(_line({"error": refused.message}))
     except Exception as error:
       await send(_line({"error": _logged(error)}))
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _all(translating: Translating) -> list[dict[str, Any]]:
+async def _all(translating: PendingTranslation) -> list[dict[str, Any]]:
   """The answers to all sentences, in order; raises InputError for one's."""
-  found: dict[int, dict[str, Any]] = {}
-  async for one in translating.found():
+  by_index: dict[int, dict[str, Any]] = {}
+  async for one in translating.results():
     index = one.pop("index")
     if "error" in one:
       where = f"sentence {index + 1}: " if translating.sentences > 1 else ""
       raise InputError(f"{where}{one['error']}")
-    found[index] = one
-  return [found[index] for index in sorted(found)]
+    by_index[index] = one
+  return [by_index[index] for index in sorted(by_index)]
 
 
-def _line(told: dict[str, Any]) -> dict[str, Any]:
+def _line(content: dict[str, Any]) -> dict[str, Any]:
   """A part of an answer: a line of JSON."""
-  body = _dumped(told) + b"\n"
+  body = _dumped(content) + b"\n"
   return {"type": "http.response.body", "body": body, "more_body": True}
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
   """What comes of work, unless who asked goes away: then it is given up.
 
   Raises:
@@ -227,27 +227,27 @@ async def _gone_away(receive: Callable[[], Awaitable[Any]]) -> None:
 
 
 def as_json(
-  told: Any, status: int = 200, headers: dict[str, str] | None = None
+  content: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
   """An answer."""
   return Response(
-    _dumped(told),
+    _dumped(content),
     status,
     headers=_NEVER | (headers or {}),
     media_type="application/json",
   )
 
 
-def refusal(refused: Refused) -> Response:
+def refusal(error: HTTPError) -> Response:
   """The answer to a request that is refused."""
   headers = {}
-  if refused.retry_after is not None:
-    headers["Retry-After"] = seconds(refused.retry_after)
-  return as_json({"error": refused.message}, refused.status, headers)
+  if error.retry_after is not None:
+    headers["Retry-After"] = seconds(error.retry_after)
+  return as_json({"error": error.message}, error.status, headers)
 
 
-def _dumped(told: Any) -> bytes:
-  return json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+def _dumped(content: Any) -> bytes:
+  return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _logged(error: Exception) -> str:
@@ -258,7 +258,7 @@ def _logged(error: Exception) -> str:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-  assert isinstance(error, Refused)
+  assert isinstance(error, HTTPError)
   return refusal(error)
 
 
@@ -268,13 +268,13 @@ async def _impossible(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
   assert isinstance(error, HTTPException)
-  told = error.detail
-  if error.status_code == 404 and told == "Not Found":
-    told = f"there is nothing at {request.url.path[:200]}."
+  message = error.detail
+  if error.status_code == 404 and message == "Not Found":
+    message = f"there is nothing at {request.url.path[:200]}."
   if error.status_code == 405:
-    told = f"{request.method} is not for {request.url.path[:200]}."
+    message = f"{request.method} is not for {request.url.path[:200]}."
   headers = dict(error.headers or {})
-  return as_json({"error": told}, error.status_code, headers)
+  return as_json({"error": message}, error.status_code, headers)
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -37,11 +37,11 @@ class Answer:
   cut: bool
 
 
-class Full(Exception):
+class QueueFullError(Exception):
   """No more sentences can wait."""
 
 
-class Watch(Protocol):
+class BatchObserver(Protocol):
   """What is told of the work, for metrics."""
 
   def batch(self, run: str, sentences: int) -> None: ...
@@ -49,13 +49,13 @@ class Watch(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _Item:
-  job: Job
+  job: TranslationJob
   request: Request
   place: int
   answer: Future[Answer]
 
 
-class Job:
+class TranslationJob:
   """The sentences of a request.
 
   Attributes:
@@ -74,7 +74,7 @@ class Job:
     self.waiting = collections.deque(items)
 
 
-class Look:
+class InspectionTask:
   """Other work with a run's model.
 
   Attributes:
@@ -92,7 +92,7 @@ class Look:
     self.answer: Future[Any] = Future()
 
 
-class Desk:
+class RequestQueue:
   """What waits for a run.
 
   Attributes:
@@ -101,10 +101,10 @@ class Desk:
     looks: other work with the run's model.
   """
 
-  def __init__(self, run: Served, most: int):
-    self.run, self.most = run, most
-    self.jobs: collections.deque[Job] = collections.deque()
-    self.looks: collections.deque[Look] = collections.deque()
+  def __init__(self, run: Served, max_sentences: int):
+    self.run, self.max_sentences = run, max_sentences
+    self.jobs: collections.deque[TranslationJob] = collections.deque()
+    self.inspections: collections.deque[InspectionTask] = collections.deque()
 
   @property
   def sentences(self) -> int:
@@ -112,15 +112,15 @@ class Desk:
 
   def take(self) -> list[_Item]:
     """Sentences for a batch, one of each request in turn."""
-    taken: list[_Item] = []
-    while self.jobs and len(taken) < self.most:
+    items: list[_Item] = []
+    while self.jobs and len(items) < self.max_sentences:
       job = self.jobs.popleft()
       item = job.waiting.popleft()
       if item.answer.set_running_or_notify_cancel():
-        taken.append(item)
+        items.append(item)
       if job.waiting:
         self.jobs.append(job)
-    return taken
+    return items
 
 
 class Worker:
@@ -135,20 +135,23 @@ class Worker:
     runs: Sequence[Served],
     *,
     queue: int = 1000,
-    together: int = 0,
-    watch: Watch | None = None,
+    max_sentences: int = 0,
+    observer: BatchObserver | None = None,
   ):
     """Sets it up; `start` starts it.
 
     Args:
       runs: that are served.
       queue: sentences that may wait; an inspection counts as one.
-      together: sentences of a batch at most; 0: as many as the run's config
-        has searched together on each device.
-      watch: is told of each batch.
+      max_sentences: sentences of a batch at most; 0: as many as the run's
+        config has searched together on each device.
+      observer: is told of each batch.
     """
-    self.desks = {run.name: Desk(run, together or _most(run)) for run in runs}
-    self._queue, self._watch = queue, watch
+    self.desks = {
+      run.name: RequestQueue(run, max_sentences or _max_sentences(run))
+      for run in runs
+    }
+    self._queue, self._watch = queue, observer
     self._changed = threading.Condition()
     self._ends = False
     self._advanced: float | None = None  # when work last did; None: idle
@@ -161,13 +164,13 @@ class Worker:
   def start(self) -> None:
     self._thread.start()
 
-  def translate(self, run: str, requests: Sequence[Request]) -> Job:
+  def translate(self, run: str, requests: Sequence[Request]) -> TranslationJob:
     """Asks for translations.
 
     Raises:
       Full: too many wait.
     """
-    job = Job(requests)
+    job = TranslationJob(requests)
     with self._changed:
       self._check_room(len(requests))
       if requests:
@@ -175,27 +178,31 @@ class Worker:
         self._changed.notify()
     return job
 
-  def look(
+  def inspect(
     self, run: str, function: Callable[[Callable[[], bool]], Any]
-  ) -> Look:
+  ) -> InspectionTask:
     """Asks for other work with a run's model; raises as `translate`."""
-    look = Look(function)
+    task = InspectionTask(function)
     with self._changed:
       self._check_room(1)
-      self.desks[run].looks.append(look)
+      self.desks[run].inspections.append(task)
       self._changed.notify()
-    return look
+    return task
 
-  def cancel(self, run: str, work: Job | Look) -> None:
+  def cancel(self, run: str, work: TranslationJob | InspectionTask) -> None:
     """Cancels the work for a request, also where it has begun."""
     work.is_wanted = False
     waiting: collections.deque[Any] = (
-      self.desks[run].jobs if isinstance(work, Job) else self.desks[run].looks
+      self.desks[run].jobs
+      if isinstance(work, TranslationJob)
+      else self.desks[run].inspections
     )
     with self._changed:
       if work in waiting:
         waiting.remove(work)
-    for answer in work.answers if isinstance(work, Job) else [work.answer]:
+    for answer in (
+      work.answers if isinstance(work, TranslationJob) else [work.answer]
+    ):
       answer.cancel()
 
   @property
@@ -218,22 +225,22 @@ class Worker:
 
   def _waiting(self) -> int:
     desks = self.desks.values()
-    return sum(desk.sentences + len(desk.looks) for desk in desks)
+    return sum(queue.sentences + len(queue.inspections) for queue in desks)
 
   def _check_room(self, more: int) -> None:
     if self._ends or self._waiting() + more > self._queue:
-      raise Full
+      raise QueueFullError
 
   def _work(self) -> None:
     try:
-      while (desk := self._next()) is not None:
+      while (queue := self._next()) is not None:
         self._advanced = time.monotonic()
-        self._serve(desk)
+        self._serve(queue)
         self._advanced = None
     finally:
       self.done.set_result(None)
 
-  def _next(self) -> Desk | None:
+  def _next(self) -> RequestQueue | None:
     """The next run in turn for which something waits; None: the end."""
     with self._changed:
       was_idle = False
@@ -247,24 +254,24 @@ class Worker:
         while (left := end - time.monotonic()) > 0 and not self._ends:
           self._changed.wait(left)
       for _ in range(len(self._turns)):
-        desk = self._turns[0]
+        queue = self._turns[0]
         self._turns.rotate(-1)
-        if desk.jobs or desk.looks:
-          return desk
+        if queue.jobs or queue.inspections:
+          return queue
       return self._turns[0]  # who waited has gone
 
-  def _serve(self, desk: Desk) -> None:
+  def _serve(self, queue: RequestQueue) -> None:
     """A batch, and one more thing."""
     with self._changed:
-      items = desk.take()
-      look = desk.looks.popleft() if desk.looks else None
+      items = queue.take()
+      task = queue.inspections.popleft() if queue.inspections else None
     if items:
-      self._translate(desk.run, items)
-    if look is not None and look.answer.set_running_or_notify_cancel():
+      self._translate(queue.run, items)
+    if task is not None and task.answer.set_running_or_notify_cancel():
       self._advanced = time.monotonic()
-      _tell(look.answer, lambda: look.function(lambda: self._check(look)))
+      _resolve(task.answer, lambda: task.function(lambda: self._check(task)))
 
-  def _check(self, work: Job | Look) -> bool:
+  def _check(self, work: TranslationJob | InspectionTask) -> bool:
     """Whether work is still wanted; called as it advances."""
     self._advanced = time.monotonic()
     return work.is_wanted
@@ -274,11 +281,11 @@ class Worker:
     if self._watch is not None:
       self._watch.batch(run.name, len(items))
     ready: list[tuple[_Item, Any, bool, Any]] = []
-    asked: list[tuple[_Item, Any]] = []
+    pending: list[tuple[_Item, Any]] = []
     for item in items:
       try:
         place = item.request.place
-        asked.append(
+        pending.append(
           (
             item,
             run.session.terms(
@@ -289,10 +296,10 @@ class Worker:
       except Exception as error:
         item.answer.set_exception(error)
     try:
-      read = run.reading.read([item.request.source for item, _ in asked])
+      read = run.reading.read([item.request.source for item, _ in pending])
     except Exception as error:
-      read = [error] * len(asked)
-    for (item, terms), one in zip(asked, read):
+      read = [error] * len(pending)
+    for (item, terms), one in zip(pending, read):
       if isinstance(one, Exception):
         item.answer.set_exception(one)
       else:
@@ -308,10 +315,10 @@ class Worker:
       return
     jobs = [item.job for item, _, _, _ in ready]
     try:
-      found = run.session.search(
+      nbests = run.session.search(
         [example for _, example, _, _ in ready],
         [terms for _, _, _, terms in ready],
-        is_wanted=lambda number: self._check(jobs[number]),
+        is_wanted=lambda index: self._check(jobs[index]),
       )
     except Exception as error:
       if len(ready) == 1:
@@ -320,18 +327,18 @@ class Worker:
       for one in ready:  # whichever it was, the others are answered
         self._search(run, [one])
       return
-    for (item, _, cut, _), nbest in zip(ready, found, strict=True):
+    for (item, _, cut, _), nbest in zip(ready, nbests, strict=True):
       item.answer.set_result(Answer(nbest, cut))
 
 
-def _tell(answer: Future[Any], function: Callable[[], Any]) -> None:
+def _resolve(answer: Future[Any], function: Callable[[], Any]) -> None:
   try:
     answer.set_result(function())
   except Exception as error:
     answer.set_exception(error)
 
 
-def _most(run: Served) -> int:
+def _max_sentences(run: Served) -> int:
   session = run.session
   decode = session.plan.config.decode
   return int(decode.search.together(decode)) * len(session.devices)

@@ -11,9 +11,9 @@ from starlette.types import Receive
 
 from jaxsyn.decode.requests import MalformedTree, TooLarge, parse_json
 from jaxsyn.errors import InputError
-from jaxsyn.serving.asked import Fields
-from jaxsyn.serving.limits import Limits
-from jaxsyn.serving.refusal import Refused
+from jaxsyn.serving.http_error import HTTPError
+from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.request_fields import Fields
 
 T = TypeVar("T")
 SECONDS = 20.0  # for a whole body
@@ -24,7 +24,9 @@ _LINGER = 1.0  # seconds
 
 
 async def read(
-  request: Request, limits: Limits, understand: Callable[[Fields, Limits], T]
+  request: Request,
+  limits: ServiceLimits,
+  understand: Callable[[Fields, ServiceLimits], T],
 ) -> T:
   """Reads and parses a body.
 
@@ -34,7 +36,7 @@ async def read(
     understand: makes what is returned of the object in the body.
 
   Raises:
-    Refused: The body is too large, too slow, not a JSON object, or
+    HTTPError: The body is too large, too slow, not a JSON object, or
       `understand` rejects it.
     ClientDisconnect: The client has gone.
   """
@@ -45,16 +47,16 @@ async def read(
   return await asyncio.to_thread(_understood, body, limits, understand)
 
 
-async def linger(receive: Receive, reads: int = 1000) -> None:
+async def linger(receive: Receive, max_reads: int = 1000) -> None:
   """Reads and ignores more of a body whose request is refused.
 
   Args:
     receive: of the request.
-    reads: Maximum number of reads.
+    max_reads: Maximum number of reads.
   """
   try:
     async with asyncio.timeout(_LINGER):
-      for _ in range(reads):
+      for _ in range(max_reads):
         if not (await receive()).get("more_body"):
           return
   except TimeoutError:
@@ -62,7 +64,9 @@ async def linger(receive: Receive, reads: int = 1000) -> None:
 
 
 def _understood(
-  body: bytes, limits: Limits, understand: Callable[[Fields, Limits], T]
+  body: bytes,
+  limits: ServiceLimits,
+  understand: Callable[[Fields, ServiceLimits], T],
 ) -> T:
   try:
     text = body.decode("utf-8").removeprefix("\ufeff")
@@ -73,23 +77,23 @@ def _understood(
       )
     return understand(fields, limits)
   except UnicodeDecodeError as error:
-    raise Refused(
+    raise HTTPError(
       400, f"the body is not UTF-8 (byte {error.start + 1})."
     ) from None
   except TooLarge as error:
-    raise Refused(413, str(error)) from None
+    raise HTTPError(413, str(error)) from None
   except MalformedTree as error:
-    raise Refused(422, str(error)) from None
+    raise HTTPError(422, str(error)) from None
   except InputError as error:
-    raise Refused(400, str(error)) from None
+    raise HTTPError(400, str(error)) from None
 
 
-async def _bytes(request: Request, most: int) -> bytes:
+async def _bytes(request: Request, max_bytes: int) -> bytes:
   length = int(request.headers.get("content-length") or 0)
   body = bytearray()
   try:
     async with asyncio.timeout(SECONDS):
-      while length <= most:
+      while length <= max_bytes:
         message = await request.receive()
         if message["type"] == "http.disconnect":
           raise ClientDisconnect
@@ -98,11 +102,11 @@ async def _bytes(request: Request, most: int) -> bytes:
           return bytes(body)
         length = max(length, len(body))
   except TimeoutError:
-    raise Refused(
+    raise HTTPError(
       408, f"the body did not come within {SECONDS:.0f} seconds."
     ) from None
-  raise Refused(
+  raise HTTPError(
     413,
-    f"the body has {length:,} bytes; at most {most:,} are allowed. Send less at "
+    f"the body has {length:,} bytes; at most {max_bytes:,} are allowed. Send less at "
     "a time.",
   )

@@ -18,7 +18,7 @@ CLIENTS = 10_000  # that are remembered; who was away longest is forgotten
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class ServiceLimits:
   """What a server takes; each field is a flag of `jaxsyn serve`."""
 
   max_characters: Annotated[int, Range(1, 1_000_000)] = option(
@@ -48,7 +48,7 @@ class Limits:
   )
 
 
-class Buckets:
+class RateLimiter:
   """A bucket of tokens for each client: a request takes one.
 
   It holds a second's worth, at least one, and fills at the rate.

@@ -22,30 +22,30 @@ class Metrics:
   """What is counted; one a server."""
 
   def __init__(self) -> None:
-    self._registry = own = CollectorRegistry()
-    ProcessCollector(registry=own)
+    self._registry = registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
     self._requests = Counter(
       "jaxsyn_requests",
       "Requests by path and status; 499: who asked went away.",
       ["path", "status"],
-      registry=own,
+      registry=registry,
     )
     self._seconds = Histogram(
       "jaxsyn_request_seconds",
       "Time from a request to the end of its answer.",
       ["path"],
       buckets=_SECONDS,
-      registry=own,
+      registry=registry,
     )
     self._sentences = Counter(
-      "jaxsyn_sentences", "Sentences translated.", ["run"], registry=own
+      "jaxsyn_sentences", "Sentences translated.", ["run"], registry=registry
     )
     self._batches = Histogram(
       "jaxsyn_batch_sentences",
       "Sentences translated together.",
       ["run"],
       buckets=_SENTENCES,
-      registry=own,
+      registry=registry,
     )
 
   def gauge(

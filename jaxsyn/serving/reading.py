@@ -16,7 +16,7 @@ from typing import Any
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
-from jaxsyn.workers import Died, Workers, cores
+from jaxsyn.workers import WorkerDiedError, Workers, cores
 
 _PROCESSES = 2  # a short line need not wait until a batch is read
 _BLOCK = 8  # sentences that a process is given at a time
@@ -71,13 +71,13 @@ class Reading:
     if workers is None or session.reader.tree == "none":
       return self._each(session.reader.read_all, sources)
     blocks = [sources[i : i + _BLOCK] for i in range(0, len(sources), _BLOCK)]
-    begun = [workers.submit(self._kind.read_all, block) for block in blocks]
+    futures = [workers.submit(self._kind.read_all, block) for block in blocks]
     read: list[Any] = []
-    for block, answer in zip(blocks, begun):
+    for block, answer in zip(blocks, futures):
       try:
         read += answer.result()
       except InputError as error:
-        self._mend(workers, error)
+        self._restart_workers(workers, error)
         read += self._each(self._read_all, block)
     return read
 
@@ -109,22 +109,24 @@ class Reading:
         return function(self._session.reader, *args)
       try:
         return workers.submit(function, *args).result()
-      except Died as error:
-        self._mend(workers, error)
+      except WorkerDiedError as error:
+        self._restart_workers(workers, error)
         if last:  # at first it may have been another sentence
           raise
     raise AssertionError
 
-  def _mend(self, workers: Workers[Any], error: InputError) -> None:
+  def _restart_workers(self, workers: Workers[Any], error: InputError) -> None:
     """Starts the processes again, if one of them has died."""
     with self._lock:
       if (
-        isinstance(error, Died) and workers is self._workers and not self._ended
+        isinstance(error, WorkerDiedError)
+        and workers is self._workers
+        and not self._ended
       ):
         self._workers = self._made()
         workers.close()
 
   def _made(self) -> Workers[Any]:
-    number = min(_PROCESSES, cores())
+    count = min(_PROCESSES, cores())
     make = functools.partial(copy.copy, self._session.reader)
-    return Workers(make, number, died=_DIED)
+    return Workers(make, count, died=_DIED)

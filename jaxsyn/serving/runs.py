@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
 from jaxsyn.serving.reading import Reading
@@ -24,7 +24,7 @@ _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class RunLocation:
   """Where a run is.
 
   Attributes:
@@ -48,7 +48,7 @@ class Served:
 
   def __init__(
     self,
-    place: Place,
+    place: RunLocation,
     *,
     checkpoint: str = "",
     parser: str = "",
@@ -64,13 +64,13 @@ class Served:
     Raises:
       InputError: as `Session`; or the parser that is named cannot be opened.
     """
-    first, *others = place.folders
+    first, *other_folders = place.folders
     decode = dict(decode or {})
-    decode["nbest"] = _most(first, decode)
+    decode["nbest"] = _max_sentences(first, decode)
     self.name, self.most = place.name, decode["nbest"]
     self._folder = ",".join(map(_shown, place.folders))
     self.session = Session(
-      list(place.folders) if others else first,
+      list(place.folders) if other_folders else first,
       checkpoint=checkpoint,
       parser=parser,
       **decode,
@@ -85,8 +85,8 @@ class Served:
   def note(self) -> str:
     """Returns how many programs are compiled; "" while none is."""
     inspector = self.__dict__.get("inspector")  # opened by the first inspection
-    others = [inspector.maps.programs] if inspector else []
-    return self.session.note(*others)
+    programs = [inspector.maps.programs] if inspector else []
+    return self.session.note(*programs)
 
   @functools.cached_property
   def described(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Served:
         "source": config.data.source_language,
         "target": config.data.target_language,
       },
-      "search": SEARCHES.name_of(decode.search),
+      "search": STRATEGIES.name_of(decode.search),
       "beam": decode.beam,
       "nbest": self.most,
       "layers": {
@@ -119,7 +119,7 @@ class Served:
     self.reading.close()
 
 
-def places(words: Sequence[str]) -> list[Place]:
+def run_locations(words: Sequence[str]) -> list[RunLocation]:
   """The runs that words name.
 
   Args:
@@ -131,10 +131,10 @@ def places(words: Sequence[str]) -> list[Place]:
   """
   if not words:
     raise InputError("name the folder of a trained run: jaxsyn serve RUN")
-  given = [_split(word) for word in words]
-  unnamed = [_parts(folders) for name, folders in given if not name]
+  parts = [_split(word) for word in words]
+  unnamed = [_parts(folders) for name, folders in parts if not name]
   names = [
-    name or _shortest(_parts(folders), unnamed) for name, folders in given
+    name or _shortest(_parts(folders), unnamed) for name, folders in parts
   ]
   for i, name in enumerate(names):
     if name in names[:i]:
@@ -142,7 +142,9 @@ def places(words: Sequence[str]) -> list[Place]:
         f"two runs are called {name!r}: {words[names.index(name)]} and "
         f"{words[i]}; name one of them, as in NAME={words[i]}."
       )
-  return [Place(name, folders) for name, (_, folders) in zip(names, given)]
+  return [
+    RunLocation(name, folders) for name, (_, folders) in zip(names, parts)
+  ]
 
 
 def _split(word: str) -> tuple[str, tuple[str, ...]]:
@@ -168,23 +170,23 @@ def _parts(folders: Sequence[str]) -> list[str]:
   if len(folders) > 1:
     return [",".join(map(_shown, folders))]
   (folder,) = folders
-  whole = folder.removeprefix("hub:")
-  whole = whole if hub.is_named(folder) else _absolute(folder)
-  return [part for part in whole.split("/") if part]
+  path = folder.removeprefix("hub:")
+  path = path if hub.is_named(folder) else _absolute(folder)
+  return [part for part in path.split("/") if part]
 
 
 def _absolute(folder: str) -> str:
   return folder if remote.is_remote(folder) else os.path.abspath(folder)
 
 
-def _shortest(own: Sequence[str], all_: Sequence[Sequence[str]]) -> str:
+def _shortest(parts: Sequence[str], all_: Sequence[Sequence[str]]) -> str:
   """As few of the last names of a folder as tell it from all others."""
-  others = [other for other in all_ if other != own]
-  for count in range(1, len(own) + 1):
-    last = own[-count:]
-    if all(other[-count:] != last for other in others):
+  other_parts = [other for other in all_ if other != parts]
+  for count in range(1, len(parts) + 1):
+    last = parts[-count:]
+    if all(other[-count:] != last for other in other_parts):
       return "/".join(last)
-  return "/".join(own[-1:])
+  return "/".join(parts[-1:])
 
 
 def _shown(folder: str) -> str:
@@ -194,8 +196,8 @@ def _shown(folder: str) -> str:
   return os.path.basename(_absolute(folder).rstrip("/"))
 
 
-def _most(folder: str, decode: Mapping[str, Any]) -> int:
+def _max_sentences(folder: str, decode: Mapping[str, Any]) -> int:
   """Translations that a search has for nothing: all that it keeps."""
   run = workdir.open_run(member.address(folder)[0])
-  told = member.decode_of(run, decode)
-  return max(told.nbest, told.search.hypotheses(told))
+  options = member.decode_of(run, decode)
+  return max(options.nbest, options.search.hypotheses(options))

@@ -22,7 +22,7 @@ import uvicorn
 
 from jaxsyn import exits
 from jaxsyn.errors import InputError
-from jaxsyn.serving.guard import Doors, Guard
+from jaxsyn.serving.network_policy import Guard, NetworkPolicy
 from jaxsyn.serving.service import Service
 
 ENDING = 30  # seconds in which what is being answered is answered
@@ -108,16 +108,18 @@ def url_of(listening: socket.socket) -> str:
   return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def made(service: Service, doors: Doors, *, proxies: str = "") -> Server:
+def made(
+  service: Service, policy: NetworkPolicy, *, proxies: str = ""
+) -> Server:
   """A server of a service, not running yet.
 
   Args:
     service: that answers.
-    doors: from where requests are taken.
+    policy: from where requests are taken.
     proxies: addresses whose X-Forwarded-For is believed, with commas.
   """
   config = uvicorn.Config(
-    Guard(service, doors),
+    Guard(service, policy),
     loop="asyncio",
     http="h11",
     limit_concurrency=service.limits.connections + 1,
@@ -172,8 +174,8 @@ def serve(
 
   # XLA may be in the midst of something when the process is to end.
   began: Future[None] = Future()
-  exits.leave_behind(began)
-  exits.leave_behind(service.worker.done)
+  exits.abandon(began)
+  exits.abandon(service.worker.done)
   service.worker.start()
   listening.listen(server.config.backlog)  # before `ready` says so
   threading.Thread(target=begin, name="preparing", daemon=True).start()
@@ -189,4 +191,4 @@ def serve(
   if server.ended_by == signal.SIGINT:
     raise KeyboardInterrupt
   if server.ended_by:
-    raise exits.Ended(server.ended_by)
+    raise exits.TerminationSignal(server.ended_by)

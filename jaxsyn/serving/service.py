@@ -14,11 +14,16 @@ from typing import Any, Literal, TypeVar
 
 import jaxsyn
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.serving import answers, asked
-from jaxsyn.serving.batching import Answer, Full, Job, Worker
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving import answers, request_fields
+from jaxsyn.serving.batching import (
+  Answer,
+  QueueFullError,
+  TranslationJob,
+  Worker,
+)
+from jaxsyn.serving.http_error import HTTPError
+from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.serving.metrics import Metrics
-from jaxsyn.serving.refusal import Refused
 from jaxsyn.serving.runs import Served
 
 T = TypeVar("T")
@@ -41,21 +46,28 @@ class Service:
   """
 
   def __init__(
-    self, runs: Sequence[Served], limits: Limits, *, together: int = 0
+    self,
+    runs: Sequence[Served],
+    limits: ServiceLimits,
+    *,
+    max_sentences: int = 0,
   ):
     """Sets it up; `worker.start` starts it.
 
     Args:
       runs: the first is asked where none is named.
       limits: of requests.
-      together: of `Worker`.
+      max_sentences: of `Worker`.
     """
     self.runs = {run.name: run for run in runs}
     self.limits, self.metrics = limits, Metrics()
     self.state: State = "starting"
     self.compiled = (0, 0)
     self.worker = Worker(
-      runs, queue=limits.queue, together=together, watch=self.metrics
+      runs,
+      queue=limits.queue,
+      max_sentences=max_sentences,
+      observer=self.metrics,
     )
     # They wait for the processes that parse.
     self._parsing = ThreadPoolExecutor(_PARSING, "parsing")
@@ -100,11 +112,11 @@ class Service:
     }
 
   def run(self, name: str) -> Served:
-    """The run of a name; "": the first. Raises Refused."""
+    """The run of a name; "": the first. Raises HTTPError."""
     if not name:
       return next(iter(self.runs.values()))
     if name not in self.runs:
-      raise Refused(
+      raise HTTPError(
         422, f"no run {name[:80]!r}. {did_you_mean(name[:80], self.runs)}"
       )
     return self.runs[name]
@@ -117,27 +129,27 @@ class Service:
   def _is_compiling(self) -> bool:
     return any(run.note() for run in self.runs.values())
 
-  def translate(self, request: asked.Translate) -> Translating:
+  def translate(self, request: request_fields.Translate) -> PendingTranslation:
     """Begins what POST /translate asks.
 
     Raises:
-      Refused: The server is not ready or full, or there is no such run.
+      HTTPError: The server is not ready or full, or there is no such run.
     """
     self.check_ready()
     run = self.run(request.run)
     nbest = request.nbest or 1
     if nbest > run.most:
-      raise Refused(
+      raise HTTPError(
         422,
         f"nbest is {nbest}, and {run.name!r} finds {run.most} translations of "
         "a sentence: the server's --beam.",
       )
     with self._not_full():
       job = self.worker.translate(run.name, request.requests)
-    return Translating(self, run.name, job, nbest)
+    return PendingTranslation(self, run.name, job, nbest)
 
-  async def parse(self, request: asked.ParseText) -> dict[str, Any]:
-    """The answer to POST /parse; raises Refused, or InputError."""
+  async def parse(self, request: request_fields.ParseText) -> dict[str, Any]:
+    """The answer to POST /parse; raises HTTPError, or InputError."""
     self.check_ready()
     reading = self.run(request.run).reading
     if reading.why_no_parser:
@@ -147,21 +159,21 @@ class Service:
     )
     return answers.parsed(await self.within(work))
 
-  async def inspect(self, request: asked.Inspect) -> bytes:
-    """The answer to POST /inspect; raises Refused, or InputError."""
+  async def inspect(self, request: request_fields.Inspect) -> bytes:
+    """The answer to POST /inspect; raises HTTPError, or InputError."""
     self.check_ready()
     run = self.run(request.run)
     with self._not_full():
-      look = self.worker.look(
+      task = self.worker.inspect(
         run.name,
         functools.partial(
           answers.inspected, run, request.source, request.layers
         ),
       )
     try:
-      return await self.within(asyncio.wrap_future(look.answer))
+      return await self.within(asyncio.wrap_future(task.answer))
     finally:
-      self.worker.cancel(run.name, look)
+      self.worker.cancel(run.name, task)
 
   def close(self) -> None:
     """Ends what works, after what it is at."""
@@ -172,30 +184,30 @@ class Service:
       run.close()
 
   def check_ready(self) -> None:
-    """Raises Refused unless requests are answered."""
+    """Raises HTTPError unless requests are answered."""
     if self.state == "ok":
       return
     compiled, sizes = self.compiled
     is_told = self.state == "starting" and sizes
     far = f": {compiled} of {sizes} programs are compiled" if is_told else ""
-    raise Refused(
+    raise HTTPError(
       503, f"the server is {self.state}{far}.", retry_after=5 * _AGAIN
     )
 
   async def within(self, work: Awaitable[T]) -> T:
-    """What comes of work; raises Refused where it takes too long."""
+    """What comes of work; raises HTTPError where it takes too long."""
     try:
       async with asyncio.timeout(self.limits.timeout):
         return await work
     except TimeoutError:
       raise self.late() from None
 
-  def late(self) -> Refused:
+  def late(self) -> HTTPError:
     """For what took too long."""
     why = "the server is busy. Send less at a time, or ask again later."
     if self._is_compiling:
       why = f"programs are being compiled ({self._programs} so far). Ask again later."
-    return Refused(
+    return HTTPError(
       503,
       f"no answer within {self.limits.timeout:g} seconds: {why}",
       retry_after=5 * _AGAIN,
@@ -205,15 +217,15 @@ class Service:
   def _not_full(self) -> Iterator[None]:
     try:
       yield
-    except Full:
-      raise Refused(
+    except QueueFullError:
+      raise HTTPError(
         503,
         f"more than {self.limits.queue:,} sentences would wait; ask later.",
         retry_after=_AGAIN,
       ) from None
 
 
-class Translating:
+class PendingTranslation:
   """Sentences that are being translated; `cancel` it in the end.
 
   Attributes:
@@ -221,7 +233,9 @@ class Translating:
     sentences: how many they are.
   """
 
-  def __init__(self, service: Service, run: str, job: Job, nbest: int):
+  def __init__(
+    self, service: Service, run: str, job: TranslationJob, nbest: int
+  ):
     self._service, self._job, self._nbest = service, job, nbest
     self.run, self.sentences = run, len(job.answers)
 
@@ -229,22 +243,22 @@ class Translating:
     """Cancels the sentences that are not translated yet."""
     self._service.worker.cancel(self.run, self._job)
 
-  async def found(self) -> AsyncIterator[dict[str, Any]]:
+  async def results(self) -> AsyncIterator[dict[str, Any]]:
     """Each sentence's answer as it is found, with its "index".
 
     One that cannot be translated has an "error" instead.
 
     Raises:
-      Refused: it takes too long.
+      HTTPError: it takes too long.
     """
     try:
       async with asyncio.timeout(self._service.limits.timeout):
         async for index, answer in self._ended():
-          yield {"index": index, **self._told(answer)}
+          yield {"index": index, **self._on_answer(answer)}
     except TimeoutError:
       raise self._service.late() from None
 
-  def _told(self, answer: Future[Answer]) -> dict[str, Any]:
+  def _on_answer(self, answer: Future[Answer]) -> dict[str, Any]:
     error = answer.exception()
     if isinstance(error, InputError):
       return {"error": str(error)}

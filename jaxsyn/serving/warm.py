@@ -15,14 +15,14 @@ from jaxsyn import progress
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.conllu_text import unparsed
 from jaxsyn.decode.translator import SHORTEST
-from jaxsyn.serving.batching import Desk
+from jaxsyn.serving.batching import RequestQueue
 from jaxsyn.session import Session
 
 
 def prepare(
-  desks: Sequence[Desk],
+  desks: Sequence[RequestQueue],
   longest: int,
-  tell: Callable[[int, int], None] = lambda compiled, sizes: None,
+  on_progress: Callable[[int, int], None] = lambda compiled, sizes: None,
 ) -> None:
   """Compiles what translates and inspects sentences up to a length.
 
@@ -32,20 +32,20 @@ def prepare(
   Args:
     desks: of the runs.
     longest: subwords of a sentence, EOS included; 0: nothing.
-    tell: called with how many sizes are compiled, and how many will be: at the
-      beginning, and after each. Not called where there are none.
+    on_progress: called with how many sizes are compiled, and how many will be:
+      at the beginning, and after each. Not called where there are none.
   """
-  sizes = [size for desk in desks for size in _sizes(desk, longest)]
+  sizes = [size for queue in desks for size in _sizes(queue, longest)]
   sizes.sort(key=lambda size: (size.width, size.sentences))
   if sizes:
-    tell(0, len(sizes))
+    on_progress(0, len(sizes))
   # Sizes take very different times: no remaining time is shown.
   with progress.bar(
     "compiling programs", total=len(sizes), unit="size", speed=False
   ) as bar:
     for compiled, size in enumerate(sizes, 1):
       size.make()
-      tell(compiled, len(sizes))
+      on_progress(compiled, len(sizes))
       bar.advance()
 
 
@@ -58,23 +58,25 @@ class _Size:
   make: Callable[[], Any]
 
 
-def _sizes(desk: Desk, longest: int) -> Iterator[_Size]:
+def _sizes(queue: RequestQueue, longest: int) -> Iterator[_Size]:
   """What a run needs."""
-  session, width = desk.run.session, SHORTEST
+  session, width = queue.run.session, SHORTEST
   while width <= longest:
     example = _example(session, width)
     known: set[Any] = set()
-    for number in range(1, desk.most + 1):
-      new = session.sizes([example] * number)
+    for count in range(1, queue.max_sentences + 1):
+      new = session.sizes([example] * count)
       if not new <= known:
-        make = functools.partial(session.compile, [example] * number)
-        yield _Size(width, number, make)
+        make = functools.partial(session.compile, [example] * count)
+        yield _Size(width, count, make)
       known |= new
     # Of several lengths: programs that move them to fewer places are made too.
-    mixed = _mixed(session, width, desk.most)
-    yield _Size(width, desk.most, functools.partial(session.search, mixed))
+    mixed = _mixed(session, width, queue.max_sentences)
+    yield _Size(
+      width, queue.max_sentences, functools.partial(session.search, mixed)
+    )
     if len(session.members) == 1:
-      yield _Size(width, 1, functools.partial(_look, desk, example))
+      yield _Size(width, 1, functools.partial(_inspect, queue, example))
     width *= 2
 
 
@@ -87,7 +89,7 @@ def _example(session: Session, width: int) -> Any:
   return example
 
 
-def _mixed(session: Session, width: int, number: int) -> list[Any]:
+def _mixed(session: Session, width: int, sentence_count: int) -> list[Any]:
   """So many sentences of a padded length, some shorter than others."""
   words = [
     count
@@ -96,7 +98,7 @@ def _mixed(session: Session, width: int, number: int) -> list[Any]:
   ]
   parses = [unparsed(_text(count)) for count in words]
   examples = [example for example, _ in session.reader.read_all(parses)]
-  return list(itertools.islice(itertools.cycle(examples), number))
+  return list(itertools.islice(itertools.cycle(examples), sentence_count))
 
 
 def _subwords(session: Session, words: int) -> int:
@@ -107,5 +109,5 @@ def _text(words: int) -> str:
   return " ".join("a" * words)
 
 
-def _look(desk: Desk, example: Any) -> None:
-  list(desk.run.inspector.maps(desk.run.session.params, [example], [(EOS,)]))
+def _inspect(queue: RequestQueue, example: Any) -> None:
+  list(queue.run.inspector.maps(queue.run.session.params, [example], [(EOS,)]))

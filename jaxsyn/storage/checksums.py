@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxsyn.storage import files
 
-_SEAL = "crc32c"  # where a page of JSON keeps its own checksum
+_CHECKSUM_KEY = "crc32c"  # where a page of JSON keeps its own checksum
 _BLOCK = 1 << 20
 
 
@@ -50,7 +50,9 @@ def sha256_of(path: files.PathLike) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sums(folder: files.PathLike, names: Iterable[str]) -> dict[str, Any]:
+def file_checksums(
+  folder: files.PathLike, names: Iterable[str]
+) -> dict[str, Any]:
   """What `damaged` compares with: name -> {"bytes", "crc32c"} of files.
 
   Args:
@@ -66,7 +68,7 @@ def sums(folder: files.PathLike, names: Iterable[str]) -> dict[str, Any]:
   }
 
 
-def damaged(
+def corrupt_files(
   folder: files.PathLike,
   expected: Mapping[str, Mapping[str, Any]],
   deep: Callable[[str], bool] = lambda name: True,
@@ -84,9 +86,9 @@ def damaged(
       size = files.size_of(path)
       if size != facts["bytes"]:
         return f"{path} has {size} bytes and had {facts['bytes']}"
-      if deep(name) and (found := crc_of(path)) != facts["crc32c"]:
+      if deep(name) and (actual := crc_of(path)) != facts["crc32c"]:
         return (
-          f"{path} has another checksum ({found}) than when it was written "
+          f"{path} has another checksum ({actual}) than when it was written "
           f"({facts['crc32c']})"
         )
     except OSError as error:
@@ -94,35 +96,39 @@ def damaged(
   return ""
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
   """A page for JSON with its own checksum in it, under "crc32c".
 
-  >>> sealed({"a": 1})
+  >>> add_checksum({"a": 1})
   {'a': 1, 'crc32c': '6f4c8c94'}
   """
-  page = {name: value for name, value in content.items() if name != _SEAL}
-  return {**page, _SEAL: _seal(page)}
+  document = {
+    name: value for name, value in content.items() if name != _CHECKSUM_KEY
+  }
+  return {**document, _CHECKSUM_KEY: _checksum(document)}
 
 
-def unsealed(page: Any) -> dict[str, Any]:
-  """What was sealed, however it is laid out in its file.
+def verify_checksum(document: Any) -> dict[str, Any]:
+  """Returns the content of a document after verifying its checksum.
 
   Raises:
     ValueError: it is no such page, or was changed since.
   """
-  if not isinstance(page, dict) or _SEAL not in page:
+  if not isinstance(document, dict) or _CHECKSUM_KEY not in document:
     raise ValueError("its checksum is not there.")
-  content = {name: value for name, value in page.items() if name != _SEAL}
+  content = {
+    name: value for name, value in document.items() if name != _CHECKSUM_KEY
+  }
   try:
-    checksum = _seal(content)
+    checksum = _checksum(content)
   except RecursionError:
     raise ValueError("it is nested too deeply.") from None
-  if page[_SEAL] != checksum:
+  if document[_CHECKSUM_KEY] != checksum:
     raise ValueError(
       "its checksum differs: it was changed after it was written."
     )
   return content
 
 
-def _seal(content: Mapping[str, Any]) -> str:
+def _checksum(content: Mapping[str, Any]) -> str:
   return crc32c(json.dumps(content, sort_keys=True).encode("ascii"))

@@ -42,16 +42,18 @@ def path_of(name: PathLike) -> pathlib.Path:
   return remote.path(name) if remote.is_remote(name) else pathlib.Path(name)
 
 
-def open_read(path: PathLike, ahead: int = 8 * _BLOCK) -> io.BufferedReader:
+def open_read(
+  path: PathLike, read_ahead: int = 8 * _BLOCK
+) -> io.BufferedReader:
   """A file to read and to seek in, local or remote.
 
   Args:
     path: of the file.
-    ahead: bytes of a request to a store where less is read: few for who reads
-      here and there, many for who reads on.
+    read_ahead: bytes of a request to a store where less is read: few for who
+      reads here and there, many for who reads on.
   """
   if remote.is_remote(path):
-    return remote.open_read(path, ahead)
+    return remote.open_read(path, read_ahead)
   return open(path, "rb")
 
 
@@ -103,11 +105,11 @@ def names(folder: PathLike, pattern: str = "") -> list[str]:
   """
   if remote.is_remote(folder):
     begin = re.split(r"[*?[]", pattern)[0]
-    found = map(pathlib.PurePosixPath, remote.tags(folder, begin))
+    paths = map(pathlib.PurePosixPath, remote.tags(folder, begin))
     depth = pattern.count("/") + 1
     return [
       path.as_posix()
-      for path in sorted(found)
+      for path in sorted(paths)
       if not pattern or (len(path.parts) == depth and path.match(pattern))
     ]
   folder = pathlib.Path(folder)
@@ -122,14 +124,14 @@ def folders(folder: PathLike, begin: str) -> list[pathlib.Path]:
   """Folders in a folder whose names begin so."""
   if remote.is_remote(folder):
     below = (name.split("/") for name in remote.tags(folder, begin))
-    found = sorted({parts[0] for parts in below if len(parts) > 1})
-    return [path_of(folder) / name for name in found]
-  there = pathlib.Path(folder).glob(f"{begin}*")
-  return [path for path in sorted(there) if path.is_dir()]
+    names_found = sorted({parts[0] for parts in below if len(parts) > 1})
+    return [path_of(folder) / name for name in names_found]
+  matches = pathlib.Path(folder).glob(f"{begin}*")
+  return [path for path in sorted(matches) if path.is_dir()]
 
 
 @contextlib.contextmanager
-def filled(folder: PathLike) -> Iterator[pathlib.Path]:
+def filled_folder(folder: PathLike) -> Iterator[pathlib.Path]:
   """A local folder for libraries that write into one: itself, or another.
 
   The files of that are in `folder` when the block ends well.
@@ -137,9 +139,9 @@ def filled(folder: PathLike) -> Iterator[pathlib.Path]:
   if not remote.is_remote(folder):
     yield pathlib.Path(folder)
     return
-  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
-    yield pathlib.Path(here)
-    remote.upload(here, folder, names(here))
+  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
+    yield pathlib.Path(temporary)
+    remote.upload(temporary, folder, names(temporary))
 
 
 @contextlib.contextmanager
@@ -163,10 +165,10 @@ def publish(
     text = {"encoding": "utf-8", "newline": "\n"}
   if remote.is_remote(path):
     folder, _, name = os.fspath(path).rpartition("/")
-    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
-      with open(os.path.join(here, name), mode, **text) as file:
+    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary_folder:
+      with open(os.path.join(temporary_folder, name), mode, **text) as file:
         yield file
-      remote.upload(here, folder, [name])
+      remote.upload(temporary_folder, folder, [name])
     return
   path = pathlib.Path(os.path.realpath(path))
   if path.exists() and not stat.S_ISREG(path.stat().st_mode):
@@ -174,7 +176,7 @@ def publish(
       yield file
     return
   path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = _beside(path)
+  temporary = _temporary_sibling(path)
   try:
     # Not tempfile: its files may be read by their owner alone.
     with open(temporary, mode.replace("w", "x"), **text) as file:
@@ -203,11 +205,11 @@ def write_new(path: PathLike, text: str) -> None:
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  whole = _beside(path)
+  temporary = _temporary_sibling(path)
   try:
-    write_text(whole, text)
+    write_text(temporary, text)
     try:
-      os.link(whole, path)  # unlike a renaming, it fails where there is one
+      os.link(temporary, path)  # unlike a renaming, it fails where there is one
     except FileExistsError:
       raise
     except OSError:  # a file system without links
@@ -215,10 +217,10 @@ def write_new(path: PathLike, text: str) -> None:
         raise FileExistsError(
           errno.EEXIST, os.strerror(errno.EEXIST), str(path)
         ) from None
-      os.rename(whole, path)
+      os.rename(temporary, path)
     flush_folder(path.parent)
   finally:
-    whole.unlink(missing_ok=True)
+    temporary.unlink(missing_ok=True)
 
 
 def write_json(path: PathLike, content: Any) -> None:
@@ -233,7 +235,9 @@ def copy(source: PathLike, target: PathLike) -> None:
 
 
 @contextlib.contextmanager
-def publish_folder(path: PathLike, page: str = "") -> Iterator[pathlib.Path]:
+def publish_folder(
+  path: PathLike, last_file: str = ""
+) -> Iterator[pathlib.Path]:
   """A new folder, which takes the place of `path` when the block ends well.
 
   Where another process was first with the same name, or there was an old one,
@@ -241,16 +245,16 @@ def publish_folder(path: PathLike, page: str = "") -> Iterator[pathlib.Path]:
 
   Args:
     path: of the folder.
-    page: as of `replace_folder`.
+    last_file: as of `replace_folder`.
   """
   if remote.is_remote(path):
-    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
-      yield pathlib.Path(here)
-      replace_folder(pathlib.Path(here), path, page)
+    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
+      yield pathlib.Path(temporary)
+      replace_folder(pathlib.Path(temporary), path, last_file)
     return
   path = pathlib.Path(os.path.realpath(path))
   path.parent.mkdir(parents=True, exist_ok=True)
-  new = _beside(path)
+  new = _temporary_sibling(path)
   new.mkdir()
   try:
     yield new
@@ -260,7 +264,9 @@ def publish_folder(path: PathLike, page: str = "") -> Iterator[pathlib.Path]:
     shutil.rmtree(new, ignore_errors=True)
 
 
-def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
+def replace_folder(
+  new: pathlib.Path, path: PathLike, last_file: str = ""
+) -> None:
   """Moves a folder to a place that another may hold, which is then removed.
 
   On an object store nothing can be moved: the files are copied, and their
@@ -269,14 +275,14 @@ def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
   Args:
     new: a local folder.
     path: where it is to be.
-    page: of its files, the one without which the folder does not count; for
-      object stores.
+    last_file: of its files, the one without which the folder does not count;
+      for object stores.
   """
   if remote.is_remote(path):
-    if not page:
+    if not last_file:
       raise ValueError(f"{path}: no page to be written last.")
-    remove_folder(path, page)
-    remote.upload(new, path, names(new), last=page)
+    remove_folder(path, last_file)
+    remote.upload(new, path, names(new), last=last_file)
     return
   path = pathlib.Path(path)
   for _ in range(100):  # another process may put its own there meanwhile
@@ -286,7 +292,7 @@ def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
     except OSError as error:
       if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
         raise
-    old = _beside(path)
+    old = _temporary_sibling(path)
     with contextlib.suppress(FileNotFoundError):
       os.rename(path, old)
     shutil.rmtree(old, ignore_errors=True)
@@ -302,18 +308,18 @@ def remove(path: PathLike) -> None:
   pathlib.Path(path).unlink(missing_ok=True)
 
 
-def remove_folder(path: PathLike, page: str = "") -> None:
+def remove_folder(path: PathLike, first_file: str = "") -> None:
   """Removes a folder; who lists or opens it sees all of it or nothing.
 
   Args:
     path: of the folder.
-    page: as of `replace_folder`.
+    first_file: as of `replace_folder`.
   """
   if remote.is_remote(path):
-    remote.remove(path, remote.tags(path), first=page)
+    remote.remove(path, remote.tags(path), first=first_file)
     return
   path = pathlib.Path(path)
-  old = _beside(path)
+  old = _temporary_sibling(path)
   os.rename(path, old)
   shutil.rmtree(old, ignore_errors=True)
 
@@ -383,13 +389,13 @@ def read_json(path: PathLike) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   """An object of JSON; ValueError if it has a name twice."""
-  found = dict(pairs)
-  if len(found) < len(pairs):
+  values = dict(pairs)
+  if len(values) < len(pairs):
     raise ValueError("an object in it has a name twice.")
-  return found
+  return values
 
 
-def _beside(path: pathlib.Path) -> pathlib.Path:
+def _temporary_sibling(path: pathlib.Path) -> pathlib.Path:
   """A name in the same folder that nobody else uses."""
   # Random, since two processes of one program may write the same file; short,
   # since a file name has at most 255 bytes.

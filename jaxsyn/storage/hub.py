@@ -77,5 +77,5 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
 
 def _line(error: Exception) -> str:
   """The first line of what a library says."""
-  said = [line for line in str(error).splitlines() if line.strip()]
-  return (said[0] if said else repr(error))[:200].rstrip(".")
+  lines = [line for line in str(error).splitlines() if line.strip()]
+  return (lines[0] if lines else repr(error))[:200].rstrip(".")

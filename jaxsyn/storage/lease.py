@@ -36,7 +36,7 @@ _mine: dict[str, Lease] = {}  # folders that this process has
 
 
 @contextlib.contextmanager
-def alone(folder: str, wait: bool, advice: str) -> Iterator[None]:
+def exclusive_lock(folder: str, wait: bool, advice: str) -> Iterator[None]:
   """As `lock.alone`, for a folder on an object store."""
   folder = folder.rstrip("/")
   if folder in _mine:

@@ -38,7 +38,7 @@ _mine: set[str] = set()  # folders that this process has
 
 
 @contextlib.contextmanager
-def alone(
+def exclusive_lock(
   folder: os.PathLike[str] | str, wait: bool = False, advice: str = ADVICE
 ) -> Iterator[None]:
   """Nobody else works in the folder meanwhile.
@@ -55,7 +55,7 @@ def alone(
     InputError: another process works there; the message says which.
   """
   if remote.is_remote(folder):
-    with lease.alone(os.fspath(folder), wait, advice):
+    with lease.exclusive_lock(os.fspath(folder), wait, advice):
       yield
     return
   folder = pathlib.Path(folder)
@@ -72,7 +72,7 @@ def alone(
   # Never deleted or replaced: who does that lets two others hold one each.
   with (folder / FILE).open("a+", encoding="utf-8", errors="replace") as file:
     _take(file, folder, wait=wait, advice=advice)
-    _sign(file)
+    _write_owner(file)
     _mine.add(name)
     try:
       yield
@@ -81,10 +81,10 @@ def alone(
 
 
 @contextlib.contextmanager
-def shared(
+def shared_lock(
   folder: os.PathLike[str] | str, advice: str = ADVICE
 ) -> Iterator[None]:
-  """Prevents `alone` from taking a folder while any number of processes read it.
+  """Prevents `exclusive_lock` from taking a folder while any number of processes read it.
 
   The lock is on FOLDER/lock and not on the folder, which network file systems
   lock on one machine only. A folder that cannot be locked (no right to open the
@@ -106,7 +106,7 @@ def shared(
     yield
 
 
-def signed(folder: os.PathLike[str] | str) -> str:
+def lock_owner(folder: os.PathLike[str] | str) -> str:
   """Who has a folder, in its own words, which stay the same as long as it does.
 
   Raises:
@@ -119,7 +119,7 @@ def signed(folder: os.PathLike[str] | str) -> str:
 
 
 @contextlib.contextmanager
-def held(
+def flock(
   folder: os.PathLike[str] | str, how: int, waiting: str = ""
 ) -> Iterator[None]:
   """The kernel's lock on a folder itself: nothing is written.
@@ -203,21 +203,21 @@ def _take_shared(
       return
     with contextlib.suppress(OSError):
       # Not buffered: on a full disk, closing the file would fail again.
-      os.write(file.fileno(), _signature().encode())
+      os.write(file.fileno(), _owner().encode())
     return
   raise InputError(f"{folder} is in use by {_holder(file)}. {advice}")
 
 
-def _signature() -> str:
+def _owner() -> str:
   since = time.strftime("%Y-%m-%d %H:%M:%S")
   return f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
 
 
-def _sign(file: TextIO) -> None:
+def _write_owner(file: TextIO) -> None:
   """Writes who has the lock, for the message that others get."""
   file.seek(0)
   file.truncate()
-  file.write(_signature())
+  file.write(_owner())
   file.flush()
 
 

@@ -68,7 +68,7 @@ def temporary() -> pathlib.Path:
   return _temporary[owner]
 
 
-def there() -> list[pathlib.Path]:
+def existing() -> list[pathlib.Path]:
   """Those of the two that there are, without making any."""
   places = []
   with contextlib.suppress(OSError):
@@ -101,6 +101,6 @@ def _check(
     raise OSError(f"{path} can be written to by others: chmod go-w {path}")
 
 
-def tell(text: str) -> None:
+def warn(text: str) -> None:
   """One line for the user about a cache; standard output is for results."""
   print(text, file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ PathLike = str | os.PathLike[str]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_TOGETHER = 8  # requests; s3fs holds ten connections
+_CONCURRENT = 8  # requests; s3fs holds ten connections
 
 # Scheme -> the package that speaks to such stores, and where it looks for keys.
 _STORES = {
@@ -96,7 +96,7 @@ def check(folder: PathLike) -> None:
   """
   if not os.fspath(folder).partition("://")[2].strip("/"):
     raise InputError(f"{folder}: the name of a bucket is missing.")
-  with contextlib.suppress(FileNotFoundError), _told(folder):
+  with contextlib.suppress(FileNotFoundError), _with_store_errors(folder):
     filesystem(folder).ls(os.fspath(folder))
 
 
@@ -130,7 +130,7 @@ class _Object(io.RawIOBase):
     end = min(self._at + len(view), self._size)
     if end <= self._at:
       return 0
-    with _told(self.name):
+    with _with_store_errors(self.name):
       store = filesystem(self.name)
       data = store.cat_file(self.name, start=self._at, end=end)
     view[: len(data)] = data
@@ -142,31 +142,31 @@ class _Object(io.RawIOBase):
     return bytes(data[: self.readinto(data)])
 
 
-def open_read(path: PathLike, ahead: int) -> io.BufferedReader:
-  """A file to read and to seek in; `ahead` bytes are asked for at a time.
+def open_read(path: PathLike, read_ahead: int) -> io.BufferedReader:
+  """A file to read and to seek in; `read_ahead` bytes are asked for at a time.
 
   A read of more than that is one or two requests.
   """
-  return io.BufferedReader(_Object(path), ahead)
+  return io.BufferedReader(_Object(path), read_ahead)
 
 
 def read(path: PathLike) -> bytes:
   """The content of a file, in one request."""
-  with _told(path):
+  with _with_store_errors(path):
     # Else s3fs asks for the size before, to fetch large ones in parts.
     return filesystem(path).cat_file(os.fspath(path), max_concurrency=1)
 
 
 def size(path: PathLike) -> int:
   """Bytes of a file; FileNotFoundError where there is none."""
-  with _told(path):
+  with _with_store_errors(path):
     return filesystem(path).info(os.fspath(path))["size"]
 
 
 def is_file(path: PathLike) -> bool:
   """Whether there is an object of this name."""
   try:
-    with _told(path):
+    with _with_store_errors(path):
       return filesystem(path).info(os.fspath(path))["type"] == "file"
   except FileNotFoundError:
     return False
@@ -195,10 +195,10 @@ def _listed(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
   """Files below a folder: relative names, and what the library says of them."""
   root = os.fspath(folder).rstrip("/") + "/"
-  with _told(folder):
-    found = filesystem(folder).find(root, prefix=prefix, detail=True)
+  with _with_store_errors(folder):
+    entries = filesystem(folder).find(root, prefix=prefix, detail=True)
   begin = len(root.partition("://")[2])
-  for name, about in found.items():
+  for name, about in entries.items():
     if about["type"] == "file" and name[begin:]:
       yield name[begin:], about
 
@@ -209,7 +209,7 @@ def create(path: PathLike, content: bytes) -> bool:
   Where a store knows no conditions it writes, whatever there is.
   """
   try:
-    with _told(path, writes=True):
+    with _with_store_errors(path, writes=True):
       filesystem(path).pipe_file(os.fspath(path), content, mode="create")
   except FileExistsError:
     return False
@@ -218,7 +218,7 @@ def create(path: PathLike, content: bytes) -> bool:
 
 def write(path: PathLike, content: bytes) -> None:
   """Writes a small file."""
-  with _told(path, writes=True):
+  with _with_store_errors(path, writes=True):
     filesystem(path).pipe_file(os.fspath(path), content)
 
 
@@ -235,7 +235,7 @@ def upload(
   """
 
   def upload_one(name: str) -> None:
-    with _told(target, writes=True):
+    with _with_store_errors(target, writes=True):
       # Not `put`, which asks whether there is a bucket before each.
       filesystem(target).put_file(
         os.path.join(folder, name), _join(target, name)
@@ -252,7 +252,7 @@ def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
     FileNotFoundError: one is not there.
   """
   names = list(names)
-  with _told(folder):
+  with _with_store_errors(folder):
     filesystem(folder).get(
       [_join(folder, name) for name in names],
       [os.path.join(target, name) for name in names],
@@ -269,7 +269,7 @@ def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
   """
 
   def remove_one(name: str) -> None:
-    with _told(folder), contextlib.suppress(FileNotFoundError):
+    with _with_store_errors(folder), contextlib.suppress(FileNotFoundError):
       # Not `rm`, to which a name with a bracket or a star is a pattern.
       filesystem(folder).rm_file(_join(folder, name))
 
@@ -287,7 +287,7 @@ def move(folder: PathLike, target: PathLike, last: str) -> None:
   """
 
   def copy_one(name: str) -> None:
-    with _told(target):
+    with _with_store_errors(target):
       filesystem(folder).cp_file(_join(folder, name), _join(target, name))
 
   names = set(tags(folder))
@@ -300,7 +300,7 @@ def each(
   function: Callable[[Item], Result], items: Iterable[Item]
 ) -> list[Result]:
   """What a function that waits for a store says of each, some at a time."""
-  with concurrent.futures.ThreadPoolExecutor(_TOGETHER) as pool:
+  with concurrent.futures.ThreadPoolExecutor(_CONCURRENT) as pool:
     return list(pool.map(function, items))
 
 
@@ -309,7 +309,7 @@ def _join(folder: PathLike, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(path: PathLike, writes: bool = False) -> Iterator[None]:
+def _with_store_errors(path: PathLike, writes: bool = False) -> Iterator[None]:
   """What the libraries raise, as FileNotFoundError of the path or StoreError.
 
   Args:
@@ -342,14 +342,14 @@ def _is_of_bucket(error: Exception) -> bool:
 
 def _words(path: PathLike, error: Exception) -> str:
   """What a store, or the way to it, lacks; and what to do."""
-  said = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
+  message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
   kind = type(error).__name__
   if any(
     word in kind for word in ("Permission", "Credential", "Auth", "Token")
   ):
     keys = _STORES[os.fspath(path).partition("://")[0]][1]
-    return f"the store refuses ({said}). Keys are looked for in {keys}."
+    return f"the store refuses ({message}). Keys are looked for in {keys}."
   return (
-    f"the store does not answer as it should ({said}). Check its address and "
+    f"the store does not answer as it should ({message}). Check its address and "
     "the network, and run the same command again: what is there is whole."
   )

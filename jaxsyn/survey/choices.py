@@ -14,7 +14,7 @@ import itertools
 import math
 
 from jaxsyn.data.schema import SPECIAL
-from jaxsyn.survey.pairs import Look
+from jaxsyn.survey.pairs import CorpusStats
 
 FEWEST = 20  # pairs, where some are held out
 SMALL, LARGE, HUGE = 20_000, 200_000, 1_000_000  # pairs
@@ -29,7 +29,7 @@ _COVERAGE = 0.9995
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class ChosenValue:
   """A choice and its rule in a sentence or two."""
 
   value: int
@@ -37,7 +37,7 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
+class ChosenTraining:
   """A model and how long it is trained.
 
   Attributes:
@@ -47,25 +47,25 @@ class Training:
   """
 
   model: str
-  updates: Choice
+  updates: ChosenValue
   dropout: float | None = None
 
 
-def held_out(pairs: int) -> Choice:
+def held_out(pairs: int) -> ChosenValue:
   """Pairs of a split that is cut off."""
-  most = 2000 if pairs >= HUGE else 1000
-  return Choice(
-    max(1, min(pairs // 10, most)),
-    f"a tenth of the pairs, {most:,} at most",
+  limit = 2000 if pairs >= HUGE else 1000
+  return ChosenValue(
+    max(1, min(pairs // 10, limit)),
+    f"a tenth of the pairs, {limit:,} at most",
   )
 
 
-def vocabulary(pairs: int, look: Look) -> tuple[Choice, float]:
+def vocabulary(pairs: int, stats: CorpusStats) -> tuple[ChosenValue, float]:
   """Size of the joint vocabulary, and the share of characters that it covers.
 
   Args:
     pairs: to train on.
-    look: at them.
+    stats: at them.
   """
   if pairs >= HUGE:
     size, rule = 32_000, "published for a million pairs and more"
@@ -76,7 +76,7 @@ def vocabulary(pairs: int, look: Look) -> tuple[Choice, float]:
   else:
     size = max(1000, pairs * 2 // 500 * 100)
     rule = "two for five pairs, 1,000 at least: a rule of thumb"
-  characters = look.source.characters + look.target.characters
+  characters = stats.source.characters + stats.target.characters
   coverage = 1.0
   if 4 * len(characters) > size:
     coverage = _COVERAGE
@@ -85,47 +85,47 @@ def vocabulary(pairs: int, look: Look) -> tuple[Choice, float]:
     size = -(-2 * needed // 100) * 100
     part = f"{100 * coverage:g} % of the text" if coverage < 1 else "the text"
     rule = f"twice the {needed:,} characters that make up {part}"
-  return Choice(size, rule), coverage
+  return ChosenValue(size, rule), coverage
 
 
 def _covering(characters: collections.Counter[str], share: float) -> int:
   """How many of the most frequent characters make such a share of a text."""
   counts = [count for _, count in characters.most_common()]
-  least = share * sum(counts)
-  return 1 + sum(so_far < least for so_far in itertools.accumulate(counts))
+  needed = share * sum(counts)
+  return 1 + sum(so_far < needed for so_far in itertools.accumulate(counts))
 
 
-def training(pairs: int, look: Look, vocabulary: int) -> Training:
+def training(pairs: int, stats: CorpusStats, vocabulary: int) -> ChosenTraining:
   """The model that fits so many pairs, and a vocabulary."""
   if pairs >= HUGE:
-    many = Choice(100_000, "published for 4.3 million pairs")
-    return Training("the base Transformer", many, dropout=0.1)
+    many = ChosenValue(100_000, "published for 4.3 million pairs")
+    return ChosenTraining("the base Transformer", many, dropout=0.1)
   if pairs >= LARGE:
-    many = Choice(20_000, "published for 230,000 pairs")
-    return Training("the base Transformer", many, dropout=0.3)
-  return Training("Transformer-Tiny", updates(pairs, look, vocabulary))
+    many = ChosenValue(20_000, "published for 230,000 pairs")
+    return ChosenTraining("the base Transformer", many, dropout=0.3)
+  return ChosenTraining("Transformer-Tiny", updates(pairs, stats, vocabulary))
 
 
-def updates(pairs: int, look: Look, vocabulary: int) -> Choice:
+def updates(pairs: int, stats: CorpusStats, vocabulary: int) -> ChosenValue:
   """Updates of a small corpus."""
-  epoch = max(1.0, pairs * subwords(look, vocabulary) / BATCH)  # batches
+  epoch = max(1.0, pairs * subwords(stats, vocabulary) / BATCH)  # batches
   count = min(max(round(EPOCHS * epoch, -2), 2000), 20_000)
-  return Choice(
+  return ChosenValue(
     int(count),
     f"about {count / epoch:,.0f} times through the text; Multi30k was best after "
     "32; from 2,000 to 20,000 updates",
   )
 
 
-def subwords(look: Look, vocabulary: int) -> float:
+def subwords(stats: CorpusStats, vocabulary: int) -> float:
   """About how many a pair has on its longer side, padding included."""
   lengths = []
-  (most, few), (least, many) = _SUBWORDS_A_WORD.items()
-  share = math.log(most / min(max(vocabulary, least), most), most / least)
-  a_word = few + share * (many - few)
-  for side in (look.source, look.target):
+  (large, few_subwords), (small, many) = _SUBWORDS_A_WORD.items()
+  share = math.log(large / min(max(vocabulary, small), large), large / small)
+  a_word = few_subwords + share * (many - few_subwords)
+  for side in (stats.source, stats.target):
     count = side.words * a_word
     if not side.has_blanks:
       count = side.letters / _LETTERS_A_SUBWORD
-    lengths.append(count / look.looked)
+    lengths.append(count / stats.examined)
   return max(lengths)

@@ -8,14 +8,14 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from jaxsyn.storage import checksums
-from jaxsyn.survey.choices import Choice, Training
-from jaxsyn.survey.parsers import Parser
+from jaxsyn.survey.choices import ChosenTraining, ChosenValue
+from jaxsyn.survey.parsers import ParserChoice
 
 _CHECKSUM = "# `jaxsyn new` replaces this file only while it is unedited: "
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ConfigPlan:
   """What the config says.
 
   Attributes:
@@ -40,16 +40,16 @@ class Plan:
   raw_dir: str
   splits: Mapping[str, tuple[str, ...]]
   pairs: int
-  held_out: Choice | None
-  vocabulary: Choice
+  held_out: ChosenValue | None
+  vocabulary: ChosenValue
   coverage: float
-  training: Training
-  parsers: Mapping[str, Parser]
+  training: ChosenTraining
+  parsers: Mapping[str, ParserChoice]
   tokenizer: str
   commands: tuple[str, ...]
 
 
-def content(plan: Plan) -> str:
+def content(plan: ConfigPlan) -> str:
   """The Python of the file."""
   large = ""
   if plan.training.dropout:
@@ -70,7 +70,7 @@ def content(plan: Plan) -> str:
   return f"{text}\n\n{_CHECKSUM}{checksums.crc32c(text.encode())}\n"
 
 
-def is_unedited(text: str, plan: Plan | None = None) -> bool:
+def is_unedited(text: str, plan: ConfigPlan | None = None) -> bool:
   """Returns whether a file is as `content` wrote it.
 
   Args:
@@ -84,7 +84,7 @@ def is_unedited(text: str, plan: Plan | None = None) -> bool:
   return {f"  {line}" for line in corpus} <= {*above.splitlines()}
 
 
-def _body(plan: Plan) -> Iterator[str]:
+def _body(plan: ConfigPlan) -> Iterator[str]:
   yield _data_set(plan)
   yield f'config.data.directory = str(HERE / "{plan.data}")'
   yield ""
@@ -103,12 +103,12 @@ def _body(plan: Plan) -> Iterator[str]:
   yield "return systems.apply(config, system)"
 
 
-def _data_set(plan: Plan) -> str:
+def _data_set(plan: ConfigPlan) -> str:
   names = ", ".join(map(_quoted, (plan.name, *plan.languages)))
   return f"config = base.data_set({names})"
 
 
-def _splits(plan: Plan) -> Iterator[str]:
+def _splits(plan: ConfigPlan) -> Iterator[str]:
   yield f"config.prepare.raw_dir = {_quoted(plan.raw_dir) if plan.raw_dir else 'str(HERE)'}"
   if plan.held_out:
     yield from _comment(
@@ -120,8 +120,8 @@ def _splits(plan: Plan) -> Iterator[str]:
     yield f"config.prepare.splits.{name} = ({words})"
 
 
-def _trees(plan: Plan) -> Iterator[str]:
-  sides = [side for side, parser in plan.parsers.items() if parser.there]
+def _trees(plan: ConfigPlan) -> Iterator[str]:
+  sides = [side for side, parser in plan.parsers.items() if parser.is_available]
   for parser in plan.parsers.values():
     yield from _comment(parser.why)
   words = ", ".join(map(_quoted, sides)) + "," * (len(sides) == 1)
@@ -131,7 +131,7 @@ def _trees(plan: Plan) -> Iterator[str]:
       yield f"config.prepare.parse.{side}.udpipe.model = {_quoted(model)}"
 
 
-def _training(plan: Plan) -> Iterator[str]:
+def _training(plan: ConfigPlan) -> Iterator[str]:
   updates, dropout = plan.training.updates, plan.training.dropout
   if dropout:
     yield from _comment(
@@ -152,9 +152,9 @@ def _training(plan: Plan) -> Iterator[str]:
   yield from _comment(
     f"{updates.rule}; fewer where ten validations bring nothing."
   )
-  every = max(100, updates.value // 20)
+  interval = max(100, updates.value // 20)
   yield f"config.train.update(steps={updates.value}, patience=10)"
-  yield f"config.train.update(evaluate_every={every}, save_every={every})"
+  yield f"config.train.update(evaluate_every={interval}, save_every={interval})"
 
 
 def _comment(text: str) -> Iterator[str]:

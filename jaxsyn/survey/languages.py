@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.scoring import tokenizers
 
-_TOGETHER = 10  # lines: one alone is often too short to tell
+_LINES_PER_GUESS = 10  # lines: one alone is often too short to tell
 _SURE = 0.8  # share of them
 # What py3langid does not tell apart, or has one code for.
 _ALIKE = (
@@ -56,22 +56,22 @@ def guess(lines: Sequence[str]) -> tuple[str, float]:
   import py3langid
 
   real = [line for line in lines if any(map(str.isalpha, line))]
-  found = collections.Counter(
-    py3langid.classify(" ".join(real[i : i + _TOGETHER]))[0]
-    for i in range(0, len(real), _TOGETHER)
+  counts = collections.Counter(
+    py3langid.classify(" ".join(real[i : i + _LINES_PER_GUESS]))[0]
+    for i in range(0, len(real), _LINES_PER_GUESS)
   )
-  if not found:
+  if not counts:
     return "", 0.0
-  ((code, count),) = found.most_common(1)
-  return code, count / found.total()
+  ((code, count),) = counts.most_common(1)
+  return code, count / counts.total()
 
 
 def differ(code: str, guessed: str, share: float) -> bool:
   """Whether a text seems to be in another language than it is said to be."""
-  said = short(code)
-  if not guessed or said == guessed or share < _SURE:
+  declared = short(code)
+  if not guessed or declared == guessed or share < _SURE:
     return False
-  return not any({said, guessed} <= alike for alike in _ALIKE)
+  return not any({declared, guessed} <= alike for alike in _ALIKE)
 
 
 def scripts(lines: Iterable[str]) -> list[tuple[str, float]]:

@@ -18,7 +18,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
 from jaxsyn.preprocess.options import is_table
 
-LOOKED = 200_000  # pairs
+EXAMINED_PAIRS = 200_000  # pairs
 _SAMPLE = 1_000  # lines of a side
 _FIRST = 4_000  # pairs, of which some may be held out
 
@@ -118,7 +118,7 @@ class Side:
 
 
 @dataclasses.dataclass
-class Look:
+class CorpusStats:
   """What was seen of a split.
 
   Attributes:
@@ -135,7 +135,7 @@ class Look:
 
   files: Files
   count: int = 0
-  looked: int = 0
+  examined: int = 0
   source: Side = dataclasses.field(default_factory=Side)
   target: Side = dataclasses.field(default_factory=Side)
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -152,9 +152,9 @@ class Look:
     return len(self.last[1])
 
   @property
-  def kept(self) -> int:
+  def remaining(self) -> int:
     """Pairs that preparing would train on, of those looked at."""
-    return self.looked - sum(self.dropped.values())
+    return self.examined - sum(self.dropped.values())
 
   def again(self, keys: list[tuple[int, int]], first: int) -> tuple[int, int]:
     """How many sources, and pairs, of others stand here too.
@@ -170,7 +170,7 @@ class Look:
     return sources, pairs
 
 
-def look(files: Files) -> Look:
+def corpus_stats(files: Files) -> CorpusStats:
   """Looks through a split.
 
   Raises:
@@ -178,62 +178,62 @@ def look(files: Files) -> Look:
       than the other; says where.
   """
   files.check()
-  found = Look(files)
+  stats = CorpusStats(files)
   dice = random.Random(0)  # the same sample every time
   before, _ = clean.tests(Clean(), "", "")
-  found.dropped = dict.fromkeys(before, 0)
+  stats.dropped = dict.fromkeys(before, 0)
   counts = [0, 0]
-  for number, (source, target) in enumerate(files.sides()):
+  for index, (source, target) in enumerate(files.sides()):
     counts = [
       counts[0] + (source is not None),
       counts[1] + (target is not None),
     ]
-    if source is None or target is None or number >= LOOKED:
+    if source is None or target is None or index >= EXAMINED_PAIRS:
       continue
-    if not number and "\0" in source + target:
+    if not index and "\0" in source + target:
       raise InputError(
         f"{files}: there is NUL in the first line; it may be UTF-16. Convert "
         "it: iconv -f utf-16 -t utf-8."
       )
-    keep = number if number < _SAMPLE else dice.randrange(number + 1)
+    keep = index if index < _SAMPLE else dice.randrange(index + 1)
     keep = keep if keep < _SAMPLE else -1
-    found.source.add(source, keep)
-    found.target.add(target, keep)
-    _count(found, (source, target), before)
+    stats.source.add(source, keep)
+    stats.target.add(target, keep)
+    _count(stats, (source, target), before)
   _check_counts(files, counts)
-  found.count = counts[0]
-  if found.kept == 0:
-    why = ", ".join(f"{name} {n}" for name, n in found.dropped.items() if n)
+  stats.count = counts[0]
+  if stats.remaining == 0:
+    why = ", ".join(f"{name} {n}" for name, n in stats.dropped.items() if n)
     raise InputError(f"{files}: no pair can be trained on ({why or 'empty'}).")
-  return found
+  return stats
 
 
 def _count(
-  found: Look, pair: Pair, tests: dict[str, Callable[[str, str], bool]]
+  stats: CorpusStats, pair: Pair, tests: dict[str, Callable[[str, str], bool]]
 ) -> None:
   """Counts a pair."""
   source, target = pair
   for reason, test in tests.items():
     if test(source, target):
-      found.dropped[reason] += 1
+      stats.dropped[reason] += 1
       break
-  found.copies += source == target
+  stats.copies += source == target
   key = (hash(source), hash(pair))
-  if found.looked < _FIRST:
-    found.keys.append(key)
-    found.lengths.append(len(source) + len(target))
-  for last, one in zip(found.last, key):
-    last[one] = found.looked
-  found.looked += 1
+  if stats.examined < _FIRST:
+    stats.keys.append(key)
+    stats.lengths.append(len(source) + len(target))
+  for last, one in zip(stats.last, key):
+    last[one] = stats.examined
+  stats.examined += 1
 
 
 def _columns(name: str) -> Iterator[Pair]:
   """The pairs of a .tsv."""
-  for number, line in enumerate(text.lines_of(name), 1):
+  for line_number, line in enumerate(text.lines_of(name), 1):
     row = line.split("\t")
     if len(row) != 2:
       raise InputError(
-        f"{name}:{number}: {len(row)} columns, but a pair has two. To take the "
+        f"{name}:{line_number}: {len(row)} columns, but a pair has two. To take the "
         "first two of more: cut -f1,2."
       )
     yield row[0], row[1]

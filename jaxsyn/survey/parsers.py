@@ -8,14 +8,14 @@ import pathlib
 
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 from jaxsyn.survey import languages
 
 AUTO, NONE = "auto", "none"
 
 
 @dataclasses.dataclass(frozen=True)
-class Parser:
+class ParserChoice:
   """Where the trees of a side come from.
 
   Attributes:
@@ -24,54 +24,56 @@ class Parser:
     why: in a sentence or two.
   """
 
-  there: bool
+  is_available: bool
   model: str
   why: str
 
 
-def find(side: str, code: str, asked: str, fetched: pathlib.Path) -> Parser:
+def find(
+  side: str, code: str, requested: str, fetched: pathlib.Path
+) -> ParserChoice:
   """The parser of a side; a model is fetched at once.
 
   Args:
     side: of the pairs.
     code: of its language.
-    asked: "auto", "none", or a file.
+    requested: "auto", "none", or a file.
     fetched: the folder where preparing looks for what is fetched.
 
   Raises:
     InputError: a file is no model of UDPipe.
   """
-  if asked == AUTO:
+  if requested == AUTO:
     return _of_language(side, code, fetched)
-  if asked == NONE and side == "target":
+  if requested == NONE and side == "target":
     why = "The target is not parsed: few systems learn from its trees."
-    return Parser(False, "", why)
-  if asked == NONE:
-    return Parser(False, "", f"The {side} is not parsed. {_later(side)}")
-  if not os.path.isfile(asked):
-    raise InputError(f"--{side}_parser {asked}: there is no such file.")
-  UDPipe(asked)
-  why = f"The {side} is parsed by {os.path.basename(asked)}."
-  return Parser(True, os.path.abspath(asked), why)
+    return ParserChoice(False, "", why)
+  if requested == NONE:
+    return ParserChoice(False, "", f"The {side} is not parsed. {_later(side)}")
+  if not os.path.isfile(requested):
+    raise InputError(f"--{side}_parser {requested}: there is no such file.")
+  UDPipe(requested)
+  why = f"The {side} is parsed by {os.path.basename(requested)}."
+  return ParserChoice(True, os.path.abspath(requested), why)
 
 
-def _of_language(side: str, code: str, fetched: pathlib.Path) -> Parser:
+def _of_language(side: str, code: str, fetched: pathlib.Path) -> ParserChoice:
   """UDPipe's model of a language, if there is one and it can be had."""
   name = languages.with_parser(code)
   if not name:
     why = f"UDPipe has no model of {code}: the {side} is not parsed."
-    return Parser(False, "", f"{why} {_later(side)}")
+    return ParserChoice(False, "", f"{why} {_later(side)}")
   try:
-    at = CONFIG / "prepare" / "parse" / side / UDPipeSpec.kind
-    found = UDPipeSpec().found(at, name, fetched, {})
+    at = ROOT / "prepare" / "parse" / side / UDPipeSpec.kind
+    spec = UDPipeSpec().resolve(at, name, fetched, {})
   except InputError:
     why = f"UDPipe's model of {code} could not be fetched: the {side} is not parsed."
-    return Parser(False, "", f"{why} {_later(side)}")
+    return ParserChoice(False, "", f"{why} {_later(side)}")
   model = "" if name == code else name
-  return Parser(
+  return ParserChoice(
     True,
     model,
-    f"The {side} is parsed by UDPipe's {pathlib.Path(found.model).stem}.",
+    f"The {side} is parsed by UDPipe's {pathlib.Path(spec.model).stem}.",
   )
 
 

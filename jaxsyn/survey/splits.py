@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
 from jaxsyn.survey import choices
-from jaxsyn.survey.pairs import Files, Look
+from jaxsyn.survey.pairs import CorpusStats, Files
 
 
 def check(splits: Sequence[Files]) -> None:
@@ -34,18 +34,18 @@ def check(splits: Sequence[Files]) -> None:
       )
 
 
-def held_out(train: Look, splits: int) -> choices.Choice:
+def held_out(train: CorpusStats, splits: int) -> choices.ChosenValue:
   """How many pairs each of so many splits has, cut off the training files.
 
   Raises:
     InputError: there are too few.
   """
   if splits and min(train.count, train.different) < choices.FEWEST:
-    others = f", {train.different} different ones" * (
+    remark = f", {train.different} different ones" * (
       train.different < train.count
     )
     raise InputError(
-      f"{train.files}: {train.count} pairs{others}; to hold some out for "
+      f"{train.files}: {train.count} pairs{remark}; to hold some out for "
       f"validation and testing {choices.FEWEST} are needed. Give more, or files "
       "for both: --dev_source, --dev_target, --test_source, --test_target."
     )
@@ -55,8 +55,8 @@ def held_out(train: Look, splits: int) -> choices.Choice:
 def entries(
   splits: Mapping[str, Files | None],
   folder: pathlib.Path,
-  train: Look,
-  held: int,
+  train: CorpusStats,
+  held_out_count: int,
 ) -> tuple[str, dict[str, tuple[str, ...]]]:
   """The folder of the raw files, and what each split takes of them."""
   paths = {
@@ -66,20 +66,20 @@ def entries(
     for name in files.names
   }
   raw_dir = os.path.commonpath([os.path.dirname(p) for p in paths.values()])
-  found: dict[str, tuple[str, ...]] = {}
+  splits_found: dict[str, tuple[str, ...]] = {}
 
   def entry(files: Files) -> tuple[str, ...]:
     return tuple(os.path.relpath(paths[name], raw_dir) for name in files.names)
 
   first = 1
-  for split, own in splits.items():
-    if own:
-      found[split] = entry(own)
+  for split, split_files in splits.items():
+    if split_files:
+      splits_found[split] = entry(split_files)
     else:
-      lines = f"{first}-{first + held - 1}"
-      found[split] = (*entry(train.files), lines)
-      first += held
+      lines = f"{first}-{first + held_out_count - 1}"
+      splits_found[split] = (*entry(train.files), lines)
+      first += held_out_count
   if first > 1:
-    found["train"] = (*entry(train.files), f"{first}-")
-  here = raw_dir == os.path.abspath(folder)
-  return "" if here else raw_dir, found
+    splits_found["train"] = (*entry(train.files), f"{first}-")
+  is_same = raw_dir == os.path.abspath(folder)
+  return "" if is_same else raw_dir, splits_found

@@ -11,7 +11,7 @@ What a recurrent decoder looks at is another table, `jaxsyn.syntax.windows`.
 
 from __future__ import annotations
 
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.dasa import Dasa
 from jaxsyn.syntax.dbsa import Dbsa
@@ -22,9 +22,15 @@ from jaxsyn.syntax.graph_block import GraphBlock
 from jaxsyn.syntax.label_embedding import LabelEmbedding
 from jaxsyn.syntax.linear_bias import LinearBias
 from jaxsyn.syntax.localness import Localness
+from jaxsyn.syntax.modifier import (
+  AttentionSite,
+  Modifier,
+  ModifierSpec,
+  SentenceFeatures,
+  StackShape,
+)
 from jaxsyn.syntax.neighbour_heads import NeighbourHeads
 from jaxsyn.syntax.parent_scaled import ParentScaled
-from jaxsyn.syntax.part import Part, Site, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.source_dependency import SourceDependency
@@ -35,18 +41,18 @@ from jaxsyn.syntax.tree_scaled import TreeScaled
 from jaxsyn.syntax.windows import WINDOWS, Window, WindowSpec
 
 __all__ = [
-  "PARTS",
+  "MODIFIERS",
   "WINDOWS",
-  "Part",
-  "Site",
-  "Spec",
-  "View",
-  "Where",
+  "AttentionSite",
+  "Modifier",
+  "ModifierSpec",
+  "SentenceFeatures",
+  "StackShape",
   "Window",
   "WindowSpec",
 ]
 
-PARTS: Table[Spec] = Table(
+MODIFIERS: Registry[ModifierSpec] = Registry(
   "part",
   {
     "source_dependency": SourceDependency,

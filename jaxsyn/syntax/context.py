@@ -15,25 +15,25 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import At, option, other_default
+from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.product import product
 from jaxsyn.syntax.heads import (
-  Chosen,
-  HeadsPart,
+  HeadChoice,
+  HeadsModifier,
   OnHeads,
   of_heads,
   onto_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
   """Mean over the real positions of a sentence, added up in float32."""
   # At least 1: 0 / 0 in a row of padding made its batch's gradient NaN.
-  number_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
+  count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
   real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
-  return (real_BSD.sum(1, keepdims=True) / number_B11).astype(x_BSD.dtype)
+  return (real_BSD.sum(1, keepdims=True) / count_B11).astype(x_BSD.dtype)
 
 
 class _Gated(nn.Module):
@@ -80,13 +80,13 @@ class _Gated(nn.Module):
     return new_BSHK, gate_BSH
 
 
-class _Context(HeadsPart):
+class _Context(HeadsModifier):
   def setup(self) -> None:
     heads = len(self.heads)
-    self.query = _Gated(heads, self.where.head_width)
-    self.key = _Gated(heads, self.where.head_width)
+    self.query = _Gated(heads, self.site.head_width)
+    self.key = _Gated(heads, self.site.head_width)
 
-  def _context_BSD(self, view: View) -> Array:
+  def _context_BSD(self, view: SentenceFeatures) -> Array:
     """C: its D is the model's, or up to l times that; S may be 1."""
     inputs = view.inputs
     if self.spec.context == "deep":
@@ -96,7 +96,7 @@ class _Context(HeadsPart):
     return jnp.concatenate([mean_B1D(x, view.real_BS) for x in inputs], -1)
 
   def project(
-    self, q_BQHK: Array, k_BMHK: Array, view: View
+    self, q_BQHK: Array, k_BMHK: Array, view: SentenceFeatures
   ) -> tuple[Array, Array]:
     context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
 
@@ -111,7 +111,7 @@ class _Context(HeadsPart):
         onto_heads(self.heads, gate_BSH, none_BSH, axis=2),
       )
 
-    q_BQHK, gate_BQH = gated(self.query, q_BQHK, self.where.head_width**-0.5)
+    q_BQHK, gate_BQH = gated(self.query, q_BQHK, self.site.head_width**-0.5)
     k_BMHK, gate_BMH = gated(self.key, k_BMHK, 1.0)
     publish(self, "query_gate_BQH", gate_BQH)
     publish(self, "key_gate_BMH", gate_BMH)
@@ -133,10 +133,10 @@ class Context(OnHeads):
   layer is what its attention reads: after the norm in a pre-norm model.
   """
 
-  layers: Chosen = option(
+  layers: HeadChoice = option(
     None, "Layers of its place, from 0; None: all, as in the paper's encoder."
   )
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   context: Literal["global", "deep", "deep_global"] = option(
     "global",
     'C: "global": mean over the positions of this layer\'s input; "deep": the '
@@ -145,17 +145,17 @@ class Context(OnHeads):
     "the inputs of this layer and of all before it, side by side.",
   )
 
-  part: ClassVar[type[Part]] = _Context
+  modifier: ClassVar[type[Modifier]] = _Context
 
   def in_layer(self, layer: int) -> bool:
     first = self.context == "deep" and layer == 0
     return super().in_layer(layer) and not first
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
     switched_off = () in (self.layers, self.heads)
-    if not switched_off and not self.acts(site):
+    if not switched_off and not self.is_active(stack_shape):
       raise (at / "context").error(
         "='deep' is made of the layers before, and the first of the "
-        f"{site.place} has none; put the part into a layer above it."
+        f"{stack_shape.stack} has none; put the part into a layer above it."
       )

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.schema import OTHER_TREE
-from jaxsyn.options import option, other_default
+from jaxsyn.options import option, with_default
 from jaxsyn.options.bounds import Amount
-from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
 
-def nearness_BSS(view: View, normalise: str) -> Array:
+def nearness_BSS(view: SentenceFeatures, normalise: str) -> Array:
   """From 0, far, to 1, the same word; 0 without a path and of EOS.
 
   Args:
@@ -46,13 +46,17 @@ def nearness_BSS(view: View, normalise: str) -> Array:
   return jnp.where(path_BSS, near_BSS, 0.0)
 
 
-class _Dasa(Part):
+class _Dasa(Modifier):
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     spec: Dasa = self.spec
     bias_BSS = spec.strength * nearness_BSS(view, spec.normalise)
-    bias_B1QM = view.if_parsed(bias_BSS, 0.0)[:, None]
+    bias_B1QM = view.where_parsed(bias_BSS, 0.0)[:, None]
     publish(self, "bias_BQM", bias_B1QM[:, 0])
     if spec.apply == "multiply":
       new_BHQM = score_BHQM * (1.0 + bias_B1QM)
@@ -70,8 +74,8 @@ class Dasa(OnHeads):
   has b = 0.
   """
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   strength: Amount = option(1.0, "α; 0: none.")
   normalise: Literal["longest", "inverse", "rows"] = option(
     "longest",
@@ -83,9 +87,9 @@ class Dasa(OnHeads):
     "multiply", '"multiply": score · (1 + α b); "add": score + α b.'
   )
 
-  part: ClassVar[type[Part]] = _Dasa
-  reads: ClassVar[tuple[str, ...]] = ("tree_distance",)
-  off: ClassVar[Mapping[str, Any]] = {"strength": 0.0}
+  modifier: ClassVar[type[Modifier]] = _Dasa
+  required_features: ClassVar[tuple[str, ...]] = ("tree_distance",)
+  disabled_options: ClassVar[Mapping[str, Any]] = {"strength": 0.0}
 
   @property
   def additive(self) -> bool:

@@ -14,17 +14,17 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import At, option
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.options import ConfigPath, option
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 from jaxsyn.syntax.supervised import (
   NO_PARENT,
   Supervised,
-  SupervisedPart,
+  SupervisedModifier,
   chain_BS,
 )
 
 
-class _Dbsa(SupervisedPart):
+class _Dbsa(SupervisedModifier):
   def initial(self) -> nn.initializers.Initializer:
     # Xavier with gain 1/√2, as in the authors' code.
     return nn.initializers.variance_scaling(
@@ -36,15 +36,15 @@ class _Dbsa(SupervisedPart):
     return self.spec.bias
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    return q_BQHK * self.where.head_width**-0.5, k_BMHK
+    return q_BQHK * self.site.head_width**-0.5, k_BMHK
 
-  def parents(self, view: View) -> Array:
+  def parents(self, view: SentenceFeatures) -> Array:
     return chain_BS(view)
 
   @property
   def _late(self) -> bool:
     """Whether a subword's row is the one after that which predicts it."""
-    return self.where.place == "decoder" and self.spec.rows == "input"
+    return self.site.stack == "decoder" and self.spec.rows == "input"
 
   def rows_of(self, parent_BQ: Array) -> Array:
     if not self._late:
@@ -53,7 +53,7 @@ class _Dbsa(SupervisedPart):
     shift = ((0, 0), (1, 0))
     return jnp.pad(row_BQ, shift, constant_values=NO_PARENT)[:, :-1]
 
-  def subwords_of(self, log_p_BQM: Array, view: View) -> Array:
+  def subwords_of(self, log_p_BQM: Array, view: SentenceFeatures) -> Array:
     if not self._late:
       return log_p_BQM
     shift = ((0, 0), (0, 1), (0, 1))
@@ -83,17 +83,17 @@ class Dbsa(Supervised):
     'yet; or "input", the next one, whose input it is.',
   )
 
-  part: ClassVar[type[Part]] = _Dbsa
-  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+  modifier: ClassVar[type[Modifier]] = _Dbsa
+  stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
-    if site.place == "encoder" and self.rows != "output":
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
+    if stack_shape.stack == "encoder" and self.rows != "output":
       raise (at / "rows").error(
         f"={self.rows!r}: an encoder reads what it parses; leave it at "
         "'output'."
       )
-    if site.place == "decoder" and self.gold == "always":
+    if stack_shape.stack == "decoder" and self.gold == "always":
       raise (at / "gold").error(
         "='always': nobody knows the tree of a translation that is still to be "
         "made; use 'training'."

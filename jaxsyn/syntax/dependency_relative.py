@@ -14,11 +14,11 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.part import Part, View
-from jaxsyn.syntax.relative import Labelled, LabelledPart
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.relative import Labelled, LabelledModifier
 
 
-def depth_BQM(view: View) -> Array:
+def depth_BQM(view: SentenceFeatures) -> Array:
   """Edges that a subword's word is below the query's: depth(m) - depth(q).
 
   Args:
@@ -31,7 +31,7 @@ def depth_BQM(view: View) -> Array:
   return depth_BS[:, None, :] - depth_BS[:, :, None]
 
 
-def distance_BQM(view: View) -> Array:
+def distance_BQM(view: SentenceFeatures) -> Array:
   """Edges between two words; negative where m stands before q.
 
   Args:
@@ -43,8 +43,8 @@ def distance_BQM(view: View) -> Array:
   return order_QM[None] * view.tree_distance_BSS.astype(jnp.int32)
 
 
-class _DependencyRelative(LabelledPart):
-  def label_BQM(self, view: View) -> Array:
+class _DependencyRelative(LabelledModifier):
+  def label_BQM(self, view: SentenceFeatures) -> Array:
     spec: DependencyRelative = self.spec
     measure = depth_BQM if spec.label == "depth" else distance_BQM
     word_BS = view.is_word_BS
@@ -53,7 +53,7 @@ class _DependencyRelative(LabelledPart):
       self.clipped(measure(view)),
       spec.labels - 1,
     )
-    return view.if_parsed(label_BQM, -1)
+    return view.where_parsed(label_BQM, -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +74,12 @@ class DependencyRelative(Labelled):
     "the words, negative where m stands before q, clipped. Ours.",
   )
 
-  part: ClassVar[type[Part]] = _DependencyRelative
+  modifier: ClassVar[type[Modifier]] = _DependencyRelative
 
   @property
   def labels(self) -> int:
     return super().labels + 1
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     return ("head",) if self.label == "depth" else ("tree_distance",)

@@ -18,11 +18,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.options import At, Choice, Table, option
-from jaxsyn.options.bounds import Count, NameOf
+from jaxsyn.options import Choice, ConfigPath, Registry, option
+from jaxsyn.options.bounds import Count, RegistryKey
 from jaxsyn.syntax.labels import table_of
 from jaxsyn.syntax.last_dimensions import last_cell, with_last
-from jaxsyn.syntax.part import Part, Site, Spec, View, Where
+from jaxsyn.syntax.modifier import (
+  AttentionSite,
+  Modifier,
+  ModifierSpec,
+  SentenceFeatures,
+  StackShape,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +38,9 @@ class Factor(Choice):
   # Of the dimensions of all: of 500 a lemma has 115, a tag 10, the place in its
   # word 5 (Sennrich & Haddow, table 1, as we recall it).
   share: ClassVar[float] = 10 / 500
-  reads: ClassVar[str] = ""  # a fact of the view, beside words
+  required_features: ClassVar[str] = ""  # a fact of the view, beside words
 
-  def count(self, where: Where, positions: int) -> int:
+  def count(self, site: AttentionSite, positions: int) -> int:
     """How many labels there are.
 
     Args:
@@ -43,33 +49,33 @@ class Factor(Choice):
     """
     raise NotImplementedError
 
-  def label_BS(self, view: View, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
     raise NotImplementedError
 
 
-class Relation(Factor):
+class RelationFactor(Factor):
   """The dependency relation of the subword's word."""
 
-  reads = "relation"
+  required_features = "relation"
 
-  def count(self, where: Where, positions: int) -> int:
-    return where.relations
+  def count(self, site: AttentionSite, positions: int) -> int:
+    return site.relations
 
-  def label_BS(self, view: View, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
     return view.relation_BS
 
 
-class Position(Factor):
+class PositionFactor(Factor):
   """Which word of the sentence it is; those far behind share a label."""
 
-  def count(self, where: Where, positions: int) -> int:
+  def count(self, site: AttentionSite, positions: int) -> int:
     return positions
 
-  def label_BS(self, view: View, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
     return jnp.clip(view.word_BS + 1, 0, positions)
 
 
-class Subword(Factor):
+class SubwordFactor(Factor):
   """Where in its word: 1 all of it, 2 its begin, 3 within, 4 its end.
 
   Section 3 of the paper: O, B, I and E.
@@ -77,10 +83,10 @@ class Subword(Factor):
 
   share = 5 / 500
 
-  def count(self, where: Where, positions: int) -> int:
+  def count(self, site: AttentionSite, positions: int) -> int:
     return 4
 
-  def label_BS(self, view: View, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
     word_BS = view.word_BS
     same_BS = word_BS[:, 1:] == word_BS[:, :-1]
     no_B1 = jnp.zeros_like(word_BS[:, :1], bool)
@@ -96,20 +102,20 @@ def _annotated(name: str) -> type[Factor]:
   """The factor of an annotation that has labels."""
 
   class Said(Factor):
-    reads = name
+    required_features = name
     share = 115 / 500 if name == "lemma" else Factor.share
 
-    def count(self, where: Where, positions: int) -> int:
-      return dict(where.labels).get(name, 0)
+    def count(self, site: AttentionSite, positions: int) -> int:
+      return dict(site.labels).get(name, 0)
 
-    def label_BS(self, view: View, positions: int) -> Array:
+    def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
       return view.annotation_BS(name)
 
   Said.__doc__ = ANNOTATIONS[name].__doc__
   return Said
 
 
-FACTORS: Table[Factor] = Table(
+FACTORS: Registry[Factor] = Registry(
   "factor",
   {
     **{
@@ -117,21 +123,21 @@ FACTORS: Table[Factor] = Table(
       for name, annotation in ANNOTATIONS.items()
       if annotation.labels or annotation.open
     },
-    "relation": Relation,
-    "position": Position,
-    "subword": Subword,
+    "relation": RelationFactor,
+    "position": PositionFactor,
+    "subword": SubwordFactor,
   },
 )
 
 
-class _Factors(Part):
+class _Factors(Modifier):
   def setup(self) -> None:
-    spec, where = self.spec, self.where
-    for name, size in spec.sizes_in(where.width).items():
-      labels = FACTORS[name]().count(where, spec.positions)
-      setattr(self, name, table_of(labels, size, where))
+    spec, site = self.spec, self.site
+    for name, size in spec.sizes_in(site.width).items():
+      labels = FACTORS[name]().count(site, spec.positions)
+      setattr(self, name, table_of(labels, size, site))
 
-  def embed(self, x_BSD: Array, view: View) -> Array:
+  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     spec = self.spec
     vectors = [
       getattr(self, name)(FACTORS[name]().label_BS(view, spec.positions))
@@ -139,14 +145,14 @@ class _Factors(Part):
     ]
     vectors = [vector_BSP.astype(x_BSD.dtype) for vector_BSP in vectors]
     if spec.scale:
-      vectors = [vector_BSP * self.where.width**0.5 for vector_BSP in vectors]
+      vectors = [vector_BSP * self.site.width**0.5 for vector_BSP in vectors]
     if spec.join == "sum":
-      return view.if_parsed(sum(vectors, x_BSD), x_BSD)
+      return view.where_parsed(sum(vectors, x_BSD), x_BSD)
     return with_last(x_BSD, jnp.concatenate(vectors, axis=-1), view)
 
 
 @dataclasses.dataclass(frozen=True)
-class Factors(Spec):
+class Factors(ModifierSpec):
   """Annotations of a word, embedded and joined with its subwords' embeddings.
 
   All subwords of a word bear the word's labels. EOS and pads have a
@@ -154,13 +160,13 @@ class Factors(Spec):
   embeddings whole. Positions and dropout come afterwards.
   """
 
-  names: tuple[Annotated[str, NameOf("jaxsyn.syntax.factors:FACTORS")], ...] = (
-    option(
-      ("upos", "feats", "lemma", "relation", "position", "subword"),
-      'Which: annotations that have labels; "relation"; "position" of the word in '
-      'the sentence; "subword", whether it is all of its word, its begin, within, '
-      "or its end. (): none.",
-    )
+  names: tuple[
+    Annotated[str, RegistryKey("jaxsyn.syntax.factors:FACTORS")], ...
+  ] = option(
+    ("upos", "feats", "lemma", "relation", "position", "subword"),
+    'Which: annotations that have labels; "relation"; "position" of the word in '
+    'the sentence; "subword", whether it is all of its word, its begin, within, '
+    "or its end. (): none.",
   )
   join: Literal["concatenate", "sum"] = option(
     "concatenate",
@@ -181,16 +187,16 @@ class Factors(Spec):
     "family's are not.",
   )
 
-  part: ClassVar[type[Part]] = _Factors
+  modifier: ClassVar[type[Modifier]] = _Factors
   embeds: ClassVar[bool] = True
   replaces: ClassVar[bool] = True
-  off: ClassVar[Mapping[str, Any]] = {"names": ()}
+  disabled_options: ClassVar[Mapping[str, Any]] = {"names": ()}
 
   @property
-  def reads(self) -> tuple[str, ...]:
-    facts = (FACTORS[name].reads for name in self.names)
-    found = tuple(fact for fact in facts if fact)
-    return found or ("word",) if self.names else ()
+  def required_features(self) -> tuple[str, ...]:
+    facts = (FACTORS[name].required_features for name in self.names)
+    names_read = tuple(fact for fact in facts if fact)
+    return names_read or ("word",) if self.names else ()
 
   def sizes_in(self, width: int) -> dict[str, int]:
     """The width of each factor's vectors, by name, where D is `width`."""
@@ -200,10 +206,10 @@ class Factors(Spec):
     sizes = self.sizes or [max(1, round(share * width)) for share in shares]
     return dict(zip(self.names, sizes))
 
-  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+  def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
     return last_cell(len(self.names) if self.join == "concatenate" else 0)
 
-  def check(self, at: At, site: Site) -> None:
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     if len({*self.names}) < len(self.names):
       raise (at / "names").error(f"={self.names} has one twice.")
     if self.sizes and len(self.sizes) != len(self.names):
@@ -211,9 +217,9 @@ class Factors(Spec):
         f"={self.sizes} must have one for each of names={self.names}, or be ()."
       )
     if self.join == "concatenate":
-      total = sum(self.sizes_in(site.width).values())
-      if total > site.width:
+      total = sum(self.sizes_in(stack_shape.width).values())
+      if total > stack_shape.width:
         raise (at / "sizes").error(
           f": {total} dimensions of the token embedding are wanted, of "
-          f"config.model.width={site.width}."
+          f"config.model.width={stack_shape.width}."
         )

@@ -13,13 +13,13 @@ from jax import Array
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Positive
 from jaxsyn.syntax.heads import (
-  HeadsPart,
+  HeadsModifier,
   OnHeads,
   on_heads,
   onto_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 
 # Added to a score it leaves nothing of it after the softmax, and it is finite:
 # a row that is hidden as a whole has no NaN.
@@ -71,7 +71,7 @@ class Gaussian(OnHeads):
     return self.apply != "multiply"
 
 
-class GaussianPart(HeadsPart):
+class GaussianModifier(HeadsModifier):
   """Base of the modules: σ, and how a weight meets a score."""
 
   def setup(self) -> None:
@@ -89,7 +89,7 @@ class GaussianPart(HeadsPart):
     spec: Gaussian = self.spec
     if not spec.learn_sigma:
       return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
-    sigma_H = jnp.full(self.where.heads, spec.sigma, jnp.float32)
+    sigma_H = jnp.full(self.site.heads, spec.sigma, jnp.float32)
     learnt_H = jax.nn.softplus(self.raw_sigma_H)
     sigma_H = onto_heads(self.heads, learnt_H, sigma_H, axis=0)
     return sigma_H[None, :, None, None]
@@ -102,7 +102,7 @@ class GaussianPart(HeadsPart):
     self,
     score_BHQM: Array,
     exponent_BHQM: Array,
-    view: View,
+    view: SentenceFeatures,
     *,
     constant: Array | float | None = None,
     untouched_BHQM: Array | None = None,
@@ -135,5 +135,5 @@ class GaussianPart(HeadsPart):
       new_BHQM = jnp.where(untouched_BHQM, score_BHQM, new_BHQM)
     if hidden_BHQM is not None:
       new_BHQM = jnp.where(hidden_BHQM, HIDDEN, new_BHQM)
-    new_BHQM = view.if_parsed(new_BHQM, score_BHQM)
+    new_BHQM = view.where_parsed(new_BHQM, score_BHQM)
     return on_heads(spec.heads, new_BHQM, score_BHQM)

@@ -13,15 +13,19 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import other_default
-from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.options import with_default
+from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
 
-class _GivenWeighting(Part):
+class _GivenWeighting(Modifier):
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     if view.weighting_BHSS is not None:
       weighting_BHQM = view.weighting_BHSS
@@ -46,6 +50,6 @@ class GivenWeighting(OnHeads):
   and pads included; pads are masked afterwards, whatever stands there.
   """
 
-  heads: Chosen = other_default(OnHeads, "heads", (0, 1))
+  heads: HeadChoice = with_default(OnHeads, "heads", (0, 1))
 
-  part: ClassVar[type[Part]] = _GivenWeighting
+  modifier: ClassVar[type[Modifier]] = _GivenWeighting

@@ -24,13 +24,18 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.product import product
-from jaxsyn.syntax.heads import Chosen
+from jaxsyn.syntax.heads import HeadChoice
 from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.modifier import (
+  Modifier,
+  ModifierSpec,
+  SentenceFeatures,
+  StackShape,
+)
 from jaxsyn.syntax.parents import of_words_BWS, parents_BWX
-from jaxsyn.syntax.part import Part, Site, Spec, View
 
 
 class _Direction(nn.Module):
@@ -119,22 +124,22 @@ class _Convolution(nn.Module):
     heard_BWX = gate_BWX + jnp.swapaxes(gate_BW1 * parent_BWX, 1, 2)
     one_BP1 = jnp.ones((*h_BPD.shape[:2], 1))
     value, logit, bias, bias_logit = self.from_itself(h_BPD, one_BP1)
-    own_BPD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
-    return jax.nn.relu(word_BPW @ sum_BWD + own_BPD), heard_BWX
+    self_BPD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
+    return jax.nn.relu(word_BPW @ sum_BWD + self_BPD), heard_BWX
 
 
-class _GraphBlock(Part):
+class _GraphBlock(Modifier):
   def setup(self) -> None:
     spec: GraphBlock = self.spec
-    settings = (self.where.relations, self.where.dtype, spec.gates)
+    settings = (self.site.relations, self.site.dtype, spec.gates)
     self.convolutions = [_Convolution(*settings) for _ in range(spec.depth)]
 
-  def _message_BSD(self, x_BSD: Array, view: View) -> Array:
+  def _message_BSD(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What a subword is told, by all layers together."""
     subwords_BWS = of_words_BWS(view).astype(jnp.float32)
-    number_BW1 = subwords_BWS.sum(2, keepdims=True)
-    mean_BWS = subwords_BWS / jnp.maximum(number_BW1, 1.0)
-    label_BWR = jax.nn.one_hot(view.relation_BW, self.where.relations + 1)
+    count_BW1 = subwords_BWS.sum(2, keepdims=True)
+    mean_BWS = subwords_BWS / jnp.maximum(count_BW1, 1.0)
+    label_BWR = jax.nn.one_hot(view.relation_BW, self.site.relations + 1)
     parent_BWX = parents_BWX(view)
     word_BSW = jnp.swapaxes(subwords_BWS, 1, 2)
     first_BSD = x_BSD.astype(jnp.float32)
@@ -145,38 +150,42 @@ class _GraphBlock(Part):
     h_BPD, heard_BWX = first_BPD, jnp.zeros(())
     for convolution in self.convolutions:
       word_BWD = h_BPD if self.spec.nodes == "words" else mean_BWS @ h_BPD
-      message_BPD, own_BWX = convolution(
+      message_BPD, edge_BWX = convolution(
         h_BPD, word_BWD, parent_BWX, label_BWR, word_BPW
       )
       h_BPD = h_BPD + message_BPD
-      heard_BWX += own_BWX / self.spec.depth
+      heard_BWX += edge_BWX / self.spec.depth
     heard_BQM = jnp.einsum("BSW,BWX,BRX->BSR", word_BSW, heard_BWX, word_BSW)
-    publish(self, "heard_BQM", view.if_parsed(heard_BQM, 0.0))
-    told_BPD = h_BPD - first_BPD
+    publish(self, "heard_BQM", view.where_parsed(heard_BQM, 0.0))
+    difference_BPD = h_BPD - first_BPD
     if self.spec.nodes == "words":
-      return word_BSW @ told_BPD
-    return jnp.where(view.is_word_BS[..., None], told_BPD, 0.0)
+      return word_BSW @ difference_BPD
+    return jnp.where(view.is_word_BS[..., None], difference_BPD, 0.0)
 
-  def _added(self, out_BSD: Array, x_BSD: Array, view: View) -> Array:
+  def _added(
+    self, out_BSD: Array, x_BSD: Array, view: SentenceFeatures
+  ) -> Array:
     message_BSD = self._message_BSD(x_BSD, view).astype(out_BSD.dtype)
-    return view.if_parsed(out_BSD + message_BSD, out_BSD)
+    return view.where_parsed(out_BSD + message_BSD, out_BSD)
 
-  def embed(self, x_BSD: Array, view: View) -> Array:
+  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     if self.spec.at != "before":
       return x_BSD
     return self._added(x_BSD, x_BSD, view)
 
-  def encoded(self, x_BSD: Array, view: View) -> Array:
+  def encoded(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     if self.spec.at != "after":
       return x_BSD
     return self._added(x_BSD, x_BSD, view)
 
-  def beside(self, out_BQD: Array, x_BQD: Array, view: View) -> Array:
+  def adapt_output(
+    self, out_BQD: Array, x_BQD: Array, view: SentenceFeatures
+  ) -> Array:
     return self._added(out_BQD, x_BQD, view)
 
 
 @dataclasses.dataclass(frozen=True)
-class GraphBlock(Spec):
+class GraphBlock(ModifierSpec):
   """Each word is told by its parent, its children and itself, L times.
 
   Every layer is added to what it was given. All subwords of a word are told the
@@ -194,7 +203,7 @@ class GraphBlock(Spec):
     'decoder looks at, as in Bastings et al.; "beside": beside the attention of '
     "chosen layers of a Transformer, added to the same sum.",
   )
-  layers: Chosen = option(
+  layers: HeadChoice = option(
     None, 'Where `at` is "beside": layers from 0; None: all.'
   )
   nodes: Literal["words", "subwords"] = option(
@@ -205,9 +214,9 @@ class GraphBlock(Spec):
   )
   gates: bool = option(True, "g; else it is 1.")
 
-  part: ClassVar[type[Part]] = _GraphBlock
-  reads: ClassVar[tuple[str, ...]] = ("head", "relation")
-  off: ClassVar[Mapping[str, Any]] = {"depth": 0}
+  modifier: ClassVar[type[Modifier]] = _GraphBlock
+  required_features: ClassVar[tuple[str, ...]] = ("head", "relation")
+  disabled_options: ClassVar[Mapping[str, Any]] = {"depth": 0}
 
   @property
   def embeds(self) -> bool:
@@ -216,15 +225,15 @@ class GraphBlock(Spec):
   def in_layer(self, layer: int) -> bool:
     return self.layers is None or layer in self.layers
 
-  def check(self, at: At, site: Site) -> None:
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     if self.layers is not None and self.embeds:
       raise (at / "layers").error(
         f"={self.layers} does nothing with at={self.at!r}; leave it at None, or "
         "take at='beside'."
       )
     for layer in self.layers or ():
-      if not 0 <= layer < site.layers:
+      if not 0 <= layer < stack_shape.layers:
         raise (at / "layers").error(
-          f": {layer} is not one of the {site.layers} layers of the "
-          f"{site.place}; they count from 0 to {site.layers - 1}."
+          f": {layer} is not one of the {stack_shape.layers} layers of the "
+          f"{stack_shape.stack}; they count from 0 to {stack_shape.layers - 1}."
         )

@@ -11,21 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff
-from jaxsyn.syntax.part import Part, Site, Spec
+from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
-Chosen = tuple[int, ...] | None  # None: all of them
+HeadChoice = tuple[int, ...] | None  # None: all of them
 
 
 @dataclasses.dataclass(frozen=True)
-class OnHeads(Spec):
+class OnHeads(ModifierSpec):
   """A part on chosen heads of chosen layers."""
 
-  layers: Chosen = option(
+  layers: HeadChoice = option(
     (0,), "Layers of its place, from 0; None: all, or the `lowest`."
   )
-  heads: Chosen = option(
+  heads: HeadChoice = option(
     (0,),
     "Heads of each of those layers, from 0; None: all. An empty choice is the "
     "baseline.",
@@ -36,50 +36,50 @@ class OnHeads(Spec):
     "where the place has fewer. 0: all.",
   )
 
-  off: ClassVar[Mapping[str, Any]] = {"heads": ()}
+  disabled_options: ClassVar[Mapping[str, Any]] = {"heads": ()}
 
   def in_layer(self, layer: int) -> bool:
     if self.layers is None:
       return not self.lowest or layer < self.lowest
     return layer in self.layers
 
-  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+  def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
     return {
       (layer, head)
       for layer in filter(self.in_layer, range(layers))
-      for head in chosen(self.heads, heads)
+      for head in resolve_heads(self.heads, heads)
     }
 
-  def check(self, at: At, site: Site) -> None:
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     for field, values, size in (
-      ("layers", self.layers, site.layers),
-      ("heads", self.heads, site.heads),
+      ("layers", self.layers, stack_shape.layers),
+      ("heads", self.heads, stack_shape.heads),
     ):
       if values and len(set(values)) < len(values):
         raise (at / field).error(f"={values} names one of the {field} twice.")
       for value in values or ():
         if not 0 <= value < size:
           raise (at / field).error(
-            f": {value} is not one of the {size} {field} of the {site.place}; "
+            f": {value} is not one of the {size} {field} of the {stack_shape.stack}; "
             f"they count from 0 to {size - 1}."
           )
 
 
-class HeadsPart(Part):
+class HeadsModifier(Modifier):
   """Base of modules that have something of their own for each chosen head."""
 
   @property
   def heads(self) -> tuple[int, ...]:
-    return chosen(self.spec.heads, self.where.heads)
+    return resolve_heads(self.spec.heads, self.site.heads)
 
 
-def chosen(choice: Chosen, size: int) -> tuple[int, ...]:
+def resolve_heads(choice: HeadChoice, size: int) -> tuple[int, ...]:
   """The numbers chosen among the first `size`."""
   return tuple(range(size)) if choice is None else choice
 
 
 def on_heads(
-  heads: Chosen, new_BHQM: Array, old_BHQM: Array, axis: int = 1
+  heads: HeadChoice, new_BHQM: Array, old_BHQM: Array, axis: int = 1
 ) -> Array:
   """The new scores on the chosen heads, the old ones on the others.
 
@@ -91,13 +91,13 @@ def on_heads(
     new_BHQM, old_BHQM: scores, or anything else of four axes.
     axis: which of them counts heads.
   """
-  number = old_BHQM.shape[axis]
-  if heads is None or len(set(heads)) == number:
+  head_count = old_BHQM.shape[axis]
+  if heads is None or len(set(heads)) == head_count:
     return new_BHQM
   shape = [1, 1, 1, 1]
-  shape[axis] = number
+  shape[axis] = head_count
   return jnp.where(
-    np.isin(np.arange(number), heads).reshape(shape), new_BHQM, old_BHQM
+    np.isin(np.arange(head_count), heads).reshape(shape), new_BHQM, old_BHQM
   )
 
 
@@ -128,12 +128,12 @@ def onto_heads(
     old: of all heads.
     axis: which of them counts heads.
   """
-  number = old.shape[axis]
-  if heads == tuple(range(number)):
+  head_count = old.shape[axis]
+  if heads == tuple(range(head_count)):
     return new
   shape = [1] * old.ndim
-  shape[axis] = number
-  head_1H11 = np.arange(number).reshape(shape)
+  shape[axis] = head_count
+  head_1H11 = np.arange(head_count).reshape(shape)
   for i, head in enumerate(heads):
     one = jax.lax.slice_in_dim(new, i, i + 1, axis=axis)
     old = jnp.where(head_1H11 == head, one, old)

@@ -18,18 +18,18 @@ from jax import Array
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.labels import table_of
-from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
 
-class _LabelEmbedding(LastDimensionsPart):
+class _LabelEmbedding(LastDimensionsModifier):
   def setup(self) -> None:
-    self.table = table_of(self.where.relations, self.spec.size, self.where)
+    self.table = table_of(self.site.relations, self.spec.size, self.site)
 
-  def own(self, x_BSD: Array, view: View) -> Array:
+  def last_dimensions(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     label_BSP = self.table(view.relation_BS).astype(x_BSD.dtype)
     if self.spec.scale_label:
-      label_BSP = label_BSP * self.where.width**0.5
+      label_BSP = label_BSP * self.site.width**0.5
     return label_BSP
 
 
@@ -56,6 +56,6 @@ class LabelEmbedding(LastDimensions):
     "is ours.",
   )
 
-  part: ClassVar[type[Part]] = _LabelEmbedding
-  reads: ClassVar[tuple[str, ...]] = ("relation",)
+  modifier: ClassVar[type[Modifier]] = _LabelEmbedding
+  required_features: ClassVar[tuple[str, ...]] = ("relation",)
   what: ClassVar[str] = "the label"

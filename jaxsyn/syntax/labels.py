@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.syntax.part import Where
+from jaxsyn.syntax.modifier import AttentionSite
 
 
 class Labels(nn.Embed):
@@ -25,7 +25,7 @@ class Labels(nn.Embed):
     return super().__call__(jnp.where(known_BS, label_BS, 0))
 
 
-def table_of(labels: int, size: int, where: Where) -> Labels:
+def table_of(labels: int, size: int, site: AttentionSite) -> Labels:
   """A table of vectors; label 0 is of who has none.
 
   Args:
@@ -35,5 +35,5 @@ def table_of(labels: int, size: int, where: Where) -> Labels:
   """
   # As token embeddings are drawn: multiplied by √D a label enters just as the
   # dimensions of the token beside it do.
-  draw = nn.initializers.normal(where.width**-0.5)
+  draw = nn.initializers.normal(site.width**-0.5)
   return Labels(labels + 1, size, embedding_init=draw)

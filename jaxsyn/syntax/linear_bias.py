@@ -21,10 +21,10 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.pair_bias import PairBias, PairBiasPart
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.pair_bias import PairBias, PairBiasModifier
 
 
 def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
@@ -51,19 +51,19 @@ def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
   return jnp.where(distance < half, distance, half + beyond)
 
 
-class _LinearBias(PairBiasPart):
+class _LinearBias(PairBiasModifier):
   def make_parameters(self) -> None:
     spec: LinearBias = self.spec
     self.bias_LH = self.param(
       "bias_LH",
-      nn.initializers.normal(self.where.width**-0.5),
+      nn.initializers.normal(self.site.width**-0.5),
       (spec.buckets, len(self.heads)),
     )
 
-  def bias_BHQM(self, view: View) -> Array:
+  def bias_BHQM(self, view: SentenceFeatures) -> Array:
     spec: LinearBias = self.spec
     distance_QM = view.position_M[None, :] - view.position_Q[:, None]
-    if self.where.place == "decoder":  # it sees what stands before
+    if self.site.stack == "decoder":  # it sees what stands before
       label_QM = bucket(
         jnp.maximum(-distance_QM, 0),
         buckets=spec.buckets,
@@ -106,18 +106,20 @@ class LinearBias(PairBias):
     unit="subwords",
   )
 
-  part: ClassVar[type[Part]] = _LinearBias
-  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+  modifier: ClassVar[type[Modifier]] = _LinearBias
+  stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
-    least = 2 if site.place == "decoder" else 4
-    if self.buckets < least or (site.place == "encoder" and self.buckets % 2):
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
+    minimum = 2 if stack_shape.stack == "decoder" else 4
+    if self.buckets < minimum or (
+      stack_shape.stack == "encoder" and self.buckets % 2
+    ):
       raise (at / "buckets").error(
         f"={self.buckets}: an encoder takes an even number from 4 on, half of "
         "them for each direction, a decoder 2 or more."
       )
-    half = self.buckets // (4 if site.place == "encoder" else 2)
+    half = self.buckets // (4 if stack_shape.stack == "encoder" else 2)
     if self.farthest <= half:
       raise (at / "farthest").error(
         f"={self.farthest} must be more than {half}: up to there each distance "

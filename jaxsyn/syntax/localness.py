@@ -15,17 +15,17 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import option, other_default
+from jaxsyn.options import option, with_default
 from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.heads import (
-  Chosen,
-  HeadsPart,
+  HeadChoice,
+  HeadsModifier,
   OnHeads,
   of_heads,
   onto_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
 # Subwords added to a predicted window, so that its σ never reaches 0.
 NARROWEST = 0.1
@@ -52,10 +52,10 @@ def gaussian_bias_BHQM(
   return -2.0 * jnp.square(offset_BHQM / window_BHQ[..., None])
 
 
-class _Localness(HeadsPart):
+class _Localness(HeadsModifier):
   def setup(self) -> None:
     spec: Localness = self.spec
-    heads, K = len(self.heads), self.where.head_width
+    heads, K = len(self.heads), self.site.head_width
     if not heads:
       return
     # The paper's W_p, u_p; W_d, u_d.
@@ -74,8 +74,8 @@ class _Localness(HeadsPart):
     """The share of the sentence that the window covers; Q may be 1."""
     if self.spec.window == "layer":
       real_BM11 = real_BS[:, :, None, None]
-      number_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
-      mean_BHK = jnp.where(real_BM11, k_BMHK, 0.0).sum(1) / number_B11
+      count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
+      mean_BHK = jnp.where(real_BM11, k_BMHK, 0.0).sum(1) / count_B11
       hidden_BQHK = jnp.tanh(
         jnp.einsum("BHK,HKk->BHk", mean_BHK, self.key_hidden_HKK)
       )[:, None]
@@ -84,11 +84,15 @@ class _Localness(HeadsPart):
     )
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     spec: Localness = self.spec
     # All in float32: in bfloat16 a centre beyond 128 would miss its subword.
-    q_BQHK = q_BQHK.astype(jnp.float32) * self.where.head_width**0.5
+    q_BQHK = q_BQHK.astype(jnp.float32) * self.site.head_width**0.5
     k_BMHK = k_BMHK.astype(jnp.float32)
     q_BQHK, k_BMHK = (of_heads(self.heads, x) for x in (q_BQHK, k_BMHK))
     length_B11 = view.real_BS.sum(1).astype(jnp.float32)[:, None, None]
@@ -125,8 +129,8 @@ class Localness(OnHeads):
   never 0.
   """
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3,
     "Where `layers` is None: the lowest so many, which the paper finds best; "
@@ -142,5 +146,5 @@ class Localness(OnHeads):
     10.0, 'D of the "fixed" window; twice its sigma.', unit="subwords"
   )
 
-  part: ClassVar[type[Part]] = _Localness
+  modifier: ClassVar[type[Modifier]] = _Localness
   additive: ClassVar[bool] = True

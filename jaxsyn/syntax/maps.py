@@ -59,7 +59,7 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
   dropped by the compiler. As with Linen's own intermediates, `init` keeps none.
 
   Args:
-    module: with a `where`, see `jaxsyn.syntax.part.Where`.
+    module: with a `where`, see `jaxsyn.syntax.modifier.AttentionSite`.
     kind: name of the array, with its letters; one of each in a module. One
       between two subwords is a picture of `jaxsyn.inspect`, and one named log_
       is shown as what it is the log of.
@@ -68,8 +68,8 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
   if module.is_initializing():
     return
   agree(**{kind: value})
-  where = module.where
-  address = Address(where.place, where.layer, where.part, kind)
+  site = module.site
+  address = Address(site.stack, site.layer, site.modifier, kind)
   module.sow(
     COLLECTION,
     kind,
@@ -100,7 +100,7 @@ class Maps:
     published = traverse_util.flatten_dict(state.get(COLLECTION, {}))
     return cls(tuple(published.values()))
 
-  def find(self, **asked: str | int) -> tuple[Published, ...]:
+  def find(self, **fields: str | int) -> tuple[Published, ...]:
     """All of an address: one or more.
 
     Args:
@@ -109,18 +109,18 @@ class Maps:
     Raises:
       InputError: there is none; the message says what there is.
     """
-    found = tuple(
+    matches = tuple(
       published
       for published in self.published
-      if all(getattr(published.address, k) == v for k, v in asked.items())
+      if all(getattr(published.address, k) == v for k, v in fields.items())
     )
-    if not found:
-      wanted = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+    if not matches:
+      wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
       raise InputError(
         f"{self.reader} reads the map {wanted}, which nothing in this model "
         f"publishes. There are: {self._listed() or 'none'}."
       )
-    return found
+    return matches
 
   def _listed(self) -> str:
     """All addresses in words, the layers of a kind together."""

@@ -23,20 +23,20 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.data.schema import FAR
-from jaxsyn.options import At, option, other_default
+from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import Range
 from jaxsyn.syntax.gaussian import HIDDEN
 from jaxsyn.syntax.heads import (
-  Chosen,
-  HeadsPart,
+  HeadChoice,
+  HeadsModifier,
   OnHeads,
   of_heads,
   on_heads,
   onto_heads,
 )
 from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 from jaxsyn.syntax.parents import parents_BWX
-from jaxsyn.syntax.part import Part, Site, View
 
 
 def _siblings(parent_BWX: Array) -> Array:
@@ -69,21 +69,21 @@ RELATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-class _NeighbourHeads(HeadsPart):
+class _NeighbourHeads(HeadsModifier):
   def setup(self) -> None:
     if self.spec.gate == "input":
       # BERT's initialization, as in the authors' code.
       normal = nn.initializers.normal(0.02)
-      self.gate_D = self.param("gate_D", normal, (self.where.width,))
+      self.gate_D = self.param("gate_D", normal, (self.site.width,))
       self.gate_bias = self.param("gate_bias", nn.initializers.zeros_init(), ())
     elif self.spec.gate == "query":
       vector = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
-      shape = len(self.heads), self.where.head_width
+      shape = len(self.heads), self.site.head_width
       self.gate_HK = self.param("gate_HK", vector, shape)
       zeros = nn.initializers.zeros_init()
       self.gate_H = self.param("gate_H", zeros, (len(self.heads),))
 
-  def _near_BSS(self, view: View) -> Array:
+  def _near_BSS(self, view: SentenceFeatures) -> Array:
     spec: NeighbourHeads = self.spec
     if spec.relation == "hops":
       near_BWW = view.tree_distance_BWW <= spec.hops
@@ -91,33 +91,37 @@ class _NeighbourHeads(HeadsPart):
         near_BWW = _with_adjacent_words(near_BWW)
     else:
       near_BWW = RELATIONS[spec.relation](parents_BWX(view))
-    near_BSS = view.of_pairs(near_BWW, 0) > 0
+    near_BSS = view.expand_pairs(near_BWW, 0) > 0
     same_BSS = view.word_BS[:, :, None] == view.word_BS[:, None, :]
     if spec.relation == "hops" and spec.eos:
       special_BS = view.real_BS & ~view.is_word_BS
       near_BSS |= special_BS[:, :, None] | special_BS[:, None, :]
-    own_BSS = same_BSS & view.is_word_BS[:, :, None]
+    same_word_BSS = same_BSS & view.is_word_BS[:, :, None]
     itself_SS = jnp.eye(near_BSS.shape[1], dtype=bool)
     pad_BS1 = ~view.real_BS[:, :, None]  # a row that hides all sees other pads
-    return near_BSS | own_BSS | itself_SS | pad_BS1
+    return near_BSS | same_word_BSS | itself_SS | pad_BS1
 
-  def _gate_logit(self, q_BQHK: Array, view: View) -> Array:
+  def _gate_logit(self, q_BQHK: Array, view: SentenceFeatures) -> Array:
     """Returns the logits of the gate, (B, H, Q); H is 1 if heads share it."""
     if self.spec.gate == "input":
       x_BQD = view.inputs[-1].astype(jnp.float32)
       return (x_BQD @ self.gate_D + self.gate_bias)[:, None]
     q_BQHK = of_heads(self.heads, q_BQHK).astype(jnp.float32)
-    logit_BHQ = self.where.head_width**0.5 * jnp.einsum(
+    logit_BHQ = self.site.head_width**0.5 * jnp.einsum(
       "BQHK,HK->BHQ", q_BQHK, self.gate_HK
     )
     return logit_BHQ + self.gate_H[:, None]
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     spec: NeighbourHeads = self.spec
     near_BSS = self._near_BSS(view)
-    near_B1QM = view.if_parsed(near_BSS, jnp.ones_like(near_BSS))[:, None]
+    near_B1QM = view.where_parsed(near_BSS, jnp.ones_like(near_BSS))[:, None]
     publish(self, "near_BQM", near_B1QM[:, 0].astype(jnp.float32))
     if spec.gate == "none":
       # A sum, not a choice: the fused attention takes it as its bias.
@@ -125,23 +129,23 @@ class _NeighbourHeads(HeadsPart):
       return on_heads(spec.heads, score_BHQM + bias_B1QM, score_BHQM)
     logit_BHQ1 = self._gate_logit(q_BQHK, view)[..., None]
     none_BHQ1 = jnp.zeros((*score_BHQM.shape[:3], 1), jnp.float32)
-    own_BHQ1 = jnp.broadcast_to(
+    gate_logit_BHQ1 = jnp.broadcast_to(
       jax.nn.sigmoid(logit_BHQ1),
       (len(score_BHQM), len(self.heads), score_BHQM.shape[2], 1),
     )
-    gate_BHQ1 = onto_heads(self.heads, own_BHQ1, none_BHQ1)
+    gate_BHQ1 = onto_heads(self.heads, gate_logit_BHQ1, none_BHQ1)
     publish(self, "gate_BHQ", gate_BHQ1[..., 0])
     real_B11M = view.real_BS[:, None, None, :]
-    own_BHQM = of_heads(self.heads, score_BHQM, axis=1)
-    whole_BHQM = jnp.where(real_B11M, own_BHQM, HIDDEN)
-    local_BHQM = jnp.where(real_B11M & near_B1QM, own_BHQM, HIDDEN)
+    selected_BHQM = of_heads(self.heads, score_BHQM, axis=1)
+    masked_BHQM = jnp.where(real_B11M, selected_BHQM, HIDDEN)
+    local_BHQM = jnp.where(real_B11M & near_B1QM, selected_BHQM, HIDDEN)
     # The weights are the mixture, and the scores its logarithm: the softmax
     # that follows leaves it as it is.
     mixed_BHQM = jnp.logaddexp(
       jax.nn.log_sigmoid(logit_BHQ1) + jax.nn.log_softmax(local_BHQM),
-      jax.nn.log_sigmoid(-logit_BHQ1) + jax.nn.log_softmax(whole_BHQM),
+      jax.nn.log_sigmoid(-logit_BHQ1) + jax.nn.log_softmax(masked_BHQM),
     )
-    mixed_BHQM = view.if_parsed(mixed_BHQM, own_BHQM)
+    mixed_BHQM = view.where_parsed(mixed_BHQM, selected_BHQM)
     return onto_heads(self.heads, mixed_BHQM, score_BHQM)
 
 
@@ -168,8 +172,8 @@ class NeighbourHeads(OnHeads):
   of the gate apply it to each of the two.
   """
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", (0, 1))
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", (0, 1))
   relation: Literal[
     "parent", "children", "siblings", "ancestors", "descendants", "hops"
   ] = option(
@@ -204,18 +208,18 @@ class NeighbourHeads(OnHeads):
     "g = 1.",
   )
 
-  part: ClassVar[type[Part]] = _NeighbourHeads
+  modifier: ClassVar[type[Modifier]] = _NeighbourHeads
 
   @property
   def additive(self) -> bool:
     return self.gate == "none"
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     return ("tree_distance",) if self.relation == "hops" else ("head",)
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
     if self.relation != "hops":
       names = ["hops", "context", "eos"]
-      self.refuse_changed(at, names, f"relation={self.relation!r}")
+      self.reject_changed_options(at, names, f"relation={self.relation!r}")

@@ -11,24 +11,24 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import option, other_default
-from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads, onto_heads
+from jaxsyn.options import option, with_default
+from jaxsyn.syntax.heads import HeadChoice, HeadsModifier, OnHeads, onto_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 
 
 @dataclasses.dataclass(frozen=True)
 class PairBias(OnHeads):
   """score + b, where b is of a head and a kind of pair."""
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   share: bool = option(
     True, "All layers have the same numbers, as published; else each its own."
   )
 
   @property
-  def shares(self) -> bool:
+  def is_shared(self) -> bool:
     return self.share
 
   @property
@@ -36,11 +36,11 @@ class PairBias(OnHeads):
     return True
 
 
-class PairBiasPart(HeadsPart):
+class PairBiasModifier(HeadsModifier):
   """Base of the modules; they make the numbers, and say which a pair has."""
 
   def setup(self) -> None:
-    shared = self.where.layer >= 0 and self.spec.shares
+    shared = self.site.layer >= 0 and self.spec.is_shared
     if not shared:
       self.make_parameters()
 
@@ -48,24 +48,30 @@ class PairBiasPart(HeadsPart):
     """Makes them: of the chosen heads, H of their names."""
     raise NotImplementedError
 
-  def bias_BHQM(self, view: View) -> Array:
+  def bias_BHQM(self, view: SentenceFeatures) -> Array:
     """Of the chosen heads, float32; B is 1 where sentences share it."""
     raise NotImplementedError
 
-  def tell(self, view: View) -> Array:
+  def make_shared_features(self, view: SentenceFeatures) -> Array:
     return self.bias_BHQM(view)
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     spec: PairBias = self.spec
-    if spec.shares:
-      own_BHQM = view.told[self.where.part]
+    if spec.is_shared:
+      pair_bias_BHQM = view.shared_features[self.site.modifier]
     else:
-      own_BHQM = self.bias_BHQM(view)
+      pair_bias_BHQM = self.bias_BHQM(view)
     B, H, Q, M = score_BHQM.shape
-    own_BHQM = jnp.broadcast_to(own_BHQM, (B, len(self.heads), Q, M))
-    none_BHQM = jnp.zeros((B, H, Q, M), own_BHQM.dtype)
-    bias_BHQM = onto_heads(self.heads, own_BHQM, none_BHQM)
+    pair_bias_BHQM = jnp.broadcast_to(
+      pair_bias_BHQM, (B, len(self.heads), Q, M)
+    )
+    none_BHQM = jnp.zeros((B, H, Q, M), pair_bias_BHQM.dtype)
+    bias_BHQM = onto_heads(self.heads, pair_bias_BHQM, none_BHQM)
     publish(self, "bias_BHQM", bias_BHQM)
     return score_BHQM + bias_BHQM

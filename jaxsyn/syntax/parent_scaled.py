@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import At, option, other_default
+from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import Probability
-from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
-from jaxsyn.syntax.heads import Chosen, OnHeads
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.syntax.gaussian import Gaussian, GaussianModifier
+from jaxsyn.syntax.heads import HeadChoice, OnHeads
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 
 # Options of `Gaussian` that a weight of 0 or 1 has no use for.
 SHAPES = ("sigma", "learn_sigma", "normalise")
@@ -49,9 +49,13 @@ def parent_only_BQM(parent_BQ: Array, length_M: int) -> Array:
   return jnp.abs(parent_offset_BQM(parent_BQ, length_M)) < 1.0
 
 
-class _ParentScaled(GaussianPart):
+class _ParentScaled(GaussianModifier):
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     spec: ParentScaled = self.spec
     parent_BQ, length_M = view.parent_mid_BS, score_BHQM.shape[3]
@@ -86,7 +90,7 @@ class ParentScaled(Gaussian):
   is part of the method (section 3.2).
   """
 
-  heads: Chosen = other_default(OnHeads, "heads", (0, 1))
+  heads: HeadChoice = with_default(OnHeads, "heads", (0, 1))
   weighting: Literal["gaussian", "parent_only"] = option(
     "gaussian",
     '"gaussian", or "parent_only" (Table 7b): exactly 1 at the parent\'s middle '
@@ -100,12 +104,12 @@ class ParentScaled(Gaussian):
     "matrix and does not say whether heads or layers share the draw.",
   )
 
-  part: ClassVar[type[Part]] = _ParentScaled
-  reads: ClassVar[tuple[str, ...]] = ("parent_mid",)
-  quiet: ClassVar[Mapping[str, Any]] = {"ignore": 0.0}
+  modifier: ClassVar[type[Modifier]] = _ParentScaled
+  required_features: ClassVar[tuple[str, ...]] = ("parent_mid",)
+  noise_free_options: ClassVar[Mapping[str, Any]] = {"ignore": 0.0}
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
     if self.weighting == "gaussian":
       return
     for field in dataclasses.fields(Gaussian):

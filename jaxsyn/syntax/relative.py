@@ -24,11 +24,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import option, other_default
+from jaxsyn.options import option, with_default
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads, on_heads
+from jaxsyn.syntax.heads import HeadChoice, HeadsModifier, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
 FEW = 8  # up to so many labels a chain of choices beats a matrix product
 
@@ -121,14 +121,17 @@ collect.defvjp(
 class Labelled(OnHeads):
   """A learnt vector for each label of a pair, shared by a layer's heads."""
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   keys: bool = option(True, "Vectors beside the keys, a^K.")
   values: bool = option(True, "Vectors beside the values, a^V.")
   tie: bool = option(False, "One table for both; the papers have two.")
   clip: Count = option(2, "The largest distance; those beyond it count as it.")
 
-  off: ClassVar[Mapping[str, Any]] = {"keys": False, "values": False}
+  disabled_options: ClassVar[Mapping[str, Any]] = {
+    "keys": False,
+    "values": False,
+  }
 
   @property
   def additive(self) -> bool:
@@ -140,7 +143,7 @@ class Labelled(OnHeads):
     return 2 * self.clip + 1
 
 
-class LabelledPart(HeadsPart):
+class LabelledModifier(HeadsModifier):
   """Base of the modules; they say what label a pair has."""
 
   def setup(self) -> None:
@@ -150,7 +153,7 @@ class LabelledPart(HeadsPart):
       return self.param(
         name,
         nn.initializers.xavier_uniform(),
-        (spec.labels, self.where.head_width),
+        (spec.labels, self.site.head_width),
       )
 
     both_LK = table("both_LK") if spec.tie else None
@@ -160,11 +163,11 @@ class LabelledPart(HeadsPart):
     if spec.values:
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
-  def used(self, view: View) -> int:
+  def used(self, view: SentenceFeatures) -> int:
     """Labels that pairs can have here: the first rows of a table."""
     return self.spec.labels
 
-  def label_BQM(self, view: View) -> Array:
+  def label_BQM(self, view: SentenceFeatures) -> Array:
     """Label of each pair, from 0; -1: none. B is 1 where sentences share it."""
     raise NotImplementedError
 
@@ -174,7 +177,11 @@ class LabelledPart(HeadsPart):
     return jnp.clip(distance, -clip, clip) + clip
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     if self.key_LK is None:
       return score_BHQM
@@ -186,7 +193,9 @@ class LabelledPart(HeadsPart):
     publish(self, "bias_BHQM", bias_BHQM)
     return on_heads(self.spec.heads, score_BHQM + bias_BHQM, score_BHQM)
 
-  def mix(self, mixed_BQHK: Array, weight_BHQM: Array, view: View) -> Array:
+  def mix(
+    self, mixed_BQHK: Array, weight_BHQM: Array, view: SentenceFeatures
+  ) -> Array:
     if self.value_LK is None:
       return mixed_BQHK
     value_LK = self.value_LK[: self.used(view)].astype(mixed_BQHK.dtype)
@@ -197,13 +206,13 @@ class LabelledPart(HeadsPart):
     return on_heads(self.spec.heads, new_BQHK, mixed_BQHK, axis=2)
 
 
-class _Relative(LabelledPart):
-  def used(self, view: View) -> int:
+class _Relative(LabelledModifier):
+  def used(self, view: SentenceFeatures) -> int:
     # A decoder hides what stands after the query, so half of them is enough.
-    halved = self.where.place == "decoder" and not view.full_context
+    halved = self.site.stack == "decoder" and not view.full_context
     return self.spec.clip + 1 if halved else self.spec.labels
 
-  def label_BQM(self, view: View) -> Array:
+  def label_BQM(self, view: SentenceFeatures) -> Array:
     distance_QM = view.position_M[None, :] - view.position_Q[:, None]
     label_QM = self.clipped(distance_QM)
     return jnp.minimum(label_QM, self.used(view) - 1)[None]
@@ -224,5 +233,5 @@ class Relative(Labelled):
     unit="subwords",
   )
 
-  part: ClassVar[type[Part]] = _Relative
-  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+  modifier: ClassVar[type[Modifier]] = _Relative
+  stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")

@@ -14,17 +14,17 @@ from typing import ClassVar
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 from jaxsyn.syntax.supervised import (
   Supervised,
-  SupervisedPart,
+  SupervisedModifier,
   first_of_parent_BS,
 )
 
 SLOPE = 0.01  # of the leaky ReLU below 0
 
 
-class _Sisa(SupervisedPart):
+class _Sisa(SupervisedModifier):
   def initial(self) -> nn.initializers.Initializer:
     return nn.initializers.zeros
 
@@ -32,7 +32,7 @@ class _Sisa(SupervisedPart):
     # The head's own projections are its two perceptrons; there is no 1/√K.
     return nn.leaky_relu(q_BQHK, SLOPE), nn.leaky_relu(k_BMHK, SLOPE)
 
-  def parents(self, view: View) -> Array:
+  def parents(self, view: SentenceFeatures) -> Array:
     return first_of_parent_BS(view)
 
 
@@ -43,4 +43,4 @@ class Sisa(Supervised):
   Every subword is to find the first subword of its parent word.
   """
 
-  part: ClassVar[type[Part]] = _Sisa
+  modifier: ClassVar[type[Modifier]] = _Sisa

@@ -19,13 +19,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count, CountOrOff
-from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 
 
-def membership(view: View) -> Array:
+def membership(view: SentenceFeatures) -> Array:
   """Which word each subword belongs to; boolean BSW, a word more than heads.
 
   That last word is nobody: the one of EOS and of pads.
@@ -35,7 +35,7 @@ def membership(view: View) -> Array:
   return word_BS[:, :, None] == jnp.arange(nobody + 1)
 
 
-def units(view: View, length: int) -> tuple[Array, Array]:
+def units(view: SentenceFeatures, length: int) -> tuple[Array, Array]:
   """The unit ⟨parent, siblings, children⟩ of each word, in this order.
 
   Siblings and children stand as in the sentence. Roots have no parent and are
@@ -51,13 +51,13 @@ def units(view: View, length: int) -> tuple[Array, Array]:
     nobody, which is empty. U is `length`, or less where no unit can be so long.
   """
   nobody = view.head_BW.shape[1]
-  own_W = jnp.arange(nobody + 1)
+  index_W = jnp.arange(nobody + 1)
   head_BW = jnp.pad(
     view.head_BW, ((0, 0), (0, 1)), mode="constant", constant_values=nobody
   )
-  seen_BW = jnp.any(membership(view), axis=1) & (own_W < nobody)
-  parent_BWW = head_BW[:, :, None] == own_W
-  child_BWW = own_W[:, None] == head_BW[:, None, :]
+  seen_BW = jnp.any(membership(view), axis=1) & (index_W < nobody)
+  parent_BWW = head_BW[:, :, None] == index_W
+  child_BWW = index_W[:, None] == head_BW[:, None, :]
   sibling_BWW = head_BW[:, :, None] == head_BW[:, None, :]
   # A root is its own head, as it is its children's: they pass for siblings of
   # it, in the same places, and it for one of theirs, unless the parent's test
@@ -65,10 +65,10 @@ def units(view: View, length: int) -> tuple[Array, Array]:
   group_BWW = jnp.where(child_BWW, 2, 3)
   group_BWW = jnp.where(sibling_BWW, 1, group_BWW)
   group_BWW = jnp.where(parent_BWW, 0, group_BWW)
-  other_BWW = (own_W[:, None] != own_W) & seen_BW[:, None, :]
+  other_BWW = (index_W[:, None] != index_W) & seen_BW[:, None, :]
   # Sorting by group, then place, and not by counting: far faster on a CPU.
   step = nobody + 1
-  rank_BWW = jnp.where(other_BWW, group_BWW, 3) * step + own_W
+  rank_BWW = jnp.where(other_BWW, group_BWW, 3) * step + index_W
   rank_BWU = jnp.sort(rank_BWW, axis=-1)[:, :, :length]
   real_BWU = rank_BWU < 3 * step
   return jnp.where(real_BWU, rank_BWU % step, nobody), real_BWU
@@ -94,7 +94,7 @@ class Surroundings(nn.Module):
   kernel: int
 
   @nn.compact
-  def __call__(self, x_BSD: Array, view: View) -> Array:
+  def __call__(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """v_BSP of embeddings; EOS's and pads' is that of an empty unit."""
     D = x_BSD.shape[-1]
     kernel_ODP = self.param(
@@ -146,7 +146,7 @@ class Unit:
     3, "Words that the convolution sees at once, odd; the paper's 3."
   )
 
-  def check_unit(self, at: At) -> None:
+  def check_unit(self, at: ConfigPath) -> None:
     """Raises InputError for a kernel that has no middle; `at`: the section."""
     if self.kernel % 2 == 0:
       raise (at / "kernel").error(
@@ -155,12 +155,12 @@ class Unit:
       )
 
 
-class _SourceDependency(LastDimensionsPart):
+class _SourceDependency(LastDimensionsModifier):
   def setup(self) -> None:
     spec = self.spec
     self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
 
-  def own(self, x_BSD: Array, view: View) -> Array:
+  def last_dimensions(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     return self.surroundings(x_BSD, view)
 
 
@@ -178,10 +178,10 @@ class SourceDependency(Unit, LastDimensions):
     "Dimensions that V takes, the last ones; 260 of 620 in the paper. 0: none.",
   )
 
-  part: ClassVar[type[Part]] = _SourceDependency
-  reads: ClassVar[tuple[str, ...]] = ("head",)
+  modifier: ClassVar[type[Modifier]] = _SourceDependency
+  required_features: ClassVar[tuple[str, ...]] = ("head",)
   what: ClassVar[str] = "V"
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
     self.check_unit(at)

@@ -24,21 +24,21 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.syntax.gaussian import HIDDEN
-from jaxsyn.syntax.heads import HeadsPart, OnHeads, of_heads, onto_heads
+from jaxsyn.syntax.heads import HeadsModifier, OnHeads, of_heads, onto_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import View, looked_up
+from jaxsyn.syntax.modifier import SentenceFeatures, gather_words
 
 NO_PARENT = -1
 
 
-def last_of_word_BS(view: View) -> Array:
+def last_of_word_BS(view: SentenceFeatures) -> Array:
   """True for the last subword of each word."""
   following_BS = jnp.pad(view.word_BS[:, 1:], ((0, 0), (0, 1)), "edge")
   end_S = jnp.arange(view.word_BS.shape[1]) == view.word_BS.shape[1] - 1
   return view.is_word_BS & ((following_BS != view.word_BS) | end_S)
 
 
-def head_word_BS(view: View) -> Array:
+def head_word_BS(view: SentenceFeatures) -> Array:
   """The parent word of a subword's word; -1 where there is no word or tree.
 
   A parent without any subword (where subwords run over blanks that are not
@@ -47,21 +47,21 @@ def head_word_BS(view: View) -> Array:
   `parent_mid` (`jaxsyn.data.sentence.tree`).
   """
   head_BW = view.head_BW.astype(jnp.int32)
-  own_W = jnp.arange(head_BW.shape[1])
-  has_BW = jnp.any(view.word_BS[:, :, None] == own_W, axis=1)
-  climb_BW = jnp.where(has_BW, own_W, head_BW)
+  index_W = jnp.arange(head_BW.shape[1])
+  has_BW = jnp.any(view.word_BS[:, :, None] == index_W, axis=1)
+  climb_BW = jnp.where(has_BW, index_W, head_BW)
   # Doubling: after k rounds a climb has passed over up to 2**k words.
-  for _ in range(len(own_W).bit_length()):
-    climb_BW = looked_up(climb_BW, climb_BW)
-  head_BW = looked_up(climb_BW, head_BW)
-  found_BW = looked_up(has_BW, head_BW)
-  head_BW = jnp.where(found_BW, head_BW, own_W)
-  head_BS = looked_up(head_BW, view.word_BS)
+  for _ in range(len(index_W).bit_length()):
+    climb_BW = gather_words(climb_BW, climb_BW)
+  head_BW = gather_words(climb_BW, head_BW)
+  has_head_BW = gather_words(has_BW, head_BW)
+  head_BW = jnp.where(has_head_BW, head_BW, index_W)
+  head_BS = gather_words(head_BW, view.word_BS)
   head_BS = jnp.where(view.is_word_BS, head_BS, NO_PARENT)
-  return view.if_parsed(head_BS, NO_PARENT)
+  return view.where_parsed(head_BS, NO_PARENT)
 
 
-def first_of_parent_BS(view: View) -> Array:
+def first_of_parent_BS(view: SentenceFeatures) -> Array:
   """The first subword of the parent word, for every subword of a word.
 
   A root's subwords point to the first one of its own word.
@@ -73,12 +73,12 @@ def first_of_parent_BS(view: View) -> Array:
   Source: Bugliarello & Okazaki 2020, on SISA.
   """
   head_BS = head_word_BS(view)
-  found_BSS = head_BS[:, :, None] == view.word_BS[:, None, :]
-  first_BS = jnp.argmax(found_BSS, axis=2).astype(jnp.int32)
+  is_parent_BSS = head_BS[:, :, None] == view.word_BS[:, None, :]
+  first_BS = jnp.argmax(is_parent_BSS, axis=2).astype(jnp.int32)
   return jnp.where(head_BS >= 0, first_BS, NO_PARENT)
 
 
-def chain_BS(view: View) -> Array:
+def chain_BS(view: SentenceFeatures) -> Array:
   """The next subword inside a word; from its last one, the parent's first.
 
   The last subword of a root points to itself.
@@ -89,15 +89,15 @@ def chain_BS(view: View) -> Array:
   Returns: positions; -1: none.
   Source: Deguchi, Tamura & Ninomiya 2019, as their code prepares subwords.
   """
-  own_BS = jnp.arange(view.word_BS.shape[1])[None, :]
+  position_BS = jnp.arange(view.word_BS.shape[1])[None, :]
   root_BS = view.is_word_BS & (head_word_BS(view) == view.word_BS)
-  parent_BS = jnp.where(root_BS, own_BS, first_of_parent_BS(view))
+  parent_BS = jnp.where(root_BS, position_BS, first_of_parent_BS(view))
   inside_BS = view.is_word_BS & ~last_of_word_BS(view)
-  inside_BS = view.if_parsed(inside_BS, False)
-  return jnp.where(inside_BS, own_BS + 1, parent_BS)
+  inside_BS = view.where_parsed(inside_BS, False)
+  return jnp.where(inside_BS, position_BS + 1, parent_BS)
 
 
-def shown_BQM(view: View, place: str) -> Array:
+def shown_BQM(view: SentenceFeatures, place: str) -> Array:
   """Which pairs attention's own mask shows (B1M in an encoder)."""
   real_B1M = view.real_BS[:, None, :]
   if place == "encoder" or view.full_context:
@@ -121,15 +121,15 @@ class Supervised(OnHeads):
   supervised: ClassVar[bool] = True
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     return ("head",) if self.gold == "always" else ()
 
   @property
-  def reads_in_training(self) -> tuple[str, ...]:
+  def train_only_features(self) -> tuple[str, ...]:
     return () if self.gold == "off" else ("head",)
 
 
-class SupervisedPart(HeadsPart):
+class SupervisedModifier(HeadsModifier):
   """Base of the modules; they say what is scored and whom to find.
 
   score = q̃ᵀ U k̃ + u·k̃ for each head, of the forms q̃, k̃ of query and key that
@@ -137,7 +137,7 @@ class SupervisedPart(HeadsPart):
   """
 
   def setup(self) -> None:
-    heads, width = len(self.heads), self.where.head_width
+    heads, width = len(self.heads), self.site.head_width
     self.bilinear_HKK = self.param(
       "bilinear_HKK", self.initial(), (heads, width, width)
     )
@@ -158,7 +158,7 @@ class SupervisedPart(HeadsPart):
     """Queries, as projected, not divided by √K, and keys: to be scored."""
     raise NotImplementedError
 
-  def parents(self, view: View) -> Array:
+  def parents(self, view: SentenceFeatures) -> Array:
     """The subword that each is to find (BS); see `parent_BQ` above."""
     raise NotImplementedError
 
@@ -166,17 +166,21 @@ class SupervisedPart(HeadsPart):
     """Parents by subword to parents by row of the attention."""
     return parent_BQ
 
-  def subwords_of(self, log_p_BQM: Array, view: View) -> Array:
+  def subwords_of(self, log_p_BQM: Array, view: SentenceFeatures) -> Array:
     """Rows and columns of the attention to those of subwords."""
     return log_p_BQM
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     # In float32 up to the last product: U and u of few heads cost little.
     q_BQHK, k_BMHK = (of_heads(self.heads, x) for x in (q_BQHK, k_BMHK))
     q_BQHK = q_BQHK.astype(jnp.float32)
-    q_BQHK = q_BQHK * math.sqrt(self.where.head_width)
+    q_BQHK = q_BQHK * math.sqrt(self.site.head_width)
     q_BQHK, k_BMHK = self.inputs(q_BQHK, k_BMHK)
     q_BQHK = jnp.einsum("BQHJ,HJK->BQHK", q_BQHK, self.bilinear_HKK)
     if self.biased:
@@ -193,8 +197,8 @@ class SupervisedPart(HeadsPart):
       new_BHQM = self._gold(new_BHQM, view)
     return onto_heads(self.heads, new_BHQM, score_BHQM)
 
-  def _publish(self, score_BHQM: Array, view: View) -> None:
-    shown_B1QM = shown_BQM(view, self.where.place)[:, None]
+  def _publish(self, score_BHQM: Array, view: SentenceFeatures) -> None:
+    shown_B1QM = shown_BQM(view, self.site.stack)[:, None]
     lowest = jnp.finfo(jnp.float32).min
     score_BHQM = jnp.where(shown_B1QM, score_BHQM, lowest)
     log_p_BHQM = jax.nn.log_softmax(score_BHQM, axis=-1)
@@ -205,13 +209,13 @@ class SupervisedPart(HeadsPart):
     if view.head_BW is not None:
       publish(self, "parent_BQ", self.parents(view))
 
-  def _gold(self, score_BHQM: Array, view: View) -> Array:
+  def _gold(self, score_BHQM: Array, view: SentenceFeatures) -> Array:
     """Scores that leave all weight to the parent, where there is one to see."""
     if view.head_BW is None:
       return score_BHQM
     parent_BQ1 = self.rows_of(self.parents(view))[:, :, None]
     gold_BQM = jnp.arange(score_BHQM.shape[3]) == parent_BQ1
-    gold_BQM = gold_BQM & shown_BQM(view, self.where.place)
+    gold_BQM = gold_BQM & shown_BQM(view, self.site.stack)
     has_BQ1 = gold_BQM.any(2, keepdims=True)
     only_BQM = jnp.where(gold_BQM, 0.0, HIDDEN)
     return jnp.where(has_BQ1[:, None], only_BQM[:, None], score_BHQM)

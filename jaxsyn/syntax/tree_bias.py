@@ -23,17 +23,17 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.data.schema import OTHER_TREE
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.pair_bias import PairBias, PairBiasPart
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.pair_bias import PairBias, PairBiasModifier
 
 # Rows of a table by a product with ones: on a TPU it would round them.
 EXACT = jax.lax.Precision.HIGHEST
 START = nn.initializers.normal(0.02)
 
 
-def steps_BWW(view: View) -> tuple[Array, Array]:
+def steps_BWW(view: SentenceFeatures) -> tuple[Array, Array]:
   """Edges from a word up to the lowest common ancestor, and down from it.
 
   Args:
@@ -49,7 +49,7 @@ def steps_BWW(view: View) -> tuple[Array, Array]:
   return up_BWW, jnp.maximum(distance_BWW - up_BWW, 0)
 
 
-def edges_EBWW(view: View, longest: int, relations: int) -> Array:
+def edges_EBWW(view: SentenceFeatures, longest: int, relations: int) -> Array:
   """The edges of the path from one word to another, first edge first.
 
   Args:
@@ -63,37 +63,37 @@ def edges_EBWW(view: View, longest: int, relations: int) -> Array:
   """
   distance_BWW = view.tree_distance_BWW.astype(jnp.int32)
   up_BWW, _ = steps_BWW(view)
-  there_BWW = distance_BWW != OTHER_TREE
+  connected_BWW = distance_BWW != OTHER_TREE
   # Word x is the n-th of the path from q to m where it is n edges from q, and as
   # many less than m is from m. It is one or none.
   from_q_BQMX = distance_BWW[:, :, None, :]
   to_m_BQMX = distance_BWW[:, None, :, :]
-  whole_BQM1 = distance_BWW[:, :, :, None]
+  distance_BQM1 = distance_BWW[:, :, :, None]
   relation_B11X = view.relation_BW[:, None, None, :].astype(jnp.int32)
 
   def relation_at(n: int) -> Array:
-    on_BQMX = (from_q_BQMX == n) & (to_m_BQMX == whole_BQM1 - n)
+    on_BQMX = (from_q_BQMX == n) & (to_m_BQMX == distance_BQM1 - n)
     return jnp.sum(jnp.where(on_BQMX, 1 + relation_B11X, 0), axis=-1) - 1
 
   at = [relation_at(n) for n in range(longest + 1)]
-  found = []
+  edges = []
   for n in range(longest):
     down_BWW = jnp.where(at[n + 1] < 0, -1, at[n + 1] + 1 + relations)
     edge_BWW = jnp.where(n < up_BWW, at[n], down_BWW)
-    found.append(jnp.where(there_BWW & (n < distance_BWW), edge_BWW, -1))
-  return jnp.stack(found)
+    edges.append(jnp.where(connected_BWW & (n < distance_BWW), edge_BWW, -1))
+  return jnp.stack(edges)
 
 
-class _TreeBias(PairBiasPart):
+class _TreeBias(PairBiasModifier):
   def make_parameters(self) -> None:
     spec: TreeBias = self.spec
     heads = len(self.heads)
     self.bias_LH = self.param("bias_LH", START, (spec.kinds, heads))
     if spec.edges:
-      shape = spec.longest, 2 * (1 + self.where.relations), heads
+      shape = spec.longest, 2 * (1 + self.site.relations), heads
       self.edge_ERH = self.param("edge_ERH", START, shape)
 
-  def _label_BWW(self, view: View) -> Array:
+  def _label_BWW(self, view: SentenceFeatures) -> Array:
     spec: TreeBias = self.spec
     clip, no_path = spec.clip, spec.kinds - 2
     distance_BWW = view.tree_distance_BWW.astype(jnp.int32)
@@ -104,18 +104,18 @@ class _TreeBias(PairBiasPart):
       label_BWW = (clip + 1) * up_BWW + down_BWW
     return jnp.where(distance_BWW == OTHER_TREE, no_path, label_BWW)
 
-  def _along_BWWH(self, view: View) -> Array:
+  def _along_BWWH(self, view: SentenceFeatures) -> Array:
     """The mean of an edge's number, over the edges of the path."""
     spec: TreeBias = self.spec
-    edge_EBWW = edges_EBWW(view, spec.longest, self.where.relations)
+    edge_EBWW = edges_EBWW(view, spec.longest, self.site.relations)
     one_EBWWR = jax.nn.one_hot(edge_EBWW, self.edge_ERH.shape[1])
     sum_BWWH = jnp.einsum(
       "EBWXR,ERH->BWXH", one_EBWWR, self.edge_ERH, precision=EXACT
     )
-    number_BWW = jnp.sum(edge_EBWW >= 0, axis=0)
-    return sum_BWWH / jnp.maximum(number_BWW, 1)[..., None]
+    count_BWW = jnp.sum(edge_EBWW >= 0, axis=0)
+    return sum_BWWH / jnp.maximum(count_BWW, 1)[..., None]
 
-  def bias_BHQM(self, view: View) -> Array:
+  def bias_BHQM(self, view: SentenceFeatures) -> Array:
     spec: TreeBias = self.spec
     one_BWWL = jax.nn.one_hot(self._label_BWW(view), spec.kinds)
     bias_BWWH = jnp.einsum(
@@ -126,13 +126,13 @@ class _TreeBias(PairBiasPart):
     # Of a word's subwords; those without a word read one that is no word.
     B, W, _, H = bias_BWWH.shape
     none_WWH = jnp.broadcast_to(self.bias_LH[-1], (B, W + 1, W + 1, H))
-    whole_BWWH = none_WWH.at[:, :W, :W].set(bias_BWWH)
+    padded_BWWH = none_WWH.at[:, :W, :W].set(bias_BWWH)
     word_BS = jnp.where(view.is_word_BS, view.word_BS, W)
     one_BSW = jax.nn.one_hot(word_BS, W + 1)
     bias_BHSS = jnp.einsum(
-      "BSW,BWXH,BRX->BHSR", one_BSW, whole_BWWH, one_BSW, precision=EXACT
+      "BSW,BWXH,BRX->BHSR", one_BSW, padded_BWWH, one_BSW, precision=EXACT
     )
-    return view.if_parsed(bias_BHSS, 0.0)
+    return view.where_parsed(bias_BHSS, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +170,7 @@ class TreeBias(PairBias):
     unit="edges",
   )
 
-  part: ClassVar[type[Part]] = _TreeBias
+  modifier: ClassVar[type[Modifier]] = _TreeBias
 
   @property
   def kinds(self) -> int:
@@ -179,14 +179,14 @@ class TreeBias(PairBias):
     return (one if self.kind == "distance" else one * one) + 2
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     if self.edges:
       return ("tree_distance", "head", "relation")
     if self.kind == "steps":
       return ("tree_distance", "head")
     return ("tree_distance",)
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
     if not self.edges:
-      self.refuse_changed(at, ["longest"], "edges=False")
+      self.reject_changed_options(at, ["longest"], "edges=False")

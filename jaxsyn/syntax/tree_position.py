@@ -32,11 +32,17 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.data.schema import EIGENVECTORS
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count
 from jaxsyn.sinusoids import sinusoids
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, Site, Spec, View, looked_up
+from jaxsyn.syntax.modifier import (
+  Modifier,
+  ModifierSpec,
+  SentenceFeatures,
+  StackShape,
+  gather_words,
+)
 
 
 def branch_BW(head_BW: Array) -> Array:
@@ -45,16 +51,16 @@ def branch_BW(head_BW: Array) -> Array:
   Args:
     head_BW: words that are none come after all others.
   """
-  own_W = jnp.arange(head_BW.shape[1])
-  is_root_BW = head_BW == own_W
+  index_W = jnp.arange(head_BW.shape[1])
+  is_root_BW = head_BW == index_W
   siblings_BWW = head_BW[:, :, None] == head_BW[:, None, :]
-  before_WW = own_W[None, :] < own_W[:, None]
+  before_WW = index_W[None, :] < index_W[:, None]
   elder_BWW = siblings_BWW & before_WW & ~is_root_BW[:, None, :]
   elder_BW = jnp.sum(elder_BWW, axis=2, dtype=jnp.int32)
   return jnp.where(is_root_BW, -1, elder_BW)
 
 
-def branches_BSI(view: View, levels: int) -> Array:
+def branches_BSI(view: SentenceFeatures, levels: int) -> Array:
   """The branches on the way from each subword's word up to its root.
 
   Args:
@@ -65,11 +71,11 @@ def branches_BSI(view: View, levels: int) -> Array:
   """
   of_word_BW = branch_BW(view.head_BW)
   at_BS = view.word_BS
-  found = []
+  branches = []
   for _ in range(levels):
-    found.append(jnp.where(at_BS < 0, -1, looked_up(of_word_BW, at_BS)))
-    at_BS = jnp.where(at_BS < 0, -1, looked_up(view.head_BW, at_BS))
-  return jnp.stack(found, axis=-1)
+    branches.append(jnp.where(at_BS < 0, -1, gather_words(of_word_BW, at_BS)))
+    at_BS = jnp.where(at_BS < 0, -1, gather_words(view.head_BW, at_BS))
+  return jnp.stack(branches, axis=-1)
 
 
 def _spread(key: Array, shape: tuple[int, ...]) -> Array:
@@ -79,9 +85,9 @@ def _spread(key: Array, shape: tuple[int, ...]) -> Array:
   return jnp.log(decay_C) - jnp.log1p(-decay_C)
 
 
-class _TreePosition(Part):
+class _TreePosition(Modifier):
   def setup(self) -> None:
-    spec, width = self.spec, self.where.width
+    spec, width = self.spec, self.site.width
     if spec.kind == "path":
       copies = width // (spec.branches * spec.levels)
       self.logit_C = self.param("logit_C", _spread, (copies,))
@@ -92,9 +98,9 @@ class _TreePosition(Part):
         (spec.eigenvectors, width),
       )
 
-  def _path_BSD(self, view: View) -> Array:
+  def _path_BSD(self, view: SentenceFeatures) -> Array:
     spec: TreePosition = self.spec
-    width = self.where.width
+    width = self.site.width
     branch_BSI = branches_BSI(view, spec.levels)
     last_BSI = jnp.minimum(branch_BSI, spec.branches - 1)
     one_BSIR = jax.nn.one_hot(last_BSI, spec.branches)  # of -1: zeros
@@ -108,7 +114,7 @@ class _TreePosition(Part):
     rest = width - code_BSD.shape[-1]
     return jnp.pad(code_BSD, ((0, 0), (0, 0), (0, rest)))
 
-  def _laplacian_BSD(self, view: View) -> Array:
+  def _laplacian_BSD(self, view: SentenceFeatures) -> Array:
     spec: TreePosition = self.spec
     vector_BWE = view.eigenvectors_BWE[..., : spec.eigenvectors]
     B, W, E = vector_BWE.shape
@@ -123,18 +129,18 @@ class _TreePosition(Part):
     )
     return jnp.einsum("BSE,ED->BSD", vector_BSE, self.projection_ED)
 
-  def _depth_BSD(self, view: View) -> Array:
+  def _depth_BSD(self, view: SentenceFeatures) -> Array:
     # Backwards: of the sum of two alike, word 2 at depth 5 is word 5 at depth 2.
-    place_BSD = sinusoids(view.depth_BS, self.where.width)[..., ::-1]
+    place_BSD = sinusoids(view.depth_BS, self.site.width)[..., ::-1]
     return jnp.where(view.is_word_BS[..., None], place_BSD, 0.0)
 
-  def embed(self, x_BSD: Array, view: View) -> Array:
+  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     kinds = {
       "path": self._path_BSD,
       "laplacian": self._laplacian_BSD,
       "depth": self._depth_BSD,
     }
-    code_BSD = view.if_parsed(kinds[self.spec.kind](view), 0.0)
+    code_BSD = view.where_parsed(kinds[self.spec.kind](view), 0.0)
     size_BS1 = jnp.sum(code_BSD**2, axis=-1, keepdims=True)
     unit_BSD = code_BSD * jax.lax.rsqrt(size_BS1 + 1e-12)
     alike_BQM = jnp.einsum("BQD,BMD->BQM", unit_BSD, unit_BSD)
@@ -143,7 +149,7 @@ class _TreePosition(Part):
 
 
 @dataclasses.dataclass(frozen=True)
-class TreePosition(Spec):
+class TreePosition(ModifierSpec):
   """x + code: a vector of where the subword's word stands in its tree.
 
   All subwords of a word have its vector; EOS and pads have none, and
@@ -179,38 +185,38 @@ class TreePosition(Spec):
     "is drawn. False: always that of evaluation.",
   )
 
-  part: ClassVar[type[Part]] = _TreePosition
+  modifier: ClassVar[type[Modifier]] = _TreePosition
   embeds: ClassVar[bool] = True
-  off: ClassVar[Mapping[str, Any]] = {"kind": "none"}
+  disabled_options: ClassVar[Mapping[str, Any]] = {"kind": "none"}
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     return ("eigenvectors",) if self.kind == "laplacian" else ("head",)
 
   @property
-  def quiet(self) -> Mapping[str, Any]:
+  def noise_free_options(self) -> Mapping[str, Any]:
     return {"flip": False} if self.kind == "laplacian" else {}
 
-  def check(self, at: At, site: Site) -> None:
-    own = {
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    own_options = {
       "path": ("branches", "levels"),
       "laplacian": ("eigenvectors", "flip"),
     }
-    for kind, names in own.items():
+    for kind, names in own_options.items():
       if self.kind not in (kind, "none"):
-        self.refuse_changed(at, names, f"kind={self.kind!r}")
+        self.reject_changed_options(at, names, f"kind={self.kind!r}")
     one = self.branches * self.levels
-    if self.kind == "path" and one > site.width:
+    if self.kind == "path" and one > stack_shape.width:
       raise (at / "levels").error(
         f"={self.levels}: branches · levels = {one} dimensions are wanted, of "
-        f"config.model.width={site.width}."
+        f"config.model.width={stack_shape.width}."
       )
     if self.kind == "laplacian" and self.eigenvectors > EIGENVECTORS:
       raise (at / "eigenvectors").error(
         f"={self.eigenvectors}: a batch has {EIGENVECTORS} of each tree; take "
         "so many or fewer."
       )
-    if self.kind == "depth" and site.width % 2:
+    if self.kind == "depth" and stack_shape.width % 2:
       raise (at / "kind").error(
-        f"='depth': sinusoids need an even config.model.width, got {site.width}."
+        f"='depth': sinusoids need an even config.model.width, got {stack_shape.width}."
       )

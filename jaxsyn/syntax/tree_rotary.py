@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Literal
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import At, option, other_default
+from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import Positive
-from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, Site, View
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 
 
 def turned(x_BSHK: Array, angle_BSK: Array) -> Array:
@@ -38,8 +38,10 @@ def turned(x_BSHK: Array, angle_BSK: Array) -> Array:
   return jnp.concatenate([new_BSHK, x_BSHK[..., paired:]], -1)
 
 
-class _TreeRotary(Part):
-  def _place_BS(self, view: View, by: str, position_S: Array) -> Array:
+class _TreeRotary(Modifier):
+  def _place_BS(
+    self, view: SentenceFeatures, by: str, position_S: Array
+  ) -> Array:
     """Where each stands, float32; in a sentence without a tree, in the line."""
     line_1S = position_S[None].astype(jnp.float32)
     if by == "line":
@@ -47,12 +49,12 @@ class _TreeRotary(Part):
     # Roots are at depth 1, and what has no word above them, at 0.
     place_BS = view.depth_BS + 1 if by == "depth" else view.parent_mid_BS
     line_BS = jnp.broadcast_to(line_1S, place_BS.shape)
-    return view.if_parsed(place_BS.astype(jnp.float32), line_BS)
+    return view.where_parsed(place_BS.astype(jnp.float32), line_BS)
 
-  def _angle_BSK(self, view: View, position_S: Array) -> Array:
+  def _angle_BSK(self, view: SentenceFeatures, position_S: Array) -> Array:
     """Of each pair of channels."""
     spec: TreeRotary = self.spec
-    pairs = self.where.head_width // 2
+    pairs = self.site.head_width // 2
     speed_K = spec.base ** (-jnp.arange(pairs) / pairs)
     # The pairs take turns, so that both have slow ones and fast ones.
     places = [self._place_BS(view, by, position_S) for by in spec.by]
@@ -61,7 +63,7 @@ class _TreeRotary(Part):
     return place_BSK * speed_K
 
   def project(
-    self, q_BQHK: Array, k_BMHK: Array, view: View
+    self, q_BQHK: Array, k_BMHK: Array, view: SentenceFeatures
   ) -> tuple[Array, Array]:
     heads = self.spec.heads
     angle_BQK, angle_BMK = (
@@ -87,8 +89,8 @@ class TreeRotary(OnHeads):
   each step, as parts that make keys do.
   """
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   by: tuple[
     Literal["line", "depth", "parent"], Literal["line", "depth", "parent"]
   ] = option(
@@ -99,18 +101,22 @@ class TreeRotary(OnHeads):
   )
   base: Positive = option(10000.0, "Of θ: pair i of K / 2 has base^(-2i / K).")
 
-  part: ClassVar[type[Part]] = _TreeRotary
-  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
-  treeless: ClassVar[Mapping[str, Any] | None] = {"by": ("line", "line")}
+  modifier: ClassVar[type[Modifier]] = _TreeRotary
+  stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+  no_tree_options: ClassVar[Mapping[str, Any] | None] = {"by": ("line", "line")}
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     facts = {"line": "", "depth": "head", "parent": "parent_mid"}
     return tuple(dict.fromkeys(facts[by] for by in self.by if facts[by]))
 
-  def check(self, at: At, site: Site) -> None:
-    super().check(at, site)
-    if site.place == "decoder" and self.acts(site) and self.reads:
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
+    super().check(at, stack_shape)
+    if (
+      stack_shape.stack == "decoder"
+      and self.is_active(stack_shape)
+      and self.required_features
+    ):
       raise (at / "by").error(
         f"={self.by}: what a decoder writes has no tree; take ('line', 'line')."
       )

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.schema import FAR, OTHER_TREE
-from jaxsyn.options import option, other_default
+from jaxsyn.options import option, with_default
 from jaxsyn.options.bounds import CountOrOff, Probability
-from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
-from jaxsyn.syntax.heads import Chosen, OnHeads
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.gaussian import Gaussian, GaussianModifier
+from jaxsyn.syntax.heads import HeadChoice, OnHeads
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
 
-def edges_BSS(view: View) -> tuple[Array, Array]:
+def edges_BSS(view: SentenceFeatures) -> tuple[Array, Array]:
   """Edges between the words of two subwords, and which pairs are far.
 
   Subwords of one word are 0 edges apart. EOS is far from everything
@@ -32,13 +32,15 @@ def edges_BSS(view: View) -> tuple[Array, Array]:
   Returns: edges_BSS float32, far_BSS boolean.
   """
   distance_BSS = view.tree_distance_BSS
-  own_SS = jnp.eye(distance_BSS.shape[1], dtype=bool)
-  edges_BSS = jnp.where(own_SS, 0, distance_BSS).astype(jnp.float32)
+  diagonal_SS = jnp.eye(distance_BSS.shape[1], dtype=bool)
+  edges_BSS = jnp.where(diagonal_SS, 0, distance_BSS).astype(jnp.float32)
   return edges_BSS, edges_BSS >= FAR
 
 
-class _TreeScaled(GaussianPart):
-  def _sparse(self, view: View) -> tuple[Array, Array, Array | None]:
+class _TreeScaled(GaussianModifier):
+  def _sparse(
+    self, view: SentenceFeatures
+  ) -> tuple[Array, Array, Array | None]:
     """Distances, far pairs and dropped pairs after the sparse techniques."""
     spec: TreeScaled = self.spec
     path_BSS = view.tree_distance_BSS != OTHER_TREE
@@ -49,22 +51,26 @@ class _TreeScaled(GaussianPart):
     if view.train and spec.random_sparse > 0.0:
       # Shared by all heads, each direction and the diagonal for itself: how
       # the authors' code draws.
-      drawn_BSS = path_BSS & jax.random.bernoulli(
+      sampled_BSS = path_BSS & jax.random.bernoulli(
         self.make_rng("syntax"), spec.random_sparse, edges.shape
       )
       if spec.random_distance:
-        edges = jnp.where(drawn_BSS, spec.random_distance, edges)
-        far_BSS = far_BSS & ~drawn_BSS
+        edges = jnp.where(sampled_BSS, spec.random_distance, edges)
+        far_BSS = far_BSS & ~sampled_BSS
         if dropped_BSS is not None:  # the random technique comes first
-          dropped_BSS = dropped_BSS & ~drawn_BSS
+          dropped_BSS = dropped_BSS & ~sampled_BSS
       elif dropped_BSS is None:
-        dropped_BSS = drawn_BSS
+        dropped_BSS = sampled_BSS
       else:
-        dropped_BSS = dropped_BSS | drawn_BSS
+        dropped_BSS = dropped_BSS | sampled_BSS
     return edges, far_BSS, dropped_BSS
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     spec: TreeScaled = self.spec
     edges, far, dropped = self._sparse(view)
@@ -99,8 +105,8 @@ class TreeScaled(Gaussian):
   training and evaluation, whatever `fill` says.
   """
 
-  layers: Chosen = other_default(OnHeads, "layers", None)
-  heads: Chosen = other_default(OnHeads, "heads", None)
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3, "Where `layers` is None: the lowest so many, the paper's best; 0: all."
   )
@@ -131,6 +137,6 @@ class TreeScaled(Gaussian):
     "(the pair is hidden, except a subword from itself).",
   )
 
-  part: ClassVar[type[Part]] = _TreeScaled
-  reads: ClassVar[tuple[str, ...]] = ("tree_distance",)
-  quiet: ClassVar[Mapping[str, Any]] = {"random_sparse": 0.0}
+  modifier: ClassVar[type[Modifier]] = _TreeScaled
+  required_features: ClassVar[tuple[str, ...]] = ("tree_distance",)
+  noise_free_options: ClassVar[Mapping[str, Any]] = {"random_sparse": 0.0}

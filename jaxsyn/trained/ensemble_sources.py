@@ -39,14 +39,18 @@ class EnsembleReader:
     self, sources: Iterable[Source]
   ) -> list[tuple[tuple[Example, ...], bool]]:
     """The arrays of each source for each run, and whether it was too long."""
-    given = list(sources)
+    source_list = list(sources)
     parses: dict[tuple[str, str], Parse] = {}
     each = [
-      reader.read_all(_parsed(reader, given, parses)) for reader in self.readers
+      reader.read_all(_parsed(reader, source_list, parses))
+      for reader in self.readers
     ]
     return [
-      (tuple(example for example, _ in own), any(cut for _, cut in own))
-      for own in zip(*each)
+      (
+        tuple(example for example, _ in member_examples),
+        any(cut for _, cut in member_examples),
+      )
+      for member_examples in zip(*each)
     ]
 
   @property

@@ -23,23 +23,23 @@ from flax import traverse_util
 
 from jaxsyn.data.store.manifest_format import Number
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
-from jaxsyn.options.bounds import Text
+from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
 from jaxsyn.training.reader import Parameters, Score
 
-PAGE = "model.json"
+RECORD_FILE = "model.json"
 ARRAYS = "model.safetensors"
 _FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class _Page:
+class _ExportRecord:
   """Types of the JSON file."""
 
   format: int
-  title: Annotated[str, Text(".+", "a text")]
+  title: Annotated[str, TextPattern(".+", "a text")]
   steps: tuple[Number, ...]
   arrays: dict[str, sums.ArraySums]
   score: Score | None
@@ -47,32 +47,32 @@ class _Page:
 
 def is_exported(folder: pathlib.Path) -> bool:
   """Whether a folder is one of an exported model."""
-  return files.is_file(folder / PAGE)
+  return files.is_file(folder / RECORD_FILE)
 
 
-def write(folder: pathlib.Path, found: Parameters, title: str) -> str:
+def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
   """Writes parameters; returns the SHA-256 of their file.
 
   Args:
     folder: a local one.
-    found: the parameters.
+    parameters: the parameters.
     title: which they are, in words.
   """
-  arrays = jax.device_get(sums.named(found.params))
+  arrays = jax.device_get(sums.named(parameters.params))
   data = library().save(
     {name: np.ascontiguousarray(x) for name, x in arrays.items()},
     metadata={"format": "jaxsyn"},  # of several the order would be random
   )
   with files.publish(folder / ARRAYS) as file:
     file.write(data)
-  page = {
+  record = {
     "format": _FORMAT,
     "title": title,
-    "steps": list(found.steps),
-    "score": found.score,
-    "arrays": sums.held(found.params)(),
+    "steps": list(parameters.steps),
+    "score": parameters.score,
+    "arrays": sums.local_sums(parameters.params)(),
   }
-  files.write_json(folder / PAGE, checksums.sealed(page))
+  files.write_json(folder / RECORD_FILE, checksums.add_checksum(record))
   return checksums.sha256_of(folder / ARRAYS)
 
 
@@ -90,42 +90,46 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
   """
   numpy = library()
   try:
-    page = checksums.unsealed(files.read_json(folder / PAGE))
-    if page.get("format") != _FORMAT:
+    record = checksums.verify_checksum(files.read_json(folder / RECORD_FILE))
+    if record.get("format") != _FORMAT:
       raise ValueError(
-        f"its format is {page.get('format')!r:.80}; this version reads {_FORMAT}"
+        f"its format is {record.get('format')!r:.80}; this version reads {_FORMAT}"
       )
-    from_config(_Page, page, At(PAGE), MEASURED)
-    if not page["steps"]:
-      raise ValueError(f"{PAGE}.steps is empty")
+    from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), RESULT_MODE)
+    if not record["steps"]:
+      raise ValueError(f"{RECORD_FILE}.steps is empty")
     arrays = numpy.load(files.read_bytes(folder / ARRAYS))
   except (OSError, ValueError) as error:
-    raise _damaged(folder, str(error).rstrip(".")) from None
+    raise _corrupt_error(folder, str(error).rstrip(".")) from None
   except Exception as error:  # SafetensorError is none of these
     if not type(error).__module__.startswith("safetensors"):
       raise
-    raise _damaged(folder, f"{ARRAYS}: {error}") from None
-  there = [str(step) for step in page["steps"]]
-  if checkpoint and [checkpoint] != there:
+    raise _corrupt_error(folder, f"{ARRAYS}: {error}") from None
+  steps = [str(step) for step in record["steps"]]
+  if checkpoint and [checkpoint] != steps:
     raise InputError(
-      f"{folder} is an exported model and holds {page['title']}; no other "
+      f"{folder} is an exported model and holds {record['title']}; no other "
       f"checkpoint ({checkpoint!r}) can be chosen."
     )
   wanted = {name: x.shape for name, x in sums.named(abstract).items()}
   if {name: x.shape for name, x in arrays.items()} != wanted:
-    raise _damaged(folder, f"{ARRAYS} is of another model than config.json")
-  if set(page["arrays"]) != set(arrays):
-    raise _damaged(folder, f"{ARRAYS} has other arrays than {PAGE}")
+    raise _corrupt_error(
+      folder, f"{ARRAYS} is of another model than config.json"
+    )
+  if set(record["arrays"]) != set(arrays):
+    raise _corrupt_error(
+      folder, f"{ARRAYS} has other arrays than {RECORD_FILE}"
+    )
   tree = traverse_util.unflatten_dict(arrays, sep="/")
-  if difference := sums.differing(tree, page["arrays"]):
-    raise _damaged(folder, difference)
+  if difference := sums.differing(tree, record["arrays"]):
+    raise _corrupt_error(folder, difference)
   params = jax.device_put(tree, jax.local_devices()[0])
   return Parameters(
-    params, tuple(page["steps"]), score=page["score"], title=page["title"]
+    params, tuple(record["steps"]), score=record["score"], title=record["title"]
   )
 
 
-def _damaged(folder: pathlib.Path, why: str) -> InputError:
+def _corrupt_error(folder: pathlib.Path, why: str) -> InputError:
   return InputError(
     f"{folder} is damaged ({why}). Fetch it, or export the run, again."
   )

@@ -45,7 +45,7 @@ class Named:
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
+class MatchedArray:
   """One parameter of the new run.
 
   Attributes:
@@ -72,12 +72,14 @@ def labels(
     manifest: of its data.
     folder: with the vocabularies.
   """
-  counted: dict[str, Labels] = {}
+  label_tables: dict[str, Labels] = {}
   for side in ("source", "target"):
-    counted[f"{side}_vocabulary"] = tokens(plan, manifest, folder, side)
-    counted[f"{side}_relations"] = tuple(manifest["relations"].get(side, ()))
+    label_tables[f"{side}_vocabulary"] = tokens(plan, manifest, folder, side)
+    label_tables[f"{side}_relations"] = tuple(
+      manifest["relations"].get(side, ())
+    )
   # An axis that is so much longer then counts what was made so much more.
-  by_more = {2**i: field for i, field in enumerate(counted)}
+  by_more = {2**i: field for i, field in enumerate(label_tables)}
   spec = dataclasses.replace(
     plan.spec,
     **{field: getattr(plan.spec, field) + n for n, field in by_more.items()},
@@ -90,15 +92,17 @@ def labels(
       dataclasses.replace(plan.recipe, model=contract.make(spec)),
     )
   )
-  found: dict[str, dict[int, Labels]] = {}
+  labels_found: dict[str, dict[int, Labels]] = {}
   for name, array in small.items():
     for axis, size in enumerate(array.shape):
       field = by_more.get(large[name].shape[axis] - size)
       if field is not None:
-        own = counted[field]
+        table = label_tables[field]
         # Some tables begin with an entry for none of them.
-        found.setdefault(name, {})[axis] = ("",) * (size - len(own)) + own
-  return found
+        labels_found.setdefault(name, {})[axis] = ("",) * (
+          size - len(table)
+        ) + table
+  return labels_found
 
 
 def tokens(
@@ -116,79 +120,85 @@ def tokens(
   return (
     *vocabulary.pieces(range(vocabulary.size)),
     *tasks.symbols(data.second, manifest),
-    *(f"<corpus {number}>" for number in corpora),
+    *(f"<corpus {index}>" for index in corpora),
   )
 
 
 def match(
-  here: Named, there: Named, unknown: str
-) -> tuple[dict[str, Taken], dict[str, str]]:
+  model: Named, source: Named, unknown: str
+) -> tuple[dict[str, MatchedArray], dict[str, str]]:
   """What is taken, and why other parameters of the same name are not.
 
   Args:
-    here: the model that is begun.
-    there: the one it begins with.
+    model: the model that is begun.
+    source: the one it begins with.
     unknown: config.train.start.unknown.
   """
-  taken: dict[str, Taken] = {}
+  matched: dict[str, MatchedArray] = {}
   differing: dict[str, str] = {}
-  for name, wanted in here.arrays.items():
-    sources = _sources(name, there)
+  for name, wanted in model.arrays.items():
+    sources = _sources(name, source)
     if not sources:
       continue
-    own = here.labels.get(name, {})
+    axis_labels = model.labels.get(name, {})
     fitting = [
       (value, axes)
       for value, axes in sources
-      if ((set(axes) == set(own) and len(own) < 2) or dict(axes) == dict(own))
-      and _but(value.shape, own) == _but(wanted.shape, own)
+      if (
+        (set(axes) == set(axis_labels) and len(axis_labels) < 2)
+        or dict(axes) == dict(axis_labels)
+      )
+      and _but(value.shape, axis_labels) == _but(wanted.shape, axis_labels)
     ]
     if not fitting:
       shape = sources[0][0].shape
       differing[name] = f"{name} is {shape} there and {wanted.shape} here"
       continue
-    taken[name] = _fitted(wanted.shape, own, fitting, unknown)
-  return taken, differing
+    matched[name] = _fitted(wanted.shape, axis_labels, fitting, unknown)
+  return matched, differing
 
 
 def _sources(
-  name: str, there: Named
+  name: str, source: Named
 ) -> list[tuple[np.ndarray, Mapping[int, Labels]]]:
   """Arrays that may stand for a parameter, the best first."""
-  found = []
-  if name in there.arrays:
-    found.append((there.arrays[name], there.labels.get(name, {})))
+  candidates = []
+  if name in source.arrays:
+    candidates.append((source.arrays[name], source.labels.get(name, {})))
   elif name in _SHARED:
     other, turned = _SHARED[name]
-    if other in there.arrays:
-      value, axes = there.arrays[other], there.labels.get(other, {})
+    if other in source.arrays:
+      value, axes = source.arrays[other], source.labels.get(other, {})
       if turned:
-        value, axes = value.T, {1 - axis: own for axis, own in axes.items()}
-      found.append((value, axes))
-  if (other := _OF_SOURCE.get(name, "")) in there.arrays:
-    found.append((there.arrays[other], there.labels.get(other, {})))
-  return found
+        value, axes = (
+          value.T,
+          {1 - axis: axis_labels for axis, axis_labels in axes.items()},
+        )
+      candidates.append((value, axes))
+  if (other := _OF_SOURCE.get(name, "")) in source.arrays:
+    candidates.append((source.arrays[other], source.labels.get(other, {})))
+  return candidates
 
 
 def _fitted(
   shape: tuple[int, ...],
-  own: Mapping[int, Labels],
+  axis_labels: Mapping[int, Labels],
   sources: Sequence[tuple[np.ndarray, Mapping[int, Labels]]],
   unknown: str,
-) -> Taken:
+) -> MatchedArray:
   """A parameter of the new model, its entries found by their labels.
 
   Args:
     shape: of it.
-    own: its labels.
+    axis_labels: its labels.
     sources: arrays and their labels; what the first lacks the next may have.
     unknown: as of `match`.
   """
   first, axes = sources[0]
-  if dict(own) == dict(axes):  # nothing is counted, or the same
-    return Taken(np.asarray(first))
-  ((axis, wanted),) = own.items()
-  value = np.zeros((shape[axis], *_but(shape, own)), first.dtype)
+  if dict(axis_labels) == dict(axes):  # nothing is counted, or the same
+    return MatchedArray(np.asarray(first))
+  ((axis, wanted),) = axis_labels.items()
+  value = np.zeros((shape[axis], *_but(shape, axis_labels)), first.dtype)
   known = np.zeros(shape[axis], bool)
   for array, labels in sources:
     at = {label: i for i, label in enumerate(labels[axis])}
@@ -200,12 +210,12 @@ def _fitted(
     value[~known] = np.moveaxis(first, axis, 0).mean(0)
   value = np.moveaxis(value, 0, axis)
   if known.all():
-    return Taken(value, rows=(len(known), len(known)))
+    return MatchedArray(value, rows=(len(known), len(known)))
   rows_of = (int(known.sum()), len(known))
   if unknown == "mean":
-    return Taken(value, rows=rows_of)
+    return MatchedArray(value, rows=rows_of)
   lined = known.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-  return Taken(value, np.broadcast_to(lined, shape), rows_of)
+  return MatchedArray(value, np.broadcast_to(lined, shape), rows_of)
 
 
 def _but(shape: tuple[int, ...], axes: Mapping[int, Any]) -> tuple[int, ...]:

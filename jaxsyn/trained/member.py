@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxsyn.config import Decode
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, as_dict, from_config
+from jaxsyn.options import ConfigPath, as_dict, from_config
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.storage import files
 from jaxsyn.trained import parameters, workdir
@@ -42,7 +42,7 @@ class Member:
   sources: SourceReader
   params: Any
   chosen: str
-  notes: tuple[str, ...]
+  messages: tuple[str, ...]
 
 
 def open_member(
@@ -69,22 +69,22 @@ def open_member(
   run = workdir.open_run(path)
   plan = _plan(run, decode)
   sources = SourceReader(run, plan, longest=longest, parser=parser)
-  notes: list[str] = []
-  found = read(
+  messages: list[str] = []
+  loaded = read(
     *(run, plan, sources.features),
     checkpoint=checkpoint,
-    on_fallback=notes.append,
+    on_fallback=messages.append,
   )
-  asked = checkpoint or plan.config.decode.checkpoint
-  chosen = parameters.title(found, asked)
-  unchosen = not (found.score or notes or found.title)
-  if asked == "best" and len(found.steps) == 1 and unchosen:
-    notes.append(
+  requested = checkpoint or plan.config.decode.checkpoint
+  chosen = parameters.title(loaded, requested)
+  unchosen = not (loaded.score or messages or loaded.title)
+  if requested == "best" and len(loaded.steps) == 1 and unchosen:
+    messages.append(
       f"no checkpoint was chosen by a validation yet: it is {chosen}"
     )
-  for note in notes:  # not by a log, which commands keep quiet
-    print(f"warning: {run.workdir}: {note}.", file=sys.stderr)
-  return Member(run, plan, sources, found.params, chosen, tuple(notes))
+  for message in messages:  # not by a log, which commands keep quiet
+    print(f"warning: {run.workdir}: {message}.", file=sys.stderr)
+  return Member(run, plan, sources, loaded.params, chosen, tuple(messages))
 
 
 def address(folder: Folder) -> tuple[str, str]:
@@ -114,10 +114,10 @@ def check_weights(folders: Sequence[Folder], weights: Sequence[float]) -> None:
 
 def check_targets(members: Sequence[Member]) -> None:
   """Raises InputError where runs do not write the same subwords."""
-  first, *others = (
+  first, *other_members = (
     (one.run.workdir, one.run.vocabulary("target")) for one in members
   )
-  for folder, vocabulary in others:
+  for folder, vocabulary in other_members:
     if vocabulary.sha256 != first[1].sha256:
       raise InputError(
         f"{first[0]} and {folder} have other target vocabularies (SHA-256 "
@@ -135,7 +135,7 @@ def decode_of(run: workdir.Run, changes: Mapping[str, Any]) -> Decode:
     if isinstance(inner, Mapping) and isinstance(value, Mapping):
       value = {**inner, **value}  # of a search, what is not said stays
     fields[name] = value
-  return from_config(Decode, fields, At("decode"))
+  return from_config(Decode, fields, ConfigPath("decode"))
 
 
 def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:

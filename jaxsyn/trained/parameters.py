@@ -15,7 +15,7 @@ from jaxsyn.scoring import selection
 from jaxsyn.trained import exported
 from jaxsyn.trained.workdir import Run
 from jaxsyn.training.memory import enough_memory
-from jaxsyn.training.reader import Parameters, Reader
+from jaxsyn.training.reader import CheckpointReader, Parameters
 from jaxsyn.training.step import Recipe, first_params
 
 
@@ -44,17 +44,17 @@ def read(
     InputError: no such checkpoint, none that is whole, a corrupt one without
       `on_fallback`, or too little memory.
   """
-  found = _found(run, plan, features, checkpoint)
-  if found.score is not None:
-    _check_metric(found.score["selection"], run, found.steps[-1])
-  for corrupt in found.corrupt:
+  parameters = _read_checkpoint(run, plan, features, checkpoint)
+  if parameters.score is not None:
+    _check_metric(parameters.score["selection"], run, parameters.steps[-1])
+  for corrupt in parameters.corrupt:
     if on_fallback is None:
       raise InputError(
         f"{run.workdir}: {corrupt}. Restore it from a copy, or choose an intact "
-        f"checkpoint: {option}={found.steps[-1]}."
+        f"checkpoint: {option}={parameters.steps[-1]}."
       )
-    on_fallback(f"{corrupt}; {title(found, checkpoint)} is used instead")
-  return found
+    on_fallback(f"{corrupt}; {title(parameters, checkpoint)} is used instead")
+  return parameters
 
 
 def _check_metric(metric: str, run: Run, step: int) -> None:
@@ -67,14 +67,14 @@ def _check_metric(metric: str, run: Run, step: int) -> None:
     )
 
 
-def _found(
+def _read_checkpoint(
   run: Run, plan: Plan, features: Sequence[str], checkpoint: str
 ) -> Parameters:
   """The parameters of a checkpoint, or those that stand in for corrupt ones."""
   abstract = shapes(plan.recipe, features)
   if exported.is_exported(run.workdir):
     return exported.read(run.workdir, abstract, checkpoint)
-  train, reader = plan.config.train, Reader(run.workdir)
+  train, reader = plan.config.train, CheckpointReader(run.workdir)
   with enough_memory(
     f"reading the parameters of {run.workdir}",
     "the number of other programs that run here",
@@ -97,20 +97,20 @@ def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
   return jax.eval_shape(lambda: first_params(recipe, batch, jax.random.key(0)))
 
 
-def title(parameters: Parameters, asked: str) -> str:
+def title(parameters: Parameters, requested: str) -> str:
   """What was read, in words.
 
   Args:
     parameters: of `read`.
-    asked: "best", "last" or a step.
+    requested: "best", "last" or a step.
   """
   if parameters.title:
     return parameters.title
-  *others, step = parameters.steps
-  if others:
+  *earlier, step = parameters.steps
+  if earlier:
     return (
       "the mean of the checkpoints of steps "
-      f"{', '.join(map(str, others))} and {step}"
+      f"{', '.join(map(str, earlier))} and {step}"
     )
   if parameters.score is not None:
     return (
@@ -119,6 +119,6 @@ def title(parameters: Parameters, asked: str) -> str:
       f"at step {step}"
     )
   # Where the best was asked for: before the first validation there is none.
-  if asked in ("best", "last") and not parameters.corrupt:
+  if requested in ("best", "last") and not parameters.corrupt:
     return f"the last checkpoint, of step {step}"
   return f"the checkpoint of step {step}"

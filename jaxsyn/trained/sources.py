@@ -129,12 +129,12 @@ class SourceReader:
     """
     if isinstance(source, str) and self._nfc:
       source = text.normal(source)
-    whole = source if isinstance(source, str) else source.text
-    pieces = self.vocabularies[0].encode(whole)
+    full_text = source if isinstance(source, str) else source.text
+    pieces = self.vocabularies[0].encode(full_text)
     is_cut = len(pieces.id) >= self.longest
     if is_cut:  # also a parse: half a sentence has a tree of its own
-      source = whole[: pieces.end[self.longest - 2]]
-    return Fitted(whole, pieces, source, is_cut)
+      source = full_text[: pieces.end[self.longest - 2]]
+    return Fitted(full_text, pieces, source, is_cut)
 
   @property
   def has_parser(self) -> bool:
@@ -159,7 +159,9 @@ class SourceReader:
           "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
           "(--parser)."
         )
-      self._parser = recorded.opened(self._spec, self._manifest, "source")
+      self._parser = recorded.open_recorded(
+        self._spec, self._manifest, "source"
+      )
     return self._parser
 
   def example(self, source: Source) -> Example:
@@ -171,18 +173,22 @@ class SourceReader:
     return self._examples([source])[0]
 
   def _examples(self, sources: Sequence[Source]) -> list[Example]:
-    given: list[Source] = [*sources]
-    raw = {i: line for i, line in enumerate(given) if isinstance(line, str)}
+    source_list: list[Source] = [*sources]
+    raw = {
+      i: line for i, line in enumerate(source_list) if isinstance(line, str)
+    }
     if self.tree == "none":
-      given = [one if isinstance(one, str) else one.text for one in given]
+      source_list = [
+        one if isinstance(one, str) else one.text for one in source_list
+      ]
     elif raw:
       for i, parse in zip(raw, self.parser.parses([*raw.values()])):
-        given[i] = parse
-    if not given:
+        source_list[i] = parse
+    if not source_list:
       return []
-    numbers = [0] * len(given)
+    numbers = [0] * len(source_list)
     examples = encode_all(
-      given, None, lines=numbers, **self._encoding
+      source_list, None, lines=numbers, **self._encoding
     ).examples()
     if self._tag is None:
       return examples

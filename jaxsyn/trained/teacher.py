@@ -16,17 +16,17 @@ import numpy as np
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import CONFIG, At
+from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.storage import checksums, files
 from jaxsyn.trained import parameters, workdir
-from jaxsyn.training.distillation import Taught
+from jaxsyn.training.distillation import TeacherLoss
 
 FILE = "teachers.json"  # of a run that learns
 
@@ -43,8 +43,8 @@ class Teacher:
 
   def __init__(
     self,
-    loss: Taught,
-    at: At,
+    loss: TeacherLoss,
+    at: ConfigPath,
     config: Config,
     manifest: Mapping[str, Any],
   ):
@@ -66,28 +66,30 @@ class Teacher:
     self.features = frozenset(
       name for name in plan.model_features if name.startswith(sides)
     )
-    found = parameters.read(
+    parameters_ = parameters.read(
       run,
       plan,
       manifests.features_for(run.manifest, self.features),
       checkpoint=loss.checkpoint,
       option=f"--{at / 'checkpoint'}",
     )
-    asked = loss.checkpoint or run.config.decode.checkpoint
-    self.told = f"taught by {loss.teacher}, {parameters.title(found, asked)}"
-    self._params, self._sides = found.params, sides
-    leaves = jax.tree.leaves(jax.tree.map(np.asarray, found.params))
+    requested = loss.checkpoint or run.config.decode.checkpoint
+    self.told = (
+      f"taught by {loss.teacher}, {parameters.title(parameters_, requested)}"
+    )
+    self._params, self._sides = parameters_.params, sides
+    leaves = jax.tree.leaves(jax.tree.map(np.asarray, parameters_.params))
     self.at = str(at)
     self.checksum = checksums.crc32c(
       "".join(map(checksums.crc32c, leaves)).encode()
     )
-    self._facts = jax.jit(functools.partial(loss.facts, model))
+    self._facts = jax.jit(functools.partial(loss.teacher_features, model))
 
-  def after(self, change: Change | None) -> Change:
+  def chain(self, transform: BatchTransform | None) -> BatchTransform:
     """A caller's own function on every batch, and then this."""
 
     def both(batch: Batch) -> Batch:
-      batch = batch if change is None else change(batch)
+      batch = batch if transform is None else transform(batch)
       return {**batch, **self(batch)}
 
     return both
@@ -110,7 +112,7 @@ def read(plan: Plan, manifest: Mapping[str, Any]) -> tuple[Teacher, ...]:
     InputError: as `Teacher`.
   """
   return tuple(
-    Teacher(loss, at, plan.config, manifest) for at, loss in _asked(plan)
+    Teacher(loss, at, plan.config, manifest) for at, loss in _teachers_of(plan)
   )
 
 
@@ -125,22 +127,22 @@ def check(
     plan, manifest: as of `read`.
     but: whether the teacher in a folder is not looked at.
   """
-  for at, loss in _asked(plan):
+  for at, loss in _teachers_of(plan):
     if not but(loss.teacher):
       _opened(loss, at, plan.config, manifest)
 
 
-def _asked(plan: Plan) -> list[tuple[At, Taught]]:
+def _teachers_of(plan: Plan) -> list[tuple[ConfigPath, TeacherLoss]]:
   """The losses that learn from another run, and where their options stand."""
   return [
-    (CONFIG / "losses" / name, loss)
+    (ROOT / "losses" / name, loss)
     for name, loss in plan.config.losses
-    if isinstance(loss, Taught) and loss.weight
+    if isinstance(loss, TeacherLoss) and loss.weight
   ]
 
 
 def _opened(
-  loss: Taught, at: At, config: Config, manifest: Mapping[str, Any]
+  loss: TeacherLoss, at: ConfigPath, config: Config, manifest: Mapping[str, Any]
 ) -> tuple[workdir.Run, Plan, ModelSpec]:
   """The run that teaches, its plan, and its model with what is to be learnt."""
   if not loss.teacher:
@@ -151,7 +153,7 @@ def _opened(
   run = workdir.open_run(loss.teacher)
   plan = resolve(run.config, run.manifest)
   _check_alike(loss, at, config, manifest, run, plan.model_features)
-  return run, plan, loss.asked(at, plan.spec)
+  return run, plan, loss.required_maps_of_teacher(at, plan.spec)
 
 
 def check_same(
@@ -159,10 +161,14 @@ def check_same(
 ) -> None:
   """Raises InputError where a run that goes on would learn from others."""
   path = files.path_of(folder) / FILE
-  if not teachers or not workdir.begun(path.parent) or not files.is_file(path):
+  if (
+    not teachers
+    or not workdir.is_started(path.parent)
+    or not files.is_file(path)
+  ):
     return
   try:
-    were = checksums.unsealed(files.read_json(path))
+    were = checksums.verify_checksum(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
       f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy, "
@@ -181,16 +187,18 @@ def write(folder: os.PathLike[str] | str, teachers: Sequence[Teacher]) -> None:
   """Keeps in a run's folder who teaches it, for `check_same`."""
   if teachers:
     content = {one.at: one.checksum for one in teachers}
-    files.write_json(files.path_of(folder) / FILE, checksums.sealed(content))
+    files.write_json(
+      files.path_of(folder) / FILE, checksums.add_checksum(content)
+    )
 
 
 def _check_alike(
-  loss: Taught,
-  at: At,
+  loss: TeacherLoss,
+  at: ConfigPath,
   config: Config,
   manifest: Mapping[str, Any],
   run: workdir.Run,
-  reads: Collection[str],
+  required: Collection[str],
 ) -> None:
   """Raises InputError for a teacher that would read a batch otherwise."""
 
@@ -202,31 +210,32 @@ def _check_alike(
 
   for side in loss.sides:
     ours, theirs = (
-      page["vocabulary"][side]["sha256"] for page in (manifest, run.manifest)
+      manifest_["vocabulary"][side]["sha256"]
+      for manifest_ in (manifest, run.manifest)
     )
     if ours != theirs:
       refuse(f"another vocabulary of the {side}")
-    if not any(name.startswith(f"{side}_") for name in reads):
+    if not any(name.startswith(f"{side}_") for name in required):
       continue
     for name in ("relations", "labels"):
       ours, theirs = (
-        dict(page.get(name) or {}).get(side)
-        for page in (manifest, run.manifest)
+        dict(manifest_.get(name) or {}).get(side)
+        for manifest_ in (manifest, run.manifest)
       )
       if theirs and ours != theirs:
         refuse(f"other {name} of the {side}")
     ours, theirs = (
-      workdir.hashes(page)["parser"].get(side)
-      for page in (manifest, run.manifest)
+      workdir.hashes(manifest_)["parser"].get(side)
+      for manifest_ in (manifest, run.manifest)
     )
     if ours != theirs:
       refuse(f"another parser of the {side}")
   ours, theirs = (
     (
-      tasks.symbols(of.data.second, page),
-      mixture.tags(of.data.mixture, page),
+      tasks.symbols(of.data.second, manifest_),
+      mixture.tags(of.data.mixture, manifest_),
     )
-    for of, page in ((config, manifest), (run.config, run.manifest))
+    for of, manifest_ in ((config, manifest), (run.config, run.manifest))
   )
   if ours != theirs:
     raise (at / "teacher").error(
@@ -234,7 +243,7 @@ def _check_alike(
       "has: train it with the same config.data.second and config.data.mixture."
     )
   trees = run.config.data.tree, config.data.tree
-  sees = reads or run.config.data.second.task.any
+  sees = required or run.config.data.second.task.any
   replaced = sees and any(tree.replaces for tree in trees)
   if replaced and trees[0] != trees[1]:
     raise (at / "teacher").error(

@@ -28,7 +28,7 @@ from jaxsyn.plan import Plan, resolve
 from jaxsyn.storage import checksums, files
 from jaxsyn.train_options import Start
 from jaxsyn.trained import parameters, workdir
-from jaxsyn.trained.matching import Named, Taken, labels, match
+from jaxsyn.trained.matching import MatchedArray, Named, labels, match
 from jaxsyn.training.step import TrainState
 from jaxsyn.training.sums import named
 
@@ -46,23 +46,23 @@ class WarmStart:
     told: the same for the log, in lines.
   """
 
-  taken: dict[str, Taken]
+  matched: dict[str, MatchedArray]
   origin: dict[str, Any]
-  told: tuple[str, ...]
+  messages: tuple[str, ...]
 
   def __call__(self, state: TrainState) -> TrainState:
     """The first state with these parameters, where it lies."""
 
-    def put(path: Any, drawn: jax.Array) -> jax.Array:
+    def put(path: Any, initial: jax.Array) -> jax.Array:
       name = jax.tree_util.keystr(path, simple=True, separator="/")
-      if name not in self.taken:
-        return drawn
-      own = self.taken[name]
-      value = _placed(own.value, drawn)
-      if own.known is None:
+      if name not in self.matched:
+        return initial
+      matched_array = self.matched[name]
+      value = _placed(matched_array.value, initial)
+      if matched_array.known is None:
         return value
-      return jax.jit(jnp.where, out_shardings=drawn.sharding)(
-        _placed(own.known, drawn), value, drawn
+      return jax.jit(jnp.where, out_shardings=initial.sharding)(
+        _placed(matched_array.known, initial), value, initial
       )
 
     params = jax.tree_util.tree_map_with_path(put, state.params)
@@ -71,8 +71,8 @@ class WarmStart:
 
   def write(self, folder: os.PathLike[str] | str) -> None:
     """Leaves in the folder of the run where it came from."""
-    page = checksums.sealed(self.origin)
-    files.write_json(files.path_of(folder) / FILE, page)
+    document = checksums.add_checksum(self.origin)
+    files.write_json(files.path_of(folder) / FILE, document)
 
 
 def read(
@@ -90,7 +90,7 @@ def read(
     InputError: there is no such run or checkpoint, or nothing of it fits.
   """
   folder = files.path_of(folder)
-  if not start.run or workdir.begun(folder):
+  if not start.run or workdir.is_started(folder):
     return None
   if files.absolute(start.run) == files.absolute(folder):
     raise InputError(
@@ -101,7 +101,7 @@ def read(
   theirs = resolve(run.config, run.manifest)
   features = manifests.features_for(run.manifest, theirs.translation_features)
   warnings: list[str] = []
-  found = parameters.read(
+  parameters_ = parameters.read(
     *(run, theirs, features),
     checkpoint=start.checkpoint,
     on_fallback=warnings.append,
@@ -109,18 +109,18 @@ def read(
   if jax.process_index() == 0:
     for warning in warnings:
       print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
-  arrays = jax.device_get(named(found.params))
-  there = Named(arrays, labels(theirs, run.manifest, run.workdir))
+  arrays = jax.device_get(named(parameters_.params))
+  source = Named(arrays, labels(theirs, run.manifest, run.workdir))
   manifest = manifests.read(directory)
   features = manifests.features_for(manifest, plan.translation_features)
-  here = Named(
+  model = Named(
     named(parameters.shapes(plan.recipe, features)),
     labels(plan, manifest, files.path_of(directory)),
   )
-  taken, differing = match(here, there, start.unknown)
-  asked = start.checkpoint or run.config.decode.checkpoint
-  title = parameters.title(found, asked)
-  if not taken:
+  matched, differing = match(model, source, start.unknown)
+  requested = start.checkpoint or run.config.decode.checkpoint
+  title = parameters.title(parameters_, requested)
+  if not matched:
     raise InputError(
       f"config.train.start.run={start.run!r}: nothing of that run fits. "
       f"{_and_more([*differing.values()]) or 'No parameter has a name of this model'}."
@@ -128,18 +128,18 @@ def read(
   origin = {
     "run": os.fspath(start.run),
     "checkpoint": title,
-    "steps": list(found.steps),
+    "steps": list(parameters_.steps),
     "notes": warnings,
     "sha256": _hash(arrays),
     "system": run.config.system,
     "data": workdir.hashes(run.manifest),
-    "taken": sorted(name for name, own in taken.items() if not own.rows),
-    "rows": {n: list(own.rows) for n, own in taken.items() if own.rows},
-    "fresh": sorted(set(here.arrays) - set(taken)),
-    "left": sorted(set(arrays) - set(here.arrays)),
+    "taken": sorted(name for name, array in matched.items() if not array.rows),
+    "rows": {n: list(array.rows) for n, array in matched.items() if array.rows},
+    "fresh": sorted(set(model.arrays) - set(matched)),
+    "left": sorted(set(arrays) - set(model.arrays)),
     "differing": differing,
   }
-  return WarmStart(taken, origin, _told(origin, start.unknown))
+  return WarmStart(matched, origin, _messages(origin, start.unknown))
 
 
 def _placed(value: np.ndarray, like: jax.Array) -> jax.Array:
@@ -158,12 +158,12 @@ def _hash(arrays: Mapping[str, np.ndarray]) -> str:
   return digest.hexdigest()
 
 
-def _told(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
-  taken, rows, fresh = origin["taken"], origin["rows"], origin["fresh"]
-  of = len(taken) + len(rows) + len(fresh)
+def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
+  matched, rows, fresh = origin["taken"], origin["rows"], origin["fresh"]
+  of = len(matched) + len(rows) + len(fresh)
   lines = [
     f"begins with {origin['run']} ({origin['checkpoint']}; SHA-256 "
-    f"{origin['sha256'][:12]}): {len(taken)} of {of} parameters are taken as "
+    f"{origin['sha256'][:12]}): {len(matched)} of {of} parameters are taken as "
     f"they are, {len(rows)} entry by entry, {len(fresh)} are drawn",
     *origin["notes"],
   ]
@@ -171,9 +171,9 @@ def _told(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
   for name, (known, size) in rows.items():
     rest = f", the others {other}" if known < size else ""
     lines.append(f"  {name}: {known:,} of {size:,} entries are known{rest}")
-  drawn = [name for name in fresh if name not in origin["differing"]]
+  random_names = [name for name in fresh if name not in origin["differing"]]
   for what, names in (
-    ("drawn", drawn),
+    ("drawn", random_names),
     ("drawn, since its shape differs", [*origin["differing"].values()]),
     ("left, as this model has none", origin["left"]),
   ):

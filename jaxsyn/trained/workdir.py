@@ -28,9 +28,9 @@ from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import WRITTEN, changeable, flat
+from jaxsyn.options import CHECKPOINT_MODE, flat, resumable_options
 from jaxsyn.storage import checksums, files, hub
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 
 CONFIG = "config.json"
 MIXTURE = "mixture.json"
@@ -71,7 +71,7 @@ def wrong_parents(
     return {}
   path = run.workdir / WRONG_PARENTS
   try:
-    found: dict[str, dict[str, float]] = checksums.unsealed(
+    rates: dict[str, dict[str, float]] = checksums.verify_checksum(
       files.read_json(path)
     )
   except (OSError, ValueError) as error:
@@ -79,7 +79,7 @@ def wrong_parents(
       f"{path} is missing or corrupt ({str(error).rstrip('.')}). Training called again "
       "writes it."
     ) from None
-  return found
+  return rates
 
 
 def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
@@ -100,17 +100,17 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
     folder: hashes(manifests.read(folder))["records"]
     for folder in config.data.mixture.folders
   }
-  if begun(workdir):
+  if is_started(workdir):
     _check_same(open_run(workdir), config, manifest)
     _check_corpora(workdir, corpora)
   source = files.path_of(config.data.directory)
   missing = {
     file: digest
     for file, digest in layout.models(manifest).items()
-    if not _is_whole(workdir / file, digest)
+    if not _is_intact(workdir / file, digest)
   }
   for file, digest in missing.items():
-    if not _is_whole(source / file, digest):
+    if not _is_intact(source / file, digest):
       raise InputError(
         f"{source / file} is missing or not what {source / manifests.FILE} "
         "says of it (SHA-256); prepare the data again."
@@ -120,9 +120,9 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
     files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
   if corpora:
-    files.write_json(workdir / MIXTURE, checksums.sealed(corpora))
+    files.write_json(workdir / MIXTURE, checksums.add_checksum(corpora))
   # Last: what has a config is taken for a run, and lacks nothing else.
-  files.write_json(workdir / CONFIG, checksums.sealed(as_dict(config)))
+  files.write_json(workdir / CONFIG, checksums.add_checksum(as_dict(config)))
   return Run(workdir, config, manifest)
 
 
@@ -144,14 +144,14 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     )
   try:
     # With a checksum: of a number that is another nobody would hear.
-    page = checksums.unsealed(files.read_json(path))
+    document = checksums.verify_checksum(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
       f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy; what may "
       "change about a run is said on the command line."
     ) from None
   try:
-    config = read_config(page, WRITTEN)
+    config = read_config(document, CHECKPOINT_MODE)
   except InputError as error:
     raise InputError(
       f"{path}: {error} It is damaged, or was written by another version."
@@ -165,13 +165,13 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     ) from None
 
 
-def begun(workdir: pathlib.Path) -> bool:
+def is_started(workdir: pathlib.Path) -> bool:
   """Whether a run here has something to go on with, or to be lost."""
-  kept = Reader(workdir)
-  return bool(kept.steps() or kept.best.steps())
+  reader = CheckpointReader(workdir)
+  return bool(reader.steps() or reader.best.steps())
 
 
-def _is_whole(path: pathlib.Path, digest: str) -> bool:
+def _is_intact(path: pathlib.Path, digest: str) -> bool:
   return files.is_file(path) and checksums.sha256_of(path) == digest
 
 
@@ -182,9 +182,9 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
       f"{config.data.directory} holds now (vocabulary, parser or records "
       "differ). Use another --workdir, or the data it was trained on."
     )
-  if changed := differences(run.config, config, but=changeable(Config)):
+  if changes := differences(run.config, config, but=resumable_options(Config)):
     raise InputError(
-      f"{run.workdir} holds a run of another config: {few(changed)}."
+      f"{run.workdir} holds a run of another config: {shortened(changes)}."
       " Use another --workdir, or the settings it began with."
     )
 
@@ -194,7 +194,7 @@ def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
   if not corpora:
     return
   try:
-    was = checksums.unsealed(files.read_json(workdir / MIXTURE))
+    was = checksums.verify_checksum(files.read_json(workdir / MIXTURE))
   except (ValueError, OSError) as error:
     raise InputError(
       f"{workdir / MIXTURE} is damaged ({str(error).rstrip('.')}). Bring it back "
@@ -230,7 +230,7 @@ def differences(
   ]
 
 
-def few(differences: Sequence[str]) -> str:
+def shortened(differences: Sequence[str]) -> str:
   """The first five of them for a message, and how many more there are."""
   more = len(differences) - 5
   return "; ".join(differences[:5]) + (f"; and {more} more" if more > 0 else "")

@@ -37,18 +37,18 @@ class ArrayWriter:
     Args:
       shared: all processes see the folders that are written to.
     """
-    several = jax.process_count() > 1
-    self.alone = several and not shared
-    self._together = several and shared
+    is_multi_host = jax.process_count() > 1
+    self.alone = is_multi_host and not shared
+    self._together = is_multi_host and shared
     self._orbax = _orbax(self.alone)
-    logging.get_absl_logger().addFilter(_is_news)
+    logging.get_absl_logger().addFilter(_is_new)
 
-  def taken(self, tree: Tree) -> Tree | None:
+  def copied(self, tree: Tree) -> Tree | None:
     """What this process is to write of a tree; None where that is nothing.
 
     Called by all processes in the same order.
     """
-    return _on_the_first(tree) if self.alone else tree
+    return _gather_on_first_host(tree) if self.alone else tree
 
   def begin(
     self, folder: pathlib.Path, name: str, tree: Tree
@@ -63,15 +63,15 @@ class ArrayWriter:
     Returns:
       a function that returns when all is in the folder, the sums of the arrays.
     """
-    take_sums = sums.held(tree)
-    together = None
+    take_sums = sums.local_sums(tree)
+    all_sums = None
     if self._together:
       # Not in the background: all processes must speak in one order.
-      together = sums.merged(hosts.everyone(take_sums()))
+      all_sums = sums.merged(hosts.all_gather_json(take_sums()))
     if jax.process_index() == 0:
       folder.mkdir()
     if self._together:
-      hosts.everyone("the folder is there")
+      hosts.all_gather_json("the folder is there")
     # Orbax has another form for numbers that are no arrays.
     arrays = jax.tree.map(
       lambda x: x if isinstance(x, jax.Array) else np.asarray(x), tree
@@ -79,20 +79,20 @@ class ArrayWriter:
     self._orbax.save(folder / name, args=ocp.args.PyTreeSave(arrays))
 
     def finish() -> sums.Sums:
-      found = together or take_sums()
+      merged_sums = all_sums or take_sums()
       self._orbax.wait_until_finished()
-      return found
+      return merged_sums
 
     return finish
 
   def close(self) -> None:
     """Waits, and gives the threads back."""
     self._orbax.close()
-    logging.get_absl_logger().removeFilter(_is_news)
+    logging.get_absl_logger().removeFilter(_is_new)
 
 
-def _orbax(alone: bool) -> ocp.AsyncCheckpointer:
-  if not alone:
+def _orbax(single_host: bool) -> ocp.AsyncCheckpointer:
+  if not single_host:
     return ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
   me = jax.process_index()
   options = ocp.options.MultiprocessingOptions(
@@ -110,7 +110,7 @@ def _orbax(alone: bool) -> ocp.AsyncCheckpointer:
   return ocp.AsyncCheckpointer(handler, multiprocessing_options=options)
 
 
-def _on_the_first(tree: Tree) -> Tree | None:
+def _gather_on_first_host(tree: Tree) -> Tree | None:
   """The arrays, whole, in the memory of process 0; None in all others.
 
   At no time is more than one that is cut whole on a device, or in the memory of
@@ -119,24 +119,24 @@ def _on_the_first(tree: Tree) -> Tree | None:
   is_first = jax.process_index() == 0
   leaves, structure = jax.tree.flatten(tree)
   # Those that every device has: copied while others are brought together.
-  whole = {
-    number: leaf.addressable_data(0)
-    for number, leaf in enumerate(leaves)
+  full_arrays = {
+    index: leaf.addressable_data(0)
+    for index, leaf in enumerate(leaves)
     if is_first and leaf.is_fully_replicated
   }
-  for leaf in whole.values():
+  for leaf in full_arrays.values():
     leaf.copy_to_host_async()
-  taken = []
-  for number, leaf in enumerate(leaves):
+  leaves_taken = []
+  for index, leaf in enumerate(leaves):
     if leaf.is_fully_replicated:
-      data = np.asarray(whole.pop(number)) if is_first else None
+      data = np.asarray(full_arrays.pop(index)) if is_first else None
     else:
       data = multihost_utils.process_allgather(leaf, tiled=True)
-    taken.append(data if is_first else None)
-  return jax.tree.unflatten(structure, taken) if is_first else None
+    leaves_taken.append(data if is_first else None)
+  return jax.tree.unflatten(structure, leaves_taken) if is_first else None
 
 
-def _is_news(record: LogRecord) -> bool:
+def _is_new(record: LogRecord) -> bool:
   """Not the tracebacks, 200 lines for a full disk, that Orbax's threads log:
   `ArrayWriter.begin`'s function raises the same."""
   return not (record.exc_info and "orbax" in record.pathname)

@@ -36,17 +36,22 @@ from absl import logging
 from flax import traverse_util
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
 from jaxsyn.storage import checksums, files, lease, remote
 from jaxsyn.training import hosts
 from jaxsyn.training.array_writer import ArrayWriter
-from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
-from jaxsyn.training.reader import Progress, Reader
+from jaxsyn.training.folder import (
+  RECORD_FILE,
+  CheckpointFolder,
+  CorruptFileError,
+  no_intact_checkpoint_error,
+)
+from jaxsyn.training.reader import CheckpointReader, Progress
 
 Tree = Any
 
 
-class Checkpoints(Reader):
+class Checkpoints(CheckpointReader):
   """The checkpoints of one run, for the process that trains it."""
 
   def __init__(self, workdir: pathlib.Path | str, keep: int = 3):
@@ -61,8 +66,8 @@ class Checkpoints(Reader):
     self._keep = keep
     self._primary = jax.process_index() == 0
     if self._primary:
-      for kept in (self.last, self.best):
-        kept.begin()
+      for folder in (self.last, self.best):
+        folder.begin()
     # Where they are written first: object stores know no renaming.
     self._here = self._stack.enter_context(_staging(self.workdir))
     self._writer = ArrayWriter(shared=self._here is None)
@@ -80,7 +85,7 @@ class Checkpoints(Reader):
 
   def _save(
     self,
-    kept: CheckpointFolder,
+    folder: CheckpointFolder,
     step: int,
     *,
     tree: Tree,
@@ -89,34 +94,34 @@ class Checkpoints(Reader):
     self.wait_for_all()  # what is being written still takes its space
     # It is there where a step was evaluated again after a resume. One asks, for
     # all are to go the same way.
-    is_there = self._primary and step in kept.steps()
-    if hosts.everyone(is_there)[0]:
+    is_there = self._primary and step in folder.steps()
+    if hosts.all_gather_json(is_there)[0]:
       return
-    tree = self._writer.taken(tree)
+    tree = self._writer.copied(tree)
     if tree is None:
       return
     self._check_space(tree)
     # In all processes that write the same.
-    new = (self._here or kept.folder) / f".{step}{files.PARTIAL}"
+    new = (self._here or folder.folder) / f".{step}{files.PARTIAL}"
     with _disk_errors(self.workdir):
-      written = self._writer.begin(new, kept.item, tree)
+      written = self._writer.begin(new, folder.item, tree)
 
     def finish() -> None:
       try:
-        page = {"content": content, "arrays": written()}
+        record = {"content": content, "arrays": written()}
         if self._primary:
           paths = (path for path in new.rglob("*") if path.is_file())
           names = sorted(str(path.relative_to(new)) for path in paths)
-          page["files"] = checksums.sums(new, names)
-          files.write_json(new / PAGE, checksums.sealed(page))
+          record["files"] = checksums.file_checksums(new, names)
+          files.write_json(new / RECORD_FILE, checksums.add_checksum(record))
           if self._here:
-            lease.check(kept.folder)
-            files.replace_folder(new, kept.path(step), PAGE)
+            lease.check(folder.folder)
+            files.replace_folder(new, folder.path(step), RECORD_FILE)
           else:
             files.flush_tree(new)
-            os.rename(new, kept.path(step))
-            files.flush_folder(kept.folder)
-          self._remove_older(kept, step)
+            os.rename(new, folder.path(step))
+            files.flush_folder(folder.folder)
+          self._remove_older(folder, step)
       finally:
         # There only if that failed, and the first process's alone: others were
         # done sooner, and took away what it was still writing to.
@@ -125,11 +130,11 @@ class Checkpoints(Reader):
 
     self._saving = self._pool.submit(finish)
 
-  def _remove_older(self, kept: CheckpointFolder, step: int) -> None:
-    number = self._keep if kept is self.last else 1
-    others = [other for other in kept.steps() if other != step]
-    for other in others[: max(len(others) + 1 - number, 0)]:
-      kept.remove(other)
+  def _remove_older(self, folder: CheckpointFolder, step: int) -> None:
+    count = self._keep if folder is self.last else 1
+    other_steps = [other for other in folder.steps() if other != step]
+    for other in other_steps[: max(len(other_steps) + 1 - count, 0)]:
+      folder.remove(other)
 
   def _check_space(self, tree: Tree) -> None:
     """Says that the disk is full before Orbax's threads find out."""
@@ -157,7 +162,9 @@ class Checkpoints(Reader):
   def wait_for_all(self) -> None:
     """As `wait`, until no process writes any more; called by all of them."""
     saving = [self._saving] if self._saving else []
-    hosts.meet(lambda: not futures.wait(saving, timeout=hosts.POLL).not_done)
+    hosts.barrier(
+      lambda: not futures.wait(saving, timeout=hosts.POLL_SECONDS).not_done
+    )
     self.wait()
 
   def close(self) -> None:
@@ -181,21 +188,21 @@ class Checkpoints(Reader):
       InputError: the checkpoint is of another model (both sides are named), or
         there are some and none is whole.
     """
-    whole, damaged = self.last.newest(
+    intact, corrupt = self.last.newest(
       lambda step: self.last.read(step, abstract)
     )
-    if damaged and not whole:  # before any is moved
-      raise none_whole(self.workdir, damaged)
-    for step, why in damaged.items():
+    if corrupt and not intact:  # before any is moved
+      raise no_intact_checkpoint_error(self.workdir, corrupt)
+    for step, why in corrupt.items():
       self._set_aside(self.last, step, why=why, name=f"damaged-{step}")
-    if not whole:
+    if not intact:
       return None
     for step in self.best.steps():
       if why := self._fault_of_best(step):
         self._set_aside(self.best, step, why=why, name=f"damaged-best-{step}")
-    ((step, (state, page)),) = whole
-    at = At("page.content")
-    progress = from_config(Progress, page["content"], at, MEASURED)
+    ((step, (state, content)),) = intact
+    at = ConfigPath("page.content")
+    progress = from_config(Progress, content["content"], at, RESULT_MODE)
     return step, state, progress
 
   def _fault_of_best(self, step: int) -> str:
@@ -204,19 +211,19 @@ class Checkpoints(Reader):
       # Arrays of NumPy stay on the host, where there is room for all.
       arrays = {
         name: np.broadcast_to(np.zeros((), entry["dtype"]), entry["shape"])
-        for name, entry in self.best.page(step)["arrays"].items()
+        for name, entry in self.best.record(step)["arrays"].items()
       }
       self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
-    except Damaged as error:
+    except CorruptFileError as error:
       return str(error)
     except InputError:  # a fault of the machine, such as no permission
       raise
     except (TypeError, ValueError) as error:  # no such type, shape or tree
-      return f"{self.best.path(step) / PAGE}: {error}"
+      return f"{self.best.path(step) / RECORD_FILE}: {error}"
     return ""
 
   def _set_aside(
-    self, kept: CheckpointFolder, step: int, *, why: str, name: str
+    self, folder: CheckpointFolder, step: int, *, why: str, name: str
   ) -> None:
     names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
     on_store = self._here is not None
@@ -229,9 +236,9 @@ class Checkpoints(Reader):
       "a checkpoint is damaged, is passed over and kept as %s: %s", place, why
     )
     if self._primary and on_store:
-      remote.move(kept.path(step), place, last=PAGE)
+      remote.move(folder.path(step), place, last=RECORD_FILE)
     elif self._primary:
-      os.rename(kept.path(step), place)
+      os.rename(folder.path(step), place)
 
 
 @contextlib.contextmanager
@@ -240,8 +247,8 @@ def _staging(workdir: pathlib.Path) -> Iterator[pathlib.Path | None]:
   if not remote.is_remote(workdir):
     yield None
     return
-  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
-    yield pathlib.Path(here)
+  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
+    yield pathlib.Path(temporary)
 
 
 @contextlib.contextmanager

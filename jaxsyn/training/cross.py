@@ -6,14 +6,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import At
+from jaxsyn.options import ConfigPath
 from jaxsyn.syntax.maps import Maps
 
 # As attention publishes them, and each window of a recurrent decoder.
 KINDS = ("weight_BHQM", "weight_BTS")
 
 
-def check_layer(at: At, layer: int, spec: ModelSpec) -> None:
+def check_layer(at: ConfigPath, layer: int, spec: ModelSpec) -> None:
   """Raises InputError unless the decoder has a layer.
 
   Args:
@@ -21,7 +21,7 @@ def check_layer(at: At, layer: int, spec: ModelSpec) -> None:
     layer: from 0, or from the end; -2 is the only one of a decoder of one.
     spec: of the model.
   """
-  layers = spec.site("decoder").layers
+  layers = spec.stack_shape("decoder").layers
   if not -max(layers, 2) <= layer < layers:
     raise at.error(
       f": {layer} is not one of the {layers} layers of the decoder; "
@@ -40,11 +40,11 @@ def heads(maps: Maps, layer: int) -> Array:
   Raises:
     InputError: nothing publishes them.
   """
-  found = [
+  head_maps = [
     one.value if one.address.kind == KINDS[0] else one.value[:, None]
     for one in maps.find(place="cross", layer=layer)
     if one.address.kind in KINDS
   ]
-  if not found:
+  if not head_maps:
     maps.find(place="cross", layer=layer, kind=KINDS[0])  # which says so
-  return jnp.concatenate(found, axis=1)
+  return jnp.concatenate(head_maps, axis=1)

@@ -27,20 +27,20 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.models.contract import EncoderDecoder, view_of
+from jaxsyn.models.contract import EncoderDecoder, sentence_features
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Layer
 from jaxsyn.syntax.heads import of_heads
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.training.objective import Batch, Loss, Ratio, Shares
+from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
 
-TAUGHT = "source_taught_BHSS"  # of a batch
-_LEAST = 1e-30  # a weight, so that its logarithm is finite
+TEACHER_PREFIX = "source_taught_BHSS"  # of a batch
+_MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
 
 
 @dataclasses.dataclass(frozen=True)
-class Taught(Loss):
+class TeacherLoss(Loss):
   """Base of the losses that learn from another run; which that is."""
 
   teacher: str = option(
@@ -58,7 +58,9 @@ class Taught(Loss):
   def has_teacher(self) -> bool:
     return bool(self.teacher and self.weight)
 
-  def asked(self, at: At, spec: ModelSpec) -> ModelSpec:
+  def required_maps_of_teacher(
+    self, at: ConfigPath, spec: ModelSpec
+  ) -> ModelSpec:
     """The teacher's model, publishing what is to be learnt.
 
     Args:
@@ -70,7 +72,7 @@ class Taught(Loss):
     """
     return spec
 
-  def facts(
+  def teacher_features(
     self, model: EncoderDecoder, params: Any, batch: Batch
   ) -> dict[str, Array]:
     """What the teacher adds to a batch.
@@ -84,7 +86,7 @@ class Taught(Loss):
 
 
 @dataclasses.dataclass(frozen=True)
-class Distillation(Taught):
+class Distillation(TeacherLoss):
   """Cross-entropy of a teacher's attention and that of this model's heads."""
 
   teacher_layer: Layer = option(
@@ -98,36 +100,38 @@ class Distillation(Taught):
     (0, 1), "Which heads of it, from 0: each learns one of `teacher_heads`."
   )
 
-  def asked(self, at: At, spec: ModelSpec) -> ModelSpec:
-    site, layer = spec.site("encoder"), self.teacher_layer
+  def required_maps_of_teacher(
+    self, at: ConfigPath, spec: ModelSpec
+  ) -> ModelSpec:
+    site, layer = spec.stack_shape("encoder"), self.teacher_layer
     check_heads(
       at, "teacher_", layer, self.teacher_heads, site.layers, site.heads
     )
-    shown = (*spec.shown, ("encoder", layer % site.layers))
-    return dataclasses.replace(spec, shown=shown)
+    shown = (*spec.published_maps, ("encoder", layer % site.layers))
+    return dataclasses.replace(spec, published_maps=shown)
 
-  def facts(
+  def teacher_features(
     self, model: EncoderDecoder, params: Any, batch: Batch
   ) -> dict[str, Array]:
     _, state = model.apply(
       {"params": params},
       batch["source_id_BS"],
-      view_of(batch, "source"),
+      sentence_features(batch, "source"),
       method="encode",
       mutable=[COLLECTION],
     )
-    layers = model.spec.site("encoder").layers
-    (found,) = Maps.of(state).find(
+    layers = model.spec.stack_shape("encoder").layers
+    (published,) = Maps.of(state).find(
       place="encoder",
       layer=self.teacher_layer % layers,
       part="",
       kind="weight_BHQM",
     )
-    weight_BHSS = of_heads(self.teacher_heads, found.value, axis=1)
-    return {TAUGHT: weight_BHSS.astype(jnp.float32)}
+    weight_BHSS = of_heads(self.teacher_heads, published.value, axis=1)
+    return {TEACHER_PREFIX: weight_BHSS.astype(jnp.float32)}
 
-  def check(self, at: At, spec: ModelSpec) -> None:
-    site = spec.site("encoder")
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
+    site = spec.stack_shape("encoder")
     check_heads(at, "", self.layer, self.heads, site.layers, site.heads)
     if len(self.heads) != len(self.teacher_heads):
       raise (at / "heads").error(
@@ -135,40 +139,46 @@ class Distillation(Taught):
         "each learns one of them."
       )
 
-  def shown(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    return (("encoder", self.settled(spec).layer),)
+  def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    return (("encoder", self.with_defaults(spec).layer),)
 
-  def settled(self, spec: ModelSpec) -> Distillation:
-    layers = spec.site("encoder").layers
+  def with_defaults(self, spec: ModelSpec) -> Distillation:
+    layers = spec.stack_shape("encoder").layers
     return dataclasses.replace(self, layer=self.layer % layers)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    log_BHQM = jnp.log(jnp.maximum(self._weights(maps), _LEAST))
-    asked_B1Q = _real(batch)
-    loss_BHQ = -jnp.sum(batch[TAUGHT] * log_BHQM, axis=3)
-    loss_BHQ = jnp.where(asked_B1Q, loss_BHQ, 0.0)
-    count_BHQ = jnp.broadcast_to(asked_B1Q, loss_BHQ.shape)
+    log_BHQM = jnp.log(jnp.maximum(self._weights(maps), _MIN_WEIGHT))
+    real_B1Q = _real(batch)
+    loss_BHQ = -jnp.sum(batch[TEACHER_PREFIX] * log_BHQM, axis=3)
+    loss_BHQ = jnp.where(real_B1Q, loss_BHQ, 0.0)
+    count_BHQ = jnp.broadcast_to(real_B1Q, loss_BHQ.shape)
     return loss_BHQ.sum((1, 2)), count_BHQ.astype(jnp.float32).sum((1, 2))
 
-  def measure(self, maps: Maps, batch: Batch) -> Shares:
+  def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
     """How often the strongest of a head is that of the teacher's."""
-    asked_B1Q = _real(batch)
+    real_B1Q = _real(batch)
     ours, theirs = (
-      jnp.argmax(x, axis=3) for x in (self._weights(maps), batch[TAUGHT])
+      jnp.argmax(x, axis=3)
+      for x in (self._weights(maps), batch[TEACHER_PREFIX])
     )
-    right = jnp.sum(asked_B1Q & (ours == theirs))
-    asked = jnp.sum(jnp.broadcast_to(asked_B1Q, ours.shape))
-    return {"taught": (right.astype(jnp.float32), asked.astype(jnp.float32))}
+    right = jnp.sum(real_B1Q & (ours == theirs))
+    count = jnp.sum(jnp.broadcast_to(real_B1Q, ours.shape))
+    return {"taught": (right.astype(jnp.float32), count.astype(jnp.float32))}
 
   def _weights(self, maps: Maps) -> Array:
-    (found,) = maps.find(
+    (published,) = maps.find(
       place="encoder", layer=self.layer, part="", kind="weight_BHQM"
     )
-    return of_heads(self.heads, found.value, axis=1)
+    return of_heads(self.heads, published.value, axis=1)
 
 
 def check_heads(
-  at: At, whose: str, layer: int, heads: tuple[int, ...], layers: int, H: int
+  at: ConfigPath,
+  whose: str,
+  layer: int,
+  heads: tuple[int, ...],
+  layers: int,
+  H: int,
 ) -> None:
   """Raises InputError unless an encoder has a layer and heads.
 

@@ -7,8 +7,8 @@ On an object store the page is written last and removed first: what has none is 
 checkpoint.
 
 A checkpoint that its writer takes away while it is read is no fault. One that is
-damaged raises `Damaged`; what the machine lacks (memory, permissions, open
-files) does not, or whole ones would be passed over for it.
+damaged raises `CorruptFileError`; what the machine lacks (memory, permissions,
+open files) does not, or whole ones would be passed over for it.
 
 After this file: `checkpoint`, which writes them, and `reader`, for those who
 only read.
@@ -34,17 +34,17 @@ import orbax.checkpoint as ocp
 
 from jaxsyn.data.store.manifest_format import File
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
-from jaxsyn.options.bounds import Text
+from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.training import hosts, sums
 
 Tree = Any
 
-PAGE = "page.json"  # beside the arrays of a checkpoint
+RECORD_FILE = "page.json"  # beside the arrays of a checkpoint
 FilePath = Annotated[
   str,
-  Text(
+  TextPattern(
     r"[\w.-]*[\w-][\w.-]*(/[\w.-]*[\w-][\w.-]*)*", "a file of the checkpoint"
   ),
 ]
@@ -64,7 +64,7 @@ _MACHINE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class _Page:
+class _CheckpointRecord:
   """Types of a JSON page; `content` depends on the folder."""
 
   content: dict[str, Any]
@@ -72,7 +72,7 @@ class _Page:
   files: dict[FilePath, File]
 
 
-class Damaged(Exception):
+class CorruptFileError(Exception):
   """A checkpoint is not as it was saved; the message says where."""
 
 
@@ -93,9 +93,11 @@ class CheckpointFolder:
   def steps(self) -> list[int]:
     """Steps of the finished checkpoints, oldest first."""
     if remote.is_remote(self.folder):
-      ends = f"/{PAGE}"  # what has no page yet, or none any more, is none
-      found = remote.tags(self.folder)
-      names = [n.removesuffix(ends) for n in found if n.endswith(ends)]
+      ends = (
+        f"/{RECORD_FILE}"  # what has no page yet, or none any more, is none
+      )
+      tagged = remote.tags(self.folder)
+      names = [n.removesuffix(ends) for n in tagged if n.endswith(ends)]
       return sorted(int(n) for n in names if re.fullmatch(_STEP, n))
     try:
       names = [p.name for p in self.folder.iterdir() if p.is_dir()]
@@ -113,35 +115,39 @@ class CheckpointFolder:
       self.folder.mkdir(parents=True, exist_ok=True)
       files.remove_unfinished(self.folder)
       return
-    whole = {str(step) for step in self.steps()}
+    existing = {str(step) for step in self.steps()}
     for name in remote.tags(self.folder):
       step, _, inside = name.partition("/")
-      if inside and re.fullmatch(_STEP, step) and step not in whole:
+      if inside and re.fullmatch(_STEP, step) and step not in existing:
         remote.remove(self.folder, [name])
 
   def path(self, step: int) -> pathlib.Path:
     """The folder of one checkpoint, there or not."""
     return self.folder / str(step)
 
-  def page(self, step: int) -> dict[str, Any]:
+  def record(self, step: int) -> dict[str, Any]:
     """Its JSON page: "content", and the sums of its "arrays" and "files".
 
     Raises:
       Damaged: it is not there, or not as it was written.
     """
-    path = self.path(step) / PAGE
+    path = self.path(step) / RECORD_FILE
     try:
-      page = checksums.unsealed(files.read_json(path))
-      from_config(_Page, page, At("page"), MEASURED)
-      from_config(self.content, page["content"], At("page.content"), MEASURED)
+      record = checksums.verify_checksum(files.read_json(path))
+      from_config(_CheckpointRecord, record, ConfigPath("page"), RESULT_MODE)
+      from_config(
+        self.content, record["content"], ConfigPath("page.content"), RESULT_MODE
+      )
     except ValueError as error:
       reason = str(error).rstrip(".")
-      raise Damaged(f"{path} is not as it was written: {reason}") from None
+      raise CorruptFileError(
+        f"{path} is not as it was written: {reason}"
+      ) from None
     except OSError as error:
       if _of_the_machine(error):
         raise
-      raise Damaged(f"{path}: {error.strerror}") from None
-    return page
+      raise CorruptFileError(f"{path}: {error.strerror}") from None
+    return record
 
   @contextlib.contextmanager
   def in_use(self, step: int) -> Iterator[None]:
@@ -155,16 +161,16 @@ class CheckpointFolder:
     """
     with contextlib.ExitStack() as stack:
       try:
-        stack.enter_context(lock.held(self.path(step), fcntl.LOCK_SH))
+        stack.enter_context(lock.flock(self.path(step), fcntl.LOCK_SH))
       except (FileNotFoundError, NotADirectoryError) as error:
-        raise Damaged(f"{self.path(step)}: {error.strerror}") from None
+        raise CorruptFileError(f"{self.path(step)}: {error.strerror}") from None
       yield
 
   def remove(self, step: int) -> None:
     """Removes a checkpoint that nobody reads; one that is read goes next time."""
     path, how = self.path(step), fcntl.LOCK_EX | fcntl.LOCK_NB
-    with contextlib.suppress(BlockingIOError), lock.held(path, how):
-      files.remove_folder(path, PAGE)
+    with contextlib.suppress(BlockingIOError), lock.flock(path, how):
+      files.remove_folder(path, RECORD_FILE)
 
   def read(
     self, step: int, abstract: Tree, part: str = ""
@@ -184,35 +190,35 @@ class CheckpointFolder:
       if not remote.is_remote(self.folder):
         return self._read(step, abstract, part=part, place=self.path(step))
       # Orbax opens no s3://; and what is here is compared with the page.
-      with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
-        place = pathlib.Path(here)
+      with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
+        place = pathlib.Path(temporary)
         return self._read(step, abstract, part=part, place=place)
 
   def _read(
     self, step: int, abstract: Tree, *, part: str, place: pathlib.Path
   ) -> tuple[Tree, dict[str, Any]]:
     """As `read`; `place` is where its files are, or are fetched to."""
-    page: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     reason = ""
     try:
-      page = self.page(step)
+      record = self.record(step)
       if place != self.path(step):
-        self._fetch(step, page, place)
+        self._fetch(step, record, place)
       # Before Orbax sees them: of some damage its threads print tracebacks.
-      reason = checksums.damaged(place, page["files"])
+      reason = checksums.corrupt_files(place, record["files"])
       reason = reason.replace(str(place), str(self.path(step)))
       if any(word in reason for word in _MACHINE):
         raise InputError(
           f"{reason}. Nothing says that it is damaged: mend that (permissions, "
           "ulimit -n, memory), and run the same command again."
         )
-    except Damaged as error:
+    except CorruptFileError as error:
       reason = str(error)
-    _together(reason)
+    _on_all_hosts(reason)
     prefix = f"{part}/" if part else ""
     expected = {
       name.removeprefix(prefix): entry
-      for name, entry in page["arrays"].items()
+      for name, entry in record["arrays"].items()
       if name.startswith(prefix)
     }
     _agree(expected, abstract, self.path(step))
@@ -236,14 +242,14 @@ class CheckpointFolder:
         raise
       reason = (str(error).splitlines() or [repr(error)])[0][:200]
       reason = f"{self.path(step)}: {reason}"
-    _together(reason)
-    return tree, page
+    _on_all_hosts(reason)
+    return tree, record
 
   def _fetch(
-    self, step: int, page: dict[str, Any], place: pathlib.Path
+    self, step: int, record: dict[str, Any], place: pathlib.Path
   ) -> None:
     """Copies a checkpoint from its store; Damaged where a file is missing."""
-    needed = sum(facts["bytes"] for facts in page["files"].values())
+    needed = sum(facts["bytes"] for facts in record["files"].values())
     free = shutil.disk_usage(place).free
     if free < needed:
       raise InputError(
@@ -253,21 +259,23 @@ class CheckpointFolder:
         "folder with more."
       )
     try:
-      remote.download(self.path(step), place, page["files"])
+      remote.download(self.path(step), place, record["files"])
     except FileNotFoundError as error:
-      raise Damaged(f"{error.filename}: a file of it is missing") from None
+      raise CorruptFileError(
+        f"{error.filename}: a file of it is missing"
+      ) from None
 
   def newest(
     self,
     read: Callable[[int], Any],
-    number: int = 1,
+    count: int = 1,
     order: Callable[[int], Any] | None = None,
   ) -> tuple[list[tuple[int, Any]], dict[int, str]]:
     """The newest whole checkpoints.
 
     Args:
       read: of a step; raises Damaged.
-      number: of checkpoints wanted.
+      count: of checkpoints wanted.
       order: of a step, what is largest for the one wanted first; None: the
         newest.
 
@@ -277,43 +285,45 @@ class CheckpointFolder:
     """
     for left in reversed(range(TRIES)):
       steps = self.steps()
-      whole: list[tuple[int, Any]] = []
-      damaged: dict[int, str] = {}
+      intact: list[tuple[int, Any]] = []
+      corrupt: dict[int, str] = {}
       for step in sorted(steps, key=order, reverse=True):
         try:
-          whole.append((step, read(step)))
-        except Damaged as error:
+          intact.append((step, read(step)))
+        except CorruptFileError as error:
           if left and self.steps() != steps:
             break  # its writer goes on: begin again from what is newest now
-          damaged[step] = str(error)
-        if len(whole) == number:
-          return whole, damaged
+          corrupt[step] = str(error)
+        if len(intact) == count:
+          return intact, corrupt
       else:
-        return whole, damaged
-    return whole, damaged
+        return intact, corrupt
+    return intact, corrupt
 
 
-def none_whole(workdir: pathlib.Path, damaged: dict[int, str]) -> InputError:
+def no_intact_checkpoint_error(
+  workdir: pathlib.Path, corrupt: dict[int, str]
+) -> InputError:
   """What is said where every checkpoint is damaged, or there is none.
 
   Args:
     workdir: of the run.
-    damaged: step -> why.
+    corrupt: step -> why.
   """
-  if not damaged:
+  if not corrupt:
     return InputError(
       f"{workdir} has no checkpoint. There are: none; train first."
     )
   return InputError(
-    f"no checkpoint in {workdir} is whole ({'; '.join(damaged.values())}). Bring "
+    f"no checkpoint in {workdir} is whole ({'; '.join(corrupt.values())}). Bring "
     "the folder back from a copy, or train again in another --workdir."
   )
 
 
-def _together(reason: str) -> None:
+def _on_all_hosts(reason: str) -> None:
   """Raises Damaged where any process has a reason: all pass over the same."""
-  if first := hosts.agreed(reason):
-    raise Damaged(first)
+  if first := hosts.first_reason_on_any_host(reason):
+    raise CorruptFileError(first)
 
 
 def _of_the_machine(error: Exception) -> bool:
@@ -336,24 +346,27 @@ def _placed(leaf: Any) -> Any:
 
 def _agree(saved: sums.Sums, wanted: Tree, path: pathlib.Path) -> None:
   """Raises InputError unless a checkpoint has the arrays of a tree."""
-  there = {n: (tuple(e["shape"]), e["dtype"]) for n, e in saved.items()}
-  here = {
+  saved_arrays = {n: (tuple(e["shape"]), e["dtype"]) for n, e in saved.items()}
+  wanted_arrays = {
     n: (tuple(leaf.shape), str(leaf.dtype))
     for n, leaf in sums.named(wanted).items()
   }
-  if there == here:
+  if saved_arrays == wanted_arrays:
     return
   complaints = []
   for text, a, b in (
-    ("Only in the checkpoint", there, here),
-    ("Only in the model", here, there),
+    ("Only in the checkpoint", saved_arrays, wanted_arrays),
+    ("Only in the model", wanted_arrays, saved_arrays),
   ):
     only = sorted(set(a) - set(b))
     if only:
       more = f" and {len(only) - 4} more" if len(only) > 4 else ""
       complaints.append(f"{text}: {', '.join(only[:4])}{more}.")
-  for name in sorted(set(there) & set(here)):
-    (shape_there, type_there), (shape_here, type_here) = there[name], here[name]
+  for name in sorted(set(saved_arrays) & set(wanted_arrays)):
+    (shape_there, type_there), (shape_here, type_here) = (
+      saved_arrays[name],
+      wanted_arrays[name],
+    )
     if shape_there != shape_here:
       complaints.append(f"{name} is {shape_there} there and {shape_here} here.")
       break

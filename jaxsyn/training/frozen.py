@@ -24,7 +24,7 @@ Tree = Any
 OPTION = "config.train.freeze"
 
 
-def kept(patterns: Sequence[str], frozen: Tree, moved: Tree) -> Tree:
+def retained(patterns: Sequence[str], frozen: Tree, moved: Tree) -> Tree:
   """A tree of parameters whose frozen ones are those of another.
 
   Args:
@@ -41,7 +41,7 @@ def kept(patterns: Sequence[str], frozen: Tree, moved: Tree) -> Tree:
 
 def constant(patterns: Sequence[str], params: Tree) -> Tree:
   """The parameters; a gradient of frozen ones is 0, and costs nothing."""
-  return kept(patterns, jax.lax.stop_gradient(params), params)
+  return retained(patterns, jax.lax.stop_gradient(params), params)
 
 
 def but(
@@ -77,19 +77,21 @@ def check(patterns: Sequence[str], params: Tree) -> str:
       raise InputError(
         f"{OPTION}: {pattern!r} is of no parameter. {_near(pattern, list(names))}"
       )
-  found = [name for name in names if any(_matches(p)(name) for p in patterns)]
-  if len(found) == len(names):
+  matching = [
+    name for name in names if any(_matches(p)(name) for p in patterns)
+  ]
+  if len(matching) == len(names):
     raise InputError(
       f"{OPTION}={tuple(patterns)!r} is of all {len(names)} parameters: nothing "
       "is left to train."
     )
   size, of = (
     sum(math.prod(names[name].shape) for name in some)
-    for some in (found, names)
+    for some in (matching, names)
   )
   return (
-    f"frozen: {len(found)} of {len(names)} parameters ({size:,} of {of:,} "
-    f"numbers), {', '.join(_short(found))}"
+    f"frozen: {len(matching)} of {len(names)} parameters ({size:,} of {of:,} "
+    f"numbers), {', '.join(_short(matching))}"
   )
 
 

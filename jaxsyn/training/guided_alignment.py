@@ -26,21 +26,21 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import At, option, other_default
+from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import Amount, Layer, Range
 from jaxsyn.syntax.maps import Maps
 from jaxsyn.training import cross
-from jaxsyn.training.objective import Batch, Loss, Ratio, Shares
+from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
 
 MEAN = -1  # of the heads
-_LEAST = 1e-30  # a weight, so that its logarithm is finite
+_MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
 
 
 @dataclasses.dataclass(frozen=True)
 class GuidedAlignment(Loss):
   """Cross-entropy of given word alignments and the weights of a head."""
 
-  weight: Amount = other_default(Loss, "weight", 0.05)
+  weight: Amount = with_default(Loss, "weight", 0.05)
   layer: Layer = option(
     -2,
     "Whose cross-attention is guided, in the decoder, from 0, or from the end "
@@ -52,33 +52,36 @@ class GuidedAlignment(Loss):
     "decoder are its heads.",
   )
 
-  reads: ClassVar[tuple[str, ...]] = ("links",)
+  required_features: ClassVar[tuple[str, ...]] = ("links",)
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     cross.check_layer(at / "layer", self.layer, spec)
-    heads = len(getattr(spec.family, "windows", ())) or spec.site("cross").heads
+    heads = (
+      len(getattr(spec.architecture, "windows", ()))
+      or spec.stack_shape("cross").heads
+    )
     if self.head >= heads:
       raise (at / "head").error(
         f": {self.head} is not one of the {heads} heads of the layer; they "
         f"count from 0 to {heads - 1}, and -1 is the mean of all."
       )
 
-  def settled(self, spec: ModelSpec) -> GuidedAlignment:
-    layers = spec.site("decoder").layers
+  def with_defaults(self, spec: ModelSpec) -> GuidedAlignment:
+    layers = spec.stack_shape("decoder").layers
     return dataclasses.replace(self, layer=cross.layer_of(self.layer, layers))
 
-  def shown(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    return (("cross", self.settled(spec).layer),)
+  def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    return (("cross", self.with_defaults(spec).layer),)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     weight_BTS = self._weights(maps)
     links_BTS, linked_BT = _links(batch)
     total_BT = jnp.maximum(jnp.sum(links_BTS, axis=2), 1.0)
-    log_BTS = jnp.log(jnp.maximum(weight_BTS, _LEAST))
+    log_BTS = jnp.log(jnp.maximum(weight_BTS, _MIN_WEIGHT))
     loss_BT = -jnp.sum(links_BTS * log_BTS, axis=2) / total_BT
     return jnp.sum(loss_BT, axis=1), jnp.sum(linked_BT, axis=1)
 
-  def measure(self, maps: Maps, batch: Batch) -> Shares:
+  def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
     """The share of linked target subwords that look most at a linked one."""
     links_BTS, linked_BT = _links(batch)
     best_BT1 = jnp.argmax(self._weights(maps), axis=2)[..., None]

@@ -13,19 +13,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.maps import Address, Maps, Published
-from jaxsyn.syntax.part import looked_up
+from jaxsyn.syntax.modifier import gather_words
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
 from jaxsyn.training import cross
 from jaxsyn.training.objective import (
+  AuxiliaryMetrics,
   Batch,
   Loss,
   Ratio,
-  Shares,
   real_targets,
 )
 
@@ -37,9 +37,9 @@ def parses(maps: Maps, place: str) -> tuple[Published, ...]:
   return maps.find(place=place, kind="log_parse_BQM")
 
 
-def _check_parser(at: At, spec: ModelSpec, place: str) -> None:
+def _check_parser(at: ConfigPath, spec: ModelSpec, place: str) -> None:
   """Raises InputError unless a head of the place learns to parse."""
-  if not any(part.supervised for _, part in spec.parts.at(place)):
+  if not any(part.supervised for _, part in spec.modifiers.modifiers_in(place)):
     raise at.error(
       f": no head of the {place} learns to parse; put a part that does into "
       f"config.parts.{place}: dbsa"
@@ -58,7 +58,7 @@ class _Heads(Loss):
 
   place: ClassVar[str]
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     _check_parser(at, spec, self.place)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
@@ -67,20 +67,22 @@ class _Heads(Loss):
       log_p_BQM = parse.value
       address = dataclasses.replace(parse.address, kind="parent_BQ")
       parent_BQ = maps.at(address)
-      here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
-      log_p_BQ = jnp.sum(jnp.where(here_BQM, log_p_BQM, 0.0), axis=2)
-      asked_BQ = parent_BQ >= 0
-      kept_BQ = asked_BQ & jnp.isfinite(log_p_BQ)
-      sum_B -= jnp.sum(jnp.where(kept_BQ, log_p_BQ, 0.0), axis=1)
-      counted_BQ = self.counted(asked_BQ, kept_BQ).astype(jnp.float32)
-      count_B += jnp.sum(counted_BQ, axis=1)
+      is_parent_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
+      log_p_BQ = jnp.sum(jnp.where(is_parent_BQM, log_p_BQM, 0.0), axis=2)
+      has_parent_BQ = parent_BQ >= 0
+      scored_BQ = has_parent_BQ & jnp.isfinite(log_p_BQ)
+      sum_B -= jnp.sum(jnp.where(scored_BQ, log_p_BQ, 0.0), axis=1)
+      weight_BQ = self.count_queries(has_parent_BQ, scored_BQ).astype(
+        jnp.float32
+      )
+      count_B += jnp.sum(weight_BQ, axis=1)
     return sum_B, count_B
 
-  def counted(self, asked_BQ: Array, kept_BQ: Array) -> Array:
+  def count_queries(self, has_parent_BQ: Array, scored_BQ: Array) -> Array:
     """What the mean is over."""
-    return kept_BQ
+    return scored_BQ
 
-  def measure(self, maps: Maps, batch: Batch) -> Shares:
+  def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
     """UAS: the share of words whose parent word the head finds.
 
     By the trees that it is taught: a control's (config.data.tree) are these.
@@ -88,21 +90,21 @@ class _Heads(Loss):
     weight is one of the parent's; in the highest layer that parses.
     """
     side = SIDES[self.place]
-    view = view_of(batch, side)
+    view = sentence_features(batch, side)
     log_p_BQM = parses(maps, self.place)[-1].value
     head_BS = head_word_BS(view)
-    asked_BS = last_of_word_BS(view) & (head_BS >= 0)
-    found_BS = looked_up(view.word_BS, jnp.argmax(log_p_BQM, 2))
-    right_BS = asked_BS & (found_BS == head_BS)
+    has_parent_BS = last_of_word_BS(view) & (head_BS >= 0)
+    predicted_BS = gather_words(view.word_BS, jnp.argmax(log_p_BQM, 2))
+    right_BS = has_parent_BS & (predicted_BS == head_BS)
 
     def share(of_BS: Array) -> Ratio:
       right = jnp.sum((right_BS & of_BS).astype(jnp.float32))
-      return right, jnp.sum((asked_BS & of_BS).astype(jnp.float32))
+      return right, jnp.sum((has_parent_BS & of_BS).astype(jnp.float32))
 
-    shares = {f"uas/{side}": share(asked_BS)}
+    shares = {f"uas/{side}": share(has_parent_BS)}
     if self.place == "decoder":
-      there_BSS = view.word_BS[:, None, :] == head_BS[:, :, None]
-      seen_BS = jnp.any(there_BSS & jnp.isfinite(log_p_BQM), axis=2)
+      is_parent_BSS = view.word_BS[:, None, :] == head_BS[:, :, None]
+      seen_BS = jnp.any(is_parent_BSS & jnp.isfinite(log_p_BQM), axis=2)
       shares[f"uas/{side}_reachable"] = share(seen_BS)
     return shares
 
@@ -111,7 +113,7 @@ class _Heads(Loss):
 class SourceHeads(_Heads):
   """Supervises the encoder's parsing heads with the source trees."""
 
-  reads: ClassVar[tuple[str, ...]] = ("source_head",)
+  required_features: ClassVar[tuple[str, ...]] = ("source_head",)
   place: ClassVar[str] = "encoder"
 
 
@@ -131,11 +133,11 @@ class TargetHeads(_Heads):
     "authors' code.",
   )
 
-  reads: ClassVar[tuple[str, ...]] = ("target_head",)
+  required_features: ClassVar[tuple[str, ...]] = ("target_head",)
   place: ClassVar[str] = "decoder"
 
-  def counted(self, asked_BQ: Array, kept_BQ: Array) -> Array:
-    return asked_BQ if self.count_hidden else kept_BQ
+  def count_queries(self, has_parent_BQ: Array, scored_BQ: Array) -> Array:
+    return has_parent_BQ if self.count_hidden else scored_BQ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +183,7 @@ class Synchronisation(Loss):
     'which predicts it; "input", the next one, as fits rows="input".',
   )
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     for place in SIDES:
       _check_parser(at, spec, place)
     cross.check_layer(at / "layer", self.layer, spec)

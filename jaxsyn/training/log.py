@@ -24,7 +24,7 @@ from jaxsyn.progress import Bar
 from jaxsyn.storage import files, remote
 from jaxsyn.training import writers
 from jaxsyn.training.mirror import Mirror
-from jaxsyn.training.writers.writer import Begun
+from jaxsyn.training.writers.writer import ResumedRun
 
 if TYPE_CHECKING:
   from matplotlib.figure import Figure
@@ -53,18 +53,18 @@ def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
   path = files.path_of(run) / FILE
   if not files.is_file(path):
     return [], []
-  *whole, _ = files.read_bytes(path).split(b"\n")
-  kept, damaged = [], []
-  for number, line in enumerate(whole, start=1):
+  *complete, _ = files.read_bytes(path).split(b"\n")
+  valid, corrupt = [], []
+  for line_number, line in enumerate(complete, start=1):
     try:
       record = json.loads(line)
     except (ValueError, RecursionError):
       record = None
     if _is_record(record):
-      kept.append(record)
+      valid.append(record)
     else:
-      damaged.append(number)
-  return kept, damaged
+      corrupt.append(line_number)
+  return valid, corrupt
 
 
 def _is_record(record: Any) -> bool:
@@ -124,8 +124,8 @@ class Log:
     self.began_anew = self._drop_after(workdir, start) and not start
     self._file = self._path.open("a", encoding="utf-8")
     options = flat(as_dict(config))
-    begun = Begun(workdir, folder, start, options)
-    self._writers = writers.opened(config.train.writers, begun)
+    resumed_run = ResumedRun(workdir, folder, start, options)
+    self._writers = writers.open_writers(config.train.writers, resumed_run)
     self._shown: dict[str, str] = {}
 
   def _drop_after(self, workdir: pathlib.Path, step: int) -> bool:
@@ -133,16 +133,16 @@ class Log:
     path = files.path_of(workdir) / FILE
     if not files.is_file(path):
       return False
-    kept, damaged = records(workdir)
-    if damaged:
+    valid, corrupt = records(workdir)
+    if corrupt:
       logging.warning(
         "%s: lines that are damaged and dropped: %s",
         path,
-        ", ".join(map(str, damaged[:10])) + " ..." * (len(damaged) > 10),
+        ", ".join(map(str, corrupt[:10])) + " ..." * (len(corrupt) > 10),
       )
-    lines = (json.dumps(r) + "\n" for r in kept if r["step"] <= step)
+    lines = (json.dumps(r) + "\n" for r in valid if r["step"] <= step)
     files.write_text(self._path, "".join(lines))
-    return any(r["step"] > step for r in kept)
+    return any(r["step"] > step for r in valid)
 
   def begin(self) -> None:
     """The first step is about to be done."""
@@ -175,7 +175,7 @@ class Log:
     for writer in self._writers:
       writer.scalars(step, numbers)
     shown = "  ".join(f"{k} {_short(k, v)}" for k, v in values.items())
-    self._steps.told()
+    self._steps.report()
     self._shown[kind] = f"step {step}  {shown}"
     # What comes every few seconds would push all else off a terminal.
     if kind == "train" and self._steps.is_on_terminal:
@@ -234,10 +234,10 @@ def _pixels(figure: Figure) -> np.ndarray:
   """A figure as bytes by row, column and colour."""
   from matplotlib.image import imread
 
-  drawn = io.BytesIO()
-  figure.savefig(drawn, format="png")
-  drawn.seek(0)
-  return np.round(imread(drawn)[:, :, :3] * 255).astype(np.uint8)
+  image = io.BytesIO()
+  figure.savefig(image, format="png")
+  image.seek(0)
+  return np.round(imread(image)[:, :, :3] * 255).astype(np.uint8)
 
 
 def _table(shown: Mapping[str, str]) -> Any:

@@ -85,8 +85,8 @@ class Logits:
       # Positions, not sentences: these may lie on different devices.
       return jnp.moveaxis(x_BT.reshape(B, parts, size, *x_BT.shape[2:]), 1, 0)
 
-    def some(state_BPD: Array, own: Batch) -> Sums:
-      return of(self._of(state_BPD), {**batch, **own})
+    def some(state_BPD: Array, chunk_batch: Batch) -> Sums:
+      return of(self._of(state_BPD), {**batch, **chunk_batch})
 
     @jax.checkpoint
     def add(sums: Sums, part: tuple[Array, Batch]) -> tuple[Sums, None]:

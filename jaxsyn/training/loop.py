@@ -21,15 +21,15 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.ahead import ahead
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Dealt
+from jaxsyn.data.loader.prefetching import prefetch
+from jaxsyn.data.loader.split import TrainBatch
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
 from jaxsyn.training.meter import Meter
-from jaxsyn.training.programs import Programs
+from jaxsyn.training.programs import TrainingPrograms
 from jaxsyn.training.reader import Progress
 from jaxsyn.training.start import Training, abstract_state, unshared
 from jaxsyn.training.step import Metrics, TrainState
@@ -68,20 +68,20 @@ class StopSignals:
 
   def __enter__(self) -> StopSignals:
     if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGTERM, signal.SIGINT):
-        self._old[number] = signal.signal(number, self._note)
+      for signal_number in (signal.SIGTERM, signal.SIGINT):
+        self._old[signal_number] = signal.signal(signal_number, self._on_signal)
     return self
 
   def __exit__(self, *_: object) -> None:
-    for number, handler in self._old.items():
-      signal.signal(number, handler)
+    for signal_number, handler in self._old.items():
+      signal.signal(signal_number, handler)
 
-  def _note(self, number: int, _: FrameType | None) -> None:
-    self.name = signal.Signals(number).name
-    signal.signal(number, self._old[number])
-    told = f"{self.name}: it saves and ends; once more, and it ends at once"
+  def _on_signal(self, signal_number: int, _: FrameType | None) -> None:
+    self.name = signal.Signals(signal_number).name
+    signal.signal(signal_number, self._old[signal_number])
+    message = f"{self.name}: it saves and ends; once more, and it ends at once"
     with contextlib.suppress(OSError):  # print() may be what was interrupted
-      os.write(2, f"{told}\n".encode())
+      os.write(2, f"{message}\n".encode())
 
 
 def train(training: Training) -> TrainingEnd:
@@ -93,8 +93,8 @@ def train(training: Training) -> TrainingEnd:
   """
   layout, split = training.layout, training.split
   abstract = abstract_state(training.recipe, layout, split.empty()[0])
-  kept = training.checkpoints.restore(abstract)
-  start, state, progress = kept or (0, None, Progress())
+  restored = training.checkpoints.restore(abstract)
+  start, state, progress = restored or (0, None, Progress())
   if reason := over(training.config, start, progress):
     shapes = len(split.plan.shapes)
     return TrainingEnd(start, reason, progress, shapes=shapes, compilations=0)
@@ -106,7 +106,7 @@ def train(training: Training) -> TrainingEnd:
   programs = None
   try:
     with StopSignals() as signals:
-      programs = Programs(
+      programs = TrainingPrograms(
         training,
         abstract,
         log,
@@ -118,8 +118,8 @@ def train(training: Training) -> TrainingEnd:
       )
       return loop.run(state, signals)
   finally:
-    if told := training.profile.close():
-      log.say(told)
+    if message := training.profile.close():
+      log.say(message)
     if programs:
       programs.close()
     log.close()
@@ -147,7 +147,7 @@ class _Ready(NamedTuple):
     program, flops: of its shape.
   """
 
-  dealt: Dealt
+  train_batch: TrainBatch
   waited: float
   program: Program
   flops: float
@@ -161,7 +161,7 @@ class _Loop:
     training: Training,
     log: Log,
     *,
-    programs: Programs,
+    programs: TrainingPrograms,
     progress: Progress,
     start: int,
   ):
@@ -176,7 +176,7 @@ class _Loop:
     )
     self._meter.resume(progress.window)
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
-    self._meetings = hosts.Meetings(IN_FLIGHT, start)
+    self._meetings = hosts.StopCoordinator(IN_FLIGHT, start)
 
   def run(
     self, restored: TrainState | None, signals: StopSignals
@@ -203,7 +203,7 @@ class _Loop:
       state = self._layout.place_state(restored)
     step, reason = self._start, self._reason(self._start, signals)
     self._log.begin()
-    batches = ahead(split.batches(position), train.prefetch)
+    batches = prefetch(split.batches(position), train.prefetch)
     with contextlib.closing(batches):
       while not reason:
         ready = self._next(batches, asked)
@@ -240,42 +240,45 @@ class _Loop:
 
   def _next(
     self,
-    batches: Iterator[Dealt],
-    asked: Callable[[], str],
+    batches: Iterator[TrainBatch],
+    stop_reason: Callable[[], str],
   ) -> _Ready | str:
     """The next batch and its program; or why the run ends before that."""
     began, before = time.monotonic(), self._programs.waited
-    dealt = next(batches)
+    train_batch = next(batches)
     waited = time.monotonic() - began
-    compiled = self._programs.step(dealt.batch, asked)
+    compiled = self._programs.step(train_batch.batch, stop_reason)
     self._meter.pause(self._programs.waited - before)
     if isinstance(compiled, str):
       return compiled
-    return _Ready(dealt, waited, *compiled)
+    return _Ready(train_batch, waited, *compiled)
 
   def _step(self, state: TrainState, step: int, ready: _Ready) -> TrainState:
-    dealt = ready.dealt
-    placed = self._layout.place_batch(dealt.batch)
+    train_batch = ready.train_batch
+    placed = self._layout.place_batch(train_batch.batch)
     self._training.profile.before(step + 1)
     state, metrics = ready.program(state, placed)
-    if told := self._training.profile.after(step + 1, metrics):
-      self._log.say(told)
+    if message := self._training.profile.after(step + 1, metrics):
+      self._log.say(message)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
-    self._meter.batch(dealt, ready.flops, ready.waited)
+    self._meter.batch(train_batch, ready.flops, ready.waited)
     progress = self._progress
-    progress.epoch, progress.batch = dealt.after.epoch, dealt.after.batch
-    progress.tokens += dealt.target
+    progress.epoch, progress.batch = (
+      train_batch.after.epoch,
+      train_batch.after.batch,
+    )
+    progress.tokens += train_batch.target
     self._log.advance(progress.minutes)
     return state
 
   def _reason(self, step: int, signals: StopSignals) -> str:
     """Why this call is to end now; "" to go on."""
     self._clock()
-    own = signals.name or over(self._config, step, self._progress)
+    local_reason = signals.name or over(self._config, step, self._progress)
     now = step >= self._config.train.steps
-    return self._meetings.reason(step, own, now=now)
+    return self._meetings.reason(step, local_reason, now=now)
 
   def _clock(self) -> None:
     """Brings the minutes of the run, all calls together, up to date.
@@ -294,15 +297,15 @@ class _Loop:
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
       if bad or not np.isfinite(metrics["grad_norm"]):
-        raise self._no_number(bad[0] if bad else "gradient", step)
+        raise self._not_finite_error(bad[0] if bad else "gradient", step)
     self._meter.steps(fetched)
 
-  def _no_number(self, what: str, step: int) -> InputError:
+  def _not_finite_error(self, what: str, step: int) -> InputError:
     self._checkpoints.wait_for_all()  # for whom it is no number either
-    kept = self._checkpoints.steps()
+    steps_saved = self._checkpoints.steps()
     return InputError(
       f"the {what} became NaN or infinite at step {step}. Last good checkpoint: "
-      f"{kept[-1] if kept else 'none yet'} in {self._checkpoints.workdir}. Lower "
+      f"{steps_saved[-1] if steps_saved else 'none yet'} in {self._checkpoints.workdir}. Lower "
       "config.optimiser.learning_rate or set config.optimiser.clip, and train "
       "in another --workdir."
     )
@@ -319,22 +322,22 @@ class _Loop:
     began = time.monotonic()
     self._programs.validation()
     params = self._layout.take_state(state).evaluated
-    found = self._training.validate(params)
-    values, rank = found.values, found.rank
+    scores = self._training.validate(params)
+    values, rank = scores.values, scores.rank
     train, progress = self._config.train, self._progress
     if not np.isfinite(rank).all():
-      raise self._no_number("validation loss", step)
+      raise self._not_finite_error("validation loss", step)
     if list(rank) > progress.best_rank:
       progress.best_rank, progress.best_step = list(rank), step
       progress.best_score = values[train.selection]
       progress.bad = 0
-      page = {
+      record = {
         "selection": train.selection,
         "tokenizer": train.tokenizer,
         "score": values[train.selection],
         "log_likelihood": values["log_likelihood"],
       }
-      self._checkpoints.save_best(step, unshared(params), page)
+      self._checkpoints.save_best(step, unshared(params), record)
     else:
       progress.bad += 1
     self._clock()
@@ -344,8 +347,8 @@ class _Loop:
       "minutes": progress.minutes,
     }
     self._log.record("validation", step, values)
-    self._log.samples(step, found.samples)
-    self._log.pictures(step, found.pictures)
+    self._log.samples(step, scores.samples)
+    self._log.pictures(step, scores.pictures)
     self._meter.pause(time.monotonic() - began)
 
   def _save(self, step: int, state: TrainState) -> None:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import Table, option
+from jaxsyn.options import Registry, option
 from jaxsyn.options.bounds import Rate
 from jaxsyn.syntax.maps import Maps
 from jaxsyn.training.distillation import Distillation
@@ -60,9 +60,9 @@ def _cross_entropy_forward(
 
 
 def _cross_entropy_backward(
-  smoothing: float, kept: tuple[Array, Array, Array], out_BT: Array
+  smoothing: float, residuals: tuple[Array, Array, Array], out_BT: Array
 ) -> tuple[Array, None]:
-  logits_BTV, id_BT, lse_BT = kept
+  logits_BTV, id_BT, lse_BT = residuals
   vocabulary_V = jnp.arange(logits_BTV.shape[-1], dtype=id_BT.dtype)
   gold_BTV = vocabulary_V == id_BT[..., None]
   p_BTV = jnp.exp(logits_BTV.astype(jnp.float32) - lse_BT[..., None])
@@ -94,7 +94,7 @@ class NegativeLogLikelihood(Loss):
     return jnp.sum(loss_BT * real_BT, axis=1), jnp.sum(real_BT, axis=1)
 
 
-LOSSES: Table[Loss] = Table(
+LOSSES: Registry[Loss] = Registry(
   "loss",
   {
     "nll": NegativeLogLikelihood,

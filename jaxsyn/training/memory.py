@@ -35,10 +35,10 @@ def keep_memory() -> bool:
 
   Returns: whether it was done.
   """
-  said = any(name.startswith("MALLOC_") for name in os.environ)
-  said = said or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
+  is_set = any(name.startswith("MALLOC_") for name in os.environ)
+  is_set = is_set or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
   mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-  if said or mallopt is None:
+  if is_set or mallopt is None:
     return False
   return all(mallopt(name, value) == 1 for name, value in SETTINGS.values())
 
@@ -64,5 +64,5 @@ def enough_memory(doing: str, lower: str) -> Iterator[None]:
       "RESOURCE_EXHAUSTED" not in text and "out of memory" not in text.lower()
     ):
       raise
-    said = f" ({text.splitlines()[0][:200]})" if text else ""
-    raise InputError(f"out of memory{said} {doing}. Lower {lower}.") from None
+    detail = f" ({text.splitlines()[0][:200]})" if text else ""
+    raise InputError(f"out of memory{detail} {doing}. Lower {lower}.") from None

@@ -24,7 +24,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.tree_util import DictKey
 
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.errors import InputError
 from jaxsyn.storage import private, remote
 from jaxsyn.train_options import Mesh as MeshConfig
@@ -58,16 +58,16 @@ def make_mesh(
   """
   devices = jax.devices() if devices is None else devices
   sizes = [config.data, config.fsdp, config.tensor]
-  asked = f"config.train.mesh={dict(zip(AXES, sizes))}"
+  requested = f"config.train.mesh={dict(zip(AXES, sizes))}"
   known = int(np.prod([s for s in sizes if s > 0]))
   if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
     raise InputError(
-      f"{asked}: sizes are 1 or more, and at most one may be -1 (the rest)."
+      f"{requested}: sizes are 1 or more, and at most one may be -1 (the rest)."
     )
   sizes = [len(devices) // known if s == -1 else s for s in sizes]
   if int(np.prod(sizes)) != len(devices):
     raise InputError(
-      f"{asked} does not make up the {len(devices)} devices there are."
+      f"{requested} does not make up the {len(devices)} devices there are."
     )
   slices = len({getattr(device, "slice_index", 0) for device in devices})
   if slices == 1:
@@ -146,8 +146,8 @@ def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
   """Returns the axis that "tensor" splits, and the option that is its size."""
   names = [str(key.key) for key in path if isinstance(key, DictKey)]
   module, name = ["", "", *names][-2:]
-  if found := _TENSOR_AXES.get((module, name, ndim)):
-    return found
+  if axis := _TENSOR_AXES.get((module, name, ndim)):
+    return axis
   # Modifiers' parameters name their axes; the heads may be some of all.
   letters = name.rpartition("_")[2]
   if letters.isupper() and "H" in letters and len(letters) == ndim:
@@ -209,11 +209,11 @@ def set_up_jax(shared: str = "") -> None:
 
 def _programs_folder(shared: str) -> pathlib.Path:
   """Returns the folder of compiled programs; see `set_up_jax`."""
-  several = jax.distributed.is_initialized() and jax.process_count() > 1
-  if several and shared and not remote.is_remote(shared):
+  is_multi_host = jax.distributed.is_initialized() and jax.process_count() > 1
+  if is_multi_host and shared and not remote.is_remote(shared):
     return pathlib.Path(shared) / "programs"
   of_user = private.folder(make=True) / "programs"
-  if several and jax.process_index() == 0:
+  if is_multi_host and jax.process_index() == 0:
     print(
       f"compiled programs are kept in {of_user}, by the first process alone: "
       "where the others do not see it, they compile at each start. Set "
@@ -253,7 +253,7 @@ class Layout:
       )
     self.rows = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
     me = jax.process_index()
-    self.share = Share(
+    self.share = HostShard(
       tuple(
         part
         for part, devices in enumerate(self.mesh.devices.reshape(self.rows, -1))

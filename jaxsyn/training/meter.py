@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.split import Dealt
+from jaxsyn.data.loader.split import TrainBatch
 from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
-from jaxsyn.training.reader import Progress, Window
+from jaxsyn.training.reader import LogWindow, Progress
 
 
 class Meter:
@@ -40,38 +40,38 @@ class Meter:
       optimiser.learning_rate, config.model.width
     )
     self._peak = peak_flops()
-    self.resume(Window())
+    self.resume(LogWindow())
 
-  def resume(self, window: Window) -> None:
+  def resume(self, window: LogWindow) -> None:
     """Continues a window that a checkpoint has kept."""
     self._window = window
     self._since = time.monotonic() - window.seconds
 
   @property
-  def window(self) -> Window:
+  def window(self) -> LogWindow:
     """Sums since the last record, of all steps whose metrics were fetched."""
     self._window.seconds = time.monotonic() - self._since
     return self._window
 
-  def batch(self, dealt: Dealt, flops: float, waited: float) -> None:
+  def batch(self, train_batch: TrainBatch, flops: float, waited: float) -> None:
     """One batch went in.
 
     Args:
-      dealt: the batch.
+      train_batch: the batch.
       flops: of its step, on all devices.
       waited: seconds until it was there.
     """
     for name, value in (
-      ("tokens", dealt.target),
-      ("real", dealt.source + dealt.target),
-      ("positions", dealt.positions),
+      ("tokens", train_batch.target),
+      ("real", train_batch.source + train_batch.target),
+      ("positions", train_batch.positions),
       ("flops", flops),
       ("waited", waited),
     ):
       sums = self._window.sums
       sums[name] = sums.get(name, 0.0) + value
     corpora = self._window.corpora
-    for name, count in (dealt.corpora or {}).items():
+    for name, count in (train_batch.corpora or {}).items():
       corpora[name] = corpora.get(name, 0) + count
 
   def steps(self, metrics: Sequence[Mapping[str, Any]]) -> None:
@@ -127,7 +127,7 @@ class Meter:
       values["eta_minutes"] = self._left(step, progress)
     if self._peak:
       values["mfu"] = values["flops"] / self._peak
-    self.resume(Window(grad_norm=window.grad_norm))
+    self.resume(LogWindow(grad_norm=window.grad_norm))
     return values
 
   def _left(self, step: int, progress: Progress) -> float:

@@ -31,13 +31,13 @@ from jax import Array
 
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import At, Choice, option
+from jaxsyn.options import Choice, ConfigPath, option
 from jaxsyn.options.bounds import Amount
 from jaxsyn.syntax.maps import Maps
 
 Batch = Mapping[str, Array]  # as the model gets it
 Ratio = tuple[Array, Array]  # a sum, and over how many
-Shares = dict[str, Ratio]
+AuxiliaryMetrics = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
@@ -51,7 +51,9 @@ class Loss(Choice):
 
   weight: Amount = option(1.0, "Of the term's mean in the objective.")
 
-  reads: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
+  required_features: ClassVar[
+    tuple[str, ...]
+  ] = ()  # facts of the batch it reads
 
   # It reads logits alone, and adds up over target positions: then it is given
   # some of them at a time where logits of all would fill the memory.
@@ -68,7 +70,7 @@ class Loss(Choice):
     """Whether another run makes what it reads, which may read trees itself."""
     return False
 
-  def check(self, at: At, spec: ModelSpec) -> None:
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     """Raises InputError where options, or what the model publishes, do not fit.
 
     Args:
@@ -76,11 +78,11 @@ class Loss(Choice):
       spec: what the model is made from.
     """
 
-  def settled(self, spec: ModelSpec) -> Loss:
+  def with_defaults(self, spec: ModelSpec) -> Loss:
     """The same with what follows from the model, as a layer from its end."""
     return self
 
-  def shown(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+  def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
     """(place, layer) of attention whose weights it reads.
 
     There they are made also where config.model.attention="fused" makes none.
@@ -107,7 +109,7 @@ class Loss(Choice):
     """
     raise NotImplementedError
 
-  def measure(self, maps: Maps, batch: Batch) -> Shares:
+  def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
     """Scores of what it teaches, as name -> (sum, count); for validation."""
     return {}
 

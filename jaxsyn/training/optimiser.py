@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import jax
 import optax
 
-from jaxsyn.options import Choice, Table, option
+from jaxsyn.options import Choice, Registry, option
 from jaxsyn.options.bounds import Epsilon, Range, Rate
 from jaxsyn.train_options import Optimiser
 from jaxsyn.training import frozen, muon
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule(Choice):
+class OptimizerSpec(Choice):
   """Base of the update rules."""
 
   def make(self) -> optax.GradientTransformation:
@@ -25,7 +25,7 @@ class Rule(Choice):
 
 
 @dataclasses.dataclass(frozen=True)
-class Adam(Rule):
+class Adam(OptimizerSpec):
   """Kingma & Ba 2015, algorithm 1."""
 
   beta1: Rate = option(0.9, "Decay of the running mean of gradients.")
@@ -37,7 +37,7 @@ class Adam(Rule):
 
 
 @dataclasses.dataclass(frozen=True)
-class Adadelta(Rule):
+class Adadelta(OptimizerSpec):
   """Zeiler 2012, algorithm 1: Δ = -RMS(Δ before) / RMS(g) · g.
 
   RMS(x) = √(E[x²] + epsilon), E a running mean with decay `rho`, from 0. The
@@ -79,7 +79,7 @@ class Muon(Adam):
     return optax.partition({"matrix": matrices, "other": super().make()}, kinds)
 
 
-RULES: Table[Rule] = Table(
+OPTIMIZERS: Registry[OptimizerSpec] = Registry(
   "optimiser", {"adam": Adam, "adadelta": Adadelta, "muon": Muon}
 )
 

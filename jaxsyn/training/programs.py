@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from jaxsyn import exits, progress
-from jaxsyn.data.loader.batch_plan import Planned, Position
+from jaxsyn.data.loader.batch_plan import PlannedBatch, Position
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.models import contract
 from jaxsyn.training import hosts
@@ -48,7 +48,7 @@ def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
   )
 
 
-class Programs:
+class TrainingPrograms:
   """What a run calls, by what it is needed for.
 
   Attributes:
@@ -85,7 +85,7 @@ class Programs:
     jobs: list[tuple[int, Any, Callable[[], Any]]] = []
     for shape, at in used.items():
       # Here: a caller's own function on batches may not be called by threads.
-      batch = training.split.batch(Planned(shape, nobody))
+      batch = training.split.batch(PlannedBatch(shape, nobody))
       make = functools.partial(self._step, abstract, batch)
       jobs.append((at, _sizes(batch), make))
     due = min(train.evaluate_every - start % train.evaluate_every, left)
@@ -101,8 +101,8 @@ class Programs:
     self._futures: dict[Any, Future[Any]] = {}
     self._there: set[Any] = set()  # what was waited for
     now = 2 if start == 0 else 1  # jobs without which there is no step
-    for number, (_, name, make) in enumerate(jobs):
-      before = [] if number < now else list(self._futures.values())[:now]
+    for index, (_, name, make) in enumerate(jobs):
+      before = [] if index < now else list(self._futures.values())[:now]
       self._futures[name] = self._pool.submit(self._run, make, before)
     log.say(
       f"compiling the step for {len(used)} shape{'s' * (len(used) != 1)}, in the "
@@ -145,13 +145,13 @@ class Programs:
     done = sum(future.done() for future in self._futures.values())
     return progress.compiling((done, len(self._futures)))
 
-  def first_state(self, asked: Callable[[], str]) -> TrainState | str:
+  def first_state(self, stop_reason: Callable[[], str]) -> TrainState | str:
     """The state of a fresh run, in place; or why it ends before that.
 
     Args:
-      asked: why to end now; "" to wait.
+      stop_reason: why to end now; "" to wait.
     """
-    if reason := self._wait(FIRST, asked):
+    if reason := self._wait(FIRST, stop_reason):
       return reason
     make = self._futures[FIRST].result()
     state = make()
@@ -160,13 +160,13 @@ class Programs:
     return self._training.layout.place_state(state)
 
   def step(
-    self, batch: Batch, asked: Callable[[], str]
+    self, batch: Batch, stop_reason: Callable[[], str]
   ) -> tuple[Program, float] | str:
     """The compiled step for a host batch, and its FLOPs on all devices.
 
     Args:
       batch: of one of the plan's shapes.
-      asked: as of `first_state`.
+      stop_reason: as of `first_state`.
 
     Returns: or why the run ends before that.
 
@@ -179,13 +179,13 @@ class Programs:
       self._told = True
       self._log.say("the next batch waits until its shape is compiled")
     self._stepped = True
-    return self._wait(name, asked) or self._futures[name].result()
+    return self._wait(name, stop_reason) or self._futures[name].result()
 
   def validation(self) -> None:
     """Returns when those of the validation are there."""
     self._wait(VALIDATION, lambda: "")
 
-  def _wait(self, name: Any, asked: Callable[[], str]) -> str:
+  def _wait(self, name: Any, stop_reason: Callable[[], str]) -> str:
     """Until a program is there; why the run ends before, or ""."""
     self._raise_failures()
     if name in self._there:  # in all processes
@@ -198,7 +198,7 @@ class Programs:
       self._raise_failures()
       return future.done()
 
-    if reason := hosts.until(ready, asked):
+    if reason := hosts.wait_for_all(ready, stop_reason):
       return reason
     self._there.add(name)
     if waits:
@@ -219,7 +219,7 @@ class Programs:
     self._closed.set()
     self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():
-      exits.leave_behind(future)
+      exits.abandon(future)
 
 
 def _sizes(batch: Mapping[str, np.ndarray]) -> tuple[int, ...]:

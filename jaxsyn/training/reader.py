@@ -17,7 +17,11 @@ from jaxsyn.data.store.manifest_format import Number
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.storage import files, remote
-from jaxsyn.training.folder import CheckpointFolder, Damaged, none_whole
+from jaxsyn.training.folder import (
+  CheckpointFolder,
+  CorruptFileError,
+  no_intact_checkpoint_error,
+)
 
 Tree = Any
 
@@ -43,7 +47,7 @@ class Parameters:
 
 
 @dataclasses.dataclass
-class Window:
+class LogWindow:
   """Sums over the steps since the last record of the log.
 
   A checkpoint keeps them, so that the next record of a resumed run has the means
@@ -88,7 +92,7 @@ class Progress:
   best_rank: list[float] = dataclasses.field(default_factory=list)
   bad: Number = 0
   tokens: Number = 0
-  window: Window = dataclasses.field(default_factory=Window)
+  window: LogWindow = dataclasses.field(default_factory=LogWindow)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +112,7 @@ class Score:
   log_likelihood: float
 
 
-class Reader:
+class CheckpointReader:
   """The checkpoints of one run, for those who only read them.
 
   Attributes:
@@ -143,20 +147,23 @@ class Reader:
       InputError: no such checkpoint, none that is whole, or of another model.
     """
     if which == "best":
-      whole, damaged = self.best.newest(
+      intact, corrupt_steps = self.best.newest(
         lambda step: self.best.read(step, abstract)
       )
-      if whole:
-        ((step, (params, page)),) = whole
+      if intact:
+        ((step, (params, content)),) = intact
         return Parameters(
-          params, (step,), score=page["content"], corrupt=_corrupt(damaged)
+          params,
+          (step,),
+          score=content["content"],
+          corrupt=_corrupt_messages(corrupt_steps),
         )
-      damaged = damaged or self._best_said()
-      if damaged:
-        return self._nearest(damaged, abstract, ema)
+      corrupt_steps = corrupt_steps or self._best_recorded()
+      if corrupt_steps:
+        return self._nearest(corrupt_steps, abstract, ema)
     if which in ("best", "last"):
-      whole, corrupt = self._newest(1, abstract, ema)
-      ((step, params),) = whole
+      intact, corrupt = self._newest(1, abstract, ema)
+      ((step, params),) = intact
       return Parameters(params, (step,), corrupt=corrupt)
     steps = {str(step): step for step in self.steps()}
     if which not in steps:
@@ -166,53 +173,51 @@ class Reader:
       )
     try:
       params = self._params_of(steps[which], abstract, ema)
-    except Damaged as error:
-      others = [str(step) for step in self.steps() if str(step) != which]
+    except CorruptFileError as error:
+      other_steps = [str(step) for step in self.steps() if str(step) != which]
       raise InputError(
         f"checkpoint {which} is damaged or was removed ({error}). Choose "
-        f"another: {', '.join(others) or 'there is none'}."
+        f"another: {', '.join(other_steps) or 'there is none'}."
       ) from None
     return Parameters(params, (steps[which],))
 
-  def average_params(
-    self, number: int, abstract: Tree, ema: bool
-  ) -> Parameters:
+  def average_params(self, count: int, abstract: Tree, ema: bool) -> Parameters:
     """Mean of the parameters of the last checkpoints that are whole.
 
     Args:
-      number: of checkpoints, from 1.
+      count: of checkpoints, from 1.
       abstract, ema: as of `restore_params`.
 
     Raises:
-      InputError: fewer than `number` are kept, or whole.
+      InputError: fewer than `count` are kept, or whole.
     """
     steps = self.steps()
-    if len(steps) < number:
+    if len(steps) < count:
       raise InputError(
-        f"config.train.average={number}, but {self.workdir} has only "
+        f"config.train.average={count}, but {self.workdir} has only "
         f"{len(steps)} checkpoints. Train on, or name one (--checkpoint last)."
       )
-    whole, corrupt = self._newest(number, abstract, ema)
-    if len(whole) < number:
+    intact, corrupt = self._newest(count, abstract, ema)
+    if len(intact) < count:
       raise InputError(
-        f"config.train.average={number}, but only {len(whole)} checkpoints of "
+        f"config.train.average={count}, but only {len(intact)} checkpoints of "
         f"{self.workdir} are whole: {'; '.join(corrupt)}. Name one instead "
         "(--checkpoint last)."
       )
-    averaged, trees = zip(*reversed(whole))
-    mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / number, *trees)
+    averaged, trees = zip(*reversed(intact))
+    mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / count, *trees)
     return Parameters(mean, averaged, corrupt=corrupt)
 
   def _newest(
-    self, number: int, abstract: Tree, ema: bool
+    self, count: int, abstract: Tree, ema: bool
   ) -> tuple[list[tuple[int, Tree]], tuple[str, ...]]:
     """The newest whole ones, newest first, and what is wrong with the others."""
-    whole, damaged = self.last.newest(
-      lambda step: self._params_of(step, abstract, ema), number
+    intact, corrupt_steps = self.last.newest(
+      lambda step: self._params_of(step, abstract, ema), count
     )
-    if not whole:
-      raise none_whole(self.workdir, damaged)
-    return whole, _corrupt(damaged)
+    if not intact:
+      raise no_intact_checkpoint_error(self.workdir, corrupt_steps)
+    return intact, _corrupt_messages(corrupt_steps)
 
   def _nearest(
     self, lost: dict[int, str], abstract: Tree, ema: bool
@@ -224,22 +229,24 @@ class Reader:
       abstract, ema: as of `restore_params`.
     """
     (best, why), *_ = lost.items()
-    whole, damaged = self.last.newest(
+    intact, corrupt_steps = self.last.newest(
       lambda step: self._params_of(step, abstract, ema),
       order=lambda step: (-abs(step - best), step),
     )
-    if not whole:
-      raise none_whole(self.workdir, {best: why} | damaged)
-    ((step, params),) = whole
+    if not intact:
+      raise no_intact_checkpoint_error(
+        self.workdir, {best: why} | corrupt_steps
+      )
+    ((step, params),) = intact
     corrupt = (
       f"the best checkpoint, of step {best}, is corrupt or missing ({why})"
     )
     return Parameters(params, (step,), corrupt=(corrupt,))
 
-  def _best_said(self) -> dict[int, str]:
+  def _best_recorded(self) -> dict[int, str]:
     """The best step so far as the newest checkpoint knows it, and no more."""
-    whole, _ = self.last.newest(self.last.page)
-    step = whole[0][1]["content"].get("best_step", -1) if whole else -1
+    intact, _ = self.last.newest(self.last.record)
+    step = intact[0][1]["content"].get("best_step", -1) if intact else -1
     return {step: f"{self.best.folder} is empty"} if step >= 0 else {}
 
   def _params_of(self, step: int, abstract: Tree, ema: bool) -> Tree:
@@ -253,8 +260,8 @@ def absolute(workdir: pathlib.Path | str) -> pathlib.Path:
   return path if remote.is_remote(path) else path.absolute()
 
 
-def _corrupt(damaged: dict[int, str]) -> tuple[str, ...]:
+def _corrupt_messages(corrupt_steps: dict[int, str]) -> tuple[str, ...]:
   return tuple(
     f"the checkpoint of step {step} is corrupt ({why})"
-    for step, why in damaged.items()
+    for step, why in corrupt_steps.items()
   )

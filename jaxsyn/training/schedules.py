@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxsyn.options import Choice, Table, option
+from jaxsyn.options import Choice, Registry, option
 from jaxsyn.options.bounds import Amount, CountOrOff
 
 
@@ -85,7 +85,7 @@ class Constant(Schedule):
     return lambda count: jnp.asarray(peak, jnp.float32)
 
 
-SCHEDULES: Table[Schedule] = Table(
+SCHEDULES: Registry[Schedule] = Registry(
   "schedule",
   {
     "inverse_sqrt": InverseSquareRoot,

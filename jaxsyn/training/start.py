@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader.columns import Batch
-from jaxsyn.data.loader.split import Split
+from jaxsyn.data.loader.split import LoadedSplit
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log, Pictures, Sample
 from jaxsyn.training.mesh import Layout
@@ -70,7 +70,7 @@ class Training:
   config: Config
   recipe: Recipe
   layout: Layout
-  split: Split
+  split: LoadedSplit
   checkpoints: Checkpoints
   validate: Validation
   open_log: Callable[[int], Log]

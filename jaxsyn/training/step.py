@@ -31,10 +31,10 @@ from jaxsyn.training import frozen
 from jaxsyn.training.logits import Logits
 from jaxsyn.training.losses import token_log_probability
 from jaxsyn.training.objective import (
+  AuxiliaryMetrics,
   Batch,
   Loss,
   Ratio,
-  Shares,
   real_targets,
 )
 
@@ -223,8 +223,8 @@ def moving_average(
   # 1-w = d (1-dⁿ⁻¹) / (1-dⁿ), exactly 0 at first. Powers of a d near 1 would
   # lose in float32 what they differ from 1 by.
   log = math.log(decay)
-  kept = jnp.expm1((updates - 1) * log) / jnp.expm1(updates * log)
-  return optax.incremental_update(params, average, 1.0 - decay * kept)
+  retained = jnp.expm1((updates - 1) * log) / jnp.expm1(updates * log)
+  return optax.incremental_update(params, average, 1.0 - decay * retained)
 
 
 def train_step(
@@ -264,8 +264,8 @@ def train_step(
       train=True,
       rngs={"dropout": key, "syntax": jax.random.fold_in(key, 1)},
     )
-    held = recipe.logits if axis else recipe.logits * jax.device_count()
-    logits = Logits(recipe.model, params, state_BTD, held)
+    max_logits = recipe.logits if axis else recipe.logits * jax.device_count()
+    logits = Logits(recipe.model, params, state_BTD, max_logits)
     pairs = terms_of(recipe, logits, maps, batch)
     sums, counts = ({name: p[i] for name, p in pairs.items()} for i in (0, 1))
     return sums, counts
@@ -276,7 +276,7 @@ def train_step(
   sums, counts = total((sums, counts))
   pending = None
   if state.pending is None:
-    (grads,) = backward(_shares(recipe, counts))
+    (grads,) = backward(_auxiliary_metrics(recipe, counts))
     grads = total(grads)
   else:
     # A term's share of the whole batch is known after its last part, so sums of
@@ -288,7 +288,9 @@ def train_step(
       )
       summed = jax.tree.map(jnp.add, before, total(of_term))
       pending[name] = summed, seen + counts[name]
-    shares = _shares(recipe, {name: n for name, (_, n) in pending.items()})
+    shares = _auxiliary_metrics(
+      recipe, {name: n for name, (_, n) in pending.items()}
+    )
     grads = jax.tree.map(
       lambda *of_terms: sum(s * g for s, g in zip(shares.values(), of_terms)),
       *(pending[name][0] for name in shares),  # in the order of the shares
@@ -299,12 +301,12 @@ def train_step(
   def update(state: TrainState) -> TrainState:
     updates, opt = recipe.optimiser.update(grads, state.opt, state.params)
     params = optax.apply_updates(state.params, updates)
-    params = frozen.kept(recipe.freeze, state.params, params)
+    params = frozen.retained(recipe.freeze, state.params, params)
     ema = state.ema
     if ema is not None:
-      number = step // recipe.accumulate
-      ema = moving_average(ema, params, decay=recipe.ema, updates=number)
-      ema = frozen.kept(recipe.freeze, params, ema)
+      update_index = step // recipe.accumulate
+      ema = moving_average(ema, params, decay=recipe.ema, updates=update_index)
+      ema = frozen.retained(recipe.freeze, params, ema)
     zero = jax.tree.map(jnp.zeros_like, pending)
     return dataclasses.replace(
       state, params=params, opt=opt, ema=ema, pending=zero
@@ -325,7 +327,9 @@ def train_step(
   return dataclasses.replace(state, step=step), metrics
 
 
-def _shares(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
+def _auxiliary_metrics(
+  recipe: Recipe, counts: Mapping[str, Array]
+) -> dict[str, Array]:
   """What one unit of each term's sum adds to the objective.
 
   Args:
@@ -348,9 +352,9 @@ def evaluate_step(
     subwords.
   """
   state_BTD, maps = outputs(recipe, params, batch, train=False)
-  held = recipe.logits * jax.device_count()
-  logits = Logits(recipe.model, params, state_BTD, held)
-  shares: Shares = {}
+  max_logits = recipe.logits * jax.device_count()
+  logits = Logits(recipe.model, params, state_BTD, max_logits)
+  shares: AuxiliaryMetrics = {}
   for name, loss in recipe.losses.items():
     shares |= loss.measure(maps[name], batch)
 

@@ -17,14 +17,15 @@ import jax
 import numpy as np
 
 from jaxsyn.data.store.manifest_format import Crc32c, Number
-from jaxsyn.options.bounds import Text
+from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums
 
 Tree = Any
 # Name of an array -> fields of `ArraySums`.
 Sums = dict[str, dict[str, Any]]
 Region = Annotated[
-  str, Text(r"(\d{1,15}:\d{1,15}(,\d{1,15}:\d{1,15})*)?", "like 0:4,8:16")
+  str,
+  TextPattern(r"(\d{1,15}:\d{1,15}(,\d{1,15}:\d{1,15})*)?", "like 0:4,8:16"),
 ]
 
 
@@ -52,7 +53,7 @@ def named(tree: Tree) -> dict[str, Any]:
   }
 
 
-def held(tree: Tree) -> Callable[[], Sums]:
+def local_sums(tree: Tree) -> Callable[[], Sums]:
   """What this process holds of a tree, on the host; its sums when called.
 
   Nothing here waits but for the copies to the host, so that the sums can be
@@ -62,7 +63,7 @@ def held(tree: Tree) -> Callable[[], Sums]:
   for leaf in leaves.values():
     if isinstance(leaf, jax.Array) and leaf.is_fully_addressable:
       leaf.copy_to_host_async()  # all of them, before the first is waited for
-  parts = {name: list(_held(leaf)) for name, leaf in leaves.items()}
+  parts = {name: list(_local_shards(leaf)) for name, leaf in leaves.items()}
   facts = {n: (list(x.shape), str(x.dtype)) for n, x in leaves.items()}
 
   def sums() -> Sums:
@@ -82,8 +83,8 @@ def held(tree: Tree) -> Callable[[], Sums]:
 
 def merged(each: Sequence[Sums]) -> Sums:
   """The sums of several processes of one run as one."""
-  first, *others = each
-  for other in others:
+  first, *other_sums = each
+  for other in other_sums:
     for name, entry in other.items():
       first[name]["crc32c"] |= entry["crc32c"]
   return first
@@ -96,13 +97,13 @@ def differing(tree: Tree, sums: Sums) -> str:
     if (list(leaf.shape), str(leaf.dtype)) != (entry["shape"], entry["dtype"]):
       return f"{name} is {leaf.dtype} {leaf.shape}"
     for region, expected in entry["crc32c"].items():
-      data = _seen(leaf, region)
+      data = _region(leaf, region)
       if data is not None and checksums.crc32c(data) != expected:
         return f"{name} has another checksum than when it was saved"
   return ""
 
 
-def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
+def _local_shards(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
   """The regions of an array that this process answers for."""
   if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
     yield "", np.asarray(leaf)
@@ -114,10 +115,10 @@ def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
       yield text, np.asarray(shard.data)
 
 
-def _seen(leaf: Any, region: str) -> np.ndarray | None:
+def _region(leaf: Any, region: str) -> np.ndarray | None:
   """A region of an array, if this process holds all of it."""
-  whole = [(0, size) for size in leaf.shape]
-  wanted, parts = whole, [(whole, leaf)]
+  full_region = [(0, size) for size in leaf.shape]
+  wanted, parts = full_region, [(full_region, leaf)]
   if region:
     pairs = (span.split(":") for span in region.split(","))
     wanted = [(int(begin), int(end)) for begin, end in pairs]

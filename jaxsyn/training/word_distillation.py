@@ -28,14 +28,14 @@ from jaxsyn.models.contract import EncoderDecoder, forward
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.maps import Maps
-from jaxsyn.training.distillation import Taught
+from jaxsyn.training.distillation import TeacherLoss
 from jaxsyn.training.objective import Batch, Ratio, real_targets
 
 ID, P = "target_taught_id_BTC", "target_taught_p_BTC"  # of a batch
 
 
 @dataclasses.dataclass(frozen=True)
-class WordDistillation(Taught):
+class WordDistillation(TeacherLoss):
   """Cross-entropy of a teacher's distribution over subwords and this model's."""
 
   top: Count = option(
@@ -46,7 +46,7 @@ class WordDistillation(Taught):
   by_position: ClassVar[bool] = True
   positions: ClassVar[tuple[str, ...]] = (ID, P)
 
-  def facts(
+  def teacher_features(
     self, model: EncoderDecoder, params: Any, batch: Batch
   ) -> dict[str, Array]:
     logits_BTV: Any = model.apply(

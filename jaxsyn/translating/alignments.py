@@ -68,7 +68,7 @@ class Aligner:
       MapReader(
         member.plan.recipe.model,
         member.sources.features,
-        change=session.change,
+        batch_transform=session.change,
       )
       for member in session.members
     ]
@@ -90,18 +90,18 @@ class Aligner:
     targets = [(*one.ids, EOS) for one in translations]
     total = [np.zeros((0, 0))] * len(targets)
     words = [request.source for request in sources]
-    for number, member in enumerate(self._session.members):
-      own = [
-        example[number] if isinstance(example, tuple) else example
+    for index, member in enumerate(self._session.members):
+      member_examples = [
+        example[index] if isinstance(example, tuple) else example
         for example in examples
       ]
-      weight = self._session.weights[number]
-      alone = len(self._session.members) == 1
-      params = self._session.params if alone else member.params
-      for i, maps in self._readers[number](params, own, targets):
-        weight_TS = _cross(maps, *self._heads[number])
+      weight = self._session.weights[index]
+      is_single = len(self._session.members) == 1
+      params = self._session.params if is_single else member.params
+      for i, maps in self._readers[index](params, member_examples, targets):
+        weight_TS = _cross(maps, *self._heads[index])
         pooled_TW = weight_TS @ _columns(member, words[i])
-        total[i] = weight * pooled_TW + (total[i] if number else 0)
+        total[i] = weight * pooled_TW + (total[i] if index else 0)
     return [
       self._aligned(pooled_TW, one, source)
       for pooled_TW, one, source in zip(total, translations, words, strict=True)
@@ -133,7 +133,7 @@ class Aligner:
 def replaced(text: str, unknown: Sequence[str]) -> str:
   """A translation with source words in the place of its unknown ones."""
   words = iter(unknown)
-  return re.sub(re.escape(UNKNOWN), lambda found: next(words, found[0]), text)
+  return re.sub(re.escape(UNKNOWN), lambda match: next(words, match[0]), text)
 
 
 def _heads(member: Member, layer: int | None) -> tuple[int, int]:
@@ -146,22 +146,22 @@ def _heads(member: Member, layer: int | None) -> tuple[int, int]:
   if layer is None and taught:
     return taught[0]
   layer = LAYER if layer is None else layer
-  number = member.plan.spec.family.layers("decoder")
-  if number == 1 and layer == LAYER:
+  layer_count = member.plan.spec.architecture.layers("decoder")
+  if layer_count == 1 and layer == LAYER:
     return 0, MEAN
-  if not -number <= layer < number:
+  if not -layer_count <= layer < layer_count:
     raise InputError(
       f"--alignment_layer={layer}: the decoder of {member.run.workdir} has "
-      f"{number} layers, from 0, or from the end: -1."
+      f"{layer_count} layers, from 0, or from the end: -1."
     )
-  return layer % number, MEAN
+  return layer % layer_count, MEAN
 
 
 def _cross(maps: Sequence[Map], layer: int, head: int) -> np.ndarray:
   """weight_TS of a head of a layer, or the mean of all."""
   cross = [m for m in maps if m.place == "cross" and m.is_attention]
-  number = sorted({m.layer for m in cross})[layer]
-  heads = [m.value_HQM for m in cross if m.layer == number]
+  layer_index = sorted({m.layer for m in cross})[layer]
+  heads = [m.value_HQM for m in cross if m.layer == layer_index]
   weight_HTS = np.concatenate(heads).astype(np.float64)
   return weight_HTS.mean(0) if head == MEAN else weight_HTS[head]
 

@@ -50,7 +50,7 @@ class Finish:
     session: Session,
     *,
     mbr: bool = False,
-    most: int = 1,
+    max_hypotheses: int = 1,
     links: bool = False,
     unknowns: bool = False,
     layer: int | None = None,
@@ -60,12 +60,12 @@ class Finish:
     Args:
       session: that translates.
       mbr: order translations, which are samples, by their risk.
-      most: translations of a sentence that are kept.
+      max_hypotheses: translations of a sentence that are kept.
       links: whether they are linked with the source.
       unknowns: whether source words replace unknown ones.
       layer: of `Aligner`.
     """
-    self._mbr, self._most, self._unknowns = mbr, most, unknowns
+    self._mbr, self._most, self._unknowns = mbr, max_hypotheses, unknowns
     self._aligner = Aligner(session, layer) if links or unknowns else None
 
   def __call__(
@@ -80,21 +80,25 @@ class Finish:
       requests, examples: of each sentence.
       nbests: what was found.
     """
-    kept = [
+    chosen = [
       (by_risk(nbest) if self._mbr else list(nbest))[: self._most]
       for nbest in nbests
     ]
     if self._aligner is None:
-      return kept
-    which = [row for row, nbest in enumerate(kept) for _ in nbest]
-    flat = list(itertools.chain.from_iterable(kept))
+      return chosen
+    which = [row for row, nbest in enumerate(chosen) for _ in nbest]
+    flat = list(itertools.chain.from_iterable(chosen))
     aligned = self._aligner(
       [requests[row] for row in which], [examples[row] for row in which], flat
     )
-    done: list[list[Translation]] = [[] for _ in kept]
-    for row, one, found in zip(which, flat, aligned, strict=True):
-      text = replaced(one.text, found.unknown) if self._unknowns else one.text
-      done[row].append(dataclasses.replace(one, text=text, links=found.links))
+    done: list[list[Translation]] = [[] for _ in chosen]
+    for row, one, alignment in zip(which, flat, aligned, strict=True):
+      text = (
+        replaced(one.text, alignment.unknown) if self._unknowns else one.text
+      )
+      done[row].append(
+        dataclasses.replace(one, text=text, links=alignment.links)
+      )
     return done
 
 
@@ -103,7 +107,7 @@ def of_flags(values: flags.FlagValues, session: Session) -> Finish:
   return Finish(
     session,
     mbr=values.mbr is not None,
-    most=values.nbest or 1,
+    max_hypotheses=values.nbest or 1,
     links=values.alignments,
     unknowns=values.replace_unknowns,
     layer=values.alignment_layer,

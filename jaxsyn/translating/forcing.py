@@ -71,7 +71,7 @@ def run(
   session: Session,
   sources: Sequence[Source],
   hypotheses: Iterable[Hypothesis],
-  tell: Callable[[int], None] = lambda scored: None,
+  on_progress: Callable[[int], None] = lambda scored: None,
 ) -> Iterator[tuple[Hypothesis, Scored]]:
   """The hypotheses, as they come, each with its log probability.
 
@@ -79,7 +79,7 @@ def run(
     session: an opened run, or an ensemble.
     sources: raw lines or parses.
     hypotheses: of these.
-    tell: called with how many more are scored.
+    on_progress: called with how many more are scored.
 
   Raises:
     InputError: one of a source that is not there.
@@ -95,7 +95,7 @@ def run(
     scored = session.force(
       [sources[one.line] for one in block],
       [one.text for one in block],
-      tell,
+      on_progress,
     )
     yield from zip(block, scored, strict=True)
 
@@ -121,15 +121,15 @@ def aligned(
   aligner = Aligner(session, layer)
   for begin in range(0, len(hypotheses), BLOCK):
     block = hypotheses[begin : begin + BLOCK]
-    own = [sources[one.line] for one in block]
-    examples = session.begin_examples(own)()
+    block_sources = [sources[one.line] for one in block]
+    examples = session.begin_examples(block_sources)()
     translations = [
       Translation(one.text, 0.0, 0.0, tuple(session.subwords(one.text)))
       for one in block
     ]
-    asked = [request(source) for source in own]
-    for found in aligner(asked, examples, translations):
-      yield found.links
+    requests = [request(source) for source in block_sources]
+    for alignment in aligner(requests, examples, translations):
+      yield alignment.links
 
 
 def read(path: str, *, nbest: bool) -> list[Hypothesis]:
@@ -145,16 +145,16 @@ def read(path: str, *, nbest: bool) -> list[Hypothesis]:
   lines = text.lines_of(path)
   if not nbest:
     return [Hypothesis(*pair) for pair in enumerate(lines)]
-  found = []
-  for number, line in enumerate(lines, start=1):
+  hypotheses = []
+  for line_number, line in enumerate(lines, start=1):
     fields = line.split(" ||| ")
     if len(fields) < 2 or not fields[0].strip().isdecimal():
       raise InputError(
-        f"{path}:{number}: {line[:60]!r} is no line of an n-best list, as in "
+        f"{path}:{line_number}: {line[:60]!r} is no line of an n-best list, as in "
         "0 ||| ein Text ||| -0.5."
       )
-    found.append(Hypothesis(int(fields[0]), fields[1]))
-  return found
+    hypotheses.append(Hypothesis(int(fields[0]), fields[1]))
+  return hypotheses
 
 
 def main(values: flags.FlagValues) -> None:
@@ -188,21 +188,21 @@ def main(values: flags.FlagValues) -> None:
   links: Iterable[Links | None] = itertools.repeat(None)
   if values.alignments:
     links = aligned(session, sources, hypotheses, values.alignment_layer)
-  told = as_json if values.json else as_text
+  format_line = as_json if values.json else as_text
   with progress.bar(
     "scoring", len(hypotheses), unit="line", note=session.note
   ) as bar:
     results = run(session, sources, hypotheses, bar.advance)
-    for (one, scored), own in zip(results, links):
-      print(f"{told(one, scored, own)}\n", end="")
+    for (one, scored), line_links in zip(results, links):
+      print(f"{format_line(one, scored, line_links)}\n", end="")
   session.close()
 
 
 def as_text(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
   """A line of numbers, with tabs between."""
   numbers = f"{scored.total:.6f}\t{scored.score:.6f}\t{len(scored.log_p)}"
-  beside = "" if links is None else f"\t{pharaoh(links)}"
-  return f"{one.line}\t{numbers}{beside}"
+  links_column = "" if links is None else f"\t{pharaoh(links)}"
+  return f"{one.line}\t{numbers}{links_column}"
 
 
 def as_json(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
@@ -211,8 +211,8 @@ def as_json(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
     [piece, round(log_p, 6)]
     for piece, log_p in zip(scored.subwords, scored.log_p, strict=True)
   ]
-  told = {"line": one.line, "text": one.text}
-  told |= {"log_p": round(scored.total, 6), "score": round(scored.score, 6)}
+  content = {"line": one.line, "text": one.text}
+  content |= {"log_p": round(scored.total, 6), "score": round(scored.score, 6)}
   if links is not None:
-    told["alignments"] = pharaoh(links)
-  return json.dumps(told | {"subwords": subwords}, ensure_ascii=False)
+    content["alignments"] = pharaoh(links)
+  return json.dumps(content | {"subwords": subwords}, ensure_ascii=False)

@@ -75,61 +75,61 @@ def of_flags(
       yield item
       continue
     source: Any = item.text if isinstance(item, Faulty) else item
-    asked = dataclasses.replace(request(source), place=place)
-    if not strict and (asked.prefix or asked.constraints or asked.avoid):
+    placed = dataclasses.replace(request(source), place=place)
+    if not strict and (placed.prefix or placed.constraints or placed.avoid):
       try:
-        check(asked)
+        check(placed)
       except InputError as error:
         fault = Faulty(f"line {place + 1} of the input: {error}")
         faults.append(fault.message)
         yield fault
         continue
-    yield asked
+    yield placed
 
 
 def requests(
   path: str | os.PathLike[str], errors: str
 ) -> Iterator[Request | Faulty | None]:
   """The requests of JSON lines, as they come; what is none is a Faulty."""
-  number = 0
+  index = 0
   for line in text.treated(text.arriving_lines(path), errors):
     if line is PAUSE:
       yield PAUSE
       continue
-    number += 1
+    index += 1
     if isinstance(line, Faulty):
       yield dataclasses.replace(line, text=None)
       continue
     try:
       yield from_json(line)
     except InputError as error:
-      yield Faulty(f"{text.name_of(path)}:{number}: {error}")
+      yield Faulty(f"{text.name_of(path)}:{index}: {error}")
 
 
 def prefixed(
-  items: Iterable[Any], path: str | os.PathLike[str], beside: str
+  items: Iterable[Any], path: str | os.PathLike[str], other: str
 ) -> Iterator[Any]:
   """The same items, each with a line of a file as its prefix.
 
   Args:
     items: sources and requests, each a Faulty, and each PAUSE, among them.
     path: of the prefixes; an empty line is none.
-    beside: what the input is called.
+    other: what the input is called.
 
   Raises:
     InputError: the file has fewer lines than there are items, or more.
   """
   lines = text.lines_of(path)
-  number = 0
+  index = 0
   for item in items:
     if item is PAUSE:
       yield PAUSE
       continue
-    number += 1
+    index += 1
     prefix = next(lines, None)
     if prefix is None:
       raise InputError(
-        f"{path} has {number - 1} lines, and {text.name_of(beside)} more: line N "
+        f"{path} has {index - 1} lines, and {text.name_of(other)} more: line N "
         "of one is the prefix of line N of the other."
       )
     if not isinstance(item, Faulty):
@@ -138,10 +138,10 @@ def prefixed(
           request(item), prefix=sentence(prefix, "prefix")
         )
       except InputError as error:
-        item = Faulty(f"{path}:{number}: {error}")
+        item = Faulty(f"{path}:{index}: {error}")
     yield item
   if next(lines, None) is not None:
     raise InputError(
-      f"{path} has more lines than {text.name_of(beside)}, which has {number}: "
+      f"{path} has more lines than {text.name_of(other)}, which has {index}: "
       "line N of one is the prefix of line N of the other."
     )

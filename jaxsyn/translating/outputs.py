@@ -7,24 +7,24 @@ from collections.abc import Iterator, Sequence
 from absl import flags
 
 from jaxsyn.data.sentence.alignments import pharaoh
-from jaxsyn.decode.translator import NOTHING, Translation
+from jaxsyn.decode.translator import EMPTY_TRANSLATION, Translation
 
 
 def lines(
-  number: int, nbest: Sequence[Translation], values: flags.FlagValues
+  index: int, nbest: Sequence[Translation], values: flags.FlagValues
 ) -> Iterator[str]:
   """One line, or with --nbest one of each hypothesis.
 
   Args:
-    number: place of the sentence in the input, from 0.
+    index: place of the sentence in the input, from 0.
     nbest: what was found, best first.
     values: of --nbest, --scores and --alignments.
   """
   if values.nbest:  # Moses' n-best format
-    for one in nbest or [NOTHING]:
-      yield f"{number} ||| {one.text} ||| {one.score:.4f}" + _links(one, values)
+    for one in nbest or [EMPTY_TRANSLATION]:
+      yield f"{index} ||| {one.text} ||| {one.score:.4f}" + _links(one, values)
     return
-  best = nbest[0] if nbest else NOTHING
+  best = nbest[0] if nbest else EMPTY_TRANSLATION
   score = f"\t{best.score:.4f}" if values.scores else ""
   yield best.text + score + _links(best, values)
 

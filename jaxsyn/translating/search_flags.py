@@ -1,7 +1,7 @@
 """Flags of how a run, or an ensemble, searches.
 
-Each option of a search (`jaxsyn.decode.searches`) is a flag by its own name, with
-the option's bounds and meaning, so that a new search has its flags.
+Each option of a search (`jaxsyn.decode.strategies`) is a flag by its own name,
+with the option's bounds and meaning, so that a new search has its flags.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from absl import flags
 
 from jaxsyn.config import Decode
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
-from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.fields import fields_of, metadata
 from jaxsyn.options.flags import field_flag
 from jaxsyn.session import Session
 from jaxsyn.trained import workdir
@@ -29,22 +29,24 @@ def define() -> None:
   flags.DEFINE_enum(
     "search",
     None,
-    list(SEARCHES),
+    list(STRATEGIES),
     "How to search, instead of the config's: the best by beam, samples, or a "
     "beam of diverse groups.",
   )
   field_flag(Decode, "beam", "Beam size, instead of the config's.")
   field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
-  for name, spec in SEARCHES.items():
+  for name, spec in STRATEGIES.items():
     for option, (field, hint) in fields_of(spec).items():
       kind = hint.__origin__
-      field_flag(spec, option, f"--search {name}: {said(field).meaning}", kind)
+      field_flag(
+        spec, option, f"--search {name}: {metadata(field).meaning}", kind
+      )
 
 
 # What several processes must agree on; the folder may be a copy.
 NAMES = (
   *("search", "beam", "alpha", "nbest"),
-  *(option for spec in SEARCHES.values() for option in fields_of(spec)),
+  *(option for spec in STRATEGIES.values() for option in fields_of(spec)),
 )
 
 
@@ -85,24 +87,26 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
         f"--nbest={values.nbest} is more than --mbr={values.mbr} samples."
       )
     decode["nbest"] = values.mbr
-  given = {
-    name: own for name, spec in SEARCHES.items() if (own := _own(values, spec))
+  flags_given = {
+    name: strategy_flags
+    for name, spec in STRATEGIES.items()
+    if (strategy_flags := _strategy_flags(values, spec))
   }
-  if not (given or decode.get("nbest")):
+  if not (flags_given or decode.get("nbest")):
     return decode
   config = workdir.open_run(address(folder)[0]).config.decode
-  search = decode.get("search", SEARCHES.name_of(config.search))
-  for name, own in given.items():
+  search = decode.get("search", STRATEGIES.name_of(config.search))
+  for name, strategy_flags in flags_given.items():
     if name != search:
       raise InputError(
-        f"--{next(iter(own))} is for --search {name}; here it is {search}."
+        f"--{next(iter(strategy_flags))} is for --search {name}; here it is {search}."
       )
   if "nbest" in decode and "beam" not in decode:
     decode["beam"] = max(config.beam, decode["nbest"])
-  return decode | given
+  return decode | flags_given
 
 
-def _own(values: flags.FlagValues, spec: type) -> dict[str, Any]:
+def _strategy_flags(values: flags.FlagValues, spec: type) -> dict[str, Any]:
   """The options of a search that flags say."""
   names = [field.name for field in dataclasses.fields(spec)]
   return {

@@ -21,9 +21,9 @@ class Sizes:
 def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
   """Pairs by split; no English sentence stands in two of them."""
   counts = {s: getattr(sizes, s) for s in ("train", "validation", "test")}
-  drawn = iter(pairs(sum(counts.values()), seed))
+  generated = iter(pairs(sum(counts.values()), seed))
   return {
-    split: [next(drawn) for _ in range(count)]
+    split: [next(generated) for _ in range(count)]
     for split, count in counts.items()
   }
 
@@ -36,9 +36,9 @@ def pairs(count: int, seed: int) -> list[Pair]:
     seed: the same seed gives the same pairs, on every machine.
   """
   writer = Grammar(seed)
-  found: dict[str, Pair] = {}
-  while len(found) < count:
+  pairs_found: dict[str, Pair] = {}
+  while len(pairs_found) < count:
     pair = read_out(writer.sentence())
     if 5 <= len(pair.tokens) <= 25:
-      found.setdefault(pair.source, pair)
-  return list(found.values())
+      pairs_found.setdefault(pair.source, pair)
+  return list(pairs_found.values())

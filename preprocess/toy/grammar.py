@@ -42,8 +42,8 @@ class Node:
 
   def child(self, relation: str) -> Node | None:
     """The first dependent of a relation, if there is one."""
-    found = (n for n in self.left + self.right if n.relation == relation)
-    return next(found, None)
+    children = (n for n in self.left + self.right if n.relation == relation)
+    return next(children, None)
 
 
 class Grammar:
@@ -165,11 +165,11 @@ class Grammar:
     """A word of a kind: the one asked for, or a random one by Zipf's law."""
     words = lexicon()[kind]
     if lemma:
-      found = next(w for w in words if w.lemma == lemma)
+      chosen = next(w for w in words if w.lemma == lemma)
     else:
       sums = _zipf(len(words))
-      found = words[bisect.bisect(sums, self.rng.random() * sums[-1])]
-    return Node(found, relation)
+      chosen = words[bisect.bisect(sums, self.rng.random() * sums[-1])]
+    return Node(chosen, relation)
 
 
 @functools.cache

@@ -101,12 +101,12 @@ def lexicon() -> dict[str, tuple[Word, ...]]:
         Word(lemma, kind, group=int(rng.random() * groups), stems=stems)
       )
     words[kind] = tuple(made)
-  for kind, others in (
+  for kind, stems_by_kind in (
     ("pronoun", ("who", "whom", "that")),
     ("mark", (".", ",")),
   ):
     words[kind] = tuple(
-      Word(lemma, kind, group=0, stems=()) for lemma in others
+      Word(lemma, kind, group=0, stems=()) for lemma in stems_by_kind
     )
   return words
 

@@ -34,7 +34,7 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
   while reader.nextSentence(sentence, error):
     sentences.append(sentence)
     sentence = udpipe.Sentence()
-  with _quiet() as log:
+  with _without_output() as log:
     model = udpipe.Trainer.train(
       *("morphodita_parsito", sentences, udpipe.Sentences()),
       *(TOKENISER, TAGGER, PARSER_OPTIONS, error),
@@ -67,14 +67,14 @@ def attachment(
 
 
 @contextlib.contextmanager
-def _quiet():
+def _without_output():
   """Takes away what a C++ library prints to the standard error meanwhile.
 
   Yields a function that returns what was printed.
   """
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:
-    kept = os.dup(2)
+    saved = os.dup(2)
     os.dup2(file.fileno(), 2)
 
     def log() -> str:
@@ -84,5 +84,5 @@ def _quiet():
     try:
       yield log
     finally:
-      os.dup2(kept, 2)
-      os.close(kept)
+      os.dup2(saved, 2)
+      os.close(saved)

@@ -161,11 +161,11 @@ def translate(node: Node, parent: Node) -> str:
   if word.kind in ("pronoun", "mark"):
     return ""
   if word.kind in NOUNS:
-    number = "ir" if node.plural else ""
+    number_suffix = "ir" if node.plural else ""
     if node.relation in CASES:
-      return word.stems[0] + number + CASES[node.relation][above.group]
+      return word.stems[0] + number_suffix + CASES[node.relation][above.group]
     ending = GENDERS[above.group] + ATTRIBUTE[node.relation]
-    return word.stems[0] + number + ending
+    return word.stems[0] + number_suffix + ending
   if word.kind == "adverb":
     return word.stems[above.group]
   if word.kind == "auxiliary":

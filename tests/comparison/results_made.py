@@ -127,7 +127,7 @@ def made(**changes):
       for n in names
     ),
     (run,),
-    (results.Failed("pascal", 2, "why"),),
+    (results.FailedRun("pascal", 2, "why"),),
     (split,),
     None,
   )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from models_under_test import config_of
 
-from jaxsyn.comparison import analysis, asked, controls, measure
+from jaxsyn.comparison import analysis, controls, measure, planned_jobs
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.store import layout
@@ -42,8 +42,8 @@ def test_means_and_deviations():
 
 def test_runs_are_paired_by_seed():
   runs = scored(base=(1, 2), other=(2, 4))
-  (found,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
-  assert (found.by_seed, found.value) == ((25, 50), 37.5)
+  (result,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
+  assert (result.by_seed, result.value) == ((25, 50), 37.5)
   singles = analysis.over_sentences(runs, PAIR, SETTINGS)
   assert [(s.seed, s.difference.value) for s in singles] == [(0, 25), (1, 50)]
 
@@ -51,8 +51,8 @@ def test_runs_are_paired_by_seed():
 def test_a_seed_that_one_system_lacks_is_left_out():
   runs = scored(base=(1, 2, 3), other=(2, 4))
   del runs["other"][0]
-  (found,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
-  assert (found.seeds, found.by_seed, found.p) == ((1,), (50,), None)
+  (result,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
+  assert (result.seeds, result.by_seed, result.p) == ((1,), (50,), None)
 
 
 def test_systems_are_compared_with_their_controls_too():
@@ -61,8 +61,8 @@ def test_systems_are_compared_with_their_controls_too():
   )
   configs = {name: as_dict(config_of(name)) for name in runs}
   pairs = controls.pairs(configs, "transformer")
-  found = analysis.over_seeds(runs, pairs, SETTINGS.draws)
-  assert [(f.system, f.baseline, f.value) for f in found] == [
+  result = analysis.over_seeds(runs, pairs, SETTINGS.draws)
+  assert [(f.system, f.baseline, f.value) for f in result] == [
     ("pascal", "transformer", 50),
     ("pascal_random_tree", "transformer", 25),
     ("deps_san", "transformer", 25),
@@ -93,15 +93,17 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   )
   config = quickstart.get_config("transformer")
   config.data.directory = str(folder)
-  job = asked.Job(tmp_path, asked.System("transformer", read_config(config)), 0)
+  job = planned_jobs.TrainingJob(
+    tmp_path, planned_jobs.System("transformer", read_config(config)), 0
+  )
   job.hypotheses("test").parent.mkdir(parents=True)
   job.hypotheses("test").write_text("a\n" * 24)
 
   def scored():
-    return measure.Measurer(SETTINGS.settled("en"))(job, {})["test"]
+    return measure.Measurer(SETTINGS.with_defaults("en"))(job, {})["test"]
 
-  whole = scored()
-  assert whole.sentences == 24 and "tree depth" in whole.facts
+  complete = scored()
+  assert complete.sentences == 24 and "tree depth" in complete.facts
   for file in (
     layout.text_file(folder, "test", "source"),
     layout.text_file(folder, "test", "target"),
@@ -109,10 +111,10 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   ):
     shutil.copyfile(file, tmp_path / "kept")
     with gzip.open(file, "rt", encoding="utf-8") as stream:
-      changed = stream.read().replace("a", "e").replace("\t0\t", "\t1\t")
+      edited = stream.read().replace("a", "e").replace("\t0\t", "\t1\t")
     with gzip.open(file, "wt", encoding="utf-8") as stream:
-      stream.write(changed)
+      stream.write(edited)
     with pytest.raises(InputError, match=rf"{file} has .* Prepare the data"):
       scored()
     shutil.copyfile(tmp_path / "kept", file)
-  assert scored() == whole
+  assert scored() == complete

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from jaxsyn import cli, compare
-from jaxsyn.comparison import asked, results, run_result
+from jaxsyn.comparison import planned_jobs, results, run_result
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.examples import Examples
@@ -127,8 +127,8 @@ def test_every_system_has_its_first_seed_before_any_second(straight):
 
 
 def test_results_hold_everything(straight, prepared):
-  found = read(straight[0])
-  assert [(r.system, r.seed) for r in found.runs] == [
+  result = read(straight[0])
+  assert [(r.system, r.seed) for r in result.runs] == [
     *(
       ("pascal", 0),
       ("pascal_random_tree", 0),
@@ -137,9 +137,9 @@ def test_results_hold_everything(straight, prepared):
     )
   ]
   manifest = json.loads((prepared / "manifest.json").read_text())
-  (split,) = found.splits
+  (split,) = result.splits
   assert split.sentences == manifest["splits"]["test"]["examples"]
-  for run in found.runs:
+  for run in result.runs:
     path = straight[0] / run.folder / "test" / "test.txt"
     lines = path.read_text().splitlines()
     assert len(lines) == split.sentences
@@ -148,17 +148,17 @@ def test_results_hold_everything(straight, prepared):
     assert {s.metric for s in run.scores["test"]} == {"BLEU", "chrF"}
     assert run.facts.parameters > 10_000 and run.facts.tokens_per_s > 0
     assert "jax" in run.facts.machine.packages
-  for system in found.systems:
+  for system in result.systems:
     expected = manifest["splits"]["test"]["records_sha256"]
     assert system.data.hashes["records"]["test"] == expected
     assert system.config["train"]["steps"] == 60
   # A summary is of the runs' own scores, a difference of both systems'.
-  values = {(r.system, r.seed): r.scores["test"][0].value for r in found.runs}
+  values = {(r.system, r.seed): r.scores["test"][0].value for r in result.runs}
   for summary in split.scores:
     if summary.metric == "BLEU":
-      own = (values[summary.system, 0], values[summary.system, 1])
-      assert summary.values == own
-      assert summary.mean == pytest.approx(sum(own) / 2)
+      single = (values[summary.system, 0], values[summary.system, 1])
+      assert summary.values == single
+      assert summary.mean == pytest.approx(sum(single) / 2)
   over = next(d for d in split.over_seeds if d.metric == "BLEU")
   assert over.by_seed == pytest.approx(
     [values["pascal_random_tree", k] - values["pascal", k] for k in (0, 1)]
@@ -187,8 +187,8 @@ def test_systems_of_one_seed_see_the_same_batches(straight):
 
 
 def test_the_tables_say_what_the_results_say(straight):
-  found, output = read(straight[0]), straight[1]
-  for summary in found.splits[0].scores:
+  result, output = read(straight[0]), straight[1]
+  for summary in result.splits[0].scores:
     cell = f"{summary.mean:.2f} ± {summary.sd:.2f}"
     assert cell in (straight[0] / "report.md").read_text()
     assert cell in output
@@ -204,7 +204,7 @@ def looked_at(workdir):
 
 
 def test_the_first_seeds_show_what_they_look_at(straight):
-  found = looked_at(straight[0])
+  result = looked_at(straight[0])
   kinds = ("json", "tree.svg", "attention.svg")
   expected = {f"pascal/seed_0/look/{n}.{k}" for n in (1, 2, 3) for k in kinds}
   expected |= {
@@ -212,9 +212,9 @@ def test_the_first_seeds_show_what_they_look_at(straight):
     for n in (1, 2, 3)
     for k in (*kinds, "tree_read.svg")
   }
-  assert set(found) == expected
+  assert set(result) == expected
   content = (straight[0] / "report.html").read_text()
-  for name, file in found.items():
+  for name, file in result.items():
     if name.endswith(("attention.svg", "tree_read.svg")):
       assert base64.b64encode(file).decode() in content, name
 
@@ -249,7 +249,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   process = start(*both)
   wait_for(saved("pascal", 1), process)
   message = f"in use by process {process.pid}"
-  with pytest.raises(InputError, match=message), lock.alone(workdir):
+  with pytest.raises(InputError, match=message), lock.exclusive_lock(workdir):
     pass
   process.kill()
   process.communicate()
@@ -283,14 +283,14 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
 
 def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   before = (straight[0] / "log.txt").read_text()
-  kept = (straight[0] / results.FILE).read_text()
-  given = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
+  original = (straight[0] / results.FILE).read_text()
+  inputs = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
   settings = Settings(samples=40)
-  outcome = compare.run(given, straight[0], 2, settings=settings)
+  outcome = compare.run(inputs, straight[0], 2, settings=settings)
   after = (straight[0] / "log.txt").read_text()[len(before) :]
   assert "4 of 4 runs are finished already" in after
   assert "begins" not in after and "goes on" not in after
-  assert results.to_json(outcome.results) == kept.rstrip("\n")
+  assert results.to_json(outcome.results) == original.rstrip("\n")
 
 
 def without_text(content):
@@ -307,12 +307,12 @@ def test_results_alone_give_the_same_report(straight, environment, tmp_path):
     copy = runs / f"{file.parts[-3]}.{file.parts[-2]}.json"
     copy.parent.mkdir(exist_ok=True)
     shutil.copyfile(file, copy)
-  first, *others = sorted(runs.iterdir())
+  first, *rest = sorted(runs.iterdir())
   done = subprocess.run(
     [
       *(sys.executable, "-m", "jaxsyn.compare", "--samples", "40"),
       *("--systems=pascal,pascal_random_tree", "--workdir", tmp_path / "out"),
-      *("--results", first, *others),
+      *("--results", first, *rest),
     ],
     env=environment,
     cwd=tmp_path,
@@ -363,7 +363,7 @@ def test_references_are_scored_with_the_trees_of_the_run(straight, prepared):
   for system in ("pascal", "pascal_random_tree"):
     run = straight[0] / system / "seed_1"
     test = run_result.read(run / "result.json").tests["test"]
-    found = test.measured("log_likelihood")
+    result = test.measured("log_likelihood")
     config = run_folders.open_run(run).config
     records = PreparedSplit(str(prepared), "test")
     session = Session(run)
@@ -371,11 +371,11 @@ def test_references_are_scored_with_the_trees_of_the_run(straight, prepared):
       (log_p,) = session.force_examples(
         [example], [example["target_id"][:-1].tolist()]
       )
-      total, count = found.statistic_BI[row]
+      total, count = result.statistic_BI[row]
       assert count == len(log_p) == len(example["target_id"])
       assert total == pytest.approx(log_p.sum(dtype="float64"), rel=1e-5)
-    sums = found.statistic_BI.sum(axis=0)
-    assert found.value == sums[0] / sums[1] < 0
+    sums = result.statistic_BI.sum(axis=0)
+    assert result.value == sums[0] / sums[1] < 0
   # Their trees differ, and so do their likelihoods.
   values = {
     system: run_result.read(straight[0] / system / "seed_1" / "result.json")
@@ -391,14 +391,14 @@ def test_another_metric_is_added_to_results(straight, configs_of, tmp_path):
   workdir = tmp_path / "more"
   shutil.copytree(straight[0], workdir)
   settings = Settings(("log_likelihood", "ter"), samples=40)
-  given = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
-  found = compare.run(given, workdir, 2, settings=settings).results
-  assert found.metrics == ("log-likelihood", "TER")
+  inputs = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
+  result = compare.run(inputs, workdir, 2, settings=settings).results
+  assert result.metrics == ("log-likelihood", "TER")
   stored = run_result.read(workdir / "pascal" / "seed_0" / "result.json")
   assert set(stored.tests["test"].metrics) == {
     *("bleu", "chrf", "ter", "log_likelihood"),
   }
-  values = {s.metric: s.values for s in found.splits[0].scores}
+  values = {s.metric: s.values for s in result.splits[0].scores}
   assert all(value < 0 for value in values["log-likelihood"])
   text = (workdir / "report.md").read_text()
   assert f"{values['log-likelihood'][0]:.4f}" in text
@@ -437,9 +437,9 @@ def test_translations_that_changed_are_named(straight, configs_of, tmp_path):
 def test_another_config_is_refused_by_name(
   straight, configs_of, changes, message
 ):
-  given = {"pascal_random_tree": configs_of("pascal_random_tree", **changes)}
+  inputs = {"pascal_random_tree": configs_of("pascal_random_tree", **changes)}
   with pytest.raises(InputError, match=message):
-    compare.run(given, straight[0], 2)
+    compare.run(inputs, straight[0], 2)
 
 
 @pytest.mark.parametrize(
@@ -453,10 +453,10 @@ def test_another_config_is_refused_by_name(
 def test_how_to_score_is_checked_before_anything_is_trained(
   configs_of, tmp_path, changes, message
 ):
-  given = {"pascal": configs_of("pascal")}
+  inputs = {"pascal": configs_of("pascal")}
   with pytest.raises(InputError, match=message):
     settings = Settings(**changes)
-    compare.run(given, tmp_path / "new", 1, settings=settings)
+    compare.run(inputs, tmp_path / "new", 1, settings=settings)
   assert not (tmp_path / "new").exists()
 
 
@@ -481,10 +481,10 @@ def test_a_teacher_is_looked_for_before_anything_is_trained(
   config = configs_of(
     "distilled", **{name: str(tmp_path / "cmp/pascal/seed_0")}
   )
-  system = asked.System("distilled", read_config(config))
-  assert asked.check(system, tmp_path / "cmp")
+  system = planned_jobs.System("distilled", read_config(config))
+  assert planned_jobs.check(system, tmp_path / "cmp")
   with pytest.raises(InputError, match="not the folder of a run"):
-    asked.check(system, tmp_path / "other")
+    planned_jobs.check(system, tmp_path / "other")
 
 
 def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
@@ -496,18 +496,20 @@ def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
     compare.run(systems, tmp_path / "cmp", seeds=1)
   for name in ("pascal", "multitask", "sisa", "graph_block"):
     config = read_config(configs_of(name, **{"data.tree": "random"}))
-    check_trees([asked.check(asked.System(name, config), tmp_path)])
+    check_trees(
+      [planned_jobs.check(planned_jobs.System(name, config), tmp_path)]
+    )
 
 
 def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
-  given = {"pascal": configs_of("pascal")}
+  inputs = {"pascal": configs_of("pascal")}
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match="file is a file, or below one; name a"):
-    compare.run(given, tmp_path / "file", 1)
+    compare.run(inputs, tmp_path / "file", 1)
   run = tmp_path / "run"
   shutil.copytree(straight[0] / "pascal" / "seed_0", run)
   with pytest.raises(InputError, match="is the folder of a single run"):
-    compare.run(given, run, 1)
+    compare.run(inputs, run, 1)
 
 
 def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
@@ -525,16 +527,20 @@ def test_what_changes_no_figure_may_change(straight, configs_of):
   config = compare._checked(
     configs_of("pascal_random_tree", **{"train.prefetch": 3})
   )
-  asked.begin(straight[0], [asked.System("pascal_random_tree", config)])
-  again = asked.job(straight[0], "pascal_random_tree", 1)
+  planned_jobs.start_experiment(
+    straight[0], [planned_jobs.System("pascal_random_tree", config)]
+  )
+  again = planned_jobs.job(straight[0], "pascal_random_tree", 1)
   assert (again.config.train.prefetch, again.config.seed) == (3, 1)
 
 
 def test_an_option_of_one_system_is_led_to_variant():
   config, path = quickstart.get_config(), "parts.encoder.dasa.strength"
-  told = f'not all systems have; say it of one: --variant "NAME=SYSTEM,{path}='
-  with pytest.raises(InputError, match=re.escape(told)):
-    cli.check_option(config, path, several=True)
+  message = (
+    f'not all systems have; say it of one: --variant "NAME=SYSTEM,{path}='
+  )
+  with pytest.raises(InputError, match=re.escape(message)):
+    cli.check_option(config, path, multiple=True)
   with pytest.raises(InputError, match="after ':' in --config"):
     cli.check_option(config, path)
 

@@ -29,10 +29,10 @@ def chosen(*metrics):
 
 
 def test_the_furthest_apart_come_first_and_equal_ones_not_at_all():
-  metric, found = chosen("bleu", "chrf")
+  metric, result = chosen("bleu", "chrf")
   assert metric == "chrF"
-  assert [example.line for example in found] == [3, 2]
-  assert found[0].source == "s three" and found[0].reference == "no more"
+  assert [example.line for example in result] == [3, 2]
+  assert result[0].source == "s three" and result[0].reference == "no more"
 
 
 def test_the_seed_that_differs_is_shown_with_its_own_scores():
@@ -42,8 +42,8 @@ def test_the_seed_that_differs_is_shown_with_its_own_scores():
     "base": "the old house",
     "other": "the odd mouse",
   }
-  alone = scorer_of("chrf", [["the old house"]])
-  expected = alone.measure(["the odd mouse"]).value
+  single = scorer_of("chrf", [["the old house"]])
+  expected = single.measure(["the odd mouse"]).value
   assert second.scores["base"] == pytest.approx(100)
   assert second.scores["other"] == pytest.approx(expected)
 

@@ -85,28 +85,28 @@ def balanced(systems, seeds, draw):
 def test_error_variance_by_hand():
   # Deviations from system and seed means: ±0.5 in the 2 x 2 corner.
   scores = {"a": {0: 10.0, 1: 12.0}, "b": {0: 11.0, 1: 11.0}}
-  found = error_variance("BLEU", scores)
+  result = error_variance("BLEU", scores)
   # Means 11, 11 and 10.5, 11.5: residuals -0.5, 0.5, 0.5, -0.5; 1 degree.
-  assert (found.sd, found.degrees) == (pytest.approx(1.0), 1)
+  assert (result.sd, result.degrees) == (pytest.approx(1.0), 1)
   # The difference b - a is 1 and -1: variance 2, and 2 s2 is 2.
-  assert found.p is None and found.systems == 2
+  assert result.p is None and result.systems == 2
 
 
 def test_error_variance_equals_double_centering():
   scores = balanced(5, 4, np.random.default_rng(2))
   table = np.array([list(by_seed.values()) for by_seed in scores.values()])
   residual = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
-  found = error_variance("BLEU", scores)
-  assert found.degrees == 4 * 3
-  assert found.sd**2 == pytest.approx((residual**2).sum() / 12)
+  result = error_variance("BLEU", scores)
+  assert result.degrees == 4 * 3
+  assert result.sd**2 == pytest.approx((residual**2).sum() / 12)
   of_system = (residual**2).sum(1)
   worst = int(of_system.argmax())
-  assert found.largest == f"s{worst}"
-  assert found.largest_sd**2 == pytest.approx(of_system[worst] / (12 / 5))
+  assert result.largest == f"s{worst}"
+  assert result.largest_sd**2 == pytest.approx(of_system[worst] / (12 / 5))
   ratio = (of_system[worst] / 2.4) / (
     (of_system.sum() - of_system[worst]) / 9.6
   )
-  assert found.p == pytest.approx(min(1, 5 * stats.f.sf(ratio, 2.4, 9.6)))
+  assert result.p == pytest.approx(min(1, 5 * stats.f.sf(ratio, 2.4, 9.6)))
 
 
 def test_error_variance_of_missing_runs_equals_least_squares():
@@ -125,9 +125,9 @@ def test_error_variance_of_missing_runs_equals_least_squares():
   y = np.array([run[2] for run in runs])
   beta = np.linalg.solve(design.T @ design, design.T @ y)
   squares = ((y - design @ beta) ** 2).sum()
-  found = error_variance("BLEU", scores)
-  assert found.degrees == 17 - 8
-  assert found.sd**2 == pytest.approx(squares / 9)
+  result = error_variance("BLEU", scores)
+  assert result.degrees == 17 - 8
+  assert result.sd**2 == pytest.approx(squares / 9)
 
 
 @pytest.mark.parametrize(
@@ -156,61 +156,61 @@ def test_pooled_variance_of_two_systems_is_the_paired_t_test():
     scores = balanced(2, seeds, draw)
     one, other = (np.array([*s.values()]) for s in scores.values())
     error = error_variance("BLEU", scores)
-    found = compared(other - one, pooled=(error.sd**2, error.degrees))
+    result = compared(other - one, pooled=(error.sd**2, error.degrees))
     expected = stats.ttest_rel(other, one)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert found.p == pytest.approx(compared(other - one).p)
-    assert found.degrees == pytest.approx(seeds - 1)
+    assert result.p == pytest.approx(expected.pvalue)
+    assert result.p == pytest.approx(compared(other - one).p)
+    assert result.degrees == pytest.approx(seeds - 1)
 
 
 def test_pooled_variance_has_more_degrees_of_freedom():
   # s2 = 0.5 with 6 degrees: V = 2 · 0.5 / 4, t = 1 / 0.5.
-  found = compared([0.5, 1.5, 1.0, 1.0], pooled=(0.5, 6))
-  assert (found.seed_sd, found.degrees) == (0.5, 6)
-  assert found.p == pytest.approx(2 * stats.t.sf(2, 6))
+  result = compared([0.5, 1.5, 1.0, 1.0], pooled=(0.5, 6))
+  assert (result.seed_sd, result.degrees) == (0.5, 6)
+  assert result.p == pytest.approx(2 * stats.t.sf(2, 6))
 
 
 def test_pooled_variance_is_combined_with_that_of_sentences():
   # V_sentence = V_both = 1/4 (see test_hierarchical), V_seed = 2 · 3/4 / 2:
   # V = 3/4, Satterthwaite: 5 degrees of V_seed alone, (3/4)² · 5 / (3/4)².
-  found = hierarchical(
+  result = hierarchical(
     *(("one", "other"), "BLEU", (0, 1)),
     difference_Y=np.array([1.0, 2.0]),
     difference_YJ=np.array([[1.0, -1.0], [1.0, 1.0]]),
     pooled=(0.75, 5),
   )
-  assert found.degrees == pytest.approx(5)
-  assert found.p == pytest.approx(2 * stats.t.sf(1.5 / 0.75**0.5, 5))
+  assert result.degrees == pytest.approx(5)
+  assert result.p == pytest.approx(2 * stats.t.sf(1.5 / 0.75**0.5, 5))
   # With V_seed = 1/8: V = max(1/8, 1/4) = 1/4; 5 (1/4)² / (1/8)² degrees.
-  found = hierarchical(
+  result = hierarchical(
     *(("one", "other"), "BLEU", (0, 1)),
     difference_Y=np.array([1.0, 2.0]),
     difference_YJ=np.array([[1.0, -1.0], [1.0, 1.0]]),
     pooled=(0.125, 5),
   )
-  assert found.degrees == pytest.approx(20)
-  assert found.p == pytest.approx(2 * stats.t.sf(1.5 / 0.5, 20))
+  assert result.degrees == pytest.approx(20)
+  assert result.p == pytest.approx(2 * stats.t.sf(1.5 / 0.5, 20))
 
 
 def test_equivalence_equals_two_one_sided_t_tests():
   draw = np.random.default_rng(5)
   for margin in (0.2, 0.5, 2.0):
     y = draw.normal(0.3, 0.4, 6)
-    found = compared(y, margin=margin)
+    result = compared(y, margin=margin)
     below = stats.ttest_1samp(y, margin, alternative="less").pvalue
     above = stats.ttest_1samp(y, -margin, alternative="greater").pvalue
-    assert found.equivalence_p == pytest.approx(max(below, above))
+    assert result.equivalence_p == pytest.approx(max(below, above))
     interval = stats.ttest_1samp(y, 0).confidence_interval(0.9)
-    ends = (found.equivalence_low, found.equivalence_high)
+    ends = (result.equivalence_low, result.equivalence_high)
     assert ends == pytest.approx(tuple(interval))
     inside = -margin < ends[0] and ends[1] < margin
-    assert (found.equivalence_p < 0.05) == inside
+    assert (result.equivalence_p < 0.05) == inside
 
 
 def test_equivalence_by_hand():
   # Mean 0.2, V = 0.02 / 2 = 0.01: (0.5 - 0.2) / 0.1 = 3 with one degree.
-  found = compared([0.1, 0.3], margin=0.5)
-  assert found.equivalence_p == pytest.approx(0.5 - np.arctan(3) / np.pi)
+  result = compared([0.1, 0.3], margin=0.5)
+  assert result.equivalence_p == pytest.approx(0.5 - np.arctan(3) / np.pi)
   assert compared([0.2, 0.2], margin=0.5).equivalence_p < 1e-6
   assert compared([0.1, 0.3]).equivalence_p is None
   assert compared([0.1], margin=0.5).equivalence_p is None
@@ -234,8 +234,8 @@ def test_verdicts(value, p, adjusted, same, larger, verdict):
   difference = dataclasses.replace(
     compared([1.0, 2.0]), value=value, p=p, equivalence_p=same
   )
-  found = with_verdict(difference, adjusted, larger_is_better=larger)
-  assert found.verdict == verdict
+  result = with_verdict(difference, adjusted, larger_is_better=larger)
+  assert result.verdict == verdict
 
 
 def test_reads_pairs_of_a_family():
@@ -262,16 +262,16 @@ def test_reads_margins():
 def test_false_alarms_of_pooled_variance():
   """Near 5 % where all systems vary equally; not where one varies more."""
   trials = 150  # each has its own fixed seed
-  found = false_alarm_rates(5, 3, trials, sentences=100, samples=100)
+  result = false_alarm_rates(5, 3, trials, sentences=100, samples=100)
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05) / trials
-  assert low <= found["pooled_equal_pair"] <= high
-  assert found["pooled_family"] <= high
-  assert found["pooled_equivalence_equal"] <= high
-  assert found["pooled_power"] > found["separate_power"]
+  assert low <= result["pooled_equal_pair"] <= high
+  assert result["pooled_family"] <= high
+  assert result["pooled_equivalence_equal"] <= high
+  assert result["pooled_power"] > result["separate_power"]
   # One of twelve with three times the standard deviation: in 600 trials, 19 %
   # pooled and 5.5 % separate. Of three seeds, separate ones are too many too.
-  found = false_alarm_rates(
+  result = false_alarm_rates(
     12, 5, trials, unequal=True, sentences=100, samples=100
   )
-  assert found["pooled_unequal_pair"] > high
-  assert found["separate_unequal_pair"] <= high
+  assert result["pooled_unequal_pair"] > high
+  assert result["separate_unequal_pair"] <= high

@@ -4,7 +4,7 @@ import pytest
 from raw_corpora import corpus
 
 from jaxsyn import compare
-from jaxsyn.comparison import asked, results
+from jaxsyn.comparison import planned_jobs, results
 from jaxsyn.configs import systems
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
@@ -43,8 +43,8 @@ def test_scores_the_prepared_splits_and_names_the_others(tmp_path, capfd):
   config = prepared(tmp_path, ("test", "late"))
   folder = tmp_path / "compared"
   settings = Settings(metrics=("chrf",))
-  found = compare.run({"transformer": config}, folder, 1, settings=settings)
-  assert [split.name for split in found.results.splits] == ["test"]
+  result = compare.run({"transformer": config}, folder, 1, settings=settings)
+  assert [split.name for split in result.results.splits] == ["test"]
   assert "test splits without files: late" in capfd.readouterr().out
   stored = results.from_json((folder / results.FILE).read_text())
   assert stored.systems[0].data.left_out == ("late",)
@@ -56,7 +56,7 @@ def test_scores_the_prepared_splits_and_names_the_others(tmp_path, capfd):
   assert "nothing can be compared" not in output
   # The same command again finds its own settings.
   again = compare.run({"transformer": config}, folder, 1, settings=settings)
-  assert again.results.splits == found.results.splits
+  assert again.results.splits == result.results.splits
 
 
 def test_all_left_out_is_an_error_before_anything_is_trained(tmp_path):
@@ -65,4 +65,4 @@ def test_all_left_out_is_an_error_before_anything_is_trained(tmp_path):
     InputError, match=r"all splits of config\.data\.test .*late"
   ):
     compare.run({"transformer": config}, tmp_path / "compared", 1)
-  assert not (tmp_path / "compared" / asked.FILE).exists()
+  assert not (tmp_path / "compared" / planned_jobs.FILE).exists()

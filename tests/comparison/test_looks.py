@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import toy_folders
 
-from jaxsyn.comparison import looks
+from jaxsyn.comparison import attention_samples
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
@@ -16,20 +16,26 @@ from jaxsyn.inspection import pictures
 
 
 def test_sentences_are_chosen_by_their_length_alone(prepared):
-  chosen = looks.sample(str(prepared), "test")
+  chosen = attention_samples.sample(str(prepared), "test")
   lines = read_lines(layout.text_file(prepared, "test", "source"))
   places = [lines.index(parse.text) for parse in chosen]
-  assert len(chosen) == looks.SENTENCES and places == sorted(set(places))
+  assert len(chosen) == attention_samples.SENTENCES and places == sorted(
+    set(places)
+  )
   for parse in chosen:
-    assert looks.SHORTEST <= len(parse.head_W) <= looks.LONGEST
+    assert (
+      attention_samples.SHORTEST
+      <= len(parse.head_W)
+      <= attention_samples.LONGEST
+    )
     assert parse.parsed
-  assert chosen == looks.sample(str(prepared), "test")
+  assert chosen == attention_samples.sample(str(prepared), "test")
 
 
 def test_data_without_trees_have_no_sentences_to_show(tmp_path):
   manifest = toy_folders.manifest_of(tmp_path, sides=[])
   manifests.write(tmp_path, manifest)
-  assert looks.sample(str(tmp_path), "test") == []
+  assert attention_samples.sample(str(tmp_path), "test") == []
 
 
 @pytest.mark.parametrize("kind", ["text", "conllu"])
@@ -43,16 +49,16 @@ def test_sentences_or_trees_of_another_data_set_are_refused(
   content = gzip.decompress(path.read_bytes())
   path.write_bytes(gzip.compress(content + b"\n", mtime=0))
   with pytest.raises(InputError, match=rf"{path.name} has .* Prepare the data"):
-    looks.sample(str(folder), "test")
+    attention_samples.sample(str(folder), "test")
   path.unlink()
   with pytest.raises(InputError, match=rf"{path.name}: No such file"):
-    looks.sample(str(folder), "test")
+    attention_samples.sample(str(folder), "test")
 
 
 def test_nothing_seen_is_an_empty_folder_and_what_was_there_goes(tmp_path):
   (tmp_path / "look").mkdir()
   (tmp_path / "look" / "1.json").write_text("old")
-  looks.write([], tmp_path / "look")
+  attention_samples.write([], tmp_path / "look")
   assert list((tmp_path / "look").iterdir()) == []
   assert [path.name for path in tmp_path.iterdir()] == ["look"]
 
@@ -63,7 +69,7 @@ def test_a_picture_is_the_same_each_time_and_its_cells_are_one_image():
 
   def drawn():
     panel = pictures.Panel("head 0", labels, labels, weight_QM)
-    return looks.as_svg(pictures.matrices([panel]))
+    return attention_samples.as_svg(pictures.matrices([panel]))
 
   svg = drawn()
   assert svg == drawn()

@@ -16,7 +16,7 @@ import pytest
 from results_made import made
 
 import jaxsyn
-from jaxsyn.comparison import looks, page, plots, results
+from jaxsyn.comparison import attention_samples, page, plots, results
 from jaxsyn.inspection import pictures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -106,14 +106,14 @@ def test_text_of_others_is_no_markup(content):
 
 
 def test_what_runs_looked_at_is_shown_where_they_drew_it(tmp_path):
-  look = tmp_path / "transformer" / "seed_0" / "look"
-  looks.write([], look)
+  sample = tmp_path / "transformer" / "seed_0" / "look"
+  attention_samples.write([], sample)
   assert "What the systems look at" not in page.html(made(), tmp_path)
   seen = {"text": "a & b", "words": ["a", "&", "b"], "translation": "x > y"}
-  (look / "2.json").write_text(json.dumps(seen))
+  (sample / "2.json").write_text(json.dumps(seen))
   panel = pictures.Panel("head 0", "ab", "ab", np.eye(2))
-  svg = looks.as_svg(pictures.matrices([panel]))
-  (look / "2.attention.svg").write_bytes(svg)
+  svg = attention_samples.as_svg(pictures.matrices([panel]))
+  (sample / "2.attention.svg").write_bytes(svg)
   content = page.html(made(), tmp_path)
   assert "<summary>a &amp; b</summary>" in content
   assert "<b>transformer</b><span>→ x &gt; y</span>" in content
@@ -138,9 +138,9 @@ def test_published_figures_are_grey(tmp_path):
   content = made(ablation=results.Ablation("A, Table 1", "Which layer?"))
   first = content.systems[0]
   object.__setattr__(first, "published", {"nc11 test": 23.2})
-  found = page.html(content, tmp_path)
-  assert '<td class="figure published">23.2</td>' in found
-  assert "Which layer? After A, Table 1" in found
+  result = page.html(content, tmp_path)
+  assert '<td class="figure published">23.2</td>' in result
+  assert "Which layer? After A, Table 1" in result
 
 
 def test_a_single_seed_of_a_single_system_has_a_page(tmp_path):
@@ -148,19 +148,19 @@ def test_a_single_seed_of_a_single_system_has_a_page(tmp_path):
   split = one.splits[0]
   object.__setattr__(split, "over_seeds", ())
   object.__setattr__(split, "buckets", ())
-  alone = made(systems=one.systems[:1], splits=(split,), seeds=(0,))
-  assert "One seed" in page.html(alone, tmp_path)
+  single = made(systems=one.systems[:1], splits=(split,), seeds=(0,))
+  assert "One seed" in page.html(single, tmp_path)
 
 
 def test_what_is_not_drawn_is_not_explained(content, tmp_path):
   """Of one seed: means, strokes, thick lines, colours, intervals of buckets."""
-  several = (
+  multiple = (
     "small strokes",
     "thick: their mean",
     "blue:",
     "as means over seeds",
   )
-  several += ("difference to transformer with 95 % intervals",)
+  multiple += ("difference to transformer with 95 % intervals",)
   split = made().splits[0]
   single = [
     dataclasses.replace(d, by_seed=d.by_seed[:1], low=None, high=None, p=None)
@@ -168,7 +168,7 @@ def test_what_is_not_drawn_is_not_explained(content, tmp_path):
   ]
   split = dataclasses.replace(split, over_seeds=tuple(single))
   text = text_of(page.html(made(seeds=(0,), splits=(split,)), tmp_path))
-  for words in several:
+  for words in multiple:
     assert words in text_of(content) and words not in text, words
   assert "bars 95 % intervals over sentences alone" in text
 
@@ -187,9 +187,9 @@ def test_a_chart_is_titled_with_all_that_it_shows():
   )
   assert curves.get_title("left") == "pascal and its control, transformer"
   assert fact.get_title("left") == "pascal and its control"
-  alone = plots.curves(content, content.system("transformer"), "bleu").axes[0]
-  assert alone.get_title("left") == "transformer"
-  assert [t.get_text() for t in alone.get_legend().get_texts()] == [
+  single = plots.curves(content, content.system("transformer"), "bleu").axes[0]
+  assert single.get_title("left") == "transformer"
+  assert [t.get_text() for t in single.get_legend().get_texts()] == [
     "transformer"
   ]
 
@@ -291,9 +291,9 @@ def test_a_browser_shows_all_and_has_nothing_to_scroll(
     text=True,
     timeout=60,
   )
-  found = re.search(r'data-found="([^"]*)"', done.stdout)
-  assert found, done.stderr
-  assert found.group(1) == "broken 0 of 3, too wide 0"
+  matches = re.search(r'data-found="([^"]*)"', done.stdout)
+  assert matches, done.stderr
+  assert matches.group(1) == "broken 0 of 3, too wide 0"
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")

@@ -43,8 +43,8 @@ def renamed(name: str):
 
 def cells(row: str) -> list[str]:
   """Cells of a row of Markdown, as they are shown."""
-  found = re.split(r"(?<!\\)(?:\\\\)*\|", row.replace("\\\\", "\0"))[1:-1]
-  shown = [re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", cell) for cell in found]
+  matches = re.split(r"(?<!\\)(?:\\\\)*\|", row.replace("\\\\", "\0"))[1:-1]
+  shown = [re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", cell) for cell in matches]
   entities = (("&lt;", "<"), ("&amp;", "&"), ("\0", "\\"))
   for entity, character in entities:
     shown = [cell.replace(entity, character) for cell in shown]

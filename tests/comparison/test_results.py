@@ -57,9 +57,9 @@ def test_the_table_in_latex_escapes_and_needs_booktabs_alone():
   text = report.latex(made())
   assert r"\quad pascal\_random\_tree & 2 & 29.50 $\pm$ 0.50$^\ddagger$" in text
   assert r"\textbf{31.50 $\pm$ 0.50$^\dagger$} \\" in text
-  for number, row in enumerate(text.splitlines()):
+  for index, row in enumerate(text.splitlines()):
     if row.endswith(r"\\"):
-      assert row.count(" & ") == 2, number
+      assert row.count(" & ") == 2, index
   assert text.count("{") == text.count("}")
   _, _, below = text.partition("\n")  # the first line is a comment
   assert "_" not in below.replace(r"\_", "")
@@ -75,9 +75,9 @@ def test_a_table_of_lower_is_better():
 
 def test_published_figures_stand_beside_ours():
   content = made()
-  first, *others = content.systems
+  first, *rest = content.systems
   first = dataclasses.replace(first, published={"nc11 test": 23.2})
-  text = report.markdown(made(systems=(first, *others)))
+  text = report.markdown(made(systems=(first, *rest)))
   assert "published BLEU, nc11 test" in text
   assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
 
@@ -164,8 +164,8 @@ def test_a_report_says_what_checkpoints_were_chosen_by():
 
 def test_a_report_says_what_stood_in_for_damaged_parameters():
   (run,) = made().runs
-  note = "those of step 5, the nearest that is kept, stand in for them"
-  facts = dataclasses.replace(run.facts, notes=(note,))
+  message = "those of step 5, the nearest that is kept, stand in for them"
+  facts = dataclasses.replace(run.facts, notes=(message,))
   content = made(runs=(dataclasses.replace(run, facts=facts),))
   for text in (report.as_text(content), report.markdown(content)):
     assert "transformer seed 0: those of step 5, the nearest" in text
@@ -182,9 +182,9 @@ def test_a_report_says_what_stood_in_for_damaged_parameters():
 )
 def test_a_report_says_when_none_was_chosen(train, decode, expected):
   content = made()
-  first, *others = content.systems
+  first, *rest = content.systems
   config = {**first.config}
   config["train"] = {**config["train"], **train}
   config["decode"] = {**config["decode"], **decode}
   first = dataclasses.replace(first, config=config)
-  assert expected in report.markdown(made(systems=(first, *others)))
+  assert expected in report.markdown(made(systems=(first, *rest)))

@@ -65,9 +65,9 @@ def statistics(hypotheses, metrics=("bleu", "chrf"), references=REFERENCES):
 
 
 def run(system="transformer", seed=0, splits=("test",), **changes):
-  number = seed + 10 * len(system)
+  count = seed + 10 * len(system)
   tests = {
-    split: statistics(translations(number + 100 * i))
+    split: statistics(translations(count + 100 * i))
     for i, split in enumerate(splits)
   }
   return run_made(system, seed, tests, **changes)
@@ -93,9 +93,9 @@ def test_packs_arrays_without_loss_in_the_smallest_type(values, dtype):
   array = np.array(values, float)
   packed = PackedArray.of(array)
   assert packed.dtype == dtype
-  found = packed.unpacked()
-  assert found.dtype == np.float64 and found.shape == array.shape
-  np.testing.assert_array_equal(found, array)
+  result = packed.unpacked()
+  assert result.dtype == np.float64 and result.shape == array.shape
+  np.testing.assert_array_equal(result, array)
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter", "ribes", "exact"])
@@ -157,23 +157,26 @@ def test_a_result_holds_no_text(tmp_path):
   assert run_result.read(path) == run()
 
 
-def harmed(path, change):
-  page = checksums.unsealed(json.loads(path.read_text()))
-  change(page)
-  files.write_json(path, checksums.sealed(page))
+def harmed(path, edit):
+  document = checksums.verify_checksum(json.loads(path.read_text()))
+  edit(document)
+  files.write_json(path, checksums.add_checksum(document))
 
 
-def cut_array(page):
-  page["tests"]["test"]["metrics"]["chrf"]["sentences"]["shape"] = [4, 18]
+def cut_array(document):
+  document["tests"]["test"]["metrics"]["chrf"]["sentences"]["shape"] = [4, 18]
 
 
-def bomb(page):
-  page["tests"]["test"]["metrics"]["chrf"]["sentences"]["shape"] = [5, 1 << 40]
+def bomb(document):
+  document["tests"]["test"]["metrics"]["chrf"]["sentences"]["shape"] = [
+    5,
+    1 << 40,
+  ]
 
 
-def short(page):
+def short(document):
   array = dataclasses.asdict(PackedArray.of(np.zeros((4, 18))))
-  page["tests"]["test"]["metrics"]["chrf"]["sentences"] = array
+  document["tests"]["test"]["metrics"]["chrf"]["sentences"] = array
 
 
 HARMS = {
@@ -200,8 +203,8 @@ HARMS = {
 def test_a_file_that_does_not_fit_is_named(harm, tmp_path):
   path = tmp_path / "result.json"
   run_result.write(path, run())
-  change, message = HARMS[harm]
-  harmed(path, change)
+  edit, message = HARMS[harm]
+  harmed(path, edit)
   with pytest.raises(InputError, match=message) as raised:
     run_result.read_all([tmp_path])
   assert str(path) in str(raised.value)
@@ -226,13 +229,13 @@ def test_a_changed_digit_is_noticed(tmp_path):
 
 
 def test_reads_files_and_folders_each_run_once(tmp_path):
-  for number, one in enumerate([run(), run(seed=1), run("pascal")]):
-    run_result.write(tmp_path / str(number) / "seed" / "result.json", one)
+  for index, one in enumerate([run(), run(seed=1), run("pascal")]):
+    run_result.write(tmp_path / str(index) / "seed" / "result.json", one)
   extra = tmp_path / "other" / "mine.json"
   run_result.write(extra, run("pascal", 1))
   folder, single = tmp_path / "0", tmp_path / "1" / "seed" / "result.json"
-  found = run_result.read_all([folder, single, single, extra.parent])
-  assert [one.name for one in found] == [
+  loaded = run_result.read_all([folder, single, single, extra.parent])
+  assert [one.name for one in loaded] == [
     *("transformer seed 0", "transformer seed 1", "pascal seed 1"),
   ]
   run_result.write(extra, run())
@@ -301,12 +304,12 @@ def test_configs_may_differ_in_what_changes_no_figure():
 
 def test_runs_are_paired_and_ordered_by_seed_then_system():
   runs = [run(s, k) for s in ("pascal", "transformer") for k in (1, 0)]
-  found = compared(*runs, run("deps_san"))
-  assert [(r.system, r.seed) for r in found.runs] == [
+  result = compared(*runs, run("deps_san"))
+  assert [(r.system, r.seed) for r in result.runs] == [
     *(("transformer", 0), ("pascal", 0), ("transformer", 1), ("pascal", 1)),
   ]
-  (one,) = found.splits[0].over_seeds
-  values = {(r.system, r.seed): r.scores["test"][0].value for r in found.runs}
+  (one,) = result.splits[0].over_seeds
+  values = {(r.system, r.seed): r.scores["test"][0].value for r in result.runs}
   assert one.by_seed == pytest.approx(
     [values["pascal", k] - values["transformer", k] for k in (0, 1)]
   )
@@ -317,12 +320,12 @@ def test_a_family_is_corrected_together_and_nothing_else():
   runs = [run(s, k, ("one", "two")) for s in systems for k in (0, 1, 2)]
   family = (("pascal", "deps_san"), ("relative", "transformer"))
   inference = Inference(family, "pooled", {"chrf": 50.0})
-  found = analysis.of_runs(
+  result = analysis.of_runs(
     runs, Settings(("chrf", "bleu"), samples=50), systems, inference=inference
   )
   tests = {
     (split.name, d.metric, d.system, d.baseline): d
-    for split in found.splits
+    for split in result.splits
     for d in split.over_seeds
   }
   assert len(tests) == 3 * 2 * 4  # three against the baseline, and one more
@@ -333,26 +336,26 @@ def test_a_family_is_corrected_together_and_nothing_else():
     assert (d.adjusted_p is None) == (d not in inside), key
     assert (d.margin == 50.0) == (d.metric == "chrF"), key
     assert d.verdict in ("better", "worse", "equivalent", "undecided")
-  errors = {e.metric: e for e in found.primary.errors}
+  errors = {e.metric: e for e in result.primary.errors}
   assert set(errors) == {"chrF", "BLEU"} and errors["chrF"].degrees == 3 * 2
   for d in inside:
     assert d.seed_sd**2 == pytest.approx(2 * errors["chrF"].sd ** 2 / 3)
-  text = report.markdown(found)
+  text = report.markdown(result)
   assert "not in the family" in text
   assert (
     "Holm-adjusted in the family of 2 tests (chrF, mean of test sets)" in text
   )
   assert "pooled over 4 systems" in text and "6 degrees of freedom" in text
   # What is found again in JSON is what is reported.
-  assert results.from_json(results.to_json(found)) == found
+  assert results.from_json(results.to_json(result)) == result
 
 
 def test_pairs_of_a_family_without_runs_are_named():
   runs = [run(s, k) for s in ("transformer", "pascal") for k in (0, 1)]
   inference = Inference((("pascal", "transformer"), ("pascal", "relative")))
   systems = ("transformer", "pascal", "relative")
-  found = analysis.of_runs(runs, SETTINGS, systems, inference=inference)
-  text = report.markdown(found)
+  result = analysis.of_runs(runs, SETTINGS, systems, inference=inference)
+  text = report.markdown(result)
   assert "without a test: pascal against relative." in text
 
 
@@ -373,22 +376,22 @@ def test_the_mean_of_test_sets_is_an_entry_of_its_own():
     for system in ("transformer", "pascal")
     for seed in (0, 1, 2)
   ]
-  found = compared(*runs, settings=Settings(("chrf",), samples=4000))
-  one, two, mean = found.splits
+  result = compared(*runs, settings=Settings(("chrf",), samples=4000))
+  one, two, mean = result.splits
   assert (mean.name, mean.sentences) == ("mean of test sets", 10)
-  assert mean.buckets == () and mean is found.primary
+  assert mean.buckets == () and mean is result.primary
   for a, b, both in zip(one.scores, two.scores, mean.scores):
     assert both.values == pytest.approx(
       [(x + y) / 2 for x, y in zip(a.values, b.values)]
     )
-  (d1,), (d2,), (d,) = (split.over_seeds for split in found.splits)
+  (d1,), (d2,), (d,) = (split.over_seeds for split in result.splits)
   assert d.value == pytest.approx((d1.value + d2.value) / 2)
   # Test sets are resampled independently: Var((a + b) / 2) = (Va + Vb) / 4.
   independent = ((d1.sentence_sd**2 + d2.sentence_sd**2) / 4) ** 0.5
   assert d.sentence_sd == pytest.approx(independent, rel=0.05)
   # Its own seeds: not the mean of two standard deviations.
   assert d.seed_sd == pytest.approx(np.std(d.by_seed, ddof=1) / 3**0.5)
-  assert [run.scores["mean of test sets"] for run in found.runs]
+  assert [run.scores["mean of test sets"] for run in result.runs]
   single = mean.over_sentences[0].difference
   assert single.better + single.worse + single.same == 10
   assert single.tests[0].sacrebleu_p is None

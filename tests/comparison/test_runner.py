@@ -15,9 +15,9 @@ import time
 import pytest
 from results_made import run_made
 
-from jaxsyn.comparison import asked, progress, run_result, runner
+from jaxsyn.comparison import planned_jobs, progress, run_result, runner
 from jaxsyn.comparison.progress import Board, RunState
-from jaxsyn.comparison.runner import STARTS, Runner
+from jaxsyn.comparison.runner import STARTS, JobRunner
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
@@ -29,10 +29,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 def jobs(tiny, tmp_path):
   """Two systems, two seeds."""
   systems = [
-    asked.System(name, read_config(tiny(name)))
+    planned_jobs.System(name, read_config(tiny(name)))
     for name in ("transformer", "pascal")
   ]
-  return asked.jobs(tmp_path, systems, (0, 1))
+  return planned_jobs.jobs(tmp_path, systems, (0, 1))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ import json
 from jaxsyn.storage import checksums, files
 page = json.loads({json.dumps(dataclasses.asdict(run_made()))!r})
 page["files"] = checksums.sums(run, ["test/test.txt"])
-files.write_json(run / "result.json", checksums.sealed(page))
+files.write_json(run / "result.json", checksums.add_checksum(page))
 """
 
 
@@ -78,15 +78,15 @@ def finish(job):
 
 
 def test_all_are_done_once_each_first_seeds_first(jobs, board, tmp_path):
-  ended = Runner(jobs, program(FINISHES), board).work()
+  ended = JobRunner(jobs, program(FINISHES), board).work()
   assert (ended.signal, ended.failed) == ("", {})
   assert all(job.finished for job in jobs)
-  begun = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
-  assert begun == [
+  started = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
+  assert started == [
     *("transformer seed 0", "pascal seed 0"),
     *("transformer seed 1", "pascal seed 1"),
   ]
-  again = Runner(jobs, program("sys.exit(3)"), board).work()
+  again = JobRunner(jobs, program("sys.exit(3)"), board).work()
   assert again.failed == {}
   assert "4 of 4 runs are finished already" in log_of(tmp_path)
 
@@ -95,7 +95,7 @@ def test_prints_a_line_at_intervals_for_each_running_run(
   jobs, board, tmp_path, monkeypatch
 ):
   """Before the first validation: programs, then steps and remaining time."""
-  monkeypatch.setattr(runner, "QUIET", 0.1)
+  monkeypatch.setattr(runner, "REPORT_SECONDS", 0.1)
   monkeypatch.setattr(progress, "REDRAW", 0.05)
   code = """
 compiling = "training: 0 of 6 steps, compiling programs: "
@@ -111,11 +111,11 @@ time.sleep(0.5)
 print("translating test: 7 of 9 sentences", flush=True)
 time.sleep(0.5)
 """
-  Runner(jobs[:2], program(code + FINISHES), board, places=({}, {})).work()
+  JobRunner(jobs[:2], program(code + FINISHES), board, places=({}, {})).work()
   for job in jobs[:2]:
-    said = re.findall(rf"  {job.name}: (.*)", log_of(tmp_path))
-    assert len(said) > 6
-    assert list(dict.fromkeys(said))[1:-1] == [
+    messages = re.findall(rf"  {job.name}: (.*)", log_of(tmp_path))
+    assert len(messages) > 6
+    assert list(dict.fromkeys(messages))[1:-1] == [
       "compiling the step for 3 shapes",
       "training: 0 of 6 steps, compiling programs: 1 of 4",
       "step 2/6, loss 4.250, 1,234 subwords/s, 90 s left",
@@ -166,14 +166,14 @@ def test_a_process_ends_when_its_parent_was_killed(tmp_path):
 
 def test_other_data_are_refused(jobs, tmp_path):
   systems = [jobs[0].system]
-  asked.begin(tmp_path, systems)
-  asked.begin(tmp_path, systems)
-  page = tmp_path / asked.FILE
-  there = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
-  text = page.read_text().replace(there, "0" * 64)
-  files.write_json(page, checksums.sealed(json.loads(text)))
+  planned_jobs.start_experiment(tmp_path, systems)
+  planned_jobs.start_experiment(tmp_path, systems)
+  page = tmp_path / planned_jobs.FILE
+  present = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
+  text = page.read_text().replace(present, "0" * 64)
+  files.write_json(page, checksums.add_checksum(json.loads(text)))
   with pytest.raises(InputError, match="compares on other data than"):
-    asked.begin(tmp_path, systems)
+    planned_jobs.start_experiment(tmp_path, systems)
 
 
 HARMS = {
@@ -191,16 +191,16 @@ def test_what_a_comparison_keeps_is_as_it_was_written(jobs, harm):
   job = jobs[1]
   finish(job)
   job.read_result()
-  asked.begin(job.folder, [job.system])
+  planned_jobs.start_experiment(job.folder, [job.system])
   for path, fault in (
     (job.run / run_result.FILE, "corrupt"),
-    (job.folder / asked.FILE, "damaged"),
+    (job.folder / planned_jobs.FILE, "damaged"),
   ):
     text = path.read_text()
     path.write_text(HARMS[harm](text.replace('"name"', '"mane"', 1)))
     with pytest.raises(InputError, match=rf"{path} is {fault}"):
       assert job.facts.minutes == 0.5
-      asked.begin(job.folder, [job.system])
+      planned_jobs.start_experiment(job.folder, [job.system])
     path.write_text(text)
   lines = job.hypotheses("test")
   lines.write_text({"flip": "b"}.get(harm, ""))
@@ -213,8 +213,8 @@ def test_a_run_that_fails_is_given_up_and_the_others_go_on(jobs, board):
 if "pascal" in str(run) and "seed_0" in str(run):
   print("error: the loss became NaN"); sys.exit(2)
 {FINISHES}"""
-  ended = Runner(jobs, program(code), board).work()
-  assert {job.name: said for job, said in ended.failed.items()} == {
+  ended = JobRunner(jobs, program(code), board).work()
+  assert {job.name: values for job, values in ended.failed.items()} == {
     "pascal seed 0": "its process ended with status 2: error: the loss became NaN"
   }
   assert [job.finished for job in jobs] == [True, False, True, True]
@@ -224,7 +224,7 @@ def test_a_killed_process_is_started_again_but_not_for_ever(jobs, board):
   code = """
 with (run / "starts").open("a") as file: file.write("x")
 os.kill(os.getpid(), signal.SIGKILL)"""
-  ended = Runner(jobs[:1], program(code), board).work()
+  ended = JobRunner(jobs[:1], program(code), board).work()
   assert (jobs[0].run / "starts").read_text() == "x" * STARTS
   assert "was killed (SIGKILL)" in ended.failed[jobs[0]]
 
@@ -239,7 +239,7 @@ else:
   with log.open("a") as file:
     print('{{"kind": "train", "minutes": 0.1, "step": %d}}' % (step + 1), file=file)
   if step % 2: os.kill(os.getpid(), signal.SIGKILL)  # or it is asked to stop"""
-  ended = Runner(jobs[:1], program(code), board).work()
+  ended = JobRunner(jobs[:1], program(code), board).work()
   assert ended.failed == {} and jobs[0].finished
 
 
@@ -249,7 +249,7 @@ began = time.time(); time.sleep(0.3)
 (run / "place").write_text(f"{{os.environ['PLACE']}} {{began}} {{time.time()}}")
 {FINISHES}"""
   places = [{"PLACE": "0"}, {"PLACE": "1"}]
-  Runner(jobs, program(code), board, places).work()
+  JobRunner(jobs, program(code), board, places).work()
   spans = {}
   for job in jobs:
     place, began, ended = (job.run / "place").read_text().split()
@@ -277,7 +277,7 @@ time.sleep(0.4)
     os.kill(os.getpid(), signal.SIGTERM)
 
   threading.Thread(target=stop).start()
-  ended = Runner(jobs, program(code), board).work()
+  ended = JobRunner(jobs, program(code), board).work()
   assert ended.signal == "SIGTERM" and ended.failed == {}
   assert (jobs[0].run / "asked").read_text() == "1"
   assert not jobs[1].run.exists()
@@ -359,8 +359,8 @@ def test_the_state_is_read_from_what_runs_write(jobs):
     '{"kind": "validation", "step": 3, "bleu": 4.0, "best_bleu": 5.0, '
     '"minutes": 0.75}\n{"kind": "tra'  # a line that is being written
   )
-  found = progress.state(job, working=True)
-  assert found == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
+  result = progress.state(job, working=True)
+  assert result == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
   (job.run / "output.txt").write_text("compiling programs: 1 of 4\n")
   compiling = progress.state(job, working=True)
   assert compiling == RunState("compiling", 3, 6, "BLEU 5.00", 0.75, None)
@@ -371,11 +371,11 @@ def test_the_state_is_read_from_what_runs_write(jobs):
 def test_continues_a_comparison_recorded_before_an_option_existed(
   tiny, tmp_path
 ):
-  system = asked.System("pascal", read_config(tiny("pascal")))
-  asked.begin(tmp_path, [system])
-  path = tmp_path / asked.FILE
-  content = checksums.unsealed(files.read_json(path))
+  system = planned_jobs.System("pascal", read_config(tiny("pascal")))
+  planned_jobs.start_experiment(tmp_path, [system])
+  path = tmp_path / planned_jobs.FILE
+  content = checksums.verify_checksum(files.read_json(path))
   del content["systems"]["pascal"]["config"]["prepare"]["optional"]
-  files.write_json(path, checksums.sealed(content))
-  asked.begin(tmp_path, [system])
-  assert asked.job(tmp_path, "pascal", 1).config.seed == 1
+  files.write_json(path, checksums.add_checksum(content))
+  planned_jobs.start_experiment(tmp_path, [system])
+  assert planned_jobs.job(tmp_path, "pascal", 1).config.seed == 1

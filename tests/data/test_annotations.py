@@ -14,7 +14,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.preprocess import build, verify
 
 # "zum" is a token of two words; "x" is no part of speech.
@@ -64,12 +64,14 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
   assert [one["source_upos"].tolist() for one in records] == expected
 
   split = opened(records, ["source_upos"], tokens=600)
-  found = [values(split.held, "source_upos", i).tolist() for i in range(3)]
-  assert found == expected
+  collected = [
+    values(split.all_columns, "source_upos", i).tolist() for i in range(3)
+  ]
+  assert collected == expected
   batch = next(split.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)
   batch = {name: jnp.asarray(array) for name, array in batch.items()}
-  view = view_of(batch, "source")
+  view = sentence_features(batch, "source")
   word_S, upos_S = view.word_BS[row], view.annotation_BS("upos")[row]
   for word, upos in zip(word_S.tolist(), upos_S.tolist()):
     assert upos == (expected[0][word] if word >= 0 else 0)
@@ -107,8 +109,8 @@ def rows(lemmas, feats=None):
   for i, words in enumerate(lemmas):
     yield f"# text = {' '.join('w' * len(words))}"
     for j, lemma in enumerate(words):
-      said = feats[i][j] if feats else "_"
-      yield f"{j + 1}\tw\t{lemma}\tX\t_\t{said}\t{min(j, 1)}\tdep\t_\t_"
+      message = feats[i][j] if feats else "_"
+      yield f"{j + 1}\tw\t{lemma}\tX\t_\t{message}\t{min(j, 1)}\tdep\t_\t_"
     yield ""
 
 
@@ -116,9 +118,9 @@ def rows(lemmas, feats=None):
 def opened_labels(tmp_path_factory):
   """Lemmas and features of a treebank, three and no limit that counts."""
   raw = tmp_path_factory.mktemp("open")
-  for name, own, feats in (("a", LEMMAS, FEATS), ("b", HELD_OUT, None)):
-    (raw / f"{name}.conllu").write_text("\n".join(rows(own, feats)) + "\n")
-    (raw / f"{name}.en").write_text("yes\n" * len(own))
+  for name, item, feats in (("a", LEMMAS, FEATS), ("b", HELD_OUT, None)):
+    (raw / f"{name}.conllu").write_text("\n".join(rows(item, feats)) + "\n")
+    (raw / f"{name}.en").write_text("yes\n" * len(item))
   config = base.get_config()
   config.data.update(name="toy", directory=str(raw / "data"), test=())
   config.prepare.splits.train = ("a.conllu", "a.en")
@@ -157,8 +159,8 @@ def test_words_have_the_ids_of_their_labels(
   opened_labels, split, feature, expected, capsys
 ):
   records = PreparedSplit(opened_labels[0], split)
-  found = [one[f"source_{feature}"].tolist() for one in records]
-  assert found == expected
+  result = [one[f"source_{feature}"].tolist() for one in records]
+  assert result == expected
   verify.run(opened_labels[0])  # which makes them once more, from the trees
   assert "is whole" in capsys.readouterr().out
 
@@ -180,21 +182,24 @@ def test_another_limit_is_another_preparation(opened_labels, capsys):
   other = config.copy_and_resolve_references()
   other.prepare.parse.labels = 1
   other.data.directory = str(directory.parent / "other")
-  found = manifests.read(build.run(other, str(directory.parent)))
-  assert found["labels"]["source"]["lemma"] == ["<unk>", "a"]
+  loaded = manifests.read(build.run(other, str(directory.parent)))
+  assert loaded["labels"]["source"]["lemma"] == ["<unk>", "a"]
 
 
 def test_labels_that_no_data_can_have_are_refused(opened_labels):
   directory, _ = opened_labels
   manifest = manifests.read(directory)
-  own = manifest["labels"]["source"]
+  expected = manifest["labels"]["source"]
   for labels, message in (
     ({}, "labels must be of the open annotations of each side"),
-    ({"source": {"lemma": own["lemma"]}}, "labels must be of the open"),
-    ({"source": own, "target": own}, "labels must be of the open"),
-    ({"source": {**own, "upos": ["<unk>"]}}, "labels must be of the open"),
-    ({"source": {**own, "lemma": ["a"]}}, r"lemma must be .*<unk> first"),
-    ({"source": {**own, "lemma": ["<unk>", "a", "a"]}}, "different labels"),
+    ({"source": {"lemma": expected["lemma"]}}, "labels must be of the open"),
+    ({"source": expected, "target": expected}, "labels must be of the open"),
+    ({"source": {**expected, "upos": ["<unk>"]}}, "labels must be of the open"),
+    ({"source": {**expected, "lemma": ["a"]}}, r"lemma must be .*<unk> first"),
+    (
+      {"source": {**expected, "lemma": ["<unk>", "a", "a"]}},
+      "different labels",
+    ),
   ):
     with pytest.raises(InputError, match=message):
       manifests.write(directory, {**manifest, "labels": labels})
@@ -209,7 +214,7 @@ def test_raw_text_has_what_the_parser_says(shared_data, tmp_path):
   }
   lines = ["Dogs are running .", "zzgh"]
   vocabulary = Vocabulary(vocabulary_of(lines, tmp_path))
-  found = example.encode(
+  result = example.encode(
     parse(lines[0]),
     None,
     vocabularies=(vocabulary, vocabulary),
@@ -217,10 +222,10 @@ def test_raw_text_has_what_the_parser_says(shared_data, tmp_path):
     annotations=("upos", "feats", "lemma"),
     labels={"source": ids},
   )
-  upos = [LABELS[i - 1] for i in found["source_upos"].tolist()]
+  upos = [LABELS[i - 1] for i in result["source_upos"].tolist()]
   assert upos == ["NOUN", "AUX", "VERB", "PUNCT"]
-  assert found["source_lemma"].tolist() == [3, 2, 1, 1]
-  assert found["source_feats"].tolist() == [2, 1, 1, 0]
+  assert result["source_lemma"].tolist() == [3, 2, 1, 1]
+  assert result["source_feats"].tolist() == [2, 1, 1, 0]
 
 
 def vocabulary_of(lines, folder):

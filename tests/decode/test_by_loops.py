@@ -14,9 +14,9 @@ from tables_under_test import (
 )
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Sources
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 RNG = np.random.default_rng(0)
 SOURCES = [
@@ -36,19 +36,19 @@ def found_by(params, sources, limits, decode, length=LENGTH):
     lambda params, id_BS, limit_B: searched(
       model,
       params,
-      Sources(id_BS, View(real_BS=id_BS != PAD), asked(limit_B)),
+      Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked(limit_B)),
       decode=decode,
       length=length,
     )
   )
-  found = jax.device_get(run(params, id_BS, jnp.asarray(limits, jnp.int32)))
+  result = jax.device_get(run(params, id_BS, jnp.asarray(limits, jnp.int32)))
   return [
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p, score)
       for tokens, log_p, score in zip(*row, strict=True)
-      if score > NEVER / 2
+      if score > NEG_INF / 2
     ]
-    for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
+    for row in zip(result.token_BNT, result.log_p_BN, result.score_BN)
   ]
 
 
@@ -78,11 +78,11 @@ def assert_the_same(found, params, sources, limits, decode):
 )
 def test_a_beam_is_what_fairseq_would_find(vocabulary, end, decode):
   params = drawn(vocabulary, end)
-  found = found_by(params, SOURCES, LIMITS, decode)
-  assert_the_same(found, params, SOURCES, LIMITS, decode)
+  result = found_by(params, SOURCES, LIMITS, decode)
+  assert_the_same(result, params, SOURCES, LIMITS, decode)
   # What is compared: some that end of themselves, and some at their limit.
   forced = [
-    len(one[0]) == limit for row, limit in zip(found, LIMITS) for one in row
+    len(one[0]) == limit for row, limit in zip(result, LIMITS) for one in row
   ]
   assert min(sum(forced), len(forced) - sum(forced)) > 10
 
@@ -90,8 +90,8 @@ def test_a_beam_is_what_fairseq_would_find(vocabulary, end, decode):
 @pytest.mark.parametrize("vocabulary, end", [(12, 0.5), (1100, 5.0)])
 def test_greedy_is_a_beam_of_one(vocabulary, end):
   params, decode = drawn(vocabulary, end), by(1, alpha=0.6)
-  found = found_by(params, SOURCES, LIMITS, decode)
-  assert_the_same(found, params, SOURCES, LIMITS, decode)
+  result = found_by(params, SOURCES, LIMITS, decode)
+  assert_the_same(result, params, SOURCES, LIMITS, decode)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_what_never_ends_stops_at_its_own_limit(beams, stop):
   params = drawn(12, -60.0)
   sources, limits = [[7, 3], [9, 8, 3], [5, 3]], [3, 30, 1]
   decode = by(beams, stop=stop)
-  together = found_by(params, sources, limits, decode, length=30)
+  combined = found_by(params, sources, limits, decode, length=30)
   for row, limit in enumerate(limits):
-    assert {len(one[0]) for one in together[row]} == {limit}
+    assert {len(one[0]) for one in combined[row]} == {limit}
   # Alone, with no more room than it needs.
-  (alone,) = found_by(params, sources[:1], limits[:1], decode, length=3)
-  assert [one[0] for one in alone] == [one[0] for one in together[0]]
+  (single,) = found_by(params, sources[:1], limits[:1], decode, length=3)
+  assert [one[0] for one in single] == [one[0] for one in combined[0]]

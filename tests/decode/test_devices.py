@@ -24,9 +24,11 @@ def source(words: int, seed: int) -> dict[str, np.ndarray]:
     for name, array in sentence(words, 3, seed).items()
   }
   if seed == 4:  # without a parse: each word depends on itself
-    own_W = np.arange(words)
-    apart_WW = np.where(own_W[:, None] == own_W, 0, 255).astype(np.uint8)
-    arrays |= {"source_parsed": np.uint8(0), "source_head": own_W}
+    expected_W = np.arange(words)
+    apart_WW = np.where(expected_W[:, None] == expected_W, 0, 255).astype(
+      np.uint8
+    )
+    arrays |= {"source_parsed": np.uint8(0), "source_head": expected_W}
     arrays |= {"source_tree_distance": apart_WW}
   return arrays
 
@@ -80,9 +82,9 @@ def test_four_devices_find_what_one_finds(make, system, beam):
   )
   lines = [line for line in LINES if line is not LONG]  # to compile less
   assert sorted(work_of(four, lines).values()) == [2, 3, 3, 3]
-  found = four(params, lines)
+  result = four(params, lines)
   one._programs = four._programs  # those of the first device are among them
-  for a, b in zip(one(params, lines), found, strict=True):
+  for a, b in zip(one(params, lines), result, strict=True):
     assert [best.ids for best in a] == [best.ids for best in b]
     np.testing.assert_allclose(
       [best.score for best in a], [best.score for best in b], atol=1e-6
@@ -94,11 +96,11 @@ def test_fewer_lines_than_devices_and_other_parameters(make):
   """Programs are made for devices that have work, parameters moved anew."""
   one = make(Tables(SIZE), beam=2, sentences=1)
   eight = make(Tables(SIZE), devices=jax.devices(), beam=2, sentences=1)
-  few = [LINES[2], LINES[4], LINES[3], LINES[5]]
-  assert len(work_of(eight, few)) == 3
+  small_set = [LINES[2], LINES[4], LINES[3], LINES[5]]
+  assert len(work_of(eight, small_set)) == 3
   for seed in (0, 1):
     params = drawn(SIZE, 3.0, seed)
-    assert eight(params, few) == one(params, few)
+    assert eight(params, small_set) == one(params, small_set)
   assert eight.compilations == 3 * 2
   assert eight(params, LINES) == one(params, LINES)
   assert len(work_of(eight, LINES)) == 8

@@ -15,11 +15,11 @@ from tables_under_test import (
 )
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Sources
 from jaxsyn.errors import InputError
-from jaxsyn.options import At
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath
+from jaxsyn.syntax import SentenceFeatures
 
 RNG = np.random.default_rng(1)
 SOURCES = [
@@ -30,8 +30,8 @@ LIMITS = RNG.integers(1, LENGTH + 1, len(SOURCES))
 
 
 def diverse(beam, groups, strength, **fields):
-  own = {"groups": groups, "strength": strength}
-  return by(beam, nbest=beam, search="diverse", diverse=own, **fields)
+  expected = {"groups": groups, "strength": strength}
+  return by(beam, nbest=beam, search="diverse", diverse=expected, **fields)
 
 
 def found_by(params, decode):
@@ -41,17 +41,19 @@ def found_by(params, decode):
   model = Tables(params["logits"].shape[1])
 
   def run(params, id_BS):
-    given = Sources(id_BS, View(real_BS=id_BS != PAD), asked(LIMITS))
-    return searched(model, params, given, decode=decode, length=LENGTH)
+    inputs = Sources(
+      id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked(LIMITS)
+    )
+    return searched(model, params, inputs, decode=decode, length=LENGTH)
 
-  found = jax.device_get(jax.jit(run)(params, id_BS))
+  result = jax.device_get(jax.jit(run)(params, id_BS))
   return [
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p, score)
       for tokens, log_p, score in zip(*row)
-      if score > NEVER / 2
+      if score > NEG_INF / 2
     ]
-    for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
+    for row in zip(result.token_BNT, result.log_p_BN, result.score_BN)
   ]
 
 
@@ -72,29 +74,29 @@ def groups_by_loops(params, ids, limit, decode):
       new = [
         (
           (*tokens, token),
-          own + log_p[at, token],
+          item + log_p[at, token],
           rank + log_p[at, token] - strength * used[token],
           at,
         )
-        for tokens, own, rank, state in beams[g]
+        for tokens, item, rank, state in beams[g]
         for at in [state % len(log_p)]
         for token in range(log_p.shape[1])
         if token not in (PAD, BOS) and (length < limit or token == EOS)
       ]
       states = {tokens: state for tokens, _, _, state in beams[g]}
       new = sorted(new, key=lambda one: -one[2])[: 2 * M]
-      for tokens, own, _, _ in new[:M]:
+      for tokens, item, _, _ in new[:M]:
         if tokens[-1] == EOS:
-          score = own / length**decode.alpha
-          ended[g].append(Ended(tokens, own, score))
+          score = item / length**decode.alpha
+          ended[g].append(Ended(tokens, item, score))
       ended[g] = sorted(ended[g], key=lambda one: -one.score)[:M]
       beams[g] = [
-        (tokens, own, rank, step(states[tokens[:-1]], tokens[-1]))
-        for tokens, own, rank, _ in new
+        (tokens, item, rank, step(states[tokens[:-1]], tokens[-1]))
+        for tokens, item, rank, _ in new
         if tokens[-1] != EOS
       ][:M]
       if len(ended[g]) == M:
-        best = max((own for _, own, _, _ in beams[g]), default=-np.inf)
+        best = max((item for _, item, _, _ in beams[g]), default=-np.inf)
         wins = best / limit**decode.alpha > ended[g][-1].score
         is_open[g] = decode.stop == "bound" and wins
       if is_open[g]:
@@ -118,38 +120,38 @@ def groups_by_loops(params, ids, limit, decode):
 def test_groups_are_those_of_loops(vocabulary, end, decode):
   params = drawn(vocabulary, end)
   texts = []
-  for row, found in enumerate(found_by(params, decode)):
+  for row, result in enumerate(found_by(params, decode)):
     expected = groups_by_loops(params, SOURCES[row], int(LIMITS[row]), decode)
-    assert [one[0] for one in found] == [one.tokens for one in expected]
+    assert [one[0] for one in result] == [one.tokens for one in expected]
     np.testing.assert_allclose(
-      [one[1:] for one in found],
+      [one[1:] for one in result],
       [(one.log_p, one.score) for one in expected],
       rtol=1e-5,
       atol=1e-5,
     )
-    texts.append(len({one[0] for one in found}))
+    texts.append(len({one[0] for one in result}))
   assert max(texts) == decode.beam
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_one_group_is_a_beam(beam):
   params, decode = drawn(12, 0.5), diverse(beam, 1, 5.0, alpha=0.6)
-  for row, found in enumerate(found_by(params, decode)):
+  for row, result in enumerate(found_by(params, decode)):
     expected = search_by_loops(params, SOURCES[row], int(LIMITS[row]), decode)
-    assert [one[0] for one in found] == [one.tokens for one in expected]
+    assert [one[0] for one in result] == [one.tokens for one in expected]
 
 
 def test_the_first_group_is_a_beam_and_strength_makes_others_differ():
   params = drawn(12, 0.5)
   differing = []
   for strength in (0.0, 0.5, 4.0):
-    found = found_by(params, diverse(6, 3, strength))
+    result = found_by(params, diverse(6, 3, strength))
     first = [
       search_by_loops(params, ids, int(limit), by(2))[0].tokens
       for ids, limit in zip(SOURCES, LIMITS)
     ]
-    assert [row[0][0] for row in found] == first
-    differing.append(sum(len({one[0] for one in row[:3]}) for row in found))
+    assert [row[0][0] for row in result] == first
+    differing.append(sum(len({one[0] for one in row[:3]}) for row in result))
   assert differing[0] == len(SOURCES) < differing[1] < differing[2]
 
 
@@ -158,4 +160,4 @@ def test_groups_divide_the_beam():
   with pytest.raises(
     InputError, match=r"config\.decode\.diverse\.groups=4 must divide .*beam=6"
   ):
-    decode.search.check(At("config", "decode"), decode)
+    decode.search.check(ConfigPath("config", "decode"), decode)

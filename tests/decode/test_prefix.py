@@ -22,7 +22,7 @@ def words(request, tmp_path_factory):
   )
 
 
-def written(words, automaton, past, most):
+def written(words, automaton, past, maximum):
   """Texts of all ways through an automaton, of at most so many subwords more."""
   prefixes = Prefixes(words)
   pieces = prefixes._sorted
@@ -32,14 +32,14 @@ def written(words, automaton, past, most):
     if state == len(automaton):
       yield past
       return
-    if len(past) >= most:
+    if len(past) >= maximum:
       return
-    own = automaton[state]
-    for place in range(own.first, own.beyond):
+    expected = automaton[state]
+    for place in range(expected.first, expected.beyond):
       token = ids[pieces[place]]
-      if token not in own.others:
+      if token not in expected.others:
         yield from on(len(automaton), (*past, token))
-    for token, to in own.others.items():
+    for token, to in expected.others.items():
       yield from on(to, (*past, token))
 
   return list(on(0, past))

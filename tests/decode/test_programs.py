@@ -9,10 +9,10 @@ from tables_under_test import asked, by, searched
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.pool import Pool
-from jaxsyn.decode.programs import Programs, Size
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.programs import DecodingPrograms, Size
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Decoding, Sources
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
 LIMITS = np.array([25, 40, 33], np.int32)
@@ -47,10 +47,10 @@ def test_a_search_goes_on_in_another_size(system):
       few=3,
     )
 
-  programs = Programs(plan.recipe.model, by(2), nothing)
+  programs = DecodingPrograms(plan.recipe.model, by(2), nothing)
   read = programs.read(size(3, 40), params, source, asked(LIMITS))
   everywhere = np.arange(3, dtype=np.int32)
-  nowhere = np.full(3, 99, np.int32)
+  null = np.full(3, 99, np.int32)
 
   def found(sizes, places_of):
     """Where sentences stand after a search that moves through sizes."""
@@ -65,23 +65,25 @@ def test_a_search_goes_on_in_another_size(system):
       )
       now = size
       search = programs.search(
-        now, params, search, read, everywhere, nowhere, now.places
+        now, params, search, read, everywhere, null, now.places
       )
     return jax.device_get(search)
 
-  whole = found([size(3, 40)], [])
-  assert not whole.open_B.any() and (whole.ended.score_BN > NEVER / 2).all()
-  assert (whole.at_B > 16).all()
+  complete = found([size(3, 40)], [])
+  assert (
+    not complete.open_B.any() and (complete.ended.score_BN > NEG_INF / 2).all()
+  )
+  assert (complete.at_B > 16).all()
   # A cache of 16 outputs is full; then 32, with more places, in another order.
   moved = found(
     [size(3, 16), size(5, 32), size(4, 40)], [[2, 0, 1, 3, 3], [1, 0, 2, 9]]
   )
   for row, place in enumerate([0, 2, 1]):
     np.testing.assert_array_equal(
-      moved.ended.token_BNT[place], whole.ended.token_BNT[row]
+      moved.ended.token_BNT[place], complete.ended.token_BNT[row]
     )
     np.testing.assert_allclose(
-      moved.ended.score_BN[place], whole.ended.score_BN[row], atol=1e-5
+      moved.ended.score_BN[place], complete.ended.score_BN[row], atol=1e-5
     )
 
 
@@ -98,15 +100,15 @@ def test_sentences_take_turns_in_few_places(system):
       for k, v in source.items()
     }
     limit_R = np.ones(size.rows, np.int32)
-    for row, number in enumerate(numbers):
+    for row, index in enumerate(numbers):
       for name, value in source.items():
         if value.ndim:
-          batch[name][row] = value[number % 3]
-      limit_R[row] = LIMITS[number % 3]
+          batch[name][row] = value[index % 3]
+      limit_R[row] = LIMITS[index % 3]
     return batch, asked(limit_R)
 
   decode = by(2)
-  programs = Programs(
+  programs = DecodingPrograms(
     plan.recipe.model, decode, lambda size: batch_of_numbers([], size)
   )
   shape = source["source_id_BS"].shape
@@ -114,30 +116,30 @@ def test_sentences_take_turns_in_few_places(system):
     source=shape[1], words=9, length=40, places=4, room=16, rows=3, few=1
   )
   pool = Pool(programs, params, range(10), size=size, batch_of=batch_of_numbers)
-  found = dict(pool())
-  assert sorted(found) == list(range(10))
+  result = dict(pool())
+  assert sorted(result) == list(range(10))
   sizes = [key for name, key, _ in programs._programs if name == "search"]
   grows = system == "transformer"
   assert {one.places for one in sizes} == {4, 1}
   assert {one.room for one in sizes} == ({16, 32, 40} if grows else {40})
   sources = Sources(
     jnp.asarray(source["source_id_BS"]),
-    view_of(source, "source"),
+    sentence_features(source, "source"),
     asked(LIMITS),
   )
-  alone = jax.device_get(
+  single = jax.device_get(
     jax.jit(
       lambda params: searched(
         plan.recipe.model, params, sources, decode=decode, length=40
       )
     )(params)
   )
-  for number, hypotheses in found.items():
+  for index, hypotheses in result.items():
     np.testing.assert_array_equal(
-      hypotheses.token_BNT, alone.token_BNT[number % 3]
+      hypotheses.token_BNT, single.token_BNT[index % 3]
     )
     np.testing.assert_allclose(
-      hypotheses.score_BN, alone.score_BN[number % 3], atol=1e-5
+      hypotheses.score_BN, single.score_BN[index % 3], atol=1e-5
     )
 
 
@@ -148,11 +150,13 @@ def test_what_is_remembered_begins_with_the_sentences(system):
   source = source_of(batch)
 
   def shapes(rows, room):
-    few = {k: jnp.asarray(v[:rows]) if v.ndim else v for k, v in source.items()}
+    small_set = {
+      k: jnp.asarray(v[:rows]) if v.ndim else v for k, v in source.items()
+    }
 
     def begun(params):
-      view = view_of(few, "source")
-      sources = Sources(few["source_id_BS"], view, asked([9] * rows))
+      view = sentence_features(small_set, "source")
+      sources = Sources(small_set["source_id_BS"], view, asked([9] * rows))
       decoding = Decoding(plan.recipe.model, params)
       search = decoding.begin(sources, decode, length=9, room=room)
       return decode.search.step(decoding, search, decode)
@@ -160,7 +164,7 @@ def test_what_is_remembered_begins_with_the_sentences(system):
     params = jax.eval_shape(lambda: parameters(plan, batch))
     return [x.shape for x in jax.tree.leaves(jax.eval_shape(begun, params))]
 
-  few, many, roomy = shapes(2, 4), shapes(3, 4), shapes(2, 7)
-  for two, three, seven in zip(few, many, roomy, strict=True):
+  small_set, many, roomy = shapes(2, 4), shapes(3, 4), shapes(2, 7)
+  for two, three, seven in zip(small_set, many, roomy, strict=True):
     assert (two[0], three[0]) == (2, 3) and two[1:] == three[1:]
     assert all(a == b or (a, b) == (4, 7) for a, b in zip(two, seven))

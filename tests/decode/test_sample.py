@@ -19,10 +19,10 @@ from tables_under_test import (
 )
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER
-from jaxsyn.decode.sample import Sample
-from jaxsyn.decode.search import Asked, Sources
-from jaxsyn.syntax import View
+from jaxsyn.decode.rank import NEG_INF
+from jaxsyn.decode.sample import Sampling
+from jaxsyn.decode.search import DecodeRequest, Sources
+from jaxsyn.syntax import SentenceFeatures
 
 SOURCES = [[7, 5, 3], [9, 3], [6, 6, 6, 3]]
 
@@ -37,19 +37,19 @@ def sampled(params, sources, places, limit, nbest, **options):
   place_B = jnp.asarray([*places], jnp.int32)
 
   def run(params, id_BS, place_B):
-    view = View(real_BS=id_BS != PAD)
-    given = Sources(id_BS, view, Asked(limit_B, place_B))
+    view = SentenceFeatures(real_BS=id_BS != PAD)
+    inputs = Sources(id_BS, view, DecodeRequest(limit_B, place_B))
     model = Tables(params["logits"].shape[1])
-    return searched(model, params, given, decode=decode, length=limit)
+    return searched(model, params, inputs, decode=decode, length=limit)
 
-  found = jax.device_get(jax.jit(run)(params, id_BS, place_B))
-  assert (found.score_BN > NEVER / 2).all()
+  result = jax.device_get(jax.jit(run)(params, id_BS, place_B))
+  assert (result.score_BN > NEG_INF / 2).all()
   return [
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p, score)
       for tokens, log_p, score in zip(*row)
     ]
-    for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
+    for row in zip(result.token_BNT, result.log_p_BN, result.score_BN)
   ]
 
 
@@ -88,8 +88,8 @@ def truncated(log_p, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
         nucleus.append(token)
         total += p[token]
     p = normal({token: p[token] for token in nucleus})
-  kept = {token: value for token, value in p.items() if value >= epsilon}
-  return normal(kept or {best[0]: 1.0})
+  saved = {token: value for token, value in p.items() if value >= epsilon}
+  return normal(saved or {best[0]: 1.0})
 
 
 OPTIONS = [
@@ -105,12 +105,12 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_samples_are_as_frequent_as_they_are_probable(options):
   """All outputs of up to 3 subwords of 6, by a chi-square test."""
-  params, limit, number = drawn(6, 0.7), 3, 40_000
+  params, limit, index = drawn(6, 0.7), 3, 40_000
   log_p = log_p_of(params)
   rows = sampled(params, SOURCES[:1] * 40, range(40), limit, 1000, **options)
-  found = list(itertools.chain(*rows))
-  counts = collections.Counter(ids for ids, *_ in found)
-  for ids, value, score in set(found[:1000]):
+  result = list(itertools.chain(*rows))
+  counts = collections.Counter(ids for ids, *_ in result)
+  for ids, value, score in set(result[:1000]):
     exact = sum(log_p(SOURCES[0], ids[:i])[ids[i]] for i in range(len(ids)))
     assert value == pytest.approx(exact, abs=1e-5)  # the model's own
     assert score == pytest.approx(exact / len(ids) ** 0.6, abs=1e-5)
@@ -121,15 +121,15 @@ def test_samples_are_as_frequent_as_they_are_probable(options):
       for i, token in enumerate(ids):
         if i < limit - 1:  # in the last place EOS is, whatever
           p *= truncated(log_p(SOURCES[0], ids[:i]), **options).get(token, 0)
-      expected[ids] = p * number
-  assert sum(expected.values()) == pytest.approx(number)
+      expected[ids] = p * index
+  assert sum(expected.values()) == pytest.approx(index)
   assert set(counts) <= {ids for ids, n in expected.items() if n}
   often = {ids: n for ids, n in expected.items() if n > 5}
-  rest = number - sum(often.values())
+  rest = index - sum(often.values())
   observed = [counts[ids] for ids in often]
   wanted = list(often.values())
   if rest > 1e-6:
-    observed.append(number - sum(observed))
+    observed.append(index - sum(observed))
     wanted.append(rest)
   assert len(wanted) > 1 + (not options)
   assert stats.chisquare(observed, wanted).pvalue > 0.01
@@ -139,14 +139,14 @@ def test_samples_are_as_frequent_as_they_are_probable(options):
 def test_samples_are_those_of_loops_with_the_same_noise(options):
   params, limit = drawn(12, 0.5), 7
   log_p = log_p_of(params)
-  found = sampled(params, SOURCES, [4, 0, 70_000], limit, 5, seed=3, **options)
+  result = sampled(params, SOURCES, [4, 0, 70_000], limit, 5, seed=3, **options)
   lengths = set()
-  for ids, place, samples in zip(SOURCES, [4, 0, 70_000], found):
-    for number, (tokens, *_) in enumerate(samples):
+  for ids, place, samples in zip(SOURCES, [4, 0, 70_000], result):
+    for index, (tokens, *_) in enumerate(samples):
       past = ()
       while not past or past[-1] != EOS:
         key = jax.random.key(3, impl="threefry2x32")
-        for one in (place, number, len(past)):
+        for one in (place, index, len(past)):
           key = jax.random.fold_in(key, one)
         noise = np.asarray(jax.random.gumbel(key, (12,)))
         p = truncated(log_p(ids, past), **options)
@@ -159,15 +159,15 @@ def test_samples_are_those_of_loops_with_the_same_noise(options):
 
 def test_samples_depend_on_seed_place_and_number_alone():
   params, limit = drawn(12, 0.5), 9
-  together = sampled(params, SOURCES, [5, 6, 7], limit, 6)
+  combined = sampled(params, SOURCES, [5, 6, 7], limit, 6)
   for row in range(3):
-    (alone,) = sampled(params, SOURCES[row : row + 1], [5 + row], limit, 6)
-    assert alone == together[row]
-  few = sampled(params, SOURCES, [5, 6, 7], limit, 2)
-  assert few == [samples[:2] for samples in together]
+    (single,) = sampled(params, SOURCES[row : row + 1], [5 + row], limit, 6)
+    assert single == combined[row]
+  small_set = sampled(params, SOURCES, [5, 6, 7], limit, 2)
+  assert small_set == [samples[:2] for samples in combined]
   elsewhere = sampled(params, SOURCES[:1] * 2, [5, 8], limit, 6)
-  assert elsewhere[0] == together[0] != elsewhere[1]
-  assert sampled(params, SOURCES, [5, 6, 7], limit, 6, seed=1) != together
+  assert elsewhere[0] == combined[0] != elsewhere[1]
+  assert sampled(params, SOURCES, [5, 6, 7], limit, 6, seed=1) != combined
 
 
 def test_all_that_are_equal_at_an_edge_are_drawn_from():
@@ -175,8 +175,8 @@ def test_all_that_are_equal_at_an_edge_are_drawn_from():
   log_p = np.log([0.9, 0.125, 0.9, 0.125, 0.5, 0.25])[None, None]
 
   def kept(**options):
-    found = Sample(**options).kept(jnp.asarray(log_p, jnp.float32))
-    return np.flatnonzero(np.asarray(found)[0, 0] > NEVER / 2).tolist()
+    result = Sampling(**options).allowed(jnp.asarray(log_p, jnp.float32))
+    return np.flatnonzero(np.asarray(result)[0, 0] > NEG_INF / 2).tolist()
 
   assert kept() == [1, 3, 4, 5]
   assert kept(top_k=3) == [1, 3, 4, 5] and kept(top_k=2) == [4, 5]

@@ -19,9 +19,9 @@ from models_under_test import (
 from tables_under_test import asked, by, searched
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER, PENALTIES, continuations
+from jaxsyn.decode.rank import NEG_INF, PENALTIES, continuations
 from jaxsyn.decode.search import Sources
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.training.losses import token_log_probability
 
 PAIRS = [
@@ -42,15 +42,15 @@ def model(request):
 def found_in(params, batch, *, model, decode, length):
   id_BS = batch["source_id_BS"]
   limit_B = jnp.full(len(id_BS), length)
-  sources = Sources(id_BS, view_of(batch, "source"), asked(limit_B))
+  sources = Sources(id_BS, sentence_features(batch, "source"), asked(limit_B))
   return searched(model, params, sources, decode=decode, length=length)
 
 
 def find(plan, params, batch, decode, length):
   """Every sentence may be as long as there is room."""
   model = plan.recipe.model
-  found = found_in(params, batch, model=model, decode=decode, length=length)
-  return jax.device_get(found)
+  result = found_in(params, batch, model=model, decode=decode, length=length)
+  return jax.device_get(result)
 
 
 def forced(plan, params, batch, token_BT):
@@ -66,20 +66,20 @@ def forced(plan, params, batch, token_BT):
 def test_scores_are_those_of_forced_decoding(model, penalty):
   plan, params = model
   batch = batch_of(PAIRS)
-  found = find(plan, params, batch, by(4, penalty, alpha=0.6), length=9)
-  assert (found.score_BN > NEVER / 2).all()
+  result = find(plan, params, batch, by(4, penalty, alpha=0.6), length=9)
+  assert (result.score_BN > NEG_INF / 2).all()
   for n in range(4):
-    token_BT = found.token_BNT[:, n]
+    token_BT = result.token_BNT[:, n]
     length_B = (token_BT != PAD).sum(1)
     assert (np.take_along_axis(token_BT, length_B[:, None] - 1, 1) == EOS).all()
     log_p_B = forced(plan, params, batch, token_BT)
-    np.testing.assert_allclose(found.log_p_BN[:, n], log_p_B, atol=1e-4)
+    np.testing.assert_allclose(result.log_p_BN[:, n], log_p_B, atol=1e-4)
     np.testing.assert_allclose(
-      found.score_BN[:, n],
+      result.score_BN[:, n],
       log_p_B / PENALTIES[penalty](length_B.astype(float), 0.6),
       atol=1e-4,
     )
-  assert (np.diff(found.score_BN, axis=1) <= 0).all()
+  assert (np.diff(result.score_BN, axis=1) <= 0).all()
 
 
 def test_penalties_by_hand():
@@ -91,12 +91,12 @@ def test_penalties_by_hand():
 def test_a_beam_of_one_takes_the_likeliest_subword_each_time(model):
   plan, params = model
   batch = batch_of(PAIRS)
-  found = find(plan, params, batch, by(1), length=9)
-  token_BT = found.token_BNT[:, 0]
+  result = find(plan, params, batch, by(1), length=9)
+  token_BT = result.token_BNT[:, 0]
   batch = {k: v for k, v in batch.items() if k.startswith("source")}
   batch["target_id_BT"] = jnp.asarray(token_BT)
   out_BTV = np.array(logits(plan, params, batch))
-  out_BTV[..., [PAD, BOS]] = NEVER
+  out_BTV[..., [PAD, BOS]] = NEG_INF
   for row, tokens in enumerate(token_BT):
     length = np.count_nonzero(tokens)
     free = length - (length == 9)  # its last is EOS, whatever
@@ -108,9 +108,9 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   plan, params = model
   # A vocabulary of 6: PAD, UNK, BOS, EOS and two more; outputs of up to 3.
   # Allowed before the end are UNK, 4 and 5: 1 + 3 + 9 outputs.
-  kept = {"target_table", "output_bias"}
+  saved = {"target_table", "output_bias"}
   small = jax.tree_util.tree_map_with_path(
-    lambda path, x: x[:6] if path[0].key in kept else x, params
+    lambda path, x: x[:6] if path[0].key in saved else x, params
   )
   batch = batch_of(PAIRS)
   batch["source_id_BS"] = jnp.minimum(batch["source_id_BS"], 5)
@@ -120,7 +120,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   recipe = plan.recipe.replace(model=type(plan.recipe.model)(spec))
   plan = dataclasses.replace(plan, spec=spec, recipe=recipe)
   decode = by(16, alpha=alpha, stop="bound")
-  found = find(plan, small, batch, decode, length=3)
+  result = find(plan, small, batch, decode, length=3)
   outputs = [
     (*middle, EOS)
     for size in (0, 1, 2)
@@ -136,24 +136,24 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   for row in range(3):
     order = np.argsort(-scores[row])
     np.testing.assert_allclose(
-      found.score_BN[row, :13], scores[row][order], atol=1e-5
+      result.score_BN[row, :13], scores[row][order], atol=1e-5
     )
-    best = found.token_BNT[row, 0]
+    best = result.token_BNT[row, 0]
     assert tuple(best[best != PAD]) == outputs[order[0]]
-    assert (found.score_BN[row, 13:] <= NEVER / 2).all()
+    assert (result.score_BN[row, 13:] <= NEG_INF / 2).all()
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_sentence_is_translated_alike_alone_and_in_a_batch(model, beams):
   plan, params = model
   find_by = functools.partial(find, plan, params)
-  together = find_by(batch_of(PAIRS, extra=4), by(beams), length=12)
+  combined = find_by(batch_of(PAIRS, extra=4), by(beams), length=12)
   shape = dataclasses.replace(shape_of(PAIRS), rows=1)
   for row, pair in enumerate(PAIRS):
-    alone = find_by(batch_of([pair], shape=shape), by(beams), length=12)
-    np.testing.assert_array_equal(together.token_BNT[row], alone.token_BNT[0])
+    single = find_by(batch_of([pair], shape=shape), by(beams), length=12)
+    np.testing.assert_array_equal(combined.token_BNT[row], single.token_BNT[0])
     np.testing.assert_allclose(
-      together.score_BN[row], alone.score_BN[0], atol=1e-4
+      combined.score_BN[row], single.score_BN[0], atol=1e-4
     )
 
 
@@ -162,16 +162,16 @@ def test_rows_of_padding_give_nothing(model):
   batch = batch_of(PAIRS)
   batch = {k: v.at[1].set(0) if v.ndim else v for k, v in batch.items()}
   for beams in (2, 1):
-    found = find(plan, params, batch, by(beams), length=9)
-    assert (found.token_BNT[1] == PAD).all()
-    assert (found.score_BN[1] <= NEVER / 2).all()
-    assert (found.score_BN[0] > NEVER / 2).all()
+    result = find(plan, params, batch, by(beams), length=9)
+    assert (result.token_BNT[1] == PAD).all()
+    assert (result.score_BN[1] <= NEG_INF / 2).all()
+    assert (result.score_BN[0] > NEG_INF / 2).all()
 
 
 def test_outputs_hold_no_pad_or_bos_before_the_end(model):
   plan, params = model
-  found = find(plan, params, batch_of(PAIRS), by(4), length=30)
-  for tokens in found.token_BNT.reshape(-1, 30):
+  result = find(plan, params, batch_of(PAIRS), by(4), length=30)
+  for tokens in result.token_BNT.reshape(-1, 30):
     length = np.count_nonzero(tokens)
     assert (tokens[:length] != BOS).all()
     assert (tokens[length:] == PAD).all()
@@ -186,26 +186,30 @@ def test_continuations_are_the_best_of_all(size, number):
   # Logits in steps of a quarter: many are equal, and rounding parts none.
   logits_BNV = rng.integers(-20, 20, (4, 3, size)) / 4
   log_p_BN = -rng.integers(0, 40, (4, 3)) / 4
-  log_p_BN[1, 1:] = NEVER  # one hypothesis alone
+  log_p_BN[1, 1:] = NEG_INF  # one hypothesis alone
   last_B = np.array([False, False, True, False])
   lse_BN = np.log(np.exp(logits_BNV).sum(-1))
-  found = continuations(
+  result = continuations(
     *(jnp.asarray(x, jnp.float32) for x in (logits_BNV, lse_BN, log_p_BN)),
     jnp.asarray(last_B),
     number,
   )
-  assert [x.shape for x in found] == [(4, number)] * 3
-  for row, (log_p, beam, token) in enumerate(zip(*map(np.asarray, found))):
+  assert [x.shape for x in result] == [(4, number)] * 3
+  for row, (log_p, beam, token) in enumerate(zip(*map(np.asarray, result))):
     all_of_it = [
       (log_p_BN[row, n] + logits_BNV[row, n, v] - lse_BN[row, n], n, v)
       for n in range(3)
       for v in ([EOS] if last_B[row] else range(size))
-      if v not in (PAD, BOS) and log_p_BN[row, n] > NEVER / 2
+      if v not in (PAD, BOS) and log_p_BN[row, n] > NEG_INF / 2
     ]
     # Of equal ones the earlier hypothesis, and the lower subword.
     best = sorted(all_of_it, key=lambda one: (-round(one[0], 5), *one[1:]))
     best = best[:number]
-    few = len(best)
-    assert (log_p[few:] <= NEVER / 2).all()
-    np.testing.assert_allclose(log_p[:few], [one[0] for one in best], atol=1e-5)
-    assert [*zip(beam[:few], token[:few])] == [one[1:] for one in best]
+    small_set = len(best)
+    assert (log_p[small_set:] <= NEG_INF / 2).all()
+    np.testing.assert_allclose(
+      log_p[:small_set], [one[0] for one in best], atol=1e-5
+    )
+    assert [*zip(beam[:small_set], token[:small_set])] == [
+      one[1:] for one in best
+    ]

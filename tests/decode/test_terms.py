@@ -11,10 +11,10 @@ from tables_under_test import Tables, by, drawn, stepped
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode import phrases
 from jaxsyn.decode.prefix import State
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Decoding, Sources
-from jaxsyn.decode.terms import Terms, asked_of, sizes_of
-from jaxsyn.syntax import View
+from jaxsyn.decode.terms import Terms, batch_constraints, sizes_of
+from jaxsyn.syntax import SentenceFeatures
 
 SIZE = 7  # PAD, UNK, BOS, EOS, and 4, 5, 6
 SOURCES = [[7, 5, 3], [9, 3], [6, 6, 6, 3], [8, 3]]
@@ -26,16 +26,16 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
   id_BS = np.full((len(sources), 4), PAD, np.int32)
   for row, ids in enumerate(sources):
     id_BS[row, : len(ids)] = ids
-  asked = asked_of(
+  request = batch_constraints(
     [limit] * len(sources), terms, rows=len(sources), sizes=sizes_of(terms)
   )
   rank_V = np.arange(SIZE) - 4 if ranks is None else ranks
   params = drawn(SIZE, 0.5)
 
-  def run(params, id_BS, asked):
+  def run(params, id_BS, request):
     decoding = Decoding(Tables(SIZE), params, lambda: rank_V)
-    given = Sources(id_BS, View(real_BS=id_BS != PAD), asked)
-    search = decoding.begin(given, decode, length=limit, room=limit)
+    inputs = Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), request)
+    search = decoding.begin(inputs, decode, length=limit, room=limit)
     step = decode.search.step
     return jax.lax.while_loop(
       lambda search: search.open_B.any(),
@@ -43,14 +43,14 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
       step(decoding, search, decode),
     ).ended
 
-  found = jax.device_get(jax.jit(run)(params, id_BS, asked))
+  result = jax.device_get(jax.jit(run)(params, id_BS, request))
   return [
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p)
       for tokens, log_p, score in zip(*row)
-      if score > NEVER / 2
+      if score > NEG_INF / 2
     ]
-    for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
+    for row in zip(result.token_BNT, result.log_p_BN, result.score_BN)
   ]
 
 
@@ -97,21 +97,21 @@ TERMS = [
 
 
 def test_a_wide_beam_finds_all_outputs_with_the_phrases():
-  for row, found in enumerate(found_by(TERMS, WIDE)):
+  for row, result in enumerate(found_by(TERMS, WIDE)):
     expected = exact(SOURCES[row], TERMS[row])
-    assert [one[0] for one in found] == [one[0] for one in expected]
+    assert [one[0] for one in result] == [one[0] for one in expected]
     np.testing.assert_allclose(
-      [one[1] for one in found], [one[1] for one in expected], atol=1e-4
+      [one[1] for one in result], [one[1] for one in expected], atol=1e-4
     )
-    assert len(found) > 3 or row == 1  # there is one output with these
+    assert len(result) > 3 or row == 1  # there is one output with these
 
 
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_a_narrow_beam_meets_all_phrases(beam):
   decode = by(beam, nbest=beam, alpha=1.0)
-  for term, found in zip(TERMS, found_by(TERMS, decode, limit=9), strict=True):
-    assert found
-    for output, _ in found:
+  for term, result in zip(TERMS, found_by(TERMS, decode, limit=9), strict=True):
+    assert result
+    for output, _ in result:
       assert all(holds(output, phrase) for phrase in term.must)
       assert not any(holds(output, phrase) for phrase in term.avoid)
 
@@ -120,10 +120,10 @@ def test_a_sentence_without_phrases_is_searched_as_ever():
   terms = [Terms(must=((4, 5),)), *[Terms()] * 3]
   decode = by(3, nbest=3)
   plain = found_by([Terms()] * 4, decode)
-  found = found_by(terms, decode)
-  for one, other in zip(found[1:], plain[1:], strict=True):
+  result = found_by(terms, decode)
+  for one, other in zip(result[1:], plain[1:], strict=True):
     assert [ids for ids, _ in one] == [ids for ids, _ in other]
-  assert found[0] != plain[0]
+  assert result[0] != plain[0]
 
 
 # "ab" of 4 "a", 5 "ab", 6 "abc": 4 and then what begins with "b" (nothing);
@@ -144,22 +144,22 @@ def begun(output):
 def test_all_outputs_begin_with_the_prefix(search):
   terms = [Terms(place=i, prefix=BEGUN) for i in range(3)] + [Terms(place=3)]
   decode = by(60, nbest=60, alpha=0.0, search=search, diverse={"groups": 2})
-  found = found_by(terms, decode)
+  result = found_by(terms, decode)
   free = found_by([Terms(place=i) for i in range(4)], decode)
-  assert [one[0] for one in found[3]] == [one[0] for one in free[3]]
+  assert [one[0] for one in result[3]] == [one[0] for one in free[3]]
   for row in range(3):
     outputs = all_outputs(SOURCES[row])
-    assert {one[0][:2] for one in found[row]} == {(4, 5), (4, 6), (6, 4)}
-    for output, log_p in found[row]:
+    assert {one[0][:2] for one in result[row]} == {(4, 5), (4, 6), (6, 4)}
+    for output, log_p in result[row]:
       assert log_p == pytest.approx(outputs[output], abs=1e-4)
 
 
 def test_a_wide_beam_finds_all_outputs_with_prefix_and_phrase():
   terms = [Terms(prefix=BEGUN, must=((5, 1),), avoid=((1, 1),))] * 4
-  for row, found in enumerate(found_by(terms, WIDE)):
+  for row, result in enumerate(found_by(terms, WIDE)):
     expected = exact(SOURCES[row], terms[row], begun)
-    assert [one[0] for one in found] == [one[0] for one in expected]
-    assert len(found) > 3
+    assert [one[0] for one in result] == [one[0] for one in expected]
+    assert len(result) > 3
 
 
 def test_how_far_a_phrase_is_met_by_hand():

@@ -10,7 +10,11 @@ from tables_under_test import Tables, drawn, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.translator import NOTHING, Translator, longest_output
+from jaxsyn.decode.translator import (
+  EMPTY_TRANSLATION,
+  Translator,
+  longest_output,
+)
 
 SIZE = 300  # of the vocabulary of the prepared corpus
 FACTOR, OFFSET = 0.2, 1
@@ -53,31 +57,35 @@ def test_sentences_that_share_places_are_found_as_alone(make):
   translate, params = make(3), drawn(SIZE, 3.0)
   lengths = np.random.default_rng(1).integers(2, 60, 300)
   examples = [source(int(subwords)) for subwords in lengths]
-  found = ids(translate(params, examples))
-  for number in range(0, 300, 9):
-    source_ids = examples[number]["source_id"].tolist()
+  result = ids(translate(params, examples))
+  for index in range(0, 300, 9):
+    source_ids = examples[index]["source_id"].tolist()
     limit = longest_output(translate._config, len(source_ids))
     expected = search_by_loops(params, source_ids, limit, translate._config)
-    assert found[number] == [one.tokens[:-1] for one in expected]
+    assert result[index] == [one.tokens[:-1] for one in expected]
 
 
 def test_it_tells_what_is_found_and_what_it_waits_for(make):
   """Empty sentences too; notes, before the first is found, count programs."""
-  translate, told, notes = make(2), [], set()
+  translate, message, messages = make(2), [], set()
   ended = threading.Event()
 
   def look():
     while not ended.wait(0.005):
-      notes.add((sum(told), translate.note()))
+      messages.add((sum(message), translate.note()))
 
-  watch = threading.Thread(target=look)
-  watch.start()
+  sampler = threading.Thread(target=look)
+  sampler.start()
   lengths = [1, 9, 1, *range(2, 30)]
-  translate(drawn(SIZE, 3.0), [source(n) for n in lengths], tell=told.append)
+  translate(
+    drawn(SIZE, 3.0), [source(n) for n in lengths], on_progress=message.append
+  )
   ended.set()
-  watch.join()
-  assert sum(told) == len(lengths) and told[0] == 2 and set(told[1:]) == {1}
-  counts = {note for found, note in notes if found == 2 and note}
+  sampler.join()
+  assert (
+    sum(message) == len(lengths) and message[0] == 2 and set(message[1:]) == {1}
+  )
+  counts = {remark for result, remark in messages if result == 2 and remark}
   assert counts >= {f"compiling programs: {made} of 4" for made in (0, 1)}
   assert translate.note() == ""
 
@@ -86,12 +94,12 @@ def test_it_tells_what_is_found_and_what_it_waits_for(make):
 def test_an_output_without_an_end_has_the_length_of_its_source(make, beam):
   translate, params = make(beam), drawn(SIZE, -60.0)
   short, middle, long = source(6), source(15), source(40)
-  found = translate(params, [short, middle, long])
+  result = translate(params, [short, middle, long])
   # 0.2 · 6 + 1 = 2.2 -> 3; 0.2 · 15 + 1 = 4; 0.2 · 40 + 1 = 9; with the end.
-  for one, longest in zip(found, (3, 4, 9)):
+  for one, longest in zip(result, (3, 4, 9)):
     assert {len(best.ids) + 1 for best in one} == {longest}
-  assert ids(translate(params, [short])) == ids(found[:1])
-  assert ids(translate(params, [middle, short])) == ids(found[1::-1])
+  assert ids(translate(params, [short])) == ids(result[:1])
+  assert ids(translate(params, [middle, short])) == ids(result[1::-1])
 
 
 def test_the_limit_counts_the_end_and_leaves_room_for_it():
@@ -108,22 +116,22 @@ def test_words_beyond_the_subwords_cost_few_programs(make):
   subwords = rng.integers(2, 33, 200)
   examples = [source(n, words=int(n * rng.uniform(0, 2))) for n in subwords]
   assert max(len(one["source_head"]) for one in examples) > 50
-  found = translate(params, examples)
+  result = translate(params, examples)
   # 64 words, 32 and 16: to read, to search, and with fewer places at the end.
   assert translate.compilations <= 3 * 4
   for i in range(0, 200, 25):
-    assert ids(translate(params, examples[i : i + 1])) == ids(found[i : i + 1])
+    assert ids(translate(params, examples[i : i + 1])) == ids(result[i : i + 1])
 
 
 def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
   """A line of strange characters: one unknown subword, a word a character."""
   translate = make(1, ("source_tree_distance",))
   params = drawn(SIZE, 2.0)
-  (alone,) = ids(translate(params, [source(3, 1000)]))
-  found = translate(params, [source(3, 1000), *map(source, range(2, 12))])
-  assert ids(found[:1]) == [alone]
+  (single,) = ids(translate(params, [source(3, 1000)]))
+  result = translate(params, [source(3, 1000), *map(source, range(2, 12))])
+  assert ids(result[:1]) == [single]
   # Of many no more at a time than fit into the memory of 64 usual ones.
-  assert ids(translate(params, [source(3, 1000)] * 40)) == [alone] * 40
+  assert ids(translate(params, [source(3, 1000)] * 40)) == [single] * 40
   sizes = {
     key[1] for key in translate._programs._programs if key[0] == "search"
   }
@@ -134,8 +142,8 @@ def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
 def test_counts_no_program_as_compiling_after_a_cancelled_search(make, lengths):
   translate, params = make(2), drawn(SIZE, 3.0)
   examples = [source(n) for n in lengths]
-  found = translate(params, examples, is_wanted=lambda number: False)
-  assert found == [[NOTHING]] * len(lengths)
+  result = translate(params, examples, is_wanted=lambda index: False)
+  assert result == [[EMPTY_TRANSLATION]] * len(lengths)
   assert translate.compilations == 0 and translate.note() == ""
 
 
@@ -151,5 +159,5 @@ def test_counts_no_program_as_compiling_after_a_failed_search(make, lengths):
   assert translate.note() == ""
 
 
-def broken(number):
+def broken(index):
   raise RuntimeError("broken")

@@ -62,18 +62,18 @@ def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
     suppress_sequences=[["<pad>"], ["<s>"]],
   )
   ids = {piece: i for i, piece in enumerate(target.pieces(range(target.size)))}
-  for own, other in zip(ours, theirs):
+  for item, other in zip(ours, theirs):
     (tokens,) = other.hypotheses
-    assert tuple(ids[token] for token in tokens) == own.ids
+    assert tuple(ids[token] for token in tokens) == item.ids
   # Of what is given too, since a model of 20 steps finds little itself.
-  given = ["la dog", "un cat es", "a"]
-  told = translator.score_batch(
-    tokens_of(LINES, source), tokens_of(given, target)
+  inputs = ["la dog", "un cat es", "a"]
+  message = translator.score_batch(
+    tokens_of(LINES, source), tokens_of(inputs, target)
   )
-  for own, other in zip(session.force(LINES, given), told, strict=True):
-    np.testing.assert_allclose(other.log_probs, own.log_p, atol=1e-4)
-  page = json.loads((out / "jaxsyn.json").read_text())
-  assert page["decode"]["beam"] == 2 and page["system"] == "transformer"
+  for item, other in zip(session.force(LINES, inputs), message, strict=True):
+    np.testing.assert_allclose(other.log_probs, item.log_p, atol=1e-4)
+  document = json.loads((out / "jaxsyn.json").read_text())
+  assert document["decode"]["beam"] == 2 and document["system"] == "transformer"
 
 
 def tokens_of(lines, vocabulary):

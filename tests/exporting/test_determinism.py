@@ -58,10 +58,10 @@ def test_the_file_of_parameters_is_the_same_each_time(tmp_path):
   from numpy import arange
 
   params = {name: arange(3.0) * i for i, name in enumerate("abcdefgh")}
-  found = set()
-  for number in range(16):
-    folder = tmp_path / str(number)
+  result = set()
+  for index in range(16):
+    folder = tmp_path / str(index)
     os.mkdir(folder)
     exported.write(folder, Parameters(params, (1,)), "a title")
-    found.add((folder / exported.ARRAYS).read_bytes())
-  assert len(found) == 1
+    result.add((folder / exported.ARRAYS).read_bytes())
+  assert len(result) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import opened
+from jaxsyn.exporting.model import open_model
 from jaxsyn.session import Session
 from jaxsyn.trained import exported, workdir
 
@@ -58,8 +58,8 @@ def test_it_translates_as_the_run(run, folder):
   one, other = Session(run), Session(folder)
   assert translated(one) == translated(other)
   assert other.chosen == one.chosen and not other.notes
-  kept = {path.name for path in folder.iterdir()}
-  assert kept == {
+  saved = {path.name for path in folder.iterdir()}
+  assert saved == {
     *("model.safetensors", "model.json", "config.json", "manifest.json"),
     *("vocabulary.model", "parser.source.udpipe", "README.md"),
   }
@@ -69,13 +69,13 @@ def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
   card = (folder / "README.md").read_text()
   _, block, rest = card.split("---\n", 2)
   assert 'license: "cc-by-4.0"' in block and "language: [en, qaa]" in block
-  score = opened(run).found.score
+  score = open_model(run).parameters.score
   assert f"{score['score']:.2f}" in rest
   assert "| train | 600 |" in rest and "FILL-IN" not in card
-  told = export.run(run, tmp_path / "bare", parser=False)
+  message = export.run(run, tmp_path / "bare", parser=False)
   card = (tmp_path / "bare" / "README.md").read_text()
   assert card.count("FILL-IN") == 2
-  assert any("no licence yet" in line for line in told)
+  assert any("no licence yet" in line for line in message)
   assert not (tmp_path / "bare" / "parser.source.udpipe").exists()
   with pytest.raises(InputError, match="parser"):
     Session(tmp_path / "bare")(LINES)
@@ -88,8 +88,8 @@ def test_a_run_may_begin_with_it(tiny, folder, tmp_path):
   config.train.update(steps=1, selection="log_likelihood")
   config.train.start.run = str(folder)
   train.run(config, tmp_path / "run")
-  page = json.loads((tmp_path / "run" / "start.json").read_text())
-  assert not page["fresh"] and page["run"] == str(folder)
+  document = json.loads((tmp_path / "run" / "start.json").read_text())
+  assert not document["fresh"] and document["run"] == str(folder)
 
 
 def flipped(path):
@@ -177,11 +177,11 @@ def test_a_hub_serves_it(folder, tmp_path, environment):
 
   wanted = [[text for text, *_ in n] for n in translated(Session(folder))]
   with model_hub.serve("me/mine", folder) as server:
-    there = {"HF_ENDPOINT": server.url}
-    assert said("hub:me/mine", **there) == f"{wanted}\n"
-    asked = len(server.asked)
-    assert said("hub:me/mine", HF_HUB_OFFLINE="1", **there) == f"{wanted}\n"
-    assert len(server.asked) == asked
-    assert "no revision 'v9'" in said("hub:me/mine@v9", **there)
-    assert "no such model" in said("hub:me/none", **there)
-  assert said("hub:me/other", **there).startswith("StoreError hub:me/other")
+    present = {"HF_ENDPOINT": server.url}
+    assert said("hub:me/mine", **present) == f"{wanted}\n"
+    request = len(server.asked)
+    assert said("hub:me/mine", HF_HUB_OFFLINE="1", **present) == f"{wanted}\n"
+    assert len(server.asked) == request
+    assert "no revision 'v9'" in said("hub:me/mine@v9", **present)
+    assert "no such model" in said("hub:me/none", **present)
+  assert said("hub:me/other", **present).startswith("StoreError hub:me/other")

@@ -177,10 +177,10 @@ def test_a_warm_start_warns_of_a_corrupt_best_checkpoint(
   config.train.start.run = str(run.folder)
   config.train.update(steps=1, evaluate_every=9, selection="log_likelihood")
   train.run(config, tmp_path / "run")
-  told = capsys.readouterr()
-  assert told.err.startswith(f"warning: {run.folder}: ")
+  output = capsys.readouterr()
+  assert output.err.startswith(f"warning: {run.folder}: ")
   used = f"the checkpoint of step {run.intact} is used instead"
-  check_message(told.err, run, used)
+  check_message(output.err, run, used)
   assert used in (tmp_path / "run" / "start.json").read_text()
 
 
@@ -214,6 +214,6 @@ def test_serve_warns_of_a_corrupt_best_checkpoint(damaged, environment):
     assert process.stdout.readline().startswith("serving ")
   finally:
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=60)
   used = f"the checkpoint of step {run.intact} is used instead"
-  check_message(said, run, used)
+  check_message(message, run, used)

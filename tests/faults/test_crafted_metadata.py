@@ -18,7 +18,7 @@ import pytest
 from jaxsyn import export
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import opened
+from jaxsyn.exporting.model import open_model
 from jaxsyn.plan import resolve
 from jaxsyn.storage import checksums
 from jaxsyn.trained import parameters, workdir
@@ -53,52 +53,52 @@ VALUES = (
 )
 
 
-def places(page, path=()):
+def places(document, path=()):
   """Paths of all values in JSON."""
   yield path
   entries = ()
-  if isinstance(page, dict):
-    entries = page.items()
-  elif isinstance(page, list):
-    entries = enumerate(page)
+  if isinstance(document, dict):
+    entries = document.items()
+  elif isinstance(document, list):
+    entries = enumerate(document)
   for key, value in entries:
     yield from places(value, (*path, key))
 
 
-def at(page, path):
+def at(document, path):
   for key in path:
-    page = page[key]
-  return page
+    document = document[key]
+  return document
 
 
-def mutated(page, draw):
+def mutated(document, draw):
   """A copy of JSON with another value, or a key more or less."""
-  page = copy.deepcopy(page)
+  document = copy.deepcopy(document)
   # By depth first: else most would be in the largest table.
   by_depth = {}
-  for path in places(page):
+  for path in places(document):
     if path:
       by_depth.setdefault(len(path), []).append(path)
   *above, key = draw.choice(by_depth[draw.choice(sorted(by_depth))])
-  parent = at(page, above)
+  parent = at(document, above)
   kind = draw.choice(("value", "value", "value", "remove", "add", "swap"))
   if kind == "remove":
     del parent[key]
   elif kind == "add" and isinstance(parent, dict):
     parent[draw.choice(("x", "\ud800", "", "../x", "a" * 300))] = parent[key]
   elif kind == "swap":
-    paths = list(places(page))
-    parent[key] = copy.deepcopy(at(page, draw.choice(paths)))
+    paths = list(places(document))
+    parent[key] = copy.deepcopy(at(document, draw.choice(paths)))
   else:
     parent[key] = draw.choice(VALUES)  # copied as JSON
-  return page
+  return document
 
 
-def written(page, draw):
+def written(document, draw):
   """JSON of a page with its checksum, at times with a name twice."""
-  text = json.dumps(checksums.sealed(page))
+  text = json.dumps(checksums.add_checksum(document))
   if draw.random() < 0.05:
-    name = json.dumps(draw.choice(list(page)))
+    name = json.dumps(draw.choice(list(document)))
     text = text.replace(f"{name}:", f"{name}: 0, {name}:", 1)
   elif draw.random() < 0.05:
     text = text[:-1] + f', "deep": {"[" * 100_000}'
@@ -112,8 +112,8 @@ def reader(checkpoint):
     run = workdir.open_run(folder)
     plan = resolve(run.config, run.manifest)
     features = manifests.features_for(run.manifest, plan.translation_features)
-    found = parameters.read(run, plan, features, checkpoint=checkpoint)
-    parameters.title(found, checkpoint)
+    loaded = parameters.read(run, plan, features, checkpoint=checkpoint)
+    parameters.title(loaded, checkpoint)
 
   return read
 
@@ -136,12 +136,12 @@ def run(runs, tmp_path_factory):
 def check_mutants(path, read, seed, number=NUMBER):
   """Asserts that each mutant of a file is read, or rejected by its name."""
   text = path.read_text()
-  page = checksums.unsealed(json.loads(text))
+  document = checksums.verify_checksum(json.loads(text))
   draw = random.Random(seed)
   rejected = 0
   try:
     for i in range(number):
-      mutant = written(mutated(page, draw), draw)
+      mutant = written(mutated(document, draw), draw)
       path.write_text(mutant)
       try:
         read()
@@ -173,7 +173,7 @@ def test_crafted_exports_are_rejected_in_words(run, tmp_path):
   pytest.importorskip("safetensors", reason="extra hub")
   export.run(run, tmp_path / "model")
   path = tmp_path / "model" / "model.json"
-  check_mutants(path, lambda: opened(path.parent), "export")
+  check_mutants(path, lambda: open_model(path.parent), "export")
 
 
 def state(step):
@@ -196,14 +196,14 @@ def test_a_run_resumes_from_another_checkpoint_or_is_rejected(tmp_path):
   for i in range(4 * NUMBER):
     shutil.copytree(tmp_path / "run", tmp_path / str(i))
     path = tmp_path / str(i) / ("best", "checkpoints")[i % 2] / "2/page.json"
-    page = checksums.unsealed(json.loads(path.read_text()))
-    path.write_text(written(mutated(page, draw), draw))
+    document = checksums.verify_checksum(json.loads(path.read_text()))
+    path.write_text(written(mutated(document, draw), draw))
     checkpoints = Checkpoints(tmp_path / str(i))
     try:
-      step, found, progress = checkpoints.restore(
+      step, result, progress = checkpoints.restore(
         jax.eval_shape(lambda: state(0))
       )
-      assert float(found["params"]["w"][0, 0]) == step
+      assert float(result["params"]["w"][0, 0]) == step
       assert type(progress.batch) is int
       steps.append(step)
     except InputError as error:

@@ -94,7 +94,7 @@ def test_lines_of_killed_processes_do_not_pile_up(dataset):
 def test_a_directory_that_is_being_prepared_is_not_read(dataset):
   folder = dataset[0].data.directory
   code = READ.replace(
-    "manifests.in_use(sys.argv[1:])", "lock.alone(sys.argv[1])"
+    "manifests.in_use(sys.argv[1:])", "lock.exclusive_lock(sys.argv[1])"
   )
   process = subprocess.Popen(
     [sys.executable, "-c", "from jaxsyn.storage import lock" + code, folder],
@@ -189,8 +189,8 @@ def begin_training(directory, workdir, environment):
 
 
 def state_of(workdir):
-  with ocp.StandardCheckpointer() as found:
-    state = found.restore(workdir / "checkpoints" / "60" / "state")
+  with ocp.StandardCheckpointer() as result:
+    state = result.restore(workdir / "checkpoints" / "60" / "state")
   return jax.tree.map(np.asarray, state)
 
 
@@ -218,8 +218,8 @@ def test_prepare_leaves_the_data_of_a_running_training(
   assert "Traceback" not in done.stderr
   assert records_of(data) == before
   training.send_signal(signal.SIGCONT)
-  _, said = training.communicate(timeout=300)
-  assert training.returncode == 0, said
+  _, message = training.communicate(timeout=300)
+  assert training.returncode == 0, message
   jax.tree.map(
     np.testing.assert_array_equal,
     state_of(tmp_path / "run"),

@@ -185,8 +185,8 @@ for i, (module, words) in enumerate(json.load(sys.stdin)):
     input=json.dumps(cases), capture_output=True, text=True,
   )  # fmt: skip
   for i, (_, words, message) in enumerate(BEFORE_WORK):
-    said = (place / f"said{i}").read_text().splitlines()
-    assert len(said) == 1 and message in said[0], (words, said)
+    messages = (place / f"said{i}").read_text().splitlines()
+    assert len(messages) == 1 and message in messages[0], (words, messages)
   assert done.stdout.split() == ["2"] * len(BEFORE_WORK), done.stderr
 
 
@@ -202,11 +202,11 @@ def test_signals_leave_what_was_answered(number):
   )  # fmt: skip
   assert process.stdout.readline() == "line\n"
   process.send_signal(number)
-  answered, said = process.communicate()
+  answered, message = process.communicate()
   assert process.returncode == 128 + number
   assert set(answered.split("\n")) <= {"line", ""}
   name = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
-  assert said == f"{name}\n"
+  assert message == f"{name}\n"
 
 
 @pytest.mark.parametrize("status", [0, 2])
@@ -215,7 +215,7 @@ def test_a_thread_that_nobody_waits_for_holds_no_command_up(status):
     "import time; from concurrent.futures import ThreadPoolExecutor\n"
     "from jaxsyn import errors, exits\n"
     "def command():\n"
-    "  exits.leave_behind(ThreadPoolExecutor().submit(time.sleep, 60))\n"
+    "  exits.abandon(ThreadPoolExecutor().submit(time.sleep, 60))\n"
     "  print('answered')\n"
     f"  if {status}: raise errors.InputError('wrong')\n"
     "exits.guarded(command)"

@@ -49,7 +49,7 @@ def test_every_kind_of_file_that_is_left_on_a_disk_is_damaged(world):
     if path.is_file() and path.relative_to(world.folder).parts[0] != "raw"
   }
   for target in flips.TARGETS.values():
-    found = {p for p in world.folder.glob(target.files) if p.is_file()}
-    assert found, target.files
-    left -= found
+    result = {p for p in world.folder.glob(target.files) if p.is_file()}
+    assert result, target.files
+    left -= result
   assert {path.name for path in left} == {"done"}

@@ -41,14 +41,17 @@ def test_the_second_is_told_who_is_first(tmp_path, holder):
     rf"run is in use by process {holder.pid} on {socket.gethostname()} since "
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. Wait"
   )
-  with pytest.raises(InputError, match=message), lock.alone(tmp_path / "run"):
+  with (
+    pytest.raises(InputError, match=message),
+    lock.exclusive_lock(tmp_path / "run"),
+  ):
     pass
 
 
 def test_a_killed_process_holds_nothing(tmp_path, holder):
   os.kill(holder.pid, signal.SIGKILL)
   holder.wait()
-  with lock.alone(tmp_path / "run"):
+  with lock.exclusive_lock(tmp_path / "run"):
     pass
 
 
@@ -73,7 +76,7 @@ def test_the_next_waits_if_it_wants(tmp_path, holder):
 def test_who_waits_for_a_folder_says_so(tmp_path):
   words = f"lock.held({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
   code = f"import fcntl\nfrom jaxsyn.storage import lock\nwith {words}: print('mine')"
-  with lock.held(tmp_path, fcntl.LOCK_EX, "not said"):
+  with lock.flock(tmp_path, fcntl.LOCK_EX, "not said"):
     waiting = subprocess.Popen(
       [sys.executable, "-c", code],
       stdout=subprocess.PIPE,
@@ -86,9 +89,9 @@ def test_who_waits_for_a_folder_says_so(tmp_path):
 
 
 def test_who_has_a_folder_may_ask_again(tmp_path):
-  with lock.alone(tmp_path), lock.alone(f"{tmp_path}/."):
+  with lock.exclusive_lock(tmp_path), lock.exclusive_lock(f"{tmp_path}/."):
     pass
-  with lock.alone(tmp_path):  # it was given back once, at the end
+  with lock.exclusive_lock(tmp_path):  # it was given back once, at the end
     pass
 
 
@@ -97,7 +100,7 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, caplog):
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
   monkeypatch.setattr(fcntl, "flock", no_locks)
-  with lock.alone(tmp_path):
+  with lock.exclusive_lock(tmp_path):
     assert f"file system of {tmp_path} has no locks" in caplog.text
 
 
@@ -106,6 +109,6 @@ def test_what_is_no_folder_is_named(tmp_path):
   for path in (tmp_path / "file", tmp_path / "file" / "run"):
     with (
       pytest.raises(InputError, match=r"is a file, or below one.*--workdir"),
-      lock.alone(path),
+      lock.exclusive_lock(path),
     ):
       pass

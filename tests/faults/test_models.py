@@ -51,8 +51,8 @@ def test_damaged_parsers_are_refused(shared_data, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   # What stands behind the end of a model is not read.
-  refused = f"{harmed}: not a (whole) UDPipe 1 model"
-  assert done.stdout.count(refused) == len(HARMS) - 1
+  rejected = f"{harmed}: not a (whole) UDPipe 1 model"
+  assert done.stdout.count(rejected) == len(HARMS) - 1
 
 
 @pytest.fixture
@@ -65,36 +65,36 @@ def folder(tmp_path):
     "sha256": vocabulary.sha256,
     "size": vocabulary.size,
   }
-  given = {"source": entry, "target": entry}
-  toy_folders.write(tmp_path, {"vocabulary": given})
+  inputs = {"source": entry, "target": entry}
+  toy_folders.write(tmp_path, {"vocabulary": inputs})
   return tmp_path
 
 
 def refused(folder):
   """Why a vocabulary is not taken, by whoever reads its folder."""
   manifest = manifests.read(folder)
-  with pytest.raises(InputError) as told:
+  with pytest.raises(InputError) as message:
     vocabulary = Vocabulary(folder / "vocabulary.model")
     manifests.check_vocabulary(manifest, vocabulary)
   with pytest.raises(InputError) as opened:
     manifests.vocabulary(folder, manifest, "source")
-  assert str(opened.value) == str(told.value)
-  return str(told.value)
+  assert str(opened.value) == str(message.value)
+  return str(message.value)
 
 
 def test_damaged_vocabularies_are_refused(folder):
   """SentencePiece takes some of them: their hash does not fit."""
   path = folder / "vocabulary.model"
-  data, taken = path.read_bytes(), 0
+  data, chosen = path.read_bytes(), 0
   for seed in range(40):
     harmed = mutants.harmed(data, np.random.default_rng(seed))
     if harmed == data:
       continue
     path.write_bytes(harmed)
     message = refused(folder)
-    taken += "is not the source vocabulary of data set toy" in message
+    chosen += "is not the source vocabulary of data set toy" in message
     assert str(path) in message
-  assert taken >= 3
+  assert chosen >= 3
 
 
 def test_a_vocabulary_of_another_data_set_is_refused(folder, tmp_path):
@@ -121,4 +121,4 @@ def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
     with pytest.raises(
       InputError, match=r"is not the source parser of data se"
     ):
-      recorded.opened(spec, manifest, "source")
+      recorded.open_recorded(spec, manifest, "source")

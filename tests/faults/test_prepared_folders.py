@@ -58,8 +58,8 @@ def test_each_file(whole, tmp_path, capsys):
       (folder / name).write_bytes(kind(data))
       with pytest.raises(InputError, match="damaged") as error:
         verify.run(folder)
-      told = capsys.readouterr().out + str(error.value)
-      assert f"{folder / name} " in told
+      output = capsys.readouterr().out + str(error.value)
+      assert f"{folder / name} " in output
       assert (folder / name).read_bytes() == kind(data)
     (folder / name).write_bytes(data)
   verify.run(folder)
@@ -72,12 +72,12 @@ def test_mended(whole, tmp_path, capsys, kind):
   config, folder, expected = of(whole, tmp_path)
   names = [*expected][list(DAMAGE).index(kind) :: 3] if kind in DAMAGE else []
   for name in names or ["manifest.json"]:
-    change = DAMAGE.get(kind, flip)
-    (folder / name).write_bytes(change((folder / name).read_bytes()))
+    edit = DAMAGE.get(kind, flip)
+    (folder / name).write_bytes(edit((folder / name).read_bytes()))
   build.run(config)
-  told = capsys.readouterr().out
-  assert all(f"damaged: {folder / name} " in told for name in names)
-  assert f"{folder} is made again" in told
+  output = capsys.readouterr().out
+  assert all(f"damaged: {folder / name} " in output for name in names)
+  assert f"{folder} is made again" in output
   assert records_of(folder) == expected
   verify.run(folder)
 
@@ -102,13 +102,13 @@ def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
   for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
     path.write_bytes(flip(path.read_bytes()))
   build.run(config, str(prepared.parent / "raw"))
-  told = capsys.readouterr().out
+  output = capsys.readouterr().out
   for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
-    assert f"damaged: {path} " in told
+    assert f"damaged: {path} " in output
   assert records_of(tmp_path / "out") == records_of(prepared)
   for path in (chunk, model):
-    kept = prepared / path.relative_to(tmp_path / "out")
-    assert path.read_bytes() == kept.read_bytes()
+    saved = prepared / path.relative_to(tmp_path / "out")
+    assert path.read_bytes() == saved.read_bytes()
 
 
 def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
@@ -119,7 +119,10 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   def change(name, old, new):
     text = gzip.decompress(expected[name]).replace(old, new, 1)
     (folder / name).write_bytes(gzip.compress(text))
-    made = {**manifest, "files": checksums.sums(folder, manifest["files"])}
+    made = {
+      **manifest,
+      "files": checksums.file_checksums(folder, manifest["files"]),
+    }
     manifests.write(folder, made)
     with pytest.raises(InputError, match="out is damaged: ") as error:
       verify.run(folder)
@@ -179,7 +182,7 @@ def test_stopped_at_any_moment_of_publishing(whole, tmp_path, monkeypatch):
 def test_downloads(tmp_path, capsys):
   """From the first fetch on it is known what must come, and the manifest too."""
   config = corpus(tmp_path)
-  raw, own = pathlib.Path(config.prepare.raw_dir), tmp_path / "out" / "raw"
+  raw, expected = pathlib.Path(config.prepare.raw_dir), tmp_path / "out" / "raw"
   data = (raw / "test.en").read_bytes()
   (raw / "test.en").unlink()
   with web_server.serve() as server:
@@ -190,15 +193,15 @@ def test_downloads(tmp_path, capsys):
     record = manifests.read(folder)["downloads"]["test.en"]
     assert record.startswith(f"fetched from {server.url('test.en')}, 20")
     assert record.endswith(f" {sha256} test.en")
-    (own / "test.en").write_bytes(flip(data))
+    (expected / "test.en").write_bytes(flip(data))
     with pytest.raises(InputError, match=r"is damaged: .*raw/test.en is not"):
       verify.run(folder)
-    assert f"{own / 'test.en'} is not as it was" in capsys.readouterr().out
+    assert f"{expected / 'test.en'} is not as it was" in capsys.readouterr().out
     build.run(config)
     assert "is prepared already" in capsys.readouterr().out
-    assert (own / "test.en").read_bytes() == data
+    assert (expected / "test.en").read_bytes() == data
     server.answers["test.en"] = flip(data)
-    (own / "test.en").unlink()
+    (expected / "test.en").unlink()
     with pytest.raises(InputError, match=r"test\.en cannot .* has changed"):
       build.run(config)
   capsys.readouterr()

@@ -21,11 +21,11 @@ def lines_of(figure):
 def test_watched_while_it_is_written(tmp_path, monkeypatch):
   monkeypatch.setattr(curve, "SECONDS", 0.01)
   assert lines_of(curve.picture(tmp_path))["bleu"] == {"validation": ([], [])}
-  shown, drawn = [], threading.Event()
+  shown, sampled = [], threading.Event()
 
   def show(figure):
     shown.append(lines_of(figure))
-    drawn.set()
+    sampled.set()
 
   records = [
     {"kind": "train", "step": 10, "loss": 5.5},
@@ -33,7 +33,7 @@ def test_watched_while_it_is_written(tmp_path, monkeypatch):
     {"kind": "train", "step": 20, "loss": 4.5},
   ]
   with curve.watched(tmp_path, show):
-    assert drawn.wait(10)  # before there is a log
+    assert sampled.wait(10)  # before there is a log
     with (tmp_path / log.FILE).open("w") as file:
       file.writelines(
         json.dumps({**record, "minutes": 0.1}) + "\n" for record in records

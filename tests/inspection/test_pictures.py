@@ -87,13 +87,13 @@ def test_a_grid_of_heads_has_room_for_all():
 def test_subwords_begin_lightly():
   """ "▁" of a font is a heavy bar; the text of a file keeps it."""
   names = ("▁the", "▁", "du", "ck▁")
-  own = dataclasses.replace(
+  expected = dataclasses.replace(
     shown(np.ones((1, 4, 4))), rows=names, columns=names
   )
-  axes = pictures.picture(own).axes[0]
+  axes = pictures.picture(expected).axes[0]
   for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
     assert [label.get_text() for label in labels] == ["_the", "_", "du", "ck_"]
-  assert own.rows == names
+  assert expected.rows == names
 
 
 def test_heads_with_one_matrix_share_a_panel():

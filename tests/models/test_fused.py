@@ -11,24 +11,27 @@ from models_under_test import batch_of, plan_of, sentence
 from jaxsyn.errors import InputError
 from jaxsyn.models import attention
 from jaxsyn.models.attention import Attention
-from jaxsyn.models.contract import view_of
-from jaxsyn.syntax import PARTS, Where
+from jaxsyn.models.contract import sentence_features
+from jaxsyn.syntax import MODIFIERS, AttentionSite
 
-VIEW = view_of(
+VIEW = sentence_features(
   batch_of([sentence(5, 4, 1), sentence(3, 4, 2)], extra=2), "source"
 )
 B, S = VIEW.real_BS.shape
 PLAIN = ()
 ADDED = (
-  ("parent_scaled", dataclasses.replace(PARTS["parent_scaled"](), apply="add")),
-  ("localness", PARTS["localness"]()),
+  (
+    "parent_scaled",
+    dataclasses.replace(MODIFIERS["parent_scaled"](), apply="add"),
+  ),
+  ("localness", MODIFIERS["localness"]()),
 )
 
 
 def run(fused, dtype, parts, place):
   """Attention's output and its gradient, of parameters that follow the key."""
-  where = Where(place, 0, heads=2, width=16, dtype=dtype, relations=5)
-  attention = Attention(where, parts=parts, fused=fused)
+  site = AttentionSite(place, 0, heads=2, width=16, dtype=dtype, relations=5)
+  attention = Attention(site, modifiers=parts, fused=fused)
   rng = np.random.default_rng(0)
   x_BSD, seen_BMD = (
     jnp.asarray(rng.normal(size=(B, length, 16)), dtype) for length in (S, S)

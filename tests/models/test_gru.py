@@ -66,14 +66,14 @@ def logits_by_hand(params, source_S, target_T):
   out, word = [], np.zeros(table.shape[1])
   for target in target_T:
     first, second = decoder["first"], decoder["second"]
-    asked = cell_by_hand(first, linear(first["input"], word), state)
+    request = cell_by_hand(first, linear(first["input"], word), state)
     score = []
     for h in annotation:
-      inner = np.tanh(linear(align["query"], asked) + linear(align["key"], h))
+      inner = np.tanh(linear(align["query"], request) + linear(align["key"], h))
       score.append(linear(align["score"], inner)[0])
     weight = np.exp(score) / np.exp(score).sum()
     context = sum(w * h for w, h in zip(weight, annotation))
-    state = cell_by_hand(second, linear(second["input"], context), asked)
+    state = cell_by_hand(second, linear(second["input"], context), request)
     read = np.tanh(
       linear(decoder["read_state"], state)
       + linear(decoder["read_word"], word)
@@ -87,12 +87,14 @@ def logits_by_hand(params, source_S, target_T):
 def test_the_baseline_against_loops():
   plan = plan_of("gru_global")
   params = parameters(plan, BATCH)
-  found = logits(plan, params, BATCH)
+  result = logits(plan, params, BATCH)
   plain = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
   for row, pair in enumerate(PAIRS):
     target_T = pair["target_id_BT"]
     expected = logits_by_hand(plain, pair["source_id_BS"], target_T)
-    np.testing.assert_allclose(found[row, : len(target_T)], expected, atol=2e-5)
+    np.testing.assert_allclose(
+      result[row, : len(target_T)], expected, atol=2e-5
+    )
 
 
 DOUBLES = [name for name in systems.SYSTEMS if name.startswith("gru_double")]
@@ -176,10 +178,10 @@ def test_one_draw_of_dropout_holds_for_a_whole_sentence():
   drop = plan.recipe.model.bind(
     {"params": params}, rngs={"dropout": jax.random.key(0)}
   ).drop_embedding
-  kept_BSD = np.asarray(drop(jnp.ones((40, 7, 16)), train=True)) > 0
-  assert (kept_BSD == kept_BSD[:, :1]).all()
-  assert 0.4 < kept_BSD.mean() < 0.6
-  assert len({row.tobytes() for row in kept_BSD[:, 0]}) > 30  # and not for all
+  saved_BSD = np.asarray(drop(jnp.ones((40, 7, 16)), train=True)) > 0
+  assert (saved_BSD == saved_BSD[:, :1]).all()
+  assert 0.4 < saved_BSD.mean() < 0.6
+  assert len({row.tobytes() for row in saved_BSD[:, 0]}) > 30  # and not for all
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,16 @@ from models_under_test import (
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.attention import Attention
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.models.layers import Embedding
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import Part, Window
+from jaxsyn.syntax import Modifier, Window
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.step import first_state, train_step
 
 BATCH = batch_of([sentence(30, 4, 1), sentence(9, 4, 2)])
-SOURCE = view_of(BATCH, "source")
+SOURCE = sentence_features(BATCH, "source")
 B, S = SOURCE.real_BS.shape
 POSITION = jnp.arange(S)
 RNG = np.random.default_rng(0)
@@ -68,7 +68,7 @@ VIEW = SOURCE.replace(
   position_Q=POSITION,
   position_M=POSITION,
   inputs=(X_BSD, X_BSD),
-  told=told_by_parts(2, B, S),
+  shared_features=told_by_parts(2, B, S),
   weighting_BSS=jnp.asarray(RNG.uniform(size=(B, S, S)), jnp.float32),
 )
 
@@ -80,9 +80,11 @@ def attentions():
     plan = plan_of(system)
     if not windows_of(plan):
       for place in ("encoder", "decoder"):
-        first.setdefault((place, plan.spec.parts.at_layer(place, 1)), None)
+        first.setdefault(
+          (place, plan.spec.modifiers.modifiers_in_layer(place, 1)), None
+        )
         for layer in (0, 1):
-          parts = plan.spec.parts.at_layer(place, layer)
+          parts = plan.spec.modifiers.modifiers_in_layer(place, layer)
           if first.get((place, parts)) is None:
             first[place, parts] = (system, place, layer)
   return sorted(first.values())
@@ -91,7 +93,9 @@ def attentions():
 def attend(spec, place, layer, params=None):
   """Attention of a system on X: parameters, stages of its parts, weights."""
   attention = Attention(
-    spec.where(place, layer), 0.0, spec.parts.at_layer(place, layer)
+    spec.attention_site(place, layer),
+    0.0,
+    spec.modifiers.modifiers_in_layer(place, layer),
   )
   dtype = jnp.dtype(spec.model.dtype)
   x_BSD = X_BSD.astype(dtype)
@@ -110,7 +114,9 @@ def attend(spec, place, layer, params=None):
 
   def watch(call, arguments, options, context):
     out = call(*arguments, **options)
-    if isinstance(context.module, Part) and context.method_name == "rescore":
+    if (
+      isinstance(context.module, Modifier) and context.method_name == "rescore"
+    ):
       stages.append((context.module.name, arguments, out))
     return out
 
@@ -127,28 +133,30 @@ def test_scores_stay_float32_up_to_the_softmax(system, place, layer):
   plan = plan_of(system)
   params, stages, weight_BHQM, out = attend(half(plan).spec, place, layer)
   assert weight_BHQM.dtype == jnp.float32 and out.dtype == jnp.bfloat16
-  for number, (name, (score, q, k, view), after) in enumerate(stages):
+  for index, (name, (score, q, k, view), after) in enumerate(stages):
     assert score.dtype == after.dtype == jnp.float32
     assert q.dtype == k.dtype == jnp.bfloat16  # and the products are cheap
     q, k = (np.asarray(x, np.float64) for x in (q, k))
     size_BHQM = np.einsum("BQHK,BMHK->BHQM", abs(q), abs(k))
-    if not number:
+    if not index:
       exact_BHQM = np.einsum("BQHK,BMHK->BHQM", q, k)
       assert abs(exact_BHQM).max() > 8
       assert (abs(score - exact_BHQM) <= 1e-6 * size_BHQM + 1e-6).all()
     # The same part of a float32 model on the same numbers.
-    spec = dict(plan.spec.parts.at_layer(place, layer))[name]
-    whole = spec.make(plan.spec.where(place, layer).for_part(name)).apply(
+    spec = dict(plan.spec.modifiers.modifiers_in_layer(place, layer))[name]
+    complete = spec.make(
+      plan.spec.attention_site(place, layer).for_modifier(name)
+    ).apply(
       {"params": params.get(name, {})},
       *(score, jnp.asarray(q, jnp.float32), jnp.asarray(k, jnp.float32), view),
       method="rescore",
     )
-    whole = np.asarray(whole)
-    off = abs(np.asarray(after) - whole)
+    complete = np.asarray(complete)
+    off = abs(np.asarray(after) - complete)
     if name in PRODUCTS:  # one factor of theirs is rounded once
-      assert off.max() <= ULP * abs(whole).max()
+      assert off.max() <= ULP * abs(complete).max()
     else:
-      assert (off <= 1e-5 * (1 + abs(whole))).all(), name
+      assert (off <= 1e-5 * (1 + abs(complete))).all(), name
 
 
 @pytest.mark.parametrize("system, place, layer", attentions())
@@ -157,15 +165,15 @@ def test_attention_is_that_of_float32_but_for_rounded_activations(
 ):
   plan = plan_of(system)
   params, _, _, wanted = attend(plan.spec, place, layer)
-  *_, found = attend(half(plan).spec, place, layer, params)
-  off = abs(np.asarray(found, np.float32) - wanted)
+  *_, result = attend(half(plan).spec, place, layer, params)
+  off = abs(np.asarray(result, np.float32) - wanted)
   # Queries, keys and values of three digits: of scores up to 30, as here, a
   # unit in the last place is 1/8.
   assert off.max() < abs(wanted).max() / 16
 
 
 def steps(cross, annotations, query_BNG, view):
-  facts = cross.remember(annotations, view)
+  facts = cross.project_memory(annotations, view)
   past = cross.start(view, query_BNG.shape[1])
   return cross(query_BNG, past, facts, view)
 
@@ -176,10 +184,10 @@ RECURRENT = [s for s in SYSTEMS if windows_of(plan_of(s))]
 @pytest.mark.parametrize("system", RECURRENT)
 def test_alignment_scores_are_float32_up_to_the_softmax(system):
   plan = plan_of(system)
-  number = 1 + sum(w.own_annotations for w in windows_of(plan).values())
+  index = 1 + sum(w.has_own_annotations for w in windows_of(plan).values())
   rng = np.random.default_rng(2)
   annotations = tuple(
-    rounded(rng.normal(size=(B, S, 24))) for _ in range(number)
+    rounded(rng.normal(size=(B, S, 24))) for _ in range(index)
   )
   query_BNG = rounded(rng.normal(size=(B, 2, 12)))
   shapes = jax.eval_shape(
@@ -200,7 +208,7 @@ def test_alignment_scores_are_float32_up_to_the_softmax(system):
   for spec in (plan.spec, half(plan).spec):
     dtype = jnp.dtype(spec.model.dtype)
     with nn.intercept_methods(watch):
-      contexts, found, _ = Contexts(spec).apply(
+      contexts, result, _ = Contexts(spec).apply(
         {"params": params},
         tuple(x.astype(dtype) for x in annotations),
         query_BNG.astype(dtype),
@@ -208,7 +216,7 @@ def test_alignment_scores_are_float32_up_to_the_softmax(system):
         method=steps,
       )
     assert all(c.dtype == dtype for c in contexts)
-    weights.append(found)
+    weights.append(result)
   count = len(scores) // 2
   for one, other in zip(scores[:count], scores[count:]):
     assert abs(one - other).max() < 2 * ULP * abs(one).max()
@@ -225,8 +233,8 @@ def test_what_is_trained_stays_in_float32_and_learns_as_fast():
     step = jax.jit(functools.partial(train_step, recipe=recipe))
     for _ in range(20):
       state, metrics = step(state, BATCH)
-    kept = jax.tree.leaves((state.params, state.opt, state.ema))
-    assert {str(x.dtype) for x in kept} == {"float32", "int32"}
+    saved = jax.tree.leaves((state.params, state.opt, state.ema))
+    assert {str(x.dtype) for x in saved} == {"float32", "int32"}
     losses.append(np.divide(*metrics["terms"]["nll"]))
   assert losses[1] == pytest.approx(losses[0], rel=0.01)
   assert losses[0] < 2  # of 3 at first, so something was learnt
@@ -241,5 +249,5 @@ def test_gradients_of_a_frequent_subword_add_up_in_float32():
   def total(params):
     return jnp.sum(table.apply(params, ids).astype(jnp.float32))
 
-  found = jax.grad(total)(params)["params"]["embedding"]
-  np.testing.assert_array_equal(found, [[600, 600], [0, 0], [0, 0]])
+  result = jax.grad(total)(params)["params"]["embedding"]
+  np.testing.assert_array_equal(result, [[600, 600], [0, 0], [0, 0]])

@@ -27,10 +27,10 @@ def turned(positions, width, last):
 def test_sinusoids_are_tensor2tensor_s_and_not_the_paper_s(
   positions, width, off
 ):
-  found = sinusoids(jnp.arange(positions), width)
+  result = sinusoids(jnp.arange(positions), width)
   half = width // 2
   np.testing.assert_allclose(
-    found, turned(positions, width, half - 1), atol=2e-5
+    result, turned(positions, width, half - 1), atol=2e-5
   )
   paper = turned(positions, width, half)
-  np.testing.assert_allclose(abs(found - paper).max(), off, atol=0.005)
+  np.testing.assert_allclose(abs(result - paper).max(), off, atol=0.005)

@@ -47,16 +47,16 @@ def test_numbers_are_the_same_dropout_noise_and_losses_on_maps_included():
 
 
 def test_repeated_products_do_not_count_as_flops_of_the_model():
-  counted, executed = {}, {}
+  counts, executed = {}, {}
   for remat in ("none", "attention", "layer"):
     recipe = recipe_of(remat)
     state = jax.eval_shape(
       functools.partial(first_state, recipe, seed=0), BATCH
     )
-    counted[remat] = model_flops(recipe, state, BATCH)
+    counts[remat] = model_flops(recipe, state, BATCH)
     step = functools.partial(train_step, recipe=recipe)
     executed[remat] = product_flops(step, state, BATCH)
-  assert counted == dict.fromkeys(counted, executed["none"])
+  assert counts == dict.fromkeys(counts, executed["none"])
   assert executed["none"] < executed["attention"] < executed["layer"]
 
 

@@ -13,12 +13,12 @@ from toy_folders import data_of, opened
 from jaxsyn.configs import quickstart
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
 from jaxsyn.data.store import example_check, manifests
-from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -36,28 +36,28 @@ def block(words, heads, relation, comment=""):
   return "".join(f"{row}\n" for row in rows) + "\n"
 
 
-def star(number, line):
+def star(index, line):
   """All below the last word; every third line was not parsed."""
   words = line.split()
-  said = "# parsed = no" if number % 3 == 0 else ""
-  return block(words, [len(words) - 1] * len(words), "all", said)
+  message = "# parsed = no" if index % 3 == 0 else ""
+  return block(words, [len(words) - 1] * len(words), "all", message)
 
 
-def back(number, line):
+def back(index, line):
   """Each below the next; in every fourth line a word is two."""
   words = line.split()
-  if number % 4 == 0:
+  if index % 4 == 0:
     first = f"1\t{words[0][:1]}\t_\t_\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
     words = [words[0][1:] or "\u200b", *words[1:]]
     rows = block(words, [0] * len(words), "x").splitlines()[:-1]
     made = [row.split("\t") for row in rows]
-    others = (
+    rest = (
       "\t".join([str(i + 2), *row[1:6], "1", "x", *row[8:]])
       for i, row in enumerate(made)
     )
-    return first + "".join(f"{row}\n" for row in others) + "\n"
-  own = range(len(words))
-  return block(words, [min(i + 1, len(words) - 1) for i in own], "back")
+    return first + "".join(f"{row}\n" for row in rest) + "\n"
+  expected = range(len(words))
+  return block(words, [min(i + 1, len(words) - 1) for i in expected], "back")
 
 
 def with_parses(tmp_path, makers=(star, back), **sizes):
@@ -77,8 +77,8 @@ def alternatives(one):
   """Heads and relations of each parse beside the best."""
   words = max(1, len(one["source_head"]))
   heads, relations = (
-    one[f"source_other_{own}"].reshape(-1, words).tolist()
-    for own in ("head", "relation")
+    one[f"source_other_{item}"].reshape(-1, words).tolist()
+    for item in ("head", "relation")
   )
   return [*zip(heads, relations)]
 
@@ -97,20 +97,20 @@ def test_parses_stay_with_their_lines(made):
   lines, seen = lines_of(config, "train.en"), collections.Counter()
   records = PreparedSplit(folder, "train")
   for one in records:
-    number = int(one["line"]) - 1
-    words = len(lines[number].split())
+    index = int(one["line"]) - 1
+    words = len(lines[index].split())
     due = []
-    if number % 3:
+    if index % 3:
       root = words - 1
       due.append(([root] * words, [ids["all"]] * root + [ids["root"]]))
-    if number % 4:
+    if index % 4:
       heads = [min(i + 1, words - 1) for i in range(words)]
       due.append((heads, [ids["back"]] * (words - 1) + [ids["root"]]))
     assert alternatives(one) == due
     assert one["source_head"].tolist() == [max(0, i - 1) for i in range(words)]
     seen.update(used=len(due))
-    seen["no tree"] += number % 3 == 0
-    seen["other words"] += number % 4 == 0
+    seen["no tree"] += index % 3 == 0
+    seen["other words"] += index % 4 == 0
   assert dict(seen) == manifest["splits"]["train"]["alternatives"]["source"]
   assert "beside the best of the source" in (folder / "report.txt").read_text()
   for one in PreparedSplit(folder, "test"):  # a split that was given none
@@ -129,38 +129,38 @@ def drawing(folder, reads=READS, rate=0.0, **more):
     shapes=2,
     row_multiple=2,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def rows_of(split, epoch):
   batches = split.batches(Position(epoch))
-  for planned, dealt in zip(split.plan.epoch(epoch), batches):
-    for row, number in enumerate(planned.ids.tolist()):
-      yield number, {k: v[row] for k, v in dealt.batch.items()}
+  for planned, train_batch in zip(split.plan.epoch(epoch), batches):
+    for row, index in enumerate(planned.ids.tolist()):
+      yield index, {k: v[row] for k, v in train_batch.batch.items()}
 
 
 def test_each_parse_is_drawn_equally_often_and_whole(made):
   """Its heads, its relations, and what follows from them."""
   _, folder = made
   records, split = PreparedSplit(folder, "train"), drawing(folder)
-  (told,) = split.told
-  assert "one of the parses that were given of the source, and each" in told
+  (message,) = split.messages
+  assert "one of the parses that were given of the source, and each" in message
   counts = collections.Counter()
   for epoch in range(40):
-    for number, row in rows_of(split, epoch):
+    for index, row in rows_of(split, epoch):
       assert not any("other" in name for name in row)
-      one = records[number]
+      one = records[index]
       words = len(one["source_head"])
-      own = (one["source_head"].tolist(), one["source_relation"].tolist())
-      every = [own, *alternatives(one)]
-      found = tuple(
+      expected = (one["source_head"].tolist(), one["source_relation"].tolist())
+      all_ids = [expected, *alternatives(one)]
+      result = tuple(
         row[f"source_{name}_BW"][:words].tolist()
         for name in ("head", "relation")
       )
-      which = every.index(found)  # one of them, whole
-      if len({str(heads) for heads, _ in every}) == len(every):
-        counts[len(every), which] += 1
-      head_W, word_S = np.array(found[0]), one["source_word"]
+      which = all_ids.index(result)  # one of them, whole
+      if len({str(heads) for heads, _ in all_ids}) == len(all_ids):
+        counts[len(all_ids), which] += 1
+      head_W, word_S = np.array(result[0]), one["source_word"]
       np.testing.assert_array_equal(
         row["source_parent_mid_BS"][: len(word_S)],
         tree.parent_mid(word_S, head_W),
@@ -170,11 +170,12 @@ def test_each_parse_is_drawn_equally_often_and_whole(made):
         tree.tree_distance(head_W),
       )
   for size in (2, 3):
-    own = [counts[size, which] for which in range(size)]
-    total = sum(own)
+    expected = [counts[size, which] for which in range(size)]
+    total = sum(expected)
     deviation = (total * (size - 1)) ** 0.5 / size
     assert (
-      total > 300 and max(abs(n - total / size) for n in own) < 4 * deviation
+      total > 300
+      and max(abs(n - total / size) for n in expected) < 4 * deviation
     )
   assert counts[1, 0] > 0  # sentences with the best alone
 
@@ -185,26 +186,26 @@ def test_it_goes_on_and_is_the_same_on_two_hosts(made):
   walk = [*itertools.islice(split.batches(Position()), 8)]
   again = next(drawing(folder, rate=0.2).batches(walk[4].after)).batch
   shares = [
-    drawing(folder, rate=0.2, share=Share((part,), 2)).batches(Position())
+    drawing(folder, rate=0.2, share=HostShard((part,), 2)).batches(Position())
     for part in (0, 1)
   ]
   for name, array in again.items():
     np.testing.assert_array_equal(array, walk[5].batch[name])
-  for whole, *parts in zip(walk, *shares):
-    for name, array in whole.batch.items():
+  for complete, *parts in zip(walk, *shares):
+    for name, array in complete.batch.items():
       both = np.concatenate([part.batch[name] for part in parts])
       np.testing.assert_array_equal(both, array)
 
 
 def test_relations_alone_are_drawn_too(made):
   _, folder = made
-  split, found = drawing(folder, ("source_relation",)), set()
+  split, result = drawing(folder, ("source_relation",)), set()
   assert split.trees.sides == ("source",)
   for epoch in range(4):
-    for number, row in rows_of(split, epoch):
-      if number == 1:
-        found.add(tuple(row["source_relation_BW"].tolist()))
-  assert len(found) > 1
+    for index, row in rows_of(split, epoch):
+      if index == 1:
+        result.add(tuple(row["source_relation_BW"].tolist()))
+  assert len(result) > 1
 
 
 def test_where_they_are_not_asked_for_the_best_is_taken(made):
@@ -247,12 +248,12 @@ def test_a_mixture_has_them_in_all_folders_or_none(made, tmp_path):
   more.prepare.vocabulary.like = str(folder)
   split = drawing(folder, mixture=Mixture(folders=(str(build.run(more)),)))
   ids = schema.relation_ids(manifests.read(folder)["relations"]["source"])
-  found = set()
+  result = set()
   for epoch in range(3):
-    for number, row in rows_of(split, epoch):
-      if number >= 60:
-        found.update(row["source_relation_BW"].tolist())
-  assert found == {0, ids["dep"], ids["root"], ids["back"]}
+    for index, row in rows_of(split, epoch):
+      if index >= 60:
+        result.update(row["source_relation_BW"].tolist())
+  assert result == {0, ids["dep"], ids["root"], ids["back"]}
 
 
 def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
@@ -278,14 +279,14 @@ def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
     differ = 0
     for one in records:
       rows = gold[int(one["line"]) - 1]
-      own = [
+      expected = [
         int(row[6]) - 1 if row[6] != "0" else i for i, row in enumerate(rows)
       ]
-      words, times = len(own), 1 if side == "source" else 2
-      assert one[f"{side}_other_head"].tolist() == own * times
-      found = [labels[i] for i in one[f"{side}_other_relation"]]
-      assert found == [row[7] for row in rows] * times
-      differ += one[f"{side}_head"].tolist() != own
+      words, times = len(expected), 1 if side == "source" else 2
+      assert one[f"{side}_other_head"].tolist() == expected * times
+      result = [labels[i] for i in one[f"{side}_other_relation"]]
+      assert result == [row[7] for row in rows] * times
+      differ += one[f"{side}_head"].tolist() != expected
       assert words == len(one[f"{side}_head"])
     # Of the target the best is gold too; UDPipe errs.
     assert (differ > 0) == (side == "source")
@@ -365,5 +366,5 @@ def test_examples_that_are_none(made, name, change, message):
     words = len(one["source_head"])  # in the second parse alone
     turn = (np.arange(words) + 1) % words
     bad[name] = np.append(one[name][:words], turn).astype(np.int32)
-  with pytest.raises(NotAnExample, match=message):
+  with pytest.raises(InvalidExampleError, match=message):
     check(Rows.of([records[0], bad], one))

@@ -135,10 +135,12 @@ def test_a_damaged_manifest_is_told_once_and_mended(made, tmp_path, capsys):
   config, folder = copy_of(made, tmp_path)
   change(folder / "manifest.json", b"bpe", b"bqe")
   build.run(config)
-  told = capsys.readouterr().out
+  output = capsys.readouterr().out
   path = folder / "manifest.json"
-  assert f"damaged: {path} is not as this version wrote it\n" in told
-  assert "preprocess.build" not in told and f"{folder} is made again" in told
+  assert f"damaged: {path} is not as this version wrote it\n" in output
+  assert (
+    "preprocess.build" not in output and f"{folder} is made again" in output
+  )
 
 
 def test_made_again_for_other_options(made, tmp_path):
@@ -320,7 +322,7 @@ def test_stopped_while_moving_the_pieces(made, tmp_path, monkeypatch):
   config, folder = copy_of(made, tmp_path)
   with config.unlocked():
     config.prepare.shard_mib = 0.01
-  whole = build.manifests.write
+  complete = build.manifests.write
 
   def stop(*_):
     raise KeyboardInterrupt
@@ -332,7 +334,7 @@ def test_stopped_while_moving_the_pieces(made, tmp_path, monkeypatch):
     InputError, match=r"is not a prepared folder.*interrupted"
   ):
     Records(folder, "train")
-  monkeypatch.setattr(build.manifests, "write", whole)
+  monkeypatch.setattr(build.manifests, "write", complete)
   build.run(config)
   assert len(Records(folder, "train")) == 60
 
@@ -415,7 +417,7 @@ def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
 
   config = cli.load(settings("whole"))
   config.prepare.workers = 1
-  whole = build.run(config, str(tmp_path))
+  complete = build.run(config, str(tmp_path))
 
   out, process = start("killed")
   deadline = time.monotonic() + 120
@@ -430,7 +432,7 @@ def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
   os.kill(process.pid, signal.SIGKILL)
   process.communicate(timeout=60)  # ends when no child holds the output
   early = chunks(out)
-  assert 2 <= len(early) < len(chunks(whole))
+  assert 2 <= len(early) < len(chunks(complete))
   assert not (out / "manifest.json").exists()
   with pytest.raises(
     InputError, match=r"is not a prepared folder.*interrupted"
@@ -446,9 +448,9 @@ def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
   assert process.returncode == 0, output
   late = chunks(out)
   assert early.items() <= late.items()  # used again, not made again
-  assert records_of(out) == records_of(whole)
+  assert records_of(out) == records_of(complete)
   sums = [
     json.loads((folder / "manifest.json").read_text())["splits"]
-    for folder in (out, whole)
+    for folder in (out, complete)
   ]
   assert sums[0] == sums[1]

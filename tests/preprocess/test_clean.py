@@ -39,7 +39,7 @@ def kept(pairs, **options):
       for chunk in chunks
       for row in clean.kept_rows(tools, chunk)
     ]
-    return rows, tools.work.read_page("dropped.page")["train"]
+    return rows, tools.work.read_json("dropped.page")["train"]
 
 
 GOOD = ("a b", "c d")
@@ -128,12 +128,12 @@ def test_nothing_left():
 
 def test_duplicates_far_apart(tmp_path, monkeypatch):
   """In other chunks, groups of chunks and partitions: the first stays."""
-  monkeypatch.setattr(clean, "_TOGETHER", 1500)
+  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 1500)
   monkeypatch.setattr(clean, "_GROUP", 2)
   lines = [str(i * i % 4099) for i in range(6000)]
   first = {line: i for i, line in reversed([*enumerate(lines)])}
-  found, dropped = kept([*zip(lines, lines)], duplicates=True)
-  assert found == sorted(first.values())
+  result, dropped = kept([*zip(lines, lines)], duplicates=True)
+  assert result == sorted(first.values())
   assert dropped == {"duplicates": 6000 - len(first)}
 
 
@@ -147,7 +147,7 @@ def test_nfc(tmp_path, capsys):
   )
   stage_runs.run(tools)
   normal = ["\u00fcber", "plain", "\u00fc"]
-  train, test = (tools.chunk(number).pairs() for number in (0, 1))
+  train, test = (tools.chunk(index).pairs() for index in (0, 1))
   assert train == [*zip(normal, normal)]
   assert test == [*zip(normal, lines)]
   assert "train: 2 target lines changed" in capsys.readouterr().out

@@ -10,15 +10,15 @@ import pytest
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
-from jaxsyn.preprocess import doubts, report
-from jaxsyn.preprocess.doubts import Counted
+from jaxsyn.preprocess import report, tree_warnings
+from jaxsyn.preprocess.tree_warnings import TreeStats
 
 
 def counted(parses, language="en"):
-  found = Counted()
+  result = TreeStats()
   for parse in parses:
-    found.add(parse, language)
-  return found
+    result.add(parse, language)
+  return result
 
 
 def parse_of(words, head_W, relation_W=None, parsed=True):
@@ -37,10 +37,10 @@ def test_counts_by_hand():
   short = parse_of(["\u3042", "b" * 21], [0, 0], ("root", "dep:x"))
   none = parse_of(["x"], [0], parsed=False)
   blank = Parse(" ", (), (), (), (), parsed=False)
-  found = counted([flat, chain, short, none, blank])
-  relations = found.page()["relations"]
+  result = counted([flat, chain, short, none, blank])
+  relations = result.as_dict()["relations"]
   assert relations == {"dep": 1, "nsubj": 16, "root": 1}
-  assert found.page() == {
+  assert result.as_dict() == {
     "lines": 4,
     "unparsed": 1,
     "trees": 2,
@@ -52,8 +52,10 @@ def test_counts_by_hand():
     "foreign": 1,
     "relations": relations,
   }
-  assert Counted.sum([found.page(), found.page()]).relations["nsubj"] == 32
-  assert doubts.doubts(found) == []  # too few to say
+  assert (
+    TreeStats.sum([result.as_dict(), result.as_dict()]).relations["nsubj"] == 32
+  )
+  assert tree_warnings.find_warnings(result) == []  # too few to say
 
 
 def test_each_kind_is_told():
@@ -74,12 +76,12 @@ def test_each_kind_is_told():
   }
   labels = ("root", "case", "det", "obj", "nsubj", "mark", "amod", "obl")
   usual = [parse_of(words, [0, 0, 0, 2, 2, 2, 2, 2], labels)] * 25
-  assert doubts.doubts(counted(usual)) == []
+  assert tree_warnings.find_warnings(counted(usual)) == []
   for meaning, parses in cases.items():
-    said = doubts.doubts(counted(usual + parses))
-    assert any(meaning in one for one in said), (meaning, said)
+    message = tree_warnings.find_warnings(counted(usual + parses))
+    assert any(meaning in one for one in message), (meaning, message)
   same = [parse_of(words, [0, 0, 0, 2, 2, 2, 2, 2], ("compound",) * 8)] * 25
-  first, second = doubts.doubts(counted(same))
+  first, second = tree_warnings.find_warnings(counted(same))
   assert (
     first == "100.0 % of the words have the same relation (usual: at most 28 %)"
   )
@@ -98,7 +100,7 @@ def test_gold_trees_are_not_doubted(shared_data, language):
     conllu_text.attach([block], block.text)
     for block in itertools.islice(blocks, 300)
   ]
-  assert doubts.doubts(counted(parses, language)) == []
+  assert tree_warnings.find_warnings(counted(parses, language)) == []
 
 
 def lines(shared_data, name, number=40):
@@ -115,14 +117,16 @@ def test_a_model_of_another_language_is_doubted(shared_data):
   }
   parser = UDPipe(shared_data / "udpipe" / "german.udpipe")
   for language, text in texts.items():
-    said = doubts.doubts(counted(parser.parses(text), language))
-    assert bool(said) == (language != "de"), said
+    message = tree_warnings.find_warnings(
+      counted(parser.parses(text), language)
+    )
+    assert bool(message) == (language != "de"), message
   # The sides were mixed up.
   japanese = UDPipe(shared_data / "udpipe" / "japanese.udpipe")
-  found = counted(japanese.parses(texts["ja"]), "ja")
-  assert doubts.doubts(found) == []
-  found = counted(japanese.parses(texts["ja"]), "de")
-  assert any("no script" in one for one in doubts.doubts(found))
+  result = counted(japanese.parses(texts["ja"]), "ja")
+  assert tree_warnings.find_warnings(result) == []
+  result = counted(japanese.parses(texts["ja"]), "de")
+  assert any("no script" in one for one in tree_warnings.find_warnings(result))
 
 
 @pytest.mark.parametrize(
@@ -142,9 +146,11 @@ def test_scripts(language, text, foreign):
 
 def test_the_report_has_them():
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
-  said = {"source": ["9.0 % of the trees are odd"]}
+  values = {"source": ["9.0 % of the trees are odd"]}
   text = report.text_report(
-    "title", {"train": fact | {"doubts": said}}, {"train": report.Counts([])}
+    "title",
+    {"train": fact | {"doubts": values}},
+    {"train": report.ReportCounts([])},
   )
   assert (
     "  warning    source: 9.0 % of the trees are odd\n             Is config."

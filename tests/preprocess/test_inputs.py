@@ -121,10 +121,10 @@ def test_other_control_characters_are_told(tmp_path, capsys):
   write(config, "test.de.gz", lines)
   folder = build.run(config)
   assert len(Records(folder, "test")) == 7
-  told = (
+  message = (
     r"test: 2 control characters stay in the target, the first (U+0085) in "
   )
-  assert f"{told}{config.prepare.raw_dir}/test.de.gz:3\n" in (
+  assert f"{message}{config.prepare.raw_dir}/test.de.gz:3\n" in (
     capsys.readouterr().out
   )
 
@@ -151,7 +151,7 @@ def test_pairs_without_subwords(tmp_path):
   # What is to be scored stays, and is told.
   assert facts["test"]["blank"] == {"source": 4, "target": 0}
   ids = [one["source_id"].tolist() for one in Records(folder, "test")]
-  assert [len(own) for own in ids[:6]] == [1, 1, 1, 1, 3, 3]
+  assert [len(item) for item in ids[:6]] == [1, 1, 1, 1, 3, 3]
   assert ids[0] == [EOS]
   report = (folder / "report.txt").read_text()
   assert "dropped    empty 12" in report and "no text    source 4" in report
@@ -167,9 +167,9 @@ def test_comments_of_a_sentence_that_is_not_there(tmp_path):
   for lost in ("# sent_id = 3\n# text = the dog", "# newpar\n# text = ."):
     path.write_text("\n\n".join([*blocks[:2], lost, *blocks[2:]]))
     before = "\n\n".join(blocks[:2]).count("\n") + 2
-    number = before + 1 + lost.startswith("# newpar")
+    index = before + 1 + lost.startswith("# newpar")
     with pytest.raises(
-      InputError, match=rf"test\.conllu:{number}: a sentence .* without words"
+      InputError, match=rf"test\.conllu:{index}: a sentence .* without words"
     ):
       build.run(config)
     path.write_text("\n\n".join([*blocks[:-1], lost]))  # the last of the file

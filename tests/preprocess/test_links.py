@@ -14,7 +14,7 @@ from jaxsyn.configs import systems
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.store import example_check, manifests
-from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -41,10 +41,10 @@ def with_links(tmp_path, change=lambda lines: lines):
 
 def units_of(example, side):
   """Which subwords each word between blanks has."""
-  found = collections.defaultdict(list)
+  by_name = collections.defaultdict(list)
   for place, unit in enumerate(example[f"{side}_unit"].tolist()):
-    found[unit].append(place)
-  return found
+    by_name[unit].append(place)
+  return by_name
 
 
 def test_links_stay_with_their_pairs(tmp_path):
@@ -64,25 +64,25 @@ def test_links_stay_with_their_pairs(tmp_path):
   folder = build.run(config)
   manifest = manifests.read(folder)
   about = manifest["splits"]["train"]
-  kept = [*PreparedSplit(folder, "train")]
-  numbers = [int(one["line"]) - 1 for one in kept]
+  saved = [*PreparedSplit(folder, "train")]
+  numbers = [int(one["line"]) - 1 for one in saved]
   assert {"empty", "duplicates", "max_words"} <= {
     reason for reason, count in about["dropped"].items() if count
   }
   assert len(numbers) == len(set(lines) - {""}) - sum(
     len(line.split()) > 7 for line in set(lines)
   )
-  for one, number in zip(kept, numbers):
-    found = one["links"].reshape(-1, 2).tolist()
-    assert " ".join(f"{i}-{j}" for i, j in found) == links[number]
+  for one, index in zip(saved, numbers):
+    result = one["links"].reshape(-1, 2).tolist()
+    assert " ".join(f"{i}-{j}" for i, j in result) == links[index]
     assert set(units_of(one, "source")) == {
       -1,
-      *range(len(lines[number].split())),
+      *range(len(lines[index].split())),
     }
   # A pair without links is one all the same.
-  assert about["linked"] == len(kept) - 1 and numbers[0] == 0
+  assert about["linked"] == len(saved) - 1 and numbers[0] == 0
   assert (
-    f"aligned    {len(kept) - 1} pairs with links"
+    f"aligned    {len(saved) - 1} pairs with links"
     in (folder / "report.txt").read_text()
   )
   for one in PreparedSplit(folder, "test"):  # a split that was given none
@@ -95,20 +95,20 @@ def test_batches_have_them_and_drawn_subwords_too(tmp_path):
   for sides in ((), ("source", "target")):
     data = dataclasses.replace(data_of(), sampling=Sampling(sides, alpha=0.5))
     split = opened(records, {"links"}, data=data, tokens=512, shapes=2)
-    drawn = 0
+    draws = 0
     batches = split.batches(Position(0))
-    for planned, dealt in zip(split.plan.epoch(0), batches):
-      batch = dealt.batch
-      for row, number in enumerate(planned.ids.tolist()):
-        one = records[number]
+    for planned, train_batch in zip(split.plan.epoch(0), batches):
+      batch = train_batch.batch
+      for row, index in enumerate(planned.ids.tolist()):
+        one = records[index]
         size = (batch["target_id_BT"][row] != 0).sum()
-        drawn += size != len(one["target_id"])
+        draws += size != len(one["target_id"])
         units = batch["source_unit_BS"][row], batch["target_unit_BT"][row]
         words = max(units[0]) + 1
         for t, s in np.ndindex(batch["links_BTS"][row].shape):
           due = units[0][s] >= 0 and units[1][t] == words - 1 - units[0][s]
-          assert batch["links_BTS"][row, t, s] == due, (number, t, s)
-    assert (drawn > 20) == bool(sides)
+          assert batch["links_BTS"][row, t, s] == due, (index, t, s)
+    assert (draws > 20) == bool(sides)
 
 
 def test_words_that_a_tokeniser_made_become_those_of_the_text(tmp_path):
@@ -126,8 +126,8 @@ def test_words_that_a_tokeniser_made_become_those_of_the_text(tmp_path):
       for n in (len(x[:-8].split()) for x in lines)
     ],
   }
-  for name, own in files.items():
-    (raw / name).write_text("".join(f"{line}\n" for line in own))
+  for name, value in files.items():
+    (raw / name).write_text("".join(f"{line}\n" for line in value))
   config.prepare.splits["train"] = ("train.en", "train.de")
   config.prepare.alignments["train"] = (
     *("train.align", "train.en.tok", "train.de.tok"),
@@ -194,11 +194,11 @@ def test_a_run_that_asks_for_links_that_are_not_there_is_told(tmp_path):
   config.prepare.alignments = {}
   folder = build.run(config)
   assert "links" not in PreparedSplit(folder, "train").features
-  asked = systems.apply(
+  request = systems.apply(
     config.copy_and_resolve_references(), "guided_alignment"
   )
   with pytest.raises(InputError, match=r"the prepared data has none\. Prepare"):
-    train.run(asked, tmp_path / "run")
+    train.run(request, tmp_path / "run")
   assert not (tmp_path / "run").exists()
   before = manifests.read(folder)["key"]
   config = with_links(tmp_path / "again")
@@ -238,5 +238,5 @@ def test_examples_of_others_are_checked(feature, value, message):
     return Rows.of([arrays], list(arrays))
 
   check(rows(example))
-  with pytest.raises(NotAnExample, match=f"{feature} {message}"):
+  with pytest.raises(InvalidExampleError, match=f"{feature} {message}"):
     check(rows({**example, feature: value}))

@@ -81,8 +81,8 @@ def test_trees_and_links_of_a_left_out_split_are_not_wanted(tmp_path):
   config.prepare.parse.source_conllu = {
     name: str(raw / f"{name}.conllu") for name in ("train", "test", "late")
   }
-  others = {"train": ("train.conllu",), "late": ("late.conllu",)}
-  config.prepare.parse.source_alternatives = others
+  rest = {"train": ("train.conllu",), "late": ("late.conllu",)}
+  config.prepare.parse.source_alternatives = rest
   (raw / "train.align").write_text("0-0\n" * 60)
   (raw / "train.penn").write_text("\n" * 60)
   lines = (raw / "train.en").read_text().splitlines()
@@ -104,8 +104,10 @@ def test_a_file_that_the_server_lacks_is_left_out(tmp_path, capsys):
       (name, server.url(name), "") for name in MISSING
     )
     folder = build.run(config)
-    said = capsys.readouterr().out
-    assert "1 of 2 test splits" in said and "late.de" in said and "404" in said
+    output = capsys.readouterr().out
+    assert (
+      "1 of 2 test splits" in output and "late.de" in output and "404" in output
+    )
     assert set(manifests.read(folder)["left_out"]) == {"late"}
     server.answers["late.de"] = b"EIN MANN\n"
     manifest = manifests.read(build.run(config))

@@ -16,9 +16,9 @@ LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 
 
 def test_chunks_cover_all_lines():
-  found = parse.chunks(LINES)
-  assert [i for chunk in found for i in chunk] == list(range(2000))
-  assert len(found) > 8
+  result = parse.chunks(LINES)
+  assert [i for chunk in result for i in chunk] == list(range(2000))
+  assert len(result) > 8
   assert parse.chunks([]) == []
   assert parse.chunks(["same"] * 1025) == [
     range(0, 512),
@@ -31,8 +31,8 @@ def test_a_new_line_changes_one_part():
   def texts(lines):
     return {tuple(lines[i] for i in chunk) for chunk in parse.chunks(lines)}
 
-  changed = [*LINES[:700], "One more line .", *LINES[700:]]
-  assert len(texts(changed) - texts(LINES)) <= 2
+  edited = [*LINES[:700], "One more line .", *LINES[700:]]
+  assert len(texts(edited) - texts(LINES)) <= 2
 
 
 def test_write_text_is_the_same_always(tmp_path):
@@ -62,12 +62,12 @@ def output(tmp_path):
 def test_parsed(parser, tmp_path):
   text = parse.parse(TEXT, parser, tmp_path, output(tmp_path))
   blocks = conllu.blocks_of_text(text, "trees")
-  found = list(conllu_text.match(blocks, TEXT, "text"))
-  assert [p.text for p in found] == TEXT
-  assert [p.parsed for p in found] == [True, False, True, False, False]
-  assert found[4].head_W == (0,)  # no 100 million distances
-  assert (found[4].start_W, found[4].end_W) == ((0,), (len(LONG) - 1,))
-  assert found[0].head_W == parser(TEXT[0]).head_W
+  result = list(conllu_text.match(blocks, TEXT, "text"))
+  assert [p.text for p in result] == TEXT
+  assert [p.parsed for p in result] == [True, False, True, False, False]
+  assert result[4].head_W == (0,)  # no 100 million distances
+  assert (result[4].start_W, result[4].end_W) == ((0,), (len(LONG) - 1,))
+  assert result[0].head_W == parser(TEXT[0]).head_W
   ids = [
     comment.removeprefix("# sent_id = ")
     for block in blocks
@@ -149,10 +149,10 @@ def test_damaged_file(parser, tmp_path, how):
   out = output(tmp_path)
   expected = parse.parse(TEXT, parser, tmp_path, out)
   (path,) = tmp_path.glob("*.gz")
-  whole = path.read_bytes()
-  path.write_bytes(DAMAGE[how](whole))
+  original = path.read_bytes()
+  path.write_bytes(DAMAGE[how](original))
   assert parse.parse(TEXT, parser, tmp_path, out) == expected
-  assert path.read_bytes() == whole
+  assert path.read_bytes() == original
   assert out.said == [f"damaged: {path} is parsed again"]
 
 

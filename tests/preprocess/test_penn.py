@@ -87,8 +87,8 @@ def test_penn_spellings_are_found_in_the_text(words, text):
   assert len(start_W) == len(words.split())
   assert (np.array(start_W) < np.array(end_W)).all()
   assert (np.array(start_W[1:]) >= np.array(end_W[:-1])).all()
-  kept = "".join(text[a:b] for a, b in zip(start_W, end_W))
-  assert kept == text.replace(" ", "").strip("\u200b").replace("\u00a0", "")
+  saved = "".join(text[a:b] for a, b in zip(start_W, end_W))
+  assert saved == text.replace(" ", "").strip("\u200b").replace("\u00a0", "")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_penn_spellings_are_found_in_the_text(words, text):
   ],
 )
 def test_another_text_is_a_mismatch(text, message):
-  with pytest.raises(align.Mismatch, match=message):
+  with pytest.raises(align.MismatchError, match=message):
     found_in(text, penn.parse(DUCK, "x:1"))
 
 
@@ -111,10 +111,10 @@ def test_subwords_stand_in_their_constituents(tmp_path):
   )
   tree = penn.parse(DUCK, "x:1")
   ids = {"NP": 1, "ROOT": 2, "S": 3, "VP": 4}
-  found = penn.bracketing(tree, "A duck waits.", vocabulary, ids=ids)
+  result = penn.bracketing(tree, "A duck waits.", vocabulary, ids=ids)
   NP, ROOT, S, VP = map(opening, ids.values())
-  assert found.dtype == np.int32
-  assert found.tolist() == [
+  assert result.dtype == np.int32
+  assert result.tolist() == [
     *(ROOT, S, NP, *range(7), CLOSE),
     *(VP, *range(7, 13), CLOSE, 13, CLOSE, CLOSE),
   ]
@@ -147,9 +147,9 @@ def test_a_prepared_folder_has_them(tmp_path, capsys):
 
   config = with_brackets(tmp_path, change)
   folder = build.run(config)
-  told = capsys.readouterr().out
-  assert "train.mrg.gz:7: left out: the word 'cat' is not in" in told
-  assert "brackets   used 58, another text 1, no tree 1" in told
+  output = capsys.readouterr().out
+  assert "train.mrg.gz:7: left out: the word 'cat' is not in" in output
+  assert "brackets   used 58, another text 1, no tree 1" in output
   manifest = manifests.read(folder)
   assert manifest["brackets"] == {"source": ["NP", "S", "VP"]}
   counts = {"used": 58, "another text": 1, "no tree": 1}
@@ -248,4 +248,4 @@ def test_they_serve_without_dependency_trees(tmp_path):
   folder = build.run(config)
   data = data_of(task="source", brackets="constituency")
   both = opened(PreparedSplit(folder, "train"), (), data=data)
-  assert both.notes["second"] == 60
+  assert both.counters["second"] == 60

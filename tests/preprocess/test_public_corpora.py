@@ -103,5 +103,5 @@ def test_news_in_hausa_and_igbo_stays(
   ]
   assert splits["train"]["lines"] == pairs
   assert splits["train"]["examples"] > 0.99 * pairs
-  found = splits["validation"]["examples"], splits["test"]["examples"]
-  assert found == held_out
+  result = splits["validation"]["examples"], splits["test"]["examples"]
+  assert result == held_out

@@ -10,22 +10,22 @@ from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import ranges
-from jaxsyn.preprocess.ranges import Index, Units
+from jaxsyn.preprocess.ranges import LineIndex, LineUnits
 from jaxsyn.preprocess.work import Output, Work
 
 
 def indexed(path, tmp_path, monkeypatch, *, size, form="lines", every=4):
   """The index of a file whose ranges have so many bytes."""
   monkeypatch.setattr(ranges, "RANGE", size)
-  monkeypatch.setattr(ranges, "_EVERY", every)
+  monkeypatch.setattr(ranges, "_STRIDE", every)
   ranges._arrays.cache_clear()
-  units, work = Units(str(path), path, form, measured=True), Work(tmp_path)
+  units, work = LineUnits(str(path), path, form, measured=True), Work(tmp_path)
   facts = []
-  for number, part in enumerate(units.ranges()):
-    found, arrays = ranges.index(units, part)
-    Output(work, f"index/{number}").write_arrays("units", arrays)
-    facts.append(found)
-  return Index(units, facts, 0), work
+  for index, part in enumerate(units.ranges()):
+    result, arrays = ranges.index(units, part)
+    Output(work, f"index/{index}").write_arrays("units", arrays)
+    facts.append(result)
+  return LineIndex(units, facts, 0), work
 
 
 TEXTS = {
@@ -53,9 +53,9 @@ def test_lines(tmp_path, monkeypatch, name, size):
     first = draw.randint(0, len(lines))
     last = draw.randint(first, len(lines))
     assert index.lines_of(work, first, last) == lines[first:last]
-    number, seen = index.seen_before(work, first)
-    assert number <= first
-    before = b"".join(lines[:number]).decode()
+    count, seen = index.seen_before(work, first)
+    assert count <= first
+    before = b"".join(lines[:count]).decode()
     assert seen == len(visible(before))
 
 

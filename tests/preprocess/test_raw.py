@@ -48,8 +48,8 @@ def test_not_utf8(tmp_path):
 
 
 def test_faulty_files(tmp_path):
-  whole = gzip.compress(b"line\n" * 1000)
-  for name, data in (("cut.gz", whole[:30]), ("plain.gz", b"line\n")):
+  complete = gzip.compress(b"line\n" * 1000)
+  for name, data in (("cut.gz", complete[:30]), ("plain.gz", b"line\n")):
     with pytest.raises(InputError, match=rf"{name} cannot be unpacked"):
       read_lines(write(tmp_path / name, data))
   with pytest.raises(InputError, match=r"no\.txt is missing"):
@@ -97,9 +97,9 @@ def test_missing_without_address(tmp_path):
   with pytest.raises(
     InputError, match=r"a\.en is nowhere: --raw_dir is not set"
   ):
-    raw.find("a.en", "", own=tmp_path, downloads={})
+    raw.find("a.en", "", own_folder=tmp_path, downloads={})
   with pytest.raises(InputError, match=r"a\.en is not in .*gives no address"):
-    raw.find("a.en", str(tmp_path), own=tmp_path / "own", downloads={})
+    raw.find("a.en", str(tmp_path), own_folder=tmp_path / "own", downloads={})
 
 
 def test_other_file_than_the_config_means(tmp_path):
@@ -107,7 +107,7 @@ def test_other_file_than_the_config_means(tmp_path):
   downloads = raw.addresses([("a.en", "https://example.org/a.en", "0" * 64)])
   with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
     raw.find(
-      "a.en", str(path.parent), own=tmp_path / "own", downloads=downloads
+      "a.en", str(path.parent), own_folder=tmp_path / "own", downloads=downloads
     )
 
 
@@ -122,7 +122,7 @@ def test_fetched_once(tmp_path, sha256):
     downloads = raw.addresses([("a.en", server.url("a.en"), sha256)])
     for _ in range(2):
       path = raw.find(
-        "a.en", str(tmp_path), own=tmp_path / "own", downloads=downloads
+        "a.en", str(tmp_path), own_folder=tmp_path / "own", downloads=downloads
       )
       assert path.read_bytes() == BODY
     assert server.asked == ["/a.en"]
@@ -134,9 +134,9 @@ def test_cannot_be_fetched(tmp_path):
     downloads = raw.addresses([("a.en", server.url("gone"), "0" * 64)])
     message = r"a\.en cannot be fetched from .*gone \(.*404.*by hand to .*a\.en"
     with pytest.raises(InputError, match=message):
-      raw.find("a.en", "", own=tmp_path, downloads=downloads)
+      raw.find("a.en", "", own_folder=tmp_path, downloads=downloads)
   with pytest.raises(InputError, match=r"cannot be fetched .*refused"):
-    raw.find("a.en", "", own=tmp_path, downloads=downloads)
+    raw.find("a.en", "", own_folder=tmp_path, downloads=downloads)
   assert list(tmp_path.iterdir()) == []
 
 
@@ -157,7 +157,7 @@ def test_cannot_be_fetched(tmp_path):
 )
 def test_faulty_downloads(entry):
   good = ("b", "http://h/b", "0" * 64, "500")
-  assert raw.addresses([good])["b"].most == 500
+  assert raw.addresses([good])["b"].max_bytes == 500
   with pytest.raises(InputError, match=r"prepare\.downloads must hold"):
     raw.addresses([good, entry])
 
@@ -166,4 +166,4 @@ def test_faulty_downloads(entry):
 def test_archives_are_refused_before_they_are_fetched(tmp_path, name):
   (tmp_path / name).write_bytes(b"")
   with pytest.raises(InputError, match=rf"{name}: archives are not read\. Unp"):
-    raw.find(name, str(tmp_path), own=tmp_path / "raw", downloads={})
+    raw.find(name, str(tmp_path), own_folder=tmp_path / "raw", downloads={})

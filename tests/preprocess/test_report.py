@@ -17,7 +17,7 @@ def example(ids, word, head, parsed=1):
 
 
 def counted():
-  counts = report.Counts(["source"])
+  counts = report.ReportCounts(["source"])
   # Words 0 1 2, of 2, 1 and 1 subwords; 2 depends on 0 depends on 1.
   counts.add(example([5, 6, 1, 8, 3], [0, 0, 1, 2, -1], [1, 1, 0]))
   counts.add(example([3], [-1], [], parsed=0))
@@ -42,17 +42,20 @@ def test_many_at_once_count_as_each_alone():
     example([4, 4, 3], [0, 1, -1], [0, 1], parsed=0),
     example([7, 7, 7, 3], [1, 1, 0, -1], [1, 1]),
   ]
-  alone, together = report.Counts(["source"]), report.Counts(["source"])
+  single, combined = (
+    report.ReportCounts(["source"]),
+    report.ReportCounts(["source"]),
+  )
   for one in examples:
-    alone.add(one)
-  together.add_all(Rows.of(examples, examples[0]))
-  assert vars(together) == vars(alone)
+    single.add(one)
+  combined.add_all(Rows.of(examples, examples[0]))
+  assert vars(combined) == vars(single)
   # Words of 2, 1, 1 and of 1, 2 subwords; not those of what was not parsed.
-  assert together.pieces["source"] == {1: 3, 2: 2}
+  assert combined.pieces["source"] == {1: 3, 2: 2}
 
 
 def test_words_without_a_subword_are_counted():
-  counts = report.Counts(["source"])
+  counts = report.ReportCounts(["source"])
   # As in Japanese: the first subword covers word 1 as well.
   counts.add(example([5, 8, 3], [0, 2, -1], [1, 1, 1]))
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
@@ -68,7 +71,7 @@ def test_files(tmp_path):
     "dropped": {"empty": 3},
     "blank": {"source": 1, "target": 0},
   }
-  counts = {"train": counted(), "test": report.Counts([])}
+  counts = {"train": counted(), "test": report.ReportCounts([])}
   facts = {"train": fact, "test": {**fact, "examples": 0, "dropped": {}}}
   report.write(
     tmp_path, "toy: en to de", facts, counts=counts, train="train", left_out={}
@@ -90,7 +93,7 @@ def test_files(tmp_path):
 
 
 def test_plot_without_trees(tmp_path):
-  counts = report.Counts([])
+  counts = report.ReportCounts([])
   counts.add(example([3], [-1], []))
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
   report.write(

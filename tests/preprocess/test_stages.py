@@ -84,8 +84,8 @@ def test_of_several_faults_the_first_is_told(whole, tmp_path):
   raw = tmp_path / "raw"
   shutil.copytree(config.prepare.raw_dir, raw)
   blocks = (raw / "train.conllu").read_text().split("\n\n")
-  for number in (2300, 1500):
-    blocks[number] = blocks[number].replace("\t_\t", "\t", 1)
+  for index in (2300, 1500):
+    blocks[index] = blocks[index].replace("\t_\t", "\t", 1)
   (raw / "train.conllu").write_text("\n\n".join(blocks))
   config.prepare.raw_dir = str(raw)
   config.prepare.parse.source_conllu.train = "train.conllu"
@@ -98,10 +98,10 @@ def test_of_several_faults_the_first_is_told(whole, tmp_path):
 def test_cut_into_other_chunks_and_ranges(whole, tmp_path, monkeypatch):
   monkeypatch.setattr(corpora, "LEAST", 64)
   monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_TOGETHER", 900)
+  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
   monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_EVERY", 16)
+  monkeypatch.setattr(ranges, "_STRIDE", 16)
   ranges._arrays.cache_clear()
   assert records_of(build.run(again(whole, tmp_path))) == whole[2]
   ranges._arrays.cache_clear()
@@ -347,10 +347,10 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
       options = [f"--runner={dask}", address, "--dask_partition_size=1"]
       build.run(config, runner=functools.partial(beam.Pipelines, options))
     assert killed
-    found = files.names(f"{bucket}/data")
+    names = files.names(f"{bucket}/data")
     assert {
       name: files.read_bytes(f"{bucket}/data/{name}")
-      for name in found
+      for name in names
       if not name.startswith(("work/", "manifest.json"))
     } == due
   (copy,) = (cache / "jaxsyn" / "files").glob("*/*")
@@ -359,13 +359,13 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
 
 def test_a_worker_loads_a_parser_once(whole):
   config = read_config(whole[0])
-  found = inputs.read_inputs(config, "", whole[1] / "raw")
+  loaded = inputs.read_inputs(config, "", whole[1] / "raw")
   work = Work(whole[1] / "work" / "stages")
-  job = pickle.dumps(found.job(work, whole[1] / "new", whole[1] / "work"))
-  first, second = beam.taken(job), beam.taken(job)
+  job = pickle.dumps(loaded.job(work, whole[1] / "new", whole[1] / "work"))
+  first, second = beam.borrow_context(job), beam.borrow_context(job)
   assert first is not second  # of two threads
   beam.give_back(job, first)
-  assert beam.taken(job) is first
+  assert beam.borrow_context(job) is first
 
 
 def test_command_line_of_beam():

@@ -83,9 +83,9 @@ def drawn_lines(folder):
 def test_records_the_drawn_lines_in_their_order(drawn):
   config, folder, _ = drawn
   facts = manifests.read(folder)["splits"]["train"]
-  found = lines(folder)
-  assert len(found) == PAIRS == facts["examples"]
-  assert found == sorted(set(found)) == drawn_lines(folder)
+  result = lines(folder)
+  assert len(result) == PAIRS == facts["examples"]
+  assert result == sorted(set(result)) == drawn_lines(folder)
   clean_pairs = 2500 - facts["dropped"]["duplicates"]
   clean_pairs -= facts["dropped"]["max_words"]
   assert facts["dropped"]["duplicates"] > 50 < facts["dropped"]["max_words"]
@@ -104,7 +104,7 @@ def test_records_the_drawn_lines_in_their_order(drawn):
   assert len(examples(folder, "test")) == 40
   # None is a line that cleaning would drop.
   source = lines_of(config, "train.en")
-  texts = [source[line - 1] for line in found]
+  texts = [source[line - 1] for line in result]
   assert len(set(texts)) == PAIRS
   assert max(len(text.split()) for text in texts) <= 7
 
@@ -113,7 +113,7 @@ def test_equals_preparing_a_file_with_exactly_these_lines(drawn, tmp_path):
   """Vocabulary, trees, alternatives, brackets, links: all but the numbers."""
   config, folder, _ = drawn
   chosen = [line - 1 for line in lines(folder)]
-  alone = copied(config, tmp_path)
+  single = copied(config, tmp_path)
   raw = tmp_path / "raw"
   shutil.copytree(config.prepare.raw_dir, raw)
   for name in ("train.en", "train.de.gz", "train.brackets", "train.align"):
@@ -129,12 +129,12 @@ def test_equals_preparing_a_file_with_exactly_these_lines(drawn, tmp_path):
     blocks = (raw / name).read_text().split("\n\n")
     text = "".join(f"{blocks[i]}\n\n" for i in chosen)
     (raw / name).write_text(text)
-  alone.prepare.raw_dir = str(raw)
+  single.prepare.raw_dir = str(raw)
   for split in ("train", "test"):
     path = str(raw / f"{split}.conllu")
-    alone.prepare.parse.source_conllu[split] = path
-  alone.prepare.subset.pairs = 0
-  other = build.run(alone)
+    single.prepare.parse.source_conllu[split] = path
+  single.prepare.subset.pairs = 0
+  other = build.run(single)
   assert lines(other) == [*range(1, PAIRS + 1)]
   assert (folder / "vocabulary.model").read_bytes() == (
     other / "vocabulary.model"
@@ -168,10 +168,10 @@ def test_does_not_depend_on_chunks_or_processes(drawn, tmp_path, monkeypatch):
   assert records_of(build.run(config)) == drawn[2]
   monkeypatch.setattr(corpora, "LEAST", 64)
   monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_TOGETHER", 900)
+  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
   monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_EVERY", 16)
+  monkeypatch.setattr(ranges, "_STRIDE", 16)
   ranges._arrays.cache_clear()
   config = copied(drawn[0], tmp_path / "chunks")
   assert records_of(build.run(config)) == drawn[2]
@@ -189,8 +189,8 @@ def test_beam_draws_the_same_pairs(drawn, tmp_path):
 def test_subsets_of_one_seed_are_nested_and_seeds_differ(drawn, tmp_path):
   smaller = copied(drawn[0], tmp_path / "smaller")
   smaller.prepare.subset.pairs = 100
-  found, larger = lines(build.run(smaller)), lines(drawn[1])
-  assert len(found) == 100 and set(found) < set(larger)
+  result, larger = lines(build.run(smaller)), lines(drawn[1])
+  assert len(result) == 100 and set(result) < set(larger)
   other = copied(drawn[0], tmp_path / "other")
   other.prepare.subset.seed = 6
   again = lines(build.run(other))
@@ -202,11 +202,11 @@ def test_subsets_of_one_seed_are_nested_and_seeds_differ(drawn, tmp_path):
 
 def test_every_line_is_drawn_equally_often(tmp_path):
   """Chi-square over 600 seeds: 20 of 60 lines, and pairs of lines."""
-  text = [f"line {number}" for number in range(60)]
+  text = [f"line {index}" for index in range(60)]
   tools = tools_of(tmp_path, {"train": (text, text)}, subset=Subset(20, 0))
   run(tools, ("index", "clean"))
   facts = [tools.work.facts("clean/0")["facts"]]
-  together = np.zeros((60, 60))
+  combined = np.zeros((60, 60))
   for seed in range(600):
     config = tools.config
     prepare = dataclasses.replace(config.prepare, subset=Subset(20, seed))
@@ -215,13 +215,13 @@ def test_every_line_is_drawn_equally_often(tmp_path):
     clean.after_clean(other, facts)
     rows = clean.kept_rows(other, 0)
     assert len(rows) == 20 and rows == sorted(rows)
-    together[np.ix_(rows, rows)] += 1
-  counts = np.diag(together)
+    combined[np.ix_(rows, rows)] += 1
+  counts = np.diag(combined)
   # Of a count the variance is 600 (1/3) (2/3); 59 degrees of freedom.
   chi = ((counts - 600 / 3) ** 2).sum() / (600 * 2 / 9) * 59 / 60
   assert 35 < chi < 90
   share = 20 * 19 / (60 * 59)
-  of_pairs = together[np.triu_indices(60, 1)] - 600 * share
+  of_pairs = combined[np.triu_indices(60, 1)] - 600 * share
   assert abs(of_pairs).max() < 4.5 * np.sqrt(600 * share * (1 - share))
 
 

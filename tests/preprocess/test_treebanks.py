@@ -26,14 +26,14 @@ def test_conllu_beside_the_raw_files(tmp_path):
   for split in ("train", "test"):
     b.prepare.parse.source_conllu[split] = f"{split}.conllu"
   assert records_of(build.run(b)) == expected
-  given, b.prepare.raw_dir = b.prepare.raw_dir, ""
-  assert build.run(b, given) == pathlib.Path(b.data.directory)
+  inputs, b.prepare.raw_dir = b.prepare.raw_dir, ""
+  assert build.run(b, inputs) == pathlib.Path(b.data.directory)
   b.prepare.parse.source_conllu["test"] = "tset.conllu"
   with pytest.raises(
     InputError,
     match=r"source_conllu\.test: there is no file tset\.conllu, nor .*b/raw\)",
   ):
-    build.run(b, given)
+    build.run(b, inputs)
 
 
 def treebank_corpus(tmp_path):

@@ -40,10 +40,10 @@ def reference(tmp_path):
 )
 def test_by_hand(tmp_path, reference, lines, aer, precision, recall, links):
   path = written(tmp_path / "found", *lines)
-  found = alignments.run(reference, [path])[str(path)]
-  assert found.aer == pytest.approx(aer)
-  assert (found.precision, found.recall) == pytest.approx((precision, recall))
-  assert found.links == links
+  result = alignments.run(reference, [path])[str(path)]
+  assert result.aer == pytest.approx(aer)
+  assert (result.precision, result.recall) == pytest.approx((precision, recall))
+  assert result.links == links
 
 
 def test_of_several_files_a_table(tmp_path, reference):
@@ -56,11 +56,11 @@ def test_of_several_files_a_table(tmp_path, reference):
     text=True,
   )
   assert done.returncode == 0, done.stderr
-  told = json.loads(done.stdout)
-  assert told[str(one)]["aer"] == 0.25 and told[str(two)]["links"] == 3
-  found = alignments.run(reference, [one, two])
+  output = json.loads(done.stdout)
+  assert output[str(one)]["aer"] == 0.25 and output[str(two)]["links"] == 3
+  result = alignments.run(reference, [one, two])
   assert [
-    line.split()[1:] for line in alignments.as_text(found).splitlines()
+    line.split()[1:] for line in alignments.as_text(result).splitlines()
   ] == [
     ["AER", "precision", "recall", "links"],
     ["25.00", "80.00", "66.67", "5"],

@@ -45,11 +45,11 @@ def labels(table: buckets.Buckets) -> list[str]:
 
 
 def test_lengths_fall_into_buckets_that_hold_their_upper_end():
-  found = buckets.by_length([1, 10, 11, 20, 50, 51, 400])
-  assert labels(found) == [
+  result = buckets.by_length([1, 10, 11, 20, 50, 51, 400])
+  assert labels(result) == [
     *("1-10", "1-10", "11-20", "11-20", "41-50", ">50", ">50")
   ]
-  assert found.labels == ("1-10", "11-20", "21-30", "31-40", "41-50", ">50")
+  assert result.labels == ("1-10", "11-20", "21-30", "31-40", "41-50", ">50")
   # An empty line has a bucket of its own, where there is one.
   assert labels(buckets.by_length([0, 3, 4, 9], (3, 4))) == [
     *("0", "1-3", "4", ">4")
@@ -79,12 +79,12 @@ def test_facts_of_trees_are_those_counted_by_hand():
 
 def test_every_relation_of_a_clause_counts_and_no_other():
   relations = "root csubj ccomp xcomp advcl acl parataxis csubj:pass conj obj"
-  found = buckets.by_tree(
+  result = buckets.by_tree(
     [parse("a b c d e f g h i j", [0, *[1] * 9], relations)]
   )
   assert buckets._clauses(parse("a b", [0, 1], "root conj")) == 1
   assert buckets._clauses(parse("a b", [0, 0], "root root")) == 2
-  assert labels(found[2]) == [">3"]
+  assert labels(result[2]) == [">3"]
   tree = parse("a b c d e f g h i j", [0, *[1] * 9], relations)
   assert buckets._clauses(tree) == 8
 
@@ -108,10 +108,10 @@ def test_buckets_add_up_to_the_whole():
   faulty = [[w.replace(str(k), "x") for w in lines] for k in (3, 4)]
   scorers = [scorer_of(m, meant) for m in METRICS]
   measured = {
-    name: [scorer.measure(said) for scorer in scorers]
-    for name, said in zip("ab", faulty)
+    name: [scorer.measure(message) for scorer in scorers]
+    for name, message in zip("ab", faulty)
   }
-  runs = {name: {0: own} for name, own in measured.items()}
+  runs = {name: {0: value} for name, value in measured.items()}
   words = [len(line.split()) for line in lines]
   parses = [conllu_text.unparsed(line) for line in lines[:-3]] + [
     DOG,
@@ -120,33 +120,33 @@ def test_buckets_add_up_to_the_whole():
   ]
   tables = [buckets.by_length(words), *buckets.by_tree(parses)]
   for table in tables:
-    found = list(
+    result = list(
       in_buckets(table, runs, [("b", "a")], settings=Settings(samples=20))
     )
-    assert [b.label for b in found] == list(table.labels)
-    assert sum(b.count for b in found) == len(lines)
-    assert sum(b.share for b in found) == pytest.approx(1.0)
+    assert [b.label for b in result] == list(table.labels)
+    assert sum(b.count for b in result) == len(lines)
+    assert sum(b.share for b in result) == pytest.approx(1.0)
     for system, position in itertools.product("ab", range(len(scorers))):
-      whole = measured[system][position]
+      complete = measured[system][position]
       parts = [
-        whole.part(table.bucket_B == i) for i in range(len(table.labels))
+        complete.part(table.bucket_B == i) for i in range(len(table.labels))
       ]
       sums = [part.statistic_BI.sum(axis=0) for part in parts]
-      np.testing.assert_allclose(sum(sums), whole.statistic_BI.sum(axis=0))
+      np.testing.assert_allclose(sum(sums), complete.statistic_BI.sum(axis=0))
       # Means of sentences: the buckets' weighted mean is the score itself.
-      if whole.scorer.name in ("RIBES", "exact"):
+      if complete.scorer.name in ("RIBES", "exact"):
         mean = sum(
-          b.share * b.scores[system][whole.scorer.name]
-          for b in found
+          b.share * b.scores[system][complete.scorer.name]
+          for b in result
           if b.count
         )
-        assert mean == pytest.approx(whole.value)
-      for bucket, part in zip(found, parts):
+        assert mean == pytest.approx(complete.value)
+      for bucket, part in zip(result, parts):
         if bucket.count:
-          assert bucket.scores[system][whole.scorer.name] == part.value
+          assert bucket.scores[system][complete.scorer.name] == part.value
         else:
           assert bucket.scores == {} and bucket.differences == ()
-    for bucket in found:
+    for bucket in result:
       for d in bucket.differences:
         assert (d.system, d.baseline, d.tests) == ("b", "a", ())
         scores = bucket.scores

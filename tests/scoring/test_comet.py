@@ -70,7 +70,7 @@ def test_scores_are_those_of_its_own_command(checkpoint, files, tmp_path):
   )
   theirs = json.loads((tmp_path / "theirs.json").read_text())
   expected = {name: [s["COMET"] for s in theirs[files[name]]] for name in SAID}
-  assert len({score for own in expected.values() for score in own}) >= 7
+  assert len({score for item in expected.values() for score in item}) >= 7
   settings = Settings(
     ("comet", "exact"), comet_model=checkpoint, comet_python=PYTHON
   )
@@ -139,29 +139,31 @@ def test_its_process_ends_with_what_uses_it(checkpoint):
 
 @WITH_COMET
 def test_a_damaged_checkpoint_is_told(checkpoint, tmp_path):
-  whole = pathlib.Path(checkpoint)
+  complete = pathlib.Path(checkpoint)
   broken = tmp_path / "broken" / "checkpoints" / "model.ckpt"
   broken.parent.mkdir(parents=True)
-  broken.write_bytes(whole.read_bytes()[:1000])
+  broken.write_bytes(complete.read_bytes()[:1000])
   page = "hparams.yaml"
-  given = References([MEANT], sources=SOURCE)
+  inputs = References([MEANT], sources=SOURCE)
   with pytest.raises(InputError, match=r"cannot be loaded: .*hparams\.yaml"):
-    Comet(str(broken), PYTHON).scorer(given)
-  (broken.parents[1] / page).write_bytes((whole.parents[1] / page).read_bytes())
+    Comet(str(broken), PYTHON).scorer(inputs)
+  (broken.parents[1] / page).write_bytes(
+    (complete.parents[1] / page).read_bytes()
+  )
   with pytest.raises(InputError, match=r"cannot be loaded: .*Error"):
-    Comet(str(broken), PYTHON).scorer(given)
+    Comet(str(broken), PYTHON).scorer(inputs)
 
 
 def test_without_comet_it_says_how_to_have_it(files, tmp_path):
   """Before anything is read or trained."""
-  asked = Settings(("comet",))
+  request = Settings(("comet",))
   with pytest.raises(
     InputError, match="comet/bin/pip install 'unbabel-comet>="
   ):
-    asked.settled("de")
-  nowhere = dataclasses.replace(asked, comet_python=str(tmp_path / "python"))
+    request.with_defaults("de")
+  null = dataclasses.replace(request, comet_python=str(tmp_path / "python"))
   with pytest.raises(InputError, match="cannot be started: No such file"):
-    command.run([files["meant"]], [files["a"]], nowhere)
+    command.run([files["meant"]], [files["a"]], null)
 
 
 def test_what_it_cannot_read_is_refused():

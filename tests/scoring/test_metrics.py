@@ -32,33 +32,37 @@ def test_exact_match_counts_sentences_to_the_letter():
 
 def test_bleu_is_sacrebleus_with_its_signature():
   bleu = sacrebleu.BLEU(tokenize="13a")
-  found = score(SAID, [MEANT])
-  assert found.value == bleu.corpus_score(SAID, [MEANT]).score
-  assert found.signature == str(bleu.get_signature())
-  assert "tok:13a" in found.signature
+  scores = score(SAID, [MEANT])
+  assert scores.value == bleu.corpus_score(SAID, [MEANT]).score
+  assert scores.signature == str(bleu.get_signature())
+  assert "tok:13a" in scores.signature
 
 
 def test_case_is_ignored_where_asked():
-  said, meant = ["A b C d e", "Eine Straße"], ["a B c d E", "eine STRASSE"]
+  messages, meant = ["A b C d e", "Eine Straße"], ["a B c d E", "eine STRASSE"]
   for metric in ("bleu", "chrf", "exact"):
-    cased, lower = (score(said, [meant], metric, lowercase=x) for x in (0, 1))
+    cased, lower = (
+      score(messages, [meant], metric, lowercase=x) for x in (0, 1)
+    )
     assert cased.value < lower.value
     assert "case:mixed" in cased.signature and "case:lc" in lower.signature
   # Lower case alone, as in sacreBLEU: "ß" is no "ss", so one of two is right.
   assert lower.value == 50.0
-  assert score(said[:1], [meant[:1]], "exact", lowercase=True).value == 100.0
+  assert (
+    score(messages[:1], [meant[:1]], "exact", lowercase=True).value == 100.0
+  )
   # sacreBLEU's TER ignores case by itself, and says so.
-  plain, lower = (score(said, [meant], "ter", lowercase=x) for x in (0, 1))
+  plain, lower = (score(messages, [meant], "ter", lowercase=x) for x in (0, 1))
   assert plain == lower and plain.signature.startswith("nrefs:1|case:lc|")
-  assert score(said[:1], [meant[:1]], "ter").value == 0.0
+  assert score(messages[:1], [meant[:1]], "ter").value == 0.0
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_scores_are_those_of_sacrebleus_own_command(tmp_path, lowercase):
-  said = ["The OLD dog sleeps .", "A man Runs fast today ,", "he Saw It"]
+  messages = ["The OLD dog sleeps .", "A man Runs fast today ,", "he Saw It"]
   meant = ["The old dog sleeps.", "a man ran fast today,", "He saw it all"]
   files = tmp_path / "reference", tmp_path / "hypothesis"
-  for file, lines in zip(files, (meant, said)):
+  for file, lines in zip(files, (meant, messages)):
     file.write_text("".join(f"{line}\n" for line in lines))
   options = ["-lc", "--chrf-lowercase"] if lowercase else []
   printed = subprocess.run(
@@ -75,8 +79,8 @@ def test_scores_are_those_of_sacrebleus_own_command(tmp_path, lowercase):
   ]
   settings = Settings(("bleu", "chrf", "ter"), lowercase=lowercase)
   results = command.run(files[:1], files[1:], settings)
-  (found,) = results.scores.values()
-  assert [(round(s.value, 9), s.signature) for s in found] == expected
+  (result,) = results.scores.values()
+  assert [(round(s.value, 9), s.signature) for s in result] == expected
   cases = ["lc" if lowercase else "mixed"] * 2 + ["lc"]
   assert [f"|case:{c}|" in s for (_, s), c in zip(expected, cases)] == [
     True
@@ -116,8 +120,8 @@ def test_every_metric_says_which_way_is_better(name):
   assert (best.value > worse.value) == larger
   assert heading(best.metric).endswith("↓") != larger
   assert best.value == pytest.approx(100.0 if larger else 0.0)
-  given = References([MEANT])
-  ranking = METRICS[name]().ranking(given)
+  inputs = References([MEANT])
+  ranking = METRICS[name]().ranking(inputs)
   assert ranking.measure(MEANT).value == pytest.approx(best.value)
   assert ("tok:" in best.signature) >= METRICS[name].of_words
 

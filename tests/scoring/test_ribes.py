@@ -11,12 +11,12 @@ from jaxsyn.scoring import ribes
 from jaxsyn.scoring.metrics import scorer_of
 
 
-def of(said: str, *meant: str) -> float:
-  return ribes.sentence([m.split() for m in meant], said.split())
+def of(message: str, *meant: str) -> float:
+  return ribes.sentence([m.split() for m in meant], message.split())
 
 
-def found(said: str, meant: str) -> list[int]:
-  return ribes.places(meant.split(), said.split())
+def found(messages: str, meant: str) -> list[int]:
+  return ribes.places(meant.split(), messages.split())
 
 
 def test_order_is_the_share_of_pairs_in_the_right_order():
@@ -39,9 +39,9 @@ def test_words_that_are_not_found_and_short_hypotheses_cost():
 def test_repeated_words_are_told_apart_by_their_neighbours():
   # The paper's H2. "the book" and "the boy" are unique, so "the" is found:
   # places 3 4 2 0 1 (was and by are not). 3-4 and 0-1 ascend, 2 of 10 pairs.
-  said, meant = "the book was read by the boy", "the boy read the book"
-  assert found(said, meant) == [3, 4, 2, 0, 1]
-  assert of(said, meant) == pytest.approx(0.2 * (5 / 7) ** 0.25)
+  message, meant = "the book was read by the boy", "the boy read the book"
+  assert found(message, meant) == [3, 4, 2, 0, 1]
+  assert of(message, meant) == pytest.approx(0.2 * (5 / 7) ** 0.25)
 
 
 @pytest.mark.parametrize(
@@ -134,24 +134,24 @@ def test_it_is_the_rule_on_random_sentences():
   repeated = 0
   for _ in range(4000):
     words = draw.randrange(2, 9)
-    said, *meant = (
+    message, *meant = (
       [f"w{draw.randrange(words)}" for _ in range(draw.randrange(0, 13))]
       for _ in range(3)
     )
     if draw.random() < 0.5:  # much of a reference, with words moved
-      said = meant[0][draw.randrange(4) :] + meant[0][: draw.randrange(4)]
+      message = meant[0][draw.randrange(4) :] + meant[0][: draw.randrange(4)]
     for one in meant:
-      assert ribes.places(one, said) == slowly(one, said), (one, said)
-    repeated += len(set(said)) < len(said)
-    expected = max(slow_ribes(one, said) for one in meant)
-    assert ribes.sentence(meant, said) == pytest.approx(expected, abs=1e-12)
+      assert ribes.places(one, message) == slowly(one, message), (one, message)
+    repeated += len(set(message)) < len(message)
+    expected = max(slow_ribes(one, message) for one in meant)
+    assert ribes.sentence(meant, message) == pytest.approx(expected, abs=1e-12)
   assert repeated > 2000
 
 
 def test_the_best_reference_counts():
-  said, good, bad = "b a c d", "b a c d", "d c x a b"
-  assert of(said, bad, good) == of(said, good, bad) == 1.0
-  assert of(said, bad, bad) == of(said, bad) < 1.0
+  message, good, bad = "b a c d", "b a c d", "d c x a b"
+  assert of(message, bad, good) == of(message, good, bad) == 1.0
+  assert of(message, bad, bad) == of(message, bad) < 1.0
 
 
 def test_nothing_to_order_is_worth_nothing():
@@ -172,20 +172,20 @@ def test_a_reference_of_one_word_can_be_met():
 
 def test_a_corpus_has_the_mean_of_its_sentences_in_percent():
   meant = [["a b c", "John hit Bob yesterday", "Ja."]]
-  said = ["a b c", "Bob hit John yesterday", "nein"]
+  messages = ["a b c", "Bob hit John yesterday", "nein"]
   scorer = scorer_of("ribes", meant)
-  found = scorer.measure(said)
-  assert found.sentence_B.tolist() == [100.0, 50.0, 0.0]
-  assert found.value == 50.0
-  assert found.score.signature == (
+  result = scorer.measure(messages)
+  assert result.sentence_B.tolist() == [100.0, 50.0, 0.0]
+  assert result.value == 50.0
+  assert result.score.signature == (
     f"nrefs:1|case:mixed|alpha:0.25|beta:0.10|tok:13a|jaxsyn:{jaxsyn.__version__}"
   )
 
 
 def test_words_are_the_tokenisers_and_case_counts_unless_told():
-  def value(said, tokenizer, lowercase=False):
+  def value(message, tokenizer, lowercase=False):
     scorer = scorer_of("ribes", [["Ja, gut."]], tokenizer, lowercase=lowercase)
-    return scorer.measure([said]).value
+    return scorer.measure([message]).value
 
   # 13a cuts off comma and full stop: Ja , gut . are all found, in order.
   assert value("Ja , gut .", "13a") == 100.0
@@ -202,6 +202,6 @@ def test_a_line_of_thousands_of_words_takes_no_minute():
   began = time.process_time()
   assert of("w " * 20_000, "w w") == 0.0
   assert of("a b " * 1500, "b a c " * 1500) >= 0.0
-  many = [str(number) for number in range(20_000)]
+  many = [str(index) for index in range(20_000)]
   assert ribes.sentence([many], many) == 1.0
   assert time.process_time() - began < 30

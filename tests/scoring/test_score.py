@@ -51,8 +51,8 @@ def files(tmp_path):
 def run(files, *names, **given):
   """The command on files: what it is given are settings or files."""
   fields = {field.name for field in dataclasses.fields(Settings)}
-  own = {name: given.pop(name) for name in fields & set(given)}
-  settings = dataclasses.replace(command.DEFAULTS, **{"samples": 30} | own)
+  expected = {name: given.pop(name) for name in fields & set(given)}
+  settings = dataclasses.replace(command.DEFAULTS, **{"samples": 30} | expected)
   hypotheses = [files[name] for name in names]
   return command.run([files["meant"]], hypotheses, settings, **given)
 
@@ -206,13 +206,13 @@ def test_a_tokeniser_that_is_not_installed_names_its_extra(monkeypatch):
   not importlib.util.find_spec("MeCab"), reason="pip install -e '.[ja]'"
 )
 def test_japanese_is_cut_by_mecab():
-  said, meant = ["私はりんごを食べます。"], ["私は赤いりんごを食べます。"]
+  messages, meant = ["私はりんごを食べます。"], ["私は赤いりんごを食べます。"]
   bleu = sacrebleu.BLEU(tokenize="ja-mecab")
-  found = score(said, [meant], tokenizer="ja-mecab")
-  assert found.value == bleu.corpus_score(said, [meant]).score > 0
-  assert "tok:ja-mecab-" in found.signature
+  scores = score(messages, [meant], tokenizer="ja-mecab")
+  assert scores.value == bleu.corpus_score(messages, [meant]).score > 0
+  assert "tok:ja-mecab-" in scores.signature
   # 私 は りんご を 食べ ます 。 are all found, in order; 7 words for 8.
-  ribes = score(said, [meant], "ribes", tokenizer="ja-mecab")
+  ribes = score(messages, [meant], "ribes", tokenizer="ja-mecab")
   assert ribes.value == pytest.approx(100 * 2.718281828 ** (-0.1 / 7))
   assert "tok:ja-mecab-" in ribes.signature
 
@@ -221,8 +221,8 @@ def test_japanese_is_cut_by_mecab():
   not importlib.util.find_spec("mecab_ko"), reason="pip install -e '.[ko]'"
 )
 def test_korean_is_cut_by_mecab():
-  said, meant = ["저는 학교에 가요."], ["저는 학교에 갑니다."]
+  messages, meant = ["저는 학교에 가요."], ["저는 학교에 갑니다."]
   bleu = sacrebleu.BLEU(tokenize="ko-mecab")
-  found = score(said, [meant], tokenizer="ko-mecab")
-  assert found.value == bleu.corpus_score(said, [meant]).score > 0
-  assert "tok:ko-mecab-" in found.signature
+  scores = score(messages, [meant], tokenizer="ko-mecab")
+  assert scores.value == bleu.corpus_score(messages, [meant]).score > 0
+  assert "tok:ko-mecab-" in scores.signature

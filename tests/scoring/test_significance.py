@@ -37,7 +37,7 @@ def corpus(sentences=40, references=1, seed=3):
 
 def compared(metric, meant, one, other, **settings):
   scorer = scorer_of(metric, meant)
-  first, second = (scorer.measure(said) for said in (one, other))
+  first, second = (scorer.measure(message) for message in (one, other))
   draws = Draws(
     **{k: settings.pop(k) for k in {"samples", "seed"} & {*settings}}
   )
@@ -58,10 +58,10 @@ def p_values(found):
 
 
 def test_the_sign_test_leaves_ties_out():
-  found = exact(wins=5, losses=0, ties=2)
-  assert (found.better, found.worse, found.same) == (5, 0, 2)
+  result = exact(wins=5, losses=0, ties=2)
+  assert (result.better, result.worse, result.same) == (5, 0, 2)
   # Five of five on one side, or on the other: 2 / 2**5.
-  assert p_values(found)["sign"] == pytest.approx(2 / 32)
+  assert p_values(result)["sign"] == pytest.approx(2 / 32)
   # 4 of 5: (1 + 5) of 32 on each side.
   assert p_values(exact(4, 1, 0))["sign"] == pytest.approx(12 / 32)
   assert p_values(exact(0, 0, 3))["sign"] == 1.0
@@ -69,9 +69,9 @@ def test_the_sign_test_leaves_ties_out():
 
 def test_randomisation_counts_swaps_with_as_large_a_difference():
   # Three sentences won: swapping all or none gives 3 again, 2 of 8 swaps.
-  found = p_values(exact(3, 0, 4, samples=4000))["randomisation"]
+  result = p_values(exact(3, 0, 4, samples=4000))["randomisation"]
   sd = (0.25 * 0.75 / 4000) ** 0.5
-  assert abs(found - 0.25) < 4 * sd
+  assert abs(result - 0.25) < 4 * sd
   # One sentence won: every swap gives a difference of 1 again.
   assert p_values(exact(1, 0, 9))["randomisation"] == 1.0
 
@@ -83,14 +83,14 @@ def test_the_bootstrap_counts_resamples_far_from_their_mean():
   resampled = np.array([[0.0] * 4, [0.0, 50.0, 50.0, 100.0]])
   assert exact(1, 0, 1).value == 50.0
   pair = [
-    scorer_of("exact", [["a", "b"]]).measure(said)
-    for said in (["x", "b"], ["a", "b"])
+    scorer_of("exact", [["a", "b"]]).measure(message)
+    for message in (["x", "b"], ["a", "b"])
   ]
   outcome = TESTS["bootstrap"](pair, lambda: resampled, Draws(4, 0))
   assert outcome.p == (2 + 1) / (4 + 1)
   # The draws themselves: each resample of two has 0, 50 or 100 points.
-  drawn = significance.bootstrap(pair, Draws(2000, 1))
-  apart = (drawn[1] - drawn[0]).tolist()
+  sampled = significance.bootstrap(pair, Draws(2000, 1))
+  apart = (sampled[1] - sampled[0]).tolist()
   counts = [apart.count(points) for points in (0.0, 50.0, 100.0)]
   assert sum(counts) == 2000
   assert stats.chisquare(counts, [500, 1000, 500]).pvalue > 1e-3
@@ -98,43 +98,43 @@ def test_the_bootstrap_counts_resamples_far_from_their_mean():
 
 def test_the_interval_is_the_middle_of_the_resampled_differences():
   assert significance.interval_of(np.arange(201.0)) == (5.0, 195.0)
-  found = exact(30, 10, 60)
+  result = exact(30, 10, 60)
   # Of 100 sentences 20 more: sd of a sentence sqrt(0.4 - 0.04) = 0.6, of the
   # mean 6 points; 1.96 of them on each side.
-  assert found.value == pytest.approx(20.0)
-  assert found.low == pytest.approx(20 - 11.76, abs=1.5)
-  assert found.high == pytest.approx(20 + 11.76, abs=1.5)
+  assert result.value == pytest.approx(20.0)
+  assert result.low == pytest.approx(20 - 11.76, abs=1.5)
+  assert result.high == pytest.approx(20 + 11.76, abs=1.5)
   without = exact(30, 10, 60, interval=False)
-  assert without.low is None and without.tests == found.tests
+  assert without.low is None and without.tests == result.tests
 
 
 @pytest.mark.parametrize("metric", [*METRICS, "ribes", "exact"])
 def test_a_system_does_not_differ_from_itself(metric):
   meant, one, _ = corpus()
-  found = compared(metric, meant, one, one, samples=50)
-  assert found.value == found.low == found.high == 0.0
-  assert set(p_values(found).values()) == {1.0}
+  result = compared(metric, meant, one, one, samples=50)
+  assert result.value == result.low == result.high == 0.0
+  assert set(p_values(result).values()) == {1.0}
   # sacreBLEU's command, to the letter, finds that it does.
-  theirs = {o.name: o.sacrebleu_p for o in found.tests}
+  theirs = {o.name: o.sacrebleu_p for o in result.tests}
   same = None if metric in ("ribes", "exact") else 1 / 51
   assert theirs == {"bootstrap": same, "randomisation": same, "sign": None}
 
 
 def test_less_ter_is_better():
-  meant, said = [["a b c d"]], ["a b c d"]
-  found = compared("ter", meant, ["a x c d"], said, samples=10)
-  assert found.value == -25.0
-  assert (found.better, found.worse) == (1, 0)
+  meant, messages = [["a b c d"]], ["a b c d"]
+  result = compared("ter", meant, ["a x c d"], messages, samples=10)
+  assert result.value == -25.0
+  assert (result.better, result.worse) == (1, 0)
 
 
 def test_sentences_are_scored_as_sacrebleu_does():
   meant, one, _ = corpus(references=2)
-  found = scorer_of("bleu", meant).measure(one).sentence_B
+  score = scorer_of("bleu", meant).measure(one).sentence_B
   expected = [
-    sacrebleu.sentence_bleu(said, [r[i] for r in meant]).score
-    for i, said in enumerate(one)
+    sacrebleu.sentence_bleu(message, [r[i] for r in meant]).score
+    for i, message in enumerate(one)
   ]
-  np.testing.assert_allclose(found, expected, atol=1e-9)
+  np.testing.assert_allclose(score, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("references", [1, 2])
@@ -155,14 +155,14 @@ def test_p_values_and_signatures_are_sacrebleus(references, monkeypatch):
     systems = [("one", one), ("other", other)]
     signatures, scores = PairedTest(systems, metrics, None, kind, samples)()
     for metric in METRICS:
-      found = compared(
+      result = compared(
         metric, meant, one, other, tests=(name,), samples=samples, seed=7
       )
-      (outcome,) = found.tests
-      (key,) = [k for k in scores if k.startswith(found.metric)]
+      (outcome,) = result.tests
+      (key,) = [k for k in scores if k.startswith(result.metric)]
       assert outcome.sacrebleu_p == scores[key][1].p_value
       assert outcome.signature == str(signatures[key])
-      assert found.value == scores[key][1].score - scores[key][0].score
+      assert result.value == scores[key][1].score - scores[key][0].score
 
 
 def test_p_values_are_those_of_sacrebleus_own_command(tmp_path):
@@ -197,22 +197,24 @@ def test_shuffles_drawn_in_parts_are_those_drawn_at_once():
   size = 999  # a million coins at once: 992 rows, then the rest
   parts = list(significance._coins(1001, size, 5))
   assert len(parts) == 2
-  whole = np.random.default_rng(5).integers(2, size=(1001, size), dtype=bool)
-  np.testing.assert_array_equal(np.concatenate(parts), whole)
+  is_complete = np.random.default_rng(5).integers(
+    2, size=(1001, size), dtype=bool
+  )
+  np.testing.assert_array_equal(np.concatenate(parts), is_complete)
 
 
 def test_equal_systems_are_called_different_in_one_of_twenty_trials():
   trials = 200
   # 99.9 % of fair tests fall between these counts.
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
-  found = called_different("bleu", trials, sentences=60, samples=200)
+  result = called_different("bleu", trials, sentences=60, samples=200)
   for name in TESTS:
-    assert low <= found[name] <= high, (name, found)
-  assert found["randomisation_sacrebleu"] == found["randomisation"]
+    assert low <= result[name] <= high, (name, result)
+  assert result["randomisation_sacrebleu"] == result["randomisation"]
   # Its bootstrap is near a one-sided test: about 11 % (see the module).
-  assert found["bootstrap_sacrebleu"] > 1.5 * found["bootstrap"]
+  assert result["bootstrap_sacrebleu"] > 1.5 * result["bootstrap"]
 
 
 def test_a_large_difference_is_found():
-  found = called_different("bleu", 20, sentences=60, samples=200, planted=0.6)
-  assert all(number >= 15 for number in found.values()), found
+  result = called_different("bleu", 20, sentences=60, samples=200, planted=0.6)
+  assert all(index >= 15 for index in result.values()), result

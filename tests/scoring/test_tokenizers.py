@@ -69,18 +69,18 @@ def without_mecab(monkeypatch):
 def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   assert tokenizers.default("ja") == tokenizers.default("ko") == "char"
   with pytest.raises(InputError, match=r"pip install -e '\.\[ja\]'"):
-    tokenizers.settled("ja-mecab", "ja")
-  told = tokenizers.told("ja")
+    tokenizers.resolved("ja-mecab", "ja")
+  message = tokenizers.summary("ja")
   assert (
-    told.startswith("tokenizer char, since")
-    and "pip install -e '.[ja]'" in told
+    message.startswith("tokenizer char, since")
+    and "pip install -e '.[ja]'" in message
   )
 
 
 def test_one_that_is_named_wins_and_must_exist():
-  assert tokenizers.settled("intl", "ja") == "intl"
+  assert tokenizers.resolved("intl", "ja") == "intl"
   with pytest.raises(InputError, match=r"'13b'\. Did you mean '13a'"):
-    tokenizers.settled("13b", "ja")
+    tokenizers.resolved("13b", "ja")
 
 
 @pytest.mark.parametrize("language", RAW)
@@ -88,8 +88,8 @@ def test_raw_text_of_any_language_has_a_score(language):
   meant, partly = RAW[language], PARTLY[language]
   tokenizer = tokenizers.default(language)
 
-  def of(said, metric, cut=tokenizer):
-    return score(said, [meant], metric, cut).value
+  def of(message, metric, cut=tokenizer):
+    return score(message, [meant], metric, cut).value
 
   for metric in ("bleu", "chrf", "ribes"):
     assert of(meant, metric) == pytest.approx(100)
@@ -101,13 +101,13 @@ def test_raw_text_of_any_language_has_a_score(language):
 
 
 def test_words_that_are_cut_off_are_those_that_are_edited():
-  meant, said = ["我是学生"], ["我是先生"]
+  meant, messages = ["我是学生"], ["我是先生"]
   # One of four characters is another; between blanks one word of one is.
-  assert score(said, [meant], "ter", "zh").value == 25.0
-  assert score(said, [meant], "ter", "13a").value == 100.0
-  found = score(said, [meant], "ter", "zh").signature
-  assert "tok:zh" in found and "tok:tercom" not in found
-  assert "tok:tercom" in score(said, [meant], "ter", "13a").signature
+  assert score(messages, [meant], "ter", "zh").value == 25.0
+  assert score(messages, [meant], "ter", "13a").value == 100.0
+  scores = score(messages, [meant], "ter", "zh").signature
+  assert "tok:zh" in scores and "tok:tercom" not in scores
+  assert "tok:tercom" in score(messages, [meant], "ter", "13a").signature
 
 
 def test_lengths_are_of_words_where_there_are_no_blanks():
@@ -121,10 +121,10 @@ def test_lengths_are_of_words_where_there_are_no_blanks():
 
 @pytest.fixture
 def files(tmp_path):
-  meant, said = tmp_path / "meant.ja", tmp_path / "said.ja"
+  meant, message = tmp_path / "meant.ja", tmp_path / "said.ja"
   meant.write_text("\n".join(RAW["ja"]) + "\n")
-  said.write_text("\n".join(PARTLY["ja"]) + "\n")
-  return str(meant), str(said)
+  message.write_text("\n".join(PARTLY["ja"]) + "\n")
+  return str(meant), str(message)
 
 
 def test_the_command_takes_the_language(files):
@@ -141,7 +141,7 @@ def test_the_command_takes_the_language(files):
   assert done.stdout.count(f"tok:{JAPANESE}") == 2
 
   # Which was taken, and why, on one line.
-  assert done.stderr == f"--language: {tokenizers.told('jpn')}\n"
+  assert done.stderr == f"--language: {tokenizers.summary('jpn')}\n"
 
   def printed(tokenizer="", **given):
     settings = Settings(("bleu",), tokenizer)
@@ -162,7 +162,7 @@ def test_the_command_takes_the_language(files):
   ],
 )
 def test_it_is_told_what_a_language_has(language, expected):
-  assert tokenizers.told(language).startswith(expected)
+  assert tokenizers.summary(language).startswith(expected)
 
 
 def test_buckets_of_the_command_are_of_the_source_language(files):
@@ -179,12 +179,12 @@ def test_a_settled_config_names_its_tokeniser():
 
   config = base.get_config()
   config.data.target_language = "zh-TW"
-  found = selection.settled(read_config(config)).train
-  assert (found.tokenizer, selection.title(found)) == ("zh", "BLEU (zh)")
+  loaded = selection.with_defaults(read_config(config)).train
+  assert (loaded.tokenizer, selection.title(loaded)) == ("zh", "BLEU (zh)")
   # Installing another tokeniser later changes nothing.
-  config.train.tokenizer = found.tokenizer
+  config.train.tokenizer = loaded.tokenizer
   config.data.target_language = "ja"
-  assert selection.settled(read_config(config)).train.tokenizer == "zh"
+  assert selection.with_defaults(read_config(config)).train.tokenizer == "zh"
   config.train.selection = "chrf"
   assert selection.title(read_config(config).train) == "chrF"
 
@@ -193,14 +193,14 @@ def test_smoothing_alone_ranks_as_nothing():
   from jaxsyn.configs import base
 
   config = base.get_config()
-  train = selection.settled(read_config(config)).train
+  train = selection.with_defaults(read_config(config)).train
   metric = selection.Selector(train, ["a b c d e", "f g h i j"])
   # Three words right in a row, no four: sacreBLEU's number is above 0.
-  found = metric(["a b c x x", "y y y y y"])
-  assert found.values["bleu"] > 5 and found.compared == 0.0
-  assert found.values["tokenizer"] == "13a"
-  found = metric(["a b c d x", "f g h i j"])
-  assert found.values["bleu"] == found.compared > 50
+  result = metric(["a b c x x", "y y y y y"])
+  assert result.values["bleu"] > 5 and result.compared == 0.0
+  assert result.values["tokenizer"] == "13a"
+  result = metric(["a b c d x", "f g h i j"])
+  assert result.values["bleu"] == result.compared > 50
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import sys
 import pytest
 from asked_services import Asked
 
-from jaxsyn.serving.limits import Limits
-from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, Served
 from jaxsyn.serving.service import Service
 
 
@@ -18,7 +18,8 @@ from jaxsyn.serving.service import Service
 def served(runs):
   """Two runs, opened."""
   opened = [
-    Served(Place(name, (str(runs[name]),))) for name in ("pascal", "deps_san")
+    Served(RunLocation(name, (str(runs[name]),)))
+    for name in ("pascal", "deps_san")
   ]
   yield opened
   for one in opened:
@@ -31,7 +32,7 @@ def made(served):
   services = []
 
   def make(*, doors=None, works=True, **limits):
-    service = Service(served, Limits(**limits), together=8)
+    service = Service(served, ServiceLimits(**limits), max_sentences=8)
     service.state = "ok"
     if works:
       service.worker.start()
@@ -63,8 +64,8 @@ def address(runs, users_environment):
   )
   try:
     for line in server.stdout:
-      if found := re.search(r"http://\S+", line):
-        yield found[0]
+      if matches := re.search(r"http://\S+", line):
+        yield matches[0]
         break
     else:
       pytest.fail("the server did not begin")
@@ -89,7 +90,7 @@ def browser():
 @pytest.fixture
 def opened(browser, address):
   """A function query, how -> the page; what it logs or throws is a fault."""
-  told, pages = [], contextlib.ExitStack()
+  messages, pages = [], contextlib.ExitStack()
 
   def open_page(query="", **how):
     page = pages.enter_context(
@@ -97,8 +98,8 @@ def opened(browser, address):
     )
     # What a test answers itself may be under way when it ends.
     pages.callback(page.unroute_all, behavior="ignoreErrors")
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("console", lambda message: told.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("console", lambda message: messages.append(message.text))
     page.goto(f"{address}/{query}")
     return page
 
@@ -106,4 +107,4 @@ def opened(browser, address):
     yield open_page
   # What the server refuses is logged by the browser itself.
   known = ("status of 422", "net::ERR_FAILED")
-  assert [one for one in told if not any(why in one for why in known)] == []
+  assert [one for one in messages if not any(why in one for why in known)] == []

@@ -9,8 +9,8 @@ from asked_services import LINE, OTHER
 
 from jaxsyn.data.sentence.stream import parses_of_text
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.translator import NOTHING
-from jaxsyn.inspection.inspector import look
+from jaxsyn.decode.translator import EMPTY_TRANSLATION
+from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.inspection.sentence import fields_of
 from jaxsyn.session import Session
 
@@ -38,37 +38,37 @@ def assert_alike(found, expected):
 def test_translations_are_the_sessions(ask, alone):
   answer = ask("/translate", {"texts": [LINE, "", OTHER], "nbest": 3})
   assert answer.status_code == 200
-  page = answer.json()
-  assert page["run"] == "pascal"
-  for one, expected in zip(page["translations"], alone([LINE, "", OTHER])):
+  document = answer.json()
+  assert document["run"] == "pascal"
+  for one, expected in zip(document["translations"], alone([LINE, "", OTHER])):
     assert_alike(one["nbest"], told(expected))
     assert one["text"] == expected[0].text and one["cut"] is False
   # The best alone, where no more is asked.
-  page = ask("/translate", {"text": LINE}).json()
-  assert [len(one["nbest"]) for one in page["translations"]] == [1]
+  document = ask("/translate", {"text": LINE}).json()
+  assert [len(one["nbest"]) for one in document["translations"]] == [1]
 
 
 def test_what_is_asked_of_translations(ask, alone):
   best = alone([LINE])[0][0].text
   wanted = {"target_prefix": "the", "avoid": ["E"], "constraints": ["cow"]}
   requests = [{"text": LINE, **wanted}, {"text": OTHER}]
-  page = ask("/translate", {"requests": requests, "nbest": 2}).json()
+  document = ask("/translate", {"requests": requests, "nbest": 2}).json()
   expected = alone(
     [Request(LINE, prefix="the", avoid=("E",), constraints=("cow",)), OTHER]
   )
-  for one, nbest in zip(page["translations"], expected, strict=True):
+  for one, nbest in zip(document["translations"], expected, strict=True):
     assert_alike(one["nbest"], told(nbest[:2]))
-  found = page["translations"][0]["text"]
-  assert found != best and found.startswith("the") and "cow" in found
+  result = document["translations"][0]["text"]
+  assert result != best and result.startswith("the") and "cow" in result
 
 
 def test_a_tree_that_is_sent_is_read(ask, alone):
   """Another head, and the model reads another tree: other scores come of it."""
   parse = ask("/parse", {"text": LINE}).json()
-  own = alone.sources.parse(LINE)
+  values = alone.sources.parse(LINE)
   assert parse["words"] == LINE.split() and parse["parsed"]
-  assert parse["heads"] == list(own.head_W)
-  assert parse["relations"] == list(own.relation_W)
+  assert parse["heads"] == list(values.head_W)
+  assert parse["relations"] == list(values.relation_W)
   rows = [row.split("\t") for row in parse["conllu"].split("\n")]
   upos = [row[3] for row in rows if len(row) == 10]
   assert len(upos) == 4 and "_" not in upos
@@ -76,18 +76,18 @@ def test_a_tree_that_is_sent_is_read(ask, alone):
   for row in rows:
     if len(row) == 10:
       row[6] = "0" if row[0] == "1" else "1"
-  changed = "\n".join("\t".join(row) for row in rows)
-  seen = ask("/inspect", {"conllu": changed}).json()
+  edited = "\n".join("\t".join(row) for row in rows)
+  seen = ask("/inspect", {"conllu": edited}).json()
   assert seen["heads"] == seen["heads_read_by_the_system"] == [0, 0, 0, 0]
   assert [row.split("\t")[3] for row in seen["conllu"].split("\n") if "\t" in row] == upos  # fmt: skip
-  answer = ask("/translate", {"conllu": changed, "nbest": 3})
+  answer = ask("/translate", {"conllu": edited, "nbest": 3})
   assert answer.status_code == 200, answer.text
-  (found,) = answer.json()["translations"]
-  (expected,) = alone(parses_of_text(changed, "it"))
-  assert_alike(found["nbest"], told(expected))
-  assert seen["nbest"][0]["text"] == found["text"] == seen["translation"]
+  (content,) = answer.json()["translations"]
+  (expected,) = alone(parses_of_text(edited, "it"))
+  assert_alike(content["nbest"], told(expected))
+  assert seen["nbest"][0]["text"] == content["text"] == seen["translation"]
   (parsed,) = alone([LINE])
-  assert abs(parsed[0].score - found["nbest"][0]["score"]) > 1e-4
+  assert abs(parsed[0].score - content["nbest"][0]["score"]) > 1e-4
   # What came back says the same tree once more.
   (again,) = ask("/translate", {"conllu": seen["conllu"]}).json()[
     "translations"
@@ -107,22 +107,22 @@ def test_trees_among_requests(ask, alone):
 def test_inspection_is_that_of_the_command(ask, alone):
   answer = ask("/inspect", {"text": LINE})
   assert answer.headers["content-type"] == "application/json"
-  page = answer.json()
-  (seen,) = look(alone, [LINE])
+  document = answer.json()
+  (seen,) = attention_of(alone, [LINE])
   expected = json.loads(json.dumps(fields_of(seen, 1)))
-  assert page.keys() - expected.keys() == {"conllu", "nbest"}
+  assert document.keys() - expected.keys() == {"conllu", "nbest"}
   for name in expected.keys() - {"attention", "weightings"}:
-    assert page[name] == expected[name], name
+    assert document[name] == expected[name], name
   for name in ("attention", "weightings"):
-    assert page[name]
-    for one, other in zip(page[name], expected[name], strict=True):
+    assert document[name]
+    for one, other in zip(document[name], expected[name], strict=True):
       np.testing.assert_allclose(
         one.pop("weights"), other.pop("weights"), atol=1e-5
       )
       assert one == other
-  few = ask("/inspect", {"text": LINE, "layers": []}).json()
-  assert few["attention"] == few["weightings"] == []
-  assert few["words"] == LINE.split() and len(few["nbest"]) == 3
+  small_set = ask("/inspect", {"text": LINE, "layers": []}).json()
+  assert small_set["attention"] == small_set["weightings"] == []
+  assert small_set["words"] == LINE.split() and len(small_set["nbest"]) == 3
 
 
 def test_ends_the_search_for_unwanted_sentences(alone):
@@ -130,23 +130,23 @@ def test_ends_the_search_for_unwanted_sentences(alone):
   examples = alone.begin_examples(lines)()
   checks = []
 
-  def is_wanted(number):
-    checks.append(number)
-    return number != 1
+  def is_wanted(index):
+    checks.append(index)
+    return index != 1
 
-  found = alone.search(examples, is_wanted=is_wanted)
-  assert found[1] == [NOTHING]
-  for number in (0, 2):
-    assert_alike(told(found[number]), told(alone([lines[number]])[0]))
+  result = alone.search(examples, is_wanted=is_wanted)
+  assert result[1] == [EMPTY_TRANSLATION]
+  for index in (0, 2):
+    assert_alike(told(result[index]), told(alone([lines[index]])[0]))
   assert set(checks) == {0, 1, 2}
   # One that becomes unwanted amid its search ends it.
   long = alone.begin_examples([LINE])()
   terms = [alone.terms(Request(LINE, prefix="the cow sleeps . " * 20))]
   checks = []
-  found = alone.search(
-    long, terms, is_wanted=lambda number: checks.append(0) or len(checks) < 3
+  result = alone.search(
+    long, terms, is_wanted=lambda index: checks.append(0) or len(checks) < 3
   )
-  assert found == [[NOTHING]] and len(checks) == 3
+  assert result == [[EMPTY_TRANSLATION]] and len(checks) == 3
 
 
 def test_fifty_clients_are_few_batches(ask, alone):
@@ -156,8 +156,8 @@ def test_fifty_clients_are_few_batches(ask, alone):
   answers = ask.all([("/translate", {"text": line}) for line in lines[:50]])
   expected = dict(zip(lines[:3], alone(lines[:3])))
   for line, answer in zip(lines, answers):
-    (found,) = answer.json()["translations"]
-    assert_alike(found["nbest"], told(expected[line][:1]))
+    (content,) = answer.json()["translations"]
+    assert_alike(content["nbest"], told(expected[line][:1]))
   # 50 sentences, eight together at most: seven, and what came a little late.
   assert ask.service.metrics.batches_of("pascal") - count <= 12
 
@@ -177,8 +177,8 @@ def test_threads_that_ask_the_worker(ask, alone):
 def test_one_bad_sentence_spoils_no_other(ask, alone):
   """They wait together; what is wrong with one is told to its own client."""
   bad = {"requests": [{"text": LINE, "constraints": ["雪"]}]}
-  asked = [{"text": LINE}, bad, {"text": OTHER}, bad, {"text": LINE}]
-  answers = ask.all([("/translate", one) for one in asked])
+  requests = [{"text": LINE}, bad, {"text": OTHER}, bad, {"text": LINE}]
+  answers = ask.all([("/translate", one) for one in requests])
   assert [answer.status_code for answer in answers] == [200, 422, 200, 422, 200]
   assert (
     answers[1]
@@ -191,27 +191,27 @@ def test_one_bad_sentence_spoils_no_other(ask, alone):
   error = ask("/translate", both).json()["error"]
   assert error.startswith("sentence 2: the constraint '雪'")
   lines = ask("/translate", both | {"stream": True}).text.splitlines()
-  found = {one["index"]: one for one in map(json.loads, lines)}
-  assert found[0]["text"] == alone([LINE])[0][0].text
-  assert found[1]["error"].startswith("the constraint '雪'")
+  content = {one["index"]: one for one in map(json.loads, lines)}
+  assert content[0]["text"] == alone([LINE])[0][0].text
+  assert content[1]["error"].startswith("the constraint '雪'")
 
 
 def test_streams_are_lines_as_they_come(ask, alone):
   answer = ask("/translate", {"texts": [LINE, OTHER] * 8, "stream": True})
   assert answer.headers["content-type"] == "application/x-ndjson"
   assert "content-length" not in answer.headers
-  found = [json.loads(line) for line in answer.text.splitlines()]
-  assert sorted(one["index"] for one in found) == [*range(16)]
+  content = [json.loads(line) for line in answer.text.splitlines()]
+  assert sorted(one["index"] for one in content) == [*range(16)]
   expected = alone([LINE, OTHER])
-  for one in found:
+  for one in content:
     assert_alike(one["nbest"], told(expected[one["index"] % 2][:1]))
 
 
 def test_two_runs_have_names(ask, runs):
-  page = ask("/runs").json()
-  names = [run["name"] for run in page["runs"]]
+  document = ask("/runs").json()
+  names = [run["name"] for run in document["runs"]]
   assert names == ["pascal", "deps_san"]
-  first = page["runs"][0]
+  first = document["runs"][0]
   assert first["folder"] == "pascal" and first["system"] == "pascal"
   assert first["tree"] == "parsed" and first["parser"] is True
   assert first["beam"] == first["nbest"] == 3

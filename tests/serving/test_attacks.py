@@ -36,11 +36,11 @@ def port(runs, environment):
   )
   try:
     line = server.stdout.readline()
-    found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-    assert found, line
+    matches = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+    assert matches, line
     for _ in range(3):
-      request(int(found[1]), "/translate", json.dumps({"text": LINE}))
-    yield int(found[1])
+      request(int(matches[1]), "/translate", json.dumps({"text": LINE}))
+    yield int(matches[1])
   finally:
     server.send_signal(signal.SIGTERM)
     try:
@@ -52,9 +52,9 @@ def port(runs, environment):
 @pytest.fixture(scope="module")
 def longest_stall(port):
   """Bound of a request's time in seconds, by the latency without an attack."""
-  with Stopwatch(port) as watch:
+  with Stopwatch(port) as sampler:
     time.sleep(2)
-  return max(LONGEST_STALL, SLOWDOWN * max(watch.worst.values()))
+  return max(LONGEST_STALL, SLOWDOWN * max(sampler.worst.values()))
 
 
 def request(port, path, body=None, timeout=60.0):
@@ -123,9 +123,9 @@ def names(last):
 def test_duplicate_names_in_a_large_body(port, longest_stall):
   body = names(f"{99_999:x}")
   assert 900_000 < len(body) < 1_000_000
-  with Stopwatch(port) as watch:
+  with Stopwatch(port) as sampler:
     status, answer = request(port, "/translate", body)
-  watch.check(longest_stall)
+  sampler.check(longest_stall)
   assert status == 400
   assert f"'{99_999:x}'" in answer["error"]
 
@@ -150,11 +150,11 @@ def test_duplicate_names_in_a_large_body(port, longest_stall):
   ids=["names", "lists", "nested", "escapes", "long name", "long tree", "many trees"],
 )  # fmt: skip
 def test_large_bodies(port, longest_stall, body):
-  with Stopwatch(port) as watch:
+  with Stopwatch(port) as sampler:
     for _ in range(3):
       status, _ = request(port, "/translate", body)
       assert status in (400, 413, 422)
-  watch.check(longest_stall)
+  sampler.check(longest_stall)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_large_bodies(port, longest_stall, body):
   ],
 )
 def test_large_fields_of_a_request(port, longest_stall, field, value):
-  with Stopwatch(port) as watch:
+  with Stopwatch(port) as sampler:
     status, answer = request(
       port,
       "/translate",
       json.dumps({"requests": [{"text": LINE, field: value}]}),
     )
-  watch.check(longest_stall)
+  sampler.check(longest_stall)
   assert status == 413
   assert f"requests[0].{field}" in answer["error"]
 
@@ -199,16 +199,16 @@ CHUNKED = b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
   "line", [b"POST /translate", b"GET /health", b"POST /none"]
 )
 def test_one_byte_chunks(port, longest_stall, line):
-  with Stopwatch(port) as watch:
+  with Stopwatch(port) as sampler:
     flood(port, line + b" HTTP/1.1\r\n" + CHUNKED, b"1\r\n \r\n" * 100_000, 6)
-  watch.check(longest_stall)
+  sampler.check(longest_stall)
 
 
 def test_one_byte_segments(port, longest_stall):
   head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
   end = time.monotonic() + 4
   with (
-    Stopwatch(port) as watch,
+    Stopwatch(port) as sampler,
     contextlib.suppress(OSError),
     socket.create_connection(("127.0.0.1", port), timeout=1) as client,
   ):
@@ -216,7 +216,7 @@ def test_one_byte_segments(port, longest_stall):
     client.sendall(head)
     while time.monotonic() < end:
       client.sendall(b" ")
-  watch.check(longest_stall)
+  sampler.check(longest_stall)
 
 
 @pytest.mark.parametrize("how", ["times out", "disconnects"])

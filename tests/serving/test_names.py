@@ -7,7 +7,7 @@ from absl import flags
 
 from jaxsyn import cli, serve
 from jaxsyn.errors import InputError
-from jaxsyn.serving.runs import Place, places
+from jaxsyn.serving.runs import RunLocation, run_locations
 
 
 @pytest.mark.parametrize(
@@ -25,18 +25,22 @@ from jaxsyn.serving.runs import Place, places
   ],
 )  # fmt: skip
 def test_as_few_names_as_tell_them_apart(words, names):
-  assert [place.name for place in places(words)] == names
+  assert [place.name for place in run_locations(words)] == names
 
 
 def test_folders():
-  assert places(["x=/a/p@7,hub:me/q"]) == [Place("x", ("/a/p@7", "hub:me/q"))]
+  assert run_locations(["x=/a/p@7,hub:me/q"]) == [
+    RunLocation("x", ("/a/p@7", "hub:me/q"))
+  ]
 
 
 def test_a_folder_may_look_like_a_name(tmp_path):
   folder = tmp_path / "lr=0.1,seed=2"
   folder.mkdir()
   (folder / "config.json").touch()
-  assert places([str(folder)]) == [Place("lr=0.1,seed=2", (str(folder),))]
+  assert run_locations([str(folder)]) == [
+    RunLocation("lr=0.1,seed=2", (str(folder),))
+  ]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,7 @@ def test_a_folder_may_look_like_a_name(tmp_path):
 )
 def test_names_that_cannot_be(words, message):
   with pytest.raises(InputError, match=message):
-    places(words)
+    run_locations(words)
 
 
 @pytest.fixture

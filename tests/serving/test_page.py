@@ -26,16 +26,16 @@ def session(runs):
   return Session(runs["pascal"], nbest=3)  # as served: all of the beam
 
 
-def nbest(page, side=0):
+def nbest(document, side=0):
   """(text, score) of each hypothesis that a panel tells."""
-  rows = page.locator(".panel").nth(side).locator(".others tbody tr")
-  told = (row.locator("td").all_text_contents() for row in rows.all())
-  return [(text, float(score)) for text, score, _ in told]
+  rows = document.locator(".panel").nth(side).locator(".others tbody tr")
+  message = (row.locator("td").all_text_contents() for row in rows.all())
+  return [(text, float(score)) for text, score, _ in message]
 
 
 def of_session(session, source):
-  (found,) = session([source])
-  return [(one.text or "(nothing)", round(one.score, 3)) for one in found]
+  (result,) = session([source])
+  return [(one.text or "(nothing)", round(one.score, 3)) for one in result]
 
 
 def test_a_translation_is_the_sessions(opened, session):
@@ -52,62 +52,66 @@ def test_a_translation_is_the_sessions(opened, session):
 def test_an_arc_is_led_to_another_word(opened, session):
   page = opened()
   ask(page, LINE)
-  before, given = nbest(page), parse_of(page)
-  child = next(w for w, head in enumerate(given.head_W) if head > w + 1)
+  before, inputs = nbest(page), parse_of(page)
+  child = next(w for w, head in enumerate(inputs.head_W) if head > w + 1)
   lead(page, child, child + 1)
   expect(page.locator("#changed")).to_have_text("1 word has another parent")
   is_done(page)
   moved = parse_of(page)
-  heads = list(given.head_W)
+  heads = list(inputs.head_W)
   heads[child] = child + 1
   assert moved.head_W == tuple(heads)
-  assert moved.row_W[child][:6] == given.row_W[child][:6]
+  assert moved.row_W[child][:6] == inputs.row_W[child][:6]
   assert nbest(page) == of_session(session, moved) != before
   page.get_by_role("button", name="Undo").click()
   expect(page.locator("#changed")).to_have_text("")
   is_done(page)
-  assert parse_of(page) == given
+  assert parse_of(page) == inputs
   assert nbest(page) == before
 
 
 def test_the_address_has_the_arcs_that_were_led(opened, session):
   page = opened()
   ask(page, LINE)
-  given = parse_of(page)
-  root = next(w for w, head in enumerate(given.head_W) if head == w)
-  child = next(w for w, head in enumerate(given.head_W) if head > w + 1)
+  inputs = parse_of(page)
+  root = next(w for w, head in enumerate(inputs.head_W) if head == w)
+  child = next(w for w, head in enumerate(inputs.head_W) if head > w + 1)
   lead(page, child, child + 1)
   is_done(page)
-  below = next(w for w, h in enumerate(given.head_W) if h == root and w != root)
+  below = next(
+    w for w, h in enumerate(inputs.head_W) if h == root and w != root
+  )
   lead(page, below, "root")
   lead(page, root, below)
   is_done(page)
-  moved, found = parse_of(page), nbest(page)
+  moved, result = parse_of(page), nbest(page)
   page.reload()
   is_done(page)
-  assert parse_of(page).head_W == moved.head_W != given.head_W
-  assert nbest(page) == found == of_session(session, parse_of(page))
-  count = sum(a != b for a, b in zip(moved.head_W, given.head_W))
-  told = page.locator("#changed")
-  expect(told).to_have_text(f"{count} words have another parent")
+  assert parse_of(page).head_W == moved.head_W != inputs.head_W
+  assert nbest(page) == result == of_session(session, parse_of(page))
+  count = sum(a != b for a, b in zip(moved.head_W, inputs.head_W))
+  message = page.locator("#changed")
+  expect(message).to_have_text(f"{count} words have another parent")
   expect(page.locator(".before").first).to_be_hidden()
   page.get_by_role("button", name="As it was parsed").click()
   is_done(page)
-  assert parse_of(page) == given and "moved" not in page.url
+  assert parse_of(page) == inputs and "moved" not in page.url
   for moves in ("1:99", f"{root + 1}:{below + 1}", "a:b", "0:1"):
     page.goto(f"{page.url.split('&moved')[0]}&moved={moves}")
     expect(page.locator("#status")).to_contain_text(
       "do not fit", timeout=60_000
     )
-    assert parse_of(page) == given
+    assert parse_of(page) == inputs
 
 
 def test_a_circle_is_refused_and_a_root_may_be_another(opened):
   page = opened()
   ask(page, LINE)
-  given = parse_of(page)
-  root = next(w for w, head in enumerate(given.head_W) if head == w)
-  below = next(w for w, h in enumerate(given.head_W) if h == root and w != root)
+  inputs = parse_of(page)
+  root = next(w for w, head in enumerate(inputs.head_W) if head == w)
+  below = next(
+    w for w, h in enumerate(inputs.head_W) if h == root and w != root
+  )
   lead(page, root, below)
   words = LINE.split()
   low, high = f"“{words[below]}”", f"“{words[root]}”"
@@ -115,7 +119,7 @@ def test_a_circle_is_refused_and_a_root_may_be_another(opened):
     f"{low} is below {high}: that would be a circle. First move {low} to a word "
     f"that is not below {high}, or to root."
   )
-  assert parse_of(page) == given
+  assert parse_of(page) == inputs
   lead(page, below, "root")
   is_done(page)
   assert parse_of(page).head_W[below] == below
@@ -125,15 +129,15 @@ def test_a_circle_is_refused_and_a_root_may_be_another(opened):
   assert (now[root], now[below]) == (below, below)
   page.get_by_role("button", name="As it was parsed").click()
   is_done(page)
-  assert parse_of(page) == given
+  assert parse_of(page) == inputs
 
 
 def test_parents_are_chosen_by_keyboard(opened, session):
   page = opened()
   ask(page, LINE)
-  given = parse_of(page)
+  inputs = parse_of(page)
   page.locator("#parents summary").press("Enter")
-  word = len(given.head_W) - 1
+  word = len(inputs.head_W) - 1
   select = page.get_by_label(f"Parent of ., word {word + 1}")
   select.select_option(label="1 the")
   is_done(page)
@@ -146,17 +150,17 @@ def test_a_tree_of_ones_own(opened):
   page = opened()
   rows = ["1\ta\t_\t_\t_\t_\t2\tdet\t_\t_", "2\tcow\t_\t_\t_\t_\t1\troot\t_\t_"]
   page.get_by_text("CoNLL-U", exact=True).click()
-  own = page.get_by_label("A tree of your own")
-  own.fill("\n".join(rows))
+  expected = page.get_by_label("A tree of your own")
+  expected.fill("\n".join(rows))
   page.get_by_role("button", name="Translate this tree").click()
   fault = page.locator(".answer .fault").first
   expect(fault).to_contain_text("no root")
-  own.fill("\n".join(rows).replace("\t1\troot", "\t0\troot"))
+  expected.fill("\n".join(rows).replace("\t1\troot", "\t0\troot"))
   page.get_by_role("button", name="Translate this tree").click()
   is_done(page)
   expect(page.locator("text.word")).to_have_text(["a", "cow"])
   expect(fault).to_be_hidden()
-  own.fill("no rows")
+  expected.fill("no rows")
   page.get_by_role("button", name="Translate this tree").click()
   expect(page.locator("#status")).to_contain_text("ten columns")
 
@@ -176,37 +180,37 @@ def test_two_runs_side_by_side_and_one_again(opened):
 def test_attention_is_shown_beside_what_a_part_makes(opened, address):
   page = opened()
   ask(page, LINE)
-  told = page.request.post(
+  message = page.request.post(
     f"{address}/inspect", data={"run": "pascal", "text": LINE}
   ).json()
   (weighting,) = [
     one
-    for one in told["weightings"]
+    for one in message["weightings"]
     if (one["place"], one["layer"]) == ("encoder", 0)
   ]
   page.locator("button.head").nth(weighting["heads"][0]).click()
   pressed = page.locator("button.head[aria-pressed=true]")
   expect(pressed).to_have_count(1)
   # Counted from 0, as in the answer.
-  number = weighting["heads"][0]
-  expect(pressed).to_contain_text(f"head {number}")
+  index = weighting["heads"][0]
+  expect(pressed).to_contain_text(f"head {index}")
   expect(page.get_by_label("Layer").locator("option")).to_have_text(["0"])
   captions = page.locator(".maps figcaption b")
-  expect(captions.first).to_have_text(f"Attention of head {number}")
+  expect(captions.first).to_have_text(f"Attention of head {index}")
   attention, matrix = page.locator(".maps table.map").all()
-  own = next(
+  expected = next(
     one
-    for one in told["attention"]
+    for one in message["attention"]
     if (one["place"], one["layer"], one["head"])
     == ("encoder", 0, weighting["heads"][0])
   )
-  for shown, entry in ((attention, own), (matrix, weighting)):
-    cells = shown.locator("tbody td").all_text_contents()
+  for shown, entry in ((attention, expected), (matrix, weighting)):
+    active = shown.locator("tbody td").all_text_contents()
     flat = [f"{value:.2f}" for row in entry["weights"] for value in row]
-    assert len(cells) == len(flat)
-    assert all(abs(float(a) - float(b)) < 0.011 for a, b in zip(cells, flat))
+    assert len(active) == len(flat)
+    assert all(abs(float(a) - float(b)) < 0.011 for a, b in zip(active, flat))
   attention.locator("tbody td").first.hover()
-  words = (own["rows"][0], own["columns"][0])
+  words = (expected["rows"][0], expected["columns"][0])
   expect(page.locator(".maps output").first).to_contain_text(" → ".join(words))
 
 
@@ -216,8 +220,8 @@ def test_what_is_typed_is_text(opened):
   page.on("dialog", lambda dialog: pytest.fail(dialog.message))
   ask(page, line)
   expect(page.locator("#answers img, #tree img, #panels img")).to_have_count(0)
-  found = page.locator("text.word").all_text_contents()
-  assert "".join(found) == re.sub(r"\s", "", line)
+  result = page.locator("text.word").all_text_contents()
+  assert "".join(result) == re.sub(r"\s", "", line)
 
 
 def test_no_server(opened):
@@ -262,16 +266,16 @@ def test_translates_without_figures_what_is_too_long_for_them(opened, session):
   page = opened()
   line = ("a cow " * 300).strip()
   ask(page, line)
-  note = page.locator(".answer .note")
-  expect(note).to_contain_text("Translated without figures: ")
-  expect(note).to_contain_text("subwords are too many")
-  expect(note).to_contain_text("at most 511 can be inspected.")
-  expect(note).to_contain_text("Only its beginning was translated.")
+  message = page.locator(".answer .note")
+  expect(message).to_contain_text("Translated without figures: ")
+  expect(message).to_contain_text("subwords are too many")
+  expect(message).to_contain_text("at most 511 can be inspected.")
+  expect(message).to_contain_text("Only its beginning was translated.")
   assert nbest(page) == of_session(session, line)
   expect(page.locator(".panel .figures")).to_be_hidden()
   expect(page.locator("#status")).to_contain_text("Translated in ")
   ask(page, LINE)
-  expect(note).to_be_hidden()
+  expect(message).to_be_hidden()
   expect(page.locator(".panel .figures")).to_be_visible()
 
 
@@ -286,8 +290,8 @@ def test_counts_programs_while_the_server_compiles(browser, runs, environment):
   )
   page = browser.new_page()
   try:
-    found = re.search(r"listening at (http\S+);", server.stderr.readline())
-    page.goto(found[1])
+    matches = re.search(r"listening at (http\S+);", server.stderr.readline())
+    page.goto(matches[1])
     status = page.locator("#status")
     expect(status).to_have_text(
       re.compile(r"Programs are being compiled: \d+ of \d+ …$")
@@ -305,15 +309,15 @@ def test_counts_programs_while_the_server_compiles(browser, runs, environment):
 
 def test_says_that_programs_are_compiled_for_a_sentence(opened):
   page = opened()
-  told = {"status": "ok", "compiling": True, "programs": 7}
-  page.route("**/health", lambda route: route.fulfill(json=told))
+  message = {"status": "ok", "compiling": True, "programs": 7}
+  page.route("**/health", lambda route: route.fulfill(json=message))
   page.route("**/inspect", lambda route: None)  # takes its time
   page.get_by_label("Sentence").fill(LINE)
   page.get_by_role("button", name="Translate", exact=True).click()
   expect(page.locator("#status")).to_have_text(
     "Programs are being compiled for sentences of this length (7 so far) …"
   )
-  told = {"status": "ok"}
+  message = {"status": "ok"}
   expect(page.locator("#status")).to_have_text("Translating …")
 
 
@@ -340,13 +344,13 @@ def test_typing_keeps_messages_about_other_things(opened):
 
 def test_waiting_for_the_start_ends_with_a_translation(opened, address):
   """The wait that begins with the page clears no later message."""
-  held = []
+  loaded = []
 
   def health(route):
     # The first wait is answered last, after the translation.
-    if len(held) < 2:
-      held.append(route)
-      if len(held) == 1:
+    if len(loaded) < 2:
+      loaded.append(route)
+      if len(loaded) == 1:
         route.fulfill(json={"status": "starting"})
       return
     route.fulfill(json={"status": "ok"})
@@ -358,11 +362,11 @@ def test_waiting_for_the_start_ends_with_a_translation(opened, address):
   status = page.locator("#status")
   expect(status).to_contain_text("The server is starting")
   page.wait_for_timeout(1000)  # the second question waits
-  assert len(held) == 2
+  assert len(loaded) == 2
   page.get_by_label("Sentence").fill(LINE)
   page.get_by_role("button", name="Translate", exact=True).click()
   is_done(page)
   expect(status).to_contain_text("Translated in ")
-  held[1].fulfill(json={"status": "ok"})
+  loaded[1].fulfill(json={"status": "ok"})
   page.wait_for_timeout(300)
   expect(status).to_contain_text("Translated in ")

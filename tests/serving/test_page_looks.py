@@ -33,8 +33,8 @@ def test_it_is_laid_out_and_accessible(opened, width, scheme):
     summary.click()
   wide = "document.documentElement.scrollWidth - innerWidth"
   assert page.evaluate(wide) <= 0
-  found = axe.Axe().run(page).response["violations"]
-  assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+  result = axe.Axe().run(page).response["violations"]
+  assert [(one["id"], one["nodes"][0]["html"]) for one in result] == []
 
 
 @pytest.mark.parametrize("width", [1000, 1600])
@@ -74,8 +74,8 @@ def test_an_empty_page_says_what_it_wants(opened, address):
     for run in runs
   ]
   expect(page.get_by_label("Run").locator("option")).to_have_text(pairs)
-  beside = page.get_by_label("Beside it").locator("option")
-  expect(beside).to_have_text(["nothing", *pairs])
+  adjacent = page.get_by_label("Beside it").locator("option")
+  expect(adjacent).to_have_text(["nothing", *pairs])
   expect(page.get_by_label("Sentence")).to_have_attribute(
     "placeholder", re.compile("^A sentence in ")
   )
@@ -83,10 +83,10 @@ def test_an_empty_page_says_what_it_wants(opened, address):
 
 def told_of_languages(route, source):
   """The server's runs, as if they read another language."""
-  told = route.fetch().json()
-  for run in told["runs"]:
+  message = route.fetch().json()
+  for run in message["runs"]:
     run["languages"]["source"] = source
-  route.fulfill(json=told)
+  route.fulfill(json=message)
 
 
 @pytest.mark.parametrize(
@@ -112,15 +112,15 @@ def test_what_a_moved_arc_did_not_change(opened):
   """Said of each run by what it reads, and not of a move that is refused."""
   page = opened()
   ask(page, LINE, "gru_global")
-  given = parse_of(page).head_W
-  child = next(w for w, head in enumerate(given) if head > w + 1)
+  inputs = parse_of(page).head_W
+  child = next(w for w, head in enumerate(inputs) if head > w + 1)
   lead(page, child, child + 1)
   expect(page.locator("#changed")).to_have_text("1 word has another parent")
   is_done(page)
   reads_none = page.locator(".answer", has_text="gru_global").locator(".before")
   expect(reads_none).to_have_text("This run reads no tree.")
-  root = next(w for w, head in enumerate(given) if head == w)
-  lead(page, root, next(w for w, h in enumerate(given) if h == root != w))
+  root = next(w for w, head in enumerate(inputs) if head == w)
+  lead(page, root, next(w for w, h in enumerate(inputs) if h == root != w))
   expect(page.locator("#status")).to_contain_text("that would be a circle")
   expect(reads_none).to_be_hidden()
 
@@ -129,8 +129,8 @@ def test_arcs_are_drawn_clearly(opened):
   """Labels lie over all lines; what a resting mouse lies on is not chosen."""
   page = opened()
   ask(page, LINE)
-  given = parse_of(page).head_W
-  child = next(w for w, head in enumerate(given) if head > w + 1)
+  inputs = parse_of(page).head_W
+  child = next(w for w, head in enumerate(inputs) if head > w + 1)
   group = page.locator("#arcs svg > g")
   kinds = group.evaluate_all("all => all.map(it => it.classList[0])")
   assert kinds == sorted(kinds) and set(kinds) == {"arc", "label"}

@@ -10,8 +10,8 @@ import time
 import pytest
 from asked_services import LINE
 
-from jaxsyn.serving.limits import Buckets
-from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.limits import RateLimiter
+from jaxsyn.serving.runs import RunLocation, Served
 
 TREE = "1\ta\t_\t_\t_\t_\t{}\tdet\t_\t_\n2\tcow\t_\t_\t_\t_\t{}\troot\t_\t_\n\n"
 
@@ -95,13 +95,13 @@ def test_what_cannot_be_done_is_422(ask, path, told, message):
 
 
 def test_more_that_cannot_be_done(ask):
-  for path, told, message in [
+  for path, messages, message in [
     ("/translate", {"text": LINE, "nbest": 4}, "nbest is 4, and 'pascal' finds 3"),
     ("/inspect", {"text": " "}, "the sentence has no words"),
     ("/inspect", {"conllu": TREE.format(2, 0) * 2}, "one sentence is inspected at a time"),
     ("/inspect", {"text": "a cow " * 300}, "subwords are too many"),
   ]:  # fmt: skip
-    answer = ask(path, told)
+    answer = ask(path, messages)
     assert (answer.status_code, message in answer.json()["error"]) == (
       422,
       True,
@@ -137,7 +137,7 @@ def test_paths_and_methods(ask):
 
 def test_sizes(made):
   ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=4000)
-  for path, told, message in [
+  for path, messages, message in [
     ("/translate", {"text": "a" * 11}, "'text' has 11 characters; at most 10"),
     ("/translate", {"texts": ["a", "b" * 11]}, "'texts[1]' has 11 characters"),
     ("/translate", {"texts": ["a"] * 3}, "'texts' has 3 sentences; at most 2"),
@@ -153,14 +153,14 @@ def test_sizes(made):
     ("/inspect", {"text": "a" * 11}, "'text' has 11 characters"),
     ("/translate", b" " * 4001, "the body has 4,001 bytes; at most 4,000"),
   ]:  # fmt: skip
-    answer = ask(path, told)
+    answer = ask(path, messages)
     assert (answer.status_code, message in answer.json()["error"]) == (413, True), answer.text  # fmt: skip
   assert answer.headers["connection"] == "close"
 
 
 def test_a_bucket_fills_at_its_rate():
   now = [0.0]
-  buckets = Buckets(2.0, clock=lambda: now[0])
+  buckets = RateLimiter(2.0, clock=lambda: now[0])
   assert [buckets.take("1.2.3.4") for _ in range(3)] == [0, 0, 0.5]
   assert buckets.take("1.2.3.5") == 0  # another
   now[0] = 0.25
@@ -171,7 +171,7 @@ def test_a_bucket_fills_at_its_rate():
   assert [buckets.take("1.2.3.4") > 0 for _ in range(3)] == [False, False, True]
   # One network of IPv6 is one client.
   assert [buckets.take(f"2001:db8::{i}") > 0 for i in range(3)] == [False, False, True]  # fmt: skip
-  assert Buckets(0).take("1.2.3.4") == 0
+  assert RateLimiter(0).take("1.2.3.4") == 0
   for i in range(20_000):
     buckets.take(f"10.0.{i // 250}.{i % 250}")
   assert len(buckets._left) == 10_000
@@ -211,12 +211,14 @@ def test_a_full_queue_and_an_impatient_client(made):
 def test_health_reports_a_stuck_worker(made):
   ask = made(timeout=0.2)
   assert ask("/health").json() == {"status": "ok"}
-  look = ask.service.worker.look("pascal", lambda is_wanted: time.sleep(1.5))
+  sample = ask.service.worker.inspect(
+    "pascal", lambda is_wanted: time.sleep(1.5)
+  )
   time.sleep(0.7)
   answer = ask("/health")
   assert answer.status_code == 503
   assert answer.json() == {"status": "stuck", "seconds": 1}
-  look.answer.result(10)
+  sample.answer.result(10)
   time.sleep(0.1)
   assert ask("/health").json() == {"status": "ok"}
 
@@ -225,7 +227,7 @@ def test_health_is_ok_while_a_long_compilation_runs(made):
   ask = made(timeout=0.2)
   session, worker = ask.service.runs["pascal"].session, ask.service.worker
   examples = session.begin_examples(["a cow " * 50])()  # of a new size
-  work = worker.look("pascal", lambda is_wanted: session.search(examples))
+  work = worker.inspect("pascal", lambda is_wanted: session.search(examples))
   replies = []
   while not work.answer.done():
     is_compiling, stalled = session.note() != "", worker.stalled
@@ -258,11 +260,11 @@ def test_who_goes_away_leaves_the_queue(made, stream):
   sent, waited = [], []
 
   async def ends():
-    there = [{"type": "http.request", "body": body, "more_body": False}]
+    present = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
-      if there:
-        return there.pop()
+      if present:
+        return present.pop()
       await asyncio.sleep(0.05)
       waited.append(ask.service.worker.waiting)
       return {"type": "http.disconnect"}
@@ -380,7 +382,7 @@ def test_a_run_without_a_parser_takes_trees_alone(runs, tmp_path, made):
   folder = tmp_path / "no_parser"
   shutil.copytree(runs["pascal"], folder)
   (folder / "parser.source.udpipe").unlink()
-  one = Served(Place("bare", (str(folder),)))
+  one = Served(RunLocation("bare", (str(folder),)))
   ask = made(works=False)
   ask.service.runs["bare"] = one
   try:

@@ -10,8 +10,8 @@ from asked_services import LINE, OTHER, Asked, listening
 
 from benchmarks import serve_load
 from jaxsyn.serving import warm
-from jaxsyn.serving.limits import Limits
-from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, Served
 from jaxsyn.serving.service import Service
 from jaxsyn.session import Session
 
@@ -22,8 +22,8 @@ def opened():
   services = []
 
   def make(*folders, **decode):
-    run = Served(Place("it", tuple(map(str, folders))), decode=decode)
-    service = Service([run], Limits(), together=8)
+    run = Served(RunLocation("it", tuple(map(str, folders))), decode=decode)
+    service = Service([run], ServiceLimits(), max_sentences=8)
     service.state = "ok"
     services.append(service)
     service.worker.start()
@@ -39,8 +39,8 @@ def test_samples_depend_on_the_place_in_their_request(opened, runs):
   """Alone, or beside others that ask the same."""
   ask, run = opened(runs["pascal"], search="sample", nbest=2)
   assert run.most == 2
-  asked = ("/translate", {"texts": [LINE, LINE], "nbest": 2})
-  pages = [answer.json()["translations"] for answer in ask.all([asked] * 3)]
+  request = ("/translate", {"texts": [LINE, LINE], "nbest": 2})
+  pages = [answer.json()["translations"] for answer in ask.all([request] * 3)]
   session = Session(runs["pascal"], search="sample", nbest=2)
   expected = [[one.text for one in nbest] for nbest in session([LINE, LINE])]
   for page in pages:
@@ -59,9 +59,11 @@ def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
     run["system"] == "pascal, deps_san" and run["folder"] == "pascal,deps_san"
   )
   ((best, *_),) = Session(list(folders), nbest=3)([LINE])
-  (found,) = ask("/translate", {"text": LINE}).json()["translations"]
-  assert found["text"] == best.text
-  np.testing.assert_allclose(found["nbest"][0]["score"], best.score, rtol=1e-5)
+  (content,) = ask("/translate", {"text": LINE}).json()["translations"]
+  assert content["text"] == best.text
+  np.testing.assert_allclose(
+    content["nbest"][0]["score"], best.score, rtol=1e-5
+  )
   assert ask("/parse", {"text": LINE}).json()["parsed"] is True
   answer = ask("/inspect", {"text": LINE})
   assert answer.status_code == 422
@@ -70,17 +72,17 @@ def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
 
 def test_what_is_usual_is_compiled_before(opened, runs):
   ask, run = opened(runs["pascal"], beam=2)
-  told = []
+  messages = []
   warm.prepare(
-    [*ask.service.worker.desks.values()], 16, lambda *one: told.append(one)
+    [*ask.service.worker.desks.values()], 16, lambda *one: messages.append(one)
   )
-  assert told == [(done, 4) for done in range(5)]
+  assert messages == [(done, 4) for done in range(5)]
   session = run.session
   made = session.compilations
   assert made == 4  # to read and to search, of one place and of eight
   lines = [LINE, OTHER, "the cow runs ."]
-  for number in (1, 3, 8):
-    answer = ask("/translate", {"texts": [lines[i % 3] for i in range(number)]})
+  for index in (1, 3, 8):
+    answer = ask("/translate", {"texts": [lines[i % 3] for i in range(index)]})
     assert answer.status_code == 200
   assert session.compilations == made
 
@@ -88,38 +90,40 @@ def test_what_is_usual_is_compiled_before(opened, runs):
 def test_a_short_sentence_is_ready_first_of_every_run(made, monkeypatch):
   """Of both runs alone, then several together, then longer ones likewise."""
   desks = [*made(works=False).service.worker.desks.values()]
-  begun = []
+  started = []
 
   def note(run, what, examples):
     subwords = max(run.session._translate.subwords(one) for one in examples)
-    begun.append((subwords > 16, len(examples), what, run.name))
+    started.append((subwords > 16, len(examples), what, run.name))
 
-  for run in (desk.run for desk in desks):
+  for run in (queue.run for queue in desks):
     for what in ("compile", "search"):
-      told = functools.partial(note, run, what)
-      monkeypatch.setattr(run.session, what, told)
+      message = functools.partial(note, run, what)
+      monkeypatch.setattr(run.session, what, message)
     monkeypatch.setattr(
       run.inspector,
       "maps",
       lambda params, examples, _, run=run: note(run, "look", examples) or (),
     )
   warm.prepare(desks, 32)
-  assert [one[:2] for one in begun] == sorted(one[:2] for one in begun)
-  alone = {
-    (False, 1, what, desk.run.name)
-    for desk in desks
+  assert [one[:2] for one in started] == sorted(one[:2] for one in started)
+  single = {
+    (False, 1, what, queue.run.name)
+    for queue in desks
     for what in ("compile", "look")
   }
-  assert set(begun[:4]) == alone
-  assert {name for *_, name in begun[4:6]} == {desk.run.name for desk in desks}
-  assert begun[-1][0] and begun[-1][1] == 8
+  assert set(started[:4]) == single
+  assert {name for *_, name in started[4:6]} == {
+    queue.run.name for queue in desks
+  }
+  assert started[-1][0] and started[-1][1] == 8
 
 
 def test_nothing_is_compiled_where_nobody_wants_it(ask):
-  told = []
+  messages = []
   desks = [*ask.service.worker.desks.values()]
-  warm.prepare(desks, 0, lambda *one: told.append(one))
-  assert told == []
+  warm.prepare(desks, 0, lambda *one: messages.append(one))
+  assert messages == []
 
 
 def test_the_benchmark_of_load(ask):

@@ -16,7 +16,7 @@ from asked_services import LINE, listening
 
 from jaxsyn.errors import InputError
 from jaxsyn.serving import body, server
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.serving.service import Service
 
 POST = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
@@ -28,7 +28,7 @@ def port(served, monkeypatch):
   monkeypatch.setattr(server, "STUCK", 1.0)
   monkeypatch.setattr(body, "SECONDS", 1.0)
   monkeypatch.setattr(body, "_LINGER", 0.2)
-  service = Service(served, Limits(connections=20, max_bytes=100_000))
+  service = Service(served, ServiceLimits(connections=20, max_bytes=100_000))
   service.state = "ok"
   with listening(service) as port:
     yield port
@@ -36,26 +36,28 @@ def port(served, monkeypatch):
 
 def spoken(port, *parts, every=0.0):
   """What is answered to some bytes, until the server hangs up."""
-  with socket.create_connection(("127.0.0.1", port), timeout=20) as own:
+  with socket.create_connection(("127.0.0.1", port), timeout=20) as expected:
     with contextlib.suppress(ConnectionError):
       for part in parts:
-        own.sendall(part)
+        expected.sendall(part)
         time.sleep(every)
-    said = b""
+    message = b""
     with contextlib.suppress(ConnectionError):
-      while part := own.recv(65536):
-        said += part
-  return said
+      while part := expected.recv(65536):
+        message += part
+  return message
 
 
 def test_clients_that_take_their_time_are_cut_off(port):
   began = time.monotonic()
   half = POST + b"Content-Length: 100\r\n\r\n{"
-  said = spoken(port, half)
-  assert said.startswith(b"HTTP/1.1 408 ") and b"did not come within" in said
+  message = spoken(port, half)
+  assert (
+    message.startswith(b"HTTP/1.1 408 ") and b"did not come within" in message
+  )
   drops = POST + b"Content-Length: 100\r\n\r\n"
-  said = spoken(port, drops, *[b"{"] * 40, every=0.1)
-  assert b" 408 " in said or said == b""
+  message = spoken(port, drops, *[b"{"] * 40, every=0.1)
+  assert b" 408 " in message or message == b""
   assert time.monotonic() - began < 30
   assert b'{"status": "ok"}' in spoken(
     port,
@@ -67,36 +69,40 @@ def test_who_asks_often_keeps_the_connection(port):
   """Never asking when the server looks, each time within the limits."""
   client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
   client.connect()
-  own, end = client.sock, time.monotonic() + 3.5
+  expected, end = client.sock, time.monotonic() + 3.5
   while time.monotonic() < end:
     client.request("GET", "/health")
     assert client.getresponse().read() == b'{"status": "ok"}'
-    assert client.sock is own
+    assert client.sock is expected
     time.sleep(0.2)
   client.close()
 
 
 def test_bodies_without_an_end(port):
-  said = spoken(port, POST + b"Content-Length: 10000000000\r\n\r\n", *[b"x" * 65536] * 50)  # fmt: skip
-  assert b" 413 " in said[:20] or said == b""
+  message = spoken(port, POST + b"Content-Length: 10000000000\r\n\r\n", *[b"x" * 65536] * 50)  # fmt: skip
+  assert b" 413 " in message[:20] or message == b""
   chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n"
   chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
-  said = spoken(port, chunked, *[chunk] * 50)
-  assert b" 411 " in said[:20] or said == b""
-  said = spoken(port, chunked, b"1\r\n{\r\n0\r\n\r\n")
-  assert said.startswith(b"HTTP/1.1 411 ") and b"Send its length." in said
+  message = spoken(port, chunked, *[chunk] * 50)
+  assert b" 411 " in message[:20] or message == b""
+  message = spoken(port, chunked, b"1\r\n{\r\n0\r\n\r\n")
+  assert message.startswith(b"HTTP/1.1 411 ") and b"Send its length." in message
   # One that ends at once is told why.
-  said = spoken(port, POST + b"Content-Length: 200000\r\n\r\n" + b"x" * 200_000)
-  assert said.startswith(b"HTTP/1.1 413 ") and b"at most 100,000 are" in said
+  message = spoken(
+    port, POST + b"Content-Length: 200000\r\n\r\n" + b"x" * 200_000
+  )
+  assert (
+    message.startswith(b"HTTP/1.1 413 ") and b"at most 100,000 are" in message
+  )
 
 
 def test_a_body_that_is_not_read_ends_the_connection(port):
   head = b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
   for line, status in ((b"GET /health", b"200"), (b"POST /none", b"404")):
     began = time.monotonic()
-    said = spoken(port, line + head, b"x")
-    assert said.startswith(b"HTTP/1.1 " + status)
-    assert b"connection: close" in said.lower()
+    message = spoken(port, line + head, b"x")
+    assert message.startswith(b"HTTP/1.1 " + status)
+    assert b"connection: close" in message.lower()
     assert time.monotonic() - began < 5
 
 
@@ -156,7 +162,7 @@ def test_a_client_with_a_large_body_gets_the_response(
 def test_a_client_with_a_large_body_gets_the_time_to_retry(
   served, state, rate, status
 ):
-  service = Service(served, Limits(rate=rate))
+  service = Service(served, ServiceLimits(rate=rate))
   service.state = state
   with listening(service) as port:
     if rate:
@@ -181,34 +187,36 @@ def test_a_client_with_a_large_body_gets_the_time_to_retry(
   ],
 )
 def test_what_is_no_http(port, line):
-  said = spoken(port, line)
-  assert said == b"" or said.startswith(b"HTTP/1.1 400 ")
-  assert b"Traceback" not in said
-  if said:
+  message = spoken(port, line)
+  assert message == b"" or message.startswith(b"HTTP/1.1 400 ")
+  assert b"Traceback" not in message
+  if message:
     # The second is of uvicorn.
-    answer = said.partition(b"\r\n\r\n")[2]
+    answer = message.partition(b"\r\n\r\n")[2]
     assert b'{"error": ' in answer or b"Invalid HTTP request" in answer
 
 
 def test_who_takes_no_answer_is_cut_off(port):
   """Asks again and again, and never reads."""
-  with socket.create_connection(("127.0.0.1", port)) as own:
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    own.settimeout(0.5)
+  with socket.create_connection(("127.0.0.1", port)) as expected:
+    expected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    expected.settimeout(0.5)
     end = time.monotonic() + 30
     with pytest.raises(ConnectionError):
       while time.monotonic() < end:
         with contextlib.suppress(TimeoutError):
-          own.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+          expected.sendall(
+            b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50
+          )
 
 
 def test_too_many_connections(port):
   with contextlib.ExitStack() as stack:
     for _ in range(20):
       stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-    said = spoken(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert said.startswith(b"HTTP/1.1 503 ")
-    assert said.endswith(b"\r\n\r\nService Unavailable")
+    message = spoken(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert message.startswith(b"HTTP/1.1 503 ")
+    assert message.endswith(b"\r\n\r\nService Unavailable")
   assert b'{"status": "ok"}' in spoken(
     port,
     b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
@@ -234,8 +242,12 @@ def test_odd_headers_are_no_fault_of_the_server(port, name):
       if name != "Host":
         lines.append(b"Host: localhost")
       lines += [b"Connection: close", b"", b""]
-      said = spoken(port, b"\r\n".join(lines))
-      assert re.match(rb"HTTP/1.1 [234]\d\d ", said), (line, value, said[:200])
+      message = spoken(port, b"\r\n".join(lines))
+      assert re.match(rb"HTTP/1.1 [234]\d\d ", message), (
+        line,
+        value,
+        message[:200],
+      )
 
 
 @pytest.mark.parametrize(
@@ -243,16 +255,16 @@ def test_odd_headers_are_no_fault_of_the_server(port, name):
   [b"/static/%00", b"/static/" + b"a" * 5000, b"/%ff", b"/static/%ff", b"/?%00=%"],
 )  # fmt: skip
 def test_odd_paths_are_no_fault_of_the_server(port, path):
-  said = spoken(port, b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")  # fmt: skip
-  assert re.match(rb"HTTP/1.1 [24]\d\d ", said), said[:200]
+  message = spoken(port, b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")  # fmt: skip
+  assert re.match(rb"HTTP/1.1 [24]\d\d ", message), message[:200]
 
 
 def test_half_closed(port):
-  with socket.create_connection(("127.0.0.1", port), timeout=20) as own:
-    own.sendall(POST + b"Content-Length: 50\r\n\r\n{")
-    own.shutdown(socket.SHUT_WR)
+  with socket.create_connection(("127.0.0.1", port), timeout=20) as expected:
+    expected.sendall(POST + b"Content-Length: 50\r\n\r\n{")
+    expected.shutdown(socket.SHUT_WR)
     with contextlib.suppress(ConnectionError):
-      while own.recv(4096):
+      while expected.recv(4096):
         pass
 
 
@@ -296,18 +308,20 @@ def test_it_starts_and_ends_amid_work(runs, environment, number):
   )
   try:
     line = process.stdout.readline()
-    found = re.fullmatch(r"serving it at http://127\.0\.0\.1:(\d+)\n", line)
-    assert found, process.stderr.read()
-    client = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
+    matches = re.fullmatch(r"serving it at http://127\.0\.0\.1:(\d+)\n", line)
+    assert matches, process.stderr.read()
+    client = http.client.HTTPConnection(
+      "127.0.0.1", int(matches[1]), timeout=300
+    )
     client.request("GET", "/health")
     assert json.load(client.getresponse()) == {"status": "ok"}
-    told = {"texts": [LINE] * 6, "nbest": 2, "stream": True}
-    client.request("POST", "/translate", json.dumps(told))
+    message = {"texts": [LINE] * 6, "nbest": 2, "stream": True}
+    client.request("POST", "/translate", json.dumps(message))
     answer = client.getresponse()
     first = json.loads(answer.readline())
     assert len(first["nbest"]) == 2
     process.send_signal(number)
-    wait_until_closed(int(found[1]))
+    wait_until_closed(int(matches[1]))
     rest = [json.loads(line) for line in answer]
     assert sorted([first["index"], *(one["index"] for one in rest)]) == [
       *range(6)
@@ -332,20 +346,25 @@ def test_it_says_its_address_before_it_compiles(runs, environment):
   )
   try:
     line = process.stderr.readline()
-    found = re.fullmatch(
+    matches = re.fullmatch(
       r"listening at http://127\.0\.0\.1:(\d+); compiling (\d+) sizes, until then "
       r"it answers 503; --compile 0 starts without\n",
       line,
     )
-    assert found, line + process.stderr.read()
-    client = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
+    assert matches, line + process.stderr.read()
+    client = http.client.HTTPConnection(
+      "127.0.0.1", int(matches[1]), timeout=300
+    )
     client.request("GET", "/health")
-    told = json.load(client.getresponse())
+    message = json.load(client.getresponse())
     # It is not compiled in the moment that this asks.
-    assert told["status"] == "starting" and told["sizes"] == int(found[2]) > 1
-    assert 0 <= told["compiled"] <= told["sizes"]
+    assert (
+      message["status"] == "starting"
+      and message["sizes"] == int(matches[2]) > 1
+    )
+    assert 0 <= message["compiled"] <= message["sizes"]
     ready = process.stdout.readline()
-    assert ready == f"serving it at http://127.0.0.1:{found[1]}\n"
+    assert ready == f"serving it at http://127.0.0.1:{matches[1]}\n"
     client.request("GET", "/health")
     assert json.load(client.getresponse()) == {"status": "ok"}
   finally:
@@ -367,9 +386,9 @@ def test_the_second_ctrl_c_ends_it_at_once(runs, environment, before):
   )
   try:
     port = int(process.stdout.readline().rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as own:
+    with socket.create_connection(("127.0.0.1", port)) as expected:
       # A body that comes: the server waits for it.
-      own.sendall(POST + b"Content-Length: 100\r\n\r\n{")
+      expected.sendall(POST + b"Content-Length: 100\r\n\r\n{")
       time.sleep(0.5)
       os.kill(process.pid, signal.SIGINT)
       time.sleep(1)

@@ -5,7 +5,7 @@ import collections
 import pytest
 
 from jaxsyn.survey import choices
-from jaxsyn.survey.pairs import Files, Look, Side
+from jaxsyn.survey.pairs import CorpusStats, Files, Side
 
 
 def seen(words=11.9, looked=1000, characters=""):
@@ -13,7 +13,7 @@ def seen(words=11.9, looked=1000, characters=""):
   side = Side(words=round(words * looked), letters=5 * round(words * looked))
   side.characters = collections.Counter(characters or "abcdefghijklmnopq")
   side.sample = ["some words with blanks"]
-  return Look(Files("a", "b"), looked, looked, side, side)
+  return CorpusStats(Files("a", "b"), looked, looked, side, side)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_a_vocabulary_holds_the_characters_of_the_text():
   # A hundred that are 1 in 2,001 together are left out: 200 + 4, twice.
   rare = collections.Counter(dict.fromkeys(kanji[:200], 1000))
   rare.update(dict.fromkeys(kanji[200:300], 1))
-  look = seen()
-  look.source.characters = look.target.characters = rare
-  choice, coverage = choices.vocabulary(1000, look)
+  sample = seen()
+  sample.source.characters = sample.target.characters = rare
+  choice, coverage = choices.vocabulary(1000, sample)
   assert (choice.value, coverage) == (1000, 0.9995)
 
 
@@ -62,8 +62,8 @@ def test_a_vocabulary_holds_the_characters_of_the_text():
 )
 def test_updates(pairs, updates):
   """Multi30k's is what its own config says."""
-  found = choices.training(pairs, seen(), 8000)
-  assert (found.updates.value, found.dropout) == (updates, None)
+  result = choices.training(pairs, seen(), 8000)
+  assert (result.updates.value, result.dropout) == (updates, None)
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,22 @@ def test_updates(pairs, updates):
   [(200_000, 20_000, 0.3), (1_000_000, 100_000, 0.1)],
 )
 def test_large_corpora_have_what_was_published(pairs, updates, dropout):
-  found = choices.training(pairs, seen(), 8000)
-  assert (found.updates.value, found.dropout) == (updates, dropout)
+  result = choices.training(pairs, seen(), 8000)
+  assert (result.updates.value, result.dropout) == (updates, dropout)
 
 
 def test_subwords_where_no_blanks_part_words():
-  look = seen()
-  assert choices.subwords(look, 8000) == pytest.approx(11.9 * 1.54)
-  assert choices.subwords(look, 32_000) == pytest.approx(11.9 * 1.54)
+  sample = seen()
+  assert choices.subwords(sample, 8000) == pytest.approx(11.9 * 1.54)
+  assert choices.subwords(sample, 32_000) == pytest.approx(11.9 * 1.54)
   # Captions of 1,000 subwords were 2.6 and 2.8 a word; between, by the logarithm.
-  assert choices.subwords(look, 1000) == pytest.approx(11.9 * 2.7)
-  assert choices.subwords(look, 500) == pytest.approx(11.9 * 2.7)
-  assert choices.subwords(look, 2000) == pytest.approx(
+  assert choices.subwords(sample, 1000) == pytest.approx(11.9 * 2.7)
+  assert choices.subwords(sample, 500) == pytest.approx(11.9 * 2.7)
+  assert choices.subwords(sample, 2000) == pytest.approx(
     11.9 * (1.54 + 2 / 3 * 1.16)
   )
-  look.source.sample = ["犬が草の上を走っている。"]
-  look.source.letters = 24 * look.looked
-  assert choices.subwords(look, 1000) == 16  # both sides are one here; 24 / 1.5
+  sample.source.sample = ["犬が草の上を走っている。"]
+  sample.source.letters = 24 * sample.examined
+  assert (
+    choices.subwords(sample, 1000) == 16
+  )  # both sides are one here; 24 / 1.5

@@ -7,7 +7,7 @@ import zstandard
 
 from jaxsyn.errors import InputError
 from jaxsyn.survey import findings, pairs
-from jaxsyn.survey.pairs import Files, look
+from jaxsyn.survey.pairs import Files, corpus_stats
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def text(tmp_path):
 
 def test_what_is_seen_of_some_pairs(text):
   long = b"w " * 176
-  seen = look(
+  seen = corpus_stats(
     text(
       b"a cat\n\na cat\nsame\n" + long + b"\n",
       b"un chat\nvide\nun chat\nsame\nx\n",
     )
   )
-  assert (seen.count, seen.looked, seen.different) == (5, 5, 4)
+  assert (seen.count, seen.examined, seen.different) == (5, 5, 4)
   # Between blanks: 2 + 0 + 2 + 1 + 176, and 2 + 1 + 2 + 1 + 1.
   assert (seen.source.words, seen.target.words) == (181, 7)
   # Letters: acat twice, same, 176; unchat twice, vide, same, x.
@@ -42,17 +42,19 @@ def test_what_is_seen_of_some_pairs(text):
     "empty": 1,
     "max_words": 1,
   }
-  assert (seen.kept, seen.copies) == (3, 1)
+  assert (seen.remaining, seen.copies) == (3, 1)
   assert seen.lengths[0] == len("a cat") + len("un chat")
 
 
 def test_windows_and_packed_files_are_the_same_text(text, tmp_path):
-  plain = look(text(b"a\nb\n", b"c\nd\n"))
-  windows = look(text(b"\xef\xbb\xbfa\r\nb\r\n", b"\xef\xbb\xbfc\r\nd\r\n"))
-  packed = [look(text(pack(b"a\nb\n"), pack(b"c\nd\n"), ending=end))
+  plain = corpus_stats(text(b"a\nb\n", b"c\nd\n"))
+  windows = corpus_stats(
+    text(b"\xef\xbb\xbfa\r\nb\r\n", b"\xef\xbb\xbfc\r\nd\r\n")
+  )
+  packed = [corpus_stats(text(pack(b"a\nb\n"), pack(b"c\nd\n"), ending=end))
             for end, pack in ((".gz", gzip.compress), (".zst", zstandard.compress))]  # fmt: skip
   (tmp_path / "x.tsv").write_bytes(b"a\tc\nb\td\n")
-  table = look(Files(str(tmp_path / "x.tsv")))
+  table = corpus_stats(Files(str(tmp_path / "x.tsv")))
   for other in (windows, *packed, table):
     assert other.keys == plain.keys and other.count == 2
     assert other.source.characters == {"a": 1, "b": 1}
@@ -72,7 +74,7 @@ def test_windows_and_packed_files_are_the_same_text(text, tmp_path):
 )  # fmt: skip
 def test_text_that_is_refused(text, source, target, message):
   with pytest.raises(InputError, match=message):
-    look(text(source, target))
+    corpus_stats(text(source, target))
 
 
 @pytest.mark.parametrize(
@@ -86,14 +88,14 @@ def test_text_that_is_refused(text, source, target, message):
 )
 def test_files_that_are_refused(files, message):
   with pytest.raises(InputError, match=message):
-    look(files)
+    corpus_stats(files)
 
 
 def test_a_table_has_two_columns(tmp_path):
   file = tmp_path / "x.tsv"
   file.write_text("a\tb\na\tb\tc\n")
   with pytest.raises(InputError, match=r"x.tsv:2: 3 columns.* cut -f1,2"):
-    look(Files(str(file)))
+    corpus_stats(Files(str(file)))
 
 
 def lines(words):
@@ -101,11 +103,11 @@ def lines(words):
 
 
 def test_lines_are_counted_beyond_those_looked_at(text, monkeypatch):
-  monkeypatch.setattr(pairs, "LOOKED", 3)
-  seen = look(text(lines("abcde"), lines("ABCDE")))
-  assert (seen.count, seen.looked, seen.different) == (5, 3, 3)
+  monkeypatch.setattr(pairs, "EXAMINED_PAIRS", 3)
+  seen = corpus_stats(text(lines("abcde"), lines("ABCDE")))
+  assert (seen.count, seen.examined, seen.different) == (5, 3, 3)
   with pytest.raises(InputError, match=r"has 5 lines, but \S+ has 4"):
-    look(text(lines("abcde"), lines("ABCD")))
+    corpus_stats(text(lines("abcde"), lines("ABCD")))
 
 
 def test_held_out_pairs_that_stand_in_training_are_told(text):
@@ -113,26 +115,36 @@ def test_held_out_pairs_that_stand_in_training_are_told(text):
   source = ["one", "two", "three", "four", *(f"w{i}" for i in range(20))]
   source += ["two", "three"]
   target = [word.upper() for word in source[:-1]] + ["DREI"]
-  train = look(text(lines(source), lines(target)))
-  told = findings.of_text({"train": train}, 2, ["validation", "test"])
-  assert told[-1] == (
+  train = corpus_stats(text(lines(source), lines(target)))
+  message = findings.of_text({"train": train}, 2, ["validation", "test"])
+  assert message[-1] == (
     "warning: of 4 pairs of validation and test 1 stand in training too, and 2"
     " of their sources: scores will flatter"
   )
-  given = look(text(lines(["w3", "new"]), lines(["W3", "NEW"])))
-  told = findings.of_text({"train": train, "test": given}, 0, [])
-  assert told[-1].startswith("warning: of 2 pairs of test 1 stand in training")
-  told = findings.of_text({"train": train, "test": given}, 8, ["validation"])
-  assert not [line for line in told if "of test" in line and "warning" in line]
+  inputs = corpus_stats(text(lines(["w3", "new"]), lines(["W3", "NEW"])))
+  message = findings.of_text({"train": train, "test": inputs}, 0, [])
+  assert message[-1].startswith(
+    "warning: of 2 pairs of test 1 stand in training"
+  )
+  message = findings.of_text(
+    {"train": train, "test": inputs}, 8, ["validation"]
+  )
+  assert not [
+    line for line in message if "of test" in line and "warning" in line
+  ]
 
 
 def test_lines_without_blanks_are_measured_in_characters(text):
-  seen = look(text("犬が走る。\n猫。\n".encode(), b"A dog runs.\nA cat.\n"))
-  told = findings.of_text({"train": seen}, 0, [])
-  assert "3.5 characters and 2.5 words a line, 0 repeated" in told[0]
+  seen = corpus_stats(
+    text("犬が走る。\n猫。\n".encode(), b"A dog runs.\nA cat.\n")
+  )
+  message = findings.of_text({"train": seen}, 0, [])
+  assert "3.5 characters and 2.5 words a line, 0 repeated" in message[0]
 
 
 def test_text_in_order_of_length_is_told(text):
-  short = look(text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50)))
-  told = findings.of_text({"train": short}, 5, ["test"])
-  assert "are of other lengths than the rest; shuffle them" in told[-1]
+  short = corpus_stats(
+    text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50))
+  )
+  message = findings.of_text({"train": short}, 5, ["test"])
+  assert "are of other lengths than the rest; shuffle them" in message[-1]

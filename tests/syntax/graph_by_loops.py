@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.syntax import View, Where
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 
 # Of each: parent of each word, its relation (0: never seen in training), the word
 # of each subword (-1: EOS), and whether it has a tree.
@@ -25,13 +25,13 @@ RELATIONS, HEADS = 5, 3
 B = len(SENTENCES)
 W = max(len(one[0]) for one in SENTENCES) + 1
 S = max(len(one[2]) for one in SENTENCES) + 2
-WHERE = Where(
+WHERE = AttentionSite(
   "encoder", 0, heads=HEADS, width=8 * HEADS, dtype="float32",
-  relations=RELATIONS, part="it",
+  relations=RELATIONS, modifier="it",
 )  # fmt: skip
 
 
-def view_of(sentences) -> View:
+def view_of(sentences) -> SentenceFeatures:
   """The padded batch of sentences written as in `SENTENCES`."""
   B = len(sentences)
   W = max(len(one[0]) for one in sentences) + 1
@@ -58,7 +58,9 @@ def view_of(sentences) -> View:
       distance = np.asarray(trees.tree_distance(tree))
       filled["tree_distance_BWW"][b, :words, :words] = distance
   facts = {name: jnp.asarray(array) for name, array in filled.items()}
-  return View(**facts, position_Q=jnp.arange(S), position_M=jnp.arange(S))
+  return SentenceFeatures(
+    **facts, position_Q=jnp.arange(S), position_M=jnp.arange(S)
+  )
 
 
 VIEW = view_of(SENTENCES)
@@ -66,11 +68,11 @@ VIEW = view_of(SENTENCES)
 
 def chain(head, word):
   """The word, its parent, and so on up to its root."""
-  found = [word]
+  result = [word]
   while head[word] != word:
     word = head[word]
-    found.append(word)
-  return found
+    result.append(word)
+  return result
 
 
 def path(head, one, other):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.syntax import Spec, View, Where
+from jaxsyn.syntax import AttentionSite, ModifierSpec, SentenceFeatures
 
-WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32", relations=5)
+WHERE = AttentionSite(
+  "encoder", 0, heads=2, width=8, dtype="float32", relations=5
+)
 
 
 def rescored(
-  spec: Spec,
+  spec: ModifierSpec,
   score_BHQM,
   *,
   q_BQHK=None,
@@ -19,7 +21,7 @@ def rescored(
   train: bool = False,
   key: int = 0,
   params=None,
-  where: Where = WHERE,
+  site: AttentionSite = WHERE,
   **facts,
 ):
   """The scores after a part of an encoder.
@@ -39,11 +41,11 @@ def rescored(
     name: jnp.asarray(value) for name, value in facts.items()
   }
   position = jnp.arange(M)
-  view = View(
+  view = SentenceFeatures(
     **facts, position_Q=position[:Q], position_M=position, train=train
   )
-  K = where.head_width
-  return spec.make(where).apply(
+  K = site.head_width
+  return spec.make(site).apply(
     {"params": params or {}},
     score_BHQM,
     jnp.zeros((B, Q, H, K)) if q_BQHK is None else q_BQHK,

@@ -26,7 +26,7 @@ def vector_by_loops(params, members, x_WD):
   count, width, size = params["kernel"].shape
   out = []
   for channel in range(size):
-    found = []
+    collected = []
     for place in range(max(1, len(members))):
       total = float(params["bias"][channel])
       for offset in range(count):
@@ -35,6 +35,6 @@ def vector_by_loops(params, members, x_WD):
         x_D = x_WD[members[at]] if inside else params["slash"]
         for d in range(width):
           total += float(x_D[d]) * float(params["kernel"][offset, d, channel])
-      found.append(total)
-    out.append(math.tanh(max(found)))
+      collected.append(total)
+    out.append(math.tanh(max(collected)))
   return out

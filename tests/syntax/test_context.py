@@ -11,11 +11,11 @@ from finite_differences import agree_with_differences
 from part_under_test import WHERE
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import At
-from jaxsyn.syntax import View, Where
+from jaxsyn.options import ConfigPath
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.syntax.part import Site
+from jaxsyn.syntax.modifier import StackShape
 
 KINDS = ["global", "deep", "deep_global"]
 H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
@@ -45,11 +45,13 @@ def drawn(spec, layer, seed=0):
   return draw(B, S, H, K), draw(B, S, H, K), inputs, params
 
 
-def run(spec, layer, q, k, inputs, params, real=REAL, where=WHERE):
+def run(spec, layer, q, k, inputs, params, real=REAL, site=WHERE):
   """Queries and keys after the part; both unscaled, as in the paper."""
-  root = math.sqrt(where.head_width)
-  view = View(real_BS=jnp.asarray(real), inputs=tuple(map(jnp.asarray, inputs)))
-  part = spec.make(dataclasses.replace(where, layer=layer))
+  root = math.sqrt(site.head_width)
+  view = SentenceFeatures(
+    real_BS=jnp.asarray(real), inputs=tuple(map(jnp.asarray, inputs))
+  )
+  part = spec.make(dataclasses.replace(site, layer=layer))
   q, k = part.apply(
     {"params": params},
     jnp.asarray(q) / root,
@@ -71,7 +73,7 @@ def context_of(spec, inputs, b, s):
     return mean(inputs[-1])
   if spec.context == "deep":
     return [x[b, s, d] for x in inputs[:-1] for d in range(D)]
-  return [number for x in inputs for number in mean(x)]
+  return [index for x in inputs for index in mean(x)]
 
 
 def reference(spec, x, inputs, params):
@@ -100,7 +102,7 @@ def test_half_query_half_mean():
   # One head of width 4, so the query comes divided by 2; U is the identity,
   # the gates are sigmoid(0) = 1/2. The mean of the two real subwords is
   # (2, 3, 4, 5); the pad's nines are left out.
-  where = Where("encoder", 0, heads=1, width=4, dtype="float32")
+  site = AttentionSite("encoder", 0, heads=1, width=4, dtype="float32")
   x = np.array([[[1.0, 2, 3, 4], [3, 4, 5, 6], [9, 9, 9, 9]]], np.float32)
   one = {
     "context_DHK": np.eye(4, dtype=np.float32).reshape(4, 1, 4),
@@ -116,7 +118,7 @@ def test_half_query_half_mean():
     (x,),
     {"query": one, "key": one},
     np.array([[1, 1, 0]], bool),
-    where,
+    site,
   )
   np.testing.assert_allclose(out_q[0, 0, 0], [5.0, 5.5, 6.0, 6.5], rtol=1e-6)
   np.testing.assert_allclose(out_k[0, 0, 0], [1.5, 2.5, 3.5, 4.5], rtol=1e-6)
@@ -148,15 +150,19 @@ def test_the_formula_in_plain_loops(spec, layer):
 
 def test_the_first_layer_has_no_layer_before():
   spec = Context(context="deep")
-  assert spec.cells(3, 1) == {(1, 0), (2, 0)}
-  assert Context(context="deep_global").cells(3, 1) == {(0, 0), (1, 0), (2, 0)}
-  at = At("config.parts.encoder.context")
-  spec.check(at, Site("encoder", 2, 1, 8))
+  assert spec.active_heads(3, 1) == {(1, 0), (2, 0)}
+  assert Context(context="deep_global").active_heads(3, 1) == {
+    (0, 0),
+    (1, 0),
+    (2, 0),
+  }
+  at = ConfigPath("config.parts.encoder.context")
+  spec.check(at, StackShape("encoder", 2, 1, 8))
   for off in ({"layers": ()}, {"heads": ()}):
-    Context(context="deep", **off).check(at, Site("encoder", 2, 1, 8))
-  for alone, layers in ((spec, 1), (Context(context="deep", layers=(0,)), 3)):
+    Context(context="deep", **off).check(at, StackShape("encoder", 2, 1, 8))
+  for single, layers in ((spec, 1), (Context(context="deep", layers=(0,)), 3)):
     with pytest.raises(InputError, match=r"context='deep' is made of the lay"):
-      alone.check(at, Site("encoder", layers, 1, 8))
+      single.check(at, StackShape("encoder", layers, 1, 8))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,9 +187,9 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
   dirty = [np.where(REAL[:, :, None], x, 1e3) for x in inputs]
   n = 2  # the second sentence alone, without its pads
   cut = [x[1:, :n] for x in (q, k, *inputs)]
-  alone = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
+  single = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
   for out, other, short in zip(
-    outs, run(spec, 1, q, k, dirty, params), alone, strict=True
+    outs, run(spec, 1, q, k, dirty, params), single, strict=True
   ):
     np.testing.assert_array_equal(out[REAL], other[REAL])
     np.testing.assert_allclose(out[1:, :n], short, atol=1e-5)
@@ -203,7 +209,7 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
 def test_what_it_makes_and_publishes(spec, layer, pieces):
   q, k, inputs = jax.tree.map(jnp.asarray, drawn(spec, layer)[:3])
   part = spec.make(dataclasses.replace(WHERE, layer=layer))
-  view = View(real_BS=jnp.asarray(REAL), inputs=inputs)
+  view = SentenceFeatures(real_BS=jnp.asarray(REAL), inputs=inputs)
   call = dict(method="project")
   made = part.init(jax.random.key(0), q, k, view, **call)
   state = part.apply(made, q, k, view, **call, mutable=[COLLECTION])[1]

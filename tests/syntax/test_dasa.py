@@ -17,8 +17,8 @@ def distance(head, one, other):
   """Edges; None where there is no path."""
   if min(one, other) < 0:
     return None
-  found = graph.path(head, one, other)
-  return None if found is None else len(found[0]) - 1 + len(found[1])
+  result = graph.path(head, one, other)
+  return None if result is None else len(result[0]) - 1 + len(result[1])
 
 
 def bias(normalise, b, q, m):
@@ -31,8 +31,8 @@ def bias(normalise, b, q, m):
     return 1 / (1 + d)
   if normalise == "rows":
     return math.exp(-d) / sum(math.exp(-x) for x in row if x is not None)
-  every = [distance(head, one, other) for one in word for other in word]
-  return 1 - d / max(1, max(x for x in every if x is not None))
+  all_ids = [distance(head, one, other) for one in word for other in word]
+  return 1 - d / max(1, max(x for x in all_ids if x is not None))
 
 
 @pytest.mark.parametrize("normalise", ["longest", "inverse", "rows"])
@@ -46,11 +46,11 @@ def test_against_loops(normalise, apply, heads):
     if not graph.parsed(b):
       continue
     for h in range(HEADS) if heads is None else heads:
-      own = 0.7 * bias(normalise, b, q, m)
+      expected = 0.7 * bias(normalise, b, q, m)
       if apply == "multiply":
-        wanted[b, h, q, m] *= 1 + own
+        wanted[b, h, q, m] *= 1 + expected
       else:
-        wanted[b, h, q, m] += own
+        wanted[b, h, q, m] += expected
   np.testing.assert_allclose(
     graph.real_pairs(out), graph.real_pairs(wanted), atol=1e-6
   )

@@ -8,8 +8,8 @@ import pytest
 from models_under_test import batch_of, plan_of, sentence
 
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.models.contract import view_of
-from jaxsyn.syntax import View, Where
+from jaxsyn.models.contract import sentence_features
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.dependency_relative import (
   DependencyRelative,
   depth_BQM,
@@ -18,7 +18,7 @@ from jaxsyn.syntax.dependency_relative import (
 from jaxsyn.syntax.relative import Relative
 
 H, K = 2, 3
-WHERE = Where("encoder", 0, heads=H, width=H * K, dtype="float32")
+WHERE = AttentionSite("encoder", 0, heads=H, width=H * K, dtype="float32")
 # "My father bought a red car .": each word's parent.
 EXAMPLE = np.array([1, 2, 2, 5, 5, 2, 2])
 
@@ -26,7 +26,7 @@ PAIRS = [sentence(5, 3, 1), sentence(3, 3, 2)]
 
 
 def view_with(batch):
-  view = view_of(batch, "source")
+  view = sentence_features(batch, "source")
   position = jnp.arange(view.real_BS.shape[1])
   return view.replace(position_Q=position, position_M=position)
 
@@ -71,7 +71,7 @@ def example():
   """The paper's sentence, its third word of two subwords, EOS, a pad."""
   word_BS = jnp.array([[0, 1, 2, 2, 3, 4, 5, 6, -1, -1]])
   position = jnp.arange(10)
-  return View(
+  return SentenceFeatures(
     real_BS=jnp.arange(10)[None] < 9,
     word_BS=word_BS,
     head_BW=jnp.asarray(EXAMPLE)[None],
@@ -121,7 +121,7 @@ def test_words_of_two_trees_are_far():
   # Two roots: distance 255 is clipped like any other, in order.
   head = np.array([0, 1])
   position = jnp.arange(2)
-  view = View(
+  view = SentenceFeatures(
     real_BS=jnp.ones((1, 2), bool),
     word_BS=position[None],
     head_BW=jnp.asarray(head)[None],
@@ -173,14 +173,14 @@ def test_both_sums_are_those_of_the_formula(label, clip):
 
 def test_a_sentence_alone_is_scored_the_same():
   params, spec = tables(), DependencyRelative()
-  together = stages(spec, params)
+  combined = stages(spec, params)
   one = jax.tree.map(
     lambda x: x[1:] if len(x) == B else x,
     VIEW.replace(position_Q=None, position_M=None),
   )
   one = one.replace(position_Q=VIEW.position_Q, position_M=VIEW.position_M)
   module = spec.make(WHERE)
-  alone = (
+  separate = (
     module.apply(
       {"params": params},
       *(SCORE[1:], QUERY[1:], KEY[1:], one),
@@ -192,8 +192,8 @@ def test_a_sentence_alone_is_scored_the_same():
       method="mix",
     ),
   )
-  for whole, single in zip(together, alone):
-    np.testing.assert_allclose(whole[1:], single, atol=1e-5)
+  for complete, single in zip(combined, separate):
+    np.testing.assert_allclose(complete[1:], single, atol=1e-5)
 
 
 def test_an_unparsed_sentence_has_no_labels():
@@ -221,13 +221,15 @@ def test_gradients_are_those_of_differences(tie):
 
 
 def test_what_it_reads_depends_on_the_label():
-  assert DependencyRelative().reads == ("head",)
-  assert DependencyRelative(label="distance").reads == ("tree_distance",)
+  assert DependencyRelative().required_features == ("head",)
+  assert DependencyRelative(label="distance").required_features == (
+    "tree_distance",
+  )
   assert plan_of("dependency_relative").features == {"source_head"}
 
 
 def test_both_sums_linear_and_tree():
-  parts = plan_of("dependency_relative_both").spec.parts
+  parts = plan_of("dependency_relative_both").spec.modifiers
   assert parts.encoder == (
     ("relative", Relative(clip=2)),
     ("dependency_relative", DependencyRelative(clip=2)),

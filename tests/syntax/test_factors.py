@@ -22,10 +22,10 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import View, Where
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.factors import FACTORS, Factors
 
-WHERE = Where(
+WHERE = AttentionSite(
   *("encoder", -1),
   heads=2,
   width=8,
@@ -36,7 +36,7 @@ WHERE = Where(
 # Words of 1, 3 and 2 subwords, EOS, a pad; of 2 and 1, of which the
 # first has what no table knows, EOS and pads. Word 1 of the second has
 # no subword: another's piece holds it.
-VIEW = View(
+VIEW = SentenceFeatures(
   real_BS=jnp.array([[1] * 7 + [0], [1] * 4 + [0] * 4], bool),
   word_BS=jnp.array([[0, 1, 1, 1, 2, 2, -1, -1], [0, 0, 2, *[-1] * 5]]),
   relation_BW=jnp.array([[2, 1, 2], [9, 1, 1]]),
@@ -122,7 +122,7 @@ def test_a_sentence_without_a_tree_keeps_its_tokens():
 
 
 def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
-  where = Where(
+  site = AttentionSite(
     *("encoder", -1),
     heads=2,
     width=400,
@@ -131,7 +131,7 @@ def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
     labels=(("upos", 17), ("feats", 900), ("lemma", 20_001)),
   )
   spec, x_BSD = Factors(), jnp.zeros((2, 8, 400))
-  made = spec.make(where).init(jax.random.key(0), x_BSD, VIEW, method="embed")
+  made = spec.make(site).init(jax.random.key(0), x_BSD, VIEW, method="embed")
   params = made["params"]
   assert {n: t["embedding"].shape for n, t in params.items()} == {
     "upos": (18, 8),  # 10 of 500
@@ -167,9 +167,9 @@ def test_each_is_read_only_where_it_is_used():
   plan = plan_of("factors")
   expected = ("upos", "feats", "lemma", "relation")
   assert plan.features == {f"source_{name}" for name in expected}
-  assert Factors(("subword", "position")).reads == ("word",)
-  assert Factors(("lemma", "subword")).reads == ("lemma",)
-  assert Factors(()).reads == ()
+  assert Factors(("subword", "position")).required_features == ("word",)
+  assert Factors(("lemma", "subword")).required_features == ("lemma",)
+  assert Factors(()).required_features == ()
 
 
 def test_what_takes_the_same_dimensions_is_refused_by_name():
@@ -182,12 +182,12 @@ def test_what_takes_the_same_dimensions_is_refused_by_name():
 
 def test_summed_they_take_none():
   both = places(encoder={"factors": {"join": "sum"}, "label_embedding": {}})
-  cells = [part.cells(1, 1) for _, part in both.at("encoder")]
-  assert cells == [{(-1, -1)}, set()]
+  active = [part.active_heads(1, 1) for _, part in both.modifiers_in("encoder")]
+  assert active == [{(-1, -1)}, set()]
   spec = resolve(
     dataclasses.replace(plan_of("transformer").config, parts=both), JOINT
   ).spec
-  assert spec.parts == both  # taking none, they are there
+  assert spec.modifiers == both  # taking none, they are there
 
 
 @pytest.mark.parametrize(

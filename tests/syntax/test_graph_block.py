@@ -34,13 +34,13 @@ def drawn(spec, seed=0):
 
 
 def applied(spec, variables, view=VIEW, x=X):
-  given = (x, x, view) if spec.at == "beside" else (x, view)
-  return spec.make(WHERE).apply(variables, *given, method=STAGES[spec.at])
+  inputs = (x, x, view) if spec.at == "beside" else (x, view)
+  return spec.make(WHERE).apply(variables, *inputs, method=STAGES[spec.at])
 
 
-def parent_of(head, word, there):
+def parent_of(head, word, present):
   """The nearest word above that has subwords; None: there is none."""
-  return next((w for w in graph.chain(head, word)[1:] if w in there), None)
+  return next((w for w in graph.chain(head, word)[1:] if w in present), None)
 
 
 def sigmoid(x):
@@ -54,44 +54,46 @@ def by_loops(spec, variables):
   for b, (head, relation, word, parsed) in enumerate(graph.SENTENCES):
     if not parsed:
       continue
-    there = sorted({w for w in word if w >= 0})
-    pieces = {w: [s for s, own in enumerate(word) if own == w] for w in there}
+    present = sorted({w for w in word if w >= 0})
+    pieces = {
+      w: [s for s, item in enumerate(word) if item == w] for w in present
+    }
     if spec.nodes == "words":
-      h = {w: np.mean([X[b, s] for s in pieces[w]], axis=0) for w in there}
+      h = {w: np.mean([X[b, s] for s in pieces[w]], axis=0) for w in present}
     else:
-      h = {s: np.array(X[b, s]) for w in there for s in pieces[w]}
+      h = {s: np.array(X[b, s]) for w in present for s in pieces[w]}
     first = dict(h)
     for layer in range(spec.depth):
-      own = params[f"convolutions_{layer}"]
+      item = params[f"convolutions_{layer}"]
 
-      def message(direction, sender, label, own=own):
+      def message(direction, sender, label, own=item):
         p = own[direction]
         g = 1.0
         if spec.gates:
           g = sigmoid(sender @ p["gate_D"] + p["gate_R"][label])
         return g * (sender @ p["value"]["kernel"] + p["bias_RD"][label])
 
-      said = {
+      values = {
         w: h[w]
         if spec.nodes == "words"
         else np.mean([h[s] for s in pieces[w]], axis=0)
-        for w in there
+        for w in present
       }
       new = {}
       for node in h:
         w = node if spec.nodes == "words" else word[node]
         total = message("from_itself", h[node], 0)
-        above = parent_of(head, w, there)
+        above = parent_of(head, w, present)
         if above is not None:
-          total = total + message("from_parent", said[above], relation[w])
-        for child in there:
-          if parent_of(head, child, there) == w:
+          total = total + message("from_parent", values[above], relation[w])
+        for child in present:
+          if parent_of(head, child, present) == w:
             total = total + message(
-              "from_children", said[child], relation[child]
+              "from_children", values[child], relation[child]
             )
         new[node] = h[node] + np.maximum(total, 0)
       h = new
-    for w in there:
+    for w in present:
       for s in pieces[w]:
         node = w if spec.nodes == "words" else s
         out[b, s] += h[node] - first[node]
@@ -120,22 +122,22 @@ def test_what_is_drawn_is_who_is_heard():
   _, state = spec.make(WHERE).apply(
     drawn(spec), X, VIEW, method="embed", mutable=[COLLECTION]
   )
-  (found,) = Maps.of(state).find(kind="heard_BQM")
+  (result,) = Maps.of(state).find(kind="heard_BQM")
   for b, q, m, head, one, other in graph.pairs():
-    there = {w for w in graph.SENTENCES[b][2] if w >= 0}
+    present = {w for w in graph.SENTENCES[b][2] if w >= 0}
     near = min(one, other) >= 0 and (
-      parent_of(head, one, there) == other
-      or parent_of(head, other, there) == one
+      parent_of(head, one, present) == other
+      or parent_of(head, other, present) == one
     )
-    assert found.value[b, q, m] == (near and graph.parsed(b)), (b, q, m)
+    assert result.value[b, q, m] == (near and graph.parsed(b)), (b, q, m)
 
 
 def test_a_parent_without_subwords_is_passed_over():
   # Words 0, 2, 5, 6, 7 of the third sentence have subwords; 2 depends on 1, that on
   # 0; 5 depends on 4, 3, and so on 2.
   parent_WX = np.asarray(parents_BWX(VIEW)[2])
-  found = {w: np.flatnonzero(row).tolist() for w, row in enumerate(parent_WX)}
-  assert {w: x for w, x in found.items() if x} == {
+  result = {w: np.flatnonzero(row).tolist() for w, row in enumerate(parent_WX)}
+  assert {w: x for w, x in result.items() if x} == {
     2: [0],
     5: [2],
     6: [2],
@@ -182,9 +184,10 @@ def test_what_does_not_fit_is_told(options, message):
 def test_sizes_are_those_of_the_formula():
   spec = GraphBlock()
   sizes = jax.tree.map(lambda x: x.size, drawn(spec)["params"])
-  (own,) = sizes.values()
+  (expected,) = sizes.values()
   for direction, labels in (("from_parent", 6), ("from_itself", 1)):
     assert (
-      sum(jax.tree.leaves(own[direction])) == D * D + labels * D + D + labels
+      sum(jax.tree.leaves(expected[direction]))
+      == D * D + labels * D + D + labels
     )
   assert RELATIONS == 5

@@ -16,15 +16,17 @@ from models_under_test import (
 )
 
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
-from jaxsyn.syntax import View, Where
+from jaxsyn.models.contract import sentence_features
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.label_embedding import LabelEmbedding
 
-WHERE = Where("encoder", -1, heads=2, width=4, dtype="float32", relations=2)
+WHERE = AttentionSite(
+  "encoder", -1, heads=2, width=4, dtype="float32", relations=2
+)
 
 # Two words, the first of two subwords; then EOS and a pad. The second
 # sentence has one word, whose relation the table does not know.
-VIEW = View(
+VIEW = SentenceFeatures(
   real_BS=jnp.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool),
   word_BS=jnp.array([[0, 0, 1, -1, -1], [0, -1, -1, -1, -1]]),
   relation_BW=jnp.array([[2, 1], [3, 0]]),
@@ -33,8 +35,8 @@ TOKEN = np.arange(40, dtype=np.float32).reshape(2, 5, 4)
 TABLE = {"table": {"embedding": jnp.array([[-1.0, -2], [-3, -4], [-5, -6]])}}
 
 
-def embedded(spec, view=VIEW, params=TABLE, x_BSD=TOKEN, where=WHERE):
-  return spec.make(where).apply(
+def embedded(spec, view=VIEW, params=TABLE, x_BSD=TOKEN, site=WHERE):
+  return spec.make(site).apply(
     {"params": params}, jnp.asarray(x_BSD), view, method="embed"
   )
 
@@ -70,11 +72,11 @@ def test_a_sentence_without_a_tree_keeps_its_tokens():
 
 
 def test_labels_start_as_tokens_do():
-  where = dataclasses.replace(WHERE, width=400, relations=49)
+  site = dataclasses.replace(WHERE, width=400, relations=49)
   x_BSD = jnp.zeros((2, 5, 400))
   made = (
     LabelEmbedding(size=400)
-    .make(where)
+    .make(site)
     .init(jax.random.key(0), x_BSD, VIEW, method="embed")
   )
   table = made["params"]["table"]["embedding"]
@@ -98,7 +100,7 @@ def encoder_output(plan, params, batch):
   return model.apply(
     {"params": params},
     batch["source_id_BS"],
-    view_of(batch, "source"),
+    sentence_features(batch, "source"),
     method="encode",
   ).memory_BSD
 

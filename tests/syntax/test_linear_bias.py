@@ -10,7 +10,7 @@ from graph_by_loops import WHERE
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.linear_bias import LinearBias, bucket
 
 RNG = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_where_ranges_end(buckets, ends):
 
 def view(query=None):
   position = jnp.arange(LONG)
-  return View(
+  return SentenceFeatures(
     real_BS=jnp.ones((1, LONG), bool),
     position_Q=position if query is None else jnp.array([query]),
     position_M=position,
@@ -62,7 +62,7 @@ def view(query=None):
 
 
 def rescored(spec, place, table, score=SCORE, seen=None):
-  return spec.make(dataclasses.replace(WHERE, place=place)).apply(
+  return spec.make(dataclasses.replace(WHERE, stack=place)).apply(
     {"params": {"bias_LH": table}},
     *(score, None, None, seen or view()),
     method="rescore",
@@ -89,11 +89,11 @@ def test_against_loops(place, heads):
 
 def test_a_step_of_decoding_is_a_row_of_all_at_once():
   spec = LinearBias(share=False)
-  whole = rescored(spec, "decoder", TABLE)
+  complete = rescored(spec, "decoder", TABLE)
   for at in (0, 7, 140):
     one = SCORE[:, :, at : at + 1]
     row = rescored(spec, "decoder", TABLE, one, view(query=at))
-    np.testing.assert_array_equal(row[:, :, 0], whole[:, :, at])
+    np.testing.assert_array_equal(row[:, :, 0], complete[:, :, at])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from models_under_test import check_part
 from part_under_test import WHERE, rescored
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.localness import Localness
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
@@ -24,12 +24,12 @@ REAL = np.array([[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]], bool)
 def drawn(spec, seed=0):
   """Scores, unscaled queries, keys and parameters, all random."""
   rng = np.random.default_rng(seed)
-  number = H if spec.heads is None else len(spec.heads)
-  shapes = {"hidden_HKK": (number, K, K), "centre_HK": (number, K)}
+  count = H if spec.heads is None else len(spec.heads)
+  shapes = {"hidden_HKK": (count, K, K), "centre_HK": (count, K)}
   if spec.window != "fixed":
-    shapes["window_HK"] = (number, K)
+    shapes["window_HK"] = (count, K)
   if spec.window == "layer":
-    shapes["key_hidden_HKK"] = (number, K, K)
+    shapes["key_hidden_HKK"] = (count, K, K)
   params = {
     name: rng.normal(size=shape).astype(np.float32)
     for name, shape in shapes.items()
@@ -155,7 +155,7 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(window):
   dirty = np.where(REAL[:, :, None, None], k, 1e3)
   np.testing.assert_array_equal(run(spec, score, q, dirty, params), out)
   n = 3  # the second sentence alone, without its pads
-  alone = run(
+  single = run(
     spec,
     score[1:, :, :n, :n],
     q[1:, :n],
@@ -163,7 +163,7 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(window):
     params,
     REAL[1:, :n],
   )
-  np.testing.assert_allclose(out[1:, :, :n, :n], alone, atol=1e-5)
+  np.testing.assert_allclose(out[1:, :, :n, :n], single, atol=1e-5)
 
 
 def test_a_layer_has_one_window_and_a_query_its_own():
@@ -202,10 +202,10 @@ def test_what_it_makes_and_publishes():
   def made(spec):
     score, q, k, _ = drawn(spec)
     position = jnp.arange(REAL.shape[1])
-    view = View(
+    view = SentenceFeatures(
       real_BS=jnp.asarray(REAL), position_Q=position, position_M=position
     )
-    part = spec.make(WHERE.for_part("localness"))
+    part = spec.make(WHERE.for_modifier("localness"))
     call = dict(method="rescore")
     made = part.init(jax.random.key(0), score, q, k, view, **call)
     out = part.apply(made, score, q, k, view, **call, mutable=[COLLECTION])

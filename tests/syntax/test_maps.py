@@ -57,10 +57,14 @@ def test_layers_come_in_order_and_parts_in_that_of_the_table():
   assert len(maps.find(kind="log_parse_BQM")) == 2
   with pytest.raises(InputError) as caught:
     maps.find(place="cross", layer=1)
-  said = str(caught.value)
-  assert said.startswith("a reader reads the map place='cross', layer=1, which")
-  assert "There are: place='encoder', part='tree_scaled', kind='weig" in said
-  assert "part='', kind='weight_BHQM' of layer 0, 1, 2, 3, 4, 5, 6, 7" in said
+  message = str(caught.value)
+  assert message.startswith(
+    "a reader reads the map place='cross', layer=1, which"
+  )
+  assert "There are: place='encoder', part='tree_scaled', kind='weig" in message
+  assert (
+    "part='', kind='weight_BHQM' of layer 0, 1, 2, 3, 4, 5, 6, 7" in message
+  )
   with pytest.raises(InputError, match="layer=1, part='', kind='weight_BHQM'"):
     maps.at(Address("cross", 1, "", "weight_BHQM"))
 

@@ -28,13 +28,13 @@ RELATIONS = [
 ]
 
 
-def sees(relation, head, one, other, hops, there):
-  """Whether word `one` sees word `other`; words not `there` are passed over."""
+def sees(relation, head, one, other, hops, present):
+  """Whether word `one` sees word `other`; words not `present` are passed over."""
   if one == other:
     return True
   above, below = (
-    [word for word in graph.chain(head, own)[1:] if word in there]
-    for own in (one, other)
+    [word for word in graph.chain(head, item)[1:] if word in present]
+    for item in (one, other)
   )
   if relation == "parent":
     return above[:1] == [other]
@@ -46,8 +46,8 @@ def sees(relation, head, one, other, hops, there):
     return other in above
   if relation == "descendants":
     return one in below
-  found = graph.path(head, one, other)
-  return found is not None and len(found[0]) - 1 + len(found[1]) <= hops
+  result = graph.path(head, one, other)
+  return result is not None and len(result[0]) - 1 + len(result[1]) <= hops
 
 
 def weights(spec, params=None, score=SCORE):
@@ -67,8 +67,8 @@ def by_loops(spec, params=None):
     for h in range(HEADS):
       for q, one in enumerate(word):
         e = np.exp(np.array(SCORE[b, h, q, : len(word)], np.float64))
-        whole = e / e.sum()
-        out[b, h, q, : len(word)] = whole
+        complete = e / e.sum()
+        out[b, h, q, : len(word)] = complete
         if h not in heads or not parsed:
           continue
         near = np.array([
@@ -83,7 +83,7 @@ def by_loops(spec, params=None):
           i = list(heads).index(h)
           logit = QUERY[b, q, h] @ params["gate_HK"][i] * 8**0.5
           g = 1 / (1 + np.exp(-logit - params["gate_H"][i]))
-        out[b, h, q, : len(word)] = g * local + (1 - g) * whole
+        out[b, h, q, : len(word)] = g * local + (1 - g) * complete
   return out
 
 

@@ -99,10 +99,10 @@ def test_parent_only_ignores_its_parents_too():
   score = np.random.default_rng(0).normal(size=(4, 2, 9, 5)).astype(np.float32)
   spec = ParentScaled(heads=(0, 1), weighting="parent_only", ignore=0.4)
   out = np.asarray(rescored(spec, score, np.full((4, 9), 2.0), train=True))
-  whole = (out == score).all(-1)
-  assert 0.1 < whole.mean() < 0.7
+  is_complete = (out == score).all(-1)
+  assert 0.1 < is_complete.mean() < 0.7
   only = np.where(np.arange(5) == 2, score, 0)
-  np.testing.assert_array_equal(out[~whole], only[~whole])
+  np.testing.assert_array_equal(out[~is_complete], only[~is_complete])
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_only_the_chosen_head_changes_in_every_sentence():
   out = rescored(ParentScaled(heads=(1,)), score, parents)
   np.testing.assert_array_equal(out[:, 0], score[:, 0])
   for sentence in (0, 1):
-    alone = rescored(
+    single = rescored(
       ParentScaled(heads=(1,)),
       score[sentence : sentence + 1],
       parents[sentence : sentence + 1],
     )
-    np.testing.assert_array_equal(out[sentence], alone[0])
+    np.testing.assert_array_equal(out[sentence], single[0])
   # Row 2 of sentence 0 has parent 1: score · (φ(1), φ(0), φ(1)).
   np.testing.assert_allclose(
     out[0, 1, 2],

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.heads import of_heads, onto_heads
-from jaxsyn.syntax.part import looked_up
+from jaxsyn.syntax.modifier import gather_words
 
 # "The monkey eats a banana": heads of The, monkey, eats, a, banana. The word
 # monkey has two subwords; EOS and one pad follow.
@@ -17,7 +17,7 @@ WORD_S = np.array([0, 1, 1, 2, 3, 4, -1, -1])
 
 @pytest.fixture
 def view():
-  return View(
+  return SentenceFeatures(
     real_BS=jnp.array([[True] * 7 + [False]]),
     word_BS=jnp.array([WORD_S]),
     head_BW=jnp.array([HEAD_W]),
@@ -33,7 +33,9 @@ def test_depth_counts_edges_to_the_root(view):
 def test_depth_of_a_long_chain():
   head_BW = jnp.array([[0, 0, 1, 2, 3, 4, 5, 6, 7]])  # each on the one before
   word_BS = jnp.arange(9)[None]
-  view = View(real_BS=word_BS >= 0, word_BS=word_BS, head_BW=head_BW)
+  view = SentenceFeatures(
+    real_BS=word_BS >= 0, word_BS=word_BS, head_BW=head_BW
+  )
   assert view.depth_BS[0].tolist() == list(range(9))
 
 
@@ -66,7 +68,7 @@ def test_heads_taken_and_put_back_and_words_looked_up():
     np.testing.assert_array_equal(got, wanted)
   fact_BW = jnp.array([[7, 5, 9]], jnp.uint8)
   index_BS = jnp.array([[2, -1, 0, 2]])
-  np.testing.assert_array_equal(looked_up(fact_BW, index_BS), [[9, 0, 7, 9]])
+  np.testing.assert_array_equal(gather_words(fact_BW, index_BS), [[9, 0, 7, 9]])
   np.testing.assert_array_equal(
-    looked_up(fact_BW > 6, index_BS), [[True, False, True, True]]
+    gather_words(fact_BW > 6, index_BS), [[True, False, True, True]]
   )

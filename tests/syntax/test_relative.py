@@ -8,11 +8,11 @@ import pytest
 from models_under_test import check_part, plan_of
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax import View, Where
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.relative import FEW, Relative, collect, spread
 
 B, H, Q, M, K = 2, 2, 4, 4, 3
-WHERE = Where("encoder", 0, heads=H, width=H * K, dtype="float32")
+WHERE = AttentionSite("encoder", 0, heads=H, width=H * K, dtype="float32")
 RNG = np.random.default_rng(0)
 
 
@@ -37,7 +37,7 @@ def tables(labels):
 
 def view_of(query=range(Q), memory=range(M)):
   real = jnp.arange(len(memory)) < np.array([[len(memory)], [3]])
-  return View(
+  return SentenceFeatures(
     real, position_Q=jnp.array([*query]), position_M=jnp.array([*memory])
   )
 
@@ -81,8 +81,8 @@ def loops(clip, key_LK, value_LK, query=range(Q), memory=range(M)):
   for b in range(B):
     for h in range(H):
       for i, at in enumerate(query):
-        for j, there in enumerate(memory):
-          row = offset(at, there, clip)
+        for j, present in enumerate(memory):
+          row = offset(at, present, clip)
           score[b, h, i, j] += np.dot(QUERY[b, i, h], key_LK[row])
           mix[b, i, h] += WEIGHT[b, h, i, j] * np.asarray(value_LK[row])
   return score, mix
@@ -114,13 +114,13 @@ def test_one_query_at_position_two(full_context, seen):
   params = {"key_LK": jnp.array([[10.0], [20], [30]]), "value_LK": None}
   out = (
     Relative(clip=1)
-    .make(Where("decoder", 0, heads=1, width=1, dtype="float32"))
+    .make(AttentionSite("decoder", 0, heads=1, width=1, dtype="float32"))
     .apply(
       {"params": params},
       jnp.zeros((1, 1, 1, 4)),
       jnp.ones((1, 1, 1, 1)),
       jnp.ones((1, 4, 1, 1)),
-      View(
+      SentenceFeatures(
         jnp.ones((1, 4), bool),
         position_Q=jnp.array([2]),
         position_M=jnp.arange(4),
@@ -215,7 +215,7 @@ def test_only_the_chosen_heads_change():
 
 def test_the_systems_have_it_in_encoder_and_decoder():
   for system, clip in (("relative", 16), ("dependency_relative_both", 2)):
-    parts = plan_of(system).spec.parts
+    parts = plan_of(system).spec.modifiers
     for place in (parts.encoder, parts.decoder):
       spec = dict(place)["relative"]
       assert spec == Relative(clip=clip)

@@ -19,16 +19,16 @@ from models_under_test import (
 from source_dependency_by_loops import unit_by_loops, vector_by_loops
 
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import Where
+from jaxsyn.syntax import AttentionSite
 from jaxsyn.syntax.source_dependency import SourceDependency
 
-WHERE = Where("encoder", -1, heads=2, width=6, dtype="float32")
+WHERE = AttentionSite("encoder", -1, heads=2, width=6, dtype="float32")
 
 PAIRS = [sentence(9, 2, 3), sentence(4, 2, 4), sentence(1, 2, 5)]
 BATCH = batch_of([*PAIRS, sentence(0, 2, 6)], extra=2)
-VIEW = view_of(BATCH, "source").replace(parsed_B=None)
+VIEW = sentence_features(BATCH, "source").replace(parsed_B=None)
 RNG = np.random.default_rng(0)
 X_BSD = RNG.normal(size=(*VIEW.real_BS.shape, 6)).astype(np.float32)
 
@@ -89,8 +89,8 @@ def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
   moved[0, 2, 2:] += 1.0
   was, _ = embedded(SourceDependency(size=4), view, x_BSD)
   out, _ = embedded(SourceDependency(size=4), view, moved)
-  changed = [s for s in range(4) if not np.array_equal(was[0, s], out[0, s])]
-  assert changed == [0, 1, 3]  # a sibling, the parent, a child
+  edited = [s for s in range(4) if not np.array_equal(was[0, s], out[0, s])]
+  assert edited == [0, 1, 3]  # a sibling, the parent, a child
 
 
 def test_a_sentence_without_a_tree_keeps_its_embeddings():
@@ -147,8 +147,8 @@ def test_the_transformer_takes_it_too():
   ],
 )
 def test_options_that_do_not_fit_are_named(options, message):
-  where = r"config\.parts\.encoder\.source_dependency\."
-  with pytest.raises(InputError, match=where + message):
+  site = r"config\.parts\.encoder\.source_dependency\."
+  with pytest.raises(InputError, match=site + message):
     transformer_with(source_dependency=options)
 
 

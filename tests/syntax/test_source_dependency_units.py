@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.source_dependency import units
 
 # The monkey eats a banana today; Good night. Two trees:
@@ -26,10 +26,10 @@ UNITS = {  # parent, siblings, children
 }
 
 
-def view_of_words(word_S, head_W=HEAD_W, pads=0) -> View:
+def view_of_words(word_S, head_W=HEAD_W, pads=0) -> SentenceFeatures:
   """A sentence whose subwords belong to these words; then EOS."""
   word_S = [*word_S, -1, *[-1] * pads]
-  return View(
+  return SentenceFeatures(
     real_BS=jnp.array([[True] * (len(word_S) - pads) + [False] * pads]),
     word_BS=jnp.array([word_S]),
     head_BW=jnp.array([head_W]),
@@ -70,8 +70,8 @@ def test_a_word_without_subwords_is_in_no_unit():
 def test_heads_beyond_the_sentence_are_of_no_word():
   # Padded with 0, as if words 8 and 9 hung on "The".
   view = view_of_words(range(8), [*HEAD_W, 0, 0], pads=2)
-  found = units_of(view, 10)
-  assert {word: found[word] for word in range(8)} == {
+  result = units_of(view, 10)
+  assert {word: result[word] for word in range(8)} == {
     word: UNITS[word] for word in range(8)
   }
-  assert found[10] == []  # nobody
+  assert result[10] == []  # nobody

@@ -7,20 +7,20 @@ import pytest
 from models_under_test import batch_of, check_part, sentence
 
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
-from jaxsyn.syntax import View, Where
+from jaxsyn.models.contract import sentence_features
+from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.supervised import chain_BS, first_of_parent_BS
 
 H, K = 3, 4
-ENCODER = Where("encoder", 0, heads=H, width=H * K, dtype="float32")
-DECODER = Where("decoder", 0, heads=H, width=H * K, dtype="float32")
+ENCODER = AttentionSite("encoder", 0, heads=H, width=H * K, dtype="float32")
+DECODER = AttentionSite("decoder", 0, heads=H, width=H * K, dtype="float32")
 RNG = np.random.default_rng(0)
 
 # a@@ b | c@@ d | e, EOS, a pad; the second word is the root.
-EXAMPLE = View(
+EXAMPLE = SentenceFeatures(
   real_BS=jnp.array([[True] * 6 + [False]]),
   word_BS=jnp.array([[0, 0, 1, 1, 2, -1, -1]]),
   head_BW=jnp.array([[1, 1, 1]]),
@@ -43,7 +43,7 @@ def test_first_subword_of_the_parent_for_every_subword():
 
 def test_whom_to_find_against_loops():
   pairs = [sentence(words, 4, words) for words in (0, 1, 4, 9, 13)]
-  view = view_of(batch_of(pairs, extra=2), "source")
+  view = sentence_features(batch_of(pairs, extra=2), "source")
   view = view.replace(parsed_B=jnp.array([1, 1, 1, 0, 1]))
   first, chain = first_of_parent_BS(view), chain_BS(view)
   for b, pair in enumerate(pairs):
@@ -78,7 +78,7 @@ def numbers(*shape):
   return RNG.normal(size=shape).astype(np.float32)
 
 
-def after(spec, where, view, seed=0):
+def after(spec, site, view, seed=0):
   """The part on random numbers: its input, parameters, scores and maps."""
   rng = np.random.default_rng(seed)
   B, S = view.real_BS.shape
@@ -91,7 +91,7 @@ def after(spec, where, view, seed=0):
     rng.normal(size=shape).astype(np.float32)
     for shape in ((B, H, S, S), (B, S, H, K), (B, S, H, K))
   )
-  out, state = spec.make(where).apply(
+  out, state = spec.make(site).apply(
     {"params": params},
     jnp.asarray(score),
     q / np.sqrt(K),
@@ -170,7 +170,7 @@ def test_rows_of_the_next_state_are_told_by_their_subword():
 
 
 @pytest.mark.parametrize(
-  "spec, where, columns",
+  "spec, site, columns",
   [
     # Rows of subwords look at the column of the one to be found.
     (Sisa(gold="always"), ENCODER, {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}),
@@ -181,11 +181,11 @@ def test_rows_of_the_next_state_are_told_by_their_subword():
     (Dbsa(gold="training", rows="input"), DECODER, {4: 4, 5: 3}),
   ],
 )
-def test_gold_parents_get_all_the_weight(spec, where, columns):
-  _, _, out, maps = after(spec, where, EXAMPLE.replace(train=True))
-  _, _, own, published = after(
+def test_gold_parents_get_all_the_weight(spec, site, columns):
+  _, _, out, maps = after(spec, site, EXAMPLE.replace(train=True))
+  _, _, expected, published = after(
     type(spec)(rows=spec.rows) if isinstance(spec, Dbsa) else type(spec)(),
-    where,
+    site,
     EXAMPLE,
   )
   weight = np.asarray(jax.nn.softmax(out[0, 0], -1))
@@ -193,13 +193,13 @@ def test_gold_parents_get_all_the_weight(spec, where, columns):
     if row in columns:
       assert weight[row].tolist() == np.eye(7)[columns[row]].tolist()
     else:
-      np.testing.assert_array_equal(out[0, :, row], own[0, :, row])
+      np.testing.assert_array_equal(out[0, :, row], expected[0, :, row])
   # What is supervised is still the head's own.
   np.testing.assert_array_equal(
     maps["log_parse_BQM"], published["log_parse_BQM"]
   )
-  _, _, evaluated, _ = after(spec, where, EXAMPLE)
-  assert np.array_equal(evaluated, out if spec.gold == "always" else own)
+  _, _, evaluated, _ = after(spec, site, EXAMPLE)
+  assert np.array_equal(evaluated, out if spec.gold == "always" else expected)
 
 
 @pytest.mark.parametrize(

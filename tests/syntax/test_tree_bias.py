@@ -18,7 +18,7 @@ from models_under_test import (
   sentence,
 )
 
-from jaxsyn.config import Places
+from jaxsyn.config import Placement
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
 
@@ -54,10 +54,10 @@ def by_loops(spec, params):
     edges = []
     if one < 0 or other < 0:
       kind = spec.kinds - 1
-    elif (found := graph.path(head, one, other)) is None:
+    elif (result := graph.path(head, one, other)) is None:
       kind = spec.kinds - 2
     else:
-      up, down = found
+      up, down = result
       steps = len(up) - 1, len(down)
       if spec.kind == "distance":
         kind = min(sum(steps), spec.clip)
@@ -131,11 +131,11 @@ def test_gradients():
 def test_all_layers_have_one_table_or_each_a_copy_of_it():
   batch = batch_of([sentence(5, 6, 1), sentence(3, 4, 226, bare=17)])
   plan = plan_of("tree_bias_steps_edges")
-  ((_, spec),) = plan.spec.parts.encoder
-  places = Places(
+  ((_, spec),) = plan.spec.modifiers.encoder
+  places = Placement(
     encoder=(("tree_bias", dataclasses.replace(spec, share=False)),)
   )
-  own = resolve(dataclasses.replace(plan.config, parts=places), JOINT)
+  expected = resolve(dataclasses.replace(plan.config, parts=places), JOINT)
   params = parameters(plan, batch)
   copied = dict(params)
   table = copied.pop("encoder_tree_bias")
@@ -143,8 +143,8 @@ def test_all_layers_have_one_table_or_each_a_copy_of_it():
     attention = {**copied[layer]["attention"], "tree_bias": table}
     copied[layer] = {**copied[layer], "attention": attention}
   assert jax.tree.structure(copied) == jax.tree.structure(
-    parameters(own, batch)
+    parameters(expected, batch)
   )
   np.testing.assert_array_equal(
-    logits(plan, params, batch), logits(own, copied, batch)
+    logits(plan, params, batch), logits(expected, copied, batch)
   )

@@ -31,21 +31,21 @@ X = RNG.normal(size=(graph.B, graph.S, D)).astype(np.float32)
 def _vectors():
   """Of the sentences, as a batch has them."""
   heads = [np.asarray(head, int) for head, *_ in SENTENCES]
-  found = np.zeros((graph.B, graph.W, 16), np.float32)
-  for own, made in zip(found, eigenvectors(heads)):
-    own[: len(made)] = made
-  return found
+  result = np.zeros((graph.B, graph.W, 16), np.float32)
+  for item, made in zip(result, eigenvectors(heads)):
+    item[: len(made)] = made
+  return result
 
 
 VECTORS = _vectors()
 FULL = dataclasses.replace(VIEW, eigenvectors_BWE=jnp.asarray(VECTORS))
 
 
-def embedded(spec, params, view=FULL, x=X, key=0, where=AT):
+def embedded(spec, params, view=FULL, x=X, key=0, site=AT):
   variables = {
     "params": jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
   }
-  return spec.make(where).apply(
+  return spec.make(site).apply(
     variables, x, view, method="embed", rngs={"syntax": jax.random.key(key)}
   )
 
@@ -58,9 +58,9 @@ def by_loops(code_of):
   """x + code of each real subword's word; code_of(sentence, word)."""
   out = np.array(X, np.float64)
   for b, (head, _, word, parsed) in enumerate(SENTENCES):
-    for s, own in enumerate(word):
-      if parsed and own >= 0:
-        out[b, s] += code_of(b, head, own)
+    for s, item in enumerate(word):
+      if parsed and item >= 0:
+        out[b, s] += code_of(b, head, item)
   return out
 
 
@@ -82,7 +82,7 @@ def path_code(head, word, branches, levels, decays):
       entering = [float(i == which) for i in range(branches)]
       stack = (entering + [p * old for old in stack])[:size]
     norm = math.sqrt((1 - p * p) * D / 2)
-    copies += [norm * number for number in stack]
+    copies += [norm * index for index in stack]
   return np.array(copies + [0.0] * (D - len(copies)))
 
 
@@ -109,8 +109,8 @@ def test_path_against_loops(branches, levels):
 
 def test_branches_by_hand():
   # "The monkey eats a ripe banana": The < monkey < eats; a, ripe < banana < eats.
-  found = np.asarray(branch_BW(VIEW.head_BW)[0, :6])
-  assert found.tolist() == [0, 0, -1, 0, 1, 1]
+  result = np.asarray(branch_BW(VIEW.head_BW)[0, :6])
+  assert result.tolist() == [0, 0, -1, 0, 1, 1]
   # Upwards from The: a monkey's first, the monkey is of eats the first.
   way = np.asarray(branches_BSI(VIEW, 3))
   assert way[0, 0].tolist() == [0, 0, -1]
@@ -141,8 +141,8 @@ def test_a_path_by_hand():
 def test_decays_begin_apart():
   spec = TreePosition(branches=2, levels=3)
   params = spec.make(AT).init(jax.random.key(0), X, FULL, method="embed")
-  found = jax.nn.sigmoid(params["params"]["logit_C"])
-  np.testing.assert_allclose(found, [0.2, 0.4, 0.6, 0.8], atol=1e-6)
+  result = jax.nn.sigmoid(params["params"]["logit_C"])
+  np.testing.assert_allclose(result, [0.2, 0.4, 0.6, 0.8], atol=1e-6)
 
 
 def test_laplacian_against_loops():
@@ -179,11 +179,11 @@ def test_signs_are_of_an_eigenvector_of_a_sentence_and_of_training():
         signs.append(same)
       seen.add((b, *signs))
   assert len(seen) > 15  # of 24 draws, of 48 there are
-  same = dataclasses.replace(spec, **spec.quiet)
+  same = dataclasses.replace(spec, **spec.noise_free_options)
   np.testing.assert_array_equal(
     embedded(same, params, train), embedded(same, params)
   )
-  assert TreePosition().quiet == {}
+  assert TreePosition().noise_free_options == {}
 
 
 def test_depth_against_loops():
@@ -243,13 +243,13 @@ def test_what_is_published_is_the_cosine_of_two_vectors(kind):
   part = spec.make(AT)
   params = part.init(jax.random.key(1), X, FULL, method="embed")
   out, state = part.apply(params, X, FULL, method="embed", mutable=[COLLECTION])
-  (found,) = Maps.of(state).find(kind="alike_BQM", part="it", layer=-1)
+  (result,) = Maps.of(state).find(kind="alike_BQM", part="it", layer=-1)
   code = np.asarray(out - X, np.float64)
   for b, q, m, *_ in graph.pairs():
     one, other = code[b, q], code[b, m]
     sizes = np.linalg.norm(one) * np.linalg.norm(other)
     cosine = one @ other / sizes if sizes > 1e-5 else 0.0
-    assert abs(float(found.value[b, q, m]) - cosine) < 2e-5
+    assert abs(float(result.value[b, q, m]) - cosine) < 2e-5
 
 
 def test_bfloat16_keeps_its_type():

@@ -18,8 +18,8 @@ QUERY, KEY = (
 )
 
 
-def projected(spec, view=VIEW, where=WHERE, q=QUERY, k=KEY):
-  return spec.make(where).apply({}, q, k, view, method="project")
+def projected(spec, view=VIEW, site=WHERE, q=QUERY, k=KEY):
+  return spec.make(site).apply({}, q, k, view, method="project")
 
 
 def place(by, b, s):
@@ -34,11 +34,11 @@ def place(by, b, s):
 
 def matrix(angles):
   """Eq. 15: blocks [[cos, -sin], [sin, cos]] along the diagonal."""
-  whole = np.zeros((2 * len(angles),) * 2)
+  complete = np.zeros((2 * len(angles),) * 2)
   for i, a in enumerate(angles):
     block = [[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]
-    whole[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
-  return whole
+    complete[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
+  return complete
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_against_the_matrix(by, heads):
 
 def test_a_last_channel_without_another_stays():
   spec = TreeRotary(by=("line", "line"))
-  where = dataclasses.replace(WHERE, width=7 * HEADS)
-  new, _ = projected(spec, where=where, q=QUERY[..., :7], k=KEY[..., :7])
+  site = dataclasses.replace(WHERE, width=7 * HEADS)
+  new, _ = projected(spec, site=site, q=QUERY[..., :7], k=KEY[..., :7])
   np.testing.assert_array_equal(new[..., 6], QUERY[..., 6])
   angles = 5 * 10000.0 ** (-np.arange(3) / 3)
   np.testing.assert_allclose(
@@ -82,10 +82,10 @@ def test_only_the_difference_in_the_line_counts():
     for view in (VIEW, moved)
   ]
   np.testing.assert_allclose(*scores, atol=2e-4)
-  whole, keys = projected(spec)
+  complete, keys = projected(spec)
   step = VIEW.replace(position_Q=VIEW.position_Q[5:6])
   one, again = projected(spec, step, q=QUERY[:, 5:6])
-  np.testing.assert_array_equal(one[:, 0], whole[:, 5])
+  np.testing.assert_array_equal(one[:, 0], complete[:, 5])
   np.testing.assert_array_equal(again, keys)
 
 

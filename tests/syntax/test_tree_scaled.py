@@ -115,8 +115,8 @@ def test_wink_at_6_is_a_no_op_for_sigma_1_but_not_for_sigma_4():
       )
       for k in (6, 0)
     )
-    change = np.abs(with_wink - without).max()
-    assert (change < 1e-8 * np.abs(score).max()) == same
+    edit = np.abs(with_wink - without).max()
+    assert (edit < 1e-8 * np.abs(score).max()) == same
     far = np.abs(np.subtract.outer(range(12), range(12))) > 6
     assert (with_wink[0, :, far] == 0).all()
     np.testing.assert_array_equal(with_wink[0, :, ~far], without[0, :, ~far])
@@ -197,9 +197,9 @@ def test_the_end_sign_is_the_same_in_training_and_evaluation(noise, fill):
   trained, evaluated = rescored(spec, train=True), rescored(spec)
   assert not np.allclose(trained[..., :5, :5], evaluated[..., :5, :5])
   # Row and column of EOS, number 5: weight 0, its own φ(0) / σ.
-  own = 0.398942 / spec.sigma
+  expected = 0.398942 / spec.sigma
   for out in (trained, evaluated):
-    wanted = np.where(np.arange(6) == 5, own * SCORE[0, :, 5, :6], 0)
+    wanted = np.where(np.arange(6) == 5, expected * SCORE[0, :, 5, :6], 0)
     np.testing.assert_allclose(out[0, :, 5, :6], wanted, rtol=1e-5)
     assert (out[0, :, :5, 5] == 0).all()
 

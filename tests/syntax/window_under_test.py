@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxsyn.syntax import View, Where, WindowSpec
+from jaxsyn.syntax import AttentionSite, SentenceFeatures, WindowSpec
 
 WIDTH = 6
-WHERE = Where("cross", 0, 1, WIDTH, "float32")
+WHERE = AttentionSite("cross", 0, 1, WIDTH, "float32")
 
 
-def drawn(window, score_BNS, query_BNG, view: View, seed: int = 0):
+def drawn(window, score_BNS, query_BNG, view: SentenceFeatures, seed: int = 0):
   """Random parameters of a window, large enough to matter."""
   keys = {"params": jax.random.key(seed)}
   shapes = jax.eval_shape(
@@ -28,7 +28,7 @@ def drawn(window, score_BNS, query_BNG, view: View, seed: int = 0):
 
 def steps(window, score_BNS, query_BNG, view, count):
   """Weights of as many steps on the same scores (weight_BNTS)."""
-  facts = window.facts(view)
+  facts = window.features(view)
   past = window.start(view, score_BNS.shape[1])
   weights = []
   for _ in range(count):
@@ -55,7 +55,7 @@ def weights_of(
     query_BNG: zeros unless given.
     params: of the window.
     count: T.
-    train: see `View`.
+    train: see `SentenceFeatures`.
     **facts: fields of the view; all positions are real unless said otherwise.
   """
   score_BNS = jnp.asarray(score_BNS, jnp.float32)
@@ -65,7 +65,7 @@ def weights_of(
   }
   if query_BNG is None:
     query_BNG = jnp.zeros((B, N, WIDTH))
-  window, view = spec.make(WHERE), View(**facts, train=train)
+  window, view = spec.make(WHERE), SentenceFeatures(**facts, train=train)
   return window.apply(
     {"params": params or {}},
     score_BNS,

@@ -15,7 +15,7 @@ import pytest
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 
 
 def state(value: float):
@@ -46,9 +46,9 @@ def kept(tmp_path):
 
 
 def test_the_newest_comes_back_whole(kept):
-  step, found, progress = kept.restore(ABSTRACT)
+  step, result, progress = kept.restore(ABSTRACT)
   assert step == 3 and progress == Progress(epoch=3, batch=7)
-  np.testing.assert_array_equal(found["params"]["w"], np.full((2, 3), 3.0))
+  np.testing.assert_array_equal(result["params"]["w"], np.full((2, 3), 3.0))
   assert kept.steps() == [2, 3]  # keep=2
 
 
@@ -173,13 +173,13 @@ def test_several_processes_save_one_checkpoint(
     address = f"127.0.0.1:{unused.getsockname()[1]}"
   hosts = [
     subprocess.Popen(
-      [sys.executable, "-c", HOST, folder, address, number],
+      [sys.executable, "-c", HOST, folder, address, index],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
     )
-    for number in "01"
+    for index in "01"
   ]
   try:
     for output, error in [host.communicate(timeout=60) for host in hosts]:
@@ -191,6 +191,6 @@ def test_several_processes_save_one_checkpoint(
   assert names == {"2", "3"}
   # By this process, of which there is one, with one device.
   w = np.arange(32, dtype=jnp.bfloat16).reshape(8, 4) + 3
-  read, _ = Reader(folder).last.read(3, {"cut": w, "whole": w})
+  read, _ = CheckpointReader(folder).last.read(3, {"cut": w, "whole": w})
   np.testing.assert_array_equal(read["cut"], w)
   np.testing.assert_array_equal(read["whole"], w)

@@ -48,7 +48,7 @@ def test_against_loops(head):
   B, H, T, S = 3, 2, 5, 4
   weight_BHTS = rng.dirichlet(np.ones(S), (B, H, T))
   links_BTS = rng.integers(0, 2, (B, T, S)) * (np.arange(B) < 2)[:, None, None]
-  weights, wanted, counted = rng.uniform(size=B), 0.0, 0
+  weights, wanted, counts = rng.uniform(size=B), 0.0, 0
   for b in range(B):
     for t in range(T):
       linked = [s for s in range(S) if links_BTS[b, t, s]]
@@ -56,12 +56,12 @@ def test_against_loops(head):
         heads = range(H) if head == MEAN else [head]
         p = sum(weight_BHTS[b, h, t, s] for h in heads) / len(heads)
         wanted -= weights[b] * np.log(p) / len(linked)
-      counted += bool(linked)
+      counts += bool(linked)
   batch = {"links_BTS": jnp.asarray(links_BTS, jnp.uint8)}
   batch["weight_B"] = jnp.asarray(weights)
   loss = GuidedAlignment(layer=0, head=head)
   added, count = jax.jit(loss)(None, maps_of(weight_BHTS), batch)
-  assert count == counted > 3 and added == pytest.approx(wanted, rel=1e-5)
+  assert count == counts > 3 and added == pytest.approx(wanted, rel=1e-5)
 
 
 def test_a_gradient_where_there_are_links_alone():
@@ -142,7 +142,10 @@ def test_fused_attention_makes_the_weights_of_its_layer():
   plain, fused = (
     plan_with(decoder_layers=2, attention=kind) for kind in ("einsum", "fused")
   )
-  assert fused.spec.shown == (("cross", 0),) and not plain.spec.shown
+  assert (
+    fused.spec.published_maps == (("cross", 0),)
+    and not plain.spec.published_maps
+  )
   check_maps(fused.recipe, BATCH)
   _, maps = jax.eval_shape(
     lambda: outputs(fused.recipe, parameters(fused, BATCH), BATCH, train=False)

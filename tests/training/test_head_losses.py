@@ -75,13 +75,13 @@ def test_loss_against_loops():
   shown[:, :, 5] = False
   log_p = distributions(shown)
   parent = RNG.integers(-1, 5, (4, 6))
-  wanted, number = 0.0, 0
+  wanted, index = 0.0, 0
   for b, q in np.ndindex(4, 6):
     if parent[b, q] >= 0:
       wanted -= log_p[b, q, parent[b, q]]
-      number += 1
+      index += 1
   added, count = SourceHeads()(None, maps_of(log_p, parent=parent), {})
-  assert count == number and added == pytest.approx(wanted, rel=1e-5)
+  assert count == index and added == pytest.approx(wanted, rel=1e-5)
 
 
 def test_two_layers_that_parse_count_alike():
@@ -138,17 +138,17 @@ def test_synchronisation_reads_the_chosen_layer(layer, index):
   parses = maps_of(source, target).published
   layers = [maps_of(cross=cross[one], layer=one).published for one in range(3)]
   maps = Maps(parses + layers[0] + layers[1] + layers[2])
-  wanted, others = (
-    [Synchronisation(layer=one)(None, maps, batch)[0] for one in own]
-    for own in ([index], {0, 1, 2} - {index})
+  wanted, rest = (
+    [Synchronisation(layer=one)(None, maps, batch)[0] for one in item]
+    for item in ([index], {0, 1, 2} - {index})
   )
-  found, _ = Synchronisation(layer=layer)(None, maps, batch)
-  assert found == wanted[0]
-  assert all(abs(found - other) > 1e-3 for other in others)
-  (alone, _) = Synchronisation(layer=index)(
+  result, _ = Synchronisation(layer=layer)(None, maps, batch)
+  assert result == wanted[0]
+  assert all(abs(result - other) > 1e-3 for other in rest)
+  (single, _) = Synchronisation(layer=index)(
     None, Maps(parses + layers[index]), batch
   )
-  assert found == alone
+  assert result == single
 
 
 EYE = np.eye(3, dtype=np.float32)[None]

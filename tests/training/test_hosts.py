@@ -29,7 +29,7 @@ from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
 from jaxsyn.training import hosts, log
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 
 OPTIONS = {
   "model.width": 16,
@@ -49,7 +49,7 @@ OPTIONS = {
 
 @pytest.fixture
 def start(prepared, environment):
-  """A function of a folder that starts a run there; see `Processes`."""
+  """A function of a folder that starts a run there; see `ProcessRunner`."""
   words = ["--config", "configs/quickstart.py:pascal"]
   words += [f"--config.data.directory={prepared}"]
   return functools.partial(Processes, words, environment=environment)
@@ -111,27 +111,27 @@ time.sleep(100)
 def test_loses_a_silent_process_after_the_heartbeat(environment):
   """And before, both use JAX's coordinator and one folder of programs."""
   words = ["--processes=2", f"--coordinator=127.0.0.1:{free_port()}"]
-  own = environment | {"JAX_COMPILATION_CACHE_DIR": ""}
+  expected = environment | {"JAX_COMPILATION_CACHE_DIR": ""}
   with contextlib.ExitStack() as stack:
     first, second = (
       stack.enter_context(
         subprocess.Popen(
           [
             *(sys.executable, "-c", JOINING, *words),
-            *(f"--process={number}", "--heartbeat=3"),
+            *(f"--process={index}", "--heartbeat=3"),
           ],
-          env=own,
+          env=expected,
           stdout=subprocess.PIPE,
           stderr=subprocess.STDOUT,
           text=True,
         )
       )
-      for number in range(2)
+      for index in range(2)
     )
     try:
       for process in (first, second):
-        told = [process.stdout.readline() for _ in range(2)]
-        assert told[1] == "joined /shared/run/programs\n", told
+        output = [process.stdout.readline() for _ in range(2)]
+        assert output[1] == "joined /shared/run/programs\n", output
       second.send_signal(signal.SIGSTOP)
       began = time.monotonic()
       assert first.wait(timeout=60) != 0
@@ -205,9 +205,9 @@ def test_one_of_several_tasks_that_has_not_joined_is_refused(
 
 
 def test_one_process_is_asked_alone():
-  assert hosts.everyone({"a": 1}) == [{"a": 1}]
-  assert hosts.agreed("") == ""
-  meetings = hosts.Meetings(8, 0)
+  assert hosts.all_gather_json({"a": 1}) == [{"a": 1}]
+  assert hosts.first_reason_on_any_host("") == ""
+  meetings = hosts.StopCoordinator(8, 0)
   assert meetings.reason(1, "SIGTERM") == "SIGTERM"
   hosts.check_shared(os.devnull)
 
@@ -217,13 +217,13 @@ def test_processes_of_different_configs_are_refused(start, tmp_path):
   rate = ["--config.optimiser.learning_rate=0.1"]
   run = start(tmp_path, OPTIONS, processes=2, devices=2, own={1: rate})
   ended = run.end()
-  assert ended.statuses == [2, 2], ended.told
-  for told in ended.told:
+  assert ended.statuses == [2, 2], ended.outputs
+  for output in ended.outputs:
     assert (
       "process 1 was given another config than process 0: "
-      "config.optimiser.learning_rate is 0.1 there and" in told
+      "config.optimiser.learning_rate is 0.1 there and" in output
     )
-    assert "Traceback" not in told and "Check failure" not in told
+    assert "Traceback" not in output and "Check failure" not in output
   assert not list(tmp_path.iterdir())
 
 
@@ -235,18 +235,18 @@ def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
   run = start(tmp_path / "run", OPTIONS | cut, processes=2)
   run.wait_for("train +step 12 ")
   ended = run.end({1: signal.SIGTERM})
-  assert ended.statuses == [0, 0], ended.told
+  assert ended.statuses == [0, 0], ended.outputs
   assert ended.seconds < 30
-  assert "stopped at step" in ended.told[0]
-  assert "step" not in ended.told[1]  # only the first one speaks
+  assert "stopped at step" in ended.outputs[0]
+  assert "step" not in ended.outputs[1]  # only the first one speaks
   last = steps(tmp_path / "run")[-1]
-  assert f"stopped at step {last} (SIGTERM)" in ended.told[0]
+  assert f"stopped at step {last} (SIGTERM)" in ended.outputs[0]
 
   # On half as many devices, and cut otherwise.
   goal = OPTIONS | {"train.steps": last + 4, "train.evaluate_every": last + 4}
   for name in ("run", "straight"):
     ended = start(tmp_path / name, goal, devices=2).end()
-    assert ended.statuses == [0], ended.told
+    assert ended.statuses == [0], ended.outputs
   apart = difference(tmp_path / "run", tmp_path / "straight")
   assert apart.scores < 1e-6
 
@@ -258,12 +258,12 @@ LOST = "process {} lost another process of the run|leader task was .*died"
 def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
   run = start(tmp_path, OPTIONS, processes=2, devices=2)
   while not steps(tmp_path):
-    assert run.alive, run.end().told
+    assert run.alive, run.end().outputs
     time.sleep(0.05)
   ended = run.end({0: signal.SIGKILL})
   assert ended.seconds < 30
   assert ended.statuses[1] != 0
-  assert re.search(LOST.format(1), ended.told[1]), ended.told[1]
+  assert re.search(LOST.format(1), ended.outputs[1]), ended.outputs[1]
 
 
 def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
@@ -271,8 +271,8 @@ def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
   ended = run.end()
   assert ended.seconds < 30
   assert 0 not in ended.statuses
-  assert "a fault of this process alone" in ended.told[1]
-  assert re.search(LOST.format(0), ended.told[0]), ended.told[0]
+  assert "a fault of this process alone" in ended.outputs[1]
+  assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
 
 
 # Writes the pairs of each batch that is trained on, a line per step.
@@ -314,7 +314,7 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
       code={0: RECORDING},
       environment=environment | {"PAIRS": str(tmp_path / f"{name}.pairs")},
     ).end()
-    assert ended.statuses == [0], ended.told
+    assert ended.statuses == [0], ended.outputs
     pairs = (tmp_path / f"{name}.pairs").read_text().splitlines()
     assert len(pairs) == steps
     return [json.loads(line) for line in pairs]
@@ -345,14 +345,14 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
   assert ended.statuses == [2]
   assert (
     "config.batch.row_multiple=16 is not a multiple of 3 devices"
-    in ended.told[0]
+    in ended.outputs[0]
   )
   assert steps(tmp_path / "moved") == [epoch + 3]
   # And the remedy for a new run is not one for this run.
   more = {"batch.row_multiple": 3, "train.steps": epoch + 9}
   ended = start(tmp_path / "moved", options | more, devices=3).end()
   assert ended.statuses == [2]
-  assert "config.batch.row_multiple was 16 and is now 3" in ended.told[0]
+  assert "config.batch.row_multiple was 16 and is now 3" in ended.outputs[0]
 
 
 # Who was killed is watched for seconds here, and not for a minute.
@@ -397,7 +397,7 @@ def test_a_run_is_killed_ended_and_gone_on_with_there(
   run.wait_for("half of it is there")
   ended = run.end({1: signal.SIGKILL})
   assert ended.seconds < 30
-  assert 0 not in ended.statuses, ended.told
+  assert 0 not in ended.statuses, ended.outputs
   assert any(
     name.startswith("10/") for name in remote.tags(f"{folder}/checkpoints")
   )
@@ -406,19 +406,19 @@ def test_a_run_is_killed_ended_and_gone_on_with_there(
   run = start_on_store(folder, options, processes=2, devices=2, code={0: SOON})
   run.wait_for("train +step 12 ")
   ended = run.end({1: signal.SIGTERM})
-  assert ended.statuses == [0, 0], ended.told
-  assert "going on from step 5\n" in ended.told[0]
+  assert ended.statuses == [0, 0], ended.outputs
+  assert "going on from step 5\n" in ended.outputs[0]
   last = steps(folder)[-1]
-  assert f"stopped at step {last} (SIGTERM)" in ended.told[0]
+  assert f"stopped at step {last} (SIGTERM)" in ended.outputs[0]
   assert remote.tags(folder, "lock-") == {}
 
   straight = options | {"train.steps": last}
   ended = start_on_store(tmp_path, straight, devices=2).end()
-  assert ended.statuses == [0], ended.told
+  assert ended.statuses == [0], ended.outputs
   one, other = (
     (
       [r["loss"] for r in log.records(place)[0] if r["kind"] == "train"],
-      Reader(place).last.page(last)["arrays"],
+      CheckpointReader(place).last.record(last)["arrays"],
     )
     for place in (folder, tmp_path)
   )

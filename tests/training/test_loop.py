@@ -72,14 +72,14 @@ def train(tiny, prepared, tmp_path):
   """A function: trains in one folder by what a validation says."""
   records = PreparedSplit(prepared, "train")
 
-  def run(said, *, shapes=1, gate=lambda number: None, **changes):
+  def run(message, *, shapes=1, gate=lambda index: None, **changes):
     config = tiny("transformer")
     config.model.update(width=16)
     config.model.transformer.update(encoder_layers=1, feed_forward=16)
     config.batch.update(shapes=shapes, tokens=600)
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
-    config = selection.settled(read_config(config))
+    config = selection.with_defaults(read_config(config))
     plan = resolve(config, records.manifest)
     layout = Gated(config.train.mesh, gate)
     split = open_split(
@@ -88,7 +88,7 @@ def train(tiny, prepared, tmp_path):
       data=config.data,
       batch=config.batch,
       seed=0,
-      share=layout.share,
+      shard=layout.share,
     )
     checkpoints = Checkpoints(tmp_path, config.train.keep)
     try:
@@ -99,7 +99,7 @@ def train(tiny, prepared, tmp_path):
           layout=layout,
           split=split,
           checkpoints=checkpoints,
-          validate=said,
+          validate=message,
           open_log=lambda start: Log(tmp_path, config, start),
           profile=Profile("", tmp_path),
         )
@@ -116,10 +116,10 @@ def logged(folder) -> list[dict]:
 
 
 def test_patience_ends_a_run_and_an_improvement_starts_it_anew(train, tmp_path):
-  said = Said(5.0, 4.0, 6.0, 6.0, 3.0, 5.9)
-  ended = train(said, patience=3)
+  message = Said(5.0, 4.0, 6.0, 6.0, 3.0, 5.9)
+  ended = train(message, patience=3)
   # The third evaluation is better; the fourth to sixth are not.
-  assert (ended.reason, ended.step, len(said.params)) == ("patience", 6, 6)
+  assert (ended.reason, ended.step, len(message.params)) == ("patience", 6, 6)
   progress = ended.progress
   assert (progress.bad, progress.best_step, progress.best_score) == (3, 3, 6.0)
   records = logged(tmp_path)
@@ -138,16 +138,16 @@ def test_without_patience_it_ends_at_its_last_step(train):
 def test_patience_goes_on_counting_after_a_stop(train):
   first = train(Said(5.0, 4.0, 4.5, stop_at=3), patience=4)
   assert (first.reason, first.step, first.progress.bad) == ("SIGTERM", 3, 2)
-  said = Said(5.0, 1.0)  # a tie is no improvement
-  ended = train(said, patience=4)
+  message = Said(5.0, 1.0)  # a tie is no improvement
+  ended = train(message, patience=4)
   assert (ended.reason, ended.step, ended.progress.bad) == ("patience", 5, 4)
-  assert (ended.progress.best_step, len(said.params)) == (1, 2)
+  assert (ended.progress.best_step, len(message.params)) == (1, 2)
 
 
 def test_what_no_checkpoint_knows_of_is_counted_once(train, tmp_path):
   """Two evaluations are lost with the steps since the last checkpoint."""
-  said = Said(5.0, 4.0, 3.0, 2.0, stop_at=4)
-  train(said, save_every=2, keep=2)
+  message = Said(5.0, 4.0, 3.0, 2.0, stop_at=4)
+  train(message, save_every=2, keep=2)
   shutil.rmtree(tmp_path / "checkpoints" / "4")  # as if killed before it
   ended = train(Said(3.0, 2.0), patience=3)
   assert (ended.reason, ended.step) == ("patience", 4)
@@ -155,11 +155,11 @@ def test_what_no_checkpoint_knows_of_is_counted_once(train, tmp_path):
 
 
 def test_the_likelihood_decides_while_scores_are_the_same(train, tmp_path):
-  said = Said(
+  message = Said(
     *((0.0, -7.0), (0.0, -6.0), (0.0, -5.0), (0.0, -5.5), (0.1, -6.5)),
     *((0.1, -6.4), (0.0, -4.0), (0.1, -6.4)),
   )
-  ended = train(said, patience=2)
+  ended = train(message, patience=2)
   # Better likelihood at the same score, or a better score, is better; not a
   # better likelihood at a lower score, nor a perfect tie.
   assert [r["best_step"] for r in logged(tmp_path)] == [1, 2, 3, 3, 5] + [6] * 3
@@ -173,12 +173,12 @@ def test_a_score_below_nothing_can_be_the_best(train):
 
 
 def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
-  said = Said(1.0, 7.0, 3.0, 2.0)
-  train(said, steps=4)
+  message = Said(1.0, 7.0, 3.0, 2.0)
+  train(message, steps=4)
   checkpoints = Checkpoints(tmp_path)
-  abstract = jax.eval_shape(lambda: said.params[0])
+  abstract = jax.eval_shape(lambda: message.params[0])
   best = checkpoints.restore_params("best", abstract, False)
-  found = jax.device_get(best.params)
+  result = jax.device_get(best.params)
   assert best.steps == (2,)
   assert best.score == {
     "selection": "bleu",
@@ -187,11 +187,11 @@ def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
     "log_likelihood": -9.0,
   }
   checkpoints.close()
-  jax.tree.map(np.testing.assert_array_equal, found, said.params[1])
+  jax.tree.map(np.testing.assert_array_equal, result, message.params[1])
   for other in (0, 2, 3):
     assert not np.array_equal(
-      found["target_table"]["embedding"],
-      said.params[other]["target_table"]["embedding"],
+      result["target_table"]["embedding"],
+      message.params[other]["target_table"]["embedding"],
     )
 
 
@@ -204,13 +204,13 @@ def test_what_is_no_number_is_never_the_best(train):
 @pytest.fixture
 def straight(train, tmp_path):
   """Losses of six steps of two shapes, whose programs come as they come."""
-  said = Said(1.0)
-  ended = train(said, shapes=2, steps=6, evaluate_every=6, log_every=1)
+  message = Said(1.0)
+  ended = train(message, shapes=2, steps=6, evaluate_every=6, log_every=1)
   assert (ended.step, ended.compilations) == (6, 2)
   losses = steps_of(tmp_path)
   shutil.rmtree(tmp_path)
   tmp_path.mkdir()
-  return losses, said.params[0]
+  return losses, message.params[0]
 
 
 def steps_of(folder) -> list[tuple]:
@@ -221,13 +221,13 @@ def steps_of(folder) -> list[tuple]:
 def test_batches_come_in_one_order_however_late_a_program_is(
   train, straight, tmp_path, capsys
 ):
-  def late(number):
-    time.sleep(1.0 * number)
+  def late(index):
+    time.sleep(1.0 * index)
 
-  said = Said(1.0)
-  train(said, shapes=2, gate=late, steps=6, evaluate_every=6, log_every=1)
+  message = Said(1.0)
+  train(message, shapes=2, gate=late, steps=6, evaluate_every=6, log_every=1)
   assert steps_of(tmp_path) == straight[0]
-  jax.tree.map(np.testing.assert_array_equal, said.params[0], straight[1])
+  jax.tree.map(np.testing.assert_array_equal, message.params[0], straight[1])
   assert capsys.readouterr().out.count("waits until its shape") == 1
 
 
@@ -237,8 +237,8 @@ def test_a_signal_while_a_program_is_waited_for_ends_it_at_once(
   compilers = threading.Event()
 
   def stuck(at):
-    def gate(number):
-      if number == at:
+    def gate(index):
+      if index == at:
         os.kill(os.getpid(), signal.SIGTERM)
         compilers.wait()
 
@@ -252,15 +252,15 @@ def test_a_signal_while_a_program_is_waited_for_ends_it_at_once(
   assert (second.reason, second.compilations) == ("SIGTERM", 1)
   assert 0 < second.step < 6
   compilers.set()  # what is still compiled then is in nobody's way
-  said = Said(1.0)
-  assert train(said, **options).reason == "steps"
+  message = Said(1.0)
+  assert train(message, **options).reason == "steps"
   assert steps_of(tmp_path) == straight[0]
-  jax.tree.map(np.testing.assert_array_equal, said.params[0], straight[1])
+  jax.tree.map(np.testing.assert_array_equal, message.params[0], straight[1])
 
 
 def test_a_fault_of_a_compiler_ends_the_run_as_one_before_it_would(train):
-  def fail(number):
-    if number:
+  def fail(index):
+    if index:
       raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB")
 
   with (
@@ -274,8 +274,8 @@ def test_a_fault_of_a_compiler_ends_the_run_as_one_before_it_would(train):
 
 def test_ended_for_a_reason_is_read_from_config_and_progress(tiny):
   config = read_config(tiny("transformer"))
-  change = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
-  config = dataclasses.replace(config, train=change)
+  edit = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
+  config = dataclasses.replace(config, train=edit)
 
   def reason(step=0, **known):
     return loop.over(config, step, loop.Progress(**known))

@@ -33,7 +33,7 @@ def test_smoothed_loss_against_loops():
   rng = np.random.default_rng(0)
   logits = rng.normal(size=(3, 4, 7)).astype(np.float32)
   ids = rng.integers(0, 7, (3, 4))
-  expected, number = 0.0, 0
+  expected, index = 0.0, 0
   for b in range(3):
     for t in range(4):
       if ids[b, t] == 0:
@@ -42,11 +42,11 @@ def test_smoothed_loss_against_loops():
       smooth = np.full(7, 0.1 / 7)
       smooth[ids[b, t]] += 0.9
       expected -= (smooth * np.log(p)).sum()
-      number += 1
+      index += 1
   batch = {"target_id_BT": jnp.asarray(ids)}
   total, count = NegativeLogLikelihood()(jnp.asarray(logits), {}, batch)
   np.testing.assert_allclose(total, expected, rtol=1e-5)
-  assert count == number
+  assert count == index
   log_p = token_log_probability(jnp.asarray(logits), jnp.asarray(ids))
   np.testing.assert_allclose(
     log_p,
@@ -74,9 +74,9 @@ class Spread(Loss):
   """Attention of the encoder, spread out."""
 
   def of_rows(self, logits_BTV, maps, batch):
-    found = maps.find(place="encoder", kind="weight_BHQM")
-    sum_B = sum(jnp.sum(one.value**2, axis=(1, 2, 3)) for one in found)
-    return sum_B / len(found), jnp.ones_like(sum_B)
+    result = maps.find(place="encoder", kind="weight_BHQM")
+    sum_B = sum(jnp.sum(one.value**2, axis=(1, 2, 3)) for one in result)
+    return sum_B / len(result), jnp.ones_like(sum_B)
 
 
 def test_a_map_that_nothing_publishes_is_told_before_there_is_a_folder(

@@ -21,7 +21,7 @@ from models_under_test import (
   shape_of,
 )
 
-from jaxsyn.config import Places
+from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -62,10 +62,12 @@ def quiet(config):
   """A config whose parts draw nothing in training."""
 
   places = {
-    place: tuple((n, dataclasses.replace(s, **s.quiet)) for n, s in parts)
+    place: tuple(
+      (n, dataclasses.replace(s, **s.noise_free_options)) for n, s in parts
+    )
     for place, parts in vars(config.parts).items()
   }
-  return dataclasses.replace(config, parts=Places(**places))
+  return dataclasses.replace(config, parts=Placement(**places))
 
 
 def joint_models():
@@ -80,12 +82,12 @@ def joint_models():
     if key in plans:
       continue
     plans.add(key)
-    for number, others in enumerate(joint):
+    for index, rest in enumerate(joint):
       try:
-        resolve(config_of(f"{others}+{name}", **SMALL), JOINT)
+        resolve(config_of(f"{rest}+{name}", **SMALL), JOINT)
       except InputError:
         continue
-      joint[number] += f"+{name}"
+      joint[index] += f"+{name}"
       break
     else:
       joint.append(name)
@@ -120,8 +122,8 @@ def after(step, state, batches):
   """The gradient of the last update, and the metrics of each batch."""
   metrics = []
   for batch in batches:
-    state, found = step(state, batch)
-    metrics.append(jax.device_get(found))
+    state, result = step(state, batch)
+    metrics.append(jax.device_get(result))
   return jax.device_get(state.opt[-1].trace), metrics, state
 
 
@@ -139,10 +141,10 @@ def test_two_batches_of_every_system_are_one_of_all_their_rows(systems):
   step = jax.jit(functools.partial(train_step, recipe=recipe))
   state = state_of(plan, recipe)
   nobody = np.zeros(16, bool)
-  few = np.arange(16) < 5
-  whole, _, _ = after(step, state, [rows(~nobody), rows(nobody)])
-  halves, _, _ = after(step, state, [rows(few), rows(~few)])
-  assert apart(halves, whole) < 1e-6
+  small_set = np.arange(16) < 5
+  complete, _, _ = after(step, state, [rows(~nobody), rows(nobody)])
+  halves, _, _ = after(step, state, [rows(small_set), rows(~small_set)])
+  assert apart(halves, complete) < 1e-6
 
 
 @functools.cache
@@ -160,11 +162,11 @@ CLIP = 0.2
 @pytest.mark.parametrize("parallelism", ["jit", "pmap"])
 def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
   """With clipping, which is of the update's gradient, as is the norm."""
-  whole, (of_whole,), _ = after(*one_batch("sisa"), [BATCH])
+  complete, (of_whole,), _ = after(*one_batch("sisa"), [BATCH])
   norm = float(of_whole["grad_norm"])
-  assert norm == pytest.approx(float(optax.tree.norm(whole)), rel=1e-5)
+  assert norm == pytest.approx(float(optax.tree.norm(complete)), rel=1e-5)
   assert norm > CLIP
-  clipped = jax.tree.map(lambda g: g * (CLIP / norm), whole)
+  clipped = jax.tree.map(lambda g: g * (CLIP / norm), complete)
   plan, recipe = recipe_of("sisa", 2, CLIP)
   layout = Layout(parallelism, Mesh(data=-1, fsdp=1, tensor=1))
   assert layout.mesh.size == 8
@@ -205,9 +207,9 @@ def weighing(weight, second):
 def test_the_weight_of_a_second_task_scales_its_gradient(weight):
   """Of every term, in a batch of that task alone as in a mixed one."""
   step, state = one_batch("sync_attention")
-  alone, mixed = np.ones(16, bool), np.arange(16) % 2 == 0
+  single, mixed = np.ones(16, bool), np.arange(16) % 2 == 0
   (plain, (of_plain,), _), (light, (of_light,), _) = (
-    after(step, state, [weighing(w, alone)]) for w in (1.0, weight)
+    after(step, state, [weighing(w, single)]) for w in (1.0, weight)
   )
   assert apart(light, jax.tree.map(lambda g: weight * g, plain)) < 1e-6
   norms = [float(m["grad_norm"]) for m in (of_light, of_plain)]
@@ -227,19 +229,19 @@ def test_the_weight_of_a_second_task_scales_its_gradient(weight):
 
 def test_rows_of_padding_count_nothing():
   step, state = one_batch("sync_attention")
-  kept = np.arange(16) < 5
-  _, (found,), _ = after(step, state, [rows(kept)])
+  saved = np.arange(16) < 5
+  _, (result,), _ = after(step, state, [rows(saved)])
   losses = plan_of("sync_attention").recipe.losses
-  assert found["terms"].keys() == losses.keys()
+  assert result["terms"].keys() == losses.keys()
   real_T = (BATCH["target_id_BT"] != 0).sum(1)
   parsed_S = (BATCH["source_word_BS"] >= 0).sum(1)
-  counts = {name: count for name, (_, count) in found["terms"].items()}
+  counts = {name: count for name, (_, count) in result["terms"].items()}
   assert counts["nll"] == counts["synchronisation"] == real_T[:5].sum()
   assert counts["source_heads"] == parsed_S[:5].sum()
-  assert all(np.isfinite(total) for total, _ in found["terms"].values())
-  nobody, (found,), _ = after(step, state, [rows(np.zeros(16, bool))])
+  assert all(np.isfinite(total) for total, _ in result["terms"].values())
+  nobody, (result,), _ = after(step, state, [rows(np.zeros(16, bool))])
   assert not any(np.any(x) for x in jax.tree.leaves(nobody))
-  for total, count in found["terms"].values():
+  for total, count in result["terms"].values():
     assert total == count == 0
 
 
@@ -258,14 +260,14 @@ def test_a_log_line_is_of_all_its_batches():
 
   # Nothing was updated yet: no gradient of an update to tell of.
   assert "grad_norm" not in record(metrics((1, 1), (0, 0), 9.0, False))
-  found = record(
+  result = record(
     metrics((60, 20), (2, 4), 7.0, False),
     metrics((3, 1), (0, 0), 8.0, True),
     metrics((6, 0), (5, 5), 9.0, False),
   )
-  assert found["loss/nll"] == pytest.approx(69 / 21)
-  assert found["loss/source_heads"] == pytest.approx(7 / 9)
-  assert found["loss"] == pytest.approx(69 / 21 + 7 / 9)
-  assert found["grad_norm"] == 8.0
+  assert result["loss/nll"] == pytest.approx(69 / 21)
+  assert result["loss/source_heads"] == pytest.approx(7 / 9)
+  assert result["loss"] == pytest.approx(69 / 21 + 7 / 9)
+  assert result["grad_norm"] == 8.0
   # Between updates it is still the last one's.
   assert record(metrics((1, 1), (0, 0), 9.5, False))["grad_norm"] == 8.0

@@ -27,8 +27,8 @@ def rate_of(config, width: int):
 
 
 def test_inverse_square_root_schedule():
-  own = dict(warmup=100, warmup_start=1e-7, minimum=2e-4)
-  rate = rate_of(section(learning_rate=1e-3, inverse_sqrt=own), 128)
+  expected = dict(warmup=100, warmup_start=1e-7, minimum=2e-4)
+  rate = rate_of(section(learning_rate=1e-3, inverse_sqrt=expected), 128)
   assert rate(0) == pytest.approx(1e-7)
   assert rate(50) == pytest.approx(1e-7 + 0.5 * (1e-3 - 1e-7))
   assert rate(100) == pytest.approx(1e-3)
@@ -37,8 +37,10 @@ def test_inverse_square_root_schedule():
 
 
 def test_noam_schedule():
-  own = dict(warmup=4000)
-  rate = rate_of(section(schedule="noam", learning_rate=2.0, noam=own), 256)
+  expected = dict(warmup=4000)
+  rate = rate_of(
+    section(schedule="noam", learning_rate=2.0, noam=expected), 256
+  )
   # Update 1: 2 · 256^-½ · 1 · 4000^-3/2; peak at 4000: 2/16 · 4000^-½.
   assert rate(0) == pytest.approx(2 / 16 * 4000**-1.5)
   assert rate(3999) == pytest.approx(2 / 16 * 4000**-0.5)
@@ -79,11 +81,11 @@ def updates_of(config, *grads):
   """The updates of one parameter array for gradients, one after another."""
   rule = optimiser.make(config, 128)
   params = {"w": jnp.zeros_like(jnp.asarray(grads[0]))}
-  state, found = rule.init(params), []
+  state, result = rule.init(params), []
   for grad in grads:
     update, state = rule.update({"w": jnp.asarray(grad)}, state, params)
-    found.append(update["w"])
-  return found
+    result.append(update["w"])
+  return result
 
 
 def test_the_first_two_updates_of_adadelta():
@@ -112,11 +114,11 @@ def test_adadelta_against_a_loop_with_any_learning_rate():
     updates_of(section(**ADADELTA | dict(learning_rate=0.5)), *grads),
   ):
     mean_g = 0.95 * mean_g + 0.05 * np.float64(grad) ** 2
-    change = -np.sqrt(mean_x + 1e-6) / np.sqrt(mean_g + 1e-6) * grad
-    mean_x = 0.95 * mean_x + 0.05 * change**2
-    np.testing.assert_allclose(plain, change, rtol=2e-5)
+    edit = -np.sqrt(mean_x + 1e-6) / np.sqrt(mean_g + 1e-6) * grad
+    mean_x = 0.95 * mean_x + 0.05 * edit**2
+    np.testing.assert_allclose(plain, edit, rtol=2e-5)
     # The rate scales what is done, not what the rule remembers of it.
-    np.testing.assert_allclose(half, change / 2, rtol=2e-5)
+    np.testing.assert_allclose(half, edit / 2, rtol=2e-5)
 
 
 def test_clipping_is_by_the_norm_of_all_gradients_and_comes_first():
@@ -166,11 +168,11 @@ def test_muon_makes_singular_values_equal():
   plain, _ = _first_update(
     section(schedule="constant", learning_rate=1.0), tree, grads
   )
-  for own, adam in (
+  for item, adam in (
     (update["output"]["kernel"], plain["output"]["kernel"]),
     (update["layer"]["inner"]["bias"], plain["layer"]["inner"]["bias"]),
   ):
-    np.testing.assert_array_equal(own, adam)
+    np.testing.assert_array_equal(item, adam)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def orthogonalized(matrix):
   return x
 
 
-@pytest.mark.parametrize("name", optimiser.RULES)
+@pytest.mark.parametrize("name", optimiser.OPTIMIZERS)
 def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   config = section(
     name=name,
@@ -244,15 +246,15 @@ def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   params = {"kernel": jnp.ones((3, 2)), "embedding": jnp.ones((3, 2))}
   state = {"params": params, "opt": rule.init(params)}
   abstract = jax.eval_shape(lambda: state)
-  for number, grad in enumerate(grads):
-    if number == 3:
+  for index, grad in enumerate(grads):
+    if index == 3:
       checkpoints = Checkpoints(tmp_path, keep=1)
       checkpoints.save(3, state, Progress())
       checkpoints.wait()
       _, restored, _ = checkpoints.restore(abstract)
       checkpoints.close()
     state = step(state, grad)
-    if number >= 3:
+    if index >= 3:
       restored = step(restored, grad)
   for name, before in params.items():
     assert not np.array_equal(state["params"][name], before)

@@ -63,10 +63,10 @@ def test_the_folder_is_made_for_its_user_alone(environment, tmp_path):
 
 
 def check_refused(found, message):
-  reused, said = found
+  reused, output = found
   assert not reused
-  assert said.startswith("warning: compiled programs are neither kept nor ")
-  assert message in said and len(said.splitlines()) == 1
+  assert output.startswith("warning: compiled programs are neither kept nor ")
+  assert message in output and len(output.splitlines()) == 1
 
 
 def test_programs_in_a_private_folder_are_reused(cache, environment):
@@ -87,11 +87,11 @@ def test_a_folder_that_others_can_write_to_is_not_used(
   path = (cache, cache.parent, home)[depth]
   path.chmod(mode)
   before = sorted(cache.iterdir())
-  found = compile_program(environment, XDG_CACHE_HOME=home)
+  result = compile_program(environment, XDG_CACHE_HOME=home)
   if path == home and mode == 0o1777:  # others cannot replace what is in it
-    assert found == (True, "")
+    assert result == (True, "")
     return
-  check_refused(found, f"can be written to by others: chmod go-w {path}.")
+  check_refused(result, f"can be written to by others: chmod go-w {path}.")
   assert sorted(cache.iterdir()) == before
   path.chmod(mode & ~0o022)  # the remedy
   assert compile_program(environment, XDG_CACHE_HOME=home) == (True, "")
@@ -103,13 +103,13 @@ def test_a_chosen_folder_that_others_can_write_to_is_not_used(
   cache.chmod(0o777)
   (tmp_path / "link").symlink_to(cache)
   for path in (cache, tmp_path / "link"):
-    found = compile_program(environment, JAX_COMPILATION_CACHE_DIR=path)
-    check_refused(found, f"can be written to by others: chmod go-w {cache}.")
+    result = compile_program(environment, JAX_COMPILATION_CACHE_DIR=path)
+    check_refused(result, f"can be written to by others: chmod go-w {cache}.")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_another_user_is_not_used(cache, environment):
   os.chown(cache, 65534, 65534)
   home = cache.parent.parent
-  found = compile_program(environment, XDG_CACHE_HOME=home)
-  check_refused(found, f"{cache} belongs to user 65534: remove it, or ")
+  result = compile_program(environment, XDG_CACHE_HOME=home)
+  check_refused(result, f"{cache} belongs to user 65534: remove it, or ")

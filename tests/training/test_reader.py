@@ -16,8 +16,12 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.folder import (
+  RECORD_FILE,
+  CheckpointFolder,
+  CorruptFileError,
+)
+from jaxsyn.training.reader import CheckpointReader
 
 SIZE = 8
 
@@ -86,9 +90,13 @@ def arrays_of(checkpoint):
 def flip_unseen(checkpoint):
   """Other numbers in files whose sums fit, as if saving had gone wrong."""
   flip(arrays_of(checkpoint))
-  page = checksums.unsealed(files.read_json(checkpoint / PAGE))
-  page["files"] = checksums.sums(checkpoint, list(page["files"]))
-  files.write_json(checkpoint / PAGE, checksums.sealed(page))
+  document = checksums.verify_checksum(
+    files.read_json(checkpoint / RECORD_FILE)
+  )
+  document["files"] = checksums.file_checksums(
+    checkpoint, list(document["files"])
+  )
+  files.write_json(checkpoint / RECORD_FILE, checksums.add_checksum(document))
 
 
 def seen(folder):
@@ -103,21 +111,23 @@ def seen(folder):
 @pytest.mark.parametrize("which", ["last", "best"])
 def test_no_damage_gives_other_numbers(tmp_path, which, damage):
   """Every file of a checkpoint in turn; what is read is of a step, to the bit."""
-  whole = saved(tmp_path / "whole")
-  newest = whole / ("checkpoints/2" if which == "last" else "best/1")
+  complete = saved(tmp_path / "whole")
+  newest = complete / ("checkpoints/2" if which == "last" else "best/1")
   other = 1 if which == "last" else 2
   if which == "best":  # so that the nearest is another
-    shutil.rmtree(whole / "checkpoints/1")
-  for number, file in enumerate(files_of(newest)):
-    folder = tmp_path / str(number)
-    shutil.copytree(whole, folder)
-    DAMAGES[damage](folder / file.relative_to(whole))
-    taken = Reader(folder).restore_params(which, ABSTRACT["params"], False)
-    assert is_of(taken.params, other), (file, damage)
-    assert (taken.steps, taken.score) == ((other,), None)
-    (note,) = taken.corrupt
-    assert "corrupt" in note
-    assert str(folder / newest.relative_to(whole)) in note
+    shutil.rmtree(complete / "checkpoints/1")
+  for index, file in enumerate(files_of(newest)):
+    folder = tmp_path / str(index)
+    shutil.copytree(complete, folder)
+    DAMAGES[damage](folder / file.relative_to(complete))
+    chosen = CheckpointReader(folder).restore_params(
+      which, ABSTRACT["params"], False
+    )
+    assert is_of(chosen.params, other), (file, damage)
+    assert (chosen.steps, chosen.score) == ((other,), None)
+    (message,) = chosen.corrupt
+    assert "corrupt" in message
+    assert str(folder / newest.relative_to(complete)) in message
 
 
 def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
@@ -126,33 +136,37 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   flip(arrays_of(tmp_path / "checkpoints/3"))
   flip(arrays_of(tmp_path / "best/1"))
   checkpoints = Checkpoints(tmp_path)
-  step, found, progress = checkpoints.restore(ABSTRACT)
+  step, result, progress = checkpoints.restore(ABSTRACT)
   checkpoints.close()
-  assert step == 2 and progress.batch == 2 and is_of(found["params"], 2)
+  assert step == 2 and progress.batch == 2 and is_of(result["params"], 2)
   assert (tmp_path / "damaged-3").read_text() == "of an earlier time"
   assert (tmp_path / "damaged-3.1" / "page.json").is_file()
   assert (tmp_path / "damaged-best-1" / "page.json").is_file()
   assert "has another checksum" in caplog.text
-  assert Reader(tmp_path).steps() == [1, 2]
-  assert Reader(tmp_path).best.steps() == []
+  assert CheckpointReader(tmp_path).steps() == [1, 2]
+  assert CheckpointReader(tmp_path).best.steps() == []
   # Then the nearest stands in for the best, which is said.
-  taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
-  assert is_of(taken.params, 1)
-  (note,) = taken.corrupt
-  assert "the best checkpoint, of step 1, is corrupt or missing" in note
+  chosen = CheckpointReader(tmp_path).restore_params(
+    "best", ABSTRACT["params"], False
+  )
+  assert is_of(chosen.params, 1)
+  (message,) = chosen.corrupt
+  assert "the best checkpoint, of step 1, is corrupt or missing" in message
 
 
 def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
   """Both are there where somebody read the older one meanwhile."""
   checkpoints = Checkpoints(saved(tmp_path))
-  with Reader(tmp_path).best.in_use(1):
+  with CheckpointReader(tmp_path).best.in_use(1):
     checkpoints.save_best(2, state(2)["params"], score(31.0))
     checkpoints.close()
   flip(arrays_of(tmp_path / "best/2"))
-  taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
-  assert is_of(taken.params, 1) and taken.score == score(30.0)
-  (note,) = taken.corrupt
-  assert "of step 2 is corrupt" in note and "best/2" in note
+  chosen = CheckpointReader(tmp_path).restore_params(
+    "best", ABSTRACT["params"], False
+  )
+  assert is_of(chosen.params, 1) and chosen.score == score(30.0)
+  (message,) = chosen.corrupt
+  assert "of step 2 is corrupt" in message and "best/2" in message
 
 
 def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
@@ -171,24 +185,26 @@ def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
   flip(arrays_of(tmp_path / "best/1"))
   for which in ("best", "last"):
     with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
-      Reader(tmp_path).restore_params(which, ABSTRACT["params"], False)
+      CheckpointReader(tmp_path).restore_params(
+        which, ABSTRACT["params"], False
+      )
   with pytest.raises(InputError, match=r"checkpoint 2 is damaged.*another: 1"):
-    Reader(tmp_path).restore_params("2", ABSTRACT["params"], False)
+    CheckpointReader(tmp_path).restore_params("2", ABSTRACT["params"], False)
 
 
 def test_the_mean_passes_over_damaged_ones(tmp_path):
   saved(tmp_path, (1, 2, 3))
   flip(arrays_of(tmp_path / "checkpoints/2"))
-  mean = Reader(tmp_path).average_params(2, ABSTRACT["params"], False)
+  mean = CheckpointReader(tmp_path).average_params(2, ABSTRACT["params"], False)
   expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
   np.testing.assert_array_equal(mean.params["w"], expected)
   assert mean.steps == (1, 3)
-  (note,) = mean.corrupt
-  assert "checkpoints/2" in note
+  (message,) = mean.corrupt
+  assert "checkpoints/2" in message
   with pytest.raises(
     InputError, match=r"only 2 checkpoints .* are whole.*checkpoints/2"
   ):
-    Reader(tmp_path).average_params(3, ABSTRACT["params"], False)
+    CheckpointReader(tmp_path).average_params(3, ABSTRACT["params"], False)
 
 
 def test_reading_writes_nothing(tmp_path):
@@ -198,20 +214,20 @@ def test_reading_writes_nothing(tmp_path):
   (saving / "half").write_bytes(b"of a process that saves just now")
   flip(arrays_of(tmp_path / "checkpoints/2"))
   before = seen(tmp_path)
-  reader = Reader(tmp_path)
+  reader = CheckpointReader(tmp_path)
   for which in ("last", "best"):
-    taken = reader.restore_params(which, ABSTRACT["params"], False)
-    assert is_of(taken.params, 1)
+    chosen = reader.restore_params(which, ABSTRACT["params"], False)
+    assert is_of(chosen.params, 1)
   empty = tmp_path / "no" / "run"
   with pytest.raises(InputError, match="train first"):
-    Reader(empty).restore_params("best", ABSTRACT["params"], False)
+    CheckpointReader(empty).restore_params("best", ABSTRACT["params"], False)
   assert not empty.parent.exists()
   assert seen(tmp_path) == before
 
 
 def test_what_its_writer_takes_away_meanwhile_is_no_fault(tmp_path, caplog):
   saved(tmp_path, (1, 2))
-  reader, tries = Reader(tmp_path), []
+  reader, tries = CheckpointReader(tmp_path), []
 
   def read(step):
     tries.append(step)
@@ -271,8 +287,10 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   assert not list((tmp_path / "checkpoints").glob(".*"))
   checkpoints.save(3, state(3), Progress())  # there is room again
   checkpoints.close()
-  taken = Reader(tmp_path).restore_params("last", ABSTRACT["params"], False)
-  assert is_of(taken.params, 3) and taken.corrupt == ()
+  chosen = CheckpointReader(tmp_path).restore_params(
+    "last", ABSTRACT["params"], False
+  )
+  assert is_of(chosen.params, 3) and chosen.corrupt == ()
 
 
 def test_a_file_that_may_not_grow_is_one_message(tmp_path, caplog):
@@ -313,9 +331,9 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   checkpoints = Checkpoints(tmp_path)
   checkpoints.save(1, jax.device_put(state(1), shardings), Progress())
   checkpoints.wait()
-  step, found, _ = checkpoints.restore(on(here))
-  assert step == 1 and is_of(found["params"], 1)
-  assert len(found["params"]["w"].sharding.device_set) == here
+  step, result, _ = checkpoints.restore(on(here))
+  assert step == 1 and is_of(result["params"], 1)
+  assert len(result["params"]["w"].sharding.device_set) == here
   flip_unseen(tmp_path / "checkpoints/1")
   with pytest.raises(InputError, match=r"params/w has another checksum than"):
     checkpoints.restore(on(here))
@@ -324,7 +342,7 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
 
 def test_what_is_being_read_is_not_removed(tmp_path):
   checkpoints = Checkpoints(saved(tmp_path, (1, 2, 3)), keep=2)
-  with Reader(tmp_path).last.in_use(1):
+  with CheckpointReader(tmp_path).last.in_use(1):
     checkpoints.save(4, state(4), Progress())
     checkpoints.wait()
     assert checkpoints.steps() == [1, 3, 4]
@@ -334,23 +352,25 @@ def test_what_is_being_read_is_not_removed(tmp_path):
 
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  kept = CheckpointFolder(tmp_path, "state", Progress)
-  path = kept.path(1) / PAGE
+  remaining = CheckpointFolder(tmp_path, "state", Progress)
+  path = remaining.path(1) / RECORD_FILE
   progress = dataclasses.asdict(Progress(minutes=1.5, best_score=float("nan")))
   content = {"content": progress, "arrays": {}, "files": {}}
-  files.write_json(path, checksums.sealed(content))
-  assert repr(kept.page(1)) == repr(content)
+  files.write_json(path, checksums.add_checksum(content))
+  assert repr(remaining.record(1)) == repr(content)
   for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
     path.write_text(other)
-    with pytest.raises(Damaged, match=r"page\.json is not as it was written"):
-      kept.page(1)
-  files.write_json(path, checksums.sealed(content) | {"files": {"a": 1}})
-  with pytest.raises(Damaged):
-    kept.page(1)
+    with pytest.raises(
+      CorruptFileError, match=r"page\.json is not as it was written"
+    ):
+      remaining.record(1)
+  files.write_json(path, checksums.add_checksum(content) | {"files": {"a": 1}})
+  with pytest.raises(CorruptFileError):
+    remaining.record(1)
   path.unlink()
   path.mkdir()
-  with pytest.raises(Damaged, match="Is a directory"):
-    kept.page(1)
+  with pytest.raises(CorruptFileError, match="Is a directory"):
+    remaining.record(1)
 
 
 def test_regions_of_an_array(tmp_path):

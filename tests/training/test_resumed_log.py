@@ -45,11 +45,11 @@ def records(folder):
 
 
 def steps(folder):
-  found = (folder / "checkpoints").glob("[0-9]*")
-  return sorted(int(path.name) for path in found)
+  names = (folder / "checkpoints").glob("[0-9]*")
+  return sorted(int(path.name) for path in names)
 
 
-def interrupt(command, environment, folder, step, number):
+def interrupt(command, environment, folder, step, index):
   """Runs the command until a checkpoint is reached; returns the newest one."""
   process = subprocess.Popen(
     command,
@@ -61,10 +61,10 @@ def interrupt(command, environment, folder, step, number):
   while max(steps(folder), default=0) < step:
     assert process.poll() is None, process.stderr.read().decode()
     time.sleep(0.01)
-  process.send_signal(number)
-  _, told = process.communicate(timeout=120)
-  assert process.returncode == (-number if number == signal.SIGKILL else 0), (
-    told.decode()
+  process.send_signal(index)
+  _, output = process.communicate(timeout=120)
+  assert process.returncode == (-index if index == signal.SIGKILL else 0), (
+    output.decode()
   )
   return max(steps(folder))
 

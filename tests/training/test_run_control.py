@@ -15,7 +15,7 @@ from jax.profiler import ProfileData
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart as config_file
-from jaxsyn.data.loader.batch_plan import Planned
+from jaxsyn.data.loader.batch_plan import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
@@ -102,10 +102,10 @@ def test_the_average_is_of_the_parameters_after_each_update(straight):
     expected = jax.tree.map(mean, *after)
     moved = 0.0
     for step in (EVERY * n, EVERY * n + 1):  # and until the next update
-      for found, wanted, newest in zip(
+      for result, wanted, newest in zip(
         *map(jax.tree.leaves, (states[step]["ema"], expected, after[-1]))
       ):
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
+        np.testing.assert_allclose(result, wanted, atol=1e-6)
         moved = max(moved, np.abs(wanted - newest).max())
     assert (moved > 0.01) == (n > 1)
 
@@ -134,8 +134,8 @@ def test_what_is_evaluated_and_translated_with_is_the_average(straight):
   best = Session(workdir, checkpoint="best", beam=1).params
   last = Session(workdir, checkpoint="last", beam=1).params
   (step,) = (int(p.name) for p in (workdir / "best").glob("[0-9]*"))
-  for found, state in ((best, states[step]), (last, states[STEPS])):
-    jax.tree.map(np.testing.assert_array_equal, found, state["ema"])
+  for result, state in ((best, states[step]), (last, states[STEPS])):
+    jax.tree.map(np.testing.assert_array_equal, result, state["ema"])
 
 
 def test_a_run_ended_between_two_updates_goes_on_to_the_bit(straight, resumed):
@@ -175,9 +175,9 @@ def test_the_mean_of_the_newest_two_of_four_is_translated_with(resumed):
   steps = sorted(int(p.name) for p in (resumed / "checkpoints").glob("[0-9]*"))
   assert steps == [4, 5, 6, 7]
   *oldest, before, last = (read(resumed, step)["ema"] for step in steps)
-  found = Session(resumed, beam=1).params
+  result = Session(resumed, beam=1).params
   mean = jax.tree.map(lambda a, b: (np.float64(a) + b) / 2, before, last)
-  for x, wanted, *old in zip(*map(jax.tree.leaves, (found, mean, *oldest))):
+  for x, wanted, *old in zip(*map(jax.tree.leaves, (result, mean, *oldest))):
     np.testing.assert_allclose(x, wanted, atol=1e-7)
     if wanted.any():
       assert np.abs(wanted - np.mean(old, axis=0)).max() > 1e-3
@@ -201,13 +201,13 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(
   shapes = [dataclasses.astuple(b.shape) for b in planned]
   shape = Shape(24, *np.max(shapes, axis=0)[1:].tolist())
   assert len(ids) == 24
-  found = []
+  collected = []
   for pieces in ([ids], [ids[:1], ids[1:4], ids[4:]]):
-    batches = [Planned(shape, piece) for piece in pieces]
+    batches = [PlannedBatch(shape, piece) for piece in pieces]
     monkeypatch.setattr(split.plan, "in_order", lambda b=batches: b)
-    found.append(validator(states[STEPS]["ema"]).values)
-    del found[-1]["seconds"]
+    collected.append(validator(states[STEPS]["ema"]).values)
+    del collected[-1]["seconds"]
   assert {"loss/nll", "loss/source_heads", "uas/source", "perplexity"} <= {
-    *found[0]
+    *collected[0]
   }
-  assert found[1] == pytest.approx(found[0], rel=1e-5)
+  assert collected[1] == pytest.approx(collected[0], rel=1e-5)

@@ -42,12 +42,12 @@ def run(recipe, steps=3, layout=None, batches=(BATCH,)):
   layout = layout or Layout("jit", ONE)
   state = layout.place_state(start(recipe))
   step = functools.partial(train_step, recipe=recipe)
-  found = []
-  for number in range(steps):
-    placed = layout.place_batch(batches[number % len(batches)])
+  collected = []
+  for index in range(steps):
+    placed = layout.place_batch(batches[index % len(batches)])
     state, metrics = layout.compile_train(step, state, placed)(state, placed)
-    found.append(jax.device_get(metrics))
-  return jax.device_get(layout.take_state(state)), found
+    collected.append(jax.device_get(metrics))
+  return jax.device_get(layout.take_state(state)), collected
 
 
 def loss(metrics):
@@ -64,8 +64,8 @@ def test_equal_inputs_give_equal_outputs():
 
 def test_the_loss_falls():
   recipe = plan_of("pascal_ignoring", decoder_layers=2).recipe
-  _, found = run(recipe, steps=30)
-  assert loss(found[-1]) < loss(found[0]) - 0.1
+  _, result = run(recipe, steps=30)
+  assert loss(result[-1]) < loss(result[0]) - 0.1
 
 
 # Wherever a model has it.
@@ -77,7 +77,7 @@ NOISE = {
 
 def recipe_with_noise(system):
   plan = plan_of(system)
-  family = plan.spec.family
+  family = plan.spec.architecture
   noise = {name: rate for name, rate in NOISE.items() if hasattr(family, name)}
   noisy = dataclasses.replace(family, **noise)
   model = dataclasses.replace(plan.spec.model, family=noisy)
@@ -103,11 +103,11 @@ RECIPES = {
 def losses_on_one_device(name):
   recipe = RECIPES[name]()
   step = jax.jit(functools.partial(train_step, recipe=recipe))
-  state, found = start(recipe), []
+  state, result = start(recipe), []
   for _ in range(STEPS):
     state, metrics = step(state, BATCH)
-    found.append(float(loss(metrics)))
-  return found
+    result.append(float(loss(metrics)))
+  return result
 
 
 @pytest.mark.usefixtures("eight_devices")
@@ -126,9 +126,9 @@ def test_eight_devices_are_one(name, parallelism, mesh):
   """Masks of dropout and of ignored parents too are those of one device."""
   layout = Layout(parallelism, mesh)
   assert layout.mesh.size == 8
-  state, found = run(RECIPES[name](), STEPS, layout)
+  state, result = run(RECIPES[name](), STEPS, layout)
   expected = losses_on_one_device(name)
-  assert [loss(m) for m in found] == pytest.approx(expected, rel=1e-5)
+  assert [loss(m) for m in result] == pytest.approx(expected, rel=1e-5)
   assert int(state.step) == STEPS
 
 
@@ -137,8 +137,8 @@ def test_training_noise_is_drawn_anew_at_each_step():
   step = jax.jit(functools.partial(train_step, recipe=recipe))
   state = start(recipe)
   first, again, later = (
-    loss(step(state.replace(step=jnp.array(number)), BATCH)[1])
-    for number in (0, 0, 1)
+    loss(step(state.replace(step=jnp.array(index)), BATCH)[1])
+    for index in (0, 0, 1)
   )
   assert first == again != later
 
@@ -147,14 +147,14 @@ def test_sums_do_not_depend_on_how_pairs_are_batched():
   recipe = recipe_of()
   params = start(recipe).params
   evaluate = jax.jit(functools.partial(evaluate_step, recipe=recipe))
-  whole = evaluate(params, BATCH)
+  complete = evaluate(params, BATCH)
   parts = [
     evaluate(params, {k: v[i : i + 4] for k, v in BATCH.items()})
     for i in range(0, 16, 4)
   ]
-  assert {*whole} == {"terms", "shares", "log_p"}
+  assert {*complete} == {"terms", "shares", "log_p"}
   total = jax.tree.map(lambda *shares: sum(map(float, shares)), *parts)
-  for one, other in zip(jax.tree.leaves(total), jax.tree.leaves(whole)):
+  for one, other in zip(jax.tree.leaves(total), jax.tree.leaves(complete)):
     assert one == pytest.approx(float(other), rel=1e-5)
 
 

@@ -92,8 +92,8 @@ def test_splits_parameters_of_modifiers_by_head(system):
   layout = Layout("jit", Mesh(data=2, fsdp=2, tensor=2))
   specs = specs_of(system, layout)
   for name, spec in SPLIT_OF_MODIFIERS[system].items():
-    found = {s for path, s in specs.items() if path.endswith(name)}
-    assert found == {spec}
+    result = {s for path, s in specs.items() if path.endswith(name)}
+    assert result == {spec}
 
 
 def test_splits_an_output_layer_that_is_not_tied_by_vocabulary():
@@ -148,7 +148,7 @@ def test_each_device_holds_the_scores_of_its_heads_and_communicates_little():
 )
 def test_loss_and_gradients_are_those_of_one_device(system):
   recipe = recipe_of(system, optax.trace(0.0))  # its state is the gradient
-  found = []
+  collected = []
   for layout in (
     Layout("jit", Mesh(data=1, fsdp=1, tensor=1), jax.devices()[:1]),
     Layout("jit", Mesh(data=2, fsdp=2, tensor=2)),
@@ -156,8 +156,8 @@ def test_loss_and_gradients_are_those_of_one_device(system):
     program, state, batch = compiled(recipe, layout)
     state, metrics = program(state, batch)
     total, count = jax.device_get(metrics["terms"]["nll"])
-    found.append((total / count, jax.device_get(state.opt.trace)))
-  (loss, gradient), (split_loss, split_gradient) = found
+    collected.append((total / count, jax.device_get(state.opt.trace)))
+  (loss, gradient), (split_loss, split_gradient) = collected
   assert split_loss == pytest.approx(loss, rel=1e-6)
   largest = max(np.abs(g).max() for g in jax.tree.leaves(gradient))
   for one, other in zip(

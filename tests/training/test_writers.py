@@ -61,16 +61,16 @@ def events(folder):
 
 def test_tensorboard_has_all_of_it(config, tmp_path):
   write(tmp_path, config(), 0, (1, 2, 4))
-  found = list(events(tmp_path))
-  losses = {s: v.simple_value for s, v in found if v.tag == "train/loss"}
+  result = list(events(tmp_path))
+  losses = {s: v.simple_value for s, v in result if v.tag == "train/loss"}
   assert losses == {1: 1.0, 2: 0.5, 4: 0.25}
-  (best,) = [v for _, v in found if v.tag == "validation/best_bleu"]
+  (best,) = [v for _, v in result if v.tag == "validation/best_bleu"]
   assert best.simple_value == 12.5
-  (text,) = [v for _, v in found if v.tag.startswith("samples")]
+  (text,) = [v for _, v in result if v.tag.startswith("samples")]
   assert b"a <b> c" in text.tensor.string_val[0]
-  (image,) = [v.image for _, v in found if v.tag == "attention/1"]
+  (image,) = [v.image for _, v in result if v.tag == "attention/1"]
   assert (image.width, image.height) == (20, 20)
-  plugins = {v.metadata.plugin_data.plugin_name for _, v in found}
+  plugins = {v.metadata.plugin_data.plugin_name for _, v in result}
   assert "hparams" in plugins
 
 
@@ -110,17 +110,17 @@ def wandb_items(path, key):
 
 def leveldb_records(data):
   """The records of a log of LevelDB; wandb's has seven bytes more in front."""
-  at, whole = 7, b""
+  at, complete = 7, b""
   while at + 7 <= len(data):
     if (left := 32768 - at % 32768) < 7:  # no record begins so late in a block
       at += left
       continue
     size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
-    whole += data[at + 7 : at + 7 + size]
+    complete += data[at + 7 : at + 7 + size]
     at += 7 + size
     if kind in (1, 4):  # a whole one, or the last part of one
-      yield whole
-      whole = b""
+      yield complete
+      complete = b""
 
 
 def test_what_is_not_there_is_told_with_what_to_install(
@@ -129,10 +129,10 @@ def test_what_is_not_there_is_told_with_what_to_install(
   monkeypatch.setitem(__import__("sys").modules, "wandb", None)
   with pytest.raises(InputError, match=r"pip install -e '\.\[wandb\]'"):
     log.Log(tmp_path, config(wandb="x"), 0)
-  said = f"training: 0 of {config().train.steps:,} steps"
-  monkeypatch.setattr(progress, "EVERY", 0.01)
+  message = f"training: 0 of {config().train.steps:,} steps"
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.01)
   time.sleep(1.2)  # a thread that was begun looks once a second
-  assert said not in capsys.readouterr().err
+  assert message not in capsys.readouterr().err
 
 
 def test_a_picture_is_what_was_drawn():

@@ -17,30 +17,30 @@ def read(tmp_path, text, *, name="a.txt", prefix=None, errors="strict", **more):
   """The requests of a file, and what was wrong with lines."""
   path = tmp_path / name
   path.write_text(text, encoding="utf-8")
-  given = {"input": str(path), "prefix": "", "errors": errors}
+  arguments = {"input": str(path), "prefix": "", "errors": errors}
   if prefix is not None:
     (tmp_path / "prefix").write_text(prefix, encoding="utf-8")
-    given["prefix"] = str(tmp_path / "prefix")
-  given |= {"json": False, "conllu": False, **more}
+    arguments["prefix"] = str(tmp_path / "prefix")
+  arguments |= {"json": False, "conllu": False, **more}
   faults = []
-  items = inputs.of_flags(types.SimpleNamespace(**given), faults)
+  items = inputs.of_flags(types.SimpleNamespace(**arguments), faults)
   return [item for item in items if item is not PAUSE], faults
 
 
 def test_lines_have_their_places(tmp_path):
-  found, faults = read(tmp_path, "a b\n\nc\n")
-  assert found == [Request(t, place=i) for i, t in enumerate(["a b", "", "c"])]
+  result, faults = read(tmp_path, "a b\n\nc\n")
+  assert result == [Request(t, place=i) for i, t in enumerate(["a b", "", "c"])]
   assert not faults
 
 
 def test_json_lines(tmp_path):
-  found, _ = read(
+  result, _ = read(
     tmp_path,
     '{"text": "a", "target_prefix": "Ein ", "constraints": ["b c"], '
     '"avoid": ["d", "e"]}\n\n{"text": "ü"}\n',
     name="a.jsonl",
   )
-  assert found == [
+  assert result == [
     Request("a", "Ein ", ("b c",), ("d", "e"), place=0),
     Request("", place=1),
     Request("ü", place=2),
@@ -52,9 +52,9 @@ TREE = "1\ta\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tcow\t_\t_\t_\t_\t{}\troot\t_\t_\n"
 
 def test_json_lines_with_trees(tmp_path):
   line = json.dumps({"conllu": TREE.format(0), "avoid": ["d"]})
-  ((found,), _) = read(tmp_path, line + "\n", name="a.jsonl")
-  assert (found.source.text, found.source.head_W) == ("a cow", (1, 1))
-  assert found.avoid == ("d",)
+  ((result,), _) = read(tmp_path, line + "\n", name="a.jsonl")
+  assert (result.source.text, result.source.head_W) == ("a cow", (1, 1))
+  assert result.avoid == ("d",)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_what_is_no_request_is_told(tmp_path, line, message):
     from_json(line)
   with pytest.raises(InputError, match=r"a\.txt:2: .* with --errors skip"):
     read(tmp_path, f'{{"text": "a"}}\n{line}\n', json=True)
-  found, faults = read(
+  result, faults = read(
     tmp_path, f'{line}\n{{"text": "a"}}\n', json=True, errors="skip"
   )
-  assert isinstance(found[0], Faulty) and found[1] == Request("a", place=1)
+  assert isinstance(result[0], Faulty) and result[1] == Request("a", place=1)
   assert "a.txt:1: " in faults[0]
 
 
@@ -149,8 +149,8 @@ def test_accepts_a_long_sentence_of_a_json_line(tmp_path):
 
 
 def test_a_file_of_prefixes(tmp_path):
-  found, _ = read(tmp_path, "a\nb\nc\n", prefix="Der \n\nEi\n")
-  assert [one.prefix for one in found] == ["Der ", "", "Ei"]
+  result, _ = read(tmp_path, "a\nb\nc\n", prefix="Der \n\nEi\n")
+  assert [one.prefix for one in result] == ["Der ", "", "Ei"]
   with pytest.raises(
     InputError, match=r"prefix has 2 lines, and .*a\.txt more"
   ):
@@ -168,6 +168,6 @@ def test_rejects_a_long_prefix_of_a_file(tmp_path):
   message = r"prefix:2: 'prefix' has 2,001 characters; at most 2,000"
   with pytest.raises(InputError, match=message):
     read(tmp_path, "a\nb\nc\n", prefix=prefix)
-  found, faults = read(tmp_path, "a\nb\nc\n", prefix=prefix, errors="skip")
-  assert [getattr(one, "prefix", None) for one in found] == ["Der", None, "Ei"]
+  result, faults = read(tmp_path, "a\nb\nc\n", prefix=prefix, errors="skip")
+  assert [getattr(one, "prefix", None) for one in result] == ["Der", None, "Ei"]
   assert len(faults) == 1

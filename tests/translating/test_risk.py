@@ -34,23 +34,23 @@ def test_all_pairs_are_as_sacrebleu_has_them():
   assert np.ptp(expected) == 100
 
 
-def sample(text, number):
-  return Translation(text, score=-1.0, log_p=-float(number), ids=(number,))
+def sample(text, index):
+  return Translation(text, score=-1.0, log_p=-float(index), ids=(index,))
 
 
 def test_the_sample_that_is_most_like_all_is_first():
   texts = [TEXTS[i] for i in (2, 0, 1, 1, 9, 3)]
-  found = by_risk([sample(text, n) for n, text in enumerate(texts)])
+  result = by_risk([sample(text, n) for n, text in enumerate(texts)])
   metric = CHRF()
   utility = {
     text: np.mean([metric.sentence_score(text, [t]).score for t in texts])
     for text in texts
   }
-  assert [one.text for one in found] == sorted(
+  assert [one.text for one in result] == sorted(
     utility, key=lambda text: -utility[text]
   )
-  for one in found:
+  for one in result:
     assert one.score == pytest.approx(utility[one.text], abs=1e-9)
     assert one.log_p == -texts.index(one.text)  # the first of its text
-  assert found[0].text == TEXTS[1]
+  assert result[0].text == TEXTS[1]
   assert by_risk([]) == []

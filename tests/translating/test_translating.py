@@ -12,9 +12,9 @@ import pytest
 from jaxsyn import translate
 from jaxsyn.data.schema import UNK
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.translator import NOTHING
+from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.inspector import look
+from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.session import Session
 from jaxsyn.translating.alignments import Aligner, replaced
 from jaxsyn.translating.finishing import Finish
@@ -38,7 +38,7 @@ def assert_alike(found, expected):
 
 
 def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
-  asked = [
+  requests = [
     Request(LINES[0], prefix=PREFIX),
     Request(LINES[1]),
     Request(LINES[2], constraints=MUST),
@@ -46,11 +46,11 @@ def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
     Request(""),
     Request(LINES[1], prefix=PREFIX, constraints=MUST, avoid=AVOID),
   ]
-  found = session(asked)
+  result = session(requests)
   plain = session(LINES)
-  assert_alike(found[1:2], plain[1:2])
-  assert found[4] == [NOTHING]
-  for request, nbest in zip(asked, found, strict=True):
+  assert_alike(result[1:2], plain[1:2])
+  assert result[4] == [EMPTY_TRANSLATION]
+  for request, nbest in zip(requests, result, strict=True):
     if not request.source:
       continue
     assert 1 <= len(nbest) <= 3  # not all have met what they must
@@ -59,13 +59,13 @@ def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
       for phrase in request.constraints:
         assert phrase in one.text
   scored = session.force(
-    [LINES[1]] * len(found[5]), [one.ids for one in found[5]]
+    [LINES[1]] * len(result[5]), [one.ids for one in result[5]]
   )
   np.testing.assert_allclose(
-    [one.total for one in scored], [one.log_p for one in found[5]], atol=1e-4
+    [one.total for one in scored], [one.log_p for one in result[5]], atol=1e-4
   )
   # A line is found alike alone and beside others.
-  for request, nbest in zip(asked, found, strict=True):
+  for request, nbest in zip(requests, result, strict=True):
     assert_alike(session([request]), [nbest])
 
 
@@ -82,14 +82,14 @@ def test_what_is_drawn_is_avoided_when_it_is_asked(runs):
 
   (nbest,) = session(LINES[:1])
   words = {word for one in nbest for word in one.text.split()}
-  there = [
+  present = [
     word for word in sorted(words) if any(holds(o, ids_of(word)) for o in nbest)
   ]
-  assert len(there) > 3
-  (other,) = session([Request(LINES[0], avoid=tuple(there))])
-  assert not any(holds(one, ids_of(word)) for one in other for word in there)
+  assert len(present) > 3
+  (other,) = session([Request(LINES[0], avoid=tuple(present))])
+  assert not any(holds(one, ids_of(word)) for one in other for word in present)
   for one, new in zip(nbest, other, strict=True):
-    if not any(holds(one, ids_of(word)) for word in there):
+    if not any(holds(one, ids_of(word)) for word in present):
       assert one.ids == new.ids  # drawn alike where nothing was to be avoided
 
 
@@ -106,9 +106,9 @@ def test_what_is_drawn_is_avoided_when_it_is_asked(runs):
   ],
 )
 def test_what_cannot_be_met_names_the_line(session, request_, message):
-  given = [*LINES, "", request_]
+  inputs = [*LINES, "", request_]
   with pytest.raises(InputError, match=message):
-    session(given)
+    session(inputs)
 
 
 def test_constraints_are_for_a_beam(runs):
@@ -124,11 +124,11 @@ def test_links_are_those_of_the_pooled_maps(runs, system):
   # By chance, so that they have several words after so little training.
   options = {"search": "sample", "sample": {"temperature": 2.0}}
   session = Session(runs[system], **options)
-  seen = look(session, LINES)
-  found = list(
+  seen = attention_of(session, LINES)
+  result = list(
     translate.run(session, LINES, finish=Finish(session, links=True))
   )
-  for one, (best,) in zip(seen, found, strict=True):
+  for one, (best,) in zip(seen, result, strict=True):
     assert one.translation == best.text
     maps = [m for m in one.attention if m.place == "cross"]
     weight_RC = np.concatenate([m.value_HQM for m in maps]).mean(0)
@@ -144,11 +144,11 @@ def test_an_ensemble_is_linked_by_the_mean(runs):
   (nbest,) = both(LINES[:1])
 
   def weights(session):
-    aligner, kept = Aligner(session), []
-    aligner._aligned = lambda weight, *_: kept.append(weight)
-    asked = [Request(LINES[0])]
-    aligner(asked, session.begin_examples(LINES[:1])(), nbest[:1])
-    return kept[0]
+    aligner, saved = Aligner(session), []
+    aligner._aligned = lambda weight, *_: saved.append(weight)
+    requests = [Request(LINES[0])]
+    aligner(requests, session.begin_examples(LINES[:1])(), nbest[:1])
+    return saved[0]
 
   one, other = map(weights, sessions)
   np.testing.assert_allclose(
@@ -189,24 +189,24 @@ def command(*arguments, text):
 
 
 def test_the_command(runs, session):
-  asked = [
+  requests = [
     {"text": LINES[0], "target_prefix": PREFIX},
     {"text": LINES[1], "constraints": list(MUST)},
   ]
-  text = "".join(f"{json.dumps(one)}\n" for one in asked)
+  text = "".join(f"{json.dumps(one)}\n" for one in requests)
   done = command(
     *("--workdir", runs["pascal"], "--json", "--nbest", 3, "--alignments"),
     text=text,
   )
   assert done.returncode == 0, done.stderr
   rows = [line.split(" ||| ") for line in done.stdout.splitlines()]
-  found = session(
+  result = session(
     [
       Request(LINES[0], prefix=PREFIX),
       Request(LINES[1], constraints=MUST),
     ]
   )
-  expected = [one for nbest in found for one in nbest]
+  expected = [one for nbest in result for one in nbest]
   assert [row[:2] for row in rows] == [
     [str(i // 3), one.text] for i, one in enumerate(expected)
   ]

@@ -13,9 +13,9 @@ from jaxsyn.data.annotations.annotation import Annotation
 from jaxsyn.data.annotations.lemma import Lemma
 from jaxsyn.data.annotations.morphology import Morphology
 from jaxsyn.data.annotations.part_of_speech import PartOfSpeech
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 
-ANNOTATIONS: Table[Annotation] = Table(
+ANNOTATIONS: Registry[Annotation] = Registry(
   "annotation",
   {
     "upos": PartOfSpeech,

@@ -59,10 +59,10 @@ class Annotation(Choice):
       return np.asarray(values, self.dtype)
     ids = label_ids(self.labels) if ids is None else ids
     other = ids.get(UNKNOWN, NO_LABEL)
-    found = (
+    known_values = (
       NO_LABEL if v in NOTHING else ids.get(v, other) for v in map(str, values)
     )
-    return np.fromiter(found, self.dtype, len(values))
+    return np.fromiter(known_values, self.dtype, len(values))
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:
@@ -70,7 +70,7 @@ def label_ids(labels: Sequence[str]) -> dict[str, int]:
   return {label: i for i, label in enumerate(labels, start=1)}
 
 
-def most_frequent(counts: Mapping[str, int], most: int) -> list[str]:
+def most_frequent(counts: Mapping[str, int], limit: int) -> list[str]:
   """The labels of an open annotation: UNKNOWN, and then the most frequent ones.
 
   Of those as frequent as each other the first by their characters, so that the
@@ -78,10 +78,10 @@ def most_frequent(counts: Mapping[str, int], most: int) -> list[str]:
 
   Args:
     counts: how often the training data has each.
-    most: how many are kept, UNKNOWN not counted.
+    limit: how many are kept, UNKNOWN not counted.
   """
   left = Counter(counts)
   for none in (*NOTHING, UNKNOWN):
     left.pop(none, None)
   order = sorted(left, key=lambda label: (-left[label], label))
-  return [UNKNOWN, *order[:most]]
+  return [UNKNOWN, *order[:limit]]

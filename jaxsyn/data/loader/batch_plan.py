@@ -23,12 +23,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import (
-  Cells,
+  LengthCounts,
   Shape,
-  Table,
+  ShapeTable,
   by_area,
-  choose_few,
-  up,
+  choose_shapes,
+  round_up,
 )
 from jaxsyn.data.loader.sampling import Sampler
 from jaxsyn.data.loader.windows import Windows
@@ -37,7 +37,7 @@ from jaxsyn.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
-class Planned:
+class PlannedBatch:
   """One batch to come.
 
   Attributes:
@@ -71,7 +71,7 @@ class BatchPlan:
     self,
     lengths: Lengths,
     windows: Windows | None = None,
-    drawn: Sampler | None = None,
+    sampler: Sampler | None = None,
     *,
     tokens: int,
     shapes: int,
@@ -85,7 +85,7 @@ class BatchPlan:
       lengths: of all pairs. Shapes are as wide in words as what fits them
         needs.
       windows: what is in memory together; None: everything.
-      drawn: how long examples of an epoch are, where that differs.
+      sampler: how long examples of an epoch are, where that differs.
       tokens: budget of a batch: rows times the longer padded length.
       shapes: largest number of shapes; 0: as many as are found worth their
         programs.
@@ -99,9 +99,9 @@ class BatchPlan:
     if len(lengths.source) == 0:
       raise InputError("the split has no examples; nothing to plan.")
     self._lengths, self._windows, self._seed = lengths, windows, seed
-    self._drawn = drawn
-    cells = Cells.of(lengths)
-    meant = Cells.of(drawn.expected) if drawn else cells
+    self._drawn = sampler
+    counts = LengthCounts.of(lengths)
+    meant = LengthCounts.of(sampler.expected) if sampler else counts
     longest = int(meant.length_C2.max())
     if longest * row_multiple > tokens:
       raise InputError(
@@ -115,16 +115,18 @@ class BatchPlan:
       return max(1, tokens // max(s, t) // row_multiple) * row_multiple
 
     grid = meant.rounded(length_multiple)
-    chosen = by_area(grid.greedy(shapes)) if shapes else choose_few(grid, rows)
+    chosen = (
+      by_area(grid.greedy(shapes)) if shapes else choose_shapes(grid, rows)
+    )
     self.shapes = []
     for s, t in chosen:
       # Of all that fit, not of those whose cheapest shape it is: what fills no
       # batch of its own shape moves on to larger ones.
-      fits_C = (cells.length_C2 <= (s, t)).all(1)
-      widest = cells.words_C2[fits_C].max(0, initial=1)
-      words = (int(up(side, length_multiple)) for side in widest)
+      fits_C = (counts.length_C2 <= (s, t)).all(1)
+      widest = counts.words_C2[fits_C].max(0, initial=1)
+      words = (int(round_up(side, length_multiple)) for side in widest)
       self.shapes.append(Shape(rows(s, t), s, t, *words))
-    self._table = Table.of(self.shapes)
+    self._table = ShapeTable.of(self.shapes)
 
   def _sizes(
     self, id_I: np.ndarray, window: tuple[int, int]
@@ -134,23 +136,23 @@ class BatchPlan:
       return self._drawn.sizes(window, id_I)
     return [side[id_I] for side in self._lengths[:2]]
 
-  def epoch(self, number: int) -> list[Planned]:
+  def epoch(self, index: int) -> list[PlannedBatch]:
     """The batches of one epoch in order; every pair is in exactly one."""
-    return list(self._epoch(number))
+    return list(self._epoch(index))
 
-  def _epoch(self, number: int) -> Iterator[Planned]:
+  def _epoch(self, index: int) -> Iterator[PlannedBatch]:
     if self._windows is None:
       everything = np.arange(len(self._lengths.source))
-      rng = np.random.default_rng([self._seed, number])
-      yield from self._shuffled(everything, rng, (number, 0))
+      rng = np.random.default_rng([self._seed, index])
+      yield from self._shuffled(everything, rng, (index, 0))
       return
-    for window, ids in enumerate(self._windows.shuffled(number)):
-      rng = np.random.default_rng([self._seed, number, 1 + window])
-      yield from self._shuffled(ids, rng, (number, window))
+    for window, ids in enumerate(self._windows.shuffled(index)):
+      rng = np.random.default_rng([self._seed, index, 1 + window])
+      yield from self._shuffled(ids, rng, (index, window))
 
   def _shuffled(
     self, id_I: np.ndarray, rng: np.random.Generator, window: tuple[int, int]
-  ) -> list[Planned]:
+  ) -> list[PlannedBatch]:
     """The batches of a window.
 
     What does not fill a batch of its own shape moves on to a larger shape, so
@@ -158,37 +160,37 @@ class BatchPlan:
     """
     source_I, target_I = self._sizes(id_I, window)
     shape_I = self._table(source_I, target_I)
-    batches: list[Planned] = []
+    batches: list[PlannedBatch] = []
     carried = np.empty(0, np.int64)  # places in id_I
     for position, shape in enumerate(self.shapes):
       last = position == len(self.shapes) - 1
       fits = source_I[carried] <= shape.source
       fits &= target_I[carried] <= shape.target
-      own = rng.permutation(np.flatnonzero(shape_I == position))
-      place = np.concatenate([carried[fits], own])
+      shuffled = rng.permutation(np.flatnonzero(shape_I == position))
+      place = np.concatenate([carried[fits], shuffled])
       carried = carried[~fits]
       full = len(place) if last else len(place) // shape.rows * shape.rows
       batches += [
-        Planned(shape, id_I[place[i : i + shape.rows]], window)
+        PlannedBatch(shape, id_I[place[i : i + shape.rows]], window)
         for i in range(0, full, shape.rows)
       ]
       carried = np.concatenate([carried, place[full:]])
     return [batches[i] for i in rng.permutation(len(batches))]
 
-  def walk(self, start: Position) -> Iterator[tuple[Position, Planned]]:
+  def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
     """The batches from a position on, without end, epoch after epoch.
 
     Yields: the position after the batch (what a checkpoint keeps), the batch.
     """
-    for number in itertools.count(start.epoch):
-      first = start.batch if number == start.epoch else 0
-      coming = itertools.islice(self._epoch(number), first, None)
+    for epoch in itertools.count(start.epoch):
+      first = start.batch if epoch == start.epoch else 0
+      coming = itertools.islice(self._epoch(epoch), first, None)
       planned, i = next(coming, None), first
       while planned:
         following = next(coming, None)
         i += 1
         yield (
-          Position(number, i) if following else Position(number + 1),
+          Position(epoch, i) if following else Position(epoch + 1),
           planned,
         )
         planned = following
@@ -214,12 +216,12 @@ class BatchPlan:
     first = list(
       itertools.takewhile(lambda p: p.window == (0, 0), self._epoch(0))
     )
-    if self._windows is None or self._windows.whole:
+    if self._windows is None or self._windows.in_memory:
       return len(first)
-    held = sum(len(planned.ids) for planned in first)
-    return self._windows.examples / held * len(first)
+    count = sum(len(planned.ids) for planned in first)
+    return self._windows.examples / count * len(first)
 
-  def subwords(self, planned: Planned) -> tuple[int, int]:
+  def subwords(self, planned: PlannedBatch) -> tuple[int, int]:
     """Of a batch, without padding: of the source, of the target."""
     if self._drawn:
       return self._drawn.subwords(planned.window, planned.ids)
@@ -228,15 +230,15 @@ class BatchPlan:
     )
     return source, target
 
-  def padding(self, number: int = 0) -> float:
+  def padding(self, epoch: int = 0) -> float:
     """Share of an epoch's positions, both sides, that hold no subword."""
     positions = real = 0
-    for planned in self._epoch(number):
+    for planned in self._epoch(epoch):
       positions += planned.shape.positions
       real += sum(self.subwords(planned))
     return 1.0 - real / positions
 
-  def in_order(self) -> list[Planned]:
+  def in_order(self) -> list[PlannedBatch]:
     """All pairs once, similar lengths together, longest first: to evaluate.
 
     Where there are several windows, so in each of them.
@@ -246,16 +248,16 @@ class BatchPlan:
     windows = enumerate(self._windows.in_order())
     return [p for window, ids in windows for p in self._sorted(ids, window)]
 
-  def _sorted(self, id_I: np.ndarray, window: int) -> list[Planned]:
+  def _sorted(self, id_I: np.ndarray, window: int) -> list[PlannedBatch]:
     source, target = (side[id_I] for side in self._lengths[:2])
     shape_I = self._table(source, target)
     order = np.lexsort((target, source, shape_I))
     batches = []
-    for number in range(len(self.shapes) - 1, -1, -1):
-      ids = id_I[order[shape_I[order] == number]]
-      shape = self.shapes[number]
+    for position in range(len(self.shapes) - 1, -1, -1):
+      ids = id_I[order[shape_I[order] == position]]
+      shape = self.shapes[position]
       batches += [
-        Planned(shape, ids[i : i + shape.rows], (0, window))
+        PlannedBatch(shape, ids[i : i + shape.rows], (0, window))
         for i in range(0, len(ids), shape.rows)
       ]
     return batches

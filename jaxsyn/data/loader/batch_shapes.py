@@ -38,13 +38,13 @@ class Shape:
 # A shape costs a program, seven to ten processor seconds of a Transformer-Tiny,
 # in which it trains on some 60,000 positions; one that does not save as many in
 # ten epochs is not worth it.
-WORTH = 6_000
-MOST = 12  # of shapes, where their number is chosen
-_TOGETHER = 1 << 19  # lengths looked at
+MIN_GAIN = 6_000
+MAX_SHAPES = 12  # of shapes, where their number is chosen
+_BLOCK_LENGTHS = 1 << 19  # lengths looked at
 
 
-def choose_few(
-  cells: Cells, rows: Callable[[int, int], int]
+def choose_shapes(
+  counts: LengthCounts, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
   """As many lengths as are worth their programs: few pairs fill few shapes.
 
@@ -52,13 +52,15 @@ def choose_few(
   MOST of them. Neither seeds nor the length of a run change it.
 
   Args:
-    cells: rounded up.
+    counts: rounded up.
     rows: of a batch, by its two lengths.
   """
-  chosen = cells.greedy(MOST)
-  few = [by_area(chosen[:count]) for count in range(1, len(chosen) + 1)]
-  cost = [cells.positions(some, rows) + WORTH * len(some) for some in few]
-  return few[int(np.argmin(cost))]
+  chosen = counts.greedy(MAX_SHAPES)
+  candidates = [by_area(chosen[:count]) for count in range(1, len(chosen) + 1)]
+  cost = [
+    counts.positions(some, rows) + MIN_GAIN * len(some) for some in candidates
+  ]
+  return candidates[int(np.argmin(cost))]
 
 
 def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -66,42 +68,42 @@ def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
   return sorted(lengths, key=lambda p: (p[0] + p[1], p))
 
 
-class Cells(NamedTuple):
+class LengthCounts(NamedTuple):
   """How many pairs have which two lengths, and the most words they have."""
 
   length_C2: np.ndarray
-  number_C: np.ndarray
+  count_C: np.ndarray
   words_C2: np.ndarray
 
   @classmethod
-  def of(cls, lengths: Lengths) -> Cells:
+  def of(cls, lengths: Lengths) -> LengthCounts:
     """Counts some at a time: their keys take eight times the lengths."""
     parts = []
-    for begin in range(0, len(lengths.source), _TOGETHER):
-      own = lengths.of(slice(begin, begin + _TOGETHER))
-      length_I2 = np.stack(own[:2], 1)
+    for begin in range(0, len(lengths.source), _BLOCK_LENGTHS):
+      block = lengths.of(slice(begin, begin + _BLOCK_LENGTHS))
+      length_I2 = np.stack(block[:2], 1)
       once_I = np.ones(len(length_I2), np.int64)
-      parts.append(cls(length_I2, once_I, np.stack(own[2:], 1)).joined())
+      parts.append(cls(length_I2, once_I, np.stack(block[2:], 1)).joined())
     return cls(*map(np.concatenate, zip(*parts))).joined()
 
-  def joined(self) -> Cells:
+  def joined(self) -> LengthCounts:
     """Those of the same lengths as one."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
-    key_C, own = np.unique(key_C, return_inverse=True)
-    number_C = np.zeros(len(key_C), np.int64)
-    np.add.at(number_C, own, self.number_C)
+    key_C, group = np.unique(key_C, return_inverse=True)
+    count_C = np.zeros(len(key_C), np.int64)
+    np.add.at(count_C, group, self.count_C)
     words_C2 = np.zeros((len(key_C), 2), np.int64)
     for side in (0, 1):
-      np.maximum.at(words_C2[:, side], own, self.words_C2[:, side])
+      np.maximum.at(words_C2[:, side], group, self.words_C2[:, side])
     length_C2 = np.stack([key_C >> 32, key_C & (1 << 32) - 1], 1)
-    return Cells(length_C2, number_C, words_C2)
+    return LengthCounts(length_C2, count_C, words_C2)
 
-  def rounded(self, multiple: int) -> Cells:
+  def rounded(self, multiple: int) -> LengthCounts:
     """With lengths rounded up to a grid."""
     # At most 64 steps a side, so that long corpora stay cheap to plan for.
-    most = self.length_C2.max(0)
-    step = up(np.maximum(multiple, -(-most // 64)), multiple)
-    return self._replace(length_C2=up(self.length_C2, step)).joined()
+    longest_2 = self.length_C2.max(0)
+    step = round_up(np.maximum(multiple, -(-longest_2 // 64)), multiple)
+    return self._replace(length_C2=round_up(self.length_C2, step)).joined()
 
   def greedy(self, count: int) -> list[tuple[int, int]]:
     """Lengths as they are chosen: the one that holds every pair, then, one at
@@ -114,7 +116,7 @@ class Cells(NamedTuple):
     chosen = [int(np.argmax(s + t))]
     paid = area[:, chosen[0]]
     while len(chosen) < count:
-      spared = np.maximum(paid[:, None] - area, 0) * self.number_C[:, None]
+      spared = np.maximum(paid[:, None] - area, 0) * self.count_C[:, None]
       saved = spared.sum(0)
       best = int(np.argmax(saved))
       if saved[best] == 0:
@@ -128,33 +130,33 @@ class Cells(NamedTuple):
   ) -> int:
     """Of an epoch of `BatchPlan`, on average: a shape's last, unfilled batch
     moves on to larger ones, which is what many shapes cost few pairs."""
-    left_C, total = self.number_C.astype(np.float64), 0
+    left_C, total = self.count_C.astype(np.float64), 0
     for s, t in lengths:
-      here_C = np.where((self.length_C2 <= (s, t)).all(1), left_C, 0.0)
-      count, size = round(here_C.sum()), rows(s, t)
+      fitting_C = np.where((self.length_C2 <= (s, t)).all(1), left_C, 0.0)
+      count, size = round(fitting_C.sum()), rows(s, t)
       last = (s, t) == lengths[-1]
       batches = -(-count // size) if last else count // size
       total += batches * size * (s + t)
-      left_C -= here_C * min(1.0, batches * size / max(count, 1))
+      left_C -= fitting_C * min(1.0, batches * size / max(count, 1))
     return total
 
 
-def up(length: Any, multiple: Any) -> Any:
+def round_up(length: Any, multiple: Any) -> Any:
   """The next multiple."""
   return -(-length // multiple) * multiple
 
 
-def doubled(length: int, least: int) -> int:
+def doubled(length: int, minimum: int) -> int:
   """The first of least, 2 · least, 4 · least, ... that holds a length.
 
   So that what comes in any length is padded to few.
   """
-  while least < length:
-    least *= 2
-  return least
+  while minimum < length:
+    minimum *= 2
+  return minimum
 
 
-class Table(NamedTuple):
+class ShapeTable(NamedTuple):
   """The first of some shapes that holds a pair, looked up by its lengths.
 
   Attributes:
@@ -168,14 +170,14 @@ class Table(NamedTuple):
   shape: np.ndarray
 
   @classmethod
-  def of(cls, shapes: Sequence[Shape]) -> Table:
+  def of(cls, shapes: Sequence[Shape]) -> ShapeTable:
     size_2 = np.array([(shape.source, shape.target) for shape in shapes])
     sides = [np.unique(side) for side in size_2.T]
     place = [np.searchsorted(s, np.arange(s[-1] + 1)) for s in sides]
     s, t = np.meshgrid(*sides, indexing="ij")
     first = np.full(s.shape, -1)
-    for number, (source, target) in reversed(list(enumerate(size_2))):
-      first[(s <= source) & (t <= target)] = number
+    for position, (source, target) in reversed(list(enumerate(size_2))):
+      first[(s <= source) & (t <= target)] = position
     return cls(place[0], place[1], first)
 
   def __call__(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -23,27 +23,27 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 
-from jaxsyn.data.loader.examples import Notes
+from jaxsyn.data.loader.examples import Counters
 from jaxsyn.data.store.blocks import write_blocks
 from jaxsyn.data.store.lengths import write_lengths
 from jaxsyn.data.store.manifest_format import File, Number
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
 from jaxsyn.storage import checksums, files, lock, private, remote
 
-PAGE = "columns.json"
+RECORD_FILE = "columns.json"
 FORMAT = 2
 _COLUMNS, _LENGTHS = "columns.arrow", "lengths.arrow"
 _PATIENCE = 4  # more looks for a file, a twentieth of a second apart
 _STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
 
-Make = Callable[[Notes], Iterable[Rows]]
+Make = Callable[[Counters], Iterable[Rows]]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Page:
+class _CacheRecord:
   """What the page says."""
 
   format: int
@@ -64,8 +64,8 @@ def folder_of(
     features: names of those to keep.
     about: all else that decides the examples.
   """
-  page = json.dumps([records.fingerprint, sorted(features), *about])
-  name = hashlib.sha256(page.encode()).hexdigest()[:16]
+  identity = json.dumps([records.fingerprint, sorted(features), *about])
+  name = hashlib.sha256(identity.encode()).hexdigest()[:16]
   if remote.is_remote(records.directory):
     # A store keeps what is prepared; what is derived, the machine that reads it.
     try:
@@ -98,18 +98,18 @@ def open_columns(
   Raises:
     InputError: no place can be written to.
   """
-  damaged = []
-  places = (cache, *(_aside(root, cache) for root in private.there()))
+  corrupt = []
+  places = (cache, *(_aside(root, cache) for root in private.existing()))
   for place in filter(os.path.lexists, places):
     try:
       return _load(place, features, memory_gib)
     except (OSError, ValueError) as error:
       why = str(error).rstrip(".")
-      damaged.append(f"{place} is made again from the examples: {why}.")
+      corrupt.append(f"{place} is made again from the examples: {why}.")
   # Not before: beside one that cannot be mended another may have been made.
-  for line in damaged:
-    private.tell(line)
-  refused = []
+  for line in corrupt:
+    private.warn(line)
+  rejected = []
   roots: tuple[Callable[[], pathlib.Path], ...] = (
     lambda: cache,
     lambda: _aside(private.folder(make=True), cache),
@@ -122,24 +122,24 @@ def open_columns(
       waiting = (
         f"waiting for another process, which makes columns in {place.parent}"
       )
-      with lock.held(place.parent, fcntl.LOCK_EX, waiting):
+      with lock.flock(place.parent, fcntl.LOCK_EX, waiting):
         if os.path.lexists(place):
           # Of several processes that found none, one made it; others waited.
           with contextlib.suppress(OSError, ValueError):
             return _load(place, features, memory_gib)
         _write(make, features, place)
     except OSError as error:  # no rights, a disk that is full or read-only, ...
-      refused.append(str(error))
+      rejected.append(str(error))
       continue
-    if refused:
-      private.tell(f"columns are cached in {place}: {refused[0]}.")
+    if rejected:
+      private.warn(f"columns are cached in {place}: {rejected[0]}.")
     try:
       return _load(place, features, memory_gib)
     except (OSError, ValueError) as error:
-      refused.append(f"{str(error).rstrip('.')}, though it was just written")
+      rejected.append(f"{str(error).rstrip('.')}, though it was just written")
   raise InputError(
     "there is no place for the columns of the data set, which are made once and"
-    f" then read: {'; '.join(refused)}. Free some space, or set XDG_CACHE_HOME"
+    f" then read: {'; '.join(rejected)}. Free some space, or set XDG_CACHE_HOME"
     " to a folder with more."
   )
 
@@ -183,43 +183,47 @@ def _read(
     OSError: a file is not there, or cannot be read.
     ValueError: it is not as it was written.
   """
-  page = checksums.unsealed(files.read_json(folder / PAGE))
-  about = from_config(_Page, page, At(PAGE), MEASURED)
+  record = checksums.verify_checksum(files.read_json(folder / RECORD_FILE))
+  about = from_config(
+    _CacheRecord, record, ConfigPath(RECORD_FILE), RESULT_MODE
+  )
   if about.format != FORMAT or set(about.files) != {_COLUMNS, _LENGTHS}:
-    raise ValueError(f"{PAGE} is of another version")
+    raise ValueError(f"{RECORD_FILE} is of another version")
   small = about.files[_COLUMNS].bytes <= memory_gib * 2**30
-  wrong = checksums.damaged(
-    folder, page["files"], lambda name: small or name == _LENGTHS
+  wrong = checksums.corrupt_files(
+    folder, record["files"], lambda name: small or name == _LENGTHS
   )
   if wrong:
     raise ValueError(wrong)
-  found = ColumnFiles.open(
+  columns = ColumnFiles.open(
     [folder / _COLUMNS],
     folder / _LENGTHS,
     examples=about.examples,
     remedy=f"Remove {folder}: it is made again.",
   )
-  if lacking := set(features) - set(found.blocks[0][1] if found.blocks else ()):
+  if lacking := set(features) - set(
+    columns.blocks[0][1] if columns.blocks else ()
+  ):
     raise ValueError(f"it lacks {min(lacking)}")
-  return found, about.notes
+  return columns, about.notes
 
 
 def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
   """Streams examples into the files of a folder, which appears whole."""
   _remove_stale(folder.parent)
-  notes: Notes = collections.Counter()
+  counters: Counters = collections.Counter()
   with files.publish_folder(folder) as new:
     with open(new / _COLUMNS, "wb") as file:
-      blocks = write_blocks(file, features, make(notes))
+      blocks = write_blocks(file, features, make(counters))
     with open(new / _LENGTHS, "wb") as file:
       write_lengths(file, [blocks])
-    page = {
+    record = {
       "format": FORMAT,
       "examples": sum(len(block.lengths.source) for block in blocks),
-      "files": checksums.sums(new, [_COLUMNS, _LENGTHS]),
-      "notes": dict(notes),
+      "files": checksums.file_checksums(new, [_COLUMNS, _LENGTHS]),
+      "notes": dict(counters),
     }
-    files.write_json(new / PAGE, checksums.sealed(page))
+    files.write_json(new / RECORD_FILE, checksums.add_checksum(record))
 
 
 def _remove_stale(folder: pathlib.Path) -> None:

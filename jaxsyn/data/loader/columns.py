@@ -30,7 +30,7 @@ from jaxsyn.data.schema import (
   MADE,
   origins,
 )
-from jaxsyn.data.sentence.spectrum import remembered
+from jaxsyn.data.sentence.spectrum import cached_eigenvectors
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows
 
@@ -73,7 +73,7 @@ class Columns(Rows):
       ValueError: the shape is too narrow for an example: nothing is ever cut.
     """
     batch: Batch = {}
-    places = dict[tuple[str, str], _Place]()
+    places = dict[tuple[str, str], _Extent]()
     for feature in features:
       if feature in ALTERNATIVES:
         continue
@@ -112,12 +112,12 @@ class Columns(Rows):
     source, target = (self.flat["links"][place + end] for end in (0, 1))
     # Of a word that has no subword nothing can be linked.
     sizes = [unit.max(initial=-1) + 1 for unit in (unit_BT, unit_BS)]
-    there = (target < sizes[0]) & (source < sizes[1])
+    in_range = (target < sizes[0]) & (source < sizes[1])
     # What is of no word (-1) looks into the last row or column, of zeros.
     words = np.zeros((len(unit_BS), sizes[0] + 1, sizes[1] + 1), np.uint8)
-    words[row[there], target[there], source[there]] = 1
-    every = np.arange(len(words))[:, None, None]
-    return words[every, unit_BT[:, :, None], unit_BS[:, None, :]]
+    words[row[in_range], target[in_range], source[in_range]] = 1
+    row_B = np.arange(len(words))[:, None, None]
+    return words[row_B, unit_BT[:, :, None], unit_BS[:, None, :]]
 
   def _eigenvectors(
     self, head: str, ids: np.ndarray, batch: Batch
@@ -130,39 +130,41 @@ class Columns(Rows):
       batch: with it.
     """
     start, flat = self.start[head], self.flat[head]
-    of = remembered([flat[start[i] : start[i + 1]] for i in ids])
+    of = cached_eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
     size = *batch[f"{head}_BW"].shape, EIGENVECTORS
     vector_BWE = np.zeros(size, np.float32)
-    for own_WE, vector_WE in zip(vector_BWE, of):
-      own_WE[: len(vector_WE)] = vector_WE
+    for target_WE, vector_WE in zip(vector_BWE, of):
+      target_WE[: len(vector_WE)] = vector_WE
     return vector_BWE
 
   def _place(
     self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int
-  ) -> _Place:
+  ) -> _Extent:
     start, axes = self.start[feature], FEATURES[feature].axes
     source = feature.startswith("source")
     words = shape.source_words if source else shape.target_words
     length = {"S": shape.source, "T": shape.target}.get(axes, words)
     begin = start[ids]
-    own = start[ids + 1] - begin
+    length_B = start[ids + 1] - begin
     # A row of padding is an example of no values. Only where there are any: to
     # copy into zeros for every batch took 9 % of the time of reading.
     if len(ids) < rows:
-      begin, own = (np.pad(x, (0, rows - len(ids))) for x in (begin, own))
+      begin, length_B = (
+        np.pad(x, (0, rows - len(ids))) for x in (begin, length_B)
+      )
     if axes == "WW":
-      own = np.sqrt(own).round().astype(np.int64)
-    if (longest := own.max(initial=0)) > length:
+      length_B = np.sqrt(length_B).round().astype(np.int64)
+    if (longest := length_B.max(initial=0)) > length:
       raise ValueError(
         f"{feature}: an example of {longest} does not fit into an array of "
         f"{length}."
       )
     if axes == "WW":
-      return _Place(begin, own, _beyond_squares(own, length))
-    return _Place(begin, own, np.arange(length) >= own[:, None])
+      return _Extent(begin, length_B, _beyond_squares(length_B, length))
+    return _Extent(begin, length_B, np.arange(length) >= length_B[:, None])
 
 
-class _Place(NamedTuple):
+class _Extent(NamedTuple):
   """Where values of a batch are, for features of the same sizes.
 
   Attributes:
@@ -172,24 +174,24 @@ class _Place(NamedTuple):
   """
 
   begin: np.ndarray
-  own: np.ndarray
+  length: np.ndarray
   beyond: np.ndarray
 
 
-def _rows(flat: np.ndarray, place: _Place, fill: float) -> np.ndarray:
+def _rows(flat: np.ndarray, place: _Extent, fill: float) -> np.ndarray:
   array = _runs(flat, place.begin, place.beyond.shape[1])
   np.copyto(array, fill, where=place.beyond)
   return array
 
 
-def _squares(flat: np.ndarray, place: _Place, fill: float) -> np.ndarray:
+def _squares(flat: np.ndarray, place: _Extent, fill: float) -> np.ndarray:
   """Of n² values each, row by row, which become the corner of length²."""
   length = place.beyond.shape[1]
   # First the values of an example, then its rows: memory is read in long runs.
-  whole = _runs(flat, place.begin, length**2).reshape(-1)
-  begin = np.arange(length) * place.own[:, None]
-  begin += np.arange(0, whole.size, length**2)[:, None]
-  array = _runs(whole, begin, length)
+  values = _runs(flat, place.begin, length**2).reshape(-1)
+  begin = np.arange(length) * place.length[:, None]
+  begin += np.arange(0, values.size, length**2)[:, None]
+  array = _runs(values, begin, length)
   assert array.dtype == np.uint8, "bytes, which are filled by bits"
   # `copyto` looks at one after the other, and takes five times as long.
   array ^= (array ^ np.uint8(fill)) & place.beyond
@@ -215,15 +217,15 @@ def _runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
   return np.empty(shape, flat.dtype)  # no example, or none of them has a word
 
 
-def _beyond_squares(own: np.ndarray, length: int) -> np.ndarray:
+def _beyond_squares(sizes: np.ndarray, length: int) -> np.ndarray:
   """Of examples of so many words, which of length² places hold no value.
 
   Returns:
     uint8, 255 for those.
   """
-  if length < len(own):  # there are fewer sizes than examples
-    return _every_square(length).take(own, axis=0)
-  beyond = np.arange(length) >= own[:, None]
+  if length < len(sizes):  # there are fewer sizes than examples
+    return _every_square(length).take(sizes, axis=0)
+  beyond = np.arange(length) >= sizes[:, None]
   return (beyond[:, :, None] | beyond[:, None, :]) * np.uint8(255)
 
 

@@ -24,7 +24,7 @@ from jaxsyn.errors import InputError
 
 RECIPE = 1  # raise it when the same pairs give other examples
 
-Notes = collections.Counter[str]  # what is counted while examples are made
+Counters = collections.Counter[str]  # what is counted while examples are made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,42 +54,43 @@ class Examples:
   def __iter__(self) -> Iterator[Example]:
     return self._translations(collections.Counter())
 
-  def _translations(self, notes: Notes) -> Iterator[Example]:
+  def _translations(self, counters: Counters) -> Iterator[Example]:
     """Yields the examples of the first task; counts their wrong parents."""
     tag = tasks.tag(self.data.second, self.records.manifest)
-    for example in self._with_trees(notes):
+    for example in self._with_trees(counters):
       yield example if tag is None else tagged(example, tag)
 
-  def rows(self, notes: Notes) -> Iterator[Rows]:
+  def rows(self, counters: Counters) -> Iterator[Rows]:
     """All of them, some at a time.
 
     Args:
-      notes: counts, where there is a second task: examples of the "first" and
-        the "second", and pairs that had "no tree" or were "too long" for it. Of
+      counters: counts, where there is a second task: examples of the "first"
+        and the "second", and pairs that had "no tree" or were "too long" for
+        it. Of
         trees with wrong parents: see `wrong_parents`.
     """
     if not self.derived:
       return self.records.rows()  # as they are stored, which is faster
-    make = self.counted if self._two else self._translations
-    return together(make(notes))
+    make = self.with_counters if self._two else self._translations
+    return together(make(counters))
 
-  def counted(self, notes: Notes) -> Iterator[Example]:
+  def with_counters(self, counters: Counters) -> Iterator[Example]:
     """The examples of both tasks, counted; see `rows`."""
-    for example in self._translations(notes):
-      notes["first"] += 1
+    for example in self._translations(counters):
+      counters["first"] += 1
       yield example
     second, manifest = self.data.second, self.records.manifest
     sizes = {s: about["size"] for s, about in manifest["vocabulary"].items()}
     for example in self._with_trees(collections.Counter()):
       bracketing = second.brackets.bracketing(example)
       if not (bracketing < 0).any():
-        notes["no tree"] += 1
+        counters["no tree"] += 1
         continue
       new = second.task.make(example, bracketing, second.brackets, sizes)
       if max(len(new["source_id"]), len(new["target_id"])) > second.longest:
-        notes["too long"] += 1
+        counters["too long"] += 1
         continue
-      notes["second"] += 1
+      counters["second"] += 1
       yield new
 
   @property
@@ -109,31 +110,31 @@ class Examples:
     tag = tasks.tag(self.data.second, self.records.manifest)
     return tag is not None or self.data.tree.replaces or self._two
 
-  def second(self, notes: Mapping[str, int]) -> tuple[int, float] | None:
+  def auxiliary(self, counters: Mapping[str, int]) -> tuple[int, float] | None:
     """The number of the first example of a second task, and what it counts.
 
     Args:
-      notes: of `rows`.
+      counters: of `rows`.
 
     Raises:
       InputError: no example of the second task is left.
     """
     if not self._two:
       return None
-    second, made = self.data.second, notes.get("second", 0)
+    second, made = self.data.second, counters.get("second", 0)
     if not made:
       raise InputError(
         f"config.data.second: no example is left of {len(self.records)} pairs "
-        f"({told(notes)}). Raise config.data.second.longest, or look at the "
+        f"({summary(counters)}). Raise config.data.second.longest, or look at the "
         f"{tasks.names(second)[1]} trees."
       )
-    return notes["first"], second.weight
+    return counters["first"], second.weight
 
   @property
   def _two(self) -> bool:
     return self.both and self.data.second.task.any
 
-  def _with_trees(self, notes: Notes) -> Iterator[Example]:
+  def _with_trees(self, counters: Counters) -> Iterator[Example]:
     """Yields the stored examples with the trees of config.data.tree."""
     tree = self.data.tree
     for example in self.records:
@@ -144,39 +145,40 @@ class Examples:
         parsed_W = example[head]
         example = retree(example, side, tree=tree, seed=self.seed)
         if isinstance(tree, WrongParents) and example[f"{side}_parsed"]:
-          notes[f"{side} words"] += len(parsed_W)
+          counters[f"{side} words"] += len(parsed_W)
           wrong = int((example[head] != parsed_W).sum())
-          notes[f"{side} wrong parents"] += wrong
+          counters[f"{side} wrong parents"] += wrong
       yield example
 
   def wrong_parents(
-    self, notes: Mapping[str, int] | None = None
+    self, counters: Mapping[str, int] | None = None
   ) -> dict[str, float]:
     """Returns the share of words with a wrong parent, by side.
 
     Sentences without a tree do not count; roots and one-word sentences do.
 
     Args:
-      notes: counts of `rows`; None: counts here, which takes as long as `rows`.
+      counters: counts of `rows`; None: counts here, which takes as long as
+        `rows`.
     """
-    if notes is None:
-      notes = collections.Counter()
-      for _ in self._with_trees(notes):
+    if counters is None:
+      counters = collections.Counter()
+      for _ in self._with_trees(counters):
         pass
     return {
-      side: notes[f"{side} wrong parents"] / notes[f"{side} words"]
+      side: counters[f"{side} wrong parents"] / counters[f"{side} words"]
       for side in SIDES
-      if notes.get(f"{side} words")
+      if counters.get(f"{side} words")
     }
 
 
-def told(notes: Mapping[str, int]) -> str:
-  """What `notes` count, for the reader; "" where there is no second task."""
-  if "first" not in notes:
+def summary(counters: Mapping[str, int]) -> str:
+  """What `counters` count, for the reader; "" where there is no second task."""
+  if "first" not in counters:
     return ""
-  count = {k: notes.get(k, 0) for k in ("second", "no tree", "too long")}
+  count = {k: counters.get(k, 0) for k in ("second", "no tree", "too long")}
   return (
-    f"second task: {count['second']:,} examples beside {notes['first']:,} "
+    f"second task: {count['second']:,} examples beside {counters['first']:,} "
     f"translations; left out: {count['no tree']:,} without a tree, "
     f"{count['too long']:,} too long"
   )

@@ -65,8 +65,8 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
       f"and one for each of the {len(sizes) - 1} folders is needed, one above 0."
     )
   size_C = np.array(sizes, np.float64)
-  drawn_C = size_C ** (1 / mixture.temperature)
-  rate_C = drawn_C / drawn_C.sum() * size_C.sum() / np.maximum(size_C, 1)
+  share_C = size_C ** (1 / mixture.temperature)
+  rate_C = share_C / share_C.sum() * size_C.sum() / np.maximum(size_C, 1)
   return (rate_C * weights).tolist()
 
 
@@ -88,11 +88,11 @@ class _Corpus:
 
   @property
   def lengths(self) -> Lengths:
-    found = self.files.lengths
+    lengths = self.files.lengths
     if self.tag is None:
-      return found
-    longer = found.source.astype(np.int32) + (found.source > 1)
-    return found._replace(
+      return lengths
+    longer = lengths.source.astype(np.int32) + (lengths.source > 1)
+    return lengths._replace(
       source=longer.astype(np.min_scalar_type(longer.max(initial=0)))
     )
 
@@ -130,7 +130,7 @@ def _tagged(rows: Rows, name: str, tag: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixed:
+class MixedCorpora:
   """Columns of several corpora, one after the other; see `ColumnFiles`.
 
   Attributes:
@@ -144,7 +144,7 @@ class Mixed:
   lengths: Lengths
   start: np.ndarray
   rates: Sequence[float]
-  notes: Sequence[str] = ()
+  messages: Sequence[str] = ()
 
   def __len__(self) -> int:
     return len(self.lengths.source)
@@ -162,15 +162,15 @@ class Mixed:
     numbers, first = np.fromiter(numbers, np.int64), 0
     for corpus in self.corpora:
       end = first + len(corpus.files.blocks)
-      own = numbers[(numbers >= first) & (numbers < end)] - first
-      yield from corpus.read(own.tolist(), features)
+      local_ids = numbers[(numbers >= first) & (numbers < end)] - first
+      yield from corpus.read(local_ids.tolist(), features)
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
     """How many of some examples are of which corpus."""
     sizes = [len(corpus.files) for corpus in self.corpora]
-    own = np.searchsorted(np.cumsum(sizes), ids, "right")
-    counts = np.bincount(own, minlength=len(sizes)).tolist()
+    corpus_of_id = np.searchsorted(np.cumsum(sizes), ids, "right")
+    counts = np.bincount(corpus_of_id, minlength=len(sizes)).tolist()
     return {c.name: n for c, n in zip(self.corpora, counts)}
 
 
@@ -181,7 +181,7 @@ def mix(
   *,
   mixture: Mixture,
   features: Collection[str],
-) -> Mixed:
+) -> MixedCorpora:
   """The split of a mixture.
 
   Args:
@@ -196,24 +196,24 @@ def mix(
   """
   tagged: Sequence[int | None] = tags(mixture, first.manifest)
   put = [None, *(tagged or [None] * len(others))]
-  notes, corpora = list[str](), list[_Corpus]()
+  messages, corpora = list[str](), list[_Corpus]()
   names = _names([str(first.directory), *others])
   splits = [first, *others.values()]
-  for name, split, own, tag in zip(names, splits, files, put):
+  for name, split, columns, tag in zip(names, splits, files, put):
     _check_vocabulary(first, split)
     relations = _relations(first, split, features)
-    notes += _unknown(split, own, relations)
-    corpora.append(_Corpus(name, own, relations, tag))
+    messages += _unknown(split, columns, relations)
+    corpora.append(_Corpus(name, columns, relations, tag))
   lengths = zip(*(corpus.lengths for corpus in corpora))
-  sizes = [len(own) for own in files]
+  sizes = [len(columns) for columns in files]
   ends = np.cumsum([0, *sizes])
-  start = [own.start[:-1] + end for own, end in zip(files, ends)]
-  return Mixed(
+  start = [columns.start[:-1] + end for columns, end in zip(files, ends)]
+  return MixedCorpora(
     corpora,
     Lengths(*map(np.concatenate, lengths)),
     np.concatenate([*start, ends[-1:]]),
     rates(mixture, sizes),
-    notes,
+    messages,
   )
 
 
@@ -228,12 +228,12 @@ def _names(folders: Sequence[str]) -> list[str]:
 
 def _check_vocabulary(first: PreparedSplit, other: PreparedSplit) -> None:
   for side, expected in first.manifest["vocabulary"].items():
-    found = other.manifest["vocabulary"][side]
-    if found["sha256"] != expected["sha256"]:
+    sha256 = other.manifest["vocabulary"][side]
+    if sha256["sha256"] != expected["sha256"]:
       raise InputError(
-        f"config.data.mixture: {other.directory / found['file']}, the {side} "
+        f"config.data.mixture: {other.directory / sha256['file']}, the {side} "
         f"vocabulary, is not that of {first.directory} (SHA-256 "
-        f"{found['sha256']} and {expected['sha256']}). Prepare it anew with "
+        f"{sha256['sha256']} and {expected['sha256']}). Prepare it anew with "
         f"--config.prepare.vocabulary.like={first.directory}."
       )
 
@@ -242,14 +242,14 @@ def _relations(
   first: PreparedSplit, other: PreparedSplit, features: Collection[str]
 ) -> dict[str, np.ndarray]:
   """Feature -> id of the first of each id of the other, where they differ."""
-  found = {}
+  relations = {}
   for side, labels in other.manifest["relations"].items():
     ours = first.manifest["relations"].get(side, [])
     if f"{side}_relation" in features and labels != ours:
       ids = relation_ids(ours)
       table = [NO_RELATION, *(ids.get(label, NO_RELATION) for label in labels)]
-      found[f"{side}_relation"] = np.array(table, np.int32)
-      found[f"{side}_other_relation"] = found[f"{side}_relation"]
+      relations[f"{side}_relation"] = np.array(table, np.int32)
+      relations[f"{side}_other_relation"] = relations[f"{side}_relation"]
   for side, of_side in other.manifest.get("labels", {}).items():
     known = first.manifest.get("labels", {}).get(side, {})
     for name, labels in of_side.items():
@@ -257,8 +257,8 @@ def _relations(
       if f"{side}_{name}" in features and labels != ours:
         ids = label_ids(ours)
         table = [NO_LABEL, *(ids.get(label, ids[UNKNOWN]) for label in labels)]
-        found[f"{side}_{name}"] = np.array(table, np.int32)
-  return found
+        relations[f"{side}_{name}"] = np.array(table, np.int32)
+  return relations
 
 
 def _unknown(
@@ -283,28 +283,28 @@ def _unknown(
     )
 
 
-def opened(
-  mixture: Mixture, name: str, reads: Collection[str]
+def open_corpora(
+  mixture: Mixture, name: str, required: Collection[str]
 ) -> dict[str, PreparedSplit]:
   """The splits of the folders, by folder.
 
   Args:
     mixture: config.data.mixture.
     name: of the split.
-    reads: features that parts and losses read.
+    required: features that parts and losses read.
 
   Raises:
     InputError: a folder is none, or lacks what is read; names it.
   """
-  found = {}
+  splits = {}
   for folder in mixture.folders:
-    if folder in found:
+    if folder in splits:
       raise InputError(
         f"config.data.mixture.folders has {folder} twice; raise its weight."
       )
-    found[folder] = PreparedSplit(folder, name)
+    splits[folder] = PreparedSplit(folder, name)
     try:
-      manifests.features_for(found[folder].manifest, reads)
+      manifests.features_for(splits[folder].manifest, required)
     except InputError as error:
       raise InputError(f"config.data.mixture, {folder}: {error}") from None
-  return found
+  return splits

@@ -33,11 +33,12 @@ def philox(
     four arrays of that size, uint64 below 2³².
   """
   c0, c1, c2, c3 = np.broadcast_arrays(
-    *(np.asarray(own).astype(np.uint64) for own in counters)
+    *(np.asarray(word).astype(np.uint64) for word in counters)
   )
   for i in range(_ROUNDS):
     k0, k1 = (
-      np.uint64((own + i * step) & 0xFFFFFFFF) for own, step in zip(key, _WEYL)
+      np.uint64((word + i * step) & 0xFFFFFFFF)
+      for word, step in zip(key, _WEYL)
     )
     first, second = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
     c0, c2 = (second >> _HALF) ^ c1 ^ k0, (first >> _HALF) ^ c3 ^ k1

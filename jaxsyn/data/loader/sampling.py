@@ -46,9 +46,13 @@ from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 TRIES = 8
-_LOOKED_AT = 2048  # sentences that are drawn to know how long others will be
+_GROWTH_SAMPLE = (
+  2048  # sentences that are drawn to know how long others will be
+)
 _BLOCKS = 8  # they are of
-_KEPT = 3  # windows: where shapes are looked for, two to come are planned too
+_CACHED_WINDOWS = (
+  3  # windows: where shapes are looked for, two to come are planned too
+)
 
 Window = tuple[int, int]  # an epoch, and which of its windows
 
@@ -73,7 +77,7 @@ class Sampler:
   lengths: Lengths
   linked: bool = False
   # Windows that were drawn: numbers of examples, their subwords and words.
-  _kept: collections.OrderedDict[Window, tuple[np.ndarray, Rows]] = (
+  _cache: collections.OrderedDict[Window, tuple[np.ndarray, Rows]] = (
     dataclasses.field(
       default_factory=collections.OrderedDict,
       init=False,
@@ -88,24 +92,24 @@ class Sampler:
   @functools.cached_property
   def texts(self) -> Rows:
     """Of all examples."""
-    return self.hold(np.arange(len(self.files)))
+    return self.load(np.arange(len(self.files)))
 
   @property
-  def told(self) -> str:
+  def summary(self) -> str:
     """What is drawn, for the reader."""
     sides = (f"{side} x {a:.3g}" for side, (a, _) in self.growth.items())
     return (
       f"subwords drawn anew in every epoch, of the {', of the '.join(sides)}"
     )
 
-  def hold(self, number: np.ndarray) -> Rows:
+  def load(self, ids: np.ndarray) -> Rows:
     """Texts and words of some examples: numbers, ascending, each once."""
     features = texts.features(self.files)
-    cut = np.searchsorted(number, self.files.start)
-    own_U = np.flatnonzero(np.diff(cut))
+    cut = np.searchsorted(ids, self.files.start)
+    block_U = np.flatnonzero(np.diff(cut))
     parts = [
-      rows.take(number[cut[u] : cut[u + 1]] - self.files.start[u])
-      for u, rows in zip(own_U, self.files.read(own_U.tolist(), features))
+      rows.take(ids[cut[u] : cut[u + 1]] - self.files.start[u])
+      for u, rows in zip(block_U, self.files.read(block_U.tolist(), features))
     ]
     return Rows.joined([Rows.of([], features), *parts])
 
@@ -114,34 +118,34 @@ class Sampler:
     """Side -> (a, b): of n subwords about a · n are drawn, seldom b · √n more."""
     blocks = len(self.files.start) - 1
     chosen = np.unique(np.linspace(0, blocks - 1, _BLOCKS).astype(np.int64))
-    each = -(-_LOOKED_AT // len(chosen))
-    number = np.concatenate([self._some(block, each) for block in chosen])
-    held = self.hold(number)
-    found = {}
+    each = -(-_GROWTH_SAMPLE // len(chosen))
+    ids = np.concatenate([self._some(block, each) for block in chosen])
+    loaded_texts = self.load(ids)
+    growth = {}
     for side, vocabulary in self.vocabularies.items():
-      lines = [texts.line(held, side, i) for i in range(len(number))]
-      stored = self.lengths[SIDES.index(side)][number].astype(np.int64) - 1
-      drawn = [
-        len(self._draw(vocabulary, line, (number[i], side, "bound")).id)
+      lines = [texts.line(loaded_texts, side, i) for i in range(len(ids))]
+      stored = self.lengths[SIDES.index(side)][ids].astype(np.int64) - 1
+      sampled = [
+        len(self._draw(vocabulary, line, (ids[i], side, "bound")).id)
         for i, line in enumerate(lines)
       ]
       real = stored > 0
-      n, m = stored[real], np.array(drawn)[real]
+      n, m = stored[real], np.array(sampled)[real]
       if not len(n):
-        found[side] = 1.0, 0.0
+        growth[side] = 1.0, 0.0
         continue
       a = float(m.sum() / n.sum())
-      found[side] = a, float(max(0.0, ((m - a * n) / np.sqrt(n)).max()))
-    return found
+      growth[side] = a, float(max(0.0, ((m - a * n) / np.sqrt(n)).max()))
+    return growth
 
-  def _some(self, block: int, most: int) -> np.ndarray:
+  def _some(self, block: int, limit: int) -> np.ndarray:
     begin, end = self.files.start[block : block + 2]
-    return np.unique(np.linspace(begin, end - 1, most).astype(np.int64))
+    return np.unique(np.linspace(begin, end - 1, limit).astype(np.int64))
 
   @functools.cached_property
   def bounds(self) -> Lengths:
     """How long an example may be, EOS included."""
-    return self._grown(1.0)
+    return self._growth_bounds(1.0)
 
   @functools.cached_property
   def expected(self) -> Lengths:
@@ -149,18 +153,18 @@ class Sampler:
 
     What the shapes of batches are chosen for.
     """
-    found = self._grown(0.0)
-    for own, most in zip(found[:2], self.bounds[:2]):
-      own[np.argmax(most)] = most.max()
-    return found
+    bounds = self._growth_bounds(0.0)
+    for expected, bound in zip(bounds[:2], self.bounds[:2]):
+      expected[np.argmax(bound)] = bound.max()
+    return bounds
 
-  def _grown(self, far: float) -> Lengths:
+  def _growth_bounds(self, far: float) -> Lengths:
     grown = {}
     for side, stored in zip(SIDES, self.lengths):
       a, b = self.growth.get(side, (1.0, 0.0))
       n = np.maximum(stored.astype(np.int64) - 1, 0)
-      most = np.ceil(a * n + far * b * np.sqrt(n)).astype(np.int32) + 1
-      grown[side] = np.maximum(most, stored)
+      bound = np.ceil(a * n + far * b * np.sqrt(n)).astype(np.int32) + 1
+      grown[side] = np.maximum(bound, stored)
     return self.lengths._replace(**grown)
 
   def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
@@ -173,13 +177,13 @@ class Sampler:
       ids: their numbers, ascending.
     """
     rows = self._window(window, ids, keep=True)
-    found = []
+    sizes = []
     for side, stored in zip(SIDES, self.lengths):
       size = stored[ids].astype(np.int64)
       if side in self.vocabularies:
         size = np.maximum(size, rows.sizes(f"{side}_id"))
-      found.append(size)
-    return found
+      sizes.append(size)
+    return sizes
 
   def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
     """Of some examples of a window, drawn ones: of the source, of the target."""
@@ -206,10 +210,10 @@ class Sampler:
     flat, start = dict(columns.flat), dict(columns.start)
     for side in self.vocabularies:
       features = ("id", "word", "unit", "parent_mid")
-      names = {own: f"{side}_{own}" for own in features}
-      for own in ("id", "word", "unit"):
-        if names[own] in flat:
-          flat[names[own]] = rows.flat[names[own]]
+      names = {feature: f"{side}_{feature}" for feature in features}
+      for feature in ("id", "word", "unit"):
+        if names[feature] in flat:
+          flat[names[feature]] = rows.flat[names[feature]]
       if names["parent_mid"] in flat:
         head = f"{side}_head"
         flat[names["parent_mid"]] = parent_mid(
@@ -234,69 +238,73 @@ class Sampler:
       keep: they are the whole window, of which parts will be asked for.
     """
     with self._lock:
-      if window in self._kept:
-        number, rows = self._kept[window]
-        place = np.minimum(np.searchsorted(number, ids), len(number) - 1)
-        if (number[place] == ids).all():
-          return rows if np.array_equal(number, ids) else rows.take(place)
-      rows = self._drawn(window[0], ids)
+      if window in self._cache:
+        window_ids, rows = self._cache[window]
+        place = np.minimum(
+          np.searchsorted(window_ids, ids), len(window_ids) - 1
+        )
+        if (window_ids[place] == ids).all():
+          return rows if np.array_equal(window_ids, ids) else rows.take(place)
+      rows = self._sample(window[0], ids)
       if keep:
-        self._kept[window] = ids, rows
-        while len(self._kept) > _KEPT:
-          self._kept.popitem(last=False)
+        self._cache[window] = ids, rows
+        while len(self._cache) > _CACHED_WINDOWS:
+          self._cache.popitem(last=False)
       return rows
 
-  def _drawn(self, epoch: int, ids: np.ndarray) -> Rows:
-    whole = len(ids) == len(self.files)
-    held = self.texts if whole else self.hold(ids)
+  def _sample(self, epoch: int, ids: np.ndarray) -> Rows:
+    is_complete = len(ids) == len(self.files)
+    loaded_texts = self.texts if is_complete else self.load(ids)
     flat, start = {}, {}
     for side in self.vocabularies:
       ends = f"{side}_word_end"
       id_, word, sizes = list[int](), list[int](), list[int]()
       unit: list[int] = []
-      for i, number in enumerate(ids.tolist()):
-        text = texts.line(held, side, i)
-        found = self.pieces(side, number, text, epoch)
-        id_ += found.id
+      for i, index in enumerate(ids.tolist()):
+        text = texts.line(loaded_texts, side, i)
+        pieces = self.pieces(side, index, text, epoch)
+        id_ += pieces.id
         id_.append(EOS)
-        sizes.append(len(found.id) + 1)
-        if ends in held.flat:
-          begin, end = held.start[ends][i : i + 2]
-          end_W = held.flat[ends][begin:end].tolist()
-          word += words_of_pieces(text, found.begin, found.end, end_W, end_W)
+        sizes.append(len(pieces.id) + 1)
+        if ends in loaded_texts.flat:
+          begin, end = loaded_texts.start[ends][i : i + 2]
+          end_W = loaded_texts.flat[ends][begin:end].tolist()
+          word += words_of_pieces(text, pieces.begin, pieces.end, end_W, end_W)
           word.append(NO_WORD)
         if self.linked:
-          unit += alignments.units(text, found)
+          unit += alignments.units(text, pieces)
       starts = np.cumsum([0, *sizes])
-      made = {"id": id_} | ({"word": word} if ends in held.flat else {})
+      made = {"id": id_} | ({"word": word} if ends in loaded_texts.flat else {})
       made |= {"unit": unit} if self.linked else {}
-      for own, values in made.items():
-        name = f"{side}_{own}"
+      for feature, values in made.items():
+        name = f"{side}_{feature}"
         flat[name], start[name] = np.array(values, np.int32), starts
     return Rows(flat, start)
 
-  def pieces(self, side: str, number: int, text: str, epoch: int) -> Pieces:
+  def pieces(self, side: str, index: int, text: str, epoch: int) -> Pieces:
     """The subwords of a sentence in an epoch, EOS not among them."""
     vocabulary = self.vocabularies[side]
-    most = int(self.bounds[SIDES.index(side)][number]) - 1
+    limit = int(self.bounds[SIDES.index(side)][index]) - 1
     for attempt in range(TRIES):
-      found = self._draw(vocabulary, text, (number, side, epoch, attempt))
-      if len(found.id) <= most:
-        return found
+      sampled = self._draw(vocabulary, text, (index, side, epoch, attempt))
+      if len(sampled.id) <= limit:
+        return sampled
     return vocabulary.encode(text)
 
   def _draw(
     self, vocabulary: Vocabulary, text: str, what: tuple[int | str, ...]
   ) -> Pieces:
-    page = " ".join(map(str, (self.seed, *what))).encode()
-    seed = int.from_bytes(hashlib.blake2b(page, digest_size=4).digest(), "big")
+    seed_text = " ".join(map(str, (self.seed, *what))).encode()
+    seed = int.from_bytes(
+      hashlib.blake2b(seed_text, digest_size=4).digest(), "big"
+    )
     return vocabulary.sample(text, seed, self.sampling.alpha)
 
 
-def needed(sampling: Sampling, reads: Iterable[str]) -> set[str]:
+def needed_features(sampling: Sampling, required: Iterable[str]) -> set[str]:
   """Features that are read to draw subwords, beside those that a system reads."""
   heads = {side: f"{side}_head" for side in sampling.sides}
-  return {heads[s] for s in heads if f"{s}_parent_mid" in reads}
+  return {heads[s] for s in heads if f"{s}_parent_mid" in required}
 
 
 def open_sampler(
@@ -335,6 +343,6 @@ def open_sampler(
         " side out, or prepare with config.prepare.vocabulary.type='bpe' or"
         " 'unigram'."
       )
-  files = texts.opened(records, sides, memory_gib=memory_gib)
+  files = texts.open_texts(records, sides, memory_gib=memory_gib)
   lengths = records.columns.lengths
   return Sampler(sampling, seed, vocabularies, files, lengths, linked)

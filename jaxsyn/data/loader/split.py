@@ -1,8 +1,9 @@
 """The door of the loader: a split, opened, gives batches.
 
 Training walks over its batches without end, from any position; evaluation takes
-all of them once. A batch passes through `ahead`, `Split.batches`,
-`BatchPlan.walk` (which examples), `Split.batch`, `Columns.batch`, and `changed`.
+all of them once. A batch passes through `prefetch`, `Split.batches`,
+`BatchPlan.walk` (which examples), `Split.batch`, `Columns.batch`, and
+`apply_batch_transform`.
 
 `weight_B` of a batch is 1 for a pair, its weight for an example of a second
 task, and 0 for a row of padding. No JAX here: arrays are NumPy, on the host, and
@@ -29,14 +30,17 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from jaxsyn.data.loader import column_cache, examples, mixture, tree_sampling
-from jaxsyn.data.loader.ahead import ahead
-from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
-from jaxsyn.data.loader.change import Change, changed
+from jaxsyn.data.loader.batch_plan import BatchPlan, PlannedBatch, Position
+from jaxsyn.data.loader.batch_transform import (
+  BatchTransform,
+  apply_batch_transform,
+)
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.held import hold
-from jaxsyn.data.loader.mixture import Mixed
-from jaxsyn.data.loader.sampling import Sampler, needed, open_sampler
+from jaxsyn.data.loader.loading import load
+from jaxsyn.data.loader.mixture import MixedCorpora
+from jaxsyn.data.loader.prefetching import prefetch
+from jaxsyn.data.loader.sampling import Sampler, needed_features, open_sampler
 from jaxsyn.data.loader.tree_sampling import TreeSampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
@@ -49,7 +53,7 @@ from jaxsyn.errors import InputError
 T = TypeVar("T")
 
 
-class Share(NamedTuple):
+class HostShard(NamedTuple):
   """Which rows of every batch a host takes: some of `of` equal parts, in order.
 
   Attributes:
@@ -61,17 +65,17 @@ class Share(NamedTuple):
   of: int = 1
 
   @functools.lru_cache(64)  # of a shape  # noqa: B019
-  def rows(self, number: int) -> np.ndarray:
+  def rows(self, count: int) -> np.ndarray:
     """Those of a batch of so many rows, by number, ascending."""
-    part = number // self.of
-    own = np.asarray(self.parts)[:, None] * part + np.arange(part)
-    return own.ravel()
+    part = count // self.of
+    rows = np.asarray(self.parts)[:, None] * part + np.arange(part)
+    return rows.ravel()
 
 
-ALL_ROWS = Share()
+SINGLE_HOST = HostShard()
 
 
-class Dealt(NamedTuple):
+class TrainBatch(NamedTuple):
   """A batch of training, and what it is a part of.
 
   Attributes:
@@ -90,7 +94,7 @@ class Dealt(NamedTuple):
   corpora: Mapping[str, int] | None = None
 
 
-class Held(NamedTuple):
+class LoadedExamples(NamedTuple):
   """Examples of a batch, and where they are."""
 
   columns: Columns
@@ -98,7 +102,7 @@ class Held(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
+class LoadedSplit:
   """A split as this host sees it: its rows of every batch.
 
   Attributes:
@@ -116,15 +120,15 @@ class Split:
     trees: draws the trees of training; None: they are those stored.
   """
 
-  files: ColumnFiles | Mixed
+  files: ColumnFiles | MixedCorpora
   features: tuple[str, ...]
   plan: BatchPlan
-  whole: bool = True
+  in_memory: bool = True
   examples: Iterable[Example] = ()
-  notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-  second: tuple[int, float] | None = None
-  share: Share = ALL_ROWS
-  change: Change | None = None
+  counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  auxiliary: tuple[int, float] | None = None
+  shard: HostShard = SINGLE_HOST
+  batch_transform: BatchTransform | None = None
   sampler: Sampler | None = None
   trees: TreeSampler | None = None
   # Of the epoch that was drawn last, where all are held.
@@ -136,196 +140,207 @@ class Split:
     return len(self.files)
 
   @functools.cached_property
-  def held(self) -> Columns:
+  def all_columns(self) -> Columns:
     """All examples, read when they are first asked for."""
-    return hold(self.files, self.features)
+    return load(self.files, self.features)
 
-  def _whole(self, window: tuple[int, int], drawn: bool) -> Columns:
+  def _all_examples(self, window: tuple[int, int], sampled: bool) -> Columns:
     """All examples, as they are stored or as they are drawn in an epoch."""
-    if not (drawn and self.sampler):
-      return self.held
+    if not (sampled and self.sampler):
+      return self.all_columns
     if window not in self._epoch:
       self._epoch.clear()
-      every = np.arange(len(self))
-      self._epoch[window] = self.sampler.put(self.held, window, every)
+      all_ids = np.arange(len(self))
+      self._epoch[window] = self.sampler.put(self.all_columns, window, all_ids)
     return self._epoch[window]
 
-  def batches(self, start: Position) -> Iterator[Dealt]:
+  def batches(self, start: Position) -> Iterator[TrainBatch]:
     """Batches without end, from a position on.
 
     Raises:
       InputError: a file of columns is damaged, when it is come to.
     """
     walk = self.plan.walk(start)
-    drawn = self._held(walk, lambda step: step[1], drawn=True)
-    for (after, planned), held in drawn:
+    steps = self._load_windows(walk, lambda step: step[1], sampled=True)
+    for (after, planned), loaded in steps:
       source, target = self.plan.subwords(planned)
-      batch = self.batch(planned, held, drawn=True)
+      batch = self.batch(planned, loaded, sampled=True)
       corpora = None
-      if isinstance(self.files, Mixed):
+      if isinstance(self.files, MixedCorpora):
         corpora = self.files.count(planned.ids)
-      yield Dealt(
+      yield TrainBatch(
         after, batch, source, target, planned.shape.positions, corpora
       )
 
   def in_order(self) -> Iterator[Batch]:
     """All examples once, in few shapes: to evaluate."""
     planned = iter(self.plan.in_order())
-    for one, held in self._held(planned, lambda planned: planned):
-      yield self.batch(one, held)
+    for one, loaded in self._load_windows(planned, lambda planned: planned):
+      yield self.batch(one, loaded)
 
-  def _held(
+  def _load_windows(
     self,
     steps: Iterator[T],
-    of: Callable[[T], Planned],
+    of: Callable[[T], PlannedBatch],
     *,
-    drawn: bool = False,
-  ) -> Iterator[tuple[T, Held | None]]:
+    sampled: bool = False,
+  ) -> Iterator[tuple[T, LoadedExamples | None]]:
     """Each step with where its examples are in memory; None: all are."""
-    if self.whole:
+    if self.in_memory:
       for step in steps:
         yield step, None
       return
 
     last: collections.deque[Columns] = collections.deque()
 
-    def read(window: list[T]) -> list[tuple[T, Held]]:
-      own = [self._own(of(step))[0] for step in window]
-      number, place = np.unique(np.concatenate(own), return_inverse=True)
+    def read(window: list[T]) -> list[tuple[T, LoadedExamples]]:
+      local_ids = [self._local_ids(of(step))[0] for step in window]
+      unique_ids, place = np.unique(
+        np.concatenate(local_ids), return_inverse=True
+      )
       # The last is about to be used, and the one before it is not any more, as
       # batches are copies.
-      spare = last.popleft() if len(last) == 2 else None
-      columns = hold(self.files, self.features, number, spare)
+      buffer = last.popleft() if len(last) == 2 else None
+      columns = load(self.files, self.features, unique_ids, buffer)
       last.append(columns)
-      if drawn and self.sampler:
-        columns = self.sampler.put(columns, of(window[0]).window, number)
-      ends = np.cumsum([len(ids) for ids in own])[:-1]
-      held = (Held(columns, some) for some in np.split(place, ends))
-      return list(zip(window, held))
+      if sampled and self.sampler:
+        columns = self.sampler.put(columns, of(window[0]).window, unique_ids)
+      ends = np.cumsum([len(ids) for ids in local_ids])[:-1]
+      loaded = (LoadedExamples(columns, some) for some in np.split(place, ends))
+      return list(zip(window, loaded))
 
     windows = itertools.groupby(steps, lambda step: of(step).window)
     # The next one is planned and read while one is used.
-    reading = ahead((read(list(group)) for _, group in windows), 1)
+    reading = prefetch((read(list(group)) for _, group in windows), 1)
     with contextlib.closing(reading):
       for window in reading:
         yield from window
 
-  def _own(self, planned: Planned) -> tuple[np.ndarray, int]:
+  def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
     """This host's examples of a batch, and how many rows it has."""
-    own = self.share.rows(planned.shape.rows)
+    rows = self.shard.rows(planned.shape.rows)
     # Padding is at the end of all rows, and so at the end of these.
-    return planned.ids[own[own < len(planned.ids)]], len(own)
+    return planned.ids[rows[rows < len(planned.ids)]], len(rows)
 
   def empty(self) -> list[Batch]:
     """A batch of padding in every shape, to compile with."""
     nobody = np.empty(0, np.int64)
-    none = Held(Columns.of([], self.features), nobody)
+    none = LoadedExamples(Columns.of([], self.features), nobody)
     return [
-      self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
+      self.batch(PlannedBatch(shape, nobody), none)
+      for shape in self.plan.shapes
     ]
 
   def batch(
-    self, planned: Planned, held: Held | None = None, *, drawn: bool = False
+    self,
+    planned: PlannedBatch,
+    loaded: LoadedExamples | None = None,
+    *,
+    sampled: bool = False,
   ) -> Batch:
     """The arrays of a planned batch, or of this host's share of its rows.
 
     Args:
       planned: the batch.
-      held: this host's examples of it; None: all are held.
-      drawn: with subwords and trees drawn for its epoch, where they are drawn.
+      loaded: this host's examples of it; None: all are held.
+      sampled: with subwords and trees drawn for its epoch, where they are
+        drawn.
 
     Raises:
       ValueError: the shape is too narrow for an example.
     """
-    ids, rows = self._own(planned)
-    columns, place = held or (self._whole(planned.window, drawn), ids)
-    if drawn and self.trees:
+    ids, rows = self._local_ids(planned)
+    columns, place = loaded or (
+      self._all_examples(planned.window, sampled),
+      ids,
+    )
+    if sampled and self.trees:
       columns = self.trees.put(columns, place, planned.window[0], ids=ids)
       place = np.arange(len(ids))
     batch = columns.batch(self.features, place, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
-    if self.second:
-      first, weight = self.second
+    if self.auxiliary:
+      first, weight = self.auxiliary
       weight_B[: len(ids)][ids >= first] = weight
-    return changed(batch, self.change)
+    return apply_batch_transform(batch, self.batch_transform)
 
   @property
   def epoch(self) -> int:
     """How many examples an epoch goes through."""
-    if isinstance(self.files, Mixed):
+    if isinstance(self.files, MixedCorpora):
       corpora = zip(self.files.corpora, self.files.rates)
       return round(sum(len(c.files) * rate for c, rate in corpora))
     return len(self)
 
   @property
-  def told(self) -> list[str]:
+  def messages(self) -> list[str]:
     """What became of the pairs, and what is drawn of them, for the reader."""
-    drawn = [one.told for one in (self.sampler, self.trees) if one]
-    if isinstance(self.files, Mixed):
+    summaries = [one.summary for one in (self.sampler, self.trees) if one]
+    if isinstance(self.files, MixedCorpora):
       corpora = zip(self.files.corpora, self.files.rates)
       each = [f"{c.name} {len(c.files):,} x {rate:.4g}" for c, rate in corpora]
       mixed = f"examples an epoch: {', '.join(each)}"
-      return [mixed, *self.files.notes, *drawn]
-    return list(filter(None, [examples.told(self.notes), *drawn]))
+      return [mixed, *self.files.messages, *summaries]
+    return list(filter(None, [examples.summary(self.counters), *summaries]))
 
 
 def open_split(
   records: PreparedSplit,
-  reads: Collection[str],
+  required: Collection[str],
   *,
   data: Data,
   batch: Batches,
   seed: int,
   both_tasks: bool = True,
-  share: Share = ALL_ROWS,
-  change: Change | None = None,
-) -> Split:
+  shard: HostShard = SINGLE_HOST,
+  batch_transform: BatchTransform | None = None,
+) -> LoadedSplit:
   """Opens a prepared split; examples are read when they are asked for.
 
   Args:
     records: of the split.
-    reads: features that parts and losses read, beyond the subwords.
+    required: features that parts and losses read, beyond the subwords.
     data: config.data: which trees, which second task.
     batch: config.batch: how large batches are.
     seed: config.seed: of random trees, and of the order.
     both_tasks: whether to train on it: then the examples of a second task, and
       of config.data.mixture, are there as well.
-    share: this host's of the rows of every batch.
-    change: function on every batch (NumPy). Rows and columns of padding are in
-      it too.
+    shard: this host's of the rows of every batch.
+    batch_transform: function on every batch (NumPy). Rows and columns of
+      padding are in it too.
 
   Raises:
     InputError: the data lacks what is read, no example is left, one is too
       long for a batch, or the rows of a batch cannot be split over the devices.
   """
-  _check_rows(batch.row_multiple, share.of)
-  own = Examples(records, data, seed, both=both_tasks)
+  _check_rows(batch.row_multiple, shard.of)
+  stored = Examples(records, data, seed, both=both_tasks)
   sampler = trees = None
   if both_tasks:
     trees = tree_sampling.open_sampler(
-      data.tree, reads, seed, manifest=records.manifest
+      data.tree, required, seed, manifest=records.manifest
     )
-    reads = {*reads, *needed(data.sampling, reads)}
-    reads |= trees.needed if trees else set()
+    required = {*required, *needed_features(data.sampling, required)}
+    required |= trees.needed if trees else set()
     sampler = open_sampler(
       *(records, data.sampling),
       seed=seed,
       memory_gib=batch.memory_gib,
-      linked="links" in reads,
+      linked="links" in required,
     )
-  features = manifests.features_for(records.manifest, reads)
-  files: ColumnFiles | Mixed
-  files, notes = _columns(own, features, batch)
+  features = manifests.features_for(records.manifest, required)
+  files: ColumnFiles | MixedCorpora
+  files, counters = _columns(stored, features, batch)
   if both_tasks and data.mixture.folders:
-    others = mixture.opened(data.mixture, records.split, reads)
+    others = mixture.open_corpora(data.mixture, records.split, required)
     opened = [
       _columns(Examples(other, data, seed), features, batch)
       for other in others.values()
     ]
     each = [files, *(columns for columns, _ in opened)]
-    counts = (collections.Counter(own) for _, own in opened)
-    notes = sum(counts, collections.Counter(notes))
+    counts = (collections.Counter(stored) for _, stored in opened)
+    counters = sum(counts, collections.Counter(counters))
     files = mixture.mix(
       records, others, each, mixture=data.mixture, features=features
     )
@@ -334,7 +349,9 @@ def open_split(
   )
   plan = BatchPlan(
     files.lengths.read_by(features),
-    windows if isinstance(files, Mixed) or not windows.whole else None,
+    windows
+    if isinstance(files, MixedCorpora) or not windows.in_memory
+    else None,
     sampler,
     tokens=batch.tokens,
     shapes=batch.shapes,
@@ -342,16 +359,16 @@ def open_split(
     row_multiple=batch.row_multiple,
     length_multiple=batch.length_multiple,
   )
-  return Split(
+  return LoadedSplit(
     files,
     features,
     plan,
-    whole=windows.whole,
-    examples=own,
-    notes=notes,
-    second=own.second(notes),
-    share=share,
-    change=change,
+    in_memory=windows.in_memory,
+    examples=stored,
+    counters=counters,
+    auxiliary=stored.auxiliary(counters),
+    shard=shard,
+    batch_transform=batch_transform,
     sampler=sampler,
     trees=trees,
   )
@@ -383,15 +400,15 @@ def _check_rows(row_multiple: int, devices: int) -> None:
 
 
 def _columns(
-  own: Examples, features: tuple[str, ...], batch: Batches
+  examples_: Examples, features: tuple[str, ...], batch: Batches
 ) -> tuple[ColumnFiles, dict[str, int]]:
   """As they are stored, or those that are made of them, and what was counted."""
   features = origins(features)
-  if not own.derived:
-    return own.records.columns, {}
+  if not examples_.derived:
+    return examples_.records.columns, {}
   return column_cache.open_columns(
-    own.rows,
+    examples_.rows,
     features,
-    column_cache.folder_of(own.records, features, own.about),
+    column_cache.folder_of(examples_.records, features, examples_.about),
     memory_gib=batch.memory_gib,
   )

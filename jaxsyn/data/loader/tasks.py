@@ -23,13 +23,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxsyn.data.options import Second
+from jaxsyn.data.options import AuxiliaryTask
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import rearranged, tagged
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
-from jaxsyn.options import Choice, Table
+from jaxsyn.options import Choice, Registry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,13 +90,13 @@ class Constituency(Brackets):
     return bracketing
 
 
-BRACKETS: Table[Brackets] = Table(
+BRACKETS: Registry[Brackets] = Registry(
   "kind of trees", {"dependency": Dependency, "constituency": Constituency}
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class Task(Choice):
+class AuxiliaryTaskSpec(Choice):
   """What else is learnt of a pair than to translate it."""
 
   any: ClassVar[bool] = True
@@ -121,14 +121,14 @@ class Task(Choice):
 
 
 @dataclasses.dataclass(frozen=True)
-class Nothing(Task):
+class TranslationTask(AuxiliaryTaskSpec):
   """Nothing else."""
 
   any: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Parsing(Task):
+class ParsingTask(AuxiliaryTaskSpec):
   """From the source, between tags, to its tree without words."""
 
   tags: ClassVar[bool] = True
@@ -140,9 +140,9 @@ class Parsing(Task):
     brackets: Brackets,
     sizes: Mapping[str, int],
   ) -> Example:
-    number = linearise.skeleton(bracketing, heads=brackets.dependencies)
+    numbers = linearise.skeleton(bracketing, heads=brackets.dependencies)
     new = tagged(example, sizes["source"] + linearise.PARSE)
-    id_T = np.array([*(sizes["target"] + number), EOS])
+    id_T = np.array([*(sizes["target"] + numbers), EOS])
     # Brackets are no sentence: they have no words and no tree.
     values: dict[str, Any] = {
       "id": id_T,
@@ -152,14 +152,14 @@ class Parsing(Task):
       "parsed": 0,
     }
     for feature in new:
-      side, _, own = feature.partition("_")
+      side, _, name = feature.partition("_")
       if side == "target":
-        new[feature] = np.asarray(values.get(own, []), FEATURES[feature].dtype)
+        new[feature] = np.asarray(values.get(name, []), FEATURES[feature].dtype)
     return new
 
 
 @dataclasses.dataclass(frozen=True)
-class Source(Task):
+class SourceTask(AuxiliaryTaskSpec):
   """From the source's tree with its words to the same target."""
 
   def make(
@@ -175,45 +175,48 @@ class Source(Task):
     return rearranged(example, place_S, id_S)
 
 
-TASKS: Table[Task] = Table(
-  "second task", {"none": Nothing, "parse": Parsing, "source": Source}
+TASKS: Registry[AuxiliaryTaskSpec] = Registry(
+  "second task",
+  {"none": TranslationTask, "parse": ParsingTask, "source": SourceTask},
 )
 
 
-def names(second: Second) -> tuple[str, str]:
+def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:
   """What config.data.second calls its task and its brackets."""
-  return TASKS.name_of(second.task), BRACKETS.name_of(second.brackets)
+  return TASKS.name_of(auxiliary.task), BRACKETS.name_of(auxiliary.brackets)
 
 
 def check(
-  second: Second,
+  auxiliary: AuxiliaryTask,
   manifest: Mapping[str, Any],
   directory: str | os.PathLike[str],
 ) -> None:
   """Raises InputError where the data has no trees for the second task."""
-  if second.task.any and second.brackets.labels(manifest) is None:
-    task, kind = names(second)
+  if auxiliary.task.any and auxiliary.brackets.labels(manifest) is None:
+    task, kind = names(auxiliary)
     raise InputError(
       f"config.data.second.task={task!r} needs {kind} trees of the source, "
       f"and {os.fspath(directory)} has none. Prepare it again with "
-      f"{second.brackets.lacking}."
+      f"{auxiliary.brackets.lacking}."
     )
 
 
-def symbols(second: Second, manifest: Mapping[str, Any]) -> tuple[str, ...]:
+def symbols(
+  auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
+) -> tuple[str, ...]:
   """Symbols that both sides know beyond their vocabularies; maybe none.
 
   Args:
-    second: config.data.second.
+    auxiliary: config.data.second.
     manifest: of the prepared folder.
   """
-  if not second.task.any:
+  if not auxiliary.task.any:
     return ()
-  return linearise.symbols(second.brackets.labels(manifest) or ())
+  return linearise.symbols(auxiliary.brackets.labels(manifest) or ())
 
 
-def tag(second: Second, manifest: Mapping[str, Any]) -> int | None:
+def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
   """Id of the tag around a source that is to be translated; None: no tags."""
-  if not second.task.tags:
+  if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE

@@ -22,7 +22,7 @@ from jaxsyn.data.store.rows import Rows
 RECIPE = 1  # raise it when the same text gives other columns
 
 
-def opened(
+def open_texts(
   records: PreparedSplit, sides: Collection[str], *, memory_gib: float
 ) -> ColumnFiles:
   """Texts of some sides, and ends of words where there are trees.
@@ -39,8 +39,8 @@ def opened(
   names = tuple(
     name
     for name in SPELT
-    for side, _, own in (name.partition("_"),)
-    if side in sides and (own == "utf8" or side in trees)
+    for side, _, feature in (name.partition("_"),)
+    if side in sides and (feature == "utf8" or side in trees)
   )
   files, _ = column_cache.open_columns(
     lambda _: _made(records, sides),
@@ -53,8 +53,8 @@ def opened(
 
 def features(files: ColumnFiles) -> tuple[str, ...]:
   """Names of what is there."""
-  there = files.blocks[0][1] if files.blocks else ()
-  return tuple(name for name in SPELT if name in there)
+  stored = files.blocks[0][1] if files.blocks else ()
+  return tuple(name for name in SPELT if name in stored)
 
 
 def line(rows: Rows, side: str, i: int) -> str:
@@ -71,15 +71,15 @@ def _made(records: PreparedSplit, sides: Iterable[str]) -> Iterator[Rows]:
     )
     for side in sides
   }
-  every = range(len(records.columns.blocks))
-  for rows in records.columns.read(every, [f"{side}_id" for side in SIDES]):
+  blocks = range(len(records.columns.blocks))
+  for rows in records.columns.read(blocks, [f"{side}_id" for side in SIDES]):
     flat, start = dict(rows.flat), dict(rows.start)
 
     def put(name: str, values: np.ndarray, size: Iterable[int]) -> None:
       flat[name], start[name] = values, np.cumsum([0, *size])  # noqa: B023
 
-    for side, own in sentences.items():
-      some = [*itertools.islice(own, len(rows))]
+    for side, side_texts in sentences.items():
+      some = [*itertools.islice(side_texts, len(rows))]
       texts = [one if isinstance(one, str) else one.text for one in some]
       data = [text.encode() for text in texts]
       joined = np.frombuffer(b"".join(data), np.uint8)

@@ -23,7 +23,7 @@ import numpy as np
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.philox import philox
 from jaxsyn.data.schema import FEATURES, MADE, OF_HEADS, SIDES
-from jaxsyn.data.sentence.controls import TREES, Sampled, Tree
+from jaxsyn.data.sentence.controls import TREES, Sampled, TreeControl
 from jaxsyn.data.sentence.noise import noised
 from jaxsyn.data.sentence.tree import parent_mid, tree_distances
 from jaxsyn.data.store.rows import Rows
@@ -46,7 +46,7 @@ class TreeSampler:
   tree: Sampled
   seed: int
   sides: tuple[str, ...]
-  several: tuple[str, ...] = ()
+  alternative_sides: tuple[str, ...] = ()
   relations: tuple[str, ...] = ()
 
   @property
@@ -54,21 +54,21 @@ class TreeSampler:
     """Features that are read to draw, beside those that a system reads."""
     return {
       *(f"{side}_head" for side in self.sides),
-      *(f"{side}_other_head" for side in self.several),
+      *(f"{side}_other_head" for side in self.alternative_sides),
       *(f"{side}_other_relation" for side in self.relations),
     }
 
   @property
-  def told(self) -> str:
+  def summary(self) -> str:
     """What is drawn, for the reader."""
     if not self.sides:
       name = TREES.name_of(self.tree)
       return f"config.data.tree={name!r} does nothing: no tree is read"
     first = "one of the parses that were given of the {}, and "
-    several = first.format(" and the ".join(self.several))
+    sides = first.format(" and the ".join(self.alternative_sides))
     return (
       f"trees drawn anew in every epoch, of the {' and the '.join(self.sides)}: "
-      f"{several if self.several else ''}each word's parent is another with "
+      f"{sides if self.alternative_sides else ''}each word's parent is another with "
       f"probability {self.tree.rate:g}"
     )
 
@@ -83,21 +83,25 @@ class TreeSampler:
       epoch: of the run.
       ids: their numbers in the split.
     """
-    made = {f"{side}_{own}" for side in self.sides for own in OF_HEADS[1:]}
-    kept = {n: start for n, start in columns.start.items() if n not in made}
-    rows = Rows({n: columns.flat[n] for n in kept}, kept).take(place)
+    made = {
+      f"{side}_{feature}" for side in self.sides for feature in OF_HEADS[1:]
+    }
+    unchanged = {
+      n: start for n, start in columns.start.items() if n not in made
+    }
+    rows = Rows({n: columns.flat[n] for n in unchanged}, unchanged).take(place)
     flat, start = dict(rows.flat), dict(rows.start)
     for side in self.sides:
-      head, middle, distance = (f"{side}_{own}" for own in OF_HEADS)
+      head, middle, distance = (f"{side}_{feature}" for feature in OF_HEADS)
       word, words = f"{side}_word", rows.sizes(head)
-      if side in self.several:
+      if side in self.alternative_sides:
         parse = self._parses(side, rows, epoch, ids=ids)
-        for own in ("head", "relation"):
-          name, other = f"{side}_{own}", f"{side}_other_{own}"
+        for feature in ("head", "relation"):
+          name, other = f"{side}_{feature}", f"{side}_other_{feature}"
           if other in flat:
-            flat[name] = _taken(rows, name, other, parse=parse)
+            flat[name] = _chosen_values(rows, name, other, parse=parse)
             del flat[other], start[other]
-      head_W = self._drawn(side, flat[head], words, epoch=epoch, ids=ids)
+      head_W = self._sample(side, flat[head], words, epoch=epoch, ids=ids)
       flat[head] = head_W.astype(FEATURES[head].dtype)
       if middle in columns.flat:
         flat[middle] = parent_mid(
@@ -109,7 +113,7 @@ class TreeSampler:
         start[distance] = np.cumsum(np.append(0, words * words))
     return Columns(flat, start)
 
-  def _drawn(
+  def _sample(
     self,
     side: str,
     head_W: np.ndarray,
@@ -123,24 +127,24 @@ class TreeSampler:
     id_W = np.repeat(ids, words)
     whether_W, which_W = self._numbers(side, word_W, epoch, ids=id_W)
     is_replaced_W = whether_W < self.tree.rate * 2**32
-    return noised(head_W, words, is_replaced_W=is_replaced_W, number_W=which_W)
+    return noised(head_W, words, is_replaced_W=is_replaced_W, random_W=which_W)
 
   def _parses(
     self, side: str, rows: Rows, epoch: int, *, ids: np.ndarray
   ) -> np.ndarray:
     """Which parse of each example it is in an epoch; 0: the best."""
     words = rows.sizes(f"{side}_head")
-    others = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
-    number, _ = self._numbers(side, _NO_WORD, epoch, ids=ids)
-    count = (others + 1).astype(np.uint64)
-    return (number * count >> np.uint64(32)).astype(np.int64)
+    alternatives = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
+    random_number, _ = self._numbers(side, _NO_WORD, epoch, ids=ids)
+    count = (alternatives + 1).astype(np.uint64)
+    return (random_number * count >> np.uint64(32)).astype(np.int64)
 
   def _numbers(
     self, side: str, word: np.ndarray | int, epoch: int, *, ids: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
     """Two numbers of 32 bits for each word of examples, or for each of these."""
-    page = f"{self.seed} {side} tree".encode()
-    digest = hashlib.blake2b(page, digest_size=8).digest()
+    seed_text = f"{self.seed} {side} tree".encode()
+    digest = hashlib.blake2b(seed_text, digest_size=8).digest()
     key = int.from_bytes(digest, "big")
     one, other, *_ = philox(
       (key >> 32, key & 0xFFFFFFFF),
@@ -149,7 +153,7 @@ class TreeSampler:
     return one, other
 
 
-def _taken(
+def _chosen_values(
   rows: Rows, name: str, other: str, *, parse: np.ndarray
 ) -> np.ndarray:
   """What one of its parses says of each word.
@@ -166,30 +170,30 @@ def _taken(
     return rows.flat[name]
   first = rows.start[other][:-1] + (parse - 1) * words - rows.start[name][:-1]
   place_W = np.arange(len(is_other_W)) + np.repeat(first, words)
-  found = rows.flat[other][np.where(is_other_W, place_W, 0)]
-  return np.where(is_other_W, found, rows.flat[name])
+  values = rows.flat[other][np.where(is_other_W, place_W, 0)]
+  return np.where(is_other_W, values, rows.flat[name])
 
 
-def sides_of_heads(reads: Collection[str]) -> tuple[str, ...]:
+def sides_of_heads(required: Collection[str]) -> tuple[str, ...]:
   """Sides of which something is read that follows from words' parents.
 
   Args:
-    reads: features that parts and losses read.
+    required: features that parts and losses read.
   """
-  return _sides(reads, OF_HEADS)
+  return _sides(required, OF_HEADS)
 
 
 def _sides(
-  reads: Collection[str], features: Collection[str]
+  required: Collection[str], features: Collection[str]
 ) -> tuple[str, ...]:
-  stored = {MADE.get(name, name) for name in reads}  # of what a batch makes
-  every = ({f"{side}_{own}" for own in features} for side in SIDES)
-  return tuple(side for side, own in zip(SIDES, every) if own & stored)
+  stored = {MADE.get(name, name) for name in required}  # of what a batch makes
+  by_side = ({f"{side}_{needed}" for needed in features} for side in SIDES)
+  return tuple(side for side, needed in zip(SIDES, by_side) if needed & stored)
 
 
 def open_sampler(
-  tree: Tree,
-  reads: Collection[str],
+  tree: TreeControl,
+  required: Collection[str],
   seed: int,
   *,
   manifest: Mapping[str, Any],
@@ -198,14 +202,16 @@ def open_sampler(
 
   Args:
     tree: config.data.tree.
-    reads: features that parts and losses read.
+    required: features that parts and losses read.
     seed: config.seed.
     manifest: of the data.
   """
   if not isinstance(tree, Sampled):
     return None
-  given = manifest.get("alternatives", ()) if tree.alternatives else ()
-  relations = tuple(s for s in _sides(reads, ["relation"]) if s in given)
-  sides = tuple(s for s in SIDES if s in (*sides_of_heads(reads), *relations))
-  several = tuple(side for side in sides if side in given)
-  return TreeSampler(tree, seed, sides, several, relations)
+  stored = manifest.get("alternatives", ()) if tree.alternatives else ()
+  relations = tuple(s for s in _sides(required, ["relation"]) if s in stored)
+  sides = tuple(
+    s for s in SIDES if s in (*sides_of_heads(required), *relations)
+  )
+  alternative_sides = tuple(side for side in sides if side in stored)
+  return TreeSampler(tree, seed, sides, alternative_sides, relations)

@@ -44,7 +44,7 @@ def visible(text: str) -> str:
   return "".join(filter(is_visible, text))
 
 
-class Mismatch(ValueError):
+class MismatchError(ValueError):
   """Words are not those of a text.
 
   Attributes:
@@ -72,8 +72,8 @@ def spans(
     Mismatch: a word is not in the text in its turn, or text is left over.
   """
   words = list(words)
-  if found := _plain_spans([spellings[0] for spellings in words], text):
-    return found
+  if word_spans := _plain_spans([spellings[0] for spellings in words], text):
+    return word_spans
   positions, wanted = visible_positions(text), visible(text)
   start_W: list[int] = []
   end_W: list[int] = []
@@ -85,7 +85,7 @@ def spans(
         break
     else:
       rest = text[positions[done] :] if done < len(positions) else ""
-      raise Mismatch(
+      raise MismatchError(
         f"the word {shortened(spellings[0])} is not in the text where it reads"
         f" {shortened(rest)}",
         word=len(start_W),
@@ -99,7 +99,9 @@ def spans(
       end_W.append(start_W[-1])
   if done < len(positions):
     rest = shortened(text[positions[done] :])
-    raise Mismatch(f"no word covers the text from {rest}", word=len(start_W))
+    raise MismatchError(
+      f"no word covers the text from {rest}", word=len(start_W)
+    )
   return start_W, end_W
 
 
@@ -113,16 +115,18 @@ def _plain_spans(
   joined = "".join(words)
   if not joined.isprintable() or " " in joined or not all(words):
     return None
-  start_W, end_W, here = [], [], 0
+  start_W, end_W, position = [], [], 0
   for word in words:
-    if not text.startswith(word, here):
-      here += 1
-      if text[here - 1 : here] != " " or not text.startswith(word, here):
+    if not text.startswith(word, position):
+      position += 1
+      if text[position - 1 : position] != " " or not text.startswith(
+        word, position
+      ):
         return None
-    start_W.append(here)
-    here += len(word)
-    end_W.append(here)
-  return (start_W, end_W) if here == len(text) else None
+    start_W.append(position)
+    position += len(word)
+    end_W.append(position)
+  return (start_W, end_W) if position == len(text) else None
 
 
 def words_of_pieces(
@@ -209,10 +213,10 @@ def before_composing(
     end += range(low + 1, high + 1) if same else [high] * len(part)
     composed.append(part)
   if "".join(composed) != unicodedata.normalize("NFC", text):
-    raise Mismatch("characters compose across letters", word=0)
-  own = [*start, len(text)]
+    raise MismatchError("characters compose across letters", word=0)
+  starts = [*start, len(text)]
   return (
-    tuple(own[offset] for offset in start_W),
+    tuple(starts[offset] for offset in start_W),
     tuple(end[offset - 1] if offset else 0 for offset in end_W),
   )
 

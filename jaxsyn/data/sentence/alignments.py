@@ -41,16 +41,16 @@ def parsed(line: str, where: str, *, possible: bool) -> tuple[Links, Links]:
   """
   sure, links = list[Link](), list[Link]()
   for text in line.split():
-    found = _LINK.fullmatch(text)
-    if not found or (found[2] != "-" and not possible):
+    match = _LINK.fullmatch(text)
+    if not match or (match[2] != "-" and not possible):
       forms = "i-j, or i?j where it is possible alone" if possible else "i-j"
       raise InputError(
         f"{where}: {text[:40]!r} is no link. Links are {forms}: a word of the"
         " source and one of the target, from 0, with blanks between links."
       )
-    link = int(found[1]), int(found[3])
+    link = int(match[1]), int(match[3])
     links.append(link)
-    if found[2] == "-":
+    if match[2] == "-":
       sure.append(link)
   return tuple(sure), tuple(links)
 
@@ -62,8 +62,8 @@ def pharaoh(links: Iterable[Link]) -> str:
 
 def spans(text: str) -> tuple[list[int], list[int]]:
   """Where words between blanks begin, and where they end."""
-  found = [match.span() for match in _WORD.finditer(text)]
-  return [a for a, _ in found], [b for _, b in found]
+  word_spans = [match.span() for match in _WORD.finditer(text)]
+  return [a for a, _ in word_spans], [b for _, b in word_spans]
 
 
 def units(text: str, pieces: Pieces) -> list[int]:
@@ -76,9 +76,9 @@ def units(text: str, pieces: Pieces) -> list[int]:
     text: the untouched sentence.
     pieces: its subwords.
   """
-  found = words_of_pieces(text, pieces.begin, pieces.end, *spans(text))
-  most = len(found)
-  return [*(unit if unit <= most else NO_WORD for unit in found), NO_WORD]
+  words = words_of_pieces(text, pieces.begin, pieces.end, *spans(text))
+  word_count = len(words)
+  return [*(unit if unit <= word_count else NO_WORD for unit in words), NO_WORD]
 
 
 def regrouped(

@@ -65,7 +65,7 @@ class Block:
   @property
   def name(self) -> str:
     """The sentence's `# sent_id`; "" if there is none."""
-    return _told(self.comments, _NAME)
+    return _comment_values(self.comments, _NAME)
 
   @property
   def parsed(self) -> bool:
@@ -80,7 +80,7 @@ class Block:
   @property
   def comment_text(self) -> str:
     """The sentence as its `# text` comment has it; "" if there is none."""
-    return _told(self.comments, r"text\s*=\s*(.*\S)")
+    return _comment_values(self.comments, r"text\s*=\s*(.*\S)")
 
   @property
   def text(self) -> str:
@@ -157,8 +157,8 @@ def _blocks(
     if raw:
       block.append(raw)
       continue
-    if block and (found := _block(file, first, block, replace)):
-      yield found
+    if block and (parsed := _block(file, first, block, replace)):
+      yield parsed
     first += len(block) + 1
     block = []
 
@@ -169,10 +169,10 @@ def _lost(file: str, first: int, comments: list[str]) -> str:
   Those that tell of a sentence need it; others (# newdoc, a licence) may stand
   by themselves.
   """
-  for number, comment in enumerate(comments, first):
-    if found := _SENTENCE.match(comment):
+  for line_number, comment in enumerate(comments, first):
+    if match := _SENTENCE.match(comment):
       return (
-        f"{file}:{number}: a sentence ({found[1]}) without words; give it its"
+        f"{file}:{line_number}: a sentence ({match[1]}) without words; give it its"
         " words, or remove the block."
       )
   return ""
@@ -188,20 +188,20 @@ def _block(
   comments: list[str] = []
   rows: list[Row] = []
   fault = ""
-  for number, (wrong, line) in enumerate(_texts(lines), first):
+  for line_number, (wrong, line) in enumerate(_texts(lines), first):
     if wrong and not replace:
-      fault = fault or f"{file}:{number}: {wrong}"
+      fault = fault or f"{file}:{line_number}: {wrong}"
     if line.startswith("#"):
       comments.append(line)
       continue
     columns = line.count("\t") + 1
     if columns != COLUMNS:
       fault = fault or (
-        f"{file}:{number}: {columns} columns, but CoNLL-U has"
+        f"{file}:{line_number}: {columns} columns, but CoNLL-U has"
         f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
       )
     if not fault:
-      rows.append((number, line))
+      rows.append((line_number, line))
   if not rows:
     fault = fault or _lost(file, first, comments)
     if not fault:
@@ -211,7 +211,7 @@ def _block(
       return Block(file, first, tuple(comments), *joined(file, rows))
     except InputError as error:
       fault = str(error)
-  return Faulty(fault, name=_told(comments, _NAME))
+  return Faulty(fault, name=_comment_values(comments, _NAME))
 
 
 def _texts(lines: list[bytes]) -> list[tuple[str, str]]:
@@ -225,7 +225,7 @@ def _texts(lines: list[bytes]) -> list[tuple[str, str]]:
   return [decoded(raw) for raw in lines]
 
 
-def _told(comments: Iterable[str], pattern: str) -> str:
+def _comment_values(comments: Iterable[str], pattern: str) -> str:
   """What the first comment of a pattern tells; "" if there is none."""
-  found = (re.match(rf"#\s*{pattern}", comment) for comment in comments)
-  return next((match[1] for match in found if match), "")
+  matches = (re.match(rf"#\s*{pattern}", comment) for comment in comments)
+  return next((match[1] for match in matches if match), "")

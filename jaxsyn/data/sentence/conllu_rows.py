@@ -43,8 +43,8 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
     InputError: the rows are no tree; the message starts with FILE:LINE.
   """
   lines = [line for _, line in rows]
-  if found := _plain(lines):
-    return found
+  if plain := _plain(lines):
+    return plain
   words, units = _words(file, [(n, line.split("\t")) for n, line in rows])
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
@@ -109,7 +109,7 @@ def _words(
   units: list[Unit] = []
   covered, widest = 0, ""  # the last word in a surface token; the last range
   for row in rows:
-    number, columns = row
+    line, columns = row
     name, form, misc = columns[ID], columns[FORM], columns[MISC]
     word, last = len(words) + 1, 0
     # To match the pattern for each row took a tenth of the reading.
@@ -117,18 +117,16 @@ def _words(
       id_, empty = _ID.fullmatch(name), "." in name
       if not id_ or int(id_[1]) != word - empty:
         raise InputError(
-          f"{file}:{number}: the id is {shortened(name)} where {word} is due;"
+          f"{file}:{line}: the id is {shortened(name)} where {word} is due;"
           " ids must count up from 1 in every sentence."
         )
       if empty:
         continue
       last = int(id_[2])
     if not form:
-      raise InputError(
-        f"{file}:{number}: the word has no form (second column)."
-      )
+      raise InputError(f"{file}:{line}: the word has no form (second column).")
     if last:
-      widest = f"{file}:{number}: the multi-word token {name}"
+      widest = f"{file}:{line}: the multi-word token {name}"
       if word <= covered or last < word:
         raise InputError(
           f"{widest} overlaps another or ends before it starts; ranges must be"
@@ -139,7 +137,7 @@ def _words(
       continue
     if not _HEAD.fullmatch(head := columns[HEAD]):
       raise InputError(
-        f"{file}:{number}: the head (seventh column) is {shortened(head)}, but"
+        f"{file}:{line}: the head (seventh column) is {shortened(head)}, but"
         " must be a word's id or 0; was the text parsed?"
       )
     words.append(row)
@@ -173,15 +171,15 @@ def _depths(
   depths = [0] + [-1] * len(words)
   for word in range(1, len(heads)):
     path: list[int] = []
-    here = word
-    while depths[here] < 0:
+    ancestor = word
+    while depths[ancestor] < 0:
       if len(path) == len(words):  # longer than any path without a cycle
         raise InputError(
-          f"{file}:{words[here - 1][0]}: the heads form a cycle through word"
-          f" {here}; each word must lead to a root."
+          f"{file}:{words[ancestor - 1][0]}: the heads form a cycle through word"
+          f" {ancestor}; each word must lead to a root."
         )
-      path.append(here)
-      here = heads[here]
-    for depth, seen in enumerate(reversed(path), start=depths[here] + 1):
+      path.append(ancestor)
+      ancestor = heads[ancestor]
+    for depth, seen in enumerate(reversed(path), start=depths[ancestor] + 1):
       depths[seen] = depth
   return depths

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from jaxsyn.data.annotations.annotation import HEAD, LEMMA, MISC
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import (
-  Mismatch,
+  MismatchError,
   shortened,
   spans,
   visible,
@@ -70,7 +70,7 @@ def attach(blocks: Iterable[conllu.Block], text: str) -> Parse:
   try:
     words = [(form,) for block in blocks for form in block.form_W]
     start, end = spans(words, text)
-  except Mismatch as error:
+  except MismatchError as error:
     of_word = [block for block in blocks for _ in block.form_W]
     near = of_word[: error.word + 1][-1:]  # where text is left over: the last
     where = "".join(f"{block.file}:{block.line}: " for block in near)
@@ -123,28 +123,28 @@ def match(
   """
   # A tree without visible characters belongs to no line.
   trees = (block for block in blocks if block.visible)
-  number = first - 1
-  for number, line in enumerate(lines, start=first):
-    missing, taken = len(visible(line)), []
+  line_number = first - 1
+  for line_number, line in enumerate(lines, start=first):
+    missing, matched = len(visible(line)), []
     while missing > 0:
       block = next(trees, None)
       if block is None:
         raise InputError(
-          f"{file}:{number}: the CoNLL-U has no tree for (the rest of) this"
+          f"{file}:{line_number}: the CoNLL-U has no tree for (the rest of) this"
           f" line, {shortened(line)}; it must have all lines, in order."
         )
-      taken.append(block)
+      matched.append(block)
       missing -= len(block.visible)
     try:
-      parse = attach(taken, line)
+      parse = attach(matched, line)
     except InputError as error:
-      raise InputError(f"{error} (Line {number} of {file}.)") from None
+      raise InputError(f"{error} (Line {line_number} of {file}.)") from None
     yield parse
   block = next(trees, None) if last else None
   if block is not None:
     raise InputError(
       f"{block.file}:{block.line}: this tree, {shortened(' '.join(block.form_W))},"
-      f" comes after the last line ({number}) of {file}; the CoNLL-U must have"
+      f" comes after the last line ({line_number}) of {file}; the CoNLL-U must have"
       " the same lines, in order."
     )
 
@@ -157,7 +157,7 @@ def unparsed(text: str) -> Parse:
   return Parse(text, start, end, head, relation, parsed=False)
 
 
-def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
+def to_text(parse: Parse, sentence_id: str, is_complete: bool = False) -> str:
   """A parse as one CoNLL-U block, its blank line included.
 
   Reading the block back and attaching it to the same text gives the parse
@@ -166,7 +166,7 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   Args:
     parse: what to write.
     sentence_id: its `# sent_id`.
-    whole: with the columns that only annotations read, where it has them.
+    is_complete: with the columns that only annotations read, where it has them.
   """
   if not parse.head_W:
     return ""
@@ -175,7 +175,7 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   if not parse.parsed:
     rows.append(conllu.NOT_PARSED)
   words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
-  row_W = parse.row_W if whole else ()
+  row_W = parse.row_W if is_complete else ()
   for i, (start, end, head, relation) in enumerate(words):
     # A word that holds no character is written as one that cannot be seen.
     form = parse.text[start:end]
@@ -184,11 +184,11 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
     between, misc = _NO_COLUMNS, "SpaceAfter=No" if glued else "_"
     if row_W:
       row = row_W[i]
-      kept = [
+      comments = [
         m for m in row[MISC].split("|") if not m.startswith("SpaceAfter=")
       ]
       between = "\t".join(row[LEMMA:HEAD])
-      misc = "|".join(m for m in (*kept, misc) if m != "_") or "_"
+      misc = "|".join(m for m in (*comments, misc) if m != "_") or "_"
     above = 0 if head == i else head + 1
     rows.append(f"{i + 1}\t{form}\t{between}\t{above}\t{relation}\t_\t{misc}")
   return "\n".join(rows) + "\n\n"

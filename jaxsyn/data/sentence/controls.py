@@ -16,12 +16,12 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from jaxsyn.options import Choice, Table, option
+from jaxsyn.options import Choice, Registry, option
 from jaxsyn.options.bounds import Range
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree(Choice):
+class TreeControl(Choice):
   """A kind of trees."""
 
   control: ClassVar[bool] = True  # says nothing about the text
@@ -29,24 +29,24 @@ class Tree(Choice):
   seeded: ClassVar[bool] = False  # `heads` depends on the number
   sampled: ClassVar[bool] = False  # training draws others, in every epoch
 
-  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
+  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
     """The heads to be given; where they are sampled, those without sampling.
 
     Args:
       head_W: the parser's.
-      number: of this sentence in runs of this seed.
+      seed: of this sentence in runs of this seed.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
-class Parsed(Tree):
+class Parsed(TreeControl):
   """The parser's trees."""
 
   control: ClassVar[bool] = False
   replaces: ClassVar[bool] = False
 
-  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
+  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
     return head_W
 
 
@@ -73,25 +73,25 @@ class Sampled(Parsed):
 
 
 @dataclasses.dataclass(frozen=True)
-class Linear(Tree):
+class Linear(TreeControl):
   """Each word depends on the word before it."""
 
-  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
+  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
     return linear(len(head_W))
 
 
 @dataclasses.dataclass(frozen=True)
-class Random(Tree):
+class Random(TreeControl):
   """A random tree of the same words, another for each seed of a run."""
 
   seeded: ClassVar[bool] = True
 
-  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
-    return random(len(head_W), number)
+  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
+    return random(len(head_W), seed)
 
 
 @dataclasses.dataclass(frozen=True)
-class WrongParents(Tree):
+class WrongParents(TreeControl):
   """The parser's trees with a fixed rate of wrong parents.
 
   A sentence has the same tree in every epoch, in validation and in translation,
@@ -108,8 +108,8 @@ class WrongParents(Tree):
     "roots; relations are kept.",
   )
 
-  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
-    return wrong_parents(head_W, self.rate, number)
+  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
+    return wrong_parents(head_W, self.rate, seed)
 
 
 def linear(words: int) -> np.ndarray:
@@ -180,12 +180,12 @@ def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
   draw = random_numbers.Random(seed).random
   parsed = head_W.tolist()
   count = int(rate * len(parsed) + draw())
-  best, most = parsed, 0
+  best, most_wrong = parsed, 0
   for _ in range(_TRIES):
     heads, wrong = _with_wrong_parents(parsed, count, draw)
-    if wrong > most:
-      best, most = heads, wrong
-    if most == count:
+    if wrong > most_wrong:
+      best, most_wrong = heads, wrong
+    if most_wrong == count:
       break
   return np.array(best, np.int32)
 
@@ -200,15 +200,15 @@ def _with_wrong_parents(
   heads, words, wrong = [*parsed], range(len(parsed)), 0
   order = sorted(words, key=[draw() for _ in words].__getitem__)
   roots = [word for word in order[:count] if parsed[word] == word]
-  others = [word for word in order if parsed[word] != word]
+  candidates = [word for word in order if parsed[word] != word]
   for root in roots:
-    if wrong + 2 > count or not others:
+    if wrong + 2 > count or not candidates:
       break
-    new = others.pop(0)
+    new = candidates.pop(0)
     heads[new] = new
     heads[root] = _nth(_subtree(heads, new), draw())
     wrong += 2
-  for word in others:
+  for word in candidates:
     if wrong == count:
       break
     below = set(_subtree(heads, word))
@@ -230,13 +230,13 @@ def _subtree(heads: Sequence[int], top: int) -> list[int]:
   for word, parent in enumerate(heads):
     if word != parent:
       children[parent].append(word)
-  found = [top]
-  for word in found:
-    found += children[word]
-  return sorted(found)
+  words = [top]
+  for word in words:
+    words += children[word]
+  return sorted(words)
 
 
-TREES: Table[Tree] = Table(
+TREES: Registry[TreeControl] = Registry(
   "trees",
   {
     "parsed": Parsed,

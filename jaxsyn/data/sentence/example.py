@@ -20,7 +20,7 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import EOS, FEATURES, NO_RELATION, NO_WORD, SIDES
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.conllu_text import Parse
-from jaxsyn.data.sentence.controls import Parsed, Tree
+from jaxsyn.data.sentence.controls import Parsed, TreeControl
 from jaxsyn.data.sentence.tree import (
   parent_mid,
   tree_distance,
@@ -43,7 +43,7 @@ def encode(
   annotations: Sequence[str] = (),
   labels: Labels | None = None,
   line: int = 0,
-  tree: Tree = PARSED,
+  tree: TreeControl = PARSED,
   seed: int = 0,
   tag: int | None = None,
 ) -> dict[str, np.ndarray]:
@@ -92,7 +92,7 @@ def encode_all(
   relations: Mapping[str, Mapping[str, int]],
   annotations: Sequence[str] = (),
   labels: Labels | None = None,
-  tree: Tree = PARSED,
+  tree: TreeControl = PARSED,
   seed: int = 0,
 ) -> Rows:
   """The arrays of some hundreds of pairs: `encode`, a quarter of the time.
@@ -142,7 +142,7 @@ def _encode_trees(
   relations: Mapping[str, int],
   *,
   annotations: Mapping[str, Mapping[str, int] | None],
-  tree: Tree,
+  tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
   """The features of a side with trees, by name without the side."""
@@ -158,8 +158,10 @@ def _encode_trees(
   if tree.replaces:
     sentences = np.split(id_S, np.cumsum(pieces)[:-1])
     heads = (
-      tree.heads(np.array(head_W, np.int32), _number(seed, own_S)).tolist()
-      for head_W, own_S in zip(heads, sentences)
+      tree.heads(
+        np.array(head_W, np.int32), _line_seed(seed, subword_S)
+      ).tolist()
+      for head_W, subword_S in zip(heads, sentences)
     )
   head_W = np.array([*itertools.chain.from_iterable(heads)], np.int64)
   relation_W = [
@@ -199,7 +201,7 @@ def _ids(sentences: Iterable[list[int]]) -> Ragged:
   return np.array(ids, np.int32), np.diff(ends)
 
 
-def _number(seed: int, id_S: np.ndarray) -> int:
+def _line_seed(seed: int, id_S: np.ndarray) -> int:
   """Of a sentence in the runs of a seed, for random trees.
 
   From the seed and the subword ids alone, so that a sentence has the same tree
@@ -210,7 +212,7 @@ def _number(seed: int, id_S: np.ndarray) -> int:
 
 
 def retree(
-  example: Mapping[str, np.ndarray], side: str, *, tree: Tree, seed: int
+  example: Mapping[str, np.ndarray], side: str, *, tree: TreeControl, seed: int
 ) -> dict[str, np.ndarray]:
   """The same example with what follows from the heads of a tree on one side.
 
@@ -224,8 +226,8 @@ def retree(
     a new dict; heads, parent middles and tree distances differ, relations and
     all else are the same arrays.
   """
-  number = _number(seed, example[f"{side}_id"])
-  head_W = tree.heads(example[f"{side}_head"], number)
+  line_seed = _line_seed(seed, example[f"{side}_id"])
+  head_W = tree.heads(example[f"{side}_head"], line_seed)
   return {
     **example,
     **_features(
@@ -256,8 +258,8 @@ def tagged(
     return dict(example)
   # The tag, the sentence, the tag again, EOS; -1 is what was not there before.
   place_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
-  own_S = np.full(len(place_S), tag)
-  return rearranged(example, np.array(place_S), own_S)
+  tag_S = np.full(len(place_S), tag)
+  return rearranged(example, np.array(place_S), tag_S)
 
 
 def rearranged(

@@ -72,11 +72,11 @@ def linearise(
       signs.append(value)
       continue
     signs.append(int(opening(int(relation_W[value]))))
-    own = dependents[value]
+    children = dependents[value]
     todo.append((False, CLOSE))
-    todo += [(True, word) for word in reversed(own) if word > value]
+    todo += [(True, word) for word in reversed(children) if word > value]
     todo.append((False, value))
-    todo += [(True, word) for word in reversed(own) if word < value]
+    todo += [(True, word) for word in reversed(children) if word < value]
   return np.array(signs, np.int32)
 
 
@@ -103,8 +103,8 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
   inside = bracketing >= 0
   before, after = np.roll(bracketing, 1), np.roll(bracketing, -1)
   leaf = inside & (before < CLOSE) & (after == CLOSE)
-  kept = ~leaf if heads else ~inside
-  return numbers(bracketing)[kept]
+  is_kept = ~leaf if heads else ~inside
+  return numbers(bracketing)[is_kept]
 
 
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ def noised(
   words: np.ndarray,
   *,
   is_replaced_W: np.ndarray,
-  number_W: np.ndarray,
+  random_W: np.ndarray,
 ) -> np.ndarray:
   """The heads of many trees, some replaced; all trees at a time.
 
@@ -30,7 +30,7 @@ def noised(
     words: of each tree.
     is_replaced_W: whether the parent of a word is to be replaced. Where no other
       word can be it, it stays.
-    number_W: which of those it is that can, as a part of 2³²; each equally
+    random_W: which of those it is that can, as a part of 2³²; each equally
       often if numbers of 32 bits are.
 
   Returns:
@@ -40,15 +40,15 @@ def noised(
   shift_W = np.repeat(first, words)
   head_W = np.asarray(head_W, np.int64) + shift_W  # by place among all
   is_root_W = head_W == np.arange(len(head_W))
-  drawn = np.flatnonzero(is_replaced_W & ~is_root_W)
-  tree = np.repeat(np.arange(len(words)), words)[drawn]
+  replaced = np.flatnonzero(is_replaced_W & ~is_root_W)
+  tree = np.repeat(np.arange(len(words)), words)[replaced]
   # The first of each tree together, then the second: each in the tree that those
   # before it made.
-  turn = np.arange(len(drawn)) - np.searchsorted(tree, tree)
+  turn = np.arange(len(replaced)) - np.searchsorted(tree, tree)
   for k in range(turn.max(initial=-1) + 1):
-    word_B, tree_B = drawn[turn == k], tree[turn == k]
+    word_B, tree_B = replaced[turn == k], tree[turn == k]
     parent_B = _other_parents(
-      head_W, word_B, first[tree_B], words=words[tree_B], number_W=number_W
+      head_W, word_B, first[tree_B], words=words[tree_B], random_W=random_W
     )
     head_W[word_B] = parent_B
   return head_W - shift_W
@@ -60,12 +60,12 @@ def _other_parents(
   first_B: np.ndarray,
   *,
   words: np.ndarray,
-  number_W: np.ndarray,
+  random_W: np.ndarray,
 ) -> np.ndarray:
   """The new parent of one word in each of some trees, or the one that it has.
 
   Args:
-    head_W, number_W: of all trees; see `noised`.
+    head_W, random_W: of all trees; see `noised`.
     word_B: the words.
     first_B, words: the first word of each of their trees, and how many it has.
   """
@@ -73,17 +73,19 @@ def _other_parents(
   begin_B = np.cumsum(words) - words
   place_W = np.arange(words.sum()) + np.repeat(first_B - begin_B, words)
   above_W = head_W[place_W] - np.repeat(first_B - begin_B, words)
-  own_B = word_B - first_B + begin_B
-  above_W[own_B] = own_B  # a root, for now: that of all that are below it
+  position_B = word_B - first_B + begin_B
+  above_W[position_B] = (
+    position_B  # a root, for now: that of all that are below it
+  )
   # Doubling: after step k a word's is 2**k edges up, or a root.
   for _ in range(int(words.max(initial=1)).bit_length()):
     above_W = above_W[above_W]
-  can_W = above_W != np.repeat(own_B, words)
+  can_W = above_W != np.repeat(position_B, words)
   can_W[head_W[word_B] - first_B + begin_B] = False  # which it has
   other_C = np.flatnonzero(can_W)
   count_B = np.add.reduceat(can_W, begin_B, dtype=np.int64)
-  number_B = number_W[word_B].astype(np.uint64) * count_B.astype(np.uint64)
-  chosen_B = (number_B >> np.uint64(32)).astype(np.int64)
+  product_B = random_W[word_B].astype(np.uint64) * count_B.astype(np.uint64)
+  chosen_B = (product_B >> np.uint64(32)).astype(np.int64)
   some_B = count_B > 0
   parent_B = head_W[word_B]
   nth_B = np.cumsum(count_B) - count_B + chosen_B

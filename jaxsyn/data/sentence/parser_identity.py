@@ -60,11 +60,11 @@ class Identity:
   @property
   def title(self) -> str:
     """Its model, and its kind where that is not a file's ending."""
-    own = self.model.endswith(f".{self.kind}")
-    return self.model if own else f"{self.kind} {self.model}"
+    has_suffix = self.model.endswith(f".{self.kind}")
+    return self.model if has_suffix else f"{self.kind} {self.model}"
 
   def __str__(self) -> str:
-    said = [f"{k} {v}" for k, v in sorted(self.options.items())]
+    options = [f"{k} {v}" for k, v in sorted(self.options.items())]
     version = [self.version] if self.version else []
     sha256 = [f"SHA-256 {self.sha256}"] if self.sha256 else []
-    return f"{self.title} ({', '.join([*version, *said, *sha256])})"
+    return f"{self.title} ({', '.join([*version, *options, *sha256])})"

@@ -38,11 +38,11 @@ def by_merges(
       (SentencePiece leaves what it left out once out for good).
     rng: of the sentence.
   """
-  ends, here = [], 0
+  ends, position = [], 0
   for word in _words(normal):
     for symbol in _merged(list(word), scores, alpha, rng):
-      here += len(symbol)
-      ends.append(here)
+      position += len(symbol)
+      ends.append(position)
   return ends
 
 
@@ -107,31 +107,31 @@ def by_lattice(
   total = [0.0, *[-_NONE] * size]  # of all that end here, or of the best
   into: list[list[tuple[int, float]]] = [[] for _ in range(size + 1)]
   for begin in range(size):
-    alone = False
+    is_single = False
     for end in range(begin + 1, min(size, begin + longest) + 1):
       score = scores.get(normal[begin:end])
       if score is None:
-        if end > begin + 1 or alone:
+        if end > begin + 1 or is_single:
           continue
         score = unknown
-      alone = True
+      is_single = True
       into[end].append((begin, total[begin] + alpha * score))
-    here = begin + 1
-    values = [value for _, value in into[here]]
+    position = begin + 1
+    values = [value for _, value in into[position]]
     best = max(values)
-    total[here] = best
+    total[position] = best
     if rng:
-      total[here] += math.log(sum(math.exp(v - best) for v in values))
-  ends, here = [], size
-  while here:
-    ends.append(here)
-    choices = into[here]
+      total[position] += math.log(sum(math.exp(v - best) for v in values))
+  ends, position = [], size
+  while position:
+    ends.append(position)
+    choices = into[position]
     if rng is None:
-      here = max(choices, key=lambda choice: choice[1])[0]
+      position = max(choices, key=lambda choice: choice[1])[0]
       continue
-    left, whole = rng.random(), total[here]
-    for here, value in choices:  # noqa: B007  # rounding may leave the last
-      left -= math.exp(value - whole)
+    left, total_weight = rng.random(), total[position]
+    for position, value in choices:  # noqa: B007  # rounding may leave the last
+      left -= math.exp(value - total_weight)
       if left < 0:
         break
   return ends[::-1]

@@ -60,7 +60,7 @@ def lines_of(data: bytes, name: str) -> list[str]:
     line = text.count("\n", 0, at) + 1
     return InputError(f"{name}:{line}: {what}. Correct the file.")
 
-  found: dict[str, list[str]] = {}
+  sets: dict[str, list[str]] = {}
   current, opened, last = "", -1, ""  # set; end of an open <seg>; its id
   opening = 0
   for tag in _TAG.finditer(text):
@@ -70,7 +70,7 @@ def lines_of(data: bytes, name: str) -> list[str]:
     if kind == "seg" and closing:
       if opened < 0:
         raise fault(tag.start(), "</seg> closes no <seg>")
-      found.setdefault(current, []).append(_plain(text[opened : tag.start()]))
+      sets.setdefault(current, []).append(_plain(text[opened : tag.start()]))
       opened = -1
     elif opened >= 0:
       raise fault(opening, "this <seg> is not closed")
@@ -79,13 +79,13 @@ def lines_of(data: bytes, name: str) -> list[str]:
         raise fault(
           tag.start(), "this <seg> is in no set (srcset, refset, tstset, ...)"
         )
-      number = _attributes(tag[3]).get("id", "")
-      if number.isdecimal():
-        if last and int(number) <= int(last):
+      segment_id = _attributes(tag[3]).get("id", "")
+      if segment_id.isdecimal():
+        if last and int(segment_id) <= int(last):
           raise fault(
-            tag.start(), f"in a document id {number} follows id {last}"
+            tag.start(), f"in a document id {segment_id} follows id {last}"
           )
-        last = number
+        last = segment_id
       opened, opening = tag.end(), tag.start()
     else:
       last = ""
@@ -93,17 +93,17 @@ def lines_of(data: bytes, name: str) -> list[str]:
         current = "" if closing else _set(kind, _attributes(tag[3]))
   if opened >= 0:
     raise fault(opening, "this <seg> is not closed")
-  if not found:
+  if not sets:
     raise InputError(
       f"{name} is XML or SGML, but has no <seg> of a test set. Give plain text,"
       " a sentence a line."
     )
-  if len(found) > 1:
+  if len(sets) > 1:
     raise InputError(
-      f"{name} has several sets: {', '.join(found)}. Write one of them to a file"
+      f"{name} has several sets: {', '.join(sets)}. Write one of them to a file"
       " of its own."
     )
-  (lines,) = found.values()
+  (lines,) = sets.values()
   return lines
 
 
@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
 
   A bare "&", as in AT&T, stays: not all files escape it.
   """
-  text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+  text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
   return _BLANKS.sub(" ", text).strip(" ")
 
 

@@ -25,11 +25,11 @@ _EQUAL = 1e-9  # eigenvalues that are no further apart are equal
 _SEEN = 1e-4  # the square of a component that counts
 _DIGITS = 6
 _CACHE = 1 << 14  # cells that are worked on together: what is near at hand
-_KEPT = 1 << 28  # bytes of vectors that are remembered
+_CACHED_TREES = 1 << 28  # bytes of vectors that are remembered
 
 
 def eigenvectors(
-  heads: Sequence[np.ndarray], kept: int = EIGENVECTORS
+  heads: Sequence[np.ndarray], count: int = EIGENVECTORS
 ) -> list[np.ndarray]:
   """Those of the smallest eigenvalues above 0, of some trees.
 
@@ -42,33 +42,33 @@ def eigenvectors(
 
   Args:
     heads: head_W of each, as in `jaxsyn.data.sentence.tree`.
-    kept: E.
+    count: E.
 
   Returns: of each tree vector_WE, float32, of length 1 along W; where it has less
     than E of them, the others are 0.
   """
-  found = [np.zeros((len(head_W), kept), np.float32) for head_W in heads]
+  vectors = [np.zeros((len(head_W), count), np.float32) for head_W in heads]
   order = sorted(range(len(heads)), key=lambda i: len(heads[i]))
   some: list[int] = []
   for i in [*order, None]:
     if some and (i is None or (len(some) + 1) * len(heads[i]) ** 2 > _CACHE):
-      for j, vector_EW in zip(some, _together([heads[j] for j in some], kept)):
-        found[j][:] = vector_EW[:, : len(heads[j])].T
+      for j, vector_EW in zip(some, _compute([heads[j] for j in some], count)):
+        vectors[j][:] = vector_EW[:, : len(heads[j])].T
       some = []
     if i is not None and len(heads[i]) > 1:
       some.append(i)
-  return found
+  return vectors
 
 
-class Remembered:
+class EigenvectorCache:
   """`eigenvectors`, made once of each tree while there is room.
 
   Args:
     most: bytes of vectors that are kept; those asked for longest ago go first.
   """
 
-  def __init__(self, most: int = _KEPT):
-    self._room = most
+  def __init__(self, max_trees: int = _CACHED_TREES):
+    self._room = max_trees
     self._of: collections.OrderedDict[bytes, np.ndarray] = (
       collections.OrderedDict()
     )
@@ -92,16 +92,16 @@ class Remembered:
     return [known[key] for key in keys]
 
 
-remembered = Remembered()
+cached_eigenvectors = EigenvectorCache()
 
 
-def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
+def _compute(heads: Sequence[np.ndarray], count: int) -> np.ndarray:
   """vector_BEW of trees of about the same size."""
   words_B = np.array([len(head_W) for head_W in heads])
-  most, trees = int(words_B.max()), len(heads)
+  longest, trees = int(words_B.max()), len(heads)
   # Padding comes last: the eigenvalues of a tree are at most 2.
-  value_WB = np.full((most, trees), 3.0)
-  vector_WWB = np.zeros((most, most, trees))
+  value_WB = np.full((longest, trees), 3.0)
+  vector_WWB = np.zeros((longest, longest, trees))
   roots_B = np.zeros(trees, np.int64)
   # More threads are slower for matrices this small: 30 times, for a tree of 40 words
   # beside a training step.
@@ -113,7 +113,7 @@ def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
       # depend on the other trees.
       value_W, vector_WW = np.linalg.eigh(_laplacian(np.asarray(head_W)))
       value_WB[:words, b], vector_WWB[:words, :words, b] = value_W, vector_WW.T
-  vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, kept)
+  vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, count)
   # Not -0.0.
   return np.moveaxis(np.round(vector_EWB, _DIGITS) + 0.0, -1, 0)
 
@@ -143,7 +143,7 @@ def _basis(
   vector_WWB: np.ndarray,
   roots_B: np.ndarray,
   words_B: np.ndarray,
-  kept: int,
+  count: int,
 ) -> np.ndarray:
   """The vectors that are kept, of a basis that only the matrix decides.
 
@@ -155,39 +155,39 @@ def _basis(
     vector_WWB: rows in that order.
     roots_B: eigenvalues 0.
     words_B: how many are of a tree.
-    kept: E.
+    count: E.
 
   Returns: vector_EWB.
   """
-  most, _, trees = vector_WWB.shape
-  every_B = np.arange(trees)
+  longest, _, trees = vector_WWB.shape
+  tree_B = np.arange(trees)
   new_WB = np.ones(value_WB.shape, bool)
   new_WB[1:] = value_WB[1:] - value_WB[:-1] > _EQUAL
   group_WB = np.cumsum(new_WB, axis=0)
-  found_EWB = np.zeros((kept, most, trees))
+  basis_EWB = np.zeros((count, longest, trees))
   rest_WWB = np.zeros_like(vector_WWB)
-  for e in range(min(kept, most - 1)):
-    at_B = np.minimum(roots_B + e, most - 1)
-    there_B = roots_B + e < words_B
-    if not there_B.any():
+  for e in range(min(count, longest - 1)):
+    at_B = np.minimum(roots_B + e, longest - 1)
+    exists_B = roots_B + e < words_B
+    if not exists_B.any():
       break
-    group_B = group_WB[at_B, every_B]
-    begins_B = there_B & (new_WB[at_B, every_B] | (e == 0))
+    group_B = group_WB[at_B, tree_B]
+    begins_B = exists_B & (new_WB[at_B, tree_B] | (e == 0))
     rest_WWB[:, :, begins_B] = 0
-    for further in range(most):
-      member_B = np.minimum(at_B + further, most - 1)
-      is_one_B = begins_B & (at_B + further < most)
-      is_one_B &= group_WB[member_B, every_B] == group_B
+    for further in range(longest):
+      member_B = np.minimum(at_B + further, longest - 1)
+      is_one_B = begins_B & (at_B + further < longest)
+      is_one_B &= group_WB[member_B, tree_B] == group_B
       if not is_one_B.any():
         break
-      (own,) = np.nonzero(is_one_B)
-      vector_WB = vector_WWB[member_B[own], :, own].T
-      rest_WWB[:, :, own] += vector_WB[:, None] * vector_WB[None]
-    diagonal_WB = rest_WWB[np.arange(most), np.arange(most)]
+      (tree,) = np.nonzero(is_one_B)
+      vector_WB = vector_WWB[member_B[tree], :, tree].T
+      rest_WWB[:, :, tree] += vector_WB[:, None] * vector_WB[None]
+    diagonal_WB = rest_WWB[np.arange(longest), np.arange(longest)]
     pivot_B = np.argmax(diagonal_WB > _SEEN, axis=0)
-    size_B = np.where(there_B, diagonal_WB[pivot_B, every_B], 1)
-    vector_WB = rest_WWB[:, pivot_B, every_B] / np.sqrt(size_B)
-    vector_WB = np.where(there_B, vector_WB, 0)
+    size_B = np.where(exists_B, diagonal_WB[pivot_B, tree_B], 1)
+    vector_WB = rest_WWB[:, pivot_B, tree_B] / np.sqrt(size_B)
+    vector_WB = np.where(exists_B, vector_WB, 0)
     rest_WWB -= vector_WB[:, None] * vector_WB[None]
-    found_EWB[e] = vector_WB
-  return found_EWB
+    basis_EWB[e] = vector_WB
+  return basis_EWB

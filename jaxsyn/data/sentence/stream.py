@@ -49,17 +49,17 @@ def sentences(
   return text.treated(_parses(blocks), errors)
 
 
-def parses_of_text(told: str, name: str) -> list[conllu_text.Parse]:
+def parses_of_text(conllu_source: str, name: str) -> list[conllu_text.Parse]:
   """The sentences of CoNLL-U in a string.
 
   Args:
-    told: the CoNLL-U.
+    conllu_source: the CoNLL-U.
     name: stands for the file in errors.
 
   Raises:
     InputError: it is malformed; names the line.
   """
-  return list(text.whole(_parses(conllu.blocks_of_text(told, name))))
+  return list(text.whole(_parses(conllu.blocks_of_text(conllu_source, name))))
 
 
 def _parses(
@@ -92,7 +92,7 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu_text.Parse | Faulty:
     return Faulty(str(error))
 
 
-def chunks(items: Iterable[T | None], most: int) -> Iterator[list[T]]:
+def chunks(items: Iterable[T | None], max_items: int) -> Iterator[list[T]]:
   """Lists of what is there, in order: up to a PAUSE, or so many.
 
   One of fewer says that nothing more is there for now; after a full one it may
@@ -104,8 +104,8 @@ def chunks(items: Iterable[T | None], most: int) -> Iterator[list[T]]:
     for item in items:
       if item is not PAUSE:
         chunk.append(item)
-      if len(chunk) == most or (item is PAUSE and (chunk or full)):
-        full = len(chunk) == most
+      if len(chunk) == max_items or (item is PAUSE and (chunk or full)):
+        full = len(chunk) == max_items
         yield chunk
         chunk = []
   except Exception:

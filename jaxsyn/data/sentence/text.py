@@ -88,20 +88,20 @@ def arriving_lines(
     InputError: the file is missing, not packed as it says, or cut off.
   """
   name = name_of(path)
-  number = 0
+  count = 0
   for raw in raw_lines(path):
     if raw is PAUSE:
       yield PAUSE
       continue
-    number += 1
+    count += 1
     fault, line = decoded(raw, nul)
-    if number == 1:
+    if count == 1:
       line = line.removeprefix("\ufeff")
     line = line.removesuffix("\r")
     if not fault:
       yield line
       continue
-    yield Faulty(f"{name}:{number}: {fault}", line)
+    yield Faulty(f"{name}:{count}: {fault}", line)
 
 
 def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
@@ -197,11 +197,11 @@ def _without_markup(
         break
       continue
     head += block
-    found = sgml.detect(head)
-    if found is False:
+    markup = sgml.detect(head)
+    if markup is False:
       yield head
       break
-    if found:
+    if markup:
       content = bytearray(head)
       for block in filter(None, blocks):
         content += block
@@ -285,16 +285,16 @@ def _unpacked(
     head += block
     if not (_MAGIC.startswith(head) or _ZSTD.startswith(head)):
       break  # else perhaps their first bytes
-  whole = itertools.chain([head], blocks)
+  stream = itertools.chain([head], blocks)
   packing = packed_by(head, name)
   if packing == ".gz" and not head.startswith(_MAGIC):
     raise zlib.error("it does not start as gzip does")
   if packing == ".zst":
-    yield from _of_zstandard(whole, name)
+    yield from _of_zstandard(stream, name)
   elif packing:
-    yield from _of_gzip(whole)
+    yield from _of_gzip(stream)
   else:
-    yield from whole
+    yield from stream
 
 
 def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
@@ -350,8 +350,8 @@ def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
     if block is PAUSE:
       yield PAUSE
       continue
-    *whole, last = block.split(b"\n")
-    for line in whole:
+    *complete, last = block.split(b"\n")
+    for line in complete:
       if not passing:
         yield (rest + line)[: LONGEST + 1]
       rest, passing = b"", False

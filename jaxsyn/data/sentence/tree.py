@@ -35,8 +35,8 @@ def depth(head_W: np.ndarray, words: np.ndarray | None = None) -> np.ndarray:
   ancestor_W = head_W
   depth_W = (head_W != np.arange(len(head_W))).astype(np.int32)
   # Doubling: after step k an ancestor is 2**k edges up, or a root.
-  most = len(head_W) if words is None else int(words.max(initial=0))
-  for _ in range(most.bit_length()):
+  longest = len(head_W) if words is None else int(words.max(initial=0))
+  for _ in range(longest.bit_length()):
     depth_W = depth_W + depth_W[ancestor_W]
     ancestor_W = ancestor_W[ancestor_W]
   if not np.array_equal(head_W[ancestor_W], ancestor_W):
@@ -88,9 +88,9 @@ def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
     return tree_distance(head_W).reshape(-1)
   depth_W = depth(head_W, words)
   first = np.cumsum(words) - words
-  cells = words * words
-  end = np.cumsum(cells)
-  distance = np.empty(cells.sum(), np.uint8)
+  size = words * words
+  end = np.cumsum(size)
+  distance = np.empty(size.sum(), np.uint8)
   for some in _alike(words):
     if len(some) == 1:
       one = slice(first[some[0]], first[some[0]] + words[some[0]])
@@ -99,9 +99,9 @@ def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
       alike = _distances(
         *_filled(head_W, depth_W, first[some], words=words[some])
       )
-    for i, own in zip(some.tolist(), alike):
-      own = own[: words[i], : words[i]]
-      distance[end[i] - cells[i] : end[i]] = own.reshape(-1)
+    for i, tree_distance_WW in zip(some.tolist(), alike):
+      tree_distance_WW = tree_distance_WW[: words[i], : words[i]]
+      distance[end[i] - size[i] : end[i]] = tree_distance_WW.reshape(-1)
   return distance
 
 

@@ -83,10 +83,10 @@ class Vocabulary:
       ) from error
     self.size = self._processor.vocab_size()
     p = self._processor
-    found = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
-    if found != (PAD, UNK, BOS, EOS):
+    special_ids = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
+    if special_ids != (PAD, UNK, BOS, EOS):
       raise InputError(
-        f"{path}: the ids of pad, unk, bos, eos are {found}, but must be"
+        f"{path}: the ids of pad, unk, bos, eos are {special_ids}, but must be"
         f" {(PAD, UNK, BOS, EOS)}; train it with --pad_id={PAD} --unk_id={UNK}"
         f" --bos_id={BOS} --eos_id={EOS}."
       )
@@ -194,19 +194,19 @@ class Vocabulary:
     Padding, BOS and numbers that are no id of this vocabulary are passed over.
     Of whole words an unknown one is UNKNOWN.
     """
-    kept = []
+    decoded_ids = []
     for id_ in map(int, ids):
       if id_ == EOS:
         break
       if id_ not in (PAD, BOS) and 0 <= id_ < self.size:
-        kept.append(id_)
+        decoded_ids.append(id_)
     if self.whole_words:
-      pieces = map(self._processor.id_to_piece, kept)
+      pieces = map(self._processor.id_to_piece, decoded_ids)
       return " ".join(
         UNKNOWN if id_ == UNK else piece.removeprefix(BLANK)
-        for id_, piece in zip(kept, pieces)
+        for id_, piece in zip(decoded_ids, pieces)
       )
-    return self._processor.decode(kept)
+    return self._processor.decode(decoded_ids)
 
 
 def train(

@@ -36,7 +36,7 @@ from jaxsyn.errors import InputError
 LONGEST = 4096  # examples of a block
 # Values of a feature in a block; more only where one example has more. So that
 # distances of long sentences stay within what is held and counted at once.
-MOST = 1 << 24
+MAX_BLOCK = 1 << 24
 
 
 def write_blocks(
@@ -83,8 +83,8 @@ def _end(
   end = min(len(rows), begin + LONGEST - sum(map(len, waiting)))
   for name in names:
     start = rows.start[name]
-    held = sum(len(part.flat[name]) for part in waiting)
-    fits = np.searchsorted(start, start[begin] + MOST - held, "right") - 1
+    size = sum(len(part.flat[name]) for part in waiting)
+    fits = np.searchsorted(start, start[begin] + MAX_BLOCK - size, "right") - 1
     end = min(end, int(fits))
   # A single example may have more than a block.
   return max(end, begin if waiting else begin + 1)
@@ -172,9 +172,9 @@ class BlockReader:
     due = block.lengths.sizes(name)
     if due is not None:
       return _Starts.of(np.cumsum(np.append(0, due)))
-    number = len(block.lengths.source) + 1
-    data = self._read(block.columns[name].offset, 4 * number, name)
-    starts = _Starts.of(np.frombuffer(data, "<i4", number))
+    count = len(block.lengths.source) + 1
+    data = self._read(block.columns[name].offset, 4 * count, name)
+    starts = _Starts.of(np.frombuffer(data, "<i4", count))
     if starts.place[0] != 0:
       raise self._error(name, "its examples have other lengths")
     return starts

@@ -17,7 +17,7 @@ from jaxsyn.data.store.rows import Rows
 Values = dict[str, list[Any]]  # of each feature, one example after the other
 
 
-class NotAnExample(ValueError):
+class InvalidExampleError(ValueError):
   """A record is whole, but no example of the data set.
 
   Attributes:
@@ -25,9 +25,9 @@ class NotAnExample(ValueError):
     why: what is wrong with it.
   """
 
-  def __init__(self, number: int, why: str):
-    super().__init__(f"record {number}: {why}")
-    self.number, self.why = number, why
+  def __init__(self, index: int, why: str):
+    super().__init__(f"record {index}: {why}")
+    self.number, self.why = index, why
 
 
 def decoder(
@@ -37,7 +37,7 @@ def decoder(
 
   Each example is what `tfds.features.FeaturesDict.deserialize_example_np` makes
   of it, about six times as fast, but for the texts, which are left alone. The
-  function raises NotAnExample for what has not just these features in their types.
+  function raises InvalidExampleError for what has not just these features in their types.
   """
   from google.protobuf.message import DecodeError
   from tensorflow_datasets.proto import tf_example_pb2
@@ -49,24 +49,27 @@ def decoder(
     values: Values = {name: [] for name in features}
     sizes: dict[str, list[int]] = {name: [] for name in features}
     plan = [(n, kind, values[n], sizes[n]) for n, kind in kinds.items()]
-    for number, payload in enumerate(payloads):
+    for index, payload in enumerate(payloads):
       try:
-        found = parse(payload).features.feature
+        proto = parse(payload).features.feature
       except DecodeError as error:
-        raise NotAnExample(number, str(error)) from None
-      there = len(found)  # before asking, which makes what is not there
+        raise InvalidExampleError(index, str(error)) from None
+      count = len(proto)  # before asking, which makes what is not there
       for name, kind, waiting, size in plan:
         # A list; to go through the container itself takes twice the time.
-        own = getattr(found[name], kind).value[:]
-        if not own and found[name].WhichOneof("kind") not in (None, kind):
-          raise NotAnExample(number, f"{name} has values of another type")
-        waiting += own
-        size.append(len(own))
-      if not there == len(found) == len(features) + len(TEXTS) or not all(
-        len(found[name].bytes_list.value) == 1 for name in TEXTS
+        field_values = getattr(proto[name], kind).value[:]
+        if not field_values and proto[name].WhichOneof("kind") not in (
+          None,
+          kind,
+        ):
+          raise InvalidExampleError(index, f"{name} has values of another type")
+        waiting += field_values
+        size.append(len(field_values))
+      if not count == len(proto) == len(features) + len(TEXTS) or not all(
+        len(proto[name].bytes_list.value) == 1 for name in TEXTS
       ):
         known = ", ".join([*features, *TEXTS])
-        raise NotAnExample(number, f"its features are not {known}")
+        raise InvalidExampleError(index, f"its features are not {known}")
     return _rows(values, sizes, features)
 
   return decode
@@ -76,19 +79,21 @@ def texts_of(payloads: Sequence[bytes]) -> dict[str, list[str]]:
   """What examples have for people, by name: the `TEXTS` of the schema.
 
   Raises:
-    NotAnExample: a text is not UTF-8, or there is none.
+    InvalidExampleError: a text is not UTF-8, or there is none.
   """
   from tensorflow_datasets.proto import tf_example_pb2
 
   texts: dict[str, list[str]] = {name: [] for name in TEXTS}
-  for number, payload in enumerate(payloads):
-    found = tf_example_pb2.Example.FromString(payload).features.feature
-    for name, own in texts.items():
+  for index, payload in enumerate(payloads):
+    proto = tf_example_pb2.Example.FromString(payload).features.feature
+    for name, values in texts.items():
       try:
-        (value,) = found[name].bytes_list.value
-        own.append(value.decode("utf-8"))
+        (value,) = proto[name].bytes_list.value
+        values.append(value.decode("utf-8"))
       except ValueError as error:
-        raise NotAnExample(number, f"{name} is no text: {error}") from None
+        raise InvalidExampleError(
+          index, f"{name} is no text: {error}"
+        ) from None
   return texts
 
 
@@ -106,17 +111,17 @@ def _rows(
 ) -> Rows:
   flat, start = {}, {}
   for name, feature in features.items():
-    own, size = values[name], sizes[name]
+    parts, size = values[name], sizes[name]
     if feature.axes in ("", "WW") and set(size) != {1}:
-      number = next(i for i, n in enumerate(size) if n != 1)
-      raise NotAnExample(number, f"{name} must have one value")
+      index = next(i for i, n in enumerate(size) if n != 1)
+      raise InvalidExampleError(index, f"{name} must have one value")
     if feature.axes == "WW":  # bytes, so that nothing is converted
-      size = list(map(len, own))
+      size = list(map(len, parts))
     start[name] = np.cumsum([0, *size])
     if feature.axes == "WW":
-      flat[name] = np.frombuffer(b"".join(own), feature.dtype)
+      flat[name] = np.frombuffer(b"".join(parts), feature.dtype)
     else:
-      flat[name] = _array(own, start[name], name, feature.dtype)
+      flat[name] = _array(parts, start[name], name, feature.dtype)
   return Rows(flat, start)
 
 
@@ -126,9 +131,9 @@ def _array(
   try:
     return np.fromiter(values, dtype, len(values))
   except OverflowError:
-    for number, end in enumerate(start[1:]):
+    for index, end in enumerate(start[1:]):
       try:
         np.fromiter(values[:end], dtype)
       except OverflowError as error:
-        raise NotAnExample(number, f"{name}: {error}") from None
+        raise InvalidExampleError(index, f"{name}: {error}") from None
     raise

@@ -45,10 +45,10 @@ def serializer(names: Iterable[str]) -> Serialize:
   Args:
     names: of the features in the rows.
   """
-  held = tuple(names)
+  stored_names = tuple(names)
 
   def serialize(rows: Rows, texts: Mapping[str, Sequence[str]]) -> list[bytes]:
-    entries = {name: _values(rows, name) for name in held}
+    entries = {name: _values(rows, name) for name in stored_names}
     for name in TEXTS:
       entries[name] = [line.encode("utf-8") for line in texts[name]]
     parts = []
@@ -57,7 +57,7 @@ def serializer(names: Iterable[str]) -> Serialize:
       parts.append([_before(name, kind, len(value)) for value in entries[name]])
       parts.append(entries[name])
     payloads = map(b"".join, zip(*parts, strict=True))
-    return [_FEATURES + _varint(len(own)) + own for own in payloads]
+    return [_FEATURES + _varint(len(payload)) + payload for payload in payloads]
 
   return serialize
 
@@ -122,9 +122,9 @@ def _before(name: str, kind: str, size: int) -> bytes:
   """
   # A list of numbers is packed; if it is empty, that field is not there.
   packed = _tagged(1, size) if size or kind == "bytes_list" else b""
-  own = _tagged(_FIELDS[kind], len(packed) + size) + packed
+  prefix = _tagged(_FIELDS[kind], len(packed) + size) + packed
   key = _tagged(1, len(name)) + name.encode("ascii")
-  value = _tagged(2, len(own) + size) + own
+  value = _tagged(2, len(prefix) + size) + prefix
   return _tagged(1, len(key) + len(value) + size) + key + value
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxsyn.data.schema import EOS, SIDES
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.rows import Rows
 
 
@@ -40,10 +40,10 @@ class Check:
     }
 
   def __call__(self, rows: Rows) -> None:
-    """Raises NotAnExample for the first that is none."""
+    """Raises InvalidExampleError for the first that is none."""
     for bad, name, why in self._faults(rows):
       if bad.any():
-        raise NotAnExample(int(np.argmax(bad)), f"{name} {why}")
+        raise InvalidExampleError(int(np.argmax(bad)), f"{name} {why}")
 
   def _faults(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     """(which examples are bad, feature, why).
@@ -69,23 +69,23 @@ class Check:
     self, rows: Rows, side: str
   ) -> Iterator[tuple[np.ndarray, str, str]]:
     word, head, relation, middle, distance, parsed = (
-      f"{side}_{own}"
-      for own in (
+      f"{side}_{field}"
+      for field in (
         *("word", "head", "relation"),
         *("parent_mid", "tree_distance", "parsed"),
       )
     )
     pieces, words = rows.sizes(f"{side}_id"), rows.sizes(head)
-    said = [f"{side}_{name}" for name in self._annotations]
+    annotations = [f"{side}_{name}" for name in self._annotations]
     for name, due in (
       (word, pieces),
       (middle, pieces),
       (relation, words),
       (distance, words * words),
-      *((name, words) for name in said),
+      *((name, words) for name in annotations),
     ):
       yield rows.sizes(name) != due, name, "has another number of values"
-    for name, annotation in zip(said, self._annotations):
+    for name, annotation in zip(annotations, self._annotations):
       if labels := self._of_words[side][annotation]:
         bad = _beyond(rows.flat[name], labels + 1)
         yield rows.which(name, bad), name, "has an unknown label"
@@ -103,7 +103,7 @@ class Check:
     )
     yield rows.flat[parsed] > 1, parsed, "is neither 0 nor 1"
     yield from _heads(rows, head, words)
-    other, label = (f"{side}_other_{own}" for own in ("head", "relation"))
+    other, label = (f"{side}_other_{field}" for field in ("head", "relation"))
     if other in rows.flat:
       size = rows.sizes(other)
       bad = (size % np.maximum(words, 1) > 0) | (size > 0) & (words == 0)
@@ -126,9 +126,9 @@ class Check:
   def _bracketing(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     name = "source_brackets"
     sign_C, size = rows.flat[name], rows.sizes(name)
-    least = linearise.opening(self._brackets)
-    most_C = np.repeat(rows.sizes("source_id") - 1, size)
-    bad = (sign_C < least) | (sign_C >= most_C)
+    first_opening = linearise.opening(self._brackets)
+    limit_C = np.repeat(rows.sizes("source_id") - 1, size)
+    bad = (sign_C < first_opening) | (sign_C >= limit_C)
     yield rows.which(name, bad), name, "has an unknown sign"
     step_C = np.where(
       sign_C >= 0, 0, np.where(sign_C == linearise.CLOSE, -1, 1)

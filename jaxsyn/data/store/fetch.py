@@ -37,9 +37,9 @@ class UnreachableError(InputError):
   """A server that does not answer, or has no such file."""
 
 
-MOST = 4 << 30  # bytes of a file, unless the config says another limit
+MAX_BYTES = 4 << 30  # bytes of a file, unless the config says another limit
 # Text packs three to five times; a thousand times is an attack, or no text.
-MOST_UNPACKED = 16  # bytes for each byte of MOST
+MAX_UNPACKED_BYTES = 16  # bytes for each byte of MOST
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0  # seconds without an answer
 _SLOWEST = 1 << 10  # bytes a second, after the first _TIMEOUT seconds
@@ -57,7 +57,7 @@ class Download(NamedTuple):
 
   url: str
   sha256: str = ""
-  most: int = MOST
+  max_bytes: int = MAX_BYTES
 
 
 def get(
@@ -84,15 +84,15 @@ def get(
       or another file than before; says why, without saying what to do.
   """
   expected = address.sha256 or recorded(path)
-  if (found := _found(path, expected, check)) is None:
+  if (sha256_found := _existing_sum(path, expected, check)) is None:
     if not remote.is_remote(path):
       path.parent.mkdir(parents=True, exist_ok=True)
     waiting = f"waiting for another process, which fetches {path}"
-    with lock.held(path.parent, fcntl.LOCK_EX, waiting):
-      if (found := _found(path, expected, check)) is None:
+    with lock.flock(path.parent, fcntl.LOCK_EX, waiting):
+      if (sha256_found := _existing_sum(path, expected, check)) is None:
         files.remove_unfinished(path.parent)
-        found = _fetch(path, address, expected, check)
-  return found
+        sha256_found = _fetch(path, address, expected, check)
+  return sha256_found
 
 
 def local(path: PathLike, sha256: str = "") -> pathlib.Path:
@@ -118,7 +118,7 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
   copy.parent.mkdir(parents=True, exist_ok=True)
   # Of several processes of a machine one copies it, the others wait.
-  with lock.held(copy.parent, fcntl.LOCK_EX):
+  with lock.flock(copy.parent, fcntl.LOCK_EX):
     if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
       _copy(path, copy, sha256)
   return copy
@@ -129,10 +129,10 @@ def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
     files.copy(path, copy)
   except FileNotFoundError:
     raise InputError(f"{path} is missing; copy the folder anew.") from None
-  if (found := checksums.sha256_of(copy)) != sha256:
+  if (actual := checksums.sha256_of(copy)) != sha256:
     copy.unlink()
     raise InputError(
-      f"{path} has the SHA-256 {found} and not {sha256}, as the manifest of "
+      f"{path} has the SHA-256 {actual} and not {sha256}, as the manifest of "
       "its folder says; copy the folder anew."
     )
 
@@ -152,8 +152,8 @@ def recorded(path: pathlib.Path) -> str:
   Raises:
     InputError: the record is damaged.
   """
-  if found := _RECORD.search(record(path)):
-    return found[0]
+  if match := _RECORD.search(record(path)):
+    return match[0]
   if not files.is_file(_record(path)):
     return ""
   raise InputError(
@@ -166,22 +166,24 @@ def _record(path: pathlib.Path) -> pathlib.Path:
   return path.with_name(path.name + ".sha256")
 
 
-def _found(path: pathlib.Path, expected: str, check: Check) -> str | None:
+def _existing_sum(
+  path: pathlib.Path, expected: str, check: Check
+) -> str | None:
   """The SHA-256 of the file that is there; None if it must be fetched."""
   if not files.is_file(path):
     return None
-  found = checksums.sha256_of(path)
+  actual = checksums.sha256_of(path)
   if not expected:  # put there by hand
     check(path)
-    _write_record(path, found, "put here by hand")
-  elif found != expected:
+    _write_record(path, actual, "put here by hand")
+  elif actual != expected:
     print(
-      f"{path} is not what it was (SHA-256 {found}, not {expected}): fetching"
+      f"{path} is not what it was (SHA-256 {actual}, not {expected}): fetching"
       " it again",
       file=sys.stderr,
     )
     return None
-  return found
+  return actual
 
 
 def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
@@ -198,41 +200,41 @@ def _fetch(
       file.write(block)
     file.flush()
     temporary = pathlib.Path(file.name)
-    found = checksums.sha256_of(temporary)
-    if expected and found != expected:
-      said = "config.prepare.downloads says"
+    actual = checksums.sha256_of(temporary)
+    if expected and actual != expected:
+      source = "config.prepare.downloads says"
       if not address.sha256:
-        said = f"{_record(path)} (delete it if you trust the new file) says"
+        source = f"{_record(path)} (delete it if you trust the new file) says"
       raise InputError(
-        f"it has changed or was cut off: its SHA-256 is {found}, {said}"
+        f"it has changed or was cut off: its SHA-256 is {actual}, {source}"
         f" {expected}"
       )
     if path.name.endswith(".gz"):
-      _unpacks(temporary, address.most * MOST_UNPACKED)
+      _unpacks(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
     check(temporary)
     # Before the file has its name: what has a name has a record.
-    _write_record(path, found, f"fetched from {address.url}")
-  return found
+    _write_record(path, actual, f"fetched from {address.url}")
+  return actual
 
 
-def _unpacks(path: pathlib.Path, most: int) -> None:
+def _unpacks(path: pathlib.Path, limit: int) -> None:
   """Raises InputError unless a gzip file is whole and not too large."""
   size = 0
   try:
     with gzip.open(path) as unpacked:
-      while size <= most and (block := unpacked.read(_BLOCK)):
+      while size <= limit and (block := unpacked.read(_BLOCK)):
         size += len(block)
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:
     raise InputError(f"it is no whole gzip file ({error})") from None
-  if size > most:
-    raise InputError(f"unpacked it has more than {most:,} bytes")
+  if size > limit:
+    raise InputError(f"unpacked it has more than {limit:,} bytes")
 
 
 def _blocks(address: Download, known: bool) -> Iterator[bytes]:
   """What a server sends, to its end; `known`: its SHA-256 will be compared."""
   try:
     with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
-      yield from _bounded(answer, address.most, known)
+      yield from _bounded(answer, address.max_bytes, known)
   except urllib.error.HTTPError as error:
     error.close()
     raise UnreachableError(str(error)) from None
@@ -243,7 +245,7 @@ def _blocks(address: Download, known: bool) -> Iterator[bytes]:
 
 
 def _bounded(
-  answer: http.client.HTTPResponse, most: int, known: bool
+  answer: http.client.HTTPResponse, limit: int, known: bool
 ) -> Iterator[bytes]:
   if answer.status != http.HTTPStatus.OK:
     raise InputError(f"the server answers {answer.status} {answer.reason}")
@@ -253,17 +255,17 @@ def _bounded(
       "the server does not say how long the file is, so that a cut one could"
       " not be told from a whole one"
     )
-  if length is not None and length > most:
-    raise InputError(_too_large(f"{length:,} bytes", most))
+  if length is not None and length > limit:
+    raise InputError(_too_large(f"{length:,} bytes", limit))
   done, started = 0, time.monotonic()
   with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
     # read1, since read waits until a whole block is there, however slowly.
     while block := answer.read1(_BLOCK):
       done += len(block)
-      bar.at(done >> 10)
+      bar.set_done(done >> 10)
       seconds = time.monotonic() - started
-      if done > most:
-        raise InputError(_too_large("no end yet", most))
+      if done > limit:
+        raise InputError(_too_large("no end yet", limit))
       if seconds > _TIMEOUT and done < seconds * _SLOWEST:
         raise InputError(f"{done:,} bytes in {seconds:.0f} s are too slow")
       yield block
@@ -271,9 +273,9 @@ def _bounded(
     raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
 
 
-def _too_large(what: str, most: int) -> str:
+def _too_large(what: str, limit: int) -> str:
   return (
-    f"it has {what}, the limit is {most:,}; a fourth entry in"
+    f"it has {what}, the limit is {limit:,}; a fourth entry in"
     " config.prepare.downloads sets another"
   )
 

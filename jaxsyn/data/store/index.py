@@ -45,11 +45,11 @@ class Index:
   @classmethod
   def of(cls, shards: Iterable[Iterable[int]], fingerprint: str) -> Self:
     """From the lengths of the payloads of each shard."""
-    length = [np.fromiter(own, np.int32) for own in shards]
+    length = [np.fromiter(lengths, np.int32) for lengths in shards]
     frame = tfrecord.HEADER + tfrecord.FOOTER
     offset = [
-      np.cumsum(np.append(0, own.astype(np.int64) + frame))[:-1]
-      for own in length
+      np.cumsum(np.append(0, lengths.astype(np.int64) + frame))[:-1]
+      for lengths in length
     ]
     shard = np.repeat(np.arange(len(length)), [*map(len, length)])
     none = np.zeros(0, np.int32)

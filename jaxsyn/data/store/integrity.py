@@ -21,7 +21,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
 
 
-def damaged(
+def corrupt_files(
   directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],
   deep: bool = True,
@@ -36,7 +36,9 @@ def damaged(
   return {
     name: wrong
     for name, facts in manifest["files"].items()
-    if (wrong := checksums.damaged(directory, {name: facts}, lambda _: deep))
+    if (
+      wrong := checksums.corrupt_files(directory, {name: facts}, lambda _: deep)
+    )
   }
 
 
@@ -56,7 +58,7 @@ def check(
   """
   name = pathlib.PurePath(name).as_posix()
   facts = {name: manifest["files"][name]}
-  if wrong := checksums.damaged(directory, facts, lambda _: deep):
+  if wrong := checksums.corrupt_files(directory, facts, lambda _: deep):
     raise InputError(f"{wrong}. {REMEDY}")
 
 
@@ -74,7 +76,7 @@ def read_text(
   shards = manifests.split(manifest, split)["shards"]
   paths = layout.text_files("", manifest, split, side)
   of = "split" if len(shards) == 1 else "shard"
-  found: list[str] = []
+  texts: list[str] = []
   for shard, name in zip(shards, paths):
     check(directory, manifest, name)
     path = files.path_of(directory) / name
@@ -89,8 +91,8 @@ def read_text(
         f"{path} has {len(lines) - 1} lines, but the {of} has"
         f" {shard['examples']} records. {REMEDY}"
       )
-    found += lines[:-1]
-  return found
+    texts += lines[:-1]
+  return texts
 
 
 def sentences(
@@ -124,5 +126,5 @@ def read_trees(
   """The trees of `sentences`; None where the side has none."""
   if side not in manifest["sides"]:
     return None
-  found = sentences(directory, manifest, split, side)
-  return [parse for parse in found if isinstance(parse, conllu_text.Parse)]
+  trees = sentences(directory, manifest, split, side)
+  return [parse for parse in trees if isinstance(parse, conllu_text.Parse)]

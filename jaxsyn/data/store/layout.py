@@ -26,7 +26,7 @@ from jaxsyn.storage import files
 
 def names(manifest: Mapping[str, Any]) -> list[str]:
   """The files that follow from a manifest, relative to its folder."""
-  found = list(models(manifest))
+  files = list(models(manifest))
   folder = tfds_folder("", manifest)
   for name, facts in manifest["splits"].items():
     paths = [folder / shard["file"] for shard in facts["shards"]]
@@ -37,8 +37,8 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
       paths += text_files("", manifest, name, side)
     for side in manifest["sides"]:
       paths += conllu_files("", manifest, name, side)
-    found += [path.as_posix() for path in paths]
-  return found
+    files += [path.as_posix() for path in paths]
+  return files
 
 
 def models(manifest: Mapping[str, Any]) -> dict[str, str]:

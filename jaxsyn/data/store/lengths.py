@@ -50,7 +50,9 @@ class Lengths(NamedTuple):
       if FEATURES[name].axes in ("W", "WW")
     }
     none = np.zeros(len(self.source), np.uint8)
-    words = (own if side in of else none for side, own in zip(SIDES, self[2:]))
+    words = (
+      length if side in of else none for side, length in zip(SIDES, self[2:])
+    )
     return Lengths(self.source, self.target, *words)
 
   def of(self, numbers: np.ndarray | slice) -> Lengths:

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal
 
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
-from jaxsyn.data.options import MOST_LABELS, DataName, Prepare
+from jaxsyn.data.options import MAX_LABELS, DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
-from jaxsyn.options import WRITTEN, At, Range, from_config
-from jaxsyn.options.bounds import NameOf, Text
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, Range, from_config
+from jaxsyn.options.bounds import RegistryKey, TextPattern
 
 FORMAT = 4
 
@@ -29,23 +29,23 @@ _MOST_LABELS = 1 << 16
 
 Number = Annotated[int, Range(0, 1 << 53)]  # what JSON can say exactly
 Version = Annotated[
-  str, Text(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", "like 1.0.0")
+  str, TextPattern(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", "like 1.0.0")
 ]
 FileName = Annotated[
-  str, Text(f"{_PLAIN}(/{_PLAIN})*", "names of files, / between folders")
+  str, TextPattern(f"{_PLAIN}(/{_PLAIN})*", "names of files, / between folders")
 ]
 # The suffix also keeps a copy from taking the place of another file of a run.
 ModelFile = Annotated[
-  str, Text(rf"{_PLAIN}\.model", "the name of a .model file")
+  str, TextPattern(rf"{_PLAIN}\.model", "the name of a .model file")
 ]
 ParserFile = Annotated[
-  str, Text(rf"({_PLAIN}\.udpipe)?", "the name of a .udpipe file")
+  str, TextPattern(rf"({_PLAIN}\.udpipe)?", "the name of a .udpipe file")
 ]
-Sha256 = Annotated[str, Text(_SHA256, "a SHA-256 of 64 hex digits")]
+Sha256 = Annotated[str, TextPattern(_SHA256, "a SHA-256 of 64 hex digits")]
 Sha256OrNone = Annotated[
-  str, Text(f"({_SHA256})?", "a SHA-256 of 64 hex digits")
+  str, TextPattern(f"({_SHA256})?", "a SHA-256 of 64 hex digits")
 ]
-Crc32c = Annotated[str, Text(r"[0-9a-f]{8}", "8 hex digits")]
+Crc32c = Annotated[str, TextPattern(r"[0-9a-f]{8}", "8 hex digits")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class VocabularyFacts:
 class ParserFacts:
   file: ParserFile  # "": no copy of it is here, or CoNLL-U was given
   sha256: Sha256OrNone
-  kind: Annotated[str, NameOf("jaxsyn.data.sentence.parsers:PARSERS")] = (
+  kind: Annotated[str, RegistryKey("jaxsyn.data.sentence.parsers:PARSERS")] = (
     "udpipe"
   )
   name: str = ""
@@ -144,8 +144,8 @@ def check(manifest: Mapping[str, Any]) -> None:
   Args:
     manifest: as JSON has it, without its checksum.
   """
-  how = dataclasses.replace(WRITTEN, bounded=False)
-  typed = from_config(Manifest, manifest, At("manifest"), how)
+  how = dataclasses.replace(CHECKPOINT_MODE, bounded=False)
+  typed = from_config(Manifest, manifest, ConfigPath("manifest"), how)
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
 
@@ -161,9 +161,13 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
   for field in ("parser", "relations"):
-    there = set(getattr(manifest, field))
-    if not sides <= there <= set(SIDES):
-      yield field, sorted(there), f"of the sides with trees, {sorted(sides)}"
+    declared_sides = set(getattr(manifest, field))
+    if not sides <= declared_sides <= set(SIDES):
+      yield (
+        field,
+        sorted(declared_sides),
+        f"of the sides with trees, {sorted(sides)}",
+      )
   for side, parser in manifest.parser.items():
     if parser and parser.file and not parser.sha256:
       rule = "there with the file's name"
@@ -191,23 +195,29 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
 def _faults_of_labels(manifest: Manifest) -> Iterator[Fault]:
   wanted = [n for n in manifest.annotations if ANNOTATIONS[n].open]
   due = {side: sorted(wanted) for side in manifest.sides if wanted}
-  found = {side: sorted(own) for side, own in manifest.labels.items()}
-  if found != due:
-    yield "labels", found, f"of the open annotations of each side, {due}"
+  sorted_labels = {
+    side: sorted(side_labels) for side, side_labels in manifest.labels.items()
+  }
+  if sorted_labels != due:
+    yield (
+      "labels",
+      sorted_labels,
+      f"of the open annotations of each side, {due}",
+    )
   for side, of_side in manifest.labels.items():
     for name, labels in of_side.items():
       first, twice = labels[:1] == (UNKNOWN,), len({*labels}) < len(labels)
-      if not first or twice or len(labels) > MOST_LABELS + 1:
-        rule = f"different labels, {UNKNOWN} first, {MOST_LABELS:,} beside it"
+      if not first or twice or len(labels) > MAX_LABELS + 1:
+        rule = f"different labels, {UNKNOWN} first, {MAX_LABELS:,} beside it"
         yield f"labels.{side}.{name}", f"{len(labels):,} labels", rule
 
 
 def _faults_of_split(
   manifest: Manifest, name: str, split: SplitFacts
 ) -> Iterator[Fault]:
-  folder, number = f"{manifest.name}/{manifest.version}", len(split.shards)
+  folder, shard_count = f"{manifest.name}/{manifest.version}", len(split.shards)
   for i, shard in enumerate(split.shards):
-    due = f"{manifest.name}-{name}.tfrecord-{i:05d}-of-{number:05d}"
+    due = f"{manifest.name}-{name}.tfrecord-{i:05d}-of-{shard_count:05d}"
     if shard.file != due:
       yield f"shards[{i}].file", shard.file, due
     file = manifest.files.get(f"{folder}/{shard.file}")

@@ -37,15 +37,15 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
   path = files.path_of(directory) / FILE
   prepare = "Run jaxsyn prepare --config FILE"
   try:
-    page = files.read_json(path)
-    found = page.get("format") if isinstance(page, dict) else None
-    if found == FORMAT:
-      manifest = checksums.unsealed(page)
+    document = files.read_json(path)
+    version = document.get("format") if isinstance(document, dict) else None
+    if version == FORMAT:
+      manifest = checksums.verify_checksum(document)
       _validate(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):
-    there = os.path.isdir(path.parent)
-    state = "is not a prepared folder" if there else "is missing"
+    is_folder = os.path.isdir(path.parent)
+    state = "is not a prepared folder" if is_folder else "is missing"
     raise InputError(
       f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"
       " interrupted), or set config.data.directory."
@@ -56,7 +56,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
       f"{path} is damaged ({reason}). {prepare} again."
     ) from None
   raise InputError(
-    f"{path} has format {found!r}; this version reads {FORMAT}. {prepare} again."
+    f"{path} has format {version!r}; this version reads {FORMAT}. {prepare} again."
   )
 
 
@@ -68,9 +68,9 @@ def write(
   Raises:
     InputError: `read` would refuse it.
   """
-  page = checksums.sealed({**manifest, "format": FORMAT})
-  _validate(checksums.unsealed(page))
-  files.write_json(files.path_of(directory) / FILE, page)
+  document = checksums.add_checksum({**manifest, "format": FORMAT})
+  _validate(checksums.verify_checksum(document))
+  files.write_json(files.path_of(directory) / FILE, document)
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
         os.path.join(directory, FILE)
       ):
         advice = "Wait until that has ended, then run the same command again."
-        stack.enter_context(lock.shared(directory, advice))
+        stack.enter_context(lock.shared_lock(directory, advice))
     yield
 
 
@@ -114,26 +114,26 @@ def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
 
 
 def features_for(
-  manifest: Mapping[str, Any], reads: Collection[str]
+  manifest: Mapping[str, Any], required: Collection[str]
 ) -> tuple[str, ...]:
   """Names of the features of a batch for a system, in their order in it.
 
   Args:
     manifest: of the data.
-    reads: features that its parts and losses read, e.g. "source_parent_mid".
+    required: features that its parts and losses read, e.g. "source_parent_mid".
 
   Raises:
     InputError: the data lacks one; the message says how to get it.
   """
-  if unknown := sorted(set(reads) - set(schema.FEATURES)):
+  if unknown := sorted(set(required) - set(schema.FEATURES)):
     raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
   sides, names = manifest["sides"], ["source_id", "target_id"]
-  trees = sorted(set(reads) - set(schema.LINKED))
+  trees = sorted(set(required) - set(schema.LINKED))
   for name in trees:
     side = name.partition("_")[0]
     names += [f"{side}_word", f"{side}_parsed"]
     names += [schema.MADE.get(name, name), name]
-  if len(trees) < len(set(reads)):
+  if len(trees) < len(set(required)):
     names += schema.LINKED
     if not manifest.get("alignments"):
       raise InputError(
@@ -158,8 +158,8 @@ def features_for(
       f" again with {wanted}, or set config.data.sampled.alternatives=False."
     )
   if lacking:
-    own = {name.partition("_")[2] for name in lacking}
-    named = tuple(sorted(own.union(manifest.get("annotations", ()))))
+    field = {name.partition("_")[2] for name in lacking}
+    named = tuple(sorted(field.union(manifest.get("annotations", ()))))
     raise InputError(
       f"{read} such annotation. Prepare it again with "
       f'--config.prepare.parse.annotations="{named}".'
@@ -216,9 +216,9 @@ def vocabulary(
   """The vocabulary of a side, checked; of a prepared folder or a run."""
   path = layout.vocabulary_file(directory, manifest, side)
   expected = manifest["vocabulary"][side]["sha256"]
-  found = Vocabulary(fetch.local(path, expected))
-  check_vocabulary(manifest, found, side)
-  return found
+  vocabulary_ = Vocabulary(fetch.local(path, expected))
+  check_vocabulary(manifest, vocabulary_, side)
+  return vocabulary_
 
 
 def check_vocabulary(
@@ -271,12 +271,12 @@ def _check(
   manifest: Mapping[str, Any],
   what: str,
   expected: Mapping[str, Any],
-  given: Any,
+  actual: Any,
 ) -> None:
-  if given.sha256 != expected["sha256"]:
+  if actual.sha256 != expected["sha256"]:
     raise InputError(
-      f"{given.path} is not the {what} of data set {manifest['name']}: its"
-      f" SHA-256 is {given.sha256}, the manifest says {expected['sha256']}"
+      f"{actual.path} is not the {what} of data set {manifest['name']}: its"
+      f" SHA-256 is {actual.sha256}, the manifest says {expected['sha256']}"
       f" ({expected['file']}). Use that file, or prepare the data again."
     )
 

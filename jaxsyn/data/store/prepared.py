@@ -26,7 +26,9 @@ from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
-_AHEAD = 8 << 20  # bytes that a store is asked for at most, unless for more
+_READ_AHEAD = (
+  8 << 20
+)  # bytes that a store is asked for at most, unless for more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +71,11 @@ class ColumnFiles:
         begin, end = start[-1], start[-1] + len(block.lengths.source)
         if end > examples or not 0 <= block.shard < len(paths):
           break
-        for i, own in enumerate(block.lengths):
-          kind = np.min_scalar_type(own.max(initial=0))
+        for i, lengths_of_block in enumerate(block.lengths):
+          kind = np.min_scalar_type(lengths_of_block.max(initial=0))
           if kind.itemsize > sides[i].itemsize:
             sides[i] = sides[i].astype(kind)
-          sides[i][begin:end] = own
+          sides[i][begin:end] = lengths_of_block
         start.append(end)
         blocks.append((block.shard, block.columns))
     if start[-1] != examples:
@@ -93,15 +95,15 @@ class ColumnFiles:
     Raises:
       InputError: a file is missing or damaged; names it and the feature.
     """
-    of = itertools.groupby(numbers, lambda number: self.blocks[number][0])
-    for shard, own in of:
+    of = itertools.groupby(numbers, lambda index: self.blocks[index][0])
+    for shard, indices in of:
       path = self.paths[shard]
       # With 8 MiB at a time three times the bytes came of blocks out of order.
-      ahead = self._widest if remote.is_remote(path) else _AHEAD
-      with _opened(path, ahead, self.remedy) as file:
+      read_ahead = self._widest if remote.is_remote(path) else _READ_AHEAD
+      with _opened(path, read_ahead, self.remedy) as file:
         reader = BlockReader(file, features, name=str(path), remedy=self.remedy)
-        for number in own:
-          yield reader.read(self._block(number))
+        for index in indices:
+          yield reader.read(self._block(index))
 
   @functools.cached_property
   def _widest(self) -> int:
@@ -111,18 +113,20 @@ class ColumnFiles:
       for shard, columns in self.blocks
     ]
     sizes = (b - a for (i, a), (j, b) in itertools.pairwise(begins) if i == j)
-    return min(max(sizes, default=_AHEAD), _AHEAD)
+    return min(max(sizes, default=_READ_AHEAD), _READ_AHEAD)
 
-  def _block(self, number: int) -> Block:
-    shard, columns = self.blocks[number]
-    lengths = self.lengths.of(slice(*self.start[number : number + 2]))
+  def _block(self, index: int) -> Block:
+    shard, columns = self.blocks[index]
+    lengths = self.lengths.of(slice(*self.start[index : index + 2]))
     return Block(lengths, columns, shard)
 
 
 @contextlib.contextmanager
-def _opened(path: pathlib.Path, ahead: int, remedy: str) -> Iterator[IO[bytes]]:
+def _opened(
+  path: pathlib.Path, read_ahead: int, remedy: str
+) -> Iterator[IO[bytes]]:
   try:
-    file = files.open_read(path, ahead)  # closed below
+    file = files.open_read(path, read_ahead)  # closed below
   except OSError as error:
     raise InputError(
       f"{path} cannot be read: {error.strerror}. {remedy}"

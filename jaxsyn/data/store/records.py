@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data.store import integrity, layout, manifests, tfrecord
-from jaxsyn.data.store.decoding import NotAnExample, decoder
+from jaxsyn.data.store.decoding import InvalidExampleError, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.rows import TOGETHER, Example, Rows
@@ -65,9 +65,9 @@ class Records:
       raise IndexError(f"record {i} of {len(self)}")
     shard = self.index.shard
     path, _ = self._shards[shard[i]]
-    number = i - int(np.searchsorted(shard, shard[i]))
-    payload = tfrecord.read(path, int(self.index.offset[i]), number)
-    return self._decoded([payload], path, number).examples()[0]
+    position = i - int(np.searchsorted(shard, shard[i]))
+    payload = tfrecord.read(path, int(self.index.offset[i]), position)
+    return self._decoded([payload], path, position).examples()[0]
 
   @functools.cached_property
   def index(self) -> Index:
@@ -79,8 +79,8 @@ class Records:
       return Index.load(path)
     except InputError:
       sizes: list[list[int]] = [[] for _ in self._shards]
-      for shard, _, own in self._read():
-        sizes[shard] += own
+      for shard, _, lengths in self._read():
+        sizes[shard] += lengths
       index = Index.of(sizes, self.fingerprint)
     # A folder that may only be read: then it is made each time.
     with contextlib.suppress(OSError, StoreError):
@@ -105,31 +105,31 @@ class Records:
   def _read(self) -> Iterator[tuple[int, Rows, list[int]]]:
     """Number of the shard, examples, and bytes of each."""
     for i, (path, shard) in enumerate(self._shards):
-      payloads, number = tfrecord.scan(path), 0
+      payloads, count = tfrecord.scan(path), 0
       while waiting := list(itertools.islice(payloads, TOGETHER)):
-        rows = self._decoded(waiting, path, number)
+        rows = self._decoded(waiting, path, count)
         yield i, rows, [*map(len, waiting)]
-        number += len(rows)
+        count += len(rows)
       # What is whole may still be of another data set of the same size. Not
       # before: of a damaged record its number is told.
       name = path.relative_to(self.directory)
       integrity.check(self.directory, self.manifest, name)
-      if number != shard["examples"]:
+      if count != shard["examples"]:
         raise InputError(
-          f"{path} holds {number} records, but the manifest says"
+          f"{path} holds {count} records, but the manifest says"
           f" {shard['examples']}. Prepare the data again."
         )
 
   def _decoded(
-    self, payloads: Sequence[bytes], path: pathlib.Path, number: int
+    self, payloads: Sequence[bytes], path: pathlib.Path, first: int
   ) -> Rows:
-    """Examples, the first of which is record `number` of a file; checked."""
+    """Examples, the first of which is record `first` of a file; checked."""
     try:
       rows = self._decode(payloads)
       self._check(rows)
-    except NotAnExample as error:
+    except InvalidExampleError as error:
       raise InputError(
-        f"{path}: record {number + error.number} is no example of this data set:"
+        f"{path}: record {first + error.number} is no example of this data set:"
         f" {error.why}. {tfrecord.REMEDY}"
       ) from None
     return rows
@@ -137,12 +137,12 @@ class Records:
 
 def _check_size(path: pathlib.Path, size: int) -> None:
   """Finds a missing or cut file now and not in the middle of training."""
-  found = files.size_of(path) if files.is_file(path) else -1
-  if found < size:
+  actual = files.size_of(path) if files.is_file(path) else -1
+  if actual < size:
     for _ in tfrecord.scan(path):  # names the record where the file ends
       pass
-  if found != size:
+  if actual != size:
     raise InputError(
-      f"{path} has {found} bytes, but the manifest says {size}."
+      f"{path} has {actual} bytes, but the manifest says {size}."
       f" {tfrecord.REMEDY}"
     )

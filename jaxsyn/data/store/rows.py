@@ -69,16 +69,16 @@ class Rows:
   def part(self, begin: int, end: int) -> Rows:
     """Examples begin to end - 1, their values not copied."""
     flat, start = {}, {}
-    for feature, own in self.start.items():
-      flat[feature] = self.flat[feature][own[begin] : own[end]]
-      start[feature] = own[begin : end + 1] - own[begin]
+    for feature, starts in self.start.items():
+      flat[feature] = self.flat[feature][starts[begin] : starts[end]]
+      start[feature] = starts[begin : end + 1] - starts[begin]
     return Rows(flat, start)
 
   def take(self, numbers: np.ndarray) -> Rows:
     """Some examples, by number, in that order."""
     flat, start = {}, {}
-    for feature, own in self.start.items():
-      begin, size = own[numbers], own[numbers + 1] - own[numbers]
+    for feature, starts in self.start.items():
+      begin, size = starts[numbers], starts[numbers + 1] - starts[numbers]
       start[feature] = np.cumsum(np.append(0, size))
       shift = np.repeat(begin - start[feature][:-1], size)
       flat[feature] = self.flat[feature][shift + np.arange(len(shift))]
@@ -92,13 +92,13 @@ class Rows:
     """Which examples hold a bad value of a feature."""
     if not bad.any():
       return np.zeros(len(self), bool)
-    number = np.repeat(np.arange(len(self)), self.sizes(feature))
-    return np.bincount(number[bad], minlength=len(self)) > 0
+    row = np.repeat(np.arange(len(self)), self.sizes(feature))
+    return np.bincount(row[bad], minlength=len(self)) > 0
 
   def examples(self) -> list[Example]:
     """Each example's arrays, by feature."""
     parts = [self._parts(feature) for feature in self.flat]
-    return [dict(zip(self.flat, own)) for own in zip(*parts)]
+    return [dict(zip(self.flat, values)) for values in zip(*parts)]
 
   def _parts(self, feature: str) -> list[np.ndarray]:
     flat = self.flat[feature]

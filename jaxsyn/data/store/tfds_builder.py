@@ -122,7 +122,10 @@ def _write_split(
   shards: int,
   features: Iterable[str],
 ) -> dict[str, Any]:
-  examples, held = iter(examples), [n for n in features if n in schema.FEATURES]
+  examples, stored = (
+    iter(examples),
+    [n for n in features if n in schema.FEATURES],
+  )
   shards = max(1, min(shards, count))
   facts: list[dict[str, Any]] = []
   sizes: list[list[int]] = []
@@ -130,15 +133,15 @@ def _write_split(
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
-    own = f"{columns.name}-{shard:05d}-of-{shards:05d}.arrow"
+    file_name = f"{columns.name}-{shard:05d}-of-{shards:05d}.arrow"
     sizes.append([])
     with (
       tfrecord.writer(folder / file) as writer,
-      files.publish(columns.with_name(own)) as arrow,
+      files.publish(columns.with_name(file_name)) as arrow,
     ):
       part = itertools.islice(examples, size)
-      recorded = _recorded(part, held, writer, sizes[-1])
-      of_shards.append(write_blocks(arrow, held, recorded))
+      recorded = _recorded(part, stored, writer, sizes[-1])
+      of_shards.append(write_blocks(arrow, stored, recorded))
     facts.append(
       {
         "file": file,
@@ -159,7 +162,7 @@ def _write_split(
 
 def _recorded(
   examples: Iterator[Example],
-  held: Sequence[str],
+  stored: Sequence[str],
   writer: tfrecord.Writer,
   sizes: list[int],
 ) -> Iterator[Rows]:
@@ -167,14 +170,14 @@ def _recorded(
 
   Args:
     examples: of a shard.
-    held: names of their features.
+    stored: names of their features.
     writer: of the records.
     sizes: takes the bytes of each.
   """
-  serialize = serializer(held)
+  serialize = serializer(stored)
   while some := list(itertools.islice(examples, TOGETHER)):
     texts = {name: [one.get(name, "") for one in some] for name in schema.TEXTS}
-    rows = Rows.of(some, held)
+    rows = Rows.of(some, stored)
     payloads = serialize(rows, texts)
     writer.write_all(payloads)
     sizes += map(len, payloads)

@@ -86,33 +86,35 @@ def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
     InputError: the file is missing, truncated or damaged; the message gives
       the file and the record.
   """
-  with _open(path) as (file, most):
-    number = 0
+  with _open(path) as (file, file_size):
+    count = 0
     while header := file.read(HEADER):
-      yield _payload(file, header, most, f"{path}: record {number}")
-      number += 1
+      yield _payload(file, header, file_size, f"{path}: record {count}")
+      count += 1
 
 
-def read(path: os.PathLike[str] | str, offset: int, number: int) -> bytes:
+def read(path: os.PathLike[str] | str, offset: int, index: int) -> bytes:
   """The payload of the frame at an offset; errors as of `scan`.
 
   Args:
     path: the file.
     offset: in bytes.
-    number: which record it is, for messages.
+    index: which record it is, for messages.
   """
-  with _open(path, ahead=1 << 16) as (file, most):
+  with _open(path, read_ahead=1 << 16) as (file, file_size):
     file.seek(offset)
-    return _payload(file, file.read(HEADER), most, f"{path}: record {number}")
+    return _payload(
+      file, file.read(HEADER), file_size, f"{path}: record {index}"
+    )
 
 
 @contextlib.contextmanager
 def _open(
-  path: os.PathLike[str] | str, ahead: int = 8 << 20
+  path: os.PathLike[str] | str, read_ahead: int = 8 << 20
 ) -> Iterator[tuple[IO[bytes], int]]:
   """A file and its size; what cannot be read is an InputError."""
   try:
-    with files.open_read(path, ahead) as file:
+    with files.open_read(path, read_ahead) as file:
       if remote.is_remote(path):
         yield file, files.size_of(path)
       else:
@@ -123,13 +125,15 @@ def _open(
     raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _payload(file: IO[bytes], header: bytes, most: int, which: str) -> bytes:
+def _payload(
+  file: IO[bytes], header: bytes, file_size: int, which: str
+) -> bytes:
   """The payload that a header announces.
 
   Args:
     file: at the payload.
     header: before it.
-    most: bytes of the file.
+    file_size: bytes of the file.
     which: the record, for the message.
   """
   if len(header) < HEADER:
@@ -143,7 +147,7 @@ def _payload(file: IO[bytes], header: bytes, most: int, which: str) -> bytes:
       f"{which} is damaged: the checksum of its length differs. {REMEDY}"
     )
   # No more than there is: whoever mends a checksum can ask for 2⁶⁴ bytes.
-  rest = file.read(min(length + FOOTER, most))
+  rest = file.read(min(length + FOOTER, file_size))
   if len(rest) < length + FOOTER:
     raise InputError(
       f"{which} is truncated: {HEADER + len(rest)} of its"

@@ -7,20 +7,20 @@ state (`config.model.gru.update`).
 
 from __future__ import annotations
 
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 from jaxsyn.syntax.windows.flexible import Flexible
 from jaxsyn.syntax.windows.local import Local
 from jaxsyn.syntax.windows.source_dependency import SourceDependencyWindow
 from jaxsyn.syntax.windows.tree import SyntaxDirected
-from jaxsyn.syntax.windows.whole import Whole
+from jaxsyn.syntax.windows.whole import FullSentence
 from jaxsyn.syntax.windows.window import Window, WindowSpec
 
 __all__ = ["WINDOWS", "Window", "WindowSpec"]
 
-WINDOWS: Table[WindowSpec] = Table(
+WINDOWS: Registry[WindowSpec] = Registry(
   "window",
   {
-    "global": Whole,
+    "global": FullSentence,
     "local": Local,
     "flexible": Flexible,
     "syntax": SyntaxDirected,

@@ -18,7 +18,7 @@ from jax import Array
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Amount, Positive
 from jaxsyn.syntax.gaussian import exponent
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 from jaxsyn.syntax.windows.window import (
   Window,
   WindowSpec,
@@ -30,8 +30,8 @@ from jaxsyn.syntax.windows.window import (
 class _Flexible(Window):
   def setup(self) -> None:
     self.hidden = nn.Dense(
-      self.where.width,
-      dtype=self.where.dtype,
+      self.site.width,
+      dtype=self.site.dtype,
       kernel_init=nn.initializers.orthogonal(),
     )
     self.strength = nn.Dense(
@@ -41,7 +41,7 @@ class _Flexible(Window):
       kernel_init=nn.initializers.normal(0.01),
     )
 
-  def start(self, view: View, beams: int) -> Array:
+  def start(self, view: SentenceFeatures, beams: int) -> Array:
     # As if the step before had looked at the first subword.
     return jnp.zeros((view.real_BS.shape[0], beams), jnp.float32)
 
@@ -51,20 +51,20 @@ class _Flexible(Window):
     query_BNG: Array,
     facts: Any,
     past: Array,
-    view: View,
+    view: SentenceFeatures,
   ) -> tuple[Array, Array]:
     raw_BN1 = self.strength(jnp.tanh(self.hidden(query_BNG)))
     strength_BN1 = jax.nn.sigmoid(raw_BN1)
-    own_S = jnp.arange(score_BNS.shape[-1])
-    distance_BNS = own_S - past[..., None]
+    position_S = jnp.arange(score_BNS.shape[-1])
+    distance_BNS = position_S - past[..., None]
     penalty_BNS = -strength_BN1 * exponent(distance_BNS, self.spec.sigma)
     allowed_BNS = jnp.broadcast_to(view.real_BS[:, None, :], penalty_BNS.shape)
     if self.spec.span and not view.train:
       nearest_BN1 = row_of(past + 0.5, view.real_BS)[..., None]
-      seen_BNS = (penalty_BNS <= self.spec.span) | (own_S == nearest_BN1)
+      seen_BNS = (penalty_BNS <= self.spec.span) | (position_S == nearest_BN1)
       allowed_BNS = allowed_BNS & seen_BNS
     weight_BNS = softmax_within(score_BNS - penalty_BNS, allowed_BNS)
-    return weight_BNS, jnp.sum(weight_BNS * own_S, axis=-1)
+    return weight_BNS, jnp.sum(weight_BNS * position_S, axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from jax import Array
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.gaussian import exponent
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 from jaxsyn.syntax.windows.window import (
   PredictedPosition,
   Window,
@@ -27,17 +27,22 @@ from jaxsyn.syntax.windows.window import (
 
 class _Local(Window):
   def setup(self) -> None:
-    self.position = PredictedPosition(self.where.dtype)
+    self.position = PredictedPosition(self.site.dtype)
 
   def __call__(
-    self, score_BNS: Array, query_BNG: Array, facts: Any, past: Any, view: View
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Any,
+    past: Any,
+    view: SentenceFeatures,
   ) -> tuple[Array, Any]:
     position_BN = self.position(query_BNG, view.real_BS)
-    own_S = jnp.arange(score_BNS.shape[-1])
+    position_S = jnp.arange(score_BNS.shape[-1])
     centre_BN1 = row_of(position_BN, view.real_BS)[..., None]
-    near_BNS = jnp.abs(own_S - centre_BN1) <= self.spec.reach
+    near_BNS = jnp.abs(position_S - centre_BN1) <= self.spec.reach
     allowed_BNS = near_BNS & view.real_BS[:, None, :]
-    distance_BNS = own_S - position_BN[..., None]
+    distance_BNS = position_S - position_BN[..., None]
     fall_BNS = jnp.exp(exponent(distance_BNS, self.spec.sigma))
     weight_BNS = softmax_within(score_BNS, allowed_BNS) * fall_BNS
     # An even row of padding stays harmless, but no weight is ever on a pad.

@@ -14,20 +14,20 @@ from typing import ClassVar
 
 from jax import Array
 
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 from jaxsyn.syntax.source_dependency import Surroundings, Unit
-from jaxsyn.syntax.windows.whole import WholeWindow
+from jaxsyn.syntax.windows.whole import FullSentenceWindow
 from jaxsyn.syntax.windows.window import Window, WindowSpec
 
 
-class _SourceDependencyWindow(WholeWindow):
+class _SourceDependencyWindow(FullSentenceWindow):
   def setup(self) -> None:
     spec = self.spec
     self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
 
-  def sequence(self, x_BSD: Array, view: View) -> Array:
+  def sequence(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     return self.surroundings(x_BSD, view)
 
 
@@ -42,8 +42,8 @@ class SourceDependencyWindow(Unit, WindowSpec):
   size: Count = option(48, "Dimensions of V; 260 in the paper.")
 
   window: ClassVar[type[Window]] = _SourceDependencyWindow
-  reads: ClassVar[tuple[str, ...]] = ("head",)
-  own_annotations: ClassVar[bool] = True
+  required_features: ClassVar[tuple[str, ...]] = ("head",)
+  has_own_annotations: ClassVar[bool] = True
 
-  def check(self, at: At) -> None:
+  def check(self, at: ConfigPath) -> None:
     self.check_unit(at)

@@ -16,7 +16,7 @@ from jaxsyn.data.schema import OTHER_TREE
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.gaussian import exponent
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 from jaxsyn.syntax.windows.window import (
   PredictedPosition,
   Window,
@@ -26,7 +26,7 @@ from jaxsyn.syntax.windows.window import (
 )
 
 
-def distances(view: View) -> Array:
+def distances(view: SentenceFeatures) -> Array:
   """Edges between the words of two subwords, total and finite; float32 BSS.
 
   EOS depends on the root, so it is 1 + depth from every word; words of
@@ -49,9 +49,9 @@ def _row(distance_BSS: Array, row_BN: Array) -> Array:
 class _SyntaxDirected(Window):
   def setup(self) -> None:
     if self.spec.position != "expected":
-      self.position = PredictedPosition(self.where.dtype)
+      self.position = PredictedPosition(self.site.dtype)
 
-  def facts(self, view: View) -> Array:
+  def features(self, view: SentenceFeatures) -> Array:
     return distances(view)
 
   def __call__(
@@ -60,7 +60,7 @@ class _SyntaxDirected(Window):
     query_BNG: Array,
     facts: Array,
     past: Any,
-    view: View,
+    view: SentenceFeatures,
   ) -> tuple[Array, Any]:
     spec: SyntaxDirected = self.spec
     real_B1S = view.real_BS[:, None, :]
@@ -81,8 +81,8 @@ class _SyntaxDirected(Window):
         above_BNS = _row(facts, above_BN)
         distance_BNS = (1 - share_BN1) * distance_BNS + share_BN1 * above_BNS
         test_BNS = jnp.where(share_BN1 < 0.5, test_BNS, above_BNS)
-    own_S = jnp.arange(score_BNS.shape[-1])
-    near_BNS = (test_BNS <= spec.edges) | (own_S == centre_BN[..., None])
+    position_S = jnp.arange(score_BNS.shape[-1])
+    near_BNS = (test_BNS <= spec.edges) | (position_S == centre_BN[..., None])
     fall_BNS = exponent(distance_BNS, spec.sigma)
     if spec.apply == "multiply":
       score_BNS = score_BNS * jnp.exp(fall_BNS)
@@ -126,4 +126,4 @@ class SyntaxDirected(WindowSpec):
   )
 
   window: ClassVar[type[Window]] = _SyntaxDirected
-  reads: ClassVar[tuple[str, ...]] = ("tree_distance", "head")
+  required_features: ClassVar[tuple[str, ...]] = ("tree_distance", "head")

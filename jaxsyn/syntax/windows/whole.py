@@ -11,21 +11,26 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.modifier import SentenceFeatures
 from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
 
 
-class WholeWindow(Window):
+class FullSentenceWindow(Window):
   """See `Whole`."""
 
   def __call__(
-    self, score_BNS: Array, query_BNG: Array, facts: Any, past: Any, view: View
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Any,
+    past: Any,
+    view: SentenceFeatures,
   ) -> tuple[Array, Any]:
     return softmax_within(score_BNS, view.real_BS[:, None, :]), past
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole(WindowSpec):
+class FullSentence(WindowSpec):
   """The softmax of the scores of all subwords, EOS included."""
 
-  window: ClassVar[type[Window]] = WholeWindow
+  window: ClassVar[type[Window]] = FullSentenceWindow

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import At, Choice
-from jaxsyn.syntax.part import View, Where
+from jaxsyn.options import Choice, ConfigPath
+from jaxsyn.syntax.modifier import AttentionSite, SentenceFeatures
 
 
 def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
@@ -43,16 +43,16 @@ class Window(nn.Module):
   """
 
   spec: Any
-  where: Where
+  site: AttentionSite
 
-  def facts(self, view: View) -> Any:
+  def features(self, view: SentenceFeatures) -> Any:
     """What it reads of a sentence, made once for all steps: any pytree."""
     return ()
 
-  def sequence(self, x_BSD: Array, view: View) -> Array:
+  def sequence(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What its own annotations are made from: BSD, of any width.
 
-    Only of a window whose spec says `own_annotations`.
+    Only of a window whose spec sets `has_own_annotations`.
 
     Args:
       x_BSD: embeddings of the source.
@@ -60,7 +60,7 @@ class Window(nn.Module):
     """
     raise NotImplementedError
 
-  def start(self, view: View, beams: int) -> Any:
+  def start(self, view: SentenceFeatures, beams: int) -> Any:
     """What it remembers from step to step, before the first: any pytree.
 
     Its arrays have the axes sentence, hypothesis, and any more; shapes and
@@ -69,7 +69,12 @@ class Window(nn.Module):
     return ()
 
   def __call__(
-    self, score_BNS: Array, query_BNG: Array, facts: Any, past: Any, view: View
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Any,
+    past: Any,
+    view: SentenceFeatures,
   ) -> tuple[Array, Any]:
     """The weights of one step.
 
@@ -97,16 +102,17 @@ class WindowSpec(Choice):
 
   window: ClassVar[type[Window]]
   # Facts of the source it reads, as `jaxsyn.data.schema` names them after the
-  # side: "head", "tree_distance", ... What `View` derives needs its origins.
-  reads: ClassVar[tuple[str, ...]] = ()
+  # side: "head", "tree_distance", ... What `SentenceFeatures` derives needs its
+  # origins.
+  required_features: ClassVar[tuple[str, ...]] = ()
   # Sums up annotations of its own (`Window.sequence`), not the encoder's.
-  own_annotations: ClassVar[bool] = False
+  has_own_annotations: ClassVar[bool] = False
 
-  def make(self, where: Where) -> Window:
+  def make(self, site: AttentionSite) -> Window:
     """The module of this window."""
-    return self.window(self, where)
+    return self.window(self, site)
 
-  def check(self, at: At) -> None:
+  def check(self, at: ConfigPath) -> None:
     """Raises InputError where options do not fit each other.
 
     Args:

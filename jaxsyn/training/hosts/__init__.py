@@ -8,32 +8,32 @@ one is gone, since the others wait for it.
 Before this folder: nothing. After it: everything that asks which process this is.
 """
 
-from jaxsyn.training.hosts.agree import (
-  POLL,
-  Meetings,
-  agreed,
-  by_the_first,
+from jaxsyn.training.hosts.coordination import (
+  POLL_SECONDS,
+  StopCoordinator,
+  all_gather_json,
+  barrier,
   check_same,
   check_shared,
-  everyone,
-  meet,
-  until,
+  first_reason_on_any_host,
+  on_main_process,
+  wait_for_all,
 )
-from jaxsyn.training.hosts.end import together
 from jaxsyn.training.hosts.join import check_joined, define_flags, join
+from jaxsyn.training.hosts.shutdown import shutdown_together
 
 __all__ = [
-  "POLL",
-  "Meetings",
-  "agreed",
-  "by_the_first",
+  "POLL_SECONDS",
+  "StopCoordinator",
+  "all_gather_json",
+  "barrier",
   "check_joined",
   "check_same",
   "check_shared",
   "define_flags",
-  "everyone",
+  "first_reason_on_any_host",
   "join",
-  "meet",
-  "together",
-  "until",
+  "on_main_process",
+  "shutdown_together",
+  "wait_for_all",
 ]

@@ -16,7 +16,7 @@ from absl import flags
 from jax._src import clusters  # see `_cluster`
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.hosts.end import GOOD_BYE, say
+from jaxsyn.training.hosts.shutdown import SHUTDOWN_TIMEOUT, print_error
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
@@ -63,21 +63,21 @@ def join(values: flags.FlagValues) -> None:
     InputError: the flags do not fit together, or nobody answers.
   """
   named = ("coordinator", "processes", "process")
-  given = {name: values[name].value for name in named}
-  missing = [f"--{name}" for name in named if given[name] is None]
+  flag_values = {name: values[name].value for name in named}
+  missing = [f"--{name}" for name in named if flag_values[name] is None]
   cluster = "the command line"
   if len(missing) == len(named):
     cluster, tasks = _cluster()
     if tasks == 1:
       return
-    given = {}
+    flag_values = {}
   elif missing:
     raise InputError(
       "--coordinator, --processes and --process go together; missing: "
       f"{', '.join(missing)}."
     )
   else:
-    _check(given, values.join_timeout)
+    _check(flag_values, values.join_timeout)
   # It takes SIGTERM away from Python, and the loop, which agrees on a step for
   # it, would not hear of one that comes before the loop begins.
   jax.config.update("jax_enable_preemption_service", False)
@@ -85,18 +85,19 @@ def join(values: flags.FlagValues) -> None:
   late.daemon = True
   late.start()
   jax.distributed.initialize(
-    given.get("coordinator"),
-    given.get("processes"),
-    given.get("process"),
+    flag_values.get("coordinator"),
+    flag_values.get("processes"),
+    flag_values.get("process"),
     initialization_timeout=2 * values.join_timeout,
     heartbeat_timeout_seconds=values.heartbeat,
-    shutdown_timeout_seconds=GOOD_BYE,
+    shutdown_timeout_seconds=SHUTDOWN_TIMEOUT,
   )
   late.cancel()
   if jax.process_index() == 0:
-    number, devices = jax.process_count(), jax.device_count()
+    process_count, devices = jax.process_count(), jax.device_count()
     print(
-      f"{number} processes joined ({cluster}), of {devices} devices", flush=True
+      f"{process_count} processes joined ({cluster}), of {devices} devices",
+      flush=True,
     )
   else:
     print(
@@ -108,7 +109,7 @@ def join(values: flags.FlagValues) -> None:
 
 def _give_up(seconds: int) -> None:
   """Before JAX does, with a page of C++."""
-  say(
+  print_error(
     f"error: not all processes have joined within {seconds} s. Start as many as "
     "there are to be, with one address and each with its own --process; "
     "--join_timeout waits longer."
@@ -133,21 +134,21 @@ def check_joined() -> None:
     )
 
 
-def _check(given: dict[str, Any], timeout: int) -> None:
-  address, count, number = given.values()
+def _check(flag_values: dict[str, Any], timeout: int) -> None:
+  address, count, process_index = flag_values.values()
   host, colon, port = address.rpartition(":")
   if not colon or not host or not port.isdigit() or int(port) > 65535:
     raise InputError(
       f"--coordinator={address}: HOST:PORT is needed, as in 10.0.0.1:1234."
     )
-  if not 0 <= number < count:
+  if not 0 <= process_index < count:
     raise InputError(
-      f"--process={number}: of --processes={count} it is one from 0 to "
+      f"--process={process_index}: of --processes={count} it is one from 0 to "
       f"{count - 1}."
     )
   # JAX aborts with a page of C++ where nobody listens there, and with a
   # segmentation fault where somebody else does.
-  if number:
+  if process_index:
     _wait_for(host, int(port), timeout)
   else:
     _check_free(int(port))
@@ -191,7 +192,7 @@ def _cluster() -> tuple[str, int]:
       try:
         return kind.name, kind.get_process_count()
       except Exception as error:  # a notebook's TPU has no server to ask
-        say(
+        print_error(
           f"warning: this looks like {kind.name}, but does not say how many "
           f"processes there are ({error}); going on alone."
         )

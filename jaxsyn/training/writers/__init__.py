@@ -9,7 +9,7 @@ from __future__ import annotations
 from jaxsyn.train_options import Writers
 from jaxsyn.training.writers.tensorboard import TensorBoard
 from jaxsyn.training.writers.weights_and_biases import WeightsAndBiases
-from jaxsyn.training.writers.writer import Begun, Writer
+from jaxsyn.training.writers.writer import ResumedRun, Writer
 
 WRITERS: dict[str, type[Writer]] = {
   "tensorboard": TensorBoard,
@@ -17,14 +17,14 @@ WRITERS: dict[str, type[Writer]] = {
 }
 
 
-def opened(options: Writers, run: Begun) -> list[Writer]:
+def open_writers(options: Writers, run: ResumedRun) -> list[Writer]:
   """The writers that are wanted.
 
   Raises:
     InputError: the package of one is not installed, or it refuses.
   """
   return [
-    make(said, run)
+    make(value, run)
     for name, make in WRITERS.items()
-    if (said := getattr(options, name))
+    if (value := getattr(options, name))
   ]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jaxsyn.training.writers.writer import Begun, Writer
+from jaxsyn.training.writers.writer import ResumedRun, Writer
 
 
 class TensorBoard(Writer):
   """Files in the folder of the run: scalars, texts, images, hyper-parameters."""
 
-  def __init__(self, said: bool, run: Begun):
+  def __init__(self, value: bool, run: ResumedRun):
     from tensorboardX import SummaryWriter
 
     self._board = SummaryWriter(
@@ -22,7 +22,7 @@ class TensorBoard(Writer):
     )
     self._hyper_parameters(run)
 
-  def _hyper_parameters(self, run: Begun) -> None:
+  def _hyper_parameters(self, run: ResumedRun) -> None:
     """The tab HPARAMS: the run's options beside its best score."""
     from tensorboardX.summary import hparams
 
@@ -33,8 +33,8 @@ class TensorBoard(Writer):
     }
     best = f"validation/best_{run.config['train.selection']}"
     # Not its add_hparams, which makes a run of its own beside this one.
-    for page in hparams(options, {best: 0.0}):
-      self._board.file_writer.add_summary(page)
+    for summary in hparams(options, {best: 0.0}):
+      self._board.file_writer.add_summary(summary)
 
   def scalars(self, step: int, values: Mapping[str, float]) -> None:
     for name, value in values.items():

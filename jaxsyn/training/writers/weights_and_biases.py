@@ -11,18 +11,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.writers.going_on import identity
-from jaxsyn.training.writers.writer import Begun, Writer, package
+from jaxsyn.training.writers.resumed_run import identity
+from jaxsyn.training.writers.writer import ResumedRun, Writer, package
 
 
 class WeightsAndBiases(Writer):
   """One run there, also where the training goes on after a kill."""
 
-  def __init__(self, said: str, run: Begun):
+  def __init__(self, value: str, run: ResumedRun):
     self._library = package("wandb", "config.train.writers.wandb", "wandb")
     try:
       self._run = self._library.init(
-        project=said,
+        project=value,
         id=identity(run, "wandb"),
         name=run.workdir.name,
         config=dict(run.config),
@@ -32,7 +32,7 @@ class WeightsAndBiases(Writer):
       )
     except self._library.Error as error:
       raise InputError(
-        f"config.train.writers.wandb={said!r}: {str(error).rstrip('.')}. Log in "
+        f"config.train.writers.wandb={value!r}: {str(error).rstrip('.')}. Log in "
         "(wandb login), or set WANDB_MODE=offline."
       ) from None
     # By the run's own steps: what is told again after a kill is told as it was.
@@ -43,8 +43,8 @@ class WeightsAndBiases(Writer):
     self._run.log({**values, "step": step})
 
   def text(self, name: str, step: int, text: str) -> None:
-    page = self._library.Html(f"<pre>{_escaped(text)}</pre>")
-    self._run.log({name: page, "step": step})
+    html = self._library.Html(f"<pre>{_escaped(text)}</pre>")
+    self._run.log({name: html, "step": step})
 
   def picture(self, name: str, step: int, pixels: np.ndarray) -> None:
     self._run.log({name: self._library.Image(pixels), "step": step})

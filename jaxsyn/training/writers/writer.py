@@ -15,7 +15,7 @@ from jaxsyn.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
-class Begun:
+class ResumedRun:
   """The run that is written about.
 
   Attributes:
@@ -34,11 +34,11 @@ class Begun:
 class Writer:
   """Writes figures, texts and pictures of one run somewhere."""
 
-  def __init__(self, said: Any, run: Begun):
+  def __init__(self, value: Any, run: ResumedRun):
     """Opens it.
 
     Args:
-      said: value of its option in config.train.writers.
+      value: value of its option in config.train.writers.
       run: that it writes about.
 
     Raises:

@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn.data.loader import batch_plan, batch_shapes
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.batch_shapes import Cells, by_area
+from jaxsyn.data.loader.batch_shapes import LengthCounts, by_area
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.errors import InputError
 
@@ -31,9 +31,9 @@ def test_two_lengths_of_four_pairs():
   # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
   # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
   source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
-  cells = Cells.of(Lengths(source, source, none, none)).rounded(1)
-  assert by_area(cells.greedy(1)) == [(4, 4)]
-  assert by_area(cells.greedy(5)) == [(2, 2), (4, 4)]
+  active = LengthCounts.of(Lengths(source, source, none, none)).rounded(1)
+  assert by_area(active.greedy(1)) == [(4, 4)]
+  assert by_area(active.greedy(5)) == [(2, 2), (4, 4)]
 
 
 def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
@@ -42,8 +42,8 @@ def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
     pairs = [np.tile(side, copies) for side in lengths]
     cost = {
       k: sum(p.shape.positions for p in plan.epoch(0))
-      + batch_shapes.WORTH * len(plan.shapes)
-      for k in range(1, batch_shapes.MOST + 1)
+      + batch_shapes.MIN_GAIN * len(plan.shapes)
+      for k in range(1, batch_shapes.MAX_SHAPES + 1)
       for plan in [BatchPlan(*pairs, tokens=2048, shapes=k, seed=1)]
     }
     plan = BatchPlan(*pairs, tokens=2048, shapes=0, seed=5)
@@ -62,8 +62,10 @@ def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
   assert len(used) == 8
   assert used == {shape: coming.index(shape) for shape in plan.shapes}
   assert list(used.values()) == sorted(used.values())
-  few = plan.first_used(start, 3)  # and no others, where a run is that short
-  assert list(few) == list(dict.fromkeys(coming[:3]))
+  small_set = plan.first_used(
+    start, 3
+  )  # and no others, where a run is that short
+  assert list(small_set) == list(dict.fromkeys(coming[:3]))
 
 
 def test_rows_keep_the_budget(lengths):

@@ -19,10 +19,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from jaxsyn.data.loader import column_cache
-from jaxsyn.data.loader.held import hold
+from jaxsyn.data.loader.loading import load
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
+from jaxsyn.options import ConfigPath, from_config
 from jaxsyn.storage import checksums, files, private
 
 NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
@@ -65,13 +65,15 @@ def own_cache(tmp_path, monkeypatch):
 
 def opened(cache, make=rows, gib=1.0):
   """Opens a cache; True if that was right in all values."""
-  files, notes = column_cache.open_columns(make, NAMES, cache, memory_gib=gib)
-  assert notes == {"made": 11}
-  found = hold(files, NAMES)
+  files, messages = column_cache.open_columns(
+    make, NAMES, cache, memory_gib=gib
+  )
+  assert messages == {"made": 11}
+  loaded = load(files, NAMES)
   for name, expected in EXPECTED.items():
-    assert found.flat[name].dtype == expected.dtype
-    assert_array_equal(found.flat[name], expected)
-    assert_array_equal(found.start[name], START[name])
+    assert loaded.flat[name].dtype == expected.dtype
+    assert_array_equal(loaded.flat[name], expected)
+    assert_array_equal(loaded.start[name], START[name])
   return True
 
 
@@ -80,7 +82,7 @@ def never(_):
 
 
 def harms():
-  for file in (*FILES, column_cache.PAGE):
+  for file in (*FILES, column_cache.RECORD_FILE):
     for kind in ("flip", "cut", "grow", "empty", "delete"):
       yield file, kind
 
@@ -110,7 +112,7 @@ def test_what_is_damaged_is_made_again_with_a_line(
   assert opened(cache, never)
   assert capsys.readouterr().err == ""
   harm(cache / file, kind)
-  if (file, kind) == (column_cache.PAGE, "grow"):
+  if (file, kind) == (column_cache.RECORD_FILE, "grow"):
     harm(cache / file, "grow")  # zeros after the page: no JSON
   assert opened(cache)
   (line,) = capsys.readouterr().err.splitlines()
@@ -128,7 +130,7 @@ def test_values_of_another_type_become_those_of_the_feature_or_are_refused(
       for example in examples(notes):
         yield {**example, name: example[name].astype(dtype)}
 
-    return lambda notes: together(make(notes))
+    return lambda messages: together(make(messages))
 
   assert opened(tmp_path / "long", make=of_type("source_id", np.int64))
   for name, dtype in [
@@ -143,24 +145,28 @@ def test_values_of_another_type_become_those_of_the_feature_or_are_refused(
 def test_flips_and_cuts_anywhere(tmp_path):
   cache, rng = tmp_path / "cache", random.Random(1)
   opened(cache)
-  whole = {p.name: p.read_bytes() for p in cache.iterdir()}
+  original = {p.name: p.read_bytes() for p in cache.iterdir()}
   for _ in range(30):
-    file = cache / rng.choice(sorted(whole))
+    file = cache / rng.choice(sorted(original))
     kind = rng.choice(["flip", "cut", "grow", "empty", "delete"])
-    if whole[file.name]:
-      where = rng.randrange(len(whole[file.name]))
+    if original[file.name]:
+      where = rng.randrange(len(original[file.name]))
       harm(file, kind, where, rng.randrange(8))
     assert opened(cache)
     # What it says is the same again, and so is every file.
-    for name in set(whole):
-      assert (cache / name).read_bytes() == whole[name]
+    for name in set(original):
+      assert (cache / name).read_bytes() == original[name]
 
 
-def sealed(cache, change):
+def sealed(cache, edit):
   """Changes the page and gives it a right checksum."""
-  page = checksums.unsealed(json.loads((cache / column_cache.PAGE).read_text()))
-  change(page)
-  files.write_json(cache / column_cache.PAGE, checksums.sealed(page))
+  document = checksums.verify_checksum(
+    json.loads((cache / column_cache.RECORD_FILE).read_text())
+  )
+  edit(document)
+  files.write_json(
+    cache / column_cache.RECORD_FILE, checksums.add_checksum(document)
+  )
 
 
 HOSTILE = {
@@ -198,31 +204,31 @@ def test_pages_that_lie(tmp_path, capsys, name):
 def test_pages_that_are_none(tmp_path, text):
   cache = tmp_path / "cache"
   opened(cache)
-  (cache / column_cache.PAGE).write_bytes(text.encode("latin-1"))
+  (cache / column_cache.RECORD_FILE).write_bytes(text.encode("latin-1"))
   assert opened(cache)
 
 
 def test_files_of_more_than_4_gib_can_be_said():
   file = {"bytes": 2**40, "crc32c": "00000000"}
-  page = {"format": 1, "examples": 1, "files": {"a": file}, "notes": {}}
-  found = from_config(column_cache._Page, page, At("page"))
-  assert found.files["a"].bytes == 2**40
+  document = {"format": 1, "examples": 1, "files": {"a": file}, "notes": {}}
+  result = from_config(column_cache._CacheRecord, document, ConfigPath("page"))
+  assert result.files["a"].bytes == 2**40
 
 
 def test_large_files_are_checked_as_they_are_read(tmp_path):
   cache = tmp_path / "cache"
   assert opened(cache)
-  whole = (cache / "columns.arrow").read_bytes()
-  refused = 0
-  for place in range(0, len(whole), 7):
+  original = (cache / "columns.arrow").read_bytes()
+  rejected = 0
+  for place in range(0, len(original), 7):
     harm(cache / "columns.arrow", "flip", place)
     try:
       assert opened(cache, never, gib=0.0)
     except InputError as error:
       assert f"Remove {cache}: it is made again" in str(error)
-      refused += 1
-    (cache / "columns.arrow").write_bytes(whole)
-  assert refused > 10
+      rejected += 1
+    (cache / "columns.arrow").write_bytes(original)
+  assert rejected > 10
 
 
 def test_one_of_other_features_is_made_again(tmp_path):
@@ -317,8 +323,8 @@ def test_a_read_only_disk(tmp_path, capsys):
     disks.read_only(disk)
     capsys.readouterr()
     assert opened(disk / "used")
-    said = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[0] for line in said] == [
+    output = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[0] for line in output] == [
       f"{disk / 'used'} is made again from the examples",
       f"columns are cached in {aside.with_name('used')}",
     ]
@@ -387,7 +393,7 @@ def test_no_cache_is_taken_that_others_could_write(tmp_path, kind):
   # What they put there is whole, and wrong.
   home, forged = tmp_path / "home", tmp_path / "forged"
   column_cache.open_columns(
-    lambda notes: together(list(examples(notes))[::-1]),
+    lambda messages: together(list(examples(messages))[::-1]),
     NAMES,
     forged,
     memory_gib=1.0,
@@ -398,20 +404,20 @@ def test_no_cache_is_taken_that_others_could_write(tmp_path, kind):
     if (home / "jaxsyn").is_dir():
       shutil.copytree(forged, home / "jaxsyn/columns/cache")
     assert opened(disk / "cache")
-    found = private.temporary()
-    assert os.stat(found).st_mode & 0o777 == 0o700
-    assert (found / "columns/cache").is_dir()
+    result = private.temporary()
+    assert os.stat(result).st_mode & 0o777 == 0o700
+    assert (result / "columns/cache").is_dir()
     assert opened(disk / "cache", make=never)  # in the same process
-    shutil.rmtree(found)
+    shutil.rmtree(result)
 
 
 def test_the_private_folder(tmp_path, monkeypatch):
   with pytest.raises(OSError):
     private.folder(make=False)
-  assert private.there() == []
+  assert private.existing() == []
   path = private.folder(make=True)
   assert path == tmp_path / "home/jaxsyn"
-  assert private.there() == [path]
+  assert private.existing() == [path]
   for place in (path, path.parent):
     assert os.stat(place).st_mode & 0o777 == 0o700
   monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")

@@ -28,12 +28,12 @@ def records(prepared):
 def check(batch):
   """Of each row those of its own tree, and zeros beyond; how many rows."""
   rows = 0
-  for row, own in enumerate(batch["source_eigenvectors_BWE"]):
+  for row, item in enumerate(batch["source_eigenvectors_BWE"]):
     words = batch["source_word_BS"][row].max() + 1
     head_W = batch["source_head_BW"][row, :words]
     (expected,) = eigenvectors([head_W])
-    assert own[:words].tobytes() == expected.tobytes()
-    assert not own[words:].any()
+    assert item[:words].tobytes() == expected.tobytes()
+    assert not item[words:].any()
     rows += words > 0
   return rows
 
@@ -48,12 +48,12 @@ def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
     *("source_word", "source_parsed", "source_head", "source_eigenvectors"),
   )
   assert sum(map(check, split.in_order())) == len(records) == 24
-  drawn = split.batches(Position())
-  assert sum(check(next(drawn).batch) for _ in range(8)) > 24
+  sampled = split.batches(Position())
+  assert sum(check(next(sampled).batch) for _ in range(8)) > 24
   for empty in split.empty():
     rows, words = empty["source_head_BW"].shape
-    found = empty["source_eigenvectors_BWE"]
-    assert found.shape == (rows, words, EIGENVECTORS) and not found.any()
+    result = empty["source_eigenvectors_BWE"]
+    assert result.shape == (rows, words, EIGENVECTORS) and not result.any()
 
 
 def test_they_are_not_stored_with_columns_that_are_made(records):
@@ -66,13 +66,13 @@ def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
   train = PreparedSplit(records.directory, "train")
   second = opened(train, READS, data=data_of(task="parse"))
   assert len(second) > len(train)
-  drawn = second.batches(Position())
-  assert sum(check(next(drawn).batch) for _ in range(3)) > 50
+  sampled = second.batches(Position())
+  assert sum(check(next(sampled).batch) for _ in range(3)) > 50
   mixed = dataclasses.replace(
     data_of(), mixture=Mixture(folders=(str(records.directory),), tags=True)
   )
-  drawn = opened(train, READS, data=mixed).batches(Position())
-  assert sum(check(next(drawn).batch) for _ in range(3)) > 50
+  sampled = opened(train, READS, data=mixed).batches(Position())
+  assert sum(check(next(sampled).batch) for _ in range(3)) > 50
 
 
 def test_words_without_subwords_one_word_none_and_a_forest():
@@ -87,13 +87,13 @@ def test_words_without_subwords_one_word_none_and_a_forest():
     for head, word in zip(heads, words)
   ]
   batch = pad(examples, NAMES, subwords=8, words=7, rows=6)
-  found = batch["source_eigenvectors_BWE"]
-  assert found.shape == (6, 7, EIGENVECTORS) and found.dtype == np.float32
+  result = batch["source_eigenvectors_BWE"]
+  assert result.shape == (6, 7, EIGENVECTORS) and result.dtype == np.float32
   expected = eigenvectors([np.array(head, int) for head in heads])
-  for own, one in zip(found, expected):
-    np.testing.assert_array_equal(own[: len(one)], one)
-    assert not own[len(one) :].any()
-  assert not found[5].any()
+  for item, one in zip(result, expected):
+    np.testing.assert_array_equal(item[: len(one)], one)
+    assert not item[len(one) :].any()
+  assert not result[5].any()
 
 
 def test_a_batch_with_more_rows_than_examples_in_another_order():

@@ -25,24 +25,24 @@ def records(prepared):
 
 @pytest.mark.parametrize("kind", ["linear", "random"])
 def test_a_control_replaces_the_trees_of_both_sides(records, kind):
-  changed = {"source": 0, "target": 0}
-  found = Examples(records, data_of(kind), 7)
-  for parsed, control in zip(records, found, strict=True):
-    for side in changed:
+  edited = {"source": 0, "target": 0}
+  result = Examples(records, data_of(kind), 7)
+  for parsed, control in zip(records, result, strict=True):
+    for side in edited:
       words = len(parsed[f"{side}_head"])
       if kind == "linear":
         assert (
           control[f"{side}_head"].tolist() == controls.linear(words).tolist()
         )
       # The other side as it was.
-      alone = example.retree(parsed, side, tree=TREES[kind](), seed=7)
+      single = example.retree(parsed, side, tree=TREES[kind](), seed=7)
       for name in OF_TREES:
         name = f"{side}_{name}"
-        np.testing.assert_array_equal(control[name], alone[name])
-      changed[side] += any(control[f"{side}_head"] != parsed[f"{side}_head"])
-    for name in set(parsed) - {f"{s}_{n}" for s in changed for n in OF_TREES}:
+        np.testing.assert_array_equal(control[name], single[name])
+      edited[side] += any(control[f"{side}_head"] != parsed[f"{side}_head"])
+    for name in set(parsed) - {f"{s}_{n}" for s in edited for n in OF_TREES}:
       np.testing.assert_array_equal(control[name], parsed[name])
-  assert min(changed.values()) > 20  # of 24 sentences
+  assert min(edited.values()) > 20  # of 24 sentences
 
 
 def test_trees_that_there_are_none_of_are_refused():
@@ -73,33 +73,33 @@ def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
   records, tree, task, one_by_one, count, monkeypatch
 ):
   examples = Examples(records, data_of(tree, task=task), 7)
-  expected, made, whole = list(examples), [], Rows.examples
+  expected, made, complete = list(examples), [], Rows.examples
   monkeypatch.setattr("jaxsyn.data.store.rows.TOGETHER", count)
   monkeypatch.setattr(
-    Rows, "examples", lambda self: made.append(1) or whole(self)
+    Rows, "examples", lambda self: made.append(1) or complete(self)
   )
-  found = list(examples.rows({}))
+  result = list(examples.rows({}))
   assert bool(made) == one_by_one
   for name, feature in FEATURES.items():
     if name in records.features:
       values = [one[name].ravel() for one in expected]
-      flat = np.concatenate([some.flat[name] for some in found])
+      flat = np.concatenate([some.flat[name] for some in result])
       np.testing.assert_array_equal(flat, np.concatenate(values))
       assert flat.dtype == feature.dtype
-      sizes = np.concatenate([some.sizes(name) for some in found])
+      sizes = np.concatenate([some.sizes(name) for some in result])
       assert sizes.tolist() == [len(value) for value in values]
 
 
 def test_columns_hold_those_of_their_seed(records):
-  names, data, drawn = ("source_head", "target_head"), data_of("random"), []
+  names, data, sampled = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):  # made, made, and from the cache
-    found = opened(records, names, data=data, seed=seed).held
+    loaded = opened(records, names, data=data, seed=seed).all_columns
     for name in names:
-      drawn.append([values(found, name, i).tolist() for i in range(24)])
+      sampled.append([values(loaded, name, i).tolist() for i in range(24)])
       wanted = [one[name].tolist() for one in Examples(records, data, seed)]
-      assert drawn[-1] == wanted
-  assert sum(a != b for a, b in zip(drawn[0], drawn[2])) > 20
-  assert drawn[0] == drawn[4]
+      assert sampled[-1] == wanted
+  assert sum(a != b for a, b in zip(sampled[0], sampled[2])) > 20
+  assert sampled[0] == sampled[4]
 
 
 @pytest.mark.parametrize("tree, folders", [("parsed", 1), ("random", 2)])
@@ -110,10 +110,10 @@ def test_only_random_trees_are_kept_by_seed(records, tree, folders):
 
 
 def test_lengths_are_of_subwords_and_words(records):
-  found = opened(records, ("source_tree_distance", "target_head"))
-  found = found.files.lengths
-  for own, one in zip(zip(*found, strict=True), records, strict=True):
-    assert own == tuple(
+  loaded = opened(records, ("source_tree_distance", "target_head"))
+  loaded = loaded.files.lengths
+  for item, one in zip(zip(*loaded, strict=True), records, strict=True):
+    assert item == tuple(
       len(one[name])
       for name in ("source_id", "target_id", "source_head", "target_head")
     )

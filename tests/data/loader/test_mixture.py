@@ -12,7 +12,7 @@ from toy_folders import data_of, example, opened, write
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import blocks, manifests, tfds_builder
@@ -66,17 +66,17 @@ def mixed(corpora, *, memory_gib=1.0, share=None, **options):
     memory_gib=memory_gib,
     **batch,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def drawn(split, epoch):
   """How often each sentence comes in an epoch, by the number of its line."""
-  found = collections.Counter()
-  for dealt in split.batches(Position(epoch)):
-    ids = dealt.batch["source_id_BS"]
-    found.update((ids[ids >= 100] - 100).tolist())
-    if dealt.after.epoch > epoch:
-      return found
+  by_name = collections.Counter()
+  for train_batch in split.batches(Position(epoch)):
+    ids = train_batch.batch["source_id_BS"]
+    by_name.update((ids[ids >= 100] - 100).tolist())
+    if train_batch.after.epoch > epoch:
+      return by_name
 
 
 SMALL = 2e-6  # GiB, of which the thirty and eleven take several times as much
@@ -87,17 +87,17 @@ def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
   corpora, memory_gib
 ):
   split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
-  assert split.whole == (memory_gib == 1)
+  assert split.in_memory == (memory_gib == 1)
   windows = {p.window for p in split.plan.epoch(0)}
-  assert (len(windows) == 1) == split.whole
+  assert (len(windows) == 1) == split.in_memory
   parts = []
   for epoch in (0, 1, 2):
-    found = drawn(split, epoch)
-    assert [found[i] for i in range(30)] == [1] * 30
-    more = [i for i in range(50, 61) if found[i] == 3]
-    assert {found[i] for i in range(50, 61)} == {2, 3}
+    result = drawn(split, epoch)
+    assert [result[i] for i in range(30)] == [1] * 30
+    more = [i for i in range(50, 61) if result[i] == 3]
+    assert {result[i] for i in range(50, 61)} == {2, 3}
     assert abs(len(more) - 0.3 * 11) < 1
-    assert sum(found.values()) == 30 + 22 + len(more)
+    assert sum(result.values()) == 30 + 22 + len(more)
     parts.append(more)
   assert parts[0] != parts[1] or parts[1] != parts[2]
   assert drawn(
@@ -106,9 +106,9 @@ def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
 
 
 def test_none_of_one_and_a_half_of_the_other(corpora):
-  found = drawn(mixed(corpora, weights=(0.5, 0.0)), 3)
-  assert set(found) <= set(range(30)) and set(found.values()) == {1}
-  assert len(found) == 15
+  result = drawn(mixed(corpora, weights=(0.5, 0.0)), 3)
+  assert set(result) <= set(range(30)) and set(result.values()) == {1}
+  assert len(result) == 15
 
 
 def test_rates():
@@ -126,64 +126,66 @@ def test_rates():
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
 def test_a_run_that_goes_on_gets_the_same_batches(corpora, memory_gib):
   split = mixed(corpora, weights=(1.0, 1.5), memory_gib=memory_gib)
-  whole = list(itertools.islice(split.batches(Position()), 40))
+  complete = list(itertools.islice(split.batches(Position()), 40))
   for begin in range(0, 39, 7):
-    again = next(split.batches(whole[begin].after))
-    assert again.after == whole[begin + 1].after
-    assert again.corpora == whole[begin + 1].corpora
-    for name, array in whole[begin + 1].batch.items():
+    again = next(split.batches(complete[begin].after))
+    assert again.after == complete[begin + 1].after
+    assert again.corpora == complete[begin + 1].corpora
+    for name, array in complete[begin + 1].batch.items():
       np.testing.assert_array_equal(array, again.batch[name])
 
 
 def test_examples_are_counted_by_corpus(corpora):
   split = mixed(corpora, weights=(1.0, 2.0))
   count = collections.Counter()
-  for dealt in split.batches(Position()):
-    count.update(dealt.corpora)
-    assert sum(dealt.corpora.values()) == dealt.batch["weight_B"].sum()
-    if dealt.after.epoch:
+  for train_batch in split.batches(Position()):
+    count.update(train_batch.corpora)
+    assert (
+      sum(train_batch.corpora.values()) == train_batch.batch["weight_B"].sum()
+    )
+    if train_batch.after.epoch:
       break
   assert count == {"main": 30, "other": 22}
-  assert split.told[0] == "examples an epoch: main 30 x 1, other 11 x 2"
+  assert split.messages[0] == "examples an epoch: main 30 x 1, other 11 x 2"
 
 
 def test_hosts_have_their_rows_of_a_mixture(corpora):
   options = {"weights": (1.0, 1.5), "memory_gib": SMALL}
-  whole = mixed(corpora, **options).batches(Position())
+  complete = mixed(corpora, **options).batches(Position())
   halves = [
-    mixed(corpora, share=Share((host,), 2), **options).batches(Position())
+    mixed(corpora, share=HostShard((host,), 2), **options).batches(Position())
     for host in (0, 1)
   ]
-  for dealt, *own in itertools.islice(zip(whole, *halves), 20):
-    for name, array in dealt.batch.items():
-      joined = np.concatenate([half.batch[name] for half in own])
+  for train_batch, *item in itertools.islice(zip(complete, *halves), 20):
+    for name, array in train_batch.batch.items():
+      joined = np.concatenate([half.batch[name] for half in item])
       np.testing.assert_array_equal(array, joined)
 
 
 def by_number(split):
   """source features of each sentence, by its line."""
-  found = {}
-  for dealt in split.batches(Position()):
-    batch = dealt.batch
+  by_name = {}
+  for train_batch in split.batches(Position()):
+    batch = train_batch.batch
     for row in range(len(batch["weight_B"])):
       ids = batch["source_id_BS"][row]
-      number = ids[(ids >= 100) & (ids < 900)] - 100
-      if len(number):
-        found[int(number[0])] = {k: v[row] for k, v in batch.items()}
-    if dealt.after.epoch:
-      return found
+      index = ids[(ids >= 100) & (ids < 900)] - 100
+      if len(index):
+        by_name[int(index[0])] = {k: v[row] for k, v in batch.items()}
+    if train_batch.after.epoch:
+      return by_name
 
 
 def test_relations_become_those_of_the_first(corpora):
   split = mixed(corpora)
-  found = by_number(split)
+  result = by_number(split)
   # There: b c d x = 1 2 3 4; here b c d = 2 3 4, and x is not known.
-  assert found[1]["source_relation_BW"][:3].tolist() == [1, 2, 3]
-  assert found[50]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
+  assert result[1]["source_relation_BW"][:3].tolist() == [1, 2, 3]
+  assert result[50]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
   # 50, 53, 56 and 59 have four words.
-  (note,) = split.told[1:]
-  assert note.startswith(f"{corpora[1]}: 4 words have a relation that ")
-  assert note.endswith("are read without: x")
+  (message,) = split.messages[1:]
+  assert message.startswith(f"{corpora[1]}: 4 words have a relation that ")
+  assert message.endswith("are read without: x")
 
 
 def test_lemmas_become_those_of_the_first(corpora):
@@ -193,18 +195,21 @@ def test_lemmas_become_those_of_the_first(corpora):
   ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]
   main.manifest.update(open_, labels={"source": {"lemma": ours}})
   other.manifest.update(open_, labels={"source": {"lemma": theirs}})
-  found = mixture._relations(main, other, ["source_lemma", "source_relation"])
+  result = mixture._relations(main, other, ["source_lemma", "source_relation"])
   # There: none, <unk>, b, x and a are 0 to 4.
-  assert found["source_lemma"].tolist() == [0, 1, 3, 1, 2]
+  assert result["source_lemma"].tolist() == [0, 1, 3, 1, 2]
   assert "source_lemma" not in mixture._relations(main, other, [])
   assert "source_lemma" not in mixture._relations(main, main, ["source_lemma"])
 
 
 def test_tags_are_before_the_sources_of_other_corpora(corpora):
-  found, plain = by_number(mixed(corpora, tags=True)), by_number(mixed(corpora))
+  result, plain = (
+    by_number(mixed(corpora, tags=True)),
+    by_number(mixed(corpora)),
+  )
   tag = 1000  # after the vocabulary
-  assert found[3]["source_id_BS"][0] == 103
-  one, bare = found[50], plain[50]
+  assert result[3]["source_id_BS"][0] == 103
+  one, bare = result[50], plain[50]
   words = 4
   assert one["source_id_BS"][: words + 2].tolist() == [
     tag,

@@ -29,7 +29,7 @@ def test_known_answers(counter, key, expected):
 
 def test_many_at_once_are_those_of_each():
   count_I = np.array([0, 1, 7, 2**32 - 1])
-  found = philox((5, 6), (count_I, 2, 3, count_I[::-1]))
+  result = philox((5, 6), (count_I, 2, 3, count_I[::-1]))
   for i, (first, last) in enumerate(zip(count_I, count_I[::-1])):
-    alone = philox((5, 6), (int(first), 2, 3, int(last)))
-    assert [int(x) for x in alone] == [int(x[i]) for x in found]
+    single = philox((5, 6), (int(first), 2, 3, int(last)))
+    assert [int(x) for x in single] == [int(x[i]) for x in result]

@@ -12,7 +12,7 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import pud
 from jaxsyn.data.loader import sampling
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
@@ -77,18 +77,18 @@ def drawing(
     row_multiple=2,
     memory_gib=memory_gib,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
-  found = {}
-  for planned, dealt in zip(
+  by_name = {}
+  for planned, train_batch in zip(
     split.plan.epoch(epoch), split.batches(Position(epoch))
   ):
-    for row, number in enumerate(planned.ids.tolist()):
-      found[number] = {k: v[row] for k, v in dealt.batch.items()}
-  return found
+    for row, index in enumerate(planned.ids.tolist()):
+      by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
+  return by_name
 
 
 def ids(row, name="source_id_BS"):
@@ -105,13 +105,13 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
       for side in BOTH
     )
   )
-  drawn = 0
-  for number, (stored, both) in enumerate(zip(records, parses)):
-    row = rows[number]
+  draws = 0
+  for index, (stored, both) in enumerate(zip(records, parses)):
+    row = rows[index]
     for side, axis, parse in zip(BOTH, "ST", both):
       text = parse.text
-      pieces = split.sampler.pieces(side, number, text, 0)
-      drawn += pieces.id != stored[f"{side}_id"][:-1].tolist()
+      pieces = split.sampler.pieces(side, index, text, 0)
+      draws += pieces.id != stored[f"{side}_id"][:-1].tolist()
       assert ids(row, f"{side}_id_B{axis}") == [*pieces.id, EOS]
       word_S = []
       for i, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
@@ -131,9 +131,9 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
       bare += len({*word_S}) < len(parse.head_W)
       size = len(pieces.id)
       if f"{side}_word_B{axis}" in row:
-        found = row[f"{side}_word_B{axis}"]
-        assert found[:size].tolist() == word_S
-        assert (found[size:] == -1).all()
+        result = row[f"{side}_word_B{axis}"]
+        assert result[:size].tolist() == word_S
+        assert (result[size:] == -1).all()
       places = [np.flatnonzero(np.array(word_S) == w) for w in range(99)]
       for i, word in enumerate(word_S):
         up = parse.head_W[word]
@@ -144,9 +144,9 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
       assert row[f"{side}_parent_mid_B{axis}"][size] == size  # of EOS
     words = len(both[0].head_W)
     square = stored["source_tree_distance"].reshape(words, words)
-    found = row["source_tree_distance_BWW"][:words, :words]
-    np.testing.assert_array_equal(found, square)
-  assert drawn > 100  # of 160 sentences
+    result = row["source_tree_distance_BWW"][:words, :words]
+    np.testing.assert_array_equal(result, square)
+  assert draws > 100  # of 160 sentences
   assert crossing > 20 and bare > 10  # pieces that hold several words
 
 
@@ -155,10 +155,10 @@ def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
   first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
   assert first.keys() == second.keys() == {*range(len(records))}
   same = 0
-  for number in first:
-    for name, array in first[number].items():
-      np.testing.assert_array_equal(array, again[number][name])
-    same += ids(first[number]) == ids(second[number])
+  for index in first:
+    for name, array in first[index].items():
+      np.testing.assert_array_equal(array, again[index][name])
+    same += ids(first[index]) == ids(second[index])
   assert same < len(records) / 2
   other = epoch_of(drawing(records, seed=4))
   assert sum(ids(first[n]) == ids(other[n]) for n in first) < len(records) / 2
@@ -173,10 +173,11 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records):
     for name, array in walk[at + 1].batch.items():
       np.testing.assert_array_equal(resumed.batch[name], array)
   hosts = [
-    drawing(records, tokens=1200, share=Share((part,), 2)) for part in (0, 1)
+    drawing(records, tokens=1200, share=HostShard((part,), 2))
+    for part in (0, 1)
   ]
-  for whole, *halves in zip(walk, *(h.batches(Position()) for h in hosts)):
-    for name, array in whole.batch.items():
+  for complete, *halves in zip(walk, *(h.batches(Position()) for h in hosts)):
+    for name, array in complete.batch.items():
       both = np.concatenate([half.batch[name] for half in halves])
       np.testing.assert_array_equal(both, array)
 
@@ -190,11 +191,11 @@ def test_neither_order_nor_windows_change_a_draw(records):
   ):
     rows = epoch_of(other)
     assert rows.keys() == plain.keys()
-    for number in plain:
-      assert ids(rows[number]) == ids(plain[number])
+    for index in plain:
+      assert ids(rows[index]) == ids(plain[index])
       name = "target_id_BT"
-      assert ids(rows[number], name) == ids(plain[number], name)
-  assert not drawing(records, memory_gib=40e3 / 2**30).whole
+      assert ids(rows[index], name) == ids(plain[index], name)
+  assert not drawing(records, memory_gib=40e3 / 2**30).in_memory
 
 
 def test_batches_are_planned_for_what_is_drawn(records):
@@ -205,14 +206,14 @@ def test_batches_are_planned_for_what_is_drawn(records):
   assert 0 <= largest.source - bounds.source.max() < 4  # rounded up
   assert 0 <= largest.target - bounds.target.max() < 4
   for epoch in range(3):
-    for planned, dealt in zip(
+    for planned, train_batch in zip(
       split.plan.epoch(epoch), split.batches(Position(epoch))
     ):
-      batch = dealt.batch
+      batch = train_batch.batch
       assert batch["source_id_BS"].shape[1] == planned.shape.source
-      drawn = (batch["source_id_BS"] != PAD).sum()
-      assert dealt.source == drawn  # what the log counts
-      assert dealt.target == (batch["target_id_BT"] != PAD).sum()
+      sampled = (batch["source_id_BS"] != PAD).sum()
+      assert train_batch.source == sampled  # what the log counts
+      assert train_batch.target == (batch["target_id_BT"] != PAD).sum()
       sizes = (batch["source_id_BS"] != PAD).sum(1)[: len(planned.ids)]
       assert (sizes <= bounds.source[planned.ids]).all()
   # Each in the smallest shape that holds it, unless its batch was not filled.
@@ -227,8 +228,10 @@ def test_batches_are_planned_for_what_is_drawn(records):
   )
   assert fits - small.rows < narrow <= fits
   one = drawing(records, sides=("target",))
-  dealt = [*itertools.islice(one.batches(Position()), len(one.plan.epoch(0)))]
-  assert sum(each.source for each in dealt) == stored.source.sum()
+  train_batch = [
+    *itertools.islice(one.batches(Position()), len(one.plan.epoch(0)))
+  ]
+  assert sum(each.source for each in train_batch) == stored.source.sum()
 
 
 def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
@@ -236,12 +239,12 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
 ):
   """Its words are as many as before, for which the shape must have room."""
   sampler = drawing(records, alpha=0.6).sampler
-  stored, every = records.columns.lengths, np.arange(len(records))
+  stored, all_ids = records.columns.lengths, np.arange(len(records))
   beyond = 0
   for epoch in range(4):
-    sizes = np.array(sampler.sizes((epoch, 0), every))
+    sizes = np.array(sampler.sizes((epoch, 0), all_ids))
     assert (sizes >= stored[:2]).all()
-    beyond += sizes.sum() - sum(sampler.subwords((epoch, 0), every))
+    beyond += sizes.sum() - sum(sampler.subwords((epoch, 0), all_ids))
   kind = request.node.callspec.params["records"]
   assert (beyond > 0) == (kind == "unigram")  # BPE-dropout never shortens
 
@@ -251,14 +254,14 @@ def test_what_is_drawn_is_drawn_once(records, monkeypatch):
   split, count = drawing(records), collections.Counter()
   draw = sampling.Sampler.pieces
 
-  def counted(self, side, number, text, epoch):
+  def counted(self, side, size, text, epoch):
     count[epoch] += 1
-    return draw(self, side, number, text, epoch)
+    return draw(self, side, size, text, epoch)
 
   monkeypatch.setattr(sampling.Sampler, "pieces", counted)
   split.plan.first_used(Position(), 100)
-  for dealt in split.batches(Position()):
-    if dealt.after.epoch == 3:
+  for train_batch in split.batches(Position()):
+    if train_batch.after.epoch == 3:
       break
   assert {*count.values()} == {2 * len(records)}
 
@@ -274,34 +277,34 @@ def test_what_never_fits_is_not_drawn(records):
     integrity.sentences(records.directory, records.manifest, "train", "source"),
     1,
   )
-  found = sampler.pieces("source", 0, text.text, 0)
-  assert found.id == records[0]["source_id"][:-1].tolist()
+  result = sampler.pieces("source", 0, text.text, 0)
+  assert result.id == records[0]["source_id"][:-1].tolist()
 
 
 def test_one_side_alone(records):
   """The other is as it is stored."""
-  rows, drawn = epoch_of(drawing(records, sides=("target",))), 0
-  for number, one in enumerate(records):
-    assert ids(rows[number]) == one["source_id"].tolist()
-    drawn += ids(rows[number], "target_id_BT") != one["target_id"].tolist()
-  assert drawn > len(records) / 2
+  rows, sampled = epoch_of(drawing(records, sides=("target",))), 0
+  for index, one in enumerate(records):
+    assert ids(rows[index]) == one["source_id"].tolist()
+    sampled += ids(rows[index], "target_id_BT") != one["target_id"].tolist()
+  assert sampled > len(records) / 2
 
 
 @pytest.mark.parametrize("sides", [("source",), ()], ids=["source", "none"])
 def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
   folder = folder_of(shared_data, tmp_path, "bpe", sides)
   records = PreparedSplit(folder, "train")
-  reads = ("source_parent_mid",) if sides else ()
-  split = drawing(records, reads)
-  rows, drawn = epoch_of(split), 0
+  required = ("source_parent_mid",) if sides else ()
+  split = drawing(records, required)
+  rows, sampled = epoch_of(split), 0
   lines = integrity.sentences(folder, records.manifest, "train", "target")
-  for number, (one, line) in enumerate(zip(records, lines)):
-    found = split.sampler.pieces("target", number, line, 0).id
-    assert ids(rows[number], "target_id_BT") == [*found, EOS]
-    drawn += found != one["target_id"][:-1].tolist()
+  for index, (one, line) in enumerate(zip(records, lines)):
+    result = split.sampler.pieces("target", index, line, 0).id
+    assert ids(rows[index], "target_id_BT") == [*result, EOS]
+    sampled += result != one["target_id"][:-1].tolist()
     if not sides:
-      assert set(rows[number]) == {"source_id_BS", "target_id_BT", "weight_B"}
-  assert drawn > len(records) / 2
+      assert set(rows[index]) == {"source_id_BS", "target_id_BT", "weight_B"}
+  assert sampled > len(records) / 2
 
 
 def test_controls_have_their_own_heads(records):
@@ -322,12 +325,12 @@ def test_evaluation_draws_nothing(records):
   assert split.sampler is None
   training = drawing(records)
   stored = {tuple(one["source_id"].tolist()) for one in records}
-  found = {
+  by_name = {
     tuple(row[row != PAD].tolist())
     for batch in training.in_order()
     for row in batch["source_id_BS"]
   }
-  assert found - {()} == stored
+  assert by_name - {()} == stored
 
 
 def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):

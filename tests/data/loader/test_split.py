@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from toy_folders import opened, stored, values
 
-from jaxsyn.data.loader.ahead import ahead
-from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
+from jaxsyn.data.loader.batch_plan import BatchPlan, PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
 from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import pad, words_of
-from jaxsyn.data.loader.held import hold
-from jaxsyn.data.loader.split import ALL_ROWS, Share, Split
+from jaxsyn.data.loader.loading import load
+from jaxsyn.data.loader.prefetching import prefetch
+from jaxsyn.data.loader.split import SINGLE_HOST, HostShard, LoadedSplit
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.store import blocks
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -46,14 +46,16 @@ def example(words: int, target: int, start: int):
   }
 
 
-def split_of(files, features=NAMES, share=ALL_ROWS, windows=None, **sizes):
+def split_of(files, features=NAMES, share=SINGLE_HOST, windows=None, **sizes):
   sizes = {"shapes": 1, "row_multiple": 1, **sizes}
   plan = BatchPlan(files.lengths, windows, seed=0, length_multiple=1, **sizes)
-  whole = windows is None
-  return Split(files, tuple(features), plan, whole=whole, share=share)
+  is_complete = windows is None
+  return LoadedSplit(
+    files, tuple(features), plan, in_memory=is_complete, shard=share
+  )
 
 
-def assembled(files, features, planned, share=ALL_ROWS):
+def assembled(files, features, planned, share=SINGLE_HOST):
   split = split_of(files, features, share, tokens=64)
   return split.batch(planned)
 
@@ -70,7 +72,7 @@ def files(examples, tmp_path):
 
 def test_a_batch_by_hand(files):
   shape = Shape(rows=3, source=5, target=4, source_words=6)
-  planned = Planned(shape, np.array([2, 0]))
+  planned = PlannedBatch(shape, np.array([2, 0]))
   batch = assembled(files, NAMES, planned)
   assert batch["source_id_BS"].tolist() == [
     [24, 25, 26, 0, 0],
@@ -93,15 +95,15 @@ def test_a_batch_by_hand(files):
 
 
 def test_hosts_share_the_rows(files):
-  planned = Planned(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
-  whole = assembled(files, NAMES, planned)
+  planned = PlannedBatch(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
+  complete = assembled(files, NAMES, planned)
   halves = [
-    assembled(files, NAMES, planned, Share((host,), 2)) for host in (0, 1)
+    assembled(files, NAMES, planned, HostShard((host,), 2)) for host in (0, 1)
   ]
   # Devices of a host that are no neighbours on the mesh.
-  middle = assembled(files, NAMES, planned, Share((1, 2), 4))
-  ends = assembled(files, NAMES, planned, Share((0, 3), 4))
-  for name, array in whole.items():
+  middle = assembled(files, NAMES, planned, HostShard((1, 2), 4))
+  ends = assembled(files, NAMES, planned, HostShard((0, 3), 4))
+  for name, array in complete.items():
     joined = np.concatenate([half[name] for half in halves])
     np.testing.assert_array_equal(joined, array)
     np.testing.assert_array_equal(middle[name], array[[1, 2]])
@@ -110,7 +112,7 @@ def test_hosts_share_the_rows(files):
 
 def test_a_translation_batch_is_the_same_as_a_training_batch(files, examples):
   names = [name for name in NAMES if name.startswith("source")]
-  planned = Planned(Shape(4, 6, 4, source_words=5), np.arange(3))
+  planned = PlannedBatch(Shape(4, 6, 4, source_words=5), np.arange(3))
   trained = assembled(files, names, planned)
   translated = pad(examples, names, subwords=6, words=5, rows=4)
   for name, array in translated.items():
@@ -150,7 +152,7 @@ def test_nothing_is_cut(name, tmp_path):
   one = shared_piece()
   files = stored(tmp_path / "cache", [one])
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
-  planned = Planned(Shape(1, source, 2, words), np.array([0]))
+  planned = PlannedBatch(Shape(1, source, 2, words), np.array([0]))
   why = (
     rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
   )
@@ -195,8 +197,8 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
     raise AssertionError("read again")
 
   opened()
-  held = hold(opened(never)[0], ["target_id"])
-  assert values(held, "target_id", 1).tolist() == [34, 35]
+  loaded = load(opened(never)[0], ["target_id"])
+  assert values(loaded, "target_id", 1).tolist() == [34, 35]
   (cache / "columns.json").unlink()  # as if a kill had come in between
   opened()
   assert (cache / "columns.json").is_file()
@@ -205,9 +207,9 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
 
 def test_the_stream_goes_on_from_any_position(files):
   split = split_of(files, tokens=8, shapes=2)
-  whole = list(itertools.islice(split.batches(Position()), 9))
-  rest = itertools.islice(split.batches(whole[4].after), 4)
-  for a, b in zip(whole[5:], rest):
+  complete = list(itertools.islice(split.batches(Position()), 9))
+  rest = itertools.islice(split.batches(complete[4].after), 4)
+  for a, b in zip(complete[5:], rest):
     assert a.after == b.after
     for name, array in a.batch.items():
       np.testing.assert_array_equal(array, b.batch[name])
@@ -222,10 +224,10 @@ def blocks_of_two(monkeypatch, tmp_path):
 
 
 def windows_of(files, share_of_all, seed=0):
-  whole = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
-  assert whole.whole
-  most = whole.bytes_U.sum() * share_of_all
-  return dataclasses.replace(whole, most=most)
+  complete = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
+  assert complete.in_memory
+  maximum = complete.bytes_U.sum() * share_of_all
+  return dataclasses.replace(complete, max_examples=maximum)
 
 
 def told(batches):
@@ -246,8 +248,8 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
     bytes_of = collections.Counter()
     for k, size in enumerate(windows.bytes_U):
       bytes_of[of[2 * k]] += size
-    most = windows.most / 2 + windows.bytes_U.max()
-    assert max(bytes_of.values()) <= most
+    maximum = windows.max_examples / 2 + windows.bytes_U.max()
+    assert max(bytes_of.values()) <= maximum
     # A block is in one window; those of epochs differ.
     assert all(of[i] == of[i + 1] for i in range(0, 12, 2))
   epochs = [[p.ids.tolist() for p in split.plan.epoch(e)] for e in (0, 1)]
@@ -267,49 +269,49 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
 def test_windows_go_on_from_any_position(blocks_of_two):
   files, _ = blocks_of_two
   split = split_of(files, windows=windows_of(files, 0.5), tokens=12, shapes=2)
-  whole = list(itertools.islice(split.batches(Position()), 21))
-  assert whole[-1].after.epoch > 1
+  complete = list(itertools.islice(split.batches(Position()), 21))
+  assert complete[-1].after.epoch > 1
   for begin in range(20):
-    dealt = next(split.batches(whole[begin].after))
-    assert dealt.after == whole[begin + 1].after
-    assert told([dealt.batch]) == told([whole[begin + 1].batch])
+    train_batch = next(split.batches(complete[begin].after))
+    assert train_batch.after == complete[begin + 1].after
+    assert told([train_batch.batch]) == told([complete[begin + 1].batch])
 
 
 def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
   files, _ = blocks_of_two
-  held = []
+  loaded = []
 
   def watched(*args):
-    held.append(hold(*args))
-    return held[-1]
+    loaded.append(load(*args))
+    return loaded[-1]
 
   monkeypatch.setattr("jaxsyn.data.loader.split.hold", watched)
-  own = []
+  expected = []
   for host in (0, 1):
     split = split_of(
       files,
-      share=Share((host,), 2),
+      share=HostShard((host,), 2),
       windows=windows_of(files, 0.5),
       tokens=24,
       row_multiple=2,
     )
     batches = len(split.plan.epoch(0))
     stream = split.batches(Position())
-    own.append([next(stream).batch for _ in range(batches)])
+    expected.append([next(stream).batch for _ in range(batches)])
     stream.close()
     planned = split.plan.epoch(0)
-    number = {
+    index = {
       window: sum(len(p.ids) for p in planned if p.window == window)
       for window in {p.window for p in planned}
     }
-    for window, one in enumerate(held[: len(number)]):
-      assert len(one) <= number[0, window] // 2 + 1
-    held.clear()
+    for window, one in enumerate(loaded[: len(index)]):
+      assert len(one) <= index[0, window] // 2 + 1
+    loaded.clear()
   plain = split_of(
     files, windows=windows_of(files, 0.5), tokens=24, row_multiple=2
   )
-  for halves, dealt in zip(zip(*own), plain.batches(Position())):
-    for name, array in dealt.batch.items():
+  for halves, train_batch in zip(zip(*expected), plain.batches(Position())):
+    for name, array in train_batch.batch.items():
       joined = np.concatenate([half[name] for half in halves])
       np.testing.assert_array_equal(joined, array)
 
@@ -325,16 +327,16 @@ def test_plans_the_same_batches_for_any_number_of_devices(
     split = opened(
       PreparedSplit(prepared, "train"),
       ["source_head"],
-      share=Share((count - 1,), count),
+      share=HostShard((count - 1,), count),
       row_multiple=row_multiple,
       tokens=row_multiple * 75,
     )
     epochs = [
-      planned for number in (0, 1) for planned in split.plan.epoch(number)
+      planned for index in (0, 1) for planned in split.plan.epoch(index)
     ]
     plans.append([(one.shape, one.ids.tolist()) for one in epochs])
-    dealt = next(split.batches(Position()))
-    assert len(dealt.batch["weight_B"]) * count == epochs[0].shape.rows
+    train_batch = next(split.batches(Position()))
+    assert len(train_batch.batch["weight_B"]) * count == epochs[0].shape.rows
   assert len(plans[0]) > 6
   assert all(plan == plans[0] for plan in plans)
 
@@ -347,7 +349,7 @@ def test_rejects_devices_that_rows_cannot_be_split_over(
   prepared, devices, remedy
 ):
   with pytest.raises(InputError) as error:
-    opened(PreparedSplit(prepared, "train"), (), share=Share((0,), devices))
+    opened(PreparedSplit(prepared, "train"), (), share=HostShard((0,), devices))
   message = str(error.value)
   assert (
     f"config.batch.row_multiple=8 is not a multiple of {devices} devices"
@@ -389,7 +391,7 @@ def test_damage_is_told_when_its_window_is_come_to(blocks_of_two):
 
 
 def test_items_ahead_are_the_same_items_in_order():
-  assert list(ahead(iter(range(20)), 3)) == list(range(20))
+  assert list(prefetch(iter(range(20)), 3)) == list(range(20))
 
 
 def test_an_error_ahead_reaches_the_reader():
@@ -397,14 +399,14 @@ def test_an_error_ahead_reaches_the_reader():
     yield 1
     raise InputError("bad record")
 
-  reader = ahead(items(), 2)
+  reader = prefetch(items(), 2)
   assert next(reader) == 1
   with pytest.raises(InputError, match="bad record"):
     next(reader)
 
 
 def test_closing_ends_the_thread():
-  reader = ahead(itertools.count(), 2)
+  reader = prefetch(itertools.count(), 2)
   assert next(reader) == 0
   reader.close()
   for _ in range(50):

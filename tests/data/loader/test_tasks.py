@@ -11,10 +11,10 @@ from toy_folders import SHA256, values
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import Planned, Position
+from jaxsyn.data.loader.batch_plan import PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
@@ -67,8 +67,8 @@ def make(tmp_path_factory):
 
   def prepare(brackets: bool) -> PreparedSplit:
     folder = tmp_path_factory.mktemp("prepared")
-    kept = schema.features(["source"], brackets=brackets)
-    examples = [{name: one[name] for name in kept} for one in EXAMPLES]
+    saved = schema.features(["source"], brackets=brackets)
+    examples = [{name: one[name] for name in saved} for one in EXAMPLES]
     facts = tfds_builder.write(
       folder,
       name="toy",
@@ -101,9 +101,9 @@ def records(make):
 
 
 def made(records, data):
-  notes = collections.Counter()
+  messages = collections.Counter()
   examples = Examples(records, data, 0, both=True)
-  return list(examples.counted(notes)), dict(notes)
+  return list(examples.with_counters(messages)), dict(messages)
 
 
 def source(*symbols):
@@ -115,9 +115,9 @@ def target(*symbols):
 
 
 def test_every_source_is_translated_and_parsed(records):
-  found, notes = made(records, data())
-  assert notes == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
-  ids = [one["source_id"].tolist() for one in found]
+  result, messages = made(records, data())
+  assert messages == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  ids = [one["source_id"].tolist() for one in result]
   assert ids == [
     [*source(TR, 10, 11, 12, TR), EOS],
     [*source(TR, 10, 11, TR), EOS],
@@ -127,14 +127,14 @@ def test_every_source_is_translated_and_parsed(records):
     [*source(PA, 10, 11, 12, PA), EOS],
     [*source(PA, 10, 11, 12, PA), EOS],
   ]
-  targets = [one["target_id"].tolist() for one in found]
+  targets = [one["target_id"].tolist() for one in result]
   assert targets[:5] == [[20 + i, 20 + i, EOS] for i in range(5)]
   # (root (det ) ^ ) and (root (obj ) ^ (obj ) )
   assert targets[5:] == [
     target(ROOT, DET, END, HEAD, END),
     target(ROOT, OBJ, END, HEAD, OBJ, END, END),
   ]
-  for i, one in zip((0, 1, 2, 3, 4, 0, 2), found):
+  for i, one in zip((0, 1, 2, 3, 4, 0, 2), result):
     assert one["line"] == i + 1
     np.testing.assert_array_equal(
       one["source_head"], EXAMPLES[i]["source_head"]
@@ -142,13 +142,13 @@ def test_every_source_is_translated_and_parsed(records):
 
 
 def test_a_tree_as_the_source(records):
-  found, notes = made(records, data(task="source"))
-  assert notes == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
-  for one, plain in zip(found[:5], EXAMPLES):
+  result, messages = made(records, data(task="source"))
+  assert messages == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  for one, plain in zip(result[:5], EXAMPLES):
     for name, array in plain.items():
       np.testing.assert_array_equal(one[name], array)
   # (root (det 10 ) 11 12 ) EOS
-  one = found[5]
+  one = result[5]
   assert one["source_id"].tolist() == [
     *source(ROOT, DET, 10, END, 11, 12, END),
     EOS,
@@ -166,15 +166,15 @@ def test_a_tree_as_the_source(records):
 
 
 def test_constituents(records):
-  found, notes = made(records, data(brackets="constituency"))
+  result, messages = made(records, data(brackets="constituency"))
   # NP is label 1, the symbol after (?; the long sentence has no tree left.
-  assert notes == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
-  assert [one["target_id"].tolist() for one in found[5:]] == [
+  assert messages == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  assert [one["target_id"].tolist() for one in result[5:]] == [
     target(UNKNOWN + 2, UNKNOWN + 1, END, END),
     target(UNKNOWN + 2, END),
   ]
-  found, _ = made(records, data(brackets="constituency", task="source"))
-  assert found[5]["source_id"].tolist() == [
+  result, _ = made(records, data(brackets="constituency", task="source"))
+  assert result[5]["source_id"].tolist() == [
     *source(UNKNOWN + 2, UNKNOWN + 1, 10, 11, 12, END, END),
     EOS,
   ]
@@ -191,9 +191,9 @@ def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
 
 def test_control_trees_reach_the_second_task(records):
   linear = data(tree="linear")
-  found, _ = made(records, linear)
+  result, _ = made(records, linear)
   # Word 1 depends on word 0: (det ^ (root ) ), relations as they were.
-  assert found[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
+  assert result[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 
 def test_random_trees_of_the_second_task_follow_the_seed(records):
@@ -201,7 +201,9 @@ def test_random_trees_of_the_second_task_follow_the_seed(records):
   random = data(tree="random")
 
   def heads(seed):
-    both = toy_folders.opened(records, READS, data=random, seed=seed).held
+    both = toy_folders.opened(
+      records, READS, data=random, seed=seed
+    ).all_columns
     heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
     assert heads == again  # translated and parsed
     return tuple(heads)
@@ -216,34 +218,34 @@ def opened(records, data):
 
 def test_columns_hold_both_tasks_and_are_kept(records):
   parse = data(weight=0.5)
-  found, _ = made(records, parse)
+  result, _ = made(records, parse)
   for _ in range(2):  # made, then from the cache
     both = opened(records, parse)
-    assert both.notes["second"] == 2
+    assert both.counters["second"] == 2
     assert (
       "2 examples beside 5 translations; left out: 2 without a tree, 1"
-      in both.told[0]
+      in both.messages[0]
     )
     for name in both.features:
-      for i, one in enumerate(found):
-        stored = values(both.held, name, i)
+      for i, one in enumerate(result):
+        stored = values(both.all_columns, name, i)
         np.testing.assert_array_equal(stored, one[name].ravel())
-    assert both.second == (5, 0.5)
+    assert both.auxiliary == (5, 0.5)
   # Other options, other columns.
   other = opened(records, data(task="source"))
-  assert other.notes["second"] == 2
-  assert opened(records, data(longest=7)).notes["second"] == 1
+  assert other.counters["second"] == 2
+  assert opened(records, data(longest=7)).counters["second"] == 1
   plain = opened(records, data(task="none"))
-  assert len(plain) == 5 and not plain.told
+  assert len(plain) == 5 and not plain.messages
 
 
 def test_a_batch_says_what_each_row_counts(records):
   both = opened(records, data(weight=0.5))
-  planned = Planned(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
+  planned = PlannedBatch(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
   batch = both.batch(planned)
   assert batch["weight_B"].tolist() == [0.5, 1, 0.5, 0]
   assert batch["weight_B"].dtype == np.float32
-  hosts = [dataclasses.replace(both, share=Share((i,), 2)) for i in (0, 1)]
+  hosts = [dataclasses.replace(both, shard=HostShard((i,), 2)) for i in (0, 1)]
   halves = [half.batch(planned) for half in hosts]
   assert [h["weight_B"].tolist() for h in halves] == [[0.5, 1], [0.5, 0]]
 
@@ -251,7 +253,7 @@ def test_a_batch_says_what_each_row_counts(records):
 def test_an_epoch_has_both_tasks_in_any_order(records):
   plan = opened(records, data()).plan
   epochs = [
-    np.concatenate([p.ids for p in plan.epoch(number)]) for number in (0, 1)
+    np.concatenate([p.ids for p in plan.epoch(index)]) for index in (0, 1)
   ]
   assert epochs[0].tolist() != epochs[1].tolist()
   for ids in epochs:
@@ -264,11 +266,11 @@ def test_a_run_that_goes_on_gets_the_same_batches(records):
   def batches(position):
     return opened(records, data(weight=0.25)).batches(position)
 
-  whole = list(itertools.islice(batches(Position()), 12))
-  rest = itertools.islice(batches(whole[4].after), 7)
-  for dealt, again in zip(whole[5:], rest, strict=True):
-    assert dealt.after == again.after
-    for name, array in dealt.batch.items():
+  complete = list(itertools.islice(batches(Position()), 12))
+  rest = itertools.islice(batches(complete[4].after), 7)
+  for train_batch, again in zip(complete[5:], rest, strict=True):
+    assert train_batch.after == again.after
+    for name, array in train_batch.batch.items():
       np.testing.assert_array_equal(array, again.batch[name])
 
 
@@ -280,7 +282,7 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
   brackets = tasks.Dependency()
   sizes = {"source": SOURCE, "target": TARGET}
-  new = tasks.Parsing().make(one, brackets.bracketing(one), brackets, sizes)
+  new = tasks.ParsingTask().make(one, brackets.bracketing(one), brackets, sizes)
   assert new["target_word"].tolist() == [-1] * 6
   assert new["target_parent_mid"].tolist() == [*range(6)]
   assert new["target_head"].shape == new["target_tree_distance"].shape == (0,)

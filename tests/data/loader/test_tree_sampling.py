@@ -12,7 +12,7 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import controls, tree
@@ -105,18 +105,18 @@ def drawing(
     both_tasks=both_tasks,
     **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
-  found = {}
-  for planned, dealt in zip(
+  by_name = {}
+  for planned, train_batch in zip(
     split.plan.epoch(epoch), split.batches(Position(epoch))
   ):
-    for row, number in enumerate(planned.ids.tolist()):
-      found[number] = {k: v[row] for k, v in dealt.batch.items()}
-  return found
+    for row, index in enumerate(planned.ids.tolist()):
+      by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
+  return by_name
 
 
 def same(one, other):
@@ -131,34 +131,34 @@ def heads_of(row, stored, side="source"):
 
 
 def path(head_W, word):
-  found = [word]
-  while head_W[found[-1]] != found[-1]:
-    found.append(head_W[found[-1]])
-    assert len(found) <= len(head_W), "a cycle"
-  return found
+  result = [word]
+  while head_W[result[-1]] != result[-1]:
+    result.append(head_W[result[-1]])
+    assert len(result) <= len(head_W), "a cycle"
+  return result
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])
 def test_all_facts_are_those_of_the_drawn_heads(records, rate):
   """Against loops over words, in five epochs of both sides."""
   split, bare, merged = drawing(records, rate=rate), 0, 0
-  changed = collections.Counter()
+  edited = collections.Counter()
   for epoch in range(5):
     rows = epoch_of(split, epoch)
     assert rows.keys() == {*range(len(records))}
-    for (number, stored), (side, axis) in itertools.product(
+    for (index, stored), (side, axis) in itertools.product(
       enumerate(records), zip(BOTH, "ST")
     ):
-      row, name = rows[number], f"{side}_{{}}_B{{}}".format
+      row, name = rows[index], f"{side}_{{}}_B{{}}".format
       head_W, word_S = heads_of(row, stored, side), stored[f"{side}_word"]
       above = [path(head_W, word) for word in range(len(head_W))]
       before = stored[f"{side}_head"].tolist()
-      changed[side] += head_W != before
+      edited[side] += head_W != before
       roots = [w for w, up in enumerate(before) if up == w]
       assert [w for w, up in enumerate(head_W) if up == w] == roots
-      if number in (0, 1, 3, 5):  # nothing can be replaced
+      if index in (0, 1, 3, 5):  # nothing can be replaced
         assert head_W == before
-      merged += number == 2 and len({p[-1] for p in above[:3]}) == 2
+      merged += index == 2 and len({p[-1] for p in above[:3]}) == 2
       for w, one in enumerate(above):
         for v, other in enumerate(above):
           common = [x for x in one if x in other]
@@ -177,51 +177,51 @@ def test_all_facts_are_those_of_the_drawn_heads(records, rate):
       last = len(word_S) - 1
       assert row[name("parent_mid", axis)][last] == last  # of EOS
       # All else is as it is stored, and beyond all is padding.
-      for own in ("id", "word", "relation"):
-        kept = stored[f"{side}_{own}"]
-        found = row[name(own, axis if own != "relation" else "W")]
-        assert found[: len(kept)].tolist() == kept.tolist()
-        fill = schema.FEATURES[f"{side}_{own}"].fill
-        assert (found[len(kept) :] == fill).all()
+      for item in ("id", "word", "relation"):
+        saved = stored[f"{side}_{item}"]
+        result = row[name(item, axis if item != "relation" else "W")]
+        assert result[: len(saved)].tolist() == saved.tolist()
+        fill = schema.FEATURES[f"{side}_{item}"].fill
+        assert (result[len(saved) :] == fill).all()
       assert row[f"{side}_parsed_B"] == stored[f"{side}_parsed"]
       square = row[name("tree_distance", "WW")].copy()
       square[: len(head_W), : len(head_W)] = schema.OTHER_TREE
       assert (square == schema.OTHER_TREE).all()
       assert not row[name("parent_mid", axis)][last + 1 :].any()
-  assert min(changed.values()) > 100 and bare > 100 and merged > 0
+  assert min(edited.values()) > 100 and bare > 100 and merged > 0
 
 
 def test_at_a_rate_of_0_all_is_as_it_is_stored(records):
   """To the bit, also of a window, and with no feature more or less."""
-  reads = (*READS, "source_head", "target_head")
+  required = (*READS, "source_head", "target_head")
   for memory_gib in (1.0, 40e3 / 2**30):
     splits = [
-      drawing(records, reads, rate=rate, memory_gib=memory_gib)
+      drawing(records, required, rate=rate, memory_gib=memory_gib)
       for rate in (0.0, None)
     ]
-    assert splits[0].whole == (memory_gib == 1)
+    assert splits[0].in_memory == (memory_gib == 1)
     assert splits[0].trees and not splits[1].trees
     for epoch in range(2):
       one, other = (epoch_of(split, epoch) for split in splits)
-      for number in other:
-        same(one[number], other[number])
+      for index in other:
+        same(one[index], other[index])
 
 
 def test_only_what_is_read_is_made(records):
   """PASCAL reads the middles: drawn ones, which are those of all reads."""
-  every = epoch_of(drawing(records))
+  all_ids = epoch_of(drawing(records))
   rows = epoch_of(drawing(records, ("source_parent_mid",)))
-  for number, row in rows.items():
+  for index, row in rows.items():
     assert set(row) == {
       *("source_id_BS", "target_id_BT", "source_word_BS", "source_parsed_B"),
       *("source_parent_mid_BS", "source_head_BW", "weight_B"),
     }
     size = min(
-      len(r["source_parent_mid_BS"]) for r in (row, every[number])
+      len(r["source_parent_mid_BS"]) for r in (row, all_ids[index])
     )  # of another shape, maybe
     np.testing.assert_array_equal(
       row["source_parent_mid_BS"][:size],
-      every[number]["source_parent_mid_BS"][:size],
+      all_ids[index]["source_parent_mid_BS"][:size],
     )
 
 
@@ -231,12 +231,12 @@ def test_words_are_drawn_as_often_as_the_rate_says(records):
   replaced = may = 0
   for epoch in range(60):
     rows = epoch_of(split, epoch)
-    for number, stored in enumerate(records):
-      if number == 4:  # a chain: a word before it is all there is to take
+    for index, stored in enumerate(records):
+      if index == 4:  # a chain: a word before it is all there is to take
         continue
       for side in BOTH:
         before = stored[f"{side}_head"].tolist()
-        now = heads_of(rows[number], stored, side)
+        now = heads_of(rows[index], stored, side)
         below = collections.Counter(
           up for w in range(len(before)) for up in path(before, w)
         )
@@ -255,9 +255,9 @@ def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
   first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
   other = epoch_of(drawing(records, seed=4))
   counts = collections.Counter()
-  for number, stored in enumerate(records):
-    same(first[number], again[number])
-    heads = [heads_of(x[number], stored) for x in (first, second, other)]
+  for index, stored in enumerate(records):
+    same(first[index], again[index])
+    heads = [heads_of(x[index], stored) for x in (first, second, other)]
     if len(heads[0]) > 4:
       counts["all"] += 1
       counts["epoch"] += heads[0] == heads[1]
@@ -274,44 +274,48 @@ def test_sides_and_sentences_have_draws_of_their_own(tmp_path):
   some = [{**one, "line": np.int64(i + 1)} for i in range(40)]
   records = PreparedSplit(folder_of(tmp_path, some), "train")
   rows = epoch_of(drawing(records))
-  found = [
+  collected = [
     [tuple(heads_of(row, one, side)) for row in rows.values()] for side in BOTH
   ]
-  assert min(len({*own}) for own in found) > 20
-  assert sum(a == b for a, b in zip(*found)) < 10
+  assert min(len({*item}) for item in collected) > 20
+  assert sum(a == b for a, b in zip(*collected)) < 10
 
 
 @pytest.mark.parametrize("hosts", [2, 4])
 def test_resumed_or_on_several_hosts_it_is_the_same(records, hosts):
-  few = {"tokens": 700, "row_multiple": hosts}
-  walk = [*itertools.islice(drawing(records, **few).batches(Position()), 40)]
+  small_set = {"tokens": 700, "row_multiple": hosts}
+  walk = [
+    *itertools.islice(drawing(records, **small_set).batches(Position()), 40)
+  ]
   assert walk[-1].after.epoch >= 1
   for at in (0, 3, 30):
-    again = next(drawing(records, **few).batches(walk[at].after)).batch
+    again = next(drawing(records, **small_set).batches(walk[at].after)).batch
     same(again, walk[at + 1].batch)
   shares = [
-    drawing(records, **few, share=Share((part,), hosts)).batches(Position())
+    drawing(records, **small_set, share=HostShard((part,), hosts)).batches(
+      Position()
+    )
     for part in range(hosts)
   ]
-  alone = 0
-  for whole, *parts in zip(walk, *shares):
-    for name, array in whole.batch.items():
-      every = np.concatenate([part.batch[name] for part in parts])
-      np.testing.assert_array_equal(every, array)
-    alone += min(part.batch["weight_B"].sum() for part in parts) == 0
-  assert alone or hosts == 2  # a host that has padding alone
+  single = 0
+  for complete, *parts in zip(walk, *shares):
+    for name, array in complete.batch.items():
+      all_ids = np.concatenate([part.batch[name] for part in parts])
+      np.testing.assert_array_equal(all_ids, array)
+    single += min(part.batch["weight_B"].sum() for part in parts) == 0
+  assert single or hosts == 2  # a host that has padding alone
 
 
 def test_neither_order_nor_windows_change_a_draw(records):
   plain = epoch_of(drawing(records), 1)
   windows = drawing(records, memory_gib=40e3 / 2**30)
-  assert not windows.whole
+  assert not windows.in_memory
   for other in (windows, drawing(records, tokens=700)):
     rows = epoch_of(other, 1)
     assert rows.keys() == plain.keys()
-    for number, stored in enumerate(records):
+    for index, stored in enumerate(records):
       for side in BOTH:
-        heads = (heads_of(x[number], stored, side) for x in (rows, plain))
+        heads = (heads_of(x[index], stored, side) for x in (rows, plain))
         assert next(heads) == next(heads)
 
 
@@ -330,60 +334,60 @@ def test_evaluation_draws_nothing(records):
 
 def test_with_subwords_drawn_too(prepared):
   """The middles are those of the drawn parents, in the drawn subwords."""
-  records, drawn = PreparedSplit(prepared, "train"), 0
+  records, sampled = PreparedSplit(prepared, "train"), 0
   split = drawing(
     records,
     ("source_parent_mid",),
     data={"sampling": Sampling(sides=("source",), alpha=0.3)},
   )
   trees, rows = epoch_of(drawing(records, ("source_head",))), epoch_of(split)
-  for number, stored in enumerate(itertools.islice(records, 100)):
-    head_W = heads_of(rows[number], stored)
-    assert head_W == heads_of(trees[number], stored)
-    row = rows[number]
+  for index, stored in enumerate(itertools.islice(records, 100)):
+    head_W = heads_of(rows[index], stored)
+    assert head_W == heads_of(trees[index], stored)
+    row = rows[index]
     size = (row["source_id_BS"] != 0).sum()
-    drawn += size != len(stored["source_id"])
+    sampled += size != len(stored["source_id"])
     expected = tree.parent_mid(row["source_word_BS"][:size], np.array(head_W))
     np.testing.assert_array_equal(row["source_parent_mid_BS"][:size], expected)
-  assert drawn > 30
+  assert sampled > 30
 
 
 def test_of_a_mixture_all_corpora_are_drawn(records, tmp_path):
   """And what is tagged stays so: a tag is of no word, and its own parent."""
-  others = list(examples(20, first=100))
-  folder = folder_of(tmp_path, others)
+  rest = list(examples(20, first=100))
+  folder = folder_of(tmp_path, rest)
   split = drawing(
     records,
     ("source_parent_mid",),
     data={"mixture": Mixture(folders=(str(folder),), tags=True)},
   )
-  rows, changed = epoch_of(split), 0
+  rows, edited = epoch_of(split), 0
   assert len(rows) == 110
-  for i, stored in enumerate(others):
+  for i, stored in enumerate(rest):
     row, head_W = rows[90 + i], heads_of(rows[90 + i], stored)
-    changed += head_W != stored["source_head"].tolist()
+    edited += head_W != stored["source_head"].tolist()
     word_S = np.append(-1, stored["source_word"])
     np.testing.assert_array_equal(
       row["source_parent_mid_BS"][: len(word_S)],
       tree.parent_mid(word_S, np.array(head_W)),
     )
-  assert changed > 10
-  assert any("drawn anew" in told for told in split.told)
+  assert edited > 10
+  assert any("drawn anew" in message for message in split.messages)
 
 
 def test_what_is_drawn_is_said(records):
-  (told,) = drawing(records, rate=0.25).told
-  assert told == (
+  (message,) = drawing(records, rate=0.25).messages
+  assert message == (
     "trees drawn anew in every epoch, of the source and the target: each "
     "word's parent is another with probability 0.25"
   )
-  (told,) = drawing(records, ()).told
-  assert told == "config.data.tree='sampled' does nothing: no tree is read"
+  (message,) = drawing(records, ()).messages
+  assert message == "config.data.tree='sampled' does nothing: no tree is read"
   # Relations stay as they are.
   split = drawing(records, ("source_relation",))
-  assert split.told == [told]
+  assert split.messages == [message]
   epoch_of(split)
-  assert drawing(records, rate=None).told == []
+  assert drawing(records, rate=None).messages == []
 
 
 def test_second_tasks_are_refused():

@@ -6,7 +6,7 @@ import pytest
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.loader.tasks import Constituency, Parsing
+from jaxsyn.data.loader.tasks import Constituency, ParsingTask
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
@@ -40,8 +40,8 @@ def test_units_are_words_between_blanks(tmp_path):
   """▁ a ▁ d o g , ▁ s o . as subwords: marks are of the word they stand at."""
   text = "a dog, so."
   vocabulary = train([text], tmp_path / "v", Subwords(size=99, type="char"))
-  found = alignments.units(text, vocabulary.encode(text))
-  assert found == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, -1]
+  result = alignments.units(text, vocabulary.encode(text))
+  assert result == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, -1]
   assert alignments.units("", vocabulary.encode("")) == [-1]
 
 
@@ -90,8 +90,8 @@ def test_a_batch_links_the_subwords_of_linked_words():
   order = np.array([4, 0, 2, 1, 3])
   batch = columns.batch(LINKED, order, shape, rows=6)
   assert batch["links_BTS"].dtype == np.uint8
-  for row, number in enumerate(order):
-    wanted = by_loops(EXAMPLES[number], shape)
+  for row, index in enumerate(order):
+    wanted = by_loops(EXAMPLES[index], shape)
     np.testing.assert_array_equal(batch["links_BTS"][row], wanted)
   assert batch["links_BTS"][1, :3, :2].tolist() == [[1, 0], [1, 0], [0, 1]]
   assert not batch["links_BTS"][5].any()
@@ -115,7 +115,7 @@ def test_subwords_that_are_put_in_are_of_no_word():
   assert turned["source_unit"].tolist() == [1, -1, 0, 0, -1]
   tree = np.array([opening(1), 0, 1, CLOSE])
   sizes = {"source": 10, "target": 10}
-  parse = Parsing().make(pair, tree, Constituency(), sizes)
+  parse = ParsingTask().make(pair, tree, Constituency(), sizes)
   assert set(parse["target_unit"].tolist()) == {-1}
   assert len(parse["target_unit"]) == len(parse["target_id"])
   rows = Rows.of(

@@ -409,7 +409,7 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
       page = gzip.decompress(path.read_bytes()).decode()
       texts += [f"{text}\n\n" for text in page.split("\n\n")[:60] if text]
   trees = [blocks(text) for text in texts]
-  lines = [" ".join(block.text for block in own) for own in trees]
+  lines = [" ".join(block.text for block in item) for item in trees]
   parses = [conllu_text.attach(*both) for both in zip(trees, lines)]
   plain = sum(
     align._plain_spans([*tree[0].form_W], line) is not None
@@ -447,7 +447,7 @@ def test_plain_spans_are_as_others(words, text, monkeypatch):
   def found():
     try:
       return align.spans([(word,) for word in words], text)
-    except align.Mismatch as error:
+    except align.MismatchError as error:
       return str(error), error.word
 
   quickly = found()

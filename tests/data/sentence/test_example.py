@@ -130,8 +130,8 @@ def test_features_by_side(whole_words):
   assert both["target_relation"].tolist() == [1, 1]
   neither = encode(MONKEY.text, whole_words, "a banana")
   assert set(neither) == set(schema.features([])) == set(schema.ALWAYS)
-  alone = encode(MONKEY, whole_words)
-  assert set(alone) == set(schema.features(["source"])) - {"target_id"}
+  single = encode(MONKEY, whole_words)
+  assert set(single) == set(schema.features(["source"])) - {"target_id"}
   with pytest.raises(ValueError, match="sides must be of"):
     schema.features(["left"])
 
@@ -162,17 +162,17 @@ def test_control_trees(whole_words):
   assert linear["source_tree_distance"].reshape(5, 5)[0].tolist() == [*range(5)]
   random = example.retree(parsed, "source", tree=TREES["random"](), seed=3)
   assert np.sum(random["source_head"] == np.arange(5)) == 1
-  for kind, changed in (("linear", linear), ("random", random)):
-    assert set(changed) == set(parsed)
+  for kind, edited in (("linear", linear), ("random", random)):
+    assert set(edited) == set(parsed)
     for name in set(parsed) - {
       "source_head",
       "source_parent_mid",
       "source_tree_distance",
     }:
-      assert changed[name] is parsed[name]
+      assert edited[name] is parsed[name]
     # The same straight from text, as in translation.
     direct = encode(MONKEY, whole_words, "a", tree=TREES[kind](), seed=3)
-    for name, array in changed.items():
+    for name, array in edited.items():
       np.testing.assert_array_equal(array, direct[name])
       assert array.dtype == direct[name].dtype == parsed[name].dtype
   unchanged = example.retree(parsed, "source", tree=TREES["parsed"](), seed=3)
@@ -191,9 +191,9 @@ def test_control_trees_on_both_sides(whole_words, kind):
   for name, array in both.items():
     np.testing.assert_array_equal(array, direct[name])
   # The source's is what it is without trees of the target.
-  alone = encode(MONKEY, whole_words, target.text, tree=TREES[kind]())
-  for name in alone:
-    np.testing.assert_array_equal(alone[name], direct[name])
+  single = encode(MONKEY, whole_words, target.text, tree=TREES[kind]())
+  for name in single:
+    np.testing.assert_array_equal(single[name], direct[name])
   # The target's comes from its own ids.
   turned = encode(target, whole_words, tree=TREES[kind]())
   assert turned["source_head"].tolist() == direct["target_head"].tolist()
@@ -339,9 +339,9 @@ def test_many_pairs_are_as_each_alone(small, kind):
       assert len(rows) == len(sources)
       pairs = zip(rows.examples(), sources, targets or [None] * len(sources))
       for line, (made, source, target) in zip(lines, pairs, strict=True):
-        alone = example.encode(source, target, line=line, **known)
-        assert made.keys() == alone.keys()
-        for name, array in alone.items():
+        single = example.encode(source, target, line=line, **known)
+        assert made.keys() == single.keys()
+        for name, array in single.items():
           assert made[name].dtype == schema.FEATURES[name].dtype
           np.testing.assert_array_equal(made[name], array, name)
 

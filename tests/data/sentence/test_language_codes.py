@@ -36,7 +36,7 @@ def test_every_two_letter_code_has_one_language():
 )
 def test_hausa_and_igbo_are_known_languages(shared_data, code, part):
   assert tokenizers.is_known(code)
-  assert "blanks" in tokenizers.told(code)
+  assert "blanks" in tokenizers.summary(code)
   assert tokenizers.default(code) == "13a"
   lines = read_lines(shared_data / "mafand" / part)[:400]
   guessed, share = languages.guess(lines)

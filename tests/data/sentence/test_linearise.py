@@ -21,11 +21,11 @@ LABELS = ("det", "nsubj", "obj", "root")  # 1, 2, 3, 4
 NAMES = symbols(LABELS)
 
 
-def delinearise(number):
+def delinearise(index):
   """The dependency tree of a skeleton; words count in the order of brackets.
 
   Args:
-    number: of symbols, from `skeleton` with heads.
+    index: of symbols, from `skeleton` with heads.
 
   Returns: head_W and relation_W, as `linearise` takes them.
 
@@ -38,14 +38,14 @@ def delinearise(number):
 
   def stand(entry) -> None:
     """The word of a bracket takes the next place of the sentence."""
-    label, _, own = entry
-    if own:
+    label, _, expected = entry
+    if expected:
       raise ValueError("a bracket has two heads.")
-    own.append(len(head))
+    expected.append(len(head))
     head.append(-1)
     relation.append(label)
 
-  for sign in map(int, number):
+  for sign in map(int, index):
     if sign >= OPEN:
       todo.append((sign - OPEN, [], []))
     elif len(todo) == 1:
@@ -54,14 +54,14 @@ def delinearise(number):
       stand(todo[-1])
     elif sign == END:
       entry = todo.pop()
-      _, hanging, own = entry
-      if not own:
+      _, hanging, expected = entry
+      if not expected:
         if hanging:
           raise ValueError("a bracket with brackets in it has no head.")
         stand(entry)
       for word in hanging:
-        head[word] = own[0]
-      todo[-1][1].append(own[0])
+        head[word] = expected[0]
+      todo[-1][1].append(expected[0])
     else:
       raise ValueError(f"symbol {sign} is no bracket.")
   if len(todo) > 1:
@@ -146,21 +146,21 @@ def random_projective(rng, words):
 
 def test_thousands_of_projective_trees_come_back():
   rng = np.random.default_rng(0)
-  several = 0
+  multiple = 0
   for _ in range(3000):
     words = int(rng.integers(0, 25))
     head_W = random_projective(rng, words)
     relation_W = rng.integers(0, 9, words)
-    several += (head_W == np.arange(words)).sum() > 1
+    multiple += (head_W == np.arange(words)).sum() > 1
     signs = linearise(head_W, relation_W)
     assert signs[signs >= 0].tolist() == list(range(words))
-    number = skeleton(signs, heads=True)
+    index = skeleton(signs, heads=True)
     has_dependents = set(head_W[head_W != np.arange(words)].tolist())
-    assert len(number) == 2 * words + len(has_dependents)
-    head, relation = delinearise(number)
+    assert len(index) == 2 * words + len(has_dependents)
+    head, relation = delinearise(index)
     np.testing.assert_array_equal(head, head_W)
     np.testing.assert_array_equal(relation, relation_W)
-  assert several > 500
+  assert multiple > 500
 
 
 def test_any_tree_keeps_its_arcs():

@@ -14,35 +14,35 @@ HALF, MOST = 2**31, 2**32 - 1  # of what is drawn, half of 2³² and the most
 
 def path(head_W, word):
   """A word and those above it, up to its root; fails where there is a cycle."""
-  found = [word]
-  while head_W[found[-1]] != found[-1]:
-    found.append(head_W[found[-1]])
-    assert len(found) <= len(head_W), f"a cycle: {head_W}"
-  return found
+  result = [word]
+  while head_W[result[-1]] != result[-1]:
+    result.append(head_W[result[-1]])
+    assert len(result) <= len(head_W), f"a cycle: {head_W}"
+  return result
 
 
-def by_loops(head_W, is_replaced_W, number_W):
+def by_loops(head_W, is_replaced_W, index_W):
   """The same of one tree, word by word."""
   head_W = list(head_W)
   for word, replaced in enumerate(is_replaced_W):
     if not replaced or head_W[word] == word:
       continue
-    others = [
+    rest = [
       other
       for other in range(len(head_W))
       if other != head_W[word] and word not in path(head_W, other)
     ]
-    if others:
-      head_W[word] = others[int(number_W[word]) * len(others) // 2**32]
+    if rest:
+      head_W[word] = rest[int(index_W[word]) * len(rest) // 2**32]
   return head_W
 
 
-def one(head_W, is_replaced_W, number_W):
+def one(head_W, is_replaced_W, index_W):
   return noised(
     np.array(head_W),
     np.array([len(head_W)]),
     is_replaced_W=np.array(is_replaced_W, bool),
-    number_W=np.array(number_W, np.uint64),
+    random_W=np.array(index_W, np.uint64),
   ).tolist()
 
 
@@ -90,26 +90,26 @@ def test_of_many_trees_each_is_as_by_loops_and_a_tree(seed):
   words = np.array([len(tree) for tree in some])
   rate = rng.choice([0.05, 0.3, 1.0])
   is_replaced_W = rng.random(words.sum()) < rate
-  number_W = rng.integers(0, 2**32, words.sum(), np.uint64)
+  index_W = rng.integers(0, 2**32, words.sum(), np.uint64)
   before = np.concatenate(some)
-  found = noised(
-    before.copy(), words, is_replaced_W=is_replaced_W, number_W=number_W
+  result = noised(
+    before.copy(), words, is_replaced_W=is_replaced_W, random_W=index_W
   )
   cuts = np.cumsum(words)[:-1]
-  changed = 0
-  for own, tree, replaced, number in zip(
-    *(np.split(x, cuts) for x in (found, before, is_replaced_W, number_W))
+  edited = 0
+  for item, tree, replaced, index in zip(
+    *(np.split(x, cuts) for x in (result, before, is_replaced_W, index_W))
   ):
-    assert own.tolist() == by_loops(tree.tolist(), replaced, number)
-    depth(own)  # raises where there is a cycle
+    assert item.tolist() == by_loops(tree.tolist(), replaced, index)
+    depth(item)  # raises where there is a cycle
     # As many roots as there were, and none but those that were drawn changed.
-    word_W = np.arange(len(own))
+    word_W = np.arange(len(item))
     assert (
-      np.flatnonzero(own == word_W) == np.flatnonzero(tree == word_W)
+      np.flatnonzero(item == word_W) == np.flatnonzero(tree == word_W)
     ).all()
-    assert not (own != tree)[~replaced].any()
-    changed += (own != tree).sum()
-  assert changed > 0
+    assert not (item != tree)[~replaced].any()
+    edited += (item != tree).sum()
+  assert edited > 0
   assert (before == np.concatenate(some)).all()  # what was given stays
 
 
@@ -123,14 +123,14 @@ def test_other_parents_come_equally_often():
   count, times = collections.Counter(), 8000
   rng = np.random.default_rng(1)
   tree = np.array([0, 0, 0, 2, 3])
-  found = noised(
+  result = noised(
     np.tile(tree, times),
     np.full(times, 5),
     is_replaced_W=np.tile(np.arange(5) == 3, times),
-    number_W=rng.integers(0, 2**32, 5 * times, np.uint64),
+    random_W=rng.integers(0, 2**32, 5 * times, np.uint64),
   ).reshape(times, 5)
-  assert (np.delete(found, 3, 1) == np.delete(tree, 3)).all()
-  count.update(found[:, 3].tolist())
+  assert (np.delete(result, 3, 1) == np.delete(tree, 3)).all()
+  count.update(result[:, 3].tolist())
   assert count.keys() == {0, 1}
   # Half of them: the standard deviation is 45.
   assert abs(count[0] - times / 2) < 4 * 45

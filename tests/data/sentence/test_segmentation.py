@@ -15,13 +15,13 @@ NEAR = 5 * math.sqrt(0.25 / DRAWS)
 
 
 def shares(cut, normal, scores, alpha):
-  found = collections.Counter()
+  by_name = collections.Counter()
   for seed in range(DRAWS):
     ends = cut(normal, scores, alpha, random.Random(seed))
     assert ends[-1] == len(normal)
     parts = (normal[i:j] for i, j in zip([0, *ends], ends))
-    found[" ".join(parts)] += 1 / DRAWS
-  return found
+    by_name[" ".join(parts)] += 1 / DRAWS
+  return by_name
 
 
 def near(found, expected):
@@ -59,8 +59,8 @@ def test_the_higher_merge_comes_first_and_the_left_one_of_two():
 
 def test_no_merge_crosses_a_blank():
   scores = {**MERGES, "▁a": -0.5}
-  found = by_merges("▁abc▁abc", scores, 0.0, random.Random(0))
-  assert found == [2, 4, 6, 8]  # ▁a bc ▁a bc
+  result = by_merges("▁abc▁abc", scores, 0.0, random.Random(0))
+  assert result == [2, 4, 6, 8]  # ▁a bc ▁a bc
 
 
 PIECES = {"a": -1.0, "b": -1.5, "ab": -1.2, "ba": -2.0, "aba": -4.0}

@@ -79,8 +79,8 @@ def test_lines_are_the_segments_in_order(tmp_path, name, change):
 
 def test_text_that_only_mentions_tags_stays_text(tmp_path):
   for text in ("<seg> is a tag\n", "<srcse\nb\n", "\n\n<b>x</b>\n", "<", ""):
-    found = read_lines(write(tmp_path / "a.en", text))
-    assert found == text.removesuffix("\n").split("\n") * bool(text)
+    loaded = read_lines(write(tmp_path / "a.en", text))
+    assert loaded == text.removesuffix("\n").split("\n") * bool(text)
 
 
 def test_a_blank_line_of_a_live_pipe_is_answered(tmp_path):
@@ -177,8 +177,8 @@ def test_scored_as_the_text_of_its_segments(tmp_path):
   same = [LINES[0].replace("India", "Indien"), *LINES[1:]]
   plain = write(tmp_path / "hyp.txt", "".join(f"{x}\n" for x in same))
   wrapped = write(tmp_path / "hyp.sgm.gz", REFERENCE.replace("ref", "tst"))
-  found = score.run([reference], [plain, wrapped])
-  one, other = found.scores.values()
+  result = score.run([reference], [plain, wrapped])
+  one, other = result.scores.values()
   assert [s.value for s in one] == [s.value for s in other]
   assert one[0].value == pytest.approx(100)
 

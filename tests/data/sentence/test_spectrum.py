@@ -9,7 +9,7 @@ import pytest
 
 from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.data.sentence import controls
-from jaxsyn.data.sentence.spectrum import Remembered, eigenvectors
+from jaxsyn.data.sentence.spectrum import EigenvectorCache, eigenvectors
 
 HALF = 0.5**0.5
 STAR = [0, 0, 0, 0, 0]  # four leaves of one root: 1 is an eigenvalue, thrice
@@ -59,7 +59,7 @@ def groups(values):
 def chosen(matrix, kept):
   """Returns the documented basis, chosen by Gram-Schmidt."""
   values, vectors = np.linalg.eigh(matrix)
-  found = []
+  collected = []
   for begin, end in groups(values):
     if values[begin] < 1e-7:
       continue
@@ -73,9 +73,11 @@ def chosen(matrix, kept):
       if left[word] > 1e-4:
         mine.append(left / np.linalg.norm(left))
     assert len(mine) == end - begin
-    found += mine
-  found = found[:kept]
-  return np.stack([*found, *[np.zeros(len(matrix))] * (kept - len(found))], 1)
+    collected += mine
+  collected = collected[:kept]
+  return np.stack(
+    [*collected, *[np.zeros(len(matrix))] * (kept - len(collected))], 1
+  )
 
 
 @pytest.mark.parametrize("head_W", TREES, ids=lambda head_W: str(len(head_W)))
@@ -92,16 +94,16 @@ def test_hard_trees_have_the_documented_basis(head_W):
   values = np.linalg.eigvalsh(matrix)
   roots = int((head_W == np.arange(len(head_W))).sum())
   assert (np.abs(values[:roots]) < 1e-9).all()
-  there = min(EIGENVECTORS, len(head_W) - roots)
-  vectors = vector_WE[:, :there].astype(float)
+  present = min(EIGENVECTORS, len(head_W) - roots)
+  vectors = vector_WE[:, :present].astype(float)
   np.testing.assert_allclose(
-    matrix @ vectors, vectors * values[roots:][:there], atol=2e-6
+    matrix @ vectors, vectors * values[roots:][:present], atol=2e-6
   )
-  np.testing.assert_allclose(vectors.T @ vectors, np.eye(there), atol=6e-6)
-  assert not vector_WE[:, there:].any()
+  np.testing.assert_allclose(vectors.T @ vectors, np.eye(present), atol=6e-6)
+  assert not vector_WE[:, present:].any()
   assert not np.signbit(vector_WE[vector_WE == 0]).any()
   first_E = np.argmax(np.abs(vectors) > 0.01, axis=0)
-  assert (vectors[first_E, np.arange(there)] > 0).all()
+  assert (vectors[first_E, np.arange(present)] > 0).all()
 
 
 def test_by_hand():
@@ -129,13 +131,13 @@ def test_which_end_is_the_root_makes_no_difference():
 
 
 def test_a_tree_has_the_same_bits_in_any_batch():
-  together = eigenvectors(TREES)
+  combined = eigenvectors(TREES)
   backwards = eigenvectors(TREES[::-1])[::-1]
   many = eigenvectors([*TREES, *(controls.random(30, i) for i in range(30))])
   for i, head_W in enumerate(TREES):
-    alone = eigenvectors([head_W])[0].tobytes()
-    for other in (together, backwards, many):
-      assert other[i].tobytes() == alone
+    single = eigenvectors([head_W])[0].tobytes()
+    for other in (combined, backwards, many):
+      assert other[i].tobytes() == single
 
 
 # Checksum of the rounded vectors. Rounding hides the last bits of LAPACK.
@@ -172,11 +174,11 @@ def test_threads_and_instructions_do_not_change_the_vectors(variables):
 
 
 def test_remembered():
-  own = Remembered(most=24 * 4 * EIGENVECTORS)  # 24 words
+  expected = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
   trees = [controls.random(6, i) for i in range(3)]
-  first = own(trees)
-  again = own(trees[::-1])[::-1]
+  first = expected(trees)
+  again = expected(trees[::-1])[::-1]
   assert all(one is other for one, other in zip(first, again))
-  own([controls.random(7, 0)] * 2)  # the one that was longest ago goes
-  assert own(trees[:1])[0] is first[0]
-  assert own(trees[2:])[0] is not first[2]
+  expected([controls.random(7, 0)] * 2)  # the one that was longest ago goes
+  assert expected(trees[:1])[0] is first[0]
+  assert expected(trees[2:])[0] is not first[2]

@@ -21,20 +21,20 @@ TREE = "1\t{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 @contextlib.contextmanager
 def pipe(*writes):
   """The path of a pipe; each write comes after a pause of the writer."""
-  there, here = os.pipe()
+  present, current = os.pipe()
 
   def write():
     for i, data in enumerate(writes):
       time.sleep(0.2 if i else 0.0)
-      os.write(here, data)
-    os.close(here)
+      os.write(current, data)
+    os.close(current)
 
   thread = threading.Thread(target=write)
   thread.start()
   try:
-    yield f"/dev/fd/{there}"
+    yield f"/dev/fd/{present}"
   finally:
-    os.close(there)
+    os.close(present)
     thread.join()
 
 
@@ -44,28 +44,28 @@ def texts(chunk):
 
 def test_what_is_there_is_taken_and_a_slow_writer_is_answered():
   with pipe(b"a\nb\n", b"c", b"d\n", b"e\nf") as path:
-    found = list(chunks(sentences(path, trees=False), 1000))
-  assert found == [["a", "b"], ["cd"], ["e", "f"]]
+    result = list(chunks(sentences(path, trees=False), 1000))
+  assert result == [["a", "b"], ["cd"], ["e", "f"]]
 
 
 def test_a_full_list_is_followed_by_one_that_tells_of_the_pause():
   with pipe(b"a\nb\nc\nd\n", b"e", b"\nf\ng\nh\n") as path:
-    found = list(chunks(sentences(path, trees=False), 2))
-  assert found == [["a", "b"], ["c", "d"], [], ["e", "f"], ["g", "h"]]
+    result = list(chunks(sentences(path, trees=False), 2))
+  assert result == [["a", "b"], ["c", "d"], [], ["e", "f"], ["g", "h"]]
 
 
 def test_an_answer_comes_before_the_next_line_is_written():
-  there, here = os.pipe()
-  with os.fdopen(here, "wb", buffering=0) as writer:
+  present, current = os.pipe()
+  with os.fdopen(current, "wb", buffering=0) as writer:
     stop = threading.Timer(20, writer.close)  # it would wait for ever
     stop.start()
-    answers = chunks(sentences(f"/dev/fd/{there}", trees=False), 1000)
+    answers = chunks(sentences(f"/dev/fd/{present}", trees=False), 1000)
     for line in (b"a", b"b", b"c"):
       writer.write(line + b"\n")
       assert next(answers) == [line.decode()]
     stop.cancel()
   assert list(answers) == []
-  os.close(there)
+  os.close(present)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -73,26 +73,26 @@ def test_a_file_is_in_full_chunks_and_in_order(tmp_path, pack):
   lines = [str(i) for i in range(3000)]
   content = "".join(f"{line}\n" for line in lines).encode()
   (tmp_path / "a").write_bytes(pack(content))
-  found = list(chunks(sentences(str(tmp_path / "a"), trees=False), 1000))
-  assert [len(chunk) for chunk in found] == [1000, 1000, 1000]
-  assert list(itertools.chain(*found)) == lines
+  result = list(chunks(sentences(str(tmp_path / "a"), trees=False), 1000))
+  assert [len(chunk) for chunk in result] == [1000, 1000, 1000]
+  assert list(itertools.chain(*result)) == lines
   with pipe(*(pack(content[i : i + 5000]) for i in range(0, 13890, 5000))) as p:
-    found = chunks(sentences(p, trees=False), 1000)
-    assert list(itertools.chain(*found)) == lines
+    result = chunks(sentences(p, trees=False), 1000)
+    assert list(itertools.chain(*result)) == lines
 
 
 def test_strict_answers_what_came_before_the_fault(tmp_path):
   (tmp_path / "a").write_bytes(BAD)
   path = str(tmp_path / "a")
-  found = chunks(sentences(path, trees=False), 1000)
-  assert next(found) == ["one"]
+  result = chunks(sentences(path, trees=False), 1000)
+  assert next(result) == ["one"]
   with pytest.raises(InputError, match=r"a:2: byte 5 \(0xfc\) is not UTF-8"):
-    next(found)
+    next(result)
   (tmp_path / "a").write_bytes(BAD.replace(b"\xfc", b"u"))
-  found = chunks(sentences(path, trees=False), 1000)
-  assert next(found) == ["one", "so fur", "three"]
+  result = chunks(sentences(path, trees=False), 1000)
+  assert next(result) == ["one", "so fur", "three"]
   with pytest.raises(InputError, match=r"a:4: character 4 is NUL.*UTF-16"):
-    next(found)
+    next(result)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_strict_answers_what_came_before_the_fault(tmp_path):
 )
 def test_a_bad_line_costs_itself_alone(tmp_path, errors, second, fourth):
   (tmp_path / "a").write_bytes(BAD)
-  (found,) = chunks(sentences(str(tmp_path / "a"), False, errors), 1000)
-  one, two, three, four, five = found
+  (result,) = chunks(sentences(str(tmp_path / "a"), False, errors), 1000)
+  one, two, three, four, five = result
   assert (one, three, five) == ("one", "three", "five")
   assert isinstance(two, Faulty) and isinstance(four, Faulty)
   assert (two.text, four.text) == (second, fourth)
@@ -116,9 +116,9 @@ def test_an_endless_line_ends(monkeypatch, tmp_path):
   (tmp_path / "a").write_bytes(
     b"a\n" + b"b" * 101 + b"\n" + b"c" * 100 + b"\nd"
   )
-  (found,) = chunks(sentences(str(tmp_path / "a"), False, "replace"), 1000)
-  assert texts(found) == ["a", "b" * 100, "c" * 100, "d"]
-  assert [isinstance(item, Faulty) for item in found] == [0, 1, 0, 0]
+  (result,) = chunks(sentences(str(tmp_path / "a"), False, "replace"), 1000)
+  assert texts(result) == ["a", "b" * 100, "c" * 100, "d"]
+  assert [isinstance(item, Faulty) for item in result] == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("errors", ["replace", "skip"])
@@ -126,13 +126,13 @@ def test_a_malformed_tree_costs_itself_alone(tmp_path, errors):
   path = tmp_path / "a.conllu"
   trees = (TREE.format("one"), "1\ttwo\n\n", TREE.format("three"))
   path.write_text("".join(trees))
-  (found,) = chunks(sentences(str(path), True, errors), 1000)
-  assert texts(found) == ["one", None, "three"]
-  assert "a.conllu:3: 2 columns" in found[1].message
-  found = chunks(sentences(str(path), True), 1000)
-  assert texts(next(found)) == ["one"]
+  (result,) = chunks(sentences(str(path), True, errors), 1000)
+  assert texts(result) == ["one", None, "three"]
+  assert "a.conllu:3: 2 columns" in result[1].message
+  result = chunks(sentences(str(path), True), 1000)
+  assert texts(next(result)) == ["one"]
   with pytest.raises(InputError, match=r"a\.conllu:3: 2 columns"):
-    next(found)
+    next(result)
 
 
 def test_one_bad_tree_of_a_sentence_is_the_whole_sentence(tmp_path):
@@ -142,24 +142,24 @@ def test_one_bad_tree_of_a_sentence_is_the_whole_sentence(tmp_path):
     name + TREE.format("one") + name + "1\ttwo\n\n" + name + TREE.format("three")
     + TREE.format("four")
   )  # fmt: skip
-  (found,) = chunks(sentences(str(path), True, "skip"), 1000)
-  assert texts(found) == [None, "four"]
+  (result,) = chunks(sentences(str(path), True, "skip"), 1000)
+  assert texts(result) == [None, "four"]
 
 
 def test_a_tree_is_answered_at_its_blank_line():
   two = [TREE.format(word).encode() for word in ("one", "two")]
   with pipe(two[0], two[1][:-1], two[1][-1:]) as path:
-    found = [texts(c) for c in chunks(sentences(path, True), 1000)]
-  assert found == [["one"], ["two"]]
+    result = [texts(c) for c in chunks(sentences(path, True), 1000)]
+  assert result == [["one"], ["two"]]
 
 
 def test_bytes_of_trees_can_be_replaced(tmp_path):
   path = tmp_path / "a.conllu"
   path.write_bytes(TREE.format("f\xfcr").encode("latin-1"))
-  (found,) = chunks(sentences(str(path), True, "replace"), 1000)
-  assert texts(found) == ["f\ufffdr"]
-  (found,) = chunks(sentences(str(path), True, "skip"), 1000)
-  assert isinstance(found[0], Faulty)
+  (result,) = chunks(sentences(str(path), True, "replace"), 1000)
+  assert texts(result) == ["f\ufffdr"]
+  (result,) = chunks(sentences(str(path), True, "skip"), 1000)
+  assert isinstance(result[0], Faulty)
 
 
 def test_whole_leaves_out_pauses():

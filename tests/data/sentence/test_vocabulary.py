@@ -119,10 +119,10 @@ def test_other_models_are_not_taken_for_whole_words(small, tmp_path):
 def check_words(model: vocabulary.Vocabulary, text: str) -> None:
   """Ids and spans are SentencePiece's, once neighbouring UNKs are joined."""
   check_spans(model, text)
-  own = model.encode(text)
+  expected = model.encode(text)
   joined = []
   for unknown, run in itertools.groupby(
-    zip(*own), key=lambda row: row[0] == UNK
+    zip(*expected), key=lambda row: row[0] == UNK
   ):
     run = list(run)
     joined += [(UNK, run[0][1], run[-1][2])] if unknown else run
@@ -132,10 +132,10 @@ def check_words(model: vocabulary.Vocabulary, text: str) -> None:
   ]
   normal = model._processor.normalize(text).split("▁")[1:]
   assert (
-    model.decode(own.id).split(" ")
+    model.decode(expected.id).split(" ")
     == [
       "⁇" if id_ == UNK else word
-      for id_, word in zip(own.id, normal, strict=True)
+      for id_, word in zip(expected.id, normal, strict=True)
     ]
     or not normal
   )
@@ -162,8 +162,8 @@ def test_whole_words_of_real_lines(real_lines, tmp_path):
   # By frequency, then by code point: so are words of one frequency cut off.
   order = sorted(count, key=lambda word: (-count[word], word))
   assert count[order[3995]] == count[order[3996]]  # a tie at the end
-  kept = [processor.id_to_piece(i)[1:] for i in range(4, model.size)]
-  assert kept == order[:3996]
+  saved = [processor.id_to_piece(i)[1:] for i in range(4, model.size)]
+  assert saved == order[:3996]
 
 
 @pytest.mark.parametrize("coverage", [1.0, 0.98])
@@ -179,8 +179,8 @@ def test_the_most_frequent_words_are_kept_whatever_their_letters(
     tmp_path / "v.model",
     Subwords(size=7, type="word", character_coverage=coverage),
   )
-  kept = [model._processor.id_to_piece(i) for i in range(4, model.size)]
-  assert kept == [f"▁{long}", "▁é", "▁b"]
+  saved = [model._processor.id_to_piece(i) for i in range(4, model.size)]
+  assert saved == [f"▁{long}", "▁é", "▁b"]
   assert model.encode("b é c a").id == [6, 5, UNK, UNK]
 
 
@@ -360,8 +360,8 @@ def test_a_seed_is_a_segmentation(sampled):
   first = [drawn(sampled, line, seed) for seed, line in enumerate(lines)]
   jobs = [*enumerate(lines)][::-1] * 3
   with ThreadPoolExecutor(3) as pool:
-    found = [*pool.map(lambda job: drawn(sampled, job[1], job[0]), jobs)]
-  assert found == first[::-1] * 3
+    result = [*pool.map(lambda job: drawn(sampled, job[1], job[0]), jobs)]
+  assert result == first[::-1] * 3
   different = {tuple(drawn(sampled, LINES[1], seed).id) for seed in range(40)}
   assert len(different) > 5
 
@@ -389,18 +389,18 @@ def test_how_much_is_drawn_follows_alpha(sampled):
     sizes = [len(drawn(sampled, line, s, alpha).id) for s in range(60)]
     return sum(sizes) / len(sizes)
 
-  few, some, many = map(mean, (1e-6, 0.3, 0.999))
+  small_set, some, many = map(mean, (1e-6, 0.3, 0.999))
   if sampled.path.parent.name.startswith("bpe"):
-    assert few == plain < some < many
+    assert small_set == plain < some < many
     characters = len(line.replace(" ", "")) + line.count(" ") + 1
     assert many > 0.95 * characters
   else:
-    assert few > some > many >= plain
+    assert small_set > some > many >= plain
 
 
 def test_the_same_is_drawn_in_another_process(sampled):
   """SentencePiece's own generator has other numbers in each."""
-  found = [drawn(sampled, line, 7).id for line in LINES[:5]]
+  result = [drawn(sampled, line, 7).id for line in LINES[:5]]
   code = (
     "import sys; from jaxsyn.data.sentence.vocabulary import Vocabulary\n"
     "one = Vocabulary(sys.argv[1])\n"
@@ -408,7 +408,7 @@ def test_the_same_is_drawn_in_another_process(sampled):
   )
   command = [sys.executable, "-c", code, str(sampled.path), *LINES[:5]]
   done = subprocess.run(command, check=True, capture_output=True, text=True)
-  assert done.stdout.strip() == str(found)
+  assert done.stdout.strip() == str(result)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -417,18 +417,22 @@ def test_without_chance_subwords_are_sentencepiece_s(
 ):
   """Merges that are never left out; of all segmentations the most probable."""
   options = Subwords(size=3000, type=kind, character_coverage=0.9995)
-  own = vocabulary.train(real_lines, tmp_path / "vocabulary.model", options)
+  expected = vocabulary.train(
+    real_lines, tmp_path / "vocabulary.model", options
+  )
   alpha = 0.0
   if kind == "unigram":
     cut = segmentation.by_lattice
-    own._cut = lambda normal, scores, alpha, rng: cut(normal, scores, 1.0, None)
+    expected._cut = lambda normal, scores, alpha, rng: cut(
+      normal, scores, 1.0, None
+    )
   for line in (*real_lines[::4], *HARD, "", " "):
-    assert own.sample(line, 0, alpha) == own.encode(line), line
+    assert expected.sample(line, 0, alpha) == expected.encode(line), line
 
 
 def test_who_has_a_choice_is_known(sampled, tmp_path):
   assert sampled.can_sample
   for kind in ("char", "word"):
     options = Subwords(size=120, type=kind)
-    own = vocabulary.train(LINES, tmp_path / f"{kind}.model", options)
-    assert not own.can_sample
+    expected = vocabulary.train(LINES, tmp_path / f"{kind}.model", options)
+    assert not expected.can_sample

@@ -15,11 +15,11 @@ RATES = (0.1, 0.3, 0.6, 1.0)
 
 def path(head_W, word):
   """A word and those above it, up to its root; fails where there is a cycle."""
-  found = [word]
-  while head_W[found[-1]] != found[-1]:
-    found.append(head_W[found[-1]])
-    assert len(found) <= len(head_W), f"a cycle: {head_W}"
-  return found
+  result = [word]
+  while head_W[result[-1]] != result[-1]:
+    result.append(head_W[result[-1]])
+    assert len(result) <= len(head_W), f"a cycle: {head_W}"
+  return result
 
 
 def roots(head_W):
@@ -29,17 +29,17 @@ def roots(head_W):
 @pytest.fixture(scope="module")
 def multi30k(shared_data):
   """The parser's trees of 3,000 captions."""
-  heads, own = [], []
+  heads, expected = [], []
   path = shared_data / "multi30k" / "parsed" / "train.en.conllu.gz"
   with gzip.open(path, "rt", encoding="utf-8") as file:
     for line in file:
       columns = line.rstrip("\n").split("\t")
       if columns[0].isdigit():
         parent = int(columns[6]) - 1
-        own.append(len(own) if parent < 0 else parent)
-      elif columns == [""] and own:
-        heads.append(np.array(own, np.int32))
-        own = []
+        expected.append(len(expected) if parent < 0 else parent)
+      elif columns == [""] and expected:
+        heads.append(np.array(expected, np.int32))
+        expected = []
         if len(heads) == 3000:
           return heads
   return heads
@@ -50,8 +50,8 @@ def test_real_trees_have_the_rate_and_stay_trees(multi30k, rate):
   """Each sentence to less than a word, all together to the sampling error."""
   wrong = words = 0
   roots_changed = 0
-  for number, head_W in enumerate(multi30k):
-    new_W = wrong_parents(head_W, rate, number).tolist()
+  for index, head_W in enumerate(multi30k):
+    new_W = wrong_parents(head_W, rate, index).tolist()
     for word in range(len(new_W)):
       path(new_W, word)
     assert roots(new_W) == roots(head_W)
@@ -69,10 +69,10 @@ def test_real_trees_have_the_rate_and_stay_trees(multi30k, rate):
 
 @pytest.mark.parametrize("words", [3, 4, 7, 40])
 def test_random_trees_of_any_size_have_exactly_the_rate(words):
-  for number in range(200):
-    head_W = controls.random(words, number)
+  for index in range(200):
+    head_W = controls.random(words, index)
     for rate in (0.5, 1.0):
-      new_W = wrong_parents(head_W, rate, number).tolist()
+      new_W = wrong_parents(head_W, rate, index).tolist()
       for word in range(words):
         path(new_W, word)
       assert roots(new_W) == 1
@@ -85,9 +85,9 @@ def test_random_trees_of_any_size_have_exactly_the_rate(words):
 
 def test_forests_keep_their_number_of_roots():
   forest_W = np.array([0, 0, 1, 3, 3, 3, 6, 6], np.int32)
-  for number in range(200):
+  for index in range(200):
     for rate in RATES:
-      new_W = wrong_parents(forest_W, rate, number).tolist()
+      new_W = wrong_parents(forest_W, rate, index).tolist()
       for word in range(8):
         path(new_W, word)
       assert roots(new_W) == 3
@@ -100,8 +100,8 @@ def test_words_without_another_parent_stay(rate):
   for head_W in ([], [0], [0, 1, 2]):  # none, one, none with a parent
     new_W = wrong_parents(np.array(head_W, np.int32), rate, 7)
     assert new_W.tolist() == head_W
-  for number in range(20):  # of two words both or none
-    pair = wrong_parents(np.array([1, 1], np.int32), rate, number).tolist()
+  for index in range(20):  # of two words both or none
+    pair = wrong_parents(np.array([1, 1], np.int32), rate, index).tolist()
     assert pair in ([1, 1], [0, 0])
     assert pair == [0, 0] or rate < 1
 
@@ -109,46 +109,45 @@ def test_words_without_another_parent_stay(rate):
 def test_every_possible_parent_is_taken():
   """Word 3 of 0 ← 1 ← 2 ← 3 may depend on 0 or 1, each equally often."""
   chain_W = np.array([0, 0, 1, 2], np.int32)
-  found = [
-    tuple(wrong_parents(chain_W, 0.25, number).tolist())
-    for number in range(3000)
+  collected = [
+    tuple(wrong_parents(chain_W, 0.25, index).tolist()) for index in range(3000)
   ]
   for tree in ((0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)):
-    assert tree in found
+    assert tree in collected
   # Word 1 has no other parent than the root, so another word is wrong instead.
-  assert {*found} == {(0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)}
-  last = [tree for tree in found if tree[3] != 2]
+  assert {*collected} == {(0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)}
+  last = [tree for tree in collected if tree[3] != 2]
   assert abs(sum(tree[3] for tree in last) / len(last) - 0.5) < 0.05
 
 
 def test_seeds_and_sentences_have_trees_of_their_own():
   head_W = controls.random(20, 1)
-  drawn = [tuple(wrong_parents(head_W, 0.3, s).tolist()) for s in range(50)]
-  assert len({*drawn}) == 50
+  sampled = [tuple(wrong_parents(head_W, 0.3, s).tolist()) for s in range(50)]
+  assert len({*sampled}) == 50
   again = tuple(wrong_parents(head_W, 0.3, 3).tolist())
-  assert again == drawn[3]
+  assert again == sampled[3]
 
 
 def test_distances_and_middles_follow_from_the_new_parents():
   """Against loops over words, of subwords that some words lack."""
   dice = random.Random(0)
-  for number in range(60):
+  for index in range(60):
     words = dice.randint(1, 14)
-    head_W = controls.random(words, number)
+    head_W = controls.random(words, index)
     pieces = [dice.choice([0, 1, 1, 2, 3]) for _ in range(words - 1)] + [1]
     word_S = np.append(np.repeat(np.arange(words), pieces), -1)
-    given = {
-      "source_id": np.append(np.arange(len(word_S) - 1) + 10 + number, 2),
+    inputs = {
+      "source_id": np.append(np.arange(len(word_S) - 1) + 10 + index, 2),
       "source_word": word_S,
       "source_head": head_W,
       "source_relation": np.arange(words),
       "source_parsed": np.array(1),
     }
     tree = WrongParents(0.5)
-    found = example.retree(given, "source", tree=tree, seed=3)
-    new_W = found["source_head"].tolist()
+    result = example.retree(inputs, "source", tree=tree, seed=3)
+    new_W = result["source_head"].tolist()
     above = [path(new_W, word) for word in range(words)]
-    square = found["source_tree_distance"].reshape(words, words)
+    square = result["source_tree_distance"].reshape(words, words)
     for w, one in enumerate(above):
       for v, other in enumerate(above):
         common = [x for x in one if x in other]
@@ -162,13 +161,13 @@ def test_distances_and_middles_follow_from_the_new_parents():
       while not len(places[up]) and new_W[up] != up:
         up = new_W[up]
       mean = np.mean(places[up] if len(places[up]) else places[word])
-      assert found["source_parent_mid"][i] == np.float32(mean)
-    assert found["source_relation"] is given["source_relation"]
+      assert result["source_parent_mid"][i] == np.float32(mean)
+    assert result["source_relation"] is inputs["source_relation"]
 
 
 def test_a_rate_of_0_gives_the_parsed_tree():
-  for number in range(50):
-    head_W = controls.random(number, number)
-    found_W = WrongParents(0.0).heads(head_W, number)
-    np.testing.assert_array_equal(found_W, head_W)
-    assert found_W.dtype == head_W.dtype
+  for index in range(50):
+    head_W = controls.random(index, index)
+    result_W = WrongParents(0.0).heads(head_W, index)
+    np.testing.assert_array_equal(result_W, head_W)
+    assert result_W.dtype == head_W.dtype

@@ -54,7 +54,7 @@ EXAMPLES = [*map(example, range(8)), shared_piece(), nothing()]
 def written(examples, features=NAMES, cuts=()):
   file = io.BytesIO()
   parts = np.split(np.arange(len(examples)), cuts)
-  rows = (Rows.of([examples[i] for i in own], features) for own in parts)
+  rows = (Rows.of([examples[i] for i in item], features) for item in parts)
   of = write_blocks(file, features, rows)
   return file.getvalue(), of
 
@@ -82,12 +82,12 @@ def longest(request, monkeypatch):
   "features", [NAMES, PLAIN, ("source_tree_distance", "source_id")]
 )
 def test_what_is_read_is_what_was_written(longest, features):
-  held = PLAIN if features == PLAIN else NAMES
-  data, of = written(EXAMPLES, held)
+  loaded = PLAIN if features == PLAIN else NAMES
+  data, of = written(EXAMPLES, loaded)
   sizes = [len(block.lengths.source) for block in of]
   assert sizes == ([10] if longest > 10 else [4, 4, 2])
   same(read(data, of, features), EXAMPLES, features)
-  words = [0, 0] if held == PLAIN else [4, 0]
+  words = [0, 0] if loaded == PLAIN else [4, 0]
   lengths = np.concatenate([np.stack(block.lengths, 1) for block in of])
   assert lengths[8:].tolist() == [[2, 1, words[0], 0], [1, 1, words[1], 0]]
 
@@ -95,30 +95,30 @@ def test_what_is_read_is_what_was_written(longest, features):
 @pytest.mark.parametrize("cuts", [range(1, 10), (3, 3, 9), (4,)])
 def test_the_bytes_do_not_depend_on_how_they_come(longest, cuts):
   data, of = written(EXAMPLES)
-  again, others = written(EXAMPLES, cuts=cuts)
+  again, rest = written(EXAMPLES, cuts=cuts)
   assert data == again
-  assert [b.columns for b in of] == [b.columns for b in others]
+  assert [b.columns for b in of] == [b.columns for b in rest]
 
 
 def test_arrow_reads_the_same(longest):
   data, of = written(EXAMPLES)
   table = pa.ipc.open_file(io.BytesIO(data)).read_all()
   assert table.schema.field("source_id").type.value_type == pa.int32()
-  found = read(data, of)
+  result = read(data, of)
   for name in NAMES:
     column = table[name].to_pylist()
-    assert column == [one[name].tolist() for one in found]
+    assert column == [one[name].tolist() for one in result]
 
 
 @pytest.mark.parametrize("cuts", [(), range(1, 10), (5,)])
 def test_a_block_has_no_more_values_than_can_be_held(monkeypatch, cuts):
-  monkeypatch.setattr(blocks, "MOST", 20)
+  monkeypatch.setattr(blocks, "MAX_BLOCK", 20)
   # Distances: 4, 9, 16 | 4, 9 | 16, 4 | 9 | 16 | 0 by sums of at most 20.
   data, of = written(EXAMPLES, cuts=cuts)
   sizes = [len(block.lengths.source) for block in of]
   assert sizes == [2, 2, 1, 2, 1, 2]
   same(read(data, of), EXAMPLES, NAMES)
-  monkeypatch.setattr(blocks, "MOST", 3)  # one alone has more
+  monkeypatch.setattr(blocks, "MAX_BLOCK", 3)  # one alone has more
   data, of = written(EXAMPLES, cuts=cuts)
   assert len(of) == 10
   same(read(data, of), EXAMPLES, NAMES)
@@ -131,27 +131,27 @@ def test_nothing_can_be_written():
 
 def test_no_flip_and_no_cut_gives_other_numbers():
   data, of = written(EXAMPLES)
-  refused = 0
+  rejected = 0
   for place in range(0, len(data), 5):
     for harmed in (
       data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :],
       data[:place],
     ):
       try:
-        found = read(harmed, of)
+        result = read(harmed, of)
       except InputError as error:
         assert "train.arrow:" in str(error) and "Prepare the" in str(error)
-        refused += 1
+        rejected += 1
       else:  # padding, or what nobody reads
-        same(found, EXAMPLES, NAMES)
-  assert refused > len(data) / 8
+        same(result, EXAMPLES, NAMES)
+  assert rejected > len(data) / 8
 
 
 def test_a_block_of_other_data_is_refused():
   data, of = written(EXAMPLES)
-  _, others = written(EXAMPLES[1:] + EXAMPLES[:1])
+  _, rest = written(EXAMPLES[1:] + EXAMPLES[:1])
   with pytest.raises(InputError, match=r"arrow: line is damaged, .* checksum"):
-    read(data, others)
+    read(data, rest)
   with pytest.raises(InputError, match=r"source_brackets is .* is not there"):
     read(data, of, ("source_id", "source_brackets"))
   with pytest.raises(InputError, match=r"source_id is damaged.* the file ends"):
@@ -193,12 +193,14 @@ def test_lengths_of_a_split(longest):
   shards = [written(EXAMPLES[:6]), written(EXAMPLES[6:])]
   file = io.BytesIO()
   write_lengths(file, (of for _, of in shards))
-  found = list(read_lengths(io.BytesIO(file.getvalue()), "train.lengths.arrow"))
-  shard = [block.shard for block in found]
+  loaded = list(
+    read_lengths(io.BytesIO(file.getvalue()), "train.lengths.arrow")
+  )
+  shard = [block.shard for block in loaded]
   assert shard == ([0, 1] if longest > 10 else [0, 0, 1])
   for shard, (data, _) in enumerate(shards):
-    own = [block for block in found if block.shard == shard]
-    same(read(data, own), EXAMPLES[6 * shard :][: (6, 4)[shard]], NAMES)
+    expected = [block for block in loaded if block.shard == shard]
+    same(read(data, expected), EXAMPLES[6 * shard :][: (6, 4)[shard]], NAMES)
   for wrong in (b"", file.getvalue()[:-20], shards[0][0]):
     with pytest.raises(InputError, match=r"train.lengths.arrow is no file of"):
       list(read_lengths(io.BytesIO(wrong), "train.lengths.arrow"))

@@ -35,9 +35,9 @@ def by_protobuf(one, texts) -> bytes:
     proto.features.feature[name].bytes_list.value.append(text.encode())
   for name, array in one.items():
     kind = decoding.kind_of(schema.FEATURES[name])
-    own = getattr(proto.features.feature[name], kind)
-    own.SetInParent()  # where there are no values too
-    own.value.extend(
+    expected = getattr(proto.features.feature[name], kind)
+    expected.SetInParent()  # where there are no values too
+    expected.value.extend(
       [array.tobytes()] if kind == "bytes_list" else array.ravel().tolist()
     )
   return proto.SerializeToString(deterministic=True)
@@ -56,8 +56,8 @@ def test_bytes_are_those_of_protobuf(sizes):
   rows = Rows.of(examples, FEATURES)
   payloads = encoding.serializer(FEATURES)(rows, texts)
   for i, (one, payload) in enumerate(zip(examples, payloads, strict=True)):
-    own = {name: lines[i] for name, lines in texts.items()}
-    assert payload == by_protobuf(one, own)
+    expected = {name: lines[i] for name, lines in texts.items()}
+    assert payload == by_protobuf(one, expected)
   assert decoding.texts_of(payloads) == texts
   again = decoding.decoder(FEATURES)(payloads)
   for name, values in rows.flat.items():
@@ -77,5 +77,7 @@ def test_a_record_without_its_texts_is_none():
   decode = decoding.decoder(FEATURES)
   right = dict.fromkeys(schema.TEXTS, "a")
   decode([by_protobuf(one, right)])
-  with pytest.raises(decoding.NotAnExample, match=r"record 1: its features"):
+  with pytest.raises(
+    decoding.InvalidExampleError, match=r"record 1: its features"
+  ):
     decode([by_protobuf(one, right), by_protobuf(one, {})])

@@ -71,12 +71,12 @@ def test_damaged_here_and_fetched_again(server, tmp_path, sha256, capsys):
 def test_put_there_by_hand(tmp_path):
   path = tmp_path / "a.en"
   path.write_bytes(BODY)
-  nowhere = fetch.Download("http://127.0.0.1:9/a.en")
-  assert fetch.get(path, nowhere) == SUM
+  null = fetch.Download("http://127.0.0.1:9/a.en")
+  assert fetch.get(path, null) == SUM
   assert "by hand" in (tmp_path / "a.en.sha256").read_text()
   path.write_bytes(BODY[:-1])
   with pytest.raises(InputError, match="refused"):
-    fetch.get(path, nowhere)
+    fetch.get(path, null)
   assert path.read_bytes() == BODY[:-1]  # the user's own; never lost
 
 
@@ -163,11 +163,11 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_lies(server, tmp_path, lie):
-  (server.answers["a.gz"], sha256, most), message = LIES[lie]
+  (server.answers["a.gz"], sha256, maximum), message = LIES[lie]
   path = tmp_path / "raw" / "a.gz"
   if "gzip" not in lie and "unpacks" not in lie:
     path = path.with_suffix(".en")
-  address = fetch.Download(server.url("a.gz"), sha256, most)
+  address = fetch.Download(server.url("a.gz"), sha256, maximum)
   with pytest.raises(InputError, match=message):
     fetch.get(path, address)
   assert names(path.parent) == []
@@ -238,10 +238,10 @@ def test_two_at_once_fetch_once(server, tmp_path):
 
   server.answers["a"] = slow
   (tmp_path / ".a.0123abcd.partial").write_bytes(b"of a killed process")
-  address, found = fetch.Download(server.url("a")), []
+  address, result = fetch.Download(server.url("a")), []
   threads = [
     threading.Thread(
-      target=lambda: found.append(fetch.get(tmp_path / "a", address))
+      target=lambda: result.append(fetch.get(tmp_path / "a", address))
     )
     for _ in range(3)
   ]
@@ -249,6 +249,6 @@ def test_two_at_once_fetch_once(server, tmp_path):
     thread.start()
   for thread in threads:
     thread.join()
-  assert found == [SUM] * 3
+  assert result == [SUM] * 3
   assert server.asked == ["/a"]
   assert names(tmp_path) == ["a", "a.sha256"]

@@ -31,7 +31,7 @@ def folder(prepared, tmp_path):
 
 def test_whole_folders_are_whole(prepared):
   manifest = manifests.read(prepared)
-  assert integrity.damaged(prepared, manifest) == {}
+  assert integrity.corrupt_files(prepared, manifest) == {}
   assert set(layout.names(manifest)) <= set(manifest["files"])
   assert {
     "toy/1.0.0/features.json",
@@ -58,14 +58,14 @@ def test_every_harm_to_every_file(folder, harm):
       path.write_bytes(data[:-1])
     elif harm == "grow":
       path.write_bytes(data + b"x")
-    found = integrity.damaged(folder, manifest)
-    assert list(found) == [name]
-    assert str(path) in found[name]
-    shallow = integrity.damaged(folder, manifest, deep=False)
+    result = integrity.corrupt_files(folder, manifest)
+    assert list(result) == [name]
+    assert str(path) in result[name]
+    shallow = integrity.corrupt_files(folder, manifest, deep=False)
     assert list(shallow) == ([] if harm == "flip" else [name])
     path.write_bytes(data)
     assert facts["bytes"] == len(data)
-  assert integrity.damaged(folder, manifest) == {}
+  assert integrity.corrupt_files(folder, manifest) == {}
 
 
 def test_text_as_it_was_written(prepared):
@@ -121,7 +121,7 @@ def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
   name = "text/train.target-00000-of-00003.gz"
   (folder / name).write_bytes(content)
   manifest = manifests.read(folder)
-  manifest["files"] |= checksums.sums(folder, [name])
+  manifest["files"] |= checksums.file_checksums(folder, [name])
   manifests.write(folder, manifest)
   with pytest.raises(InputError, match=message):
     read_targets(folder)

@@ -99,7 +99,9 @@ def folder(prepared, tmp_path):
 
 def put(folder, content):
   """Writes what is no manifest, its checksum right."""
-  (folder / manifests.FILE).write_text(json.dumps(checksums.sealed(content)))
+  (folder / manifests.FILE).write_text(
+    json.dumps(checksums.add_checksum(content))
+  )
 
 
 def at(content, path):
@@ -207,7 +209,7 @@ def test_hundreds_of_manifests(folder):
   """As bytes, and as another content with a right checksum."""
   path = folder / manifests.FILE
   good, data = manifests.read(folder), path.read_bytes()
-  refused = 0
+  rejected = 0
   for seed in range(200):
     rng = np.random.default_rng(seed)
     path.write_bytes(mutants.harmed(data, rng))
@@ -218,15 +220,15 @@ def test_hundreds_of_manifests(folder):
     content = mutants.tree(good, rng)
     put(folder, content)
     try:
-      found = manifests.read(folder)
-      for name in layout.names(found):
+      loaded = manifests.read(folder)
+      for name in layout.names(loaded):
         inside = (folder / name).resolve().relative_to(folder.resolve())
         assert inside.as_posix() == name
-      for split in found["splits"]:
+      for split in loaded["splits"]:
         assert len(list(Records(folder, split))) in (0, 1, 11)
     except InputError:
-      refused += 1
-  assert refused > 180
+      rejected += 1
+  assert rejected > 180
 
 
 def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
@@ -246,8 +248,8 @@ def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
 
 def test_a_batch_has_what_is_read_and_what_that_needs():
   manifest = toy_folders.manifest_of()
-  reads = ["source_parent_mid"]
-  assert manifests.features_for(manifest, reads) == (
+  required = ["source_parent_mid"]
+  assert manifests.features_for(manifest, required) == (
     "source_id",
     "target_id",
     "source_word",
@@ -259,9 +261,9 @@ def test_a_batch_has_what_is_read_and_what_that_needs():
 
 
 def test_what_is_lacking_is_named_with_a_line_to_paste():
-  reads = ("source_head", "target_head", "source_relation")
+  required = ("source_head", "target_head", "source_relation")
   with pytest.raises(InputError) as error:
-    manifests.features_for(toy_folders.manifest_of(sides=[]), reads)
+    manifests.features_for(toy_folders.manifest_of(sides=[]), required)
   assert str(error.value) == (
     "this system reads source_head, source_relation, target_head, but the "
     "prepared data has no trees of the source and the target side. Prepare it "

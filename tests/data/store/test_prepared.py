@@ -31,15 +31,15 @@ def folder(prepared, tmp_path):
 
 @pytest.mark.parametrize("opened", [PreparedSplit, Records])
 def test_by_number_and_in_order(prepared, opened):
-  found = opened(prepared, "train")
-  assert len(found) == 11
-  for one, expected in zip(found, EXAMPLES, strict=True):
+  loaded = opened(prepared, "train")
+  assert len(loaded) == 11
+  for one, expected in zip(loaded, EXAMPLES, strict=True):
     same(one, expected)
   for i in (10, 0, 5):
-    same(found[i], EXAMPLES[i])
+    same(loaded[i], EXAMPLES[i])
   for i in (-1, 11):
     with pytest.raises(IndexError, match=rf" {i} of 11"):
-      found[i]
+      loaded[i]
   assert len(opened(prepared, "test")) == 1
   assert list(opened(prepared, "none")) == []
   with pytest.raises(InputError, match=r"no split 'trian'. Did you mean 'tr"):
@@ -52,12 +52,12 @@ def test_shards_are_cut_into_blocks(prepared):
 
 
 def test_lengths_are_as_short_as_they_can_be(prepared):
-  found = PreparedSplit(prepared, "train").columns.lengths
-  assert [side.dtype for side in found] == [np.uint8] * 4
-  assert found.source.tolist() == [3 + i % 3 for i in range(11)]
-  assert found.target.tolist() == [1 + i % 4 for i in range(11)]
-  assert found.source_words.tolist() == [2 + i % 3 for i in range(11)]
-  assert not found.target_words.any()
+  result = PreparedSplit(prepared, "train").columns.lengths
+  assert [side.dtype for side in result] == [np.uint8] * 4
+  assert result.source.tolist() == [3 + i % 3 for i in range(11)]
+  assert result.target.tolist() == [1 + i % 4 for i in range(11)]
+  assert result.source_words.tolist() == [2 + i % 3 for i in range(11)]
+  assert not result.target_words.any()
 
 
 def columns(folder, shard):
@@ -65,18 +65,18 @@ def columns(folder, shard):
 
 
 def test_a_file_that_is_missing_or_cut_is_told_at_once(folder):
-  whole = columns(folder, 1).read_bytes()
-  os.truncate(columns(folder, 1), len(whole) - 1)
+  original = columns(folder, 1).read_bytes()
+  os.truncate(columns(folder, 1), len(original) - 1)
   with pytest.raises(InputError, match=r"train-00001-.* bytes and had .*Prep"):
     PreparedSplit(folder, "train")
   columns(folder, 1).unlink()
   with pytest.raises(InputError, match=r"00001-of-00003.arrow: No such file"):
     PreparedSplit(folder, "train")
-  columns(folder, 1).write_bytes(whole)
-  found = PreparedSplit(folder, "train")
+  columns(folder, 1).write_bytes(original)
+  result = PreparedSplit(folder, "train")
   columns(folder, 1).unlink()  # after it was opened
   with pytest.raises(InputError, match=r"00001-of-00003.arrow cannot be read"):
-    list(found)
+    list(result)
 
 
 @pytest.mark.parametrize("name", ["source_id", "source_tree_distance", "line"])
@@ -85,10 +85,10 @@ def test_a_flip_is_told_when_it_is_read(folder, name):
   data = bytearray(columns(folder, 1).read_bytes())
   data[place + (name != "line") * 16 + 5] ^= 1  # after the starts
   columns(folder, 1).write_bytes(data)
-  found = PreparedSplit(folder, "train")
-  same(found[10], EXAMPLES[10])
+  result = PreparedSplit(folder, "train")
+  same(result[10], EXAMPLES[10])
   with pytest.raises(InputError, match=rf"00001-of-00003.arrow: {name} is dam"):
-    found[3]
+    result[3]
 
 
 def test_columns_of_other_data_of_the_same_size(folder):
@@ -110,14 +110,14 @@ def resealed(folder, name, data):
   """Another file, of which the manifest has the sum."""
   (folder / name).write_bytes(data)
   manifest = manifests.read(folder)
-  manifest["files"] |= checksums.sums(folder, [name])
+  manifest["files"] |= checksums.file_checksums(folder, [name])
   manifests.write(folder, manifest)
 
 
 def test_lengths_of_other_data(folder):
   name = "columns/train.lengths.arrow"
-  whole = (folder / name).read_bytes()
-  (folder / name).write_bytes(whole[:-9] + b"x" + whole[-8:])
+  original = (folder / name).read_bytes()
+  (folder / name).write_bytes(original[:-9] + b"x" + original[-8:])
   with pytest.raises(InputError, match=r"train.lengths.arrow has another chec"):
     PreparedSplit(folder, "train")
   for other, message in (

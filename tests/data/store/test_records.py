@@ -46,7 +46,7 @@ def test_index(prepared):
 @pytest.mark.parametrize("may_write", [True, False])
 def test_index_is_made_again(folder, monkeypatch, damage, may_write):
   path = folder / "toy" / "1.0.0" / "index-train.arrow"
-  whole = path.read_bytes()
+  original = path.read_bytes()
   if damage == "missing":
     path.unlink()
   elif damage == "garbage":
@@ -57,18 +57,18 @@ def test_index_is_made_again(folder, monkeypatch, damage, may_write):
     Index.of([[7] * 11], "other").save(path)
   if not may_write:
     monkeypatch.setattr(files, "publish", unwritable)
-  found = records.Records(folder, "train")
-  same(found[6], EXAMPLES[6])
+  result = records.Records(folder, "train")
+  same(result[6], EXAMPLES[6])
   if may_write:
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == original
 
 
 def unwritable(*_):
   raise PermissionError
 
 
-def shard(folder, number):
-  name = f"toy-train.tfrecord-{number:05d}-of-00003"
+def shard(folder, index):
+  name = f"toy-train.tfrecord-{index:05d}-of-00003"
   return folder / "toy" / "1.0.0" / name
 
 
@@ -98,9 +98,9 @@ def test_flipped_bit(folder):
   data = bytearray(path.read_bytes())
   data[-20] ^= 1  # in the payload of the last of its 4 records
   path.write_bytes(data)
-  found = records.Records(folder, "train")
-  same(found[5], EXAMPLES[5])
-  for read in (lambda: found[6], lambda: list(found)):
+  result = records.Records(folder, "train")
+  same(result[5], EXAMPLES[5])
+  for read in (lambda: result[6], lambda: list(result)):
     with pytest.raises(InputError, match=r"01-of-00003: record 3 is damaged"):
       read()
 
@@ -145,7 +145,7 @@ def shards_again(folder, payloads):
       for _ in range(shard["examples"]):
         writer.write(next(payloads))
     shard |= {"bytes": writer.size, "sha256": writer.digest.hexdigest()}
-    manifest["files"] |= checksums.sums(folder, [name])
+    manifest["files"] |= checksums.file_checksums(folder, [name])
   facts["records_sha256"] = records_sha256(
     [shard["sha256"] for shard in facts["shards"]]
   )
@@ -157,9 +157,9 @@ def payloads_of(folder):
   return [payload for path in paths for payload in tfrecord.scan(path)]
 
 
-def changed(payload, change):
+def changed(payload, edit):
   example = tf_example_pb2.Example.FromString(payload)
-  change(example.features.feature)
+  edit(example.features.feature)
   return example.SerializeToString()
 
 
@@ -236,14 +236,14 @@ def test_an_example_as_large_as_may_be(folder):
   payloads = payloads_of(folder)
   payloads[5] = changed(payloads[5], integers("source_id", 999, 0, 1, 2, 3))
   shards_again(folder, payloads)
-  found = list(records.Records(folder, "train"))
-  assert found[5]["source_id"].tolist() == [999, 0, 1, 2, 3]
+  result = list(records.Records(folder, "train"))
+  assert result[5]["source_id"].tolist() == [999, 0, 1, 2, 3]
 
 
 def test_hundreds_of_payloads_give_examples_or_a_reason(folder):
   manifest, payloads = manifests.read(folder), payloads_of(folder)
   decode = decoding.decoder(manifests.features(manifest))
-  check, refused = Check(manifest), 0
+  check, rejected = Check(manifest), 0
   for seed in range(400):
     rng = np.random.default_rng(seed)
     i, batch = int(rng.integers(11)), list(payloads)
@@ -251,19 +251,19 @@ def test_hundreds_of_payloads_give_examples_or_a_reason(folder):
     try:
       rows = decode(batch)
       check(rows)
-    except decoding.NotAnExample as error:
+    except decoding.InvalidExampleError as error:
       assert error.number == i
-      refused += 1
+      rejected += 1
     else:
-      found = rows.examples()[i]
-      words, pieces = len(found["source_head"]), len(found["source_id"])
-      assert max(found["source_id"]) < 1000 > max(found["target_id"])
-      assert len(found["source_word"]) == pieces
+      result = rows.examples()[i]
+      words, pieces = len(result["source_head"]), len(result["source_id"])
+      assert max(result["source_id"]) < 1000 > max(result["target_id"])
+      assert len(result["source_word"]) == pieces
       assert (
-        -1 <= min(found["source_word"]) <= max(found["source_word"]) < words
+        -1 <= min(result["source_word"]) <= max(result["source_word"]) < words
       )
-      assert len(found["source_tree_distance"]) == words**2
-  assert refused > 300
+      assert len(result["source_tree_distance"]) == words**2
+  assert rejected > 300
 
 
 def test_records_of_other_data_of_the_same_size(folder):
@@ -276,9 +276,9 @@ def test_records_of_other_data_of_the_same_size(folder):
     for payload in payloads[3:7]:
       writer.write(payload)
   assert path.stat().st_size == size
-  found = records.Records(folder, "train")
+  result = records.Records(folder, "train")
   with pytest.raises(InputError, match=r"00001-of-00003 has another checksum"):
-    list(found)
+    list(result)
 
 
 def test_an_unreadable_shard_is_named(folder):

@@ -190,11 +190,11 @@ def test_builder_serves_what_is_prepared(prepared, tmp_path):
   builder.download_and_prepare()
   assert builder.info.full_name == "syntax_pairs/toy/1.0.0"
   assert builder.info.citation == "@misc{x}"
-  found = builder.as_data_source("train")
+  result = builder.as_data_source("train")
   expected = records.Records(prepared, "train")
   texts = ["Two men play.", "", "I can't see it."]
-  assert len(found) == len(expected) == len(texts)
-  for one, other, text in zip(found, expected, texts):
+  assert len(result) == len(expected) == len(texts)
+  for one, other, text in zip(result, expected, texts):
     assert one.pop("source_text").decode() == text
     assert one.pop("target_text")
     same(one, other)
@@ -222,7 +222,7 @@ def test_as_dataset_with_tensorflow(tmp_path):
     tfds.load("toy", data_dir=tmp_path, split="train"),
     tfds.builder_from_directory(tmp_path / "toy" / "1.2.3").as_dataset("train"),
   ):
-    found = sorted(tfds.as_numpy(data), key=lambda e: e["line"])
-    for one, expected in zip(found, EXAMPLES, strict=True):
+    names = sorted(tfds.as_numpy(data), key=lambda e: e["line"])
+    for one, expected in zip(names, EXAMPLES, strict=True):
       same(one, expected)
       assert one["source_tree_distance"].dtype == np.uint8

@@ -8,8 +8,8 @@ import pytest
 from window_under_test import WHERE, drawn, softmax_by_loops, weights_of
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.windows.flexible import Flexible
 
 
@@ -30,9 +30,9 @@ def test_three_steps_against_loops(span):
   score_BNS = rng.normal(size=(2, 3, 9))
   query_BNG = rng.normal(size=(2, 3, WHERE.width))
   real_BS = np.arange(9) < np.array([[9], [5]])
-  view = View(real_BS=jnp.asarray(real_BS))
+  view = SentenceFeatures(real_BS=jnp.asarray(real_BS))
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
-  found = weights_of(
+  result = weights_of(
     spec, score_BNS, query_BNG, params=params, real_BS=real_BS, count=3
   )
   cut = False
@@ -49,8 +49,8 @@ def test_three_steps_against_loops(span):
       cut = cut or len(seen) < len(score_S)
       weight_S = softmax_by_loops(score_S, seen)
       size = len(weight_S)
-      np.testing.assert_allclose(found[b, n, t, :size], weight_S, atol=1e-5)
-      np.testing.assert_array_equal(found[b, n, t, size:], 0)
+      np.testing.assert_allclose(result[b, n, t, :size], weight_S, atol=1e-5)
+      np.testing.assert_array_equal(result[b, n, t, size:], 0)
       last = sum(j * w for j, w in enumerate(weight_S))
   assert cut == bool(span)
 
@@ -65,16 +65,16 @@ def test_the_span_is_cut_in_evaluation_alone():
     "strength": {"kernel": jnp.full((WHERE.width, 1), 1 / WHERE.width)},
   }
   spec = Flexible(sigma=1.5, span=1.0)
-  whole, cut = (
+  complete, cut = (
     weights_of(spec, score, params=params, train=train)[0, 0, 0]
     for train in (True, False)
   )
   # 0.731 · j² / 4.5 is at most 1 up to j = √(4.5 / 0.731) = 2.48.
   np.testing.assert_array_equal(cut > 0, np.arange(9) <= 2)
-  assert (whole > 0).all()
+  assert (complete > 0).all()
 
 
 @pytest.mark.parametrize("options", [{"sigma": 0.0}, {"span": -0.1}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(Flexible, options, At("config", "x"))
+    from_config(Flexible, options, ConfigPath("config", "x"))

@@ -16,8 +16,8 @@ from window_under_test import (
 )
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.windows.local import Local
 
 
@@ -53,14 +53,16 @@ def test_against_loops():
   score_BNS = rng.normal(size=(2, 3, 9))
   query_BNG = rng.normal(size=(2, 3, WHERE.width))
   real_BS = np.arange(9) < np.array([[9], [5]])
-  view = View(real_BS=jnp.asarray(real_BS))
+  view = SentenceFeatures(real_BS=jnp.asarray(real_BS))
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
-  found = weights_of(spec, score_BNS, query_BNG, params=params, real_BS=real_BS)
+  result = weights_of(
+    spec, score_BNS, query_BNG, params=params, real_BS=real_BS
+  )
   for b, n in np.ndindex(2, 3):
     length = (9, 5)[b]
     position = position_by_loops(params, query_BNG[b, n], length)
     expected = by_loops(spec, score_BNS[b, n], position, length)
-    np.testing.assert_allclose(found[b, n, 0], expected, atol=1e-5)
+    np.testing.assert_allclose(result[b, n, 0], expected, atol=1e-5)
 
 
 def test_the_position_learns_through_the_gaussian():
@@ -83,4 +85,4 @@ def test_the_position_learns_through_the_gaussian():
 @pytest.mark.parametrize("options", [{"reach": -1}, {"sigma": 0.0}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(Local, options, At("config", "x"))
+    from_config(Local, options, ConfigPath("config", "x"))

@@ -17,8 +17,8 @@ from models_under_test import (
 )
 
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
-from jaxsyn.options import At, from_config
+from jaxsyn.models.contract import sentence_features
+from jaxsyn.options import ConfigPath, from_config
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.source_dependency import Surroundings
 from jaxsyn.syntax.windows.source_dependency import SourceDependencyWindow
@@ -26,13 +26,13 @@ from jaxsyn.syntax.windows.source_dependency import SourceDependencyWindow
 BATCH = batch_of([sentence(5, 6, 1), sentence(1, 4, 2), sentence(6, 5, 3)])
 BASELINE = plan_of("gru_global")
 DOUBLE = plan_of("gru_double_sdr")
-HIDDEN = DOUBLE.spec.family.hidden
+HIDDEN = DOUBLE.spec.architecture.hidden
 PARAMS = parameters(DOUBLE, BATCH)
 
 
 @functools.partial(jax.jit, static_argnames="model")
 def encode(model, params, batch):
-  view = view_of(batch, "source")
+  view = sentence_features(batch, "source")
   return model.apply(
     {"params": params},
     batch["source_id_BS"],
@@ -47,14 +47,14 @@ def encoded(plan, batch):
 
 def test_its_annotations_are_made_from_the_vectors():
   """As many dimensions, and the values, of the module the part has too."""
-  view = view_of(BATCH, "source")
-  own = PARAMS["decoder_0"]["cross"]["source_dependency"]["surroundings"]
+  view = sentence_features(BATCH, "source")
+  values = PARAMS["decoder_0"]["cross"]["source_dependency"]["surroundings"]
 
   @jax.jit
   def expected():
     model = DOUBLE.recipe.model.bind({"params": PARAMS})
     x_BSD = model.source_table(BATCH["source_id_BS"])
-    v_BSP = Surroundings(6, 10, 3).apply({"params": own}, x_BSD, view)
+    v_BSP = Surroundings(6, 10, 3).apply({"params": values}, x_BSD, view)
     return v_BSP, model.encoder[1](v_BSP, view)
 
   v_BSP, annotation_BSE = expected()
@@ -101,22 +101,22 @@ def test_unread_it_is_the_baseline_to_the_bit():
 
 
 def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
-  own = (("source_dependency", SourceDependencyWindow(size=6)),)
-  family = dataclasses.replace(DOUBLE.spec.family, windows=own)
+  expected = (("source_dependency", SourceDependencyWindow(size=6)),)
+  family = dataclasses.replace(DOUBLE.spec.architecture, windows=expected)
   model = dataclasses.replace(DOUBLE.config.model, family=family)
   config = dataclasses.replace(DOUBLE.config, model=model)
-  alone = resolve(config, JOINT)
-  params = parameters(alone, BATCH)
+  single = resolve(config, JOINT)
+  params = parameters(single, BATCH)
   shared = parameters(BASELINE, BATCH)["decoder_0"]
 
   def names(tree):
     return {name for name in tree if name.startswith("read_context")}
 
   # The read-out of the only context, under the name that the baseline has.
-  (own,), (plain,) = names(params["decoder_0"]), names(shared)
-  decoder = params["decoder_0"] | {plain: params["decoder_0"][own]}
+  (expected,), (plain,) = names(params["decoder_0"]), names(shared)
+  decoder = params["decoder_0"] | {plain: params["decoder_0"][expected]}
   batch = dict(BATCH, source_parsed_B=jnp.array([1, 0, 0], jnp.uint8))
-  out = logits(alone, params, batch)
+  out = logits(single, params, batch)
   was = logits(BASELINE, params | {"decoder_0": decoder}, batch)
   np.testing.assert_allclose(out[1:], was[1:], atol=1e-5)
   assert not np.allclose(out[0], was[0], atol=1e-3)
@@ -126,22 +126,22 @@ def test_its_weights_are_a_softmax_of_its_own_scores():
   context = encoded(DOUBLE, BATCH)
   model = DOUBLE.recipe.model.bind({"params": PARAMS})
   cross = model.decoder.cross
-  view = view_of(BATCH, "source")
-  facts = cross.remember(context.annotations, view)
+  view = sentence_features(BATCH, "source")
+  facts = cross.project_memory(context.annotations, view)
   query_BNG = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, HIDDEN)))
   query_BNG = query_BNG.astype(jnp.float32)
   _, weights, _ = cross(query_BNG, cross.start(view, 2), facts, view)
   for align, annotation_BSE, weight_BNS in zip(
     cross.alignment, context.annotations, weights
   ):
-    score_BNS = align(query_BNG, align.remember(annotation_BSE))
+    score_BNS = align(query_BNG, align.project_memory(annotation_BSE))
     score_BNS = jnp.where(view.real_BS[:, None], score_BNS, -jnp.inf)
     expected = jax.nn.softmax(score_BNS, axis=-1)
     np.testing.assert_allclose(weight_BNS, expected, atol=1e-6)
   assert not np.allclose(*weights, atol=1e-2)
 
 
-THERE = At("there")
+THERE = ConfigPath("there")
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from window_under_test import (
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.windows.tree import SyntaxDirected, distances
-from jaxsyn.syntax.windows.whole import Whole
+from jaxsyn.syntax.windows.whole import FullSentence
 
 # The monkey eats a banana: The -> monkey -> eats <- banana <- a.
 MONKEY = [1, 2, 2, 4, 2]
@@ -39,7 +39,7 @@ def facts(head_W, word_S):
 
 def test_distances_by_hand():
   """EOS is 1 + depth away: depths are 2, 1, 0, 2, 1."""
-  view = View(
+  view = SentenceFeatures(
     real_BS=jnp.ones((1, 6), bool), **facts(MONKEY, [0, 1, 2, 3, 4, -1])
   )
   np.testing.assert_array_equal(
@@ -57,7 +57,7 @@ def test_distances_by_hand():
 
 def test_two_trees_meet_at_the_end_sign():
   """Words 0 <- 1 and 2 <- 3; subwords of word 1 are 0 apart."""
-  view = View(
+  view = SentenceFeatures(
     real_BS=jnp.ones((1, 6), bool), **facts([0, 0, 2, 2], [0, 1, 1, 2, 3, -1])
   )
   np.testing.assert_array_equal(
@@ -134,7 +134,7 @@ def test_against_loops(position, apply):
     head_BW[b, :words], word_BS[b, :words] = head_W, np.arange(words)
     distance_BWW[b, :words, :words] = trees.tree_distance(head_W)
   real_BS = np.arange(9) < np.array([[9], [6]])
-  given = dict(
+  inputs = dict(
     word_BS=word_BS,
     head_BW=head_BW,
     tree_distance_BWW=distance_BWW,
@@ -142,9 +142,11 @@ def test_against_loops(position, apply):
   )
   score_BNS = rng.normal(size=(2, 4, 9))
   query_BNG = rng.normal(size=(2, 4, WHERE.width))
-  view = View(**{name: jnp.asarray(value) for name, value in given.items()})
+  view = SentenceFeatures(
+    **{name: jnp.asarray(value) for name, value in inputs.items()}
+  )
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
-  found = weights_of(spec, score_BNS, query_BNG, params=params, **given)
+  result = weights_of(spec, score_BNS, query_BNG, params=params, **inputs)
   for b, n in np.ndindex(2, 4):
     size = len(heads[b]) + 1
     at = None
@@ -156,7 +158,7 @@ def test_against_loops(position, apply):
       np.asarray(distances(view)[b, :size, :size], float).tolist(),
       at,
     )
-    np.testing.assert_allclose(found[b, n, 0, :size], expected, atol=1e-5)
+    np.testing.assert_allclose(result[b, n, 0, :size], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +167,10 @@ def test_against_loops(position, apply):
 def test_what_the_predictor_learns(position, learns):
   spec = SyntaxDirected(position=position)
   score = np.random.default_rng(0).normal(size=(1, 1, 6))
-  given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
+  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
 
   def value(params):
-    weight = weights_of(spec, score, params=params, **given)
+    weight = weights_of(spec, score, params=params, **inputs)
     return jnp.sum(weight * jnp.arange(6.0))
 
   slopes = jax.grad(value)(predicted(0.4))
@@ -182,10 +184,10 @@ def test_gradients_against_differences():
   rng = np.random.default_rng(0)
   score = 2 * rng.normal(size=(1, 1, 6))
   query = rng.normal(size=(1, 1, WHERE.width))
-  given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
+  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
 
   def value(spec, score, params):
-    weight = weights_of(spec, score, query, params=params, **given)
+    weight = weights_of(spec, score, query, params=params, **inputs)
     return jnp.sum(weight * jnp.arange(6.0))
 
   params = jax.tree.map(lambda x: x + 0.1, predicted(0.4))
@@ -199,9 +201,9 @@ def test_gradients_against_differences():
 
 
 def test_expected_has_no_predictor():
-  given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
+  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
   score, query = jnp.zeros((1, 1, 6)), jnp.zeros((1, 1, WHERE.width))
-  view = View(real_BS=jnp.ones((1, 6), bool), **given)
+  view = SentenceFeatures(real_BS=jnp.ones((1, 6), bool), **inputs)
   assert not drawn(
     SyntaxDirected(position="expected").make(WHERE), score, query, view
   )
@@ -210,17 +212,17 @@ def test_expected_has_no_predictor():
 def test_no_distance_is_global_attention():
   """Golden value 13: M = 0 everywhere; or n and σ large."""
   score = np.random.default_rng(2).normal(size=(1, 2, 6))
-  whole = weights_of(Whole(), score)
+  complete = weights_of(FullSentence(), score)
   one_word = facts([0], [0] * 6)
-  for spec, given in (
+  for spec, inputs in (
     (SyntaxDirected(), one_word),
     (SyntaxDirected(edges=99, sigma=1e9), facts(MONKEY, [0, 1, 2, 3, 4, -1])),
   ):
-    weight = weights_of(spec, score, params=predicted(0.4), **given)
-    np.testing.assert_allclose(weight, whole, atol=1e-6)
+    weight = weights_of(spec, score, params=predicted(0.4), **inputs)
+    np.testing.assert_allclose(weight, complete, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [{"edges": -1}, {"sigma": 0.0}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(SyntaxDirected, options, At("config", "x"))
+    from_config(SyntaxDirected, options, ConfigPath("config", "x"))

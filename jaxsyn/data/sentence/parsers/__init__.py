@@ -11,9 +11,9 @@ from jaxsyn.data.sentence.parsers.parser import Parser, ParserSpec
 from jaxsyn.data.sentence.parsers.spacy import SpacySpec
 from jaxsyn.data.sentence.parsers.stanza import StanzaSpec
 from jaxsyn.data.sentence.parsers.udpipe import UDPipeSpec
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 
-PARSERS: Table[ParserSpec] = Table(
+PARSERS: Registry[ParserSpec] = Registry(
   "parser",
   {spec.kind: spec for spec in (UDPipeSpec, SpacySpec, StanzaSpec)},
 )

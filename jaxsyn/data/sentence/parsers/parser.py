@@ -18,13 +18,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.sentence.align import Mismatch, before_composing, visible
+from jaxsyn.data.sentence.align import MismatchError, before_composing, visible
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, Choice
+from jaxsyn.options import Choice, ConfigPath
 
 # A parser's time grows faster than a line, and tree distances as its square: a
 # line of more characters is no sentence, and is kept as one unparsed word.
@@ -77,19 +77,19 @@ class Parser(abc.ABC):
     self, lines: Sequence[str], sentence_ids: Sequence[str]
   ) -> list[str]:
     """`conllu` of each of some lines, which a parser may take together."""
-    found = []
+    conllu_blocks = []
     for text, line, name in zip(self._answers(lines), lines, sentence_ids):
       parse, blocks = _parse(text, line)
-      found.append(
+      conllu_blocks.append(
         "".join(_named(block, name) for block in blocks)
-        or conllu_text.to_text(parse, name, whole=True)
+        or conllu_text.to_text(parse, name, is_complete=True)
       )
-    return found
+    return conllu_blocks
 
   def _answers(self, lines: Sequence[str]) -> list[str]:
     """What the parser says of each line; "" where it is not asked."""
-    asked = [i for i, line in enumerate(lines) if _can_be_parsed(line)]
-    texts = dict(zip(asked, self._texts([lines[i] for i in asked])))
+    indices = [i for i, line in enumerate(lines) if _can_be_parsed(line)]
+    texts = dict(zip(indices, self._texts([lines[i] for i in indices])))
     return [texts.get(i, "") for i in range(len(lines))]
 
   @abc.abstractmethod
@@ -124,9 +124,9 @@ class ParserSpec(Choice):
     """The one file that all of it is in, which runs have a copy of."""
     return None
 
-  def found(
+  def resolve(
     self,
-    at: At,
+    at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
@@ -144,7 +144,7 @@ class ParserSpec(Choice):
     """
     return self
 
-  def remembered(self, identity: Identity) -> ParserSpec:
+  def with_identity(self, identity: Identity) -> ParserSpec:
     """The same, of a config and of what `found` has made of it."""
     return self
 
@@ -169,16 +169,16 @@ def sentences(text: str) -> list[str]:
 
   Comments without words are left out.
   """
-  found: list[str] = []
+  blocks: list[str] = []
   rows: list[str] = []
   for line in [*text.split("\n"), ""]:
     if line := line.rstrip("\r"):
       rows.append(line)
     elif rows:
       if not rows[-1].startswith("#"):
-        found.append("\n".join(rows) + "\n\n")
+        blocks.append("\n".join(rows) + "\n\n")
       rows = []
-  return found
+  return blocks
 
 
 def on_one_line(line: str) -> str:
@@ -207,7 +207,7 @@ def _parse(text: str, line: str) -> tuple[Parse, list[str]]:
     parse, composed = _attached(trees, line)
     if parse.parsed:
       return parse, [] if composed else text.split("\n\n")[:-1]
-  except (InputError, Mismatch):  # characters changed, or no tree at all
+  except (InputError, MismatchError):  # characters changed, or no tree at all
     pass
   parse = conllu_text.unparsed(line)
   if len(line) > LONGEST_LINE and parse.head_W:
@@ -234,11 +234,11 @@ def _attached(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
 def _named(block: str, sentence_id: str) -> str:
   """A block under a name; of its comments its text alone stays."""
   rows = block.split("\n")
-  told = [row for row in rows if row.startswith(_TEXT)][:1]
-  if not told:
-    told = [
+  text_rows = [row for row in rows if row.startswith(_TEXT)][:1]
+  if not text_rows:
+    text_rows = [
       f"{_TEXT}{one.text}" for one in conllu.blocks_of_text(block, "a block")
     ]
   words = [row for row in rows if not row.startswith("#")]
   # In UDPipe's own order, so that what it has parsed before stays the same.
-  return "\n".join([*told, f"# sent_id = {sentence_id}", *words]) + "\n\n"
+  return "\n".join([*text_rows, f"# sent_id = {sentence_id}", *words]) + "\n\n"

@@ -10,7 +10,7 @@ from jaxsyn.data.options import Trees
 from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, Strictness, from_config
+from jaxsyn.options import ConfigPath, ValidationMode, from_config
 
 
 def spec(
@@ -34,28 +34,28 @@ def spec(
   trees = from_config(
     Trees,
     manifest["options"]["parse"],
-    At("manifest", "options", "parse"),
-    Strictness(bounded=False),
+    ConfigPath("manifest", "options", "parse"),
+    ValidationMode(bounded=False),
   )
-  found = getattr(trees, side).parser
-  assert found.kind == known.kind, "both were written together"
+  parser = getattr(trees, side).parser
+  assert parser.kind == known.kind, "both were written together"
   copy = layout.parser_file(folder, manifest, side)
   if not place and copy:
     place = os.fspath(copy)
   # What was prepared knows its model by its whole name.
-  found = found.remembered(known)
-  return found.at(place) if place else found
+  parser = parser.with_identity(known)
+  return parser.at(place) if place else parser
 
 
-def opened(
-  found: ParserSpec,
+def open_recorded(
+  resolved: ParserSpec,
   manifest: Mapping[str, Any],
   side: str,
 ) -> Parser:
   """A parser, if it is that of the data.
 
   Args:
-    found: what opens it.
+    resolved: what opens it.
     manifest: of the data.
     side: "source" or "target".
 
@@ -64,7 +64,7 @@ def opened(
   """
   known = manifests.recorded_parser(manifest, side)
   try:
-    parser = found.open(known.sha256 if known else "")
+    parser = resolved.open(known.sha256 if known else "")
   except InputError as error:
     if not known:
       raise

@@ -29,7 +29,7 @@ from jaxsyn.data.sentence.parsers.parser import (
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums, files
 
 _BATCH = 64  # lines that a pipeline takes together
@@ -94,10 +94,10 @@ class SpacyParser(Parser):
   def _texts(self, lines: Sequence[str]) -> list[str]:
     return [
       self._text(doc)
-      for doc in self.nlp.pipe(self._whole(lines), batch_size=_BATCH)
+      for doc in self.nlp.pipe(self._uncut_texts(lines), batch_size=_BATCH)
     ]
 
-  def _whole(self, lines: Sequence[str]) -> Iterator[Any]:
+  def _uncut_texts(self, lines: Sequence[str]) -> Iterator[Any]:
     """Lines cut into words, each told to be one sentence."""
     for line in lines:
       doc = self.nlp.make_doc(on_one_line(line))
@@ -106,21 +106,21 @@ class SpacyParser(Parser):
       yield doc
 
   def _text(self, doc: Any) -> str:
-    number: dict[int, int] = {}  # of the words that can be seen, from 1
+    word_number: dict[int, int] = {}  # of the words that can be seen, from 1
     for word in doc:
       if visible(word.text):
-        number[word.i] = len(number) + 1
+        word_number[word.i] = len(word_number) + 1
     rows = []
     for word in doc:
-      if word.i not in number:
+      if word.i not in word_number:
         continue
       head = word.head
-      while head.i not in number and head.head.i != head.i:
+      while head.i not in word_number and head.head.i != head.i:
         head = head.head  # what depends on a blank goes where that does
-      root = head.i == word.i or head.i not in number
+      root = head.i == word.i or head.i not in word_number
       columns = (
-        *(number[word.i], word.text, word.lemma_, word.pos_, word.tag_),
-        *(word.morph, 0 if root else number[head.i]),
+        *(word_number[word.i], word.text, word.lemma_, word.pos_, word.tag_),
+        *(word.morph, 0 if root else word_number[head.i]),
         *("root" if root else word.dep_, "", ""),
       )
       rows.append("\t".join(str(one) or "_" for one in columns))
@@ -137,9 +137,9 @@ class SpacySpec(ParserSpec):
     "", 'Name of an installed pipeline, as "en_core_web_sm", or its folder.'
   )
 
-  def found(
+  def resolve(
     self,
-    at: At,
+    at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],

@@ -26,7 +26,7 @@ from jaxsyn.data.sentence.parsers.parser import (
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums
 
 # `mwt` comes where a language has such words; the parser wants tags and lemmas.
@@ -115,9 +115,9 @@ class StanzaSpec(ParserSpec):
     "", "Of the models; empty: Stanza's own, as $STANZA_RESOURCES_DIR says."
   )
 
-  def found(
+  def resolve(
     self,
-    at: At,
+    at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
@@ -127,7 +127,7 @@ class StanzaSpec(ParserSpec):
       self, model=self.model or language, folder=folder
     )
 
-  def remembered(self, identity: Identity) -> StanzaSpec:
+  def with_identity(self, identity: Identity) -> StanzaSpec:
     return dataclasses.replace(self, model=identity.model.split()[0])
 
   def at(self, place: str) -> StanzaSpec:

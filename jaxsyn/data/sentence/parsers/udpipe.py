@@ -26,7 +26,7 @@ from jaxsyn.data.sentence.parsers.parser import (
 )
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Range
 from jaxsyn.storage import checksums, files
 
@@ -135,9 +135,9 @@ class UDPipeSpec(ParserSpec):
   def file(self) -> pathlib.Path | None:
     return files.path_of(self.model)
 
-  def found(
+  def resolve(
     self,
-    at: At,
+    at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, fetch.Download],

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At
+from jaxsyn.options import ConfigPath
 from jaxsyn.storage import files
 
-MOST_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
+MAX_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
 _NONE: Mapping[str, fetch.Download] = types.MappingProxyType({})
 
 
@@ -24,7 +24,7 @@ def find(
   language: str,
   directory: str | Path,
   *,
-  at: At,
+  at: ConfigPath,
   check: fetch.Check,
   downloads: Mapping[str, fetch.Download] = _NONE,
 ) -> Path:
@@ -53,20 +53,22 @@ def find(
     from spacy_udpipe import utils as spacy_udpipe
 
     if name not in spacy_udpipe.LANGUAGES:
-      said = (
+      message = (
         f"the language {name!r} (config.data.*_language) has no parser model"
       )
       if model:
-        said = f"parser model {name!r} is no file and no name"
+        message = f"parser model {name!r} is no file and no name"
       known = [*spacy_udpipe.LANGUAGES, *downloads]
       guess = "" if "." in name else f" {did_you_mean(name, known)}"
       raise InputError(
-        f"{said} of spacy-udpipe. Name a UDPipe file or one of its models with "
+        f"{message} of spacy-udpipe. Name a UDPipe file or one of its models with "
         f"{at}.model, or another parser with {at.above}.parser, or prepare "
         f'without trees: --config.prepare.parse.sides="()".{guess}'
       )
     file = spacy_udpipe.LANGUAGES[name]
-    place = fetch.Download(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
+    place = fetch.Download(
+      f"{spacy_udpipe.BASE_URL}/{file}", max_bytes=MAX_BYTES
+    )
     downloads = {file: place, **downloads}
   path = files.path_of(directory) / file
   try:

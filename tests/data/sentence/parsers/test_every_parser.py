@@ -11,7 +11,7 @@ from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 
 LINES = [
   "Two young men are playing football in the park.",
@@ -67,9 +67,9 @@ def spec_of(shared_data, made_once):
 
 @pytest.fixture(params=parsers_under_test.KINDS, scope="module")
 def found(request, spec_of, tmp_path_factory):
-  at = CONFIG / "prepare" / "parse" / "source" / request.param
+  at = ROOT / "prepare" / "parse" / "source" / request.param
   spec = spec_of(request.param)
-  return spec.found(at, "en", tmp_path_factory.mktemp("own"), {})
+  return spec.resolve(at, "en", tmp_path_factory.mktemp("own"), {})
 
 
 @pytest.fixture(scope="module")

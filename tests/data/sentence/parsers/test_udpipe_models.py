@@ -12,11 +12,11 @@ from jaxsyn.data.sentence.parsers import udpipe_models
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 
 find = functools.partial(
   udpipe_models.find,
-  at=CONFIG / "prepare" / "parse" / "source" / "udpipe",
+  at=ROOT / "prepare" / "parse" / "source" / "udpipe",
   check=UDPipe,
 )
 
@@ -60,18 +60,18 @@ def test_a_config_says_the_checksum_of_a_model(models, tmp_path, shared_data):
   path = shared_data / "udpipe" / "german.udpipe"
   models.answers |= {"mine": path.read_bytes()}
   address = fetch.Download(models.url("mine"), UDPipe(path).sha256)
-  found = find("", "de", tmp_path, downloads={GERMAN: address})
-  assert found.read_bytes() == path.read_bytes()
-  found = find("my.udpipe", "de", tmp_path, downloads={"my.udpipe": address})
-  assert found == tmp_path / "my.udpipe"
+  result = find("", "de", tmp_path, downloads={GERMAN: address})
+  assert result.read_bytes() == path.read_bytes()
+  result = find("my.udpipe", "de", tmp_path, downloads={"my.udpipe": address})
+  assert result == tmp_path / "my.udpipe"
   other = address._replace(sha256="0" * 64)
   with pytest.raises(InputError, match="downloads says 0000"):
     find("", "de", tmp_path / "other", downloads={GERMAN: other})
 
 
 def test_find_says_what_to_do_without_network(tmp_path, monkeypatch):
-  nowhere = "http://127.0.0.1:9"
-  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", nowhere)
+  null = "http://127.0.0.1:9"
+  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", null)
   message = r"refused.*by hand, or name.*Systems without trees.*sides=\"\(\)\""
   with pytest.raises(InputError, match=message):
     find("", "de", tmp_path)

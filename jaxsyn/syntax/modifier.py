@@ -1,9 +1,9 @@
 """What every part is: a frozen spec, a Linen module, a view of the sentence.
 
 A part changes attention at one or more of five stages (`embed`, `project`,
-`rescore`, `mix`, `beside`), or what an encoder ends with (`encoded`); each is
-the identity unless overridden. The story that calls them is
-`jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.PARTS`.
+`rescore`, `mix`, `adapt_output`), or what an encoder ends with (`encoded`);
+each is the identity unless overridden. The story that calls them is
+`jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.MODIFIERS`.
 
 Letters: E eigenvector.
 """
@@ -22,11 +22,11 @@ from flax import struct
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxsyn.options import At, Choice
+from jaxsyn.options import Choice, ConfigPath
 from jaxsyn.shapes import agree
 
 
-def looked_up(fact_BW: Array, index_BS: Array) -> Array:
+def gather_words(fact_BW: Array, index_BS: Array) -> Array:
   """An integer or truth value of each word asked for; 0 of a word below 0.
 
   out[b,s] = fact[b, index[b,s]]
@@ -34,20 +34,23 @@ def looked_up(fact_BW: Array, index_BS: Array) -> Array:
   By comparison, which an accelerator does on the side where gathers stop it.
   """
   fact_BW, index_BS = jnp.asarray(fact_BW), jnp.asarray(index_BS)
-  own_W = jnp.arange(fact_BW.shape[1])
-  asked_BSW = index_BS[:, :, None] == own_W
+  word_W = jnp.arange(fact_BW.shape[1])
+  is_index_BSW = index_BS[:, :, None] == word_W
   if fact_BW.dtype == bool:
-    return jnp.any(asked_BSW & fact_BW[:, None, :], axis=2)
+    return jnp.any(is_index_BSW & fact_BW[:, None, :], axis=2)
   fact_B1W = fact_BW[:, None, :]
-  return jnp.sum(jnp.where(asked_BSW, fact_B1W, 0), axis=2, dtype=fact_BW.dtype)
+  return jnp.sum(
+    jnp.where(is_index_BSW, fact_B1W, 0), axis=2, dtype=fact_BW.dtype
+  )
 
 
-# An array, of a batch that carries it: what reads one says so in its `reads`.
-Fact = Any
+# An array, of a batch that carries it: what reads one says so in its
+# `required_features`.
+Feature = Any
 
 
 @struct.dataclass
-class View:
+class SentenceFeatures:
   """What a part may know: one side's facts, and where attention stands.
 
   Facts come from the batch (`jaxsyn.data.schema` has them); those a batch does
@@ -62,14 +65,15 @@ class View:
     tree_distance_BWW: edges between two words; 254 saturated, 255 other tree.
     eigenvectors_BWE: of the tree's Laplacian (`jaxsyn.data.sentence.spectrum`).
     parsed_B: False where the parser failed; parts then do nothing, see
-      `if_parsed`.
+      `where_parsed`.
     weighting_BSS, weighting_BHSS: the caller's own syntax weighting matrix.
     annotations: what else is said of words, by name; see `annotation_BS`.
     position_Q: position of each query in its sentence.
     position_M: position of each remembered subword; when decoding, memory is
       the past of all beams, one after the other.
     inputs: inputs of this layer and of all before it, first layer first.
-    told: what parts tell all layers of a place, by part: see `Part.tell`.
+    told: what parts tell all layers of a place, by part: see
+      `Modifier.make_shared_features`.
     full_context: a decoder shows its queries what stands after them too; only
       losses ask for that.
     train: dropout is on, and what parts do in training alone. It stands here,
@@ -77,20 +81,20 @@ class View:
   """
 
   real_BS: Array
-  word_BS: Fact = None
-  head_BW: Fact = None
-  relation_BW: Fact = None
-  parent_mid_BS: Fact = None
-  tree_distance_BWW: Fact = None
-  eigenvectors_BWE: Fact = None
-  parsed_B: Fact = None
-  weighting_BSS: Fact = None
-  weighting_BHSS: Fact = None
+  word_BS: Feature = None
+  head_BW: Feature = None
+  relation_BW: Feature = None
+  parent_mid_BS: Feature = None
+  tree_distance_BWW: Feature = None
+  eigenvectors_BWE: Feature = None
+  parsed_B: Feature = None
+  weighting_BSS: Feature = None
+  weighting_BHSS: Feature = None
   annotations: Mapping[str, Array] = struct.field(default_factory=dict)
-  position_Q: Fact = None
-  position_M: Fact = None
+  position_Q: Feature = None
+  position_M: Feature = None
   inputs: tuple[Array, ...] = ()
-  told: Mapping[str, Array] = struct.field(default_factory=dict)
+  shared_features: Mapping[str, Array] = struct.field(default_factory=dict)
   full_context: bool = struct.field(pytree_node=False, default=False)
   train: bool = struct.field(pytree_node=False, default=False)
 
@@ -102,9 +106,9 @@ class View:
   @property
   def tree_distance_BSS(self) -> Array:
     """Edges between the words of two subwords; 255 where one has no word."""
-    return self.of_pairs(self.tree_distance_BWW, 255)
+    return self.expand_pairs(self.tree_distance_BWW, 255)
 
-  def of_pairs(self, fact_BWW: Array, fill: int) -> Array:
+  def expand_pairs(self, fact_BWW: Array, fill: int) -> Array:
     """An integer of each pair of words, for each pair of their subwords.
 
     Args:
@@ -125,33 +129,34 @@ class View:
   def depth_BW(self) -> Array:
     """Edges from each word to its root."""
     head_BW = self.head_BW
-    own_BW = jnp.arange(head_BW.shape[1])[None, :]
-    depth_BW = (head_BW != own_BW).astype(jnp.int32)
+    index_BW = jnp.arange(head_BW.shape[1])[None, :]
+    depth_BW = (head_BW != index_BW).astype(jnp.int32)
     # Pointer doubling: after k rounds, depth counts up to 2**k edges.
     for _ in range(max(1, (head_BW.shape[1] - 1).bit_length())):
-      depth_BW = depth_BW + looked_up(depth_BW, head_BW)
-      head_BW = looked_up(head_BW, head_BW)
+      depth_BW = depth_BW + gather_words(depth_BW, head_BW)
+      head_BW = gather_words(head_BW, head_BW)
     return depth_BW
 
   @property
   def depth_BS(self) -> Array:
     """Edges from a subword's word to its root; -1 where there is no word."""
-    return self._of_subwords(self.depth_BW, -1)
+    return self._expand_words(self.depth_BW, -1)
 
   @property
   def relation_BS(self) -> Array:
     """Relation of a subword's word to its parent; 0 where there is no word."""
-    return self._of_subwords(self.relation_BW, 0)
+    return self._expand_words(self.relation_BW, 0)
 
   def annotation_BS(self, name: str) -> Array:
     """An annotation of a subword's word; 0 where there is no word.
 
     Args:
-      name: of `jaxsyn.data.annotations`, as the part's `reads` have it.
+      name: of `jaxsyn.data.annotations`, as the part's `required_features` have
+        it.
     """
-    return self._of_subwords(self.annotations[name], 0)
+    return self._expand_words(self.annotations[name], 0)
 
-  def if_parsed(self, new: Array, old: ArrayLike) -> Array:
+  def where_parsed(self, new: Array, old: ArrayLike) -> Array:
     """`new` for sentences that have a tree, `old` for the others.
 
     Args:
@@ -162,17 +167,17 @@ class View:
     parsed = self.parsed_B.reshape(-1, *[1] * (jnp.ndim(new) - 1)) != 0
     return jnp.where(parsed, new, old)
 
-  def _of_subwords(self, fact_BW: Array, fill: int) -> Array:
-    return jnp.where(self.is_word_BS, looked_up(fact_BW, self.word_BS), fill)
+  def _expand_words(self, fact_BW: Array, fill: int) -> Array:
+    return jnp.where(self.is_word_BS, gather_words(fact_BW, self.word_BS), fill)
 
-  def with_positions(self) -> View:
+  def with_positions(self) -> SentenceFeatures:
     """Where all positions ask and are remembered at once; checked."""
     position_S = jnp.arange(self.real_BS.shape[1])
     return dataclasses.replace(
       self, position_Q=position_S, position_M=position_S
     ).check()
 
-  def check(self) -> View:
+  def check(self) -> SentenceFeatures:
     """Raises ValueError unless all facts agree in shape; returns itself."""
     names = [f.name for f in dataclasses.fields(self)]
     arrays = {n: getattr(self, n) for n in names if n[-1].isupper()}
@@ -183,10 +188,10 @@ class View:
 
 
 @dataclasses.dataclass(frozen=True)
-class Where:
+class AttentionSite:
   """Where attention or a part sits, and what it needs to size its parameters."""
 
-  place: str  # "encoder", "decoder" or "cross"
+  stack: str  # "encoder", "decoder" or "cross"
   layer: int  # from 0; -1 at the embeddings
   heads: int  # H
   width: int  # D
@@ -194,18 +199,18 @@ class Where:
   relations: int = 0  # dependency relations of the side, numbered from 1
   # Labels of each annotation of the side, numbered from 1.
   labels: tuple[tuple[str, int], ...] = ()
-  part: str = ""  # its name in the config, which is its address in `maps`
+  modifier: str = ""  # its name in the config, which is its address in `maps`
 
   @property
   def head_width(self) -> int:
     return self.width // self.heads
 
-  def for_part(self, part: str) -> Where:
+  def for_modifier(self, part: str) -> AttentionSite:
     """The same place, for the part of that name."""
-    return dataclasses.replace(self, part=part)
+    return dataclasses.replace(self, modifier=part)
 
 
-class Part(nn.Module):
+class Modifier(nn.Module):
   """A part at one place. Override the stages it changes; set-up in `setup`.
 
   All stages must leave pads out of real words' business, work on each
@@ -214,32 +219,36 @@ class Part(nn.Module):
   """
 
   spec: Any
-  where: Where
+  site: AttentionSite
 
-  def embed(self, x_BSD: Array, view: View) -> Array:
+  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What enters the first layer, before positions and dropout."""
     return x_BSD
 
-  def encoded(self, x_BSD: Array, view: View) -> Array:
+  def encoded(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What the decoder looks at, after the last layer."""
     return x_BSD
 
-  def tell(self, view: View) -> Array:
-    """What all layers of its place read in `view.told`, made once for them.
+  def make_shared_features(self, view: SentenceFeatures) -> Array:
+    """What all layers of its place read in `features.shared_features`, made once for them.
 
-    Asked of parts whose spec `shares`, of a module of their own at layer -1:
+    Asked of parts whose spec `is_shared`, of a module of their own at layer -1:
     what it learns is one for all layers.
     """
     raise NotImplementedError
 
   def project(
-    self, q_BQHK: Array, k_BMHK: Array, view: View
+    self, q_BQHK: Array, k_BMHK: Array, view: SentenceFeatures
   ) -> tuple[Array, Array]:
     """Queries, already divided by √K, and keys."""
     return q_BQHK, k_BMHK
 
   def rescore(
-    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: SentenceFeatures,
   ) -> Array:
     """Scores before the mask: no entry may be relied on to be hidden.
 
@@ -248,11 +257,15 @@ class Part(nn.Module):
     """
     return score_BHQM
 
-  def mix(self, mixed_BQHK: Array, weight_BHQM: Array, view: View) -> Array:
+  def mix(
+    self, mixed_BQHK: Array, weight_BHQM: Array, view: SentenceFeatures
+  ) -> Array:
     """The mixed values of each head, before the output projection."""
     return mixed_BQHK
 
-  def beside(self, out_BQD: Array, x_BQD: Array, view: View) -> Array:
+  def adapt_output(
+    self, out_BQD: Array, x_BQD: Array, view: SentenceFeatures
+  ) -> Array:
     """What attention gives, before dropout and the sum.
 
     Args:
@@ -264,7 +277,7 @@ class Part(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class StackShape:
   """A place of a model with its sizes: what the options of a part must fit.
 
   Attributes:
@@ -274,24 +287,26 @@ class Site:
     width: D.
   """
 
-  place: str
+  stack: str
   layers: int
   heads: int
   width: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Spec(Choice):
+class ModifierSpec(Choice):
   """What a config may say of a part. Subclasses add options and checks."""
 
-  part: ClassVar[type[Part]]
-  places: ClassVar[tuple[str, ...]] = ("encoder",)
+  modifier: ClassVar[type[Modifier]]
+  stacks: ClassVar[tuple[str, ...]] = ("encoder",)
   # Replaces the scores of its cells: two such parts clash where they share one.
   replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
-  off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
+  disabled_options: ClassVar[
+    Mapping[str, Any]
+  ] = {}  # options under which it does nothing
   # Options of what it is to a sentence without a tree; None: it leaves it alone.
-  treeless: ClassVar[Mapping[str, Any] | None] = None
+  no_tree_options: ClassVar[Mapping[str, Any] | None] = None
 
   @property
   def embeds(self) -> bool:
@@ -299,13 +314,13 @@ class Spec(Choice):
     return False
 
   @property
-  def quiet(self) -> Mapping[str, Any]:
+  def noise_free_options(self) -> Mapping[str, Any]:
     """Options under which it draws no noise in training; {}: it draws none."""
     return {}
 
   @property
-  def shares(self) -> bool:
-    """Whether its layers have one set of parameters: see `Part.tell`."""
+  def is_shared(self) -> bool:
+    """Whether its layers have one set of parameters: see `Modifier.make_shared_features`."""
     return False
 
   @property
@@ -314,28 +329,28 @@ class Spec(Choice):
 
     So it fits attention that makes neither (config.model.attention="fused").
     """
-    part = self.part
-    return part.rescore is Part.rescore and part.mix is Part.mix
+    part = self.modifier
+    return part.rescore is Modifier.rescore and part.mix is Modifier.mix
 
   @property
-  def reads(self) -> tuple[str, ...]:
+  def required_features(self) -> tuple[str, ...]:
     """Facts of the view it reads."""
     return ()
 
   @property
-  def reads_in_training(self) -> tuple[str, ...]:
+  def train_only_features(self) -> tuple[str, ...]:
     """And those it reads there beyond them."""
     return ()
 
   @classmethod
   def fits(cls, field: str) -> bool:
-    return field in cls.places
+    return field in cls.stacks
 
   def in_layer(self, layer: int) -> bool:
     """Whether the part works in a layer of its place, from 0."""
     return True
 
-  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+  def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
     """(layer, head) of all heads it works on, of a place of that size.
 
     Of a part that replaces dimensions of the embeddings: (-1, dimension).
@@ -344,18 +359,24 @@ class Spec(Choice):
       itertools.product(filter(self.in_layer, range(layers)), range(heads))
     )
 
-  def acts(self, site: Site) -> bool:
+  def is_active(self, stack_shape: StackShape) -> bool:
     """Whether it does anything at a place; else a model is made without it."""
-    off = self.off and all(getattr(self, n) == v for n, v in self.off.items())
+    off = self.disabled_options and all(
+      getattr(self, n) == v for n, v in self.disabled_options.items()
+    )
     # A part at the embeddings has cells only where it replaces dimensions.
-    cells = self.embeds or self.cells(site.layers, site.heads)
-    return bool(cells) and not off
+    is_used = self.embeds or self.active_heads(
+      stack_shape.layers, stack_shape.heads
+    )
+    return bool(is_used) and not off
 
-  def make(self, where: Where) -> Part:
+  def make(self, site: AttentionSite) -> Modifier:
     """The module of this part at one place."""
-    return self.part(self, where)
+    return self.modifier(self, site)
 
-  def refuse_changed(self, at: At, names: Iterable[str], why: str) -> None:
+  def reject_changed_options(
+    self, at: ConfigPath, names: Iterable[str], why: str
+  ) -> None:
     """Raises InputError for options that were set and do nothing.
 
     Args:
@@ -370,10 +391,10 @@ class Spec(Choice):
           f"={value!r} does nothing with {why}; leave it at {default!r}."
         )
 
-  def check(self, at: At, site: Site) -> None:
+  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     """Raises InputError where the options do not fit a place of the model.
 
     Args:
       at: where in the config they stand.
-      site: the place.
+      stack_shape: the place.
     """

@@ -3,14 +3,14 @@
 A spec is a frozen dataclass: its fields are the options of the choice, its
 methods what the choice does. A table names the specs of one kind.
 
-  schedule: Schedule = one_of("jaxsyn.training.schedules:SCHEDULES",
+  schedule: Schedule = choice("jaxsyn.training.schedules:SCHEDULES",
                               "inverse_sqrt", "How the learning rate goes.")
 
 is in a config `schedule="inverse_sqrt"` and, beside it, a section for each
 choice with its own options: `inverse_sqrt.warmup`, `noam.warmup`. Read, it is
 the spec of the one chosen.
 
-  losses: Named[Loss] = any_of("jaxsyn.training.losses:LOSSES", "...", ["nll"])
+  losses: NamedSpecs[Loss] = choices("jaxsyn.training.losses:LOSSES", "...", ["nll"])
 
 is in a config a section with a section for each that is wanted,
 `losses.nll.smoothing`. Read, it is (name, spec) of each, in the table's order,
@@ -31,19 +31,19 @@ import ml_collections
 from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import did_you_mean
-from jaxsyn.options.bounds import NameOf
+from jaxsyn.options.bounds import RegistryKey
 from jaxsyn.options.fields import (
-  CONFIG,
   MISSING,
-  At,
-  Said,
-  Strictness,
+  ROOT,
+  ConfigPath,
+  OptionMetadata,
+  ValidationMode,
   as_dict,
   config_dict,
   declare,
   fields_of,
   from_config,
-  said,
+  metadata,
 )
 
 
@@ -57,10 +57,10 @@ class Choice:
 
 
 S = TypeVar("S", bound=Choice)
-Named = tuple[tuple[str, S], ...]
+NamedSpecs = tuple[tuple[str, S], ...]
 
 
-class Table(Mapping[str, type[S]], Generic[S]):
+class Registry(Mapping[str, type[S]], Generic[S]):
   """The specs of one kind by name, in the order in which they are applied."""
 
   def __init__(self, kind: str, specs: Mapping[str, type[S]]):
@@ -81,7 +81,7 @@ class Table(Mapping[str, type[S]], Generic[S]):
   def __len__(self) -> int:
     return len(self._specs)
 
-  def known(self, name: Any, at: At) -> str:
+  def check_name(self, name: Any, at: ConfigPath) -> str:
     """The name, if there is such a choice.
 
     Raises:
@@ -99,7 +99,7 @@ class Table(Mapping[str, type[S]], Generic[S]):
 
   def section(self, name: str, **options: Any) -> ml_collections.ConfigDict:
     """The section of one choice: its defaults, and what differs from them."""
-    known = self.known(name, At(f"the table of {self.kind}s"))
+    known = self.check_name(name, ConfigPath(f"the table of {self.kind}s"))
     config = config_dict(self[known])
     for option, value in options.items():
       if value is None and config[option] is not None:
@@ -109,47 +109,56 @@ class Table(Mapping[str, type[S]], Generic[S]):
     return config
 
 
-class _Chooser(Generic[S]):
+class _RegistryField(Generic[S]):
   def __init__(self, address: str):
-    self._names = NameOf(address)
+    self._names = RegistryKey(address)
 
   @functools.cached_property
-  def table(self) -> Table[S]:
+  def table(self) -> Registry[S]:
     return self._names.table
 
 
-class _OneOf(_Chooser[S]):
+class _SingleChoice(_RegistryField[S]):
   """One choice; all have their sections beside it."""
 
   @property
   def kind(self) -> str:
     return str(self._names)
 
-  def beside(self) -> dict[str, type[S]]:
+  def siblings(self) -> dict[str, type[S]]:
     return {name: cls for name, cls in self.table.items() if fields_of(cls)}
 
-  def sections(self, name: str, at: At) -> Iterator[tuple[At, type[S]]]:
-    return ((at / one, cls) for one, cls in self.beside().items())
+  def sections(
+    self, name: str, at: ConfigPath
+  ) -> Iterator[tuple[ConfigPath, type[S]]]:
+    return ((at / one, cls) for one, cls in self.siblings().items())
 
   def read(
-    self, name: str, section: Mapping[str, Any], at: At, how: Strictness
+    self,
+    name: str,
+    section: Mapping[str, Any],
+    at: ConfigPath,
+    how: ValidationMode,
   ) -> S:
-    chosen = self.table.known(section[name], at / name)
-    if how.whole and chosen in self.beside() and chosen not in section:
+    chosen = self.table.check_name(section[name], at / name)
+    if how.complete and chosen in self.siblings() and chosen not in section:
       raise (at / chosen).error(MISSING)
-    others = dataclasses.replace(how, whole=False)
+    lenient = dataclasses.replace(how, complete=False)
     # What stands under the name of a choice without options is something else.
-    own = {one: section.get(one, {}) for one in self.beside()}
+    given_sections = {one: section.get(one, {}) for one in self.siblings()}
     specs = {
       one: from_config(
-        cls, own.get(one, {}), at / one, how if one == chosen else others
+        cls,
+        given_sections.get(one, {}),
+        at / one,
+        how if one == chosen else lenient,
       )
       for one, cls in self.table.items()
     }
     return specs[chosen]
 
   def config(self, name: str, value: Any) -> dict[str, Any]:
-    sections: dict[str, Any] = dict(self.beside())
+    sections: dict[str, Any] = dict(self.siblings())
     if not isinstance(value, str):
       name_of_value = self.table.name_of(value)
       sections |= {name_of_value: value} if name_of_value in sections else {}
@@ -157,10 +166,10 @@ class _OneOf(_Chooser[S]):
     made = {one: config_dict(spec) for one, spec in sections.items()}
     for one, spec in sections.items():
       if isinstance(spec, type):  # nobody gave its options
-        self._follow(one, made)
+        self._inherit_options(one, made)
     return {name: value} | made
 
-  def _follow(
+  def _inherit_options(
     self, one: str, made: Mapping[str, ml_collections.ConfigDict]
   ) -> None:
     """What a choice inherits from another is as it is there, unless set.
@@ -168,15 +177,17 @@ class _OneOf(_Chooser[S]):
     So a data set that sizes the Transformer sizes a family made from it.
     """
     cls = self.table[one]
-    names = {other: name for name, other in self.beside().items()}
+    names = {other: name for name, other in self.siblings().items()}
     for base in [other for other in cls.__mro__[1:] if other in names][:1]:
       for option in fields_of(base):
         if _inherits(cls, base, option):
           made[one][option] = made[names[base]].get_oneway_ref(option)
 
-  def plain(self, name: str, value: S) -> dict[str, Any]:
+  def as_dict(self, name: str, value: S) -> dict[str, Any]:
     chosen = self.table.name_of(value)
-    return {name: chosen} | ({chosen: own} if (own := as_dict(value)) else {})
+    return {name: chosen} | (
+      {chosen: options} if (options := as_dict(value)) else {}
+    )
 
 
 def _inherits(cls: type, base: type, option: str) -> bool:
@@ -184,32 +195,38 @@ def _inherits(cls: type, base: type, option: str) -> bool:
   if option not in fields_of(base) or not issubclass(cls, base):
     return False
   field, hint = fields_of(base)[option]
-  section = said(field).chooser or dataclasses.is_dataclass(hint)
+  section = metadata(field).choice_field or dataclasses.is_dataclass(hint)
   return fields_of(cls)[option][0] is field and not section
 
 
-class _AnyOf(_Chooser[S]):
+class _MultipleChoice(_RegistryField[S]):
   """As many choices as there are sections."""
 
   kind = ""  # a section
 
-  def beside(self) -> dict[str, type[S]]:
+  def siblings(self) -> dict[str, type[S]]:
     return {}
 
-  def sections(self, name: str, at: At) -> Iterator[tuple[At, type[S]]]:
+  def sections(
+    self, name: str, at: ConfigPath
+  ) -> Iterator[tuple[ConfigPath, type[S]]]:
     specs = self.table.items()
     return ((at / name / one, cls) for one, cls in specs if cls.fits(name))
 
   def read(
-    self, name: str, section: Mapping[str, Any], at: At, how: Strictness
-  ) -> Named[S]:
+    self,
+    name: str,
+    section: Mapping[str, Any],
+    at: ConfigPath,
+    how: ValidationMode,
+  ) -> NamedSpecs[S]:
     # Who names a choice need not say its options.
-    how = dataclasses.replace(how, whole=False)
+    how = dataclasses.replace(how, complete=False)
     wanted, at = section[name], at / name
     if not isinstance(wanted, Mapping):
       raise at.error(f" must be a section, got {wanted!r}.")
     for one in wanted:
-      self.table.known(one, at)
+      self.table.check_name(one, at)
     return tuple(
       (one, from_config(cls, wanted[one], at / one, how))
       for one, cls in self.table.items()
@@ -221,11 +238,13 @@ class _AnyOf(_Chooser[S]):
     sections = {one: config_dict(spec) for one, spec in specs}
     return {name: ml_collections.ConfigDict(sections)}
 
-  def plain(self, name: str, value: Named[S]) -> dict[str, Any]:
+  def as_dict(self, name: str, value: NamedSpecs[S]) -> dict[str, Any]:
     return {name: {one: as_dict(spec) for one, spec in value}}
 
 
-def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
+def unused_option_error(
+  cls: type, config: Mapping[str, Any], option: str
+) -> str:
   """Why an option does nothing: it is one of a choice that was not made.
 
   Args:
@@ -235,14 +254,14 @@ def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
 
   Returns: a message; "" where the option counts, or is none.
   """
-  at, names = CONFIG, option.split(".")
+  at, names = ROOT, option.split(".")
   for name, inside in zip(names, [*names[1:], ""]):
     within: Any = None
-    for chosen_by, (own, hint) in fields_of(cls).items():
-      chooser = said(own).chooser
-      if chooser and name in (beside := chooser.beside()):
-        within, now = beside[name], config[chosen_by]
-        chosen = beside.get(now, Choice)
+    for chosen_by, (field, hint) in fields_of(cls).items():
+      chooser = metadata(field).choice_field
+      if chooser and name in (siblings := chooser.siblings()):
+        within, now = siblings[name], config[chosen_by]
+        chosen = siblings.get(now, Choice)
         if now != name and not _inherits(chosen, within, inside):
           return (
             f"config.{option} counts only where {at / chosen_by} is {name!r}; "
@@ -256,7 +275,7 @@ def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
   return ""
 
 
-def one_of(
+def choice(
   table: str, default: str, meaning: str, *, resume: bool = False
 ) -> Any:
   """A field that is one choice.
@@ -264,12 +283,17 @@ def one_of(
   Args:
     table: its address, "module:NAME".
     default: name of a choice; made into its spec when it is read.
-    meaning, resume: see `Said`.
+    meaning, resume: see `OptionMetadata`.
   """
-  own = Said(meaning, resume=resume, chooser=_OneOf(table))
-  return declare(own, default=default)
+  metadata_ = OptionMetadata(
+    meaning, resume=resume, choice_field=_SingleChoice(table)
+  )
+  return declare(metadata_, default=default)
 
 
-def any_of(table: str, meaning: str, default: Sequence[str] = ()) -> Any:
-  """A field that is any number of choices; see `one_of`."""
-  return declare(Said(meaning, chooser=_AnyOf(table)), default=tuple(default))
+def choices(table: str, meaning: str, default: Sequence[str] = ()) -> Any:
+  """A field that is any number of choices; see `choice`."""
+  return declare(
+    OptionMetadata(meaning, choice_field=_MultipleChoice(table)),
+    default=tuple(default),
+  )

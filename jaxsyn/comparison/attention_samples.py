@@ -24,10 +24,10 @@ from matplotlib.figure import Figure
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.inspection import pictures
+from jaxsyn.inspection.attention_sampler import informative_maps
 from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.sentence import Sentence, to_json
-from jaxsyn.inspection.watch import telling
 from jaxsyn.storage import files
 
 SENTENCES = 3
@@ -55,15 +55,15 @@ def write(seen: Sequence[Sentence], folder: pathlib.Path) -> None:
   """Writes all files, or none.
 
   Args:
-    seen: of `jaxsyn.inspect.look`.
+    seen: of `jaxsyn.inspect.attention_of`.
     folder: made anew.
   """
   with files.publish_folder(folder) as new:
-    for number, sentence in enumerate(seen, start=1):
-      text = to_json(sentence, number)
-      (new / f"{number}.json").write_text(text, encoding="utf-8")
+    for index, sentence in enumerate(seen, start=1):
+      text = to_json(sentence, index)
+      (new / f"{index}.json").write_text(text, encoding="utf-8")
       for name, figure in _figures(sentence).items():
-        (new / f"{number}.{name}.svg").write_bytes(as_svg(figure))
+        (new / f"{index}.{name}.svg").write_bytes(as_svg(figure))
 
 
 def as_svg(figure: Figure) -> bytes:
@@ -92,7 +92,7 @@ def _figures(seen: Sentence) -> dict[str, Figure]:
 
 def _of_layer(seen: Sentence) -> list[Map]:
   """The layer to show: where a part first acts; of an RNN, its contexts."""
-  if chosen := telling(seen.attention):
+  if chosen := informative_maps(seen.attention):
     return [chosen]
   cross = [m for m in seen.attention if m.place == "cross"]
   return [m for m in cross if m.layer == cross[0].layer]

@@ -3,9 +3,9 @@
   comparison.json          every system with its whole config
   SYSTEM/seed_N/           one run, as `jaxsyn.trained.workdir` says, with
     test/SPLIT.txt           its translations
-    look/                    of the first seed: `jaxsyn.comparison.looks`
+    look/                    attention of a few sentences, first seed only
     result.json              all that a report needs; written last
-    output.txt               what its processes said
+    output.txt               output of its processes
   log.txt                  what happened when
   lock                     who works there: see `jaxsyn.storage.lock`
   report.json report.html report.md report.tex
@@ -27,7 +27,13 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, WRITTEN, At, from_config, neutral
+from jaxsyn.options import (
+  CHECKPOINT_MODE,
+  RESULT_MODE,
+  ConfigPath,
+  from_config,
+  neutral_options,
+)
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
@@ -58,7 +64,7 @@ class System:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Job:
+class TrainingJob:
   """One run of a comparison: a system with a seed, and its folder."""
 
   folder: pathlib.Path
@@ -81,7 +87,7 @@ class Job:
     return self.run / "test" / f"{split}.txt"
 
   @property
-  def look(self) -> pathlib.Path | None:
+  def attention_folder(self) -> pathlib.Path | None:
     """The folder of what it looks at; None for all but the first seed."""
     return None if self.seed else self.run / "look"
 
@@ -110,7 +116,7 @@ class Job:
       raise InputError(
         f"{error} Delete it, and run the same command again."
       ) from None
-    if wrong := checksums.damaged(self.run, result.files):
+    if wrong := checksums.corrupt_files(self.run, result.files):
       raise InputError(
         f"{wrong}. Delete it, and {self.result_file}, and run the same "
         "command again: what is trained is not trained again."
@@ -121,22 +127,26 @@ class Job:
   def finished(self) -> bool:
     """Trained, all test splits translated, and looked at."""
     made = [self.hypotheses(split) for split in self.config.data.test]
-    made += [self.result_file, self.look or self.run]
+    made += [self.result_file, self.attention_folder or self.run]
     return all(path.exists() for path in made)
 
   def output_sums(self) -> dict[str, dict[str, Any]]:
     """Returns the checksums of the translations and pictures."""
     paths = [self.hypotheses(split) for split in self.config.data.test]
-    paths += sorted(self.look.iterdir()) if self.look else []
+    paths += (
+      sorted(self.attention_folder.iterdir()) if self.attention_folder else []
+    )
     names = [path.relative_to(self.run).as_posix() for path in paths]
-    return checksums.sums(self.run, names)
+    return checksums.file_checksums(self.run, names)
 
 
 def jobs(
   folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
-) -> list[Job]:
+) -> list[TrainingJob]:
   """All runs, every system's first seed before any second."""
-  return [Job(folder, system, seed) for seed in seeds for system in systems]
+  return [
+    TrainingJob(folder, system, seed) for seed in seeds for system in systems
+  ]
 
 
 def on_prepared(system: System) -> System:
@@ -179,12 +189,12 @@ def check(system: System, folder: pathlib.Path) -> Plan:
     plan = resolve(config, manifest)
     manifests.features_for(manifest, plan.features)
     tasks.check(config.data.second, manifest, config.data.directory)
-    selection.settled(config)
-    here = folder.resolve()
+    selection.with_defaults(config)
+    resolved = folder.resolve()
     teacher.check(
       plan,
       manifest,
-      but=lambda run: here in pathlib.Path(run).resolve().parents,
+      but=lambda run: resolved in pathlib.Path(run).resolve().parents,
     )
   except InputError as error:
     raise InputError(f"{system.name}: {error}") from None
@@ -220,7 +230,7 @@ def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
   return plans
 
 
-def begin(
+def start_experiment(
   folder: pathlib.Path,
   systems: Sequence[System],
   origin: results.Origin | None = None,
@@ -240,32 +250,32 @@ def begin(
     raise InputError(
       f"{folder} is the folder of a single run; name another for a comparison."
     )
-  page = _read(folder)
-  there = page["systems"]
+  record = _read(folder)
+  recorded_systems = record["systems"]
   for system in systems:
     hashes = workdir.hashes(system.manifest)
-    if old := there.get(system.name):
+    if old := recorded_systems.get(system.name):
       _check_same(folder, system, old, hashes=hashes)
-    there[system.name] = {
+    recorded_systems[system.name] = {
       "config": as_dict(system.config),
       "hashes": hashes,
       "published": dict(system.published),
     }
   folder.mkdir(parents=True, exist_ok=True)
-  content = {**page, "format": FORMAT, "systems": there}
+  content = {**record, "format": FORMAT, "systems": recorded_systems}
   if origin:
     content["origin"] = dataclasses.asdict(origin)
-  files.write_json(folder / FILE, checksums.sealed(content))
+  files.write_json(folder / FILE, checksums.add_checksum(content))
 
 
-def failures(failed: Mapping[Job, str]) -> list[results.Failed]:
+def failures(failed: Mapping[TrainingJob, str]) -> list[results.FailedRun]:
   """Returns the runs that were given up, for a report."""
   return [
-    results.Failed(j.system.name, j.seed, why) for j, why in failed.items()
+    results.FailedRun(j.system.name, j.seed, why) for j, why in failed.items()
   ]
 
 
-def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
+def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
   """Names of finished runs that are in the folder and not among `jobs`."""
   runs = {job.run for job in jobs}
   return [
@@ -276,18 +286,22 @@ def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
   ]
 
 
-def job(folder: pathlib.Path, system: str, seed: int) -> Job:
+def job(folder: pathlib.Path, system: str, seed: int) -> TrainingJob:
   """A run of a comparison that was begun."""
   entry = _read(folder)["systems"][system]
-  config = read_config(entry["config"], WRITTEN)
+  config = read_config(entry["config"], CHECKPOINT_MODE)
   # Comparisons of earlier versions do not have what papers published.
-  return Job(folder, System(system, config, entry.get("published", {})), seed)
+  return TrainingJob(
+    folder, System(system, config, entry.get("published", {})), seed
+  )
 
 
 def read_origin(folder: pathlib.Path) -> results.Origin:
   """Returns where the systems of a comparison came from."""
-  page = _read(folder).get("origin", {})
-  return from_config(results.Origin, page, At(FILE) / "origin", MEASURED)
+  origin = _read(folder).get("origin", {})
+  return from_config(
+    results.Origin, origin, ConfigPath(FILE) / "origin", RESULT_MODE
+  )
 
 
 def _read(folder: pathlib.Path) -> dict[str, Any]:
@@ -295,19 +309,19 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   if not path.is_file():
     return {"systems": {}}
-  page = _sealed(path, "Use another --workdir.")
-  if page.get("format") != FORMAT:
+  record = _read_verified(path, "Use another --workdir.")
+  if record.get("format") != FORMAT:
     raise InputError(
-      f"{path} has format {page.get('format')}; this version reads {FORMAT}. "
+      f"{path} has format {record.get('format')}; this version reads {FORMAT}. "
       "Use another --workdir."
     )
-  return page
+  return record
 
 
-def _sealed(path: pathlib.Path, advice: str) -> dict[str, Any]:
+def _read_verified(path: pathlib.Path, advice: str) -> dict[str, Any]:
   """A page as it was written; an InputError with the advice where it is not."""
   try:
-    return checksums.unsealed(files.read_json(path))
+    return checksums.verify_checksum(files.read_json(path))
   except ValueError as error:
     why = str(error).rstrip(".")
     raise InputError(f"{path} is damaged ({why}). {advice}") from None
@@ -326,9 +340,11 @@ def _check_same(
       f"{folder} compares on other data than {system.config.data.directory} "
       f"holds now (vocabulary, parser or records differ). {other}"
     )
-  was = read_config(old["config"], WRITTEN)
-  if changed := workdir.differences(was, system.config, but=neutral(Config)):
+  was = read_config(old["config"], CHECKPOINT_MODE)
+  if changes := workdir.differences(
+    was, system.config, but=neutral_options(Config)
+  ):
     raise InputError(
       f"{folder} compares {system.name} with another config: "
-      f"{workdir.few(changed)}. {other}"
+      f"{workdir.shortened(changes)}. {other}"
     )

@@ -5,37 +5,37 @@ from __future__ import annotations
 import secrets
 
 from jaxsyn.storage import files
-from jaxsyn.training.writers.writer import Begun
+from jaxsyn.training.writers.writer import ResumedRun
 
 FILE = "tracked.json"
 
 
-def known(run: Begun, service: str) -> str:
+def read_id(run: ResumedRun, service: str) -> str:
   """The name of the run there; "" where the run begins, or nobody knows."""
   path = run.workdir / FILE
   if not run.start or not files.is_file(path):
     return ""
   try:
-    found = files.read_json(path).get(service, "")
+    run_id = files.read_json(path).get(service, "")
   except (ValueError, AttributeError):  # damaged: it is another run there
     return ""
-  return found if isinstance(found, str) else ""
+  return run_id if isinstance(run_id, str) else ""
 
 
-def remember(run: Begun, service: str, name: str) -> None:
+def write_id(run: ResumedRun, service: str, name: str) -> None:
   """Writes the name down."""
   path = run.workdir / FILE
   try:
-    page = files.read_json(path)
+    ids = files.read_json(path)
   except (OSError, ValueError):
-    page = {}
-  files.write_json(path, {**page, service: name})
+    ids = {}
+  files.write_json(path, {**ids, service: name})
 
 
-def identity(run: Begun, service: str) -> str:
+def identity(run: ResumedRun, service: str) -> str:
   """The name of the run there: a fresh one where it begins."""
-  if found := known(run, service):
-    return found
+  if run_id := read_id(run, service):
+    return run_id
   name = secrets.token_hex(8)
-  remember(run, service, name)
+  write_id(run, service, name)
   return name

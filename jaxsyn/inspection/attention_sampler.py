@@ -11,12 +11,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.sentence import conllu_text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.store import integrity
 from jaxsyn.inspection import pictures
-from jaxsyn.inspection.inspector import TooLong, read_source, seen_by_encoder
+from jaxsyn.inspection.inspector import (
+  SentenceTooLongError,
+  read_source,
+  seen_by_encoder,
+)
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.plan import Plan
@@ -27,7 +31,7 @@ from jaxsyn.trained.workdir import Run
 LONGEST = 512  # subwords
 
 
-class Watch:
+class AttentionSampler:
   """Draws the encoder's attention in a few sentences of a prepared split."""
 
   def __init__(
@@ -35,18 +39,18 @@ class Watch:
     plan: Plan,
     manifest: dict[str, Any],
     split: str,
-    number: int,
+    count: int,
     *,
-    change: Change | None = None,
+    batch_transform: BatchTransform | None = None,
   ):
     """Reads the sentences.
 
     Args:
       plan: of the run.
       manifest: of its data.
-      split: of which the first `number` sentences are drawn.
-      number: so many.
-      change: a caller's own function on every host batch.
+      split: of which the first `count` sentences are drawn.
+      count: so many.
+      batch_transform: a caller's own function on every host batch.
     """
     config = plan.config
     directory = files.path_of(config.data.directory)
@@ -54,29 +58,31 @@ class Watch:
       Run(directory, config, manifest), plan, longest=LONGEST
     )
     self._read: list[ReadSource] = []
-    for given in _parsed(directory, manifest, split):
-      if len(self._read) == number:
+    for source in _parsed(directory, manifest, split):
+      if len(self._read) == count:
         break
       try:
-        read = read_source(reader, plan.tag, given)
-      except TooLong:
+        read = read_source(reader, plan.tag, source)
+      except SentenceTooLongError:
         continue
       if read is not None:
         self._read.append(read)
-    self._maps = MapReader(plan.recipe.model, reader.features, change=change)
+    self._maps = MapReader(
+      plan.recipe.model, reader.features, batch_transform=batch_transform
+    )
 
   def __call__(self, params: Any) -> list[tuple[str, Figure]]:
     """Name and picture of each sentence; parameters are whole on one device."""
-    found = []
+    panels_made = []
     for i, maps in seen_by_encoder(self._maps, params, self._read):
-      if chosen := telling(maps):
+      if chosen := informative_maps(maps):
         panels = pictures.panels(chosen)
         figure = pictures.matrices(panels, pictures.title(chosen))
-        found.append((f"attention/{i + 1}", figure))
-    return sorted(found, key=lambda one: one[0])
+        panels_made.append((f"attention/{i + 1}", figure))
+    return sorted(panels_made, key=lambda one: one[0])
 
 
-def telling(maps: Iterable[Map]) -> Map | None:
+def informative_maps(maps: Iterable[Map]) -> Map | None:
   """The layer of the encoder where a part first acts, or its first."""
   encoder = [m for m in maps if m.place == "encoder"]
   return next((m for m in encoder if any(m.parts)), next(iter(encoder), None))

@@ -17,12 +17,16 @@ import jax
 from jaxsyn import exits
 
 # All together well below the half minute after which a scheduler kills.
-GOOD_BYE = 15  # seconds that the first process to end waits for the others
-LAST_WORDS = 3.0  # seconds that others have to say what the first has met, too
+SHUTDOWN_TIMEOUT = (
+  15  # seconds that the first process to end waits for the others
+)
+ERROR_TIMEOUT = (
+  3.0  # seconds that others have to say what the first has met, too
+)
 
 
 @contextlib.contextmanager
-def together(heartbeat: int) -> Iterator[None]:
+def shutdown_together(heartbeat: int) -> Iterator[None]:
   """Around a run: all end together, and none is left waiting.
 
   An exception in one of several ends it at once, without the good-bye for which it
@@ -39,18 +43,18 @@ def together(heartbeat: int) -> Iterator[None]:
   except BaseException as error:
     if jax.process_count() == 1:
       raise
-    _leave(error, heartbeat)
+    _exit(error, heartbeat)
 
 
-def _leave(error: BaseException, heartbeat: int) -> None:
-  number, status = jax.process_index(), 2
-  if known := exits.told(error):
+def _exit(error: BaseException, heartbeat: int) -> None:
+  process_index, status = jax.process_index(), 2
+  if known := exits.error_message(error):
     message, status = known
-    say(message)
+    print_error(message)
   else:
     if _lost(error):
-      say(
-        f"error: process {number} lost another process of the run, which failed "
+      print_error(
+        f"error: process {process_index} lost another process of the run, which failed "
         f"or was killed; JAX names it within {heartbeat} s, its own log says "
         "why. Run the same command again: training goes on from the last "
         "checkpoint. It was told: "
@@ -58,11 +62,11 @@ def _leave(error: BaseException, heartbeat: int) -> None:
       )
       time.sleep(heartbeat + 5)  # JAX ends this process sooner, with the name
     lines = "".join(traceback.format_exception(error))
-    say(f"error in process {number}:\n{lines}")
-  if number == 0:
+    print_error(f"error in process {process_index}:\n{lines}")
+  if process_index == 0:
     # With it goes what connects the others, who may have met the same: JAX would
     # end them with a page of C++ before they have said so.
-    time.sleep(LAST_WORDS)
+    time.sleep(ERROR_TIMEOUT)
   os._exit(status)
 
 
@@ -72,7 +76,7 @@ def _lost(error: BaseException) -> bool:
   return any(word in str(error) for word in words)
 
 
-def say(text: str) -> None:
+def print_error(text: str) -> None:
   """A line on standard error, at once."""
   with contextlib.suppress(OSError):
     sys.stdout.flush()

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jaxsyn.serving.app import app_of, refusal
 from jaxsyn.serving.body import linger
-from jaxsyn.serving.limits import Buckets
-from jaxsyn.serving.refusal import Refused
+from jaxsyn.serving.http_error import HTTPError
+from jaxsyn.serving.limits import RateLimiter
 from jaxsyn.serving.service import Service
 
 PATHS = (
@@ -39,7 +39,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclasses.dataclass(frozen=True)
-class Doors:
+class NetworkPolicy:
   """From where requests are taken.
 
   Attributes:
@@ -80,14 +80,14 @@ class Doors:
 class Guard:
   """An application that answers nobody who may not ask."""
 
-  def __init__(self, service: Service, doors: Doors):
-    self._service, self._doors = service, doors
-    self._buckets = Buckets(service.limits.rate)
+  def __init__(self, service: Service, policy: NetworkPolicy):
+    self._service, self._doors = service, policy
+    self._buckets = RateLimiter(service.limits.rate)
     app: ASGIApp = app_of(service)
-    if doors.origins:
+    if policy.origins:
       app = CORSMiddleware(
         app,
-        allow_origins=doors.origins,
+        allow_origins=policy.origins,
         allow_methods=["GET", "POST"],
         allow_headers=["Content-Type"],
         expose_headers=["Retry-After"],
@@ -116,7 +116,7 @@ class Guard:
           headers.setdefault(name, value)
         if not is_read:
           # The chunks of a flood of tiny ones are not read.
-          await linger(take, reads=1 if _is_chunked(sent) else 1000)
+          await linger(take, max_reads=1 if _is_chunked(sent) else 1000)
           # Otherwise uvicorn would keep reading the unread body after the
           # response.
           headers["Connection"] = "close"
@@ -125,7 +125,7 @@ class Guard:
     try:
       try:
         self._check(scope)
-      except Refused as refused:
+      except HTTPError as refused:
         await refusal(refused)(scope, take, tell)
         return
       await self._app(scope, take, tell)
@@ -142,31 +142,31 @@ class Guard:
       )
 
   def _check(self, scope: Scope) -> None:
-    """Raises Refused."""
+    """Raises HTTPError."""
     headers = Headers(scope=scope)
     if _is_chunked(headers):
       # Chunks of a byte each would take a minute to read.
-      raise Refused(
+      raise HTTPError(
         411,
         "a body without Content-Length (Transfer-Encoding: chunked) is not "
         "read. Send its length.",
       )
     host = headers.get("host", "")
     if not self._doors.is_host(host):
-      raise Refused(
+      raise HTTPError(
         400,
         f"the server is not called {host[:80]!r}; --allowed_hosts names it so.",
       )
     origin = headers.get("origin")
     if origin and not self._doors.is_origin(origin, host):
-      raise Refused(
+      raise HTTPError(
         403,
         f"pages of {origin[:80]!r} may not ask; --origins names those that may.",
       )
     if scope["method"] == "POST":
       client: Any = scope.get("client") or ("", 0)
       if wait := self._buckets.take(client[0]):
-        raise Refused(
+        raise HTTPError(
           429,
           f"too many requests: {self._service.limits.rate:g} a second at most.",
           retry_after=wait,

@@ -1,7 +1,8 @@
 """What a search is: options, and a step of it.
 
-A search is a spec of `jaxsyn.decode.searches.SEARCHES`, in a file of its own. What
-sentences, models and hypotheses are to it stands in `jaxsyn.decode.search`.
+A search is a spec of `jaxsyn.decode.strategies.STRATEGIES`, in a file of its
+own. What sentences, models and hypotheses are to it stands in
+`jaxsyn.decode.search`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxsyn.options import At, Choice
+from jaxsyn.options import Choice, ConfigPath
 
 if TYPE_CHECKING:
   from jaxsyn.config import Decode
-  from jaxsyn.decode.search import Asked, Decoding, Search
+  from jaxsyn.decode.search import DecodeRequest, Decoding, Search
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSpec(Choice):
+class DecodingStrategy(Choice):
   """Base of the searches."""
 
   constrains: ClassVar[bool] = False  # it sees to words that must be there
@@ -30,11 +31,11 @@ class SearchSpec(Choice):
     """Sentences that are searched together."""
     return decode.sentences
 
-  def begin(self, asked: Asked, decode: Decode) -> Any:
+  def begin(self, request: DecodeRequest, decode: Decode) -> Any:
     """What it remembers itself of sentences, `Search.own`: arrays, B first.
 
     Args:
-      asked: of their translations.
+      request: of their translations.
       decode: the other options.
     """
     return None
@@ -51,7 +52,7 @@ class SearchSpec(Choice):
     """
     raise NotImplementedError
 
-  def check(self, at: At, decode: Decode) -> None:
+  def check(self, at: ConfigPath, decode: Decode) -> None:
     """Raises InputError where options do not fit each other.
 
     Args:

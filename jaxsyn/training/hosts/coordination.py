@@ -26,12 +26,16 @@ from jaxsyn.storage import lock
 T = TypeVar("T")
 _waits = itertools.count()  # the same in all processes
 
-MEET = 2.0  # seconds between two questions whether to end, if steps are quick
-POLL = 0.05  # seconds between two questions whether all are ready
-LATE = 10.0  # seconds after which a network's folder shows what was written
+STOP_CHECK_SECONDS = (
+  2.0  # seconds between two questions whether to end, if steps are quick
+)
+POLL_SECONDS = 0.05  # seconds between two questions whether all are ready
+NETWORK_DELAY = (
+  10.0  # seconds after which a network's folder shows what was written
+)
 
 
-def everyone(content: Any) -> list[Any]:
+def all_gather_json(content: Any) -> list[Any]:
   """What each process of the run says, in their order; plain JSON."""
   if jax.process_count() == 1:
     return [content]
@@ -43,12 +47,12 @@ def everyone(content: Any) -> list[Any]:
   return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
 
 
-def agreed(reason: str) -> str:
+def first_reason_on_any_host(reason: str) -> str:
   """The first reason that any process has, in all of them; "" for none."""
-  return next(filter(None, everyone(reason)), "")
+  return next(filter(None, all_gather_json(reason)), "")
 
 
-def by_the_first(action: Callable[[], T]) -> T | None:
+def on_main_process(action: Callable[[], T]) -> T | None:
   """Process 0 does it while the others wait; what it returns, None in others.
 
   Raises:
@@ -60,33 +64,33 @@ def by_the_first(action: Callable[[], T]) -> T | None:
     try:
       result = action()
     except (InputError, StoreError, OSError) as error:
-      known = exits.told(error)
+      known = exits.error_message(error)
       if known is None:
         raise
       reason = known[0].removeprefix("error: ")
-  meet()  # it may take minutes
-  if reason := agreed(reason):
+  barrier()  # it may take minutes
+  if reason := first_reason_on_any_host(reason):
     raise InputError(reason)
   return result
 
 
 def check_same(
   what: str,
-  own: Mapping[str, Any],
+  values: Mapping[str, Any],
   advice: str = "Start all with the same command.",
 ) -> None:
   """All processes were told the same.
 
   Args:
     what: it is, for the message.
-    own: what this process was told; plain JSON.
+    values: what this process was told; plain JSON.
     advice: what the message says to do.
 
   Raises:
     InputError: in all of them; it names the first that differs, and what in.
   """
-  first, *others = everyone(own)
-  for number, other in enumerate(others, start=1):
+  first, *other_values = all_gather_json(values)
+  for index, other in enumerate(other_values, start=1):
     differing = [
       f"{name} is {other.get(name)!r} there and {first.get(name)!r} in process 0"
       for name in sorted(first | other)
@@ -94,7 +98,7 @@ def check_same(
     ]
     if differing:
       raise InputError(
-        f"process {number} was given another {what} than process 0: "
+        f"process {index} was given another {what} than process 0: "
         f"{'; '.join(differing[:5])}. {advice}"
       )
 
@@ -110,38 +114,40 @@ def check_shared(folder: os.PathLike[str] | str) -> None:
 
   def seen() -> str:
     try:
-      return lock.signed(folder)
+      return lock.lock_owner(folder)
     except OSError as error:
       return error.strerror or "nothing"
 
-  holder = everyone(seen())[0]
-  end = time.monotonic() + LATE
-  while (told := seen()) != holder and time.monotonic() < end:
+  holder = all_gather_json(seen())[0]
+  end = time.monotonic() + NETWORK_DELAY
+  while (owner := seen()) != holder and time.monotonic() < end:
     time.sleep(0.2)
   reason = (
     ""
-    if told == holder
+    if owner == holder
     else (
       f"the lock in {folder} on {socket.gethostname()} (process "
       f"{jax.process_index()}) is not the one that process 0 made (here: "
-      f"{told!r}; there: {holder!r}). --workdir must be a folder that all "
+      f"{owner!r}; there: {holder!r}). --workdir must be a folder that all "
       "processes share."
     )
   )
-  if reason := agreed(reason):
+  if reason := first_reason_on_any_host(reason):
     raise InputError(reason)
 
 
-def meet(ready: Callable[[], bool] = lambda: True) -> None:
+def barrier(ready: Callable[[], bool] = lambda: True) -> None:
   """Waits, however long, until something is ready in all processes.
 
   Args:
-    ready: as of `until`.
+    ready: as of `wait_for_all`.
   """
-  until(ready, lambda: "")
+  wait_for_all(ready, lambda: "")
 
 
-def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
+def wait_for_all(
+  ready: Callable[[], bool], stop_reason: Callable[[], str]
+) -> str:
   """Waits until something is ready in all processes, unless one is to end.
 
   Nothing of it goes over the devices: who is asked to end while another already
@@ -149,26 +155,29 @@ def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
 
   Args:
     ready: in this process; it waits for a moment itself.
-    asked: why this process is to end; "" as long as it is not.
+    stop_reason: why this process is to end; "" as long as it is not.
 
   Returns: why all end, the same in all of them; "" where it is ready.
   """
-  number = jax.process_count()
+  process_count = jax.process_count()
   key = f"jaxsyn/until/{next(_waits)}"
   client = _coordinator()
-  told, counted = "", False
-  while not told:
-    if not counted and ready():
-      counted = True
-      if number == 1 or client.key_value_increment(f"{key}/ready", 1) == number:
-        told = "ready"
-    elif reason := asked():
-      told = f"ended by {reason}"
-    if number > 1:
-      told = _first_said(client, key, told)
-    if counted and not told:
-      time.sleep(POLL)
-  return told.removeprefix("ended by ") if told != "ready" else ""
+  outcome, is_counted = "", False
+  while not outcome:
+    if not is_counted and ready():
+      is_counted = True
+      if (
+        process_count == 1
+        or client.key_value_increment(f"{key}/ready", 1) == process_count
+      ):
+        outcome = "ready"
+    elif reason := stop_reason():
+      outcome = f"ended by {reason}"
+    if process_count > 1:
+      outcome = _first_outcome(client, key, outcome)
+    if is_counted and not outcome:
+      time.sleep(POLL_SECONDS)
+  return outcome.removeprefix("ended by ") if outcome != "ready" else ""
 
 
 def _coordinator() -> Any:
@@ -179,11 +188,11 @@ def _coordinator() -> Any:
   return distributed.global_state.client
 
 
-def _first_said(client: Any, key: str, told: str) -> str:
+def _first_outcome(client: Any, key: str, outcome: str) -> str:
   """What the first process said under a key, if any; else this one's."""
-  if told:
+  if outcome:
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # another was first
-      client.key_value_set(key, told)
+      client.key_value_set(key, outcome)
   try:
     return client.key_value_try_get(key)
   except jax.errors.JaxRuntimeError as error:
@@ -192,7 +201,7 @@ def _first_said(client: Any, key: str, told: str) -> str:
     return ""
 
 
-class Meetings:
+class StopCoordinator:
   """Whether to end, decided by all processes at the same step.
 
   Signals and clocks reach each at another step; where one ended alone, the others
@@ -200,33 +209,33 @@ class Meetings:
   unless steps are slow.
   """
 
-  def __init__(self, most: int, start: int):
+  def __init__(self, max_steps: int, start: int):
     """
     Args:
-      most: steps between two meetings at most.
+      max_steps: steps between two meetings at most.
       start: the step that is gone on from, where all meet.
     """
-    self._most = most
+    self._most = max_steps
     self._next = self._at = start
     self._met = time.monotonic()
 
-  def reason(self, step: int, own: str, *, now: bool = False) -> str:
+  def reason(self, step: int, local_reason: str, *, now: bool = False) -> str:
     """Why all end at this step; "" to go on.
 
     Args:
       step: the same in all processes.
-      own: why this one would.
+      local_reason: why this one would.
       now: at this step all do meet, whatever was planned.
     """
     if jax.process_count() == 1:
-      return own
+      return local_reason
     if step < self._next and not now:
       return ""
     seconds = (time.monotonic() - self._met) / max(1, step - self._at)
-    told = everyone([own, seconds])
-    slowest = max(each for _, each in told)
+    gathered = all_gather_json([local_reason, seconds])
+    slowest = max(each for _, each in gathered)
     # The same number in all: it is made of what all were told.
-    steps = int(MEET / max(slowest, 1e-3))
+    steps = int(STOP_CHECK_SECONDS / max(slowest, 1e-3))
     self._next = step + min(max(1, steps), self._most)
     self._met, self._at = time.monotonic(), step
-    return next(filter(None, (reason for reason, _ in told)), "")
+    return next(filter(None, (reason for reason, _ in gathered)), "")

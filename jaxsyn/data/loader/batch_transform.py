@@ -12,10 +12,12 @@ import numpy as np
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.errors import InputError
 
-Change = Callable[[Batch], Batch]
+BatchTransform = Callable[[Batch], Batch]
 
 
-def changed(batch: Batch, change: Change | None) -> Batch:
+def apply_batch_transform(
+  batch: Batch, transform: BatchTransform | None
+) -> Batch:
   """The batch after a caller's own function, e.g. with its weighting matrix.
 
   Double precision becomes single, as the model computes.
@@ -23,10 +25,10 @@ def changed(batch: Batch, change: Change | None) -> Batch:
   Raises:
     InputError: the function gave no dict of arrays with as many rows.
   """
-  if change is None:
+  if transform is None:
     return batch
   rows = len(batch["source_id_BS"])
-  new = change(dict(batch))
+  new = transform(dict(batch))
   if not isinstance(new, dict):
     raise InputError(f"the change of a batch returned {type(new).__name__}.")
   for name, array in new.items():

@@ -2,7 +2,7 @@
 
 A parser answers whatever it is asked; that Czech was parsed as English shows in
 no error, but in the trees, and later in a system that seems to gain nothing from
-them. `Counted` counts what tells them apart while the trees are made, and
+them. `TreeStats` counts what tells them apart while the trees are made, and
 `doubts` says in a sentence what is out of bounds. It is a warning: a corpus of
 headlines may be as it is.
 
@@ -42,7 +42,7 @@ from jaxsyn.data.sentence.conllu_text import Parse
 
 _LEAST_WORDS = 8  # of a tree whose shape says something
 _LONG = 20  # characters of a word
-_LEAST = 20  # sentences, or trees of so many words, that say something
+_MIN_COUNT = 20  # sentences, or trees of so many words, that say something
 
 # Relations of Universal Dependencies, without their subtypes.
 _UNIVERSAL = frozenset(
@@ -155,7 +155,7 @@ _SCRIPTS: dict[str, tuple[str, ...]] = {
 
 
 @dataclasses.dataclass
-class Counted:
+class TreeStats:
   """Sums over lines of a side; all are zero at first.
 
   Attributes:
@@ -212,16 +212,16 @@ class Counted:
       self.flat += len({head for _, head in hangs}) <= 1
       self.chains += all(-1 <= head - i <= 1 for i, head in hangs)
 
-  def page(self) -> dict[str, Any]:
+  def as_dict(self) -> dict[str, Any]:
     """The same for JSON."""
     return {**vars(self), "relations": dict(sorted(self.relations.items()))}
 
   @classmethod
-  def sum(cls, pages: Iterable[Mapping[str, Any]]) -> Counted:
-    """Of what `page` has given of each."""
+  def sum(cls, pages: Iterable[Mapping[str, Any]]) -> TreeStats:
+    """Of what `counts` has given of each."""
     total = cls()
-    for page in pages:
-      for name, value in page.items():
+    for counts in pages:
+      for name, value in counts.items():
         if name == "relations":
           total.relations.update(value)
         else:
@@ -229,22 +229,22 @@ class Counted:
     return total
 
 
-def shares(counted: Counted) -> dict[str, float]:
+def rates(stats: TreeStats) -> dict[str, float]:
   """Per cent of each kind; only of those that there is enough to say of."""
-  found = {}
-  if counted.lines >= _LEAST:
-    found["unparsed"] = _share(counted.unparsed, counted.lines)
-    found["foreign"] = _share(counted.foreign, counted.letters)
-    found["uncut"] = _share(counted.uncut, counted.characters)
-  if counted.trees >= _LEAST:
-    words = counted.relations
-    found["flat"] = _share(counted.flat, counted.trees)
-    found["chains"] = _share(counted.chains, counted.trees)
-    found["unlabelled"] = _sum_of(words, _UNLABELLED)
-    found["one relation"] = _share(max(words.values()), words.total())
+  rates_found = {}
+  if stats.lines >= _MIN_COUNT:
+    rates_found["unparsed"] = _share(stats.unparsed, stats.lines)
+    rates_found["foreign"] = _share(stats.foreign, stats.letters)
+    rates_found["uncut"] = _share(stats.uncut, stats.characters)
+  if stats.trees >= _MIN_COUNT:
+    words = stats.relations
+    rates_found["flat"] = _share(stats.flat, stats.trees)
+    rates_found["chains"] = _share(stats.chains, stats.trees)
+    rates_found["unlabelled"] = _sum_of(words, _UNLABELLED)
+    rates_found["one relation"] = _share(max(words.values()), words.total())
     if _sum_of(words, _UNIVERSAL) > 90:
-      found["function words"] = _sum_of(words, _FUNCTION)
-  return found
+      rates_found["function words"] = _sum_of(words, _FUNCTION)
+  return rates_found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,18 +277,18 @@ LIMITS: dict[str, Limit] = {
 }
 
 
-def doubts(counted: Counted) -> list[str]:
+def find_warnings(stats: TreeStats) -> list[str]:
   """What is out of bounds, each in a line; mostly nothing is."""
   return [
     f"{share:.1f} % of the {LIMITS[name].meaning} (usual: "
     f"{'at least' if LIMITS[name].below else 'at most'} {LIMITS[name].per_cent:g} %)"
-    for name, share in shares(counted).items()
+    for name, share in rates(stats).items()
     if LIMITS[name].passed(share)
   ]
 
 
-def _share(part: float, whole: float) -> float:
-  return 100 * part / max(1, whole)
+def _share(part: float, total: float) -> float:
+  return 100 * part / max(1, total)
 
 
 def _sum_of(words: collections.Counter[str], kinds: frozenset[str]) -> float:
@@ -315,5 +315,7 @@ def _is_of(language: str, script: str) -> bool:
   base, *rest = language.replace("_", "-").split("-")
   known = _SCRIPTS.get(base.lower(), ())
   written = {"latn": "LATIN", "cyrl": "CYRILLIC"}
-  own = {written[tag.lower()] for tag in rest if tag.lower() in written}
-  return not known or script in known or script in own
+  known_scripts = {
+    written[tag.lower()] for tag in rest if tag.lower() in written
+  }
+  return not known or script in known or script in known_scripts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Refused(Exception):
+class HTTPError(Exception):
   """A request is refused.
 
   Attributes:

@@ -17,7 +17,7 @@ from jaxsyn.decode.requests import (
   wrong_type,
 )
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.limits import ServiceLimits
 
 Fields = Mapping[str, Any]
 # How sentences to be translated are given.
@@ -63,35 +63,38 @@ class Inspect:
 # The following functions raise as `jaxsyn.decode.requests.from_object`.
 
 
-def translate(fields: Fields, limits: Limits) -> Translate:
+def translate(fields: Fields, limits: ServiceLimits) -> Translate:
   """Reads the fields of POST /translate."""
   _check_names(fields, ("run", *GIVEN, "nbest", "stream"))
   name = _one_of(fields, GIVEN)
-  value, most = fields[name], limits.max_characters
+  value, max_characters = fields[name], limits.max_characters
   if name == "text":
-    found = [Request(sentence(value, name, most))]
+    decoded = [Request(sentence(value, name, max_characters))]
   elif name == "conllu":
-    found = [Request(parse) for parse in _parses(value, limits)]
+    decoded = [Request(parse) for parse in _parses(value, limits)]
   else:
     if not isinstance(value, list):
       raise wrong_type(name, "a list", value)
     _check_count(len(value), name, limits)
     fielded = [(f"{name}[{i}]", one) for i, one in enumerate(value)]
     if name == "texts":
-      found = [Request(sentence(one, field, most)) for field, one in fielded]
+      decoded = [
+        Request(sentence(one, field, max_characters)) for field, one in fielded
+      ]
     else:
-      found = [
-        requests.from_object(one, field, most, most) for field, one in fielded
+      decoded = [
+        requests.from_object(one, field, max_characters, max_characters)
+        for field, one in fielded
       ]
   return Translate(
     run=_run(fields),
-    requests=tuple(found),
+    requests=tuple(decoded),
     nbest=_nbest(fields),
     stream=_stream(fields),
   )
 
 
-def parse(fields: Fields, limits: Limits) -> ParseText:
+def parse(fields: Fields, limits: ServiceLimits) -> ParseText:
   """Reads the fields of POST /parse."""
   _check_names(fields, ("run", "text"))
   if "text" not in fields:
@@ -100,7 +103,7 @@ def parse(fields: Fields, limits: Limits) -> ParseText:
   return ParseText(_run(fields), line)
 
 
-def inspect(fields: Fields, limits: Limits) -> Inspect:
+def inspect(fields: Fields, limits: ServiceLimits) -> Inspect:
   """Reads the fields of POST /inspect."""
   _check_names(fields, ("run", "text", "conllu", "layers"))
   source: Source
@@ -127,7 +130,7 @@ def inspect(fields: Fields, limits: Limits) -> Inspect:
   return Inspect(_run(fields), source, layers)
 
 
-def _parses(value: Any, limits: Limits) -> list[Parse]:
+def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
   if not isinstance(value, str):
     raise wrong_type("conllu", "a string", value)
   try:
@@ -151,16 +154,16 @@ def _check_names(fields: Fields, known: Collection[str]) -> None:
 
 
 def _one_of(fields: Fields, names: Collection[str]) -> str:
-  given = [name for name in names if name in fields]
-  if len(given) != 1:
-    found = " and ".join(map(repr, given)) or "none"
+  present = [name for name in names if name in fields]
+  if len(present) != 1:
+    listing = " and ".join(map(repr, present)) or "none"
     raise InputError(
-      f"exactly one of {', '.join(map(repr, names))} is needed, got {found}."
+      f"exactly one of {', '.join(map(repr, names))} is needed, got {listing}."
     )
-  return given[0]
+  return present[0]
 
 
-def _check_count(count: int, field: str, limits: Limits) -> None:
+def _check_count(count: int, field: str, limits: ServiceLimits) -> None:
   if count > limits.max_sentences:
     raise TooLarge(
       f"{field!r} has {count:,} sentences; at most {limits.max_sentences:,} are "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from jaxsyn.models.gru import Gru
-from jaxsyn.models.spec import Family
+from jaxsyn.models.spec import Architecture
 from jaxsyn.models.transformer import Transformer
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 
-FAMILIES: Table[Family] = Table(
+ARCHITECTURES: Registry[Architecture] = Registry(
   "family", {"transformer": Transformer, "gru": Gru}
 )

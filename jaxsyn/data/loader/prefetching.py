@@ -14,7 +14,7 @@ T = TypeVar("T")
 _NO_MORE: Any = object()
 
 
-def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
+def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
   """The same items, made in a thread up to `depth` before they are asked for.
 
   An exception of the maker is raised where the item would have come. Closing
