@@ -15,7 +15,7 @@ RETIRED = {
   "ahead": "",
   "anew": "",
   "crew": "",
-  "dealt": "benchmarks/stores.py benchmarks/train_speed.py",  # local names
+  "dealt": "benchmarks/train_speed.py",  # a local name
   "desk": "",
   "doors": "tests/asked_services.py tests/serving/conftest.py",  # parameters
   "doubts": "jaxsyn/data/store/manifest_format.py",  # a key of manifests
