@@ -27,7 +27,7 @@ def encode(call, batch):
   """The batch, ready for decoding."""
   source = sentence_features(batch, "source")
   encoded = call("encode", batch["source_id_BS"], source)
-  return call("remember", encoded)
+  return call("project_memory", encoded)
 
 
 def way_of_decoding(spec):

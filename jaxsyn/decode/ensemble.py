@@ -50,7 +50,7 @@ class Ensemble(nn.Module):
     return self._each("encode", id_BS, source)
 
   def project_memory(self, encoded: Sequence[Any]) -> tuple[Any, ...]:
-    return self._each("remember", encoded)
+    return self._each("project_memory", encoded)
 
   def start(
     self, encoded: Sequence[Any], beams: int, length: int

@@ -183,7 +183,7 @@ class Decoding:
       room: outputs that the cache has room for at first.
     """
     encoded = self._call("encode", sources.id_BS, sources.view)
-    encoded = self._call("remember", encoded)
+    encoded = self._call("project_memory", encoded)
     request, B = sources.request, sources.request.limit_B.size
     N = decode.search.hypotheses(decode)
     never_BN = jnp.full((B, N), NEG_INF)

@@ -285,7 +285,7 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
     loaded.append(load(*args))
     return loaded[-1]
 
-  monkeypatch.setattr("jaxsyn.data.loader.split.hold", watched)
+  monkeypatch.setattr("jaxsyn.data.loader.split.load", watched)
   expected = []
   for host in (0, 1):
     split = split_of(
