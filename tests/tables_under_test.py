@@ -40,7 +40,7 @@ class Tables(nn.Module):
     place_S = jnp.arange(1, id_BS.shape[1] + 1, dtype=jnp.uint32)
     return jnp.sum(id_BS.astype(jnp.uint32) * place_S, axis=1)
 
-  def remember(self, hash_B):
+  def project_memory(self, hash_B):
     return hash_B
 
   def start(self, hash_B, beams, length):
