@@ -56,8 +56,8 @@ SLOW_FIXTURES = {"prepared", "runs", "tiny"}
 def pytest_collection_modifyitems(config, items):
   """Marks quick tests; deselects tests that take minutes unless -m aot is given."""
   for item in items:
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
-    if folder in QUICK_FOLDERS and not SLOW_FIXTURES & {*item.fixturenames}:
+    folders = {*item.path.relative_to(ROOT).parts[1:2]}  # below tests/
+    if folders & {*QUICK_FOLDERS} and not SLOW_FIXTURES & {*item.fixturenames}:
       item.add_marker("quick")
   if "aot" not in config.option.markexpr:
     slow = [item for item in items if item.get_closest_marker("aot")]
