@@ -36,7 +36,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from absl import flags
 
-from benchmarks import made_columns
+from benchmarks import made_records
 from benchmarks.figures import Figures, peak_mib, processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.data.loader.batch_plan import BatchPlan, Position
@@ -196,7 +196,7 @@ def _main(values: flags.FlagValues) -> None:
   if values.synthetic:
     with tempfile.TemporaryDirectory() as name:
       folder = pathlib.Path(name, "made")
-      made_columns.make(folder, values.synthetic)
+      made_records.make(folder, values.synthetic)
       _measure(str(folder), values)
   elif values.data:
     _measure(values.data, values)

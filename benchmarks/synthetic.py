@@ -80,7 +80,9 @@ class Text:
     word = np.cumsum(rng.integers(0, 3, subwords) > 0)
     word_S = np.r_[word - word[0], NO_WORD].astype(np.int32)
     words = int(word_S.max()) + 1
-    head_W = np.asarray(controls.random(words, int(rng.integers(2**31))))
+    head_W = controls.random_trees(
+      np.array([words]), [int(rng.integers(2**31))]
+    )
     ids = rng.integers(len(SPECIAL), self.vocabulary, subwords)
     made = {
       "id": np.r_[ids, EOS],

@@ -79,7 +79,6 @@ PAGES = {
       "jaxsyn.data.sentence.example",
       "jaxsyn.data.annotations.annotation",
       "jaxsyn.data.loader.tasks",
-      "jaxsyn.data.store.records",
       "jaxsyn.data.store.encoding",
       "jaxsyn.data.store.tfds_builder",
       "jaxsyn.scoring.scorers",

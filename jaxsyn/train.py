@@ -137,7 +137,7 @@ def _run(
     config.train.start, plan, config.data.directory, folder
   )
   profile = Profile(config.train.profile, folder)
-  wrong_parents = _wrong_parents(config, records, split)
+  wrong_parents = _wrong_parents(config, records)
 
   def open_log(start: int) -> Log:
     log = Log(files.path_of(folder), config, start)
@@ -198,7 +198,7 @@ def _run(
 
 
 def _wrong_parents(
-  config: Config, records: PreparedSplit, split: LoadedSplit
+  config: Config, records: PreparedSplit
 ) -> dict[str, dict[str, float]]:
   """Returns the share of words with a wrong parent, by split and side.
 
@@ -208,9 +208,7 @@ def _wrong_parents(
   data, seed = config.data, config.seed
   if not isinstance(data.tree, WrongParents):
     return {}
-  rates = {
-    data.train: Examples(records, data, seed).wrong_parents(split.counters)
-  }
+  rates = {data.train: Examples(records, data, seed).wrong_parents()}
   for name in (data.validation, *data.test):
     if name in records.manifest["splits"] and name not in rates:
       other = PreparedSplit(data.directory, name)

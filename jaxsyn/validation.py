@@ -217,7 +217,7 @@ def _longest(records: PreparedSplit) -> int:
   Raises:
     InputError: one of thousands, which would need more memory than all others.
   """
-  lengths = records.columns.lengths
+  lengths = records.records.lengths
   size = np.maximum(lengths.source, lengths.target)
   longest = int(size.max(initial=0))
   if longest > LONGEST:

@@ -2,7 +2,7 @@
 
   jaxsyn prepare --config multi30k_en_de [--raw_dir DIR]
 
-Writes CoNLL-U, vocabulary, TFRecords, columns, index, manifest and report into
+Writes CoNLL-U, vocabulary, TFRecords, indexes, manifest and report into
 config.data.directory. What is done already is used again, after an interruption
 too; if nothing changed and nothing is damaged, nothing is done. What is damaged
 is made again; --verify only looks, at everything. work/ in that folder holds what
@@ -53,7 +53,7 @@ from jaxsyn.storage import checksums, files, lease, lock
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),
-  *("tensorflow-datasets", "numpy", "pyarrow"),
+  *("tensorflow-datasets", "numpy"),
 )
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

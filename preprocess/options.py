@@ -10,7 +10,6 @@ from jaxsyn.data.options import Data
 from jaxsyn.errors import InputError, did_you_mean
 
 RESERVED_NAMES = (
-  "columns",
   "conllu",
   "raw",
   "text",

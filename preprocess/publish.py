@@ -33,7 +33,6 @@ def check_room(
   """
   shard = r"(-\d{5}-of-\d{5})?"
   folders = {
-    "columns": r".+\.arrow",
     "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
     "text": rf".+\.((source|target){shard}|drawn)\.gz",
     name: r"\d+\.\d+\.\d+",

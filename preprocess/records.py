@@ -7,15 +7,16 @@ chunks together.
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import manifests, tfrecord
+from jaxsyn.data.store import index, manifests, tfrecord
 from jaxsyn.data.store.encoding import serializer
+from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.preprocess import alternatives, constituents, links, parse, report
 from jaxsyn.preprocess.corpus import Tools
@@ -24,15 +25,15 @@ from jaxsyn.preprocess.work import Facts, Output
 RECORDS = "records"
 
 
-def encode(tools: Tools, index: int, out: Output) -> Facts:
+def encode(tools: Tools, number: int, out: Output) -> Facts:
   """The examples of a chunk.
 
-  Pieces: "records", their frames; "columns", the same as `Rows`; "sizes", the
-  bytes of each frame.
+  Pieces: "records", their frames; "sizes", the bytes of each frame; "index", their
+  entries in the index.
   """
-  chunk, known = tools.chunk(index), tools.known
-  rows_kept = tools.work.read_arrays(f"trees/{index}.rows")["rows"]
-  texts, sentences = _sentences(tools, index)
+  chunk, known = tools.chunk(number), tools.known
+  rows_kept = tools.work.read_arrays(f"trees/{number}.rows")["rows"]
+  texts, sentences = _sentences(tools, number)
   facts: Facts = {}
   bracket_features: list[dict[str, np.ndarray]] = [{} for _ in rows_kept]
   if labels := known.get("brackets"):
@@ -50,7 +51,7 @@ def encode(tools: Tools, index: int, out: Output) -> Facts:
       facts | link_features,
     )
   if known.get("alternatives"):
-    more = alternatives.features(tools, index, len(rows_kept))
+    more = alternatives.features(tools, number, len(rows_kept))
     bracket_features = [a | b for a, b in zip(bracket_features, more)]
   how = manifests.encoding(known)
   how["vocabularies"] = tuple(tools.vocabularies[s] for s in schema.SIDES)
@@ -62,7 +63,7 @@ def encode(tools: Tools, index: int, out: Output) -> Facts:
   ]
   serialize = serializer(features)
   counts = report.ReportCounts(known["sides"])
-  parts, frames = [Rows.of([], features)], list[bytes]()
+  entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
   for begin in range(0, len(rows_kept), TOGETHER):
     some = slice(begin, begin + TOGETHER)
     source, target = (link_features[some] for link_features in sentences)
@@ -74,11 +75,11 @@ def encode(tools: Tools, index: int, out: Output) -> Facts:
     counts.add_all(rows)
     payloads = serialize(rows, {name: texts[name][some] for name in texts})
     frames += map(tfrecord.frame, payloads)
-    parts.append(rows)
+    entries.append(index.entries(payloads, lengths_of(rows)))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(RECORDS, b"".join(frames))
   out.write_arrays("sizes", {RECORDS: sizes})
-  out.write_arrays("columns", arrays_of(Rows.joined(parts)))
+  out.write_arrays("index", {"entries": np.concatenate(entries)})
   total = {"examples": len(frames), "bytes": int(sizes.sum())}
   return {
     **facts,
@@ -131,20 +132,3 @@ def brackets(facts: Sequence[Facts]) -> dict[str, int]:
   for fact in facts:
     total.update(fact["brackets"])
   return dict(total)
-
-
-def arrays_of(rows: Rows) -> dict[str, np.ndarray]:
-  """Rows as arrays with names."""
-  arrays = {f"flat {name}": flat for name, flat in rows.flat.items()}
-  return arrays | {
-    f"start {name}": starts for name, starts in rows.start.items()
-  }
-
-
-def rows_of(arrays: Mapping[str, np.ndarray]) -> Rows:
-  """The inverse of `arrays_of`."""
-  parts: dict[str, dict[str, np.ndarray]] = {"flat": {}, "start": {}}
-  for name, array in arrays.items():
-    kind, feature = name.split(" ")
-    parts[kind][feature] = array
-  return Rows(parts["flat"], parts["start"])

@@ -79,7 +79,7 @@ STAGES = {
     lambda tools: len(shards.tasks(tools)), shards.write, _nothing
   ),
   "tables": Stage(
-    lambda tools: len(tools.job.splits), shards.write_tables, _nothing
+    lambda tools: len(tools.job.splits), shards.write_index, _nothing
   ),
 }
 

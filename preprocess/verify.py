@@ -10,23 +10,18 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import example
-from jaxsyn.data.store import (
-  decoding,
-  fetch,
-  integrity,
-  layout,
-  manifests,
-  tfrecord,
-)
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.sentence import conllu_text, example
+from jaxsyn.data.store import fetch, integrity, layout, manifests
+from jaxsyn.data.store.decoding import InvalidExampleError
+from jaxsyn.data.store.example_check import Check
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
@@ -137,7 +132,8 @@ def _split(
   Raises:
     InputError: its text, trees or records cannot be read.
   """
-  records = Records(directory, name)
+  records = PreparedSplit(directory, name)
+  check = Check(manifest)
   subset_lines = None
   if "subset" in manifest["splits"][name]:
     subset_lines = subset.read(directory, name)
@@ -150,32 +146,24 @@ def _split(
   )
   known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   count = last = 0
-  payloads = _payloads(directory, manifest, name)
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
-    for rows in records.rows():
+    for rows in records.rows((*records.features, *schema.UTF8)):
+      try:
+        check(rows)
+      except InvalidExampleError as error:
+        yield f"split {name}, record {count + error.number}: {error.why}"
+        return
       lines = rows.flat["line"]
       source, target = zip(*itertools.islice(zip(*sentences), len(rows)))
       made = example.encode_all(source, target, lines=lines, **known)
-      stored = [*itertools.islice(payloads, len(rows))]
-      try:
-        texts = decoding.texts_of(stored)
-      except decoding.InvalidExampleError as error:
-        yield f"split {name}, record {count + error.number}: {error.why}"
-        return
+      made = _with_texts(made, source, target)
       for i, feature in _differences(rows, made):
-        yield (
-          f"split {name}, record {count + i}: {feature} is not what its line"
-          " and tree give"
-        )
+        if feature in schema.UTF8:
+          fault = f"{schema.UTF8[feature]} is not its line"
+        else:
+          fault = f"{feature} is not what its line and tree give"
+        yield f"split {name}, record {count + i}: {fault}"
         return
-      for side, both in zip(schema.SIDES, (source, target)):
-        due = [one if isinstance(one, str) else one.text for one in both]
-        for i, (text, tree) in enumerate(zip(texts[f"{side}_text"], due)):
-          if text != tree:
-            yield (
-              f"split {name}, record {count + i}: {side}_text is not its line"
-            )
-            return
       if (
         subset_lines is not None
         and (bad := ~np.isin(lines, subset_lines)).any()
@@ -200,13 +188,19 @@ def _split(
     next(rest, None)
 
 
-def _payloads(
-  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
-) -> Iterator[bytes]:
-  """The records of a split, as they are."""
-  folder = layout.tfds_folder(directory, manifest)
-  for shard in manifests.split(manifest, name)["shards"]:
-    yield from tfrecord.scan(folder / shard["file"])
+def _with_texts(
+  rows: Rows,
+  source: Sequence[str | conllu_text.Parse],
+  target: Sequence[str | conllu_text.Parse],
+) -> Rows:
+  """Adds the texts of sentences to their examples."""
+  flat, start = {**rows.flat}, {**rows.start}
+  for name, sentences in zip(schema.UTF8, (source, target), strict=True):
+    texts = [one if isinstance(one, str) else one.text for one in sentences]
+    data = [text.encode() for text in texts]
+    flat[name] = np.frombuffer(b"".join(data), np.uint8)
+    start[name] = np.cumsum([0, *map(len, data)])
+  return Rows(flat, start)
 
 
 def _differences(stored: Rows, made: Rows) -> Iterator[tuple[int, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+import control_trees
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,6 @@ from jaxsyn.data.loader.batch_plan import BatchPlan
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.schema import FEATURES, MADE
-from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.models.architectures import ARCHITECTURES
@@ -104,7 +104,7 @@ def sentence(
   if bare:
     word_S, word_T = (_spread(word, bare, rng) for word in (word_S, word_T))
     words += bare
-  head_W = np.asarray(controls.random(words, seed))
+  head_W = np.asarray(control_trees.random(words, seed))
   return {
     "source_id_BS": np.r_[rng.integers(4, VOCABULARY, len(word_S) - 1), 3],
     "source_word_BS": word_S,
@@ -117,7 +117,7 @@ def sentence(
     "target_id_BT": np.r_[rng.integers(4, VOCABULARY, target - 1), 3],
     "target_word_BT": word_T,
     "target_head_BW": np.asarray(
-      controls.random(word_T.max() + 1 + bare, seed)
+      control_trees.random(word_T.max() + 1 + bare, seed)
     ),
     "target_parsed_B": np.asarray(1, np.uint8),
     "source_unit_BS": word_S,

@@ -12,10 +12,8 @@ from toy_folders import data_of, opened, values
 
 from jaxsyn import train
 from jaxsyn.configs import pud, systems
-from jaxsyn.data.loader.column_cache import folder_of
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
-from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
@@ -113,12 +111,6 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   # Nothing is left to do but to read the data.
   assert train.run(config, tmp_path / "run").step == 3
   data = data_of("random")
-  for split in ("train", "validation"):
-    records = PreparedSplit(config.data.directory, split)
-    read = manifests.features_for(records.manifest, ["source_tree_distance"])
-    about = Examples(records, data, 5).about
-    assert folder_of(records, read, about).is_dir()
-
   random = Session(tmp_path / "run")
   records = PreparedSplit(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")

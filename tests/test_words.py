@@ -29,7 +29,7 @@ RETIRED = {
   "mirror": "jaxsyn/training/mirror.py",  # a class to be removed
   "of_pairs": "tests/preprocess/test_subset.py",  # a count, not the method
   "remembered": "",
-  "sealed": "tests/data/loader/test_column_cache.py tests/test_workdir.py",
+  "sealed": "tests/test_workdir.py",
   "settled": "",
   "several": "benchmarks/hosts/layouts.py",  # a local name
   "signed": "jaxsyn/storage/lease.py",  # a class to be removed

@@ -1,6 +1,5 @@
 """Trees with wrong parents: the same everywhere in a run, and recorded."""
 
-import collections
 import dataclasses
 import json
 import pathlib
@@ -10,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from control_trees import retree
 from toy_folders import data_of, opened
 
 from jaxsyn import train
@@ -20,8 +20,8 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
-from jaxsyn.data.sentence.example import retree
 from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.trained import workdir
@@ -118,36 +118,40 @@ def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
       assert one[name].dtype == other[name].dtype
 
 
-def test_rates_and_seeds_have_columns_of_their_own(prepared):
+def test_rates_and_seeds_have_trees_of_their_own(prepared):
   records = PreparedSplit(prepared, "validation")
-  by_name = {}
+  found = {}
   for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
     split = opened(records, READS, data=data(rate), seed=seed)
     heads = split.all_columns.flat["source_head"].tolist()
-    assert by_name.setdefault((rate, seed), heads) == heads
-    counts = Examples(records, data(rate), seed).wrong_parents()
-    assert Examples(records, data(rate), seed).wrong_parents(
-      split.counters
-    ) == (counts)
-    assert abs(counts["source"] - rate) < 0.06
-  assert len({*map(tuple, by_name.values())}) == 3
+    assert found.setdefault((rate, seed), heads) == heads
+    counted = Examples(records, data(rate), seed).wrong_parents()
+    assert abs(counted["source"] - rate) < 0.06
+  assert len({*map(tuple, found.values())}) == 3
 
 
 def test_sentences_without_a_tree_do_not_count(prepared):
-  records = PreparedSplit(prepared, "validation")
+  class HalfParsed(PreparedSplit):
+    """All words of the other half are roots: they cannot be wrong."""
 
-  class Records(list):
-    manifest, directory = records.manifest, records.directory
+    def rows(self, features=None):
+      for rows in super().rows(features):
+        parsed = np.arange(len(rows)) % 2
+        head_W = rows.flat["source_head"].copy()
+        words = rows.sizes("source_head")
+        own_W = np.arange(len(head_W))
+        own_W -= np.repeat(rows.start["source_head"][:-1], words)
+        is_root_W = np.repeat(parsed == 0, words)
+        head_W[is_root_W] = own_W[is_root_W]
+        flat = rows.flat | {
+          "source_parsed": parsed.astype(np.uint8),
+          "source_head": head_W,
+        }
+        yield Rows(flat, rows.start)
 
-  some = [*records]
-  for one in some[::2]:
-    one["source_parsed"] = np.array(0, np.uint8)
-  examples = Examples(Records(some), data(1.0), 3)
-  messages = collections.Counter()
-  [*examples.rows(messages)]
-  words = sum(len(one["source_head"]) for one in some[1::2])
-  assert messages["source words"] == messages["source wrong parents"] == words
-  assert examples.wrong_parents(messages) == {"source": 1.0, "target": 1.0}
+  records = HalfParsed(prepared, "validation")
+  examples = Examples(records, data(1.0), 3)
+  assert examples.wrong_parents() == {"source": 1.0, "target": 1.0}
 
 
 @pytest.fixture(scope="module")

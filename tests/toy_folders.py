@@ -15,8 +15,8 @@ import numpy as np
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.examples import BlocksInMemory
 from jaxsyn.data.loader.split import (
   SINGLE_HOST,
   HostShard,
@@ -25,8 +25,8 @@ from jaxsyn.data.loader.split import (
 )
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import layout, manifests, tfds_builder
-from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
-from jaxsyn.data.store.rows import together
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.storage import checksums
 
 SHA256 = "5" * 64
@@ -63,14 +63,9 @@ def opened(
   )
 
 
-def stored(
-  folder: pathlib.Path, examples: Sequence[Mapping[str, np.ndarray]]
-) -> ColumnFiles:
-  """Columns of examples that are in no prepared folder."""
-  files, _ = open_columns(
-    lambda _: together(examples), tuple(examples[0]), folder, memory_gib=1.0
-  )
-  return files
+def stored(examples: Sequence[Mapping[str, np.ndarray]]) -> BlocksInMemory:
+  """Examples that are in no dataset directory."""
+  return BlocksInMemory(Rows.of(examples, tuple(examples[0])))
 
 
 def values(columns: Columns, feature: str, i: int) -> np.ndarray:
@@ -136,6 +131,7 @@ def example(i: int) -> dict[str, np.ndarray]:
     "source_parent_mid": [0.5] * words + [words],
     "source_tree_distance": list(range(words * words)),
     "source_parsed": 1,
+    "source_word_end": [10 * (word + 1) for word in range(words)],
     "target_id": [300 + i] * (i % 4) + [schema.EOS],
   }
   features = schema.features(SIDES)

@@ -197,10 +197,9 @@ class Target:
   without: str = ""
 
 
-_COLUMNS = "prepared/columns/"
 TARGETS = {
-  "columns": Target(_COLUMNS + "*-of-*.arrow", train_on),
-  "lengths": Target(_COLUMNS + "*.lengths.arrow", train_on),
+  "records": Target("prepared/quickstart/*/*tfrecord*", train_on),
+  "index": Target("prepared/quickstart/*/index-*.npy", train_on),
   "references": Target("prepared/text/*", train_on),
   "manifest": Target("prepared/manifest.json", train_on),
   "vocabulary": Target("prepared/*.model", train_on),

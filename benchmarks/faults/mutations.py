@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import pathlib
-import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterable
@@ -26,16 +25,15 @@ from benchmarks.faults import mutants
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn.config import as_dict, read_config
-from jaxsyn.data.loader.column_cache import open_columns
-from jaxsyn.data.loader.loading import load
+from jaxsyn.data.schema import UTF8
 from jaxsyn.data.sentence import conllu, conllu_text, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import fetch, layout, manifests, tfrecord
-from jaxsyn.data.store.decoding import InvalidExampleError, decoder
+from jaxsyn.data.store.decoding import InvalidExampleError, decode
 from jaxsyn.data.store.example_check import Check
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import penn
 
@@ -129,10 +127,10 @@ def frame(state: MutationCases, rng: Rng) -> None:
 
 
 def payload(state: MutationCases, rng: Rng) -> None:
-  decode, check = _reading(state.world.prepared)
+  decode_one, check = _reading(state.world.prepared)
   mutant = mutants.payload(_some(state.payloads, rng), rng)
   try:
-    rows = decode([mutant])
+    rows = decode_one(mutant)
     check(rows)
   except InvalidExampleError as error:  # records add the file and the number
     raise InputError(error.why) from None
@@ -167,32 +165,14 @@ def _within(array: np.ndarray, least: float, end: float, name: str) -> None:
 def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
   """How records of a folder are decoded and checked."""
   manifest = manifests.read(directory)
-  return decoder(manifests.features(manifest)), Check(manifest)
+  names = tuple(manifests.features(manifest))
 
+  def decode_one(payload: bytes) -> Rows:
+    begin, end = np.array([0]), np.array([len(payload)])
+    wanted = (*names, *UTF8)
+    return decode(payload, begin, end, stored=names, wanted=wanted)
 
-def columns(state: MutationCases, rng: Rng) -> None:
-  """The page of a cache of columns, its checksum mended or not."""
-  records = PreparedSplit(state.world.prepared, "validation")
-  names = ("source_id", "source_head", "source_parent_mid")
-
-  def opened(folder: pathlib.Path, gib: float):
-    files, _ = open_columns(
-      lambda notes: records.rows(), names, folder, memory_gib=gib
-    )
-    return load(files, names)
-
-  right, mutant = state.folder / "columns", state.folder / "mutant"
-  expected = opened(right, 1.0)
-  shutil.rmtree(mutant, ignore_errors=True)
-  shutil.copytree(right, mutant)
-  page = mutant / "columns.json"
-  page.write_bytes(mutants.json_text(page.read_bytes(), rng))
-  with quiet():
-    found = opened(mutant, float(rng.integers(2)))
-  for name in names:
-    for kind in ("flat", "start"):
-      arrays = [getattr(columns, kind)[name] for columns in (expected, found)]
-      _must(np.array_equal(*arrays), f"other {kind} {name}")
+  return decode_one, Check(manifest)
 
 
 def given(state: MutationCases, rng: Rng) -> None:
@@ -341,7 +321,6 @@ SHARES = {
   frame: 0.10,
   text: 0.08,
   brackets: 0.05,
-  columns: 0.005,
   download: 0.005,
   manifest: 0.015,
   run_page: 0.01,

@@ -100,11 +100,12 @@ def _table() -> dict[str, Feature]:
       NO_WORD,
       "word between blanks of each subword; EOS: -1",
     )
-    for name, dtype, axes, meaning in (
-      ("utf8", np.uint8, "X", "the sentence, in UTF-8"),
-      ("word_end", np.int32, "W", "offset after a word's last character"),
-    ):
-      table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, 0, meaning)
+    table[f"{side}_word_end"] = Feature(
+      np.dtype(np.int32), "W", 0, "character offset after each word"
+    )
+    table[f"{side}_utf8"] = Feature(
+      np.dtype(np.uint8), "X", 0, "sentence, in UTF-8"
+    )
     table[f"{side}_eigenvectors"] = Feature(
       np.dtype(np.float32),
       "WE",
@@ -129,7 +130,7 @@ def _table() -> dict[str, Feature]:
 # Every feature by name, in the order in which records hold them.
 FEATURES: Mapping[str, Feature] = _table()
 
-# What people read: in records alone, not in what training reads (the columns).
+# The raw sentences, for people and for sampling subwords.
 TEXTS: Mapping[str, str] = {
   f"{side}_text": f"the {side} sentence, as it is in the raw file"
   for side in SIDES
@@ -146,8 +147,10 @@ OF_HEADS = ("head", "parent_mid", "tree_distance")
 ALTERNATIVES = tuple(
   f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
 )
-# What no data set has: the loader makes it of texts and trees, to draw subwords.
-SPELT = tuple(
+# Bytes of the texts. Records have them as text; the loader samples subwords of them.
+UTF8: Mapping[str, str] = {f"{side}_utf8": f"{side}_text" for side in SIDES}
+# Read to sample subwords alone; in no batch.
+SPELLING = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
 )
 # Neither: a batch has it, made of the feature that is named here.
@@ -193,7 +196,7 @@ def features(
       return alignments
     if name in ALTERNATIVES:
       return side in alternatives
-    if name in SPELT or name in MADE:
+    if name in UTF8 or name in MADE:
       return False
     is_wanted = field not in ANNOTATIONS or field in annotations
     return name in ALWAYS or (side in sides and is_wanted)

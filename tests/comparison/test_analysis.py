@@ -88,9 +88,7 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   prepared, tmp_path
 ):
   """Its lines are as many, and the translations are there."""
-  folder = shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
-  )
+  folder = shutil.copytree(prepared, tmp_path / "copy")
   config = quickstart.get_config("transformer")
   config.data.directory = str(folder)
   job = planned_jobs.TrainingJob(

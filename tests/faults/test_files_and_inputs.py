@@ -2,8 +2,7 @@
 
 The same code, seeds and judgement; the benchmark runs a thousand times as many.
 Runs that are killed, and read while they train, are in test_end_to_end and
-comparison/test_compare; caches on disks that are full or read-only in
-data/test_column_cache.
+comparison/test_compare.
 """
 
 import pytest
@@ -12,7 +11,7 @@ from benchmarks.faults import crew, flips, mutations
 from benchmarks.faults import world as worlds
 
 # Cases of those that open whole folders, or print.
-SLOW = {"mutate.columns": 30, "mutate.download": 60}
+SLOW = {"mutate.download": 60}
 
 
 @pytest.fixture(scope="module")

@@ -225,7 +225,7 @@ def test_killed_at_random_moments(whole, tmp_path):
   assert not [*(tmp_path / "out").glob(".*")]
 
 
-@pytest.mark.parametrize("piece", ["language/0.kept", "encode/1.columns"])
+@pytest.mark.parametrize("piece", ["language/0.kept", "encode/1.records"])
 def test_a_piece_that_was_changed_is_made_anew(
   whole, tmp_path, monkeypatch, piece
 ):

@@ -13,7 +13,7 @@ from jaxsyn.configs import pud
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -55,7 +55,9 @@ def test_a_treebank_as_raw_text(tmp_path):
   plain = build.run(corpus(tmp_path / "plain"))
   folder = build.run(treebank_corpus(tmp_path / "treebank"))
   for split, first in (("train", 1), ("test", 61)):
-    pairs = zip(Records(plain, split), Records(folder, split), strict=True)
+    pairs = zip(
+      PreparedSplit(plain, split), PreparedSplit(folder, split), strict=True
+    )
     for i, (a, b) in enumerate(pairs):
       assert b["line"] == first + i  # of the file, not of the part
       for name in set(a) - {"line"}:
@@ -97,7 +99,7 @@ def test_cleaning_a_part_of_a_file(tmp_path):
   facts = manifests.read(folder)["splits"]["train"]
   assert (facts["lines"], facts["examples"]) == (50, 49)
   assert facts["dropped"]["empty"] == 1
-  numbers = [int(one["line"]) for one in Records(folder, "train")]
+  numbers = [int(one["line"]) for one in PreparedSplit(folder, "train")]
   assert numbers == [11, 12, *range(14, 61)]
 
 
@@ -160,7 +162,9 @@ def test_parallel_treebanks(shared_data, tmp_path, pair):
   for split, count in (("train", 800), ("validation", 100), ("test", 100)):
     facts = manifest["splits"][split]
     assert (facts["examples"], facts["unparsed"]) == (count, 0)
-    for i, one in enumerate(Records(tmp_path / "out", split), start=first):
+    for i, one in enumerate(
+      PreparedSplit(tmp_path / "out", split), start=first
+    ):
       assert one["line"] == i + 1
       for side, blocks in zip(schema.SIDES, trees):
         assert tuple(one[f"{side}_head"]) == blocks[i].head_W

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import control_trees
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,6 @@ import pytest
 from graph_by_loops import HEADS, VIEW, WHERE
 from models_under_test import check_part, parts_of, plan_of
 
-from jaxsyn.data.sentence import controls
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.neighbour_heads import NeighbourHeads
 
@@ -154,13 +154,13 @@ LONG = [
   ([0, *range(59)], [2] * 60, [*range(60), -1], True),
   ([30] * 60, [1] * 60, [*range(0, 60, 3), 58, 58, 59, -1], True),
   (
-    controls.random(60, 7),
+    control_trees.random(60, 7),
     [3] * 60,
     [word for word in range(60) for _ in range(word % 3)] + [-1],
     True,
   ),
   (
-    [*controls.random(8, 1), *(8 + controls.random(9, 2))],
+    [*control_trees.random(8, 1), *(8 + control_trees.random(9, 2))],
     [1] * 17,
     [*range(17), -1],
     True,

@@ -2,11 +2,11 @@
 
 import math
 
+import control_trees
 import numpy as np
 import part_under_test
 import pytest
 
-from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax.tree_scaled import TreeScaled
 
@@ -104,7 +104,7 @@ def test_wink_at_6_is_a_no_op_for_sigma_1_but_not_for_sigma_4():
   # φ(7) = 9.1e-12, so the technique of the paper changes nothing there.
   chain = dict(
     word_BS=[list(range(12))],
-    tree_distance_BWW=trees.tree_distance(controls.linear(12))[None],
+    tree_distance_BWW=trees.tree_distance(control_trees.linear(12))[None],
     real_BS=np.ones((1, 12), bool),
   )
   score = np.random.default_rng(1).normal(size=(1, 2, 12, 12))
@@ -155,7 +155,7 @@ def long_sentence(words):
   return dict(
     word_BS=np.tile(np.arange(words), (4, 1)),
     tree_distance_BWW=np.tile(
-      trees.tree_distance(controls.random(words, 0)), (4, 1, 1)
+      trees.tree_distance(control_trees.random(words, 0)), (4, 1, 1)
     ),
     real_BS=np.ones((4, words), bool),
   )

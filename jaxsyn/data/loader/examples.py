@@ -1,42 +1,146 @@
-"""The examples of a split as a run reads them: its trees, its tasks.
+"""The examples of a split as a run reads them: with its trees, tags and tasks.
 
-What is stored is one example a pair, with the parser's trees. A run
-may ask for other trees (config.data.tree), and for a second task beside
-translation (config.data.second), whose examples come after those of the first.
-
-Before this file: `jaxsyn.data.store.prepared`. After it: `column_cache`.
+Records hold one example a pair, with the parser's trees. A run may ask for other trees
+(config.data.tree) and for an auxiliary task (config.data.second), whose examples come
+after the translations. Nothing that is derived is stored: trees and tags are made when
+a block is read, examples of an auxiliary task once, in memory, when a split is opened.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
 
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.options import Data
-from jaxsyn.data.schema import SIDES
-from jaxsyn.data.sentence.controls import TREES, WrongParents
-from jaxsyn.data.sentence.example import retree, tagged
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.schema import OF_HEADS, SIDES
+from jaxsyn.data.sentence.controls import TreeControl, WrongParents
+from jaxsyn.data.sentence.example import retree, tagged, tagged_rows
+from jaxsyn.data.store.lengths import Lengths, lengths_of
+from jaxsyn.data.store.prepared import PreparedSplit, RecordFiles, block_starts
 from jaxsyn.data.store.rows import Example, Rows, together
 from jaxsyn.errors import InputError
 
-RECIPE = 1  # raise it when the same pairs give other examples
+Counts = collections.Counter[str]
 
-Counters = collections.Counter[str]  # what is counted while examples are made
+
+class Blocks(Protocol):
+  """Examples that are read in blocks: records, or what is derived from them.
+
+  Attributes:
+    lengths: Lengths of all examples.
+    start: First example of each block, and the number of examples at the end.
+  """
+
+  @property
+  def lengths(self) -> Lengths: ...
+  @property
+  def start(self) -> np.ndarray: ...
+  def __len__(self) -> int: ...
+  def read(
+    self, numbers: Iterable[int], features: Sequence[str]
+  ) -> Iterator[Rows]:
+    """Reads some blocks, in the given order."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class DerivedBlocks:
+  """Records with other trees, or with tags around the source.
+
+  Attributes:
+    records: The records.
+    tree: Kind of the trees.
+    seed: Seed of the run, for random trees.
+    tag: Symbol around each source; None: none.
+  """
+
+  records: RecordFiles
+  tree: TreeControl
+  seed: int
+  tag: int | None = None
+
+  def __len__(self) -> int:
+    return len(self.records)
+
+  @property
+  def start(self) -> np.ndarray:
+    return self.records.start
+
+  @functools.cached_property
+  def lengths(self) -> Lengths:
+    stored = self.records.lengths
+    if self.tag is None:
+      return stored
+    longer = stored.source.astype(np.int32) + 2 * (stored.source > 1)
+    return stored._replace(
+      source=longer.astype(np.min_scalar_type(longer.max(initial=0)))
+    )
+
+  def read(
+    self, numbers: Iterable[int], features: Sequence[str]
+  ) -> Iterator[Rows]:
+    read = dict.fromkeys(features)
+    sides = []
+    if self.tree.replaces:
+      sides = [
+        side
+        for side in SIDES
+        if any(f"{side}_{name}" in read for name in OF_HEADS)
+      ]
+    for side in sides:
+      read |= dict.fromkeys(f"{side}_{n}" for n in ("id", "word", "head"))
+    for rows in self.records.read(numbers, tuple(read)):
+      for side in sides:
+        rows = retree(rows, side, tree=self.tree, seed=self.seed)
+      if self.tag is not None:
+        rows = tagged_rows(rows, self.tag)
+      yield rows.of_features(features)
+
+
+@dataclasses.dataclass(frozen=True)
+class BlocksInMemory:
+  """Examples that were made when the split was opened.
+
+  Attributes:
+    rows: The examples.
+  """
+
+  rows: Rows
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  @functools.cached_property
+  def lengths(self) -> Lengths:
+    return lengths_of(self.rows)
+
+  @functools.cached_property
+  def start(self) -> np.ndarray:
+    return block_starts(np.array([0, len(self)]))
+
+  def read(
+    self, numbers: Iterable[int], features: Sequence[str]
+  ) -> Iterator[Rows]:
+    rows = self.rows.of_features(features)
+    for number in numbers:
+      yield rows.part(*self.start[number : number + 2].tolist())
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """Iterates over the translations: the examples of the first task, in order.
+  """The examples of a split; iteration yields the translations in order.
 
   Attributes:
-    records: the opened split.
-    data: config.data, which says the trees and the second task.
+    records: The opened split.
+    data: config.data, with the kind of trees and the auxiliary task.
     seed: config.seed, for random trees.
-    both: whether `rows` has the examples of the second task too; validation
-      and translation know the first one alone.
+    both: Whether to read the examples of the auxiliary task too, as training does.
   """
 
   records: PreparedSplit
@@ -45,140 +149,125 @@ class Examples:
   both: bool = False
 
   def __post_init__(self) -> None:
-    """Raises InputError where the data has no trees for the second task."""
+    """Raises InputError where the data has no trees for the auxiliary task."""
     if self._two:
       tasks.check(
         self.data.second, self.records.manifest, self.records.directory
       )
 
   def __iter__(self) -> Iterator[Example]:
-    return self._translations(collections.Counter())
+    for example in self._with_trees():
+      yield example if self._tag is None else tagged(example, self._tag)
 
-  def _translations(self, counters: Counters) -> Iterator[Example]:
-    """Yields the examples of the first task; counts their wrong parents."""
-    tag = tasks.tag(self.data.second, self.records.manifest)
-    for example in self._with_trees(counters):
-      yield example if tag is None else tagged(example, tag)
-
-  def rows(self, counters: Counters) -> Iterator[Rows]:
-    """All of them, some at a time.
+  def open(self, features: Sequence[str]) -> tuple[Blocks, Counts]:
+    """Returns the examples, and what was counted while they were made.
 
     Args:
-      counters: counts, where there is a second task: examples of the "first"
-        and the "second", and pairs that had "no tree" or were "too long" for
-        it. Of
-        trees with wrong parents: see `wrong_parents`.
-    """
-    if not self.derived:
-      return self.records.rows()  # as they are stored, which is faster
-    make = self.with_counters if self._two else self._translations
-    return together(make(counters))
+      features: Names of those that will be read.
 
-  def with_counters(self, counters: Counters) -> Iterator[Example]:
-    """The examples of both tasks, counted; see `rows`."""
-    for example in self._translations(counters):
-      counters["first"] += 1
+    Returns:
+      The examples; and, with an auxiliary task, the number of "translations" and of
+      examples of the task ("second"), and of pairs with "no tree" or "too long".
+    """
+    counts: Counts = collections.Counter()
+    if self._two:
+      parts = [
+        rows.of_features(features)
+        for rows in together(self._of_both_tasks(counts))
+      ]
+      made = Rows.joined([Rows.of([], features), *parts])
+      return BlocksInMemory(made), counts
+    records, tree = self.records.records, self.data.tree
+    if self._tag is None and not tree.replaces:
+      return records, counts
+    return DerivedBlocks(records, tree, self.seed, self._tag), counts
+
+  def _of_both_tasks(self, counts: Counts) -> Iterator[Example]:
+    for example in self:
+      counts["translations"] += 1
       yield example
     second, manifest = self.data.second, self.records.manifest
     sizes = {s: about["size"] for s, about in manifest["vocabulary"].items()}
-    for example in self._with_trees(collections.Counter()):
+    for example in self._with_trees():
       bracketing = second.brackets.bracketing(example)
       if not (bracketing < 0).any():
-        counters["no tree"] += 1
+        counts["no tree"] += 1
         continue
       new = second.task.make(example, bracketing, second.brackets, sizes)
       if max(len(new["source_id"]), len(new["target_id"])) > second.longest:
-        counters["too long"] += 1
+        counts["too long"] += 1
         continue
-      counters["second"] += 1
+      counts["second"] += 1
       yield new
 
-  @property
-  def about(self) -> list[str | int | None]:
-    """What decides the examples beside the records: part of a cache's name."""
-    second, tree = self.data.second, self.data.tree
-    return [
-      *(RECIPE, TREES.name_of(tree), self.seed if tree.seeded else None),
-      *(dataclasses.astuple(tree) if tree.replaces else ()),
-      tasks.tag(second, self.records.manifest),
-      *((*tasks.names(second), second.longest) if self._two else ()),
-    ]
-
-  @property
-  def derived(self) -> bool:
-    """Whether they are others than those that are stored."""
-    tag = tasks.tag(self.data.second, self.records.manifest)
-    return tag is not None or self.data.tree.replaces or self._two
-
-  def auxiliary(self, counters: Mapping[str, int]) -> tuple[int, float] | None:
-    """The number of the first example of a second task, and what it counts.
+  def auxiliary(self, counts: Mapping[str, int]) -> tuple[int, float] | None:
+    """Returns the first example of the auxiliary task, and its weight in the loss.
 
     Args:
-      counters: of `rows`.
+      counts: Counts of `open`.
 
     Raises:
-      InputError: no example of the second task is left.
+      InputError: The auxiliary task has no example.
     """
     if not self._two:
       return None
-    second, made = self.data.second, counters.get("second", 0)
-    if not made:
+    second = self.data.second
+    if not counts.get("second", 0):
       raise InputError(
         f"config.data.second: no example is left of {len(self.records)} pairs "
-        f"({summary(counters)}). Raise config.data.second.longest, or look at the "
+        f"({summary(counts)}). Raise config.data.second.longest, or look at the "
         f"{tasks.names(second)[1]} trees."
       )
-    return counters["first"], second.weight
+    return counts["translations"], second.weight
 
   @property
   def _two(self) -> bool:
     return self.both and self.data.second.task.any
 
-  def _with_trees(self, counters: Counters) -> Iterator[Example]:
+  @functools.cached_property
+  def _tag(self) -> int | None:
+    return tasks.tag(self.data.second, self.records.manifest)
+
+  def _with_trees(self) -> Iterator[Example]:
     """Yields the stored examples with the trees of config.data.tree."""
-    tree = self.data.tree
-    for example in self.records:
-      for side in SIDES:
-        head = f"{side}_head"
-        if not tree.replaces or head not in example:
-          continue
-        parsed_W = example[head]
-        example = retree(example, side, tree=tree, seed=self.seed)
-        if isinstance(tree, WrongParents) and example[f"{side}_parsed"]:
-          counters[f"{side} words"] += len(parsed_W)
-          wrong = int((example[head] != parsed_W).sum())
-          counters[f"{side} wrong parents"] += wrong
-      yield example
+    source = DerivedBlocks(self.records.records, self.data.tree, self.seed)
+    blocks = range(len(source.start) - 1)
+    for rows in source.read(blocks, self.records.features):
+      yield from rows.examples()
 
-  def wrong_parents(
-    self, counters: Mapping[str, int] | None = None
-  ) -> dict[str, float]:
-    """Returns the share of words with a wrong parent, by side.
+  def wrong_parents(self) -> dict[str, float]:
+    """Returns the share of words with a wrong parent, by side; it reads all trees.
 
-    Sentences without a tree do not count; roots and one-word sentences do.
-
-    Args:
-      counters: counts of `rows`; None: counts here, which takes as long as
-        `rows`.
+    Sentences without a tree do not count; roots and one-word sentences do. Empty
+    unless config.data.tree is "wrong_parents".
     """
-    if counters is None:
-      counters = collections.Counter()
-      for _ in self._with_trees(counters):
-        pass
-    return {
-      side: counters[f"{side} wrong parents"] / counters[f"{side} words"]
-      for side in SIDES
-      if counters.get(f"{side} words")
-    }
+    if not isinstance(self.data.tree, WrongParents):
+      return {}
+    words: Counts = collections.Counter()
+    wrong: Counts = collections.Counter()
+    sides = [s for s in SIDES if f"{s}_head" in self.records.features]
+    names = [
+      f"{side}_{n}" for side in sides for n in ("id", "word", "head", "parsed")
+    ]
+    for rows in self.records.rows(names):
+      for side in sides:
+        head = f"{side}_head"
+        new = retree(rows, side, tree=self.data.tree, seed=self.seed)
+        parsed = rows.flat[f"{side}_parsed"] > 0
+        counts_W = np.repeat(parsed, rows.sizes(head))
+        words[side] += int(counts_W.sum())
+        differs_W = new.flat[head] != rows.flat[head]
+        wrong[side] += int((differs_W & counts_W).sum())
+    return {side: wrong[side] / words[side] for side in sides if words[side]}
 
 
-def summary(counters: Mapping[str, int]) -> str:
-  """What `counters` count, for the reader; "" where there is no second task."""
-  if "first" not in counters:
+def summary(counts: Mapping[str, int]) -> str:
+  """Returns the counts of an auxiliary task in words; "" where there is none."""
+  if "translations" not in counts:
     return ""
-  count = {k: counters.get(k, 0) for k in ("second", "no tree", "too long")}
+  count = {k: counts.get(k, 0) for k in ("second", "no tree", "too long")}
   return (
-    f"second task: {count['second']:,} examples beside {counters['first']:,} "
+    f"second task: {count['second']:,} examples beside {counts['translations']:,} "
     f"translations; left out: {count['no tree']:,} without a tree, "
     f"{count['too long']:,} too long"
   )

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.loader.mixture import MixedCorpora
+from jaxsyn.data.loader.examples import Blocks
 from jaxsyn.data.schema import FEATURES, origins
 from jaxsyn.data.store.lengths import measure
-from jaxsyn.data.store.prepared import ColumnFiles
 from jaxsyn.data.store.rows import Rows
 
 
 def load(
-  files: ColumnFiles | MixedCorpora,
+  files: Blocks,
   features: Sequence[str],
   ids: np.ndarray | None = None,
   buffer: Columns | None = None,
@@ -79,9 +78,7 @@ def _allocate(buffer: Columns | None, name: str, size: int) -> np.ndarray:
 
 
 def _read_parts(
-  files: ColumnFiles | MixedCorpora,
-  features: Sequence[str],
-  ids: np.ndarray | None,
+  files: Blocks, features: Sequence[str], ids: np.ndarray | None
 ) -> Iterator[tuple[int, Rows]]:
   """(place of the first, examples), block by block."""
   if ids is None:

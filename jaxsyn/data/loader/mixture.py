@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
+from jaxsyn.data.loader.examples import Blocks
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import (
   ALTERNATIVES,
@@ -34,7 +35,7 @@ from jaxsyn.data.schema import (
 )
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.lengths import Lengths
-from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -72,17 +73,17 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Corpus:
-  """Columns, and what makes its examples those of the mixture.
+  """A corpus, and what makes its examples those of the mixture.
 
   Attributes:
     name: for the log.
-    files: its columns.
+    files: its examples.
     relations: feature -> id here of each id there; of lemmas and the like too.
     tag: put before each source; None: none.
   """
 
   name: str
-  files: ColumnFiles
+  files: Blocks
   relations: Mapping[str, np.ndarray]
   tag: int | None
 
@@ -131,7 +132,7 @@ def _tagged(rows: Rows, name: str, tag: int) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class MixedCorpora:
-  """Columns of several corpora, one after the other; see `ColumnFiles`.
+  """Columns of several corpora, one after the other; see `Blocks`.
 
   Attributes:
     corpora: the corpora.
@@ -152,7 +153,7 @@ class MixedCorpora:
   @property
   def rate_U(self) -> np.ndarray:
     """How often an epoch goes through each block."""
-    blocks = [len(corpus.files.blocks) for corpus in self.corpora]
+    blocks = [len(corpus.files.start) - 1 for corpus in self.corpora]
     return np.repeat(self.rates, blocks)
 
   def read(
@@ -161,7 +162,7 @@ class MixedCorpora:
     """Some blocks, ascending."""
     numbers, first = np.fromiter(numbers, np.int64), 0
     for corpus in self.corpora:
-      end = first + len(corpus.files.blocks)
+      end = first + len(corpus.files.start) - 1
       local_ids = numbers[(numbers >= first) & (numbers < end)] - first
       yield from corpus.read(local_ids.tolist(), features)
       first = end
@@ -177,7 +178,7 @@ class MixedCorpora:
 def mix(
   first: PreparedSplit,
   others: Mapping[str, PreparedSplit],
-  files: Sequence[ColumnFiles],
+  files: Sequence[Blocks],
   *,
   mixture: Mixture,
   features: Collection[str],
@@ -262,7 +263,7 @@ def _relations(
 
 
 def _unknown(
-  split: PreparedSplit, files: ColumnFiles, relations: Mapping[str, np.ndarray]
+  split: PreparedSplit, files: Blocks, relations: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
   """What is to be told of relations that have no id in the first corpus."""
   for name, table in relations.items():
@@ -272,7 +273,7 @@ def _unknown(
     if not len(lost):
       continue
     count = 0
-    for rows in files.read(range(len(files.blocks)), [name]):
+    for rows in files.read(range(len(files.start) - 1), [name]):
       count += int(np.isin(rows.flat[name], lost).sum())
     labels = split.manifest["relations"][name.partition("_")[0]]
     named = ", ".join(labels[i - 1] for i in lost[:5])

@@ -3,8 +3,8 @@
 What a sentence is cut into follows from (seed, epoch, its number, its side)
 alone, so nothing depends on hosts, on the order of batches or on where a run was
 resumed. Words and trees stay; which word a subword is of, and where the parent's
-subwords are, is found again by character offsets, as when data is prepared. For
-that texts and ends of words are kept beside the columns (`texts`).
+subwords are, is found again by character offsets, as when data is prepared: records
+have the texts and the ends of words.
 
 A window of an epoch is drawn as a whole, before it is planned: so batches are
 planned from what is in them. Every host draws all of it, as every host plans
@@ -41,7 +41,7 @@ from jaxsyn.data.sentence.tree import parent_mid
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.lengths import Lengths
-from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
+from jaxsyn.data.store.prepared import PreparedSplit, RecordFiles
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -65,16 +65,16 @@ class Sampler:
     sampling: config.data.sampling.
     seed: config.seed.
     vocabularies: of the sides that are drawn.
-    files: texts, and ends of words where there are trees.
-    lengths: of all examples, as they are stored.
+    files: records with texts, and with ends of words where there are trees.
+    features: names of those.
     linked: whether it is asked which words between blanks subwords are of.
   """
 
   sampling: Sampling
   seed: int
   vocabularies: Mapping[str, Vocabulary]
-  files: ColumnFiles
-  lengths: Lengths
+  files: RecordFiles
+  features: tuple[str, ...]
   linked: bool = False
   # Windows that were drawn: numbers of examples, their subwords and words.
   _cache: collections.OrderedDict[Window, tuple[np.ndarray, Rows]] = (
@@ -88,6 +88,11 @@ class Sampler:
   _lock: threading.Lock = dataclasses.field(
     default_factory=threading.Lock, init=False, repr=False, compare=False
   )
+
+  @property
+  def lengths(self) -> Lengths:
+    """Lengths of all examples without sampling."""
+    return self.files.lengths
 
   @functools.cached_property
   def texts(self) -> Rows:
@@ -104,14 +109,15 @@ class Sampler:
 
   def load(self, ids: np.ndarray) -> Rows:
     """Texts and words of some examples: numbers, ascending, each once."""
-    features = texts.features(self.files)
     cut = np.searchsorted(ids, self.files.start)
     block_U = np.flatnonzero(np.diff(cut))
     parts = [
       rows.take(ids[cut[u] : cut[u + 1]] - self.files.start[u])
-      for u, rows in zip(block_U, self.files.read(block_U.tolist(), features))
+      for u, rows in zip(
+        block_U, self.files.read(block_U.tolist(), self.features)
+      )
     ]
-    return Rows.joined([Rows.of([], features), *parts])
+    return Rows.joined([Rows.of([], self.features), *parts])
 
   @functools.cached_property
   def growth(self) -> dict[str, tuple[float, float]]:
@@ -312,7 +318,6 @@ def open_sampler(
   sampling: Sampling,
   *,
   seed: int,
-  memory_gib: float,
   linked: bool = False,
 ) -> Sampler | None:
   """Opens what is drawn from; None where nothing is.
@@ -321,7 +326,6 @@ def open_sampler(
     records: the opened split.
     sampling: config.data.sampling.
     seed: config.seed.
-    memory_gib: see `column_cache.open_columns`.
     linked: see `Sampler`.
 
   Raises:
@@ -343,6 +347,7 @@ def open_sampler(
         " side out, or prepare with config.prepare.vocabulary.type='bpe' or"
         " 'unigram'."
       )
-  files = texts.open_texts(records, sides, memory_gib=memory_gib)
-  lengths = records.columns.lengths
-  return Sampler(sampling, seed, vocabularies, files, lengths, linked)
+  features = texts.features(records, sides)
+  return Sampler(
+    sampling, seed, vocabularies, records.records, features, linked
+  )

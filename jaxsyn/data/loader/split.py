@@ -29,14 +29,14 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxsyn.data.loader import column_cache, examples, mixture, tree_sampling
+from jaxsyn.data.loader import examples, mixture, tree_sampling
 from jaxsyn.data.loader.batch_plan import BatchPlan, PlannedBatch, Position
 from jaxsyn.data.loader.batch_transform import (
   BatchTransform,
   apply_batch_transform,
 )
 from jaxsyn.data.loader.columns import Batch, Columns
-from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.examples import Blocks, Examples
 from jaxsyn.data.loader.loading import load
 from jaxsyn.data.loader.mixture import MixedCorpora
 from jaxsyn.data.loader.prefetching import prefetch
@@ -44,9 +44,9 @@ from jaxsyn.data.loader.sampling import Sampler, needed_features, open_sampler
 from jaxsyn.data.loader.tree_sampling import TreeSampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
-from jaxsyn.data.schema import origins
+from jaxsyn.data.schema import SPELLING, origins
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 
@@ -106,7 +106,7 @@ class LoadedSplit:
   """A split as this host sees it: its rows of every batch.
 
   Attributes:
-    files: columns of all examples.
+    files: All examples.
     features: names of those in a batch.
     plan: which examples form which batch.
     whole: whether all examples are held; else those of a window at a time.
@@ -120,7 +120,7 @@ class LoadedSplit:
     trees: draws the trees of training; None: they are those stored.
   """
 
-  files: ColumnFiles | MixedCorpora
+  files: Blocks
   features: tuple[str, ...]
   plan: BatchPlan
   in_memory: bool = True
@@ -158,7 +158,7 @@ class LoadedSplit:
     """Batches without end, from a position on.
 
     Raises:
-      InputError: a file of columns is damaged, when it is come to.
+      InputError: A shard is corrupt, when its records are read.
     """
     walk = self.plan.walk(start)
     steps = self._load_windows(walk, lambda step: step[1], sampled=True)
@@ -324,29 +324,27 @@ def open_split(
     required = {*required, *needed_features(data.sampling, required)}
     required |= trees.needed if trees else set()
     sampler = open_sampler(
-      *(records, data.sampling),
-      seed=seed,
-      memory_gib=batch.memory_gib,
-      linked="links" in required,
+      records, data.sampling, seed=seed, linked="links" in required
     )
   features = manifests.features_for(records.manifest, required)
-  files: ColumnFiles | MixedCorpora
-  files, counters = _columns(stored, features, batch)
+  files: Blocks
+  files, counters = stored.open(origins(features))
   if both_tasks and data.mixture.folders:
     others = mixture.open_corpora(data.mixture, records.split, required)
     opened = [
-      _columns(Examples(other, data, seed), features, batch)
+      Examples(other, data, seed).open(origins(features))
       for other in others.values()
     ]
-    each = [files, *(columns for columns, _ in opened)]
+    each = [files, *(other for other, _ in opened)]
     counts = (collections.Counter(stored) for _, stored in opened)
     counters = sum(counts, collections.Counter(counters))
     files = mixture.mix(
       records, others, each, mixture=data.mixture, features=features
     )
-  windows = Windows.of(
-    files, records.features, memory_gib=batch.memory_gib, seed=seed
-  )
+  # All features, so that all systems get the same batches; but not those that no
+  # batch has.
+  counted = [name for name in records.features if name not in SPELLING]
+  windows = Windows.of(files, counted, memory_gib=batch.memory_gib, seed=seed)
   plan = BatchPlan(
     files.lengths.read_by(features),
     windows
@@ -396,19 +394,4 @@ def _check_rows(row_multiple: int, devices: int) -> None:
     f"--config.batch.row_multiple={math.lcm(row_multiple, devices)} for a new "
     f"run (other batches), or use {usable} devices: a resumed run keeps its "
     "batches."
-  )
-
-
-def _columns(
-  examples_: Examples, features: tuple[str, ...], batch: Batches
-) -> tuple[ColumnFiles, dict[str, int]]:
-  """As they are stored, or those that are made of them, and what was counted."""
-  features = origins(features)
-  if not examples_.derived:
-    return examples_.records.columns, {}
-  return column_cache.open_columns(
-    examples_.rows,
-    features,
-    column_cache.folder_of(examples_.records, features, examples_.about),
-    memory_gib=batch.memory_gib,
   )

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from jaxsyn.data.loader.examples import Blocks
 from jaxsyn.data.loader.mixture import MixedCorpora
 from jaxsyn.data.schema import FEATURES
-from jaxsyn.data.store.prepared import ColumnFiles
 
 _BLOCKS_READ = 64  # blocks of which lengths are looked at
 
@@ -48,7 +48,7 @@ class Windows:
   @classmethod
   def of(
     cls,
-    files: ColumnFiles | MixedCorpora,
+    files: Blocks,
     features: Collection[str],
     *,
     memory_gib: float,
@@ -148,9 +148,7 @@ class Windows:
         yield list(zip(block_E[selected].tolist(), count_E[selected].tolist()))
 
 
-def _bytes(
-  files: ColumnFiles | MixedCorpora, features: Collection[str]
-) -> np.ndarray:
+def _bytes(files: Blocks, features: Collection[str]) -> np.ndarray:
   """What each block takes in memory, without where each example begins."""
   bytes_U = np.zeros(len(files.start) - 1, np.int64)
   for first in range(0, len(bytes_U), _BLOCKS_READ):

@@ -29,12 +29,15 @@ class TreeControl(Choice):
   seeded: ClassVar[bool] = False  # `heads` depends on the number
   sampled: ClassVar[bool] = False  # training draws others, in every epoch
 
-  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
-    """The heads to be given; where they are sampled, those without sampling.
+  def heads(
+    self, head_W: np.ndarray, words: np.ndarray, numbers: Sequence[int]
+  ) -> np.ndarray:
+    """Returns the parents in these trees, int32; sampled trees: without sampling.
 
     Args:
-      head_W: the parser's.
-      seed: of this sentence in runs of this seed.
+      head_W: The parser's parents, of all sentences one after the other.
+      words: Words of each sentence.
+      numbers: Number of each sentence in runs of this seed.
     """
     raise NotImplementedError
 
@@ -46,7 +49,9 @@ class Parsed(TreeControl):
   control: ClassVar[bool] = False
   replaces: ClassVar[bool] = False
 
-  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
+  def heads(
+    self, head_W: np.ndarray, words: np.ndarray, numbers: Sequence[int]
+  ) -> np.ndarray:
     return head_W
 
 
@@ -76,8 +81,10 @@ class Sampled(Parsed):
 class Linear(TreeControl):
   """Each word depends on the word before it."""
 
-  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
-    return linear(len(head_W))
+  def heads(
+    self, head_W: np.ndarray, words: np.ndarray, numbers: Sequence[int]
+  ) -> np.ndarray:
+    return linear_trees(words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +93,10 @@ class Random(TreeControl):
 
   seeded: ClassVar[bool] = True
 
-  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
-    return random(len(head_W), seed)
+  def heads(
+    self, head_W: np.ndarray, words: np.ndarray, numbers: Sequence[int]
+  ) -> np.ndarray:
+    return random_trees(words, numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,55 +117,113 @@ class WrongParents(TreeControl):
     "roots; relations are kept.",
   )
 
-  def heads(self, head_W: np.ndarray, seed: int) -> np.ndarray:
-    return wrong_parents(head_W, self.rate, seed)
+  def heads(
+    self, head_W: np.ndarray, words: np.ndarray, numbers: Sequence[int]
+  ) -> np.ndarray:
+    sentences = np.split(head_W, np.cumsum(words))[:-1]
+    made = [
+      wrong_parents(own_W, self.rate, seed)
+      for own_W, seed in zip(sentences, numbers, strict=True)
+    ]
+    return np.concatenate([np.zeros(0, np.int32), *made])
 
 
-def linear(words: int) -> np.ndarray:
-  """The control tree in which each word's parent is the word before it."""
-  return np.maximum(np.arange(words, dtype=np.int32) - 1, 0)
+def linear_trees(words: np.ndarray) -> np.ndarray:
+  """Returns the control trees in which each word's parent is the word before it.
 
+  Args:
+    words: Words of each tree.
 
-def random(words: int, seed: int) -> np.ndarray:
-  """A control tree: uniform among the labelled trees, root uniform too.
-
-  A random Prüfer sequence names each labelled tree equally often. The numbers
-  come from Python's Mersenne Twister, whose floats are the same for ever, so
-  a seed means the same tree in any version and on any machine.
+  Returns: int32 parents, one tree after the other.
   """
-  draw = random_numbers.Random(seed).random
-  if words < 2:
-    return np.zeros(words, np.int32)
-  sequence = [int(draw() * words) for _ in range(words - 2)]
-  root = int(draw() * words)
+  first_W = np.repeat(np.cumsum(words) - words, words)
+  word_W = np.arange(len(first_W)) - first_W
+  return np.maximum(word_W - 1, 0).astype(np.int32)
 
-  # Decode in linear time: the smallest leaf joins the next of the sequence.
-  degree = [1] * words
-  for word in sequence:
-    degree[word] += 1
-  neighbours: list[list[int]] = [[] for _ in range(words)]
-  pointer = leaf = degree.index(1)
-  for word in [*sequence, words - 1]:
-    neighbours[word].append(leaf)
-    neighbours[leaf].append(word)
-    degree[word] -= 1
-    if degree[word] == 1 and word < pointer:
-      leaf = word
-    else:
-      pointer = leaf = next(
-        (i for i in range(pointer + 1, words) if degree[i] == 1), words - 1
-      )
 
-  head_W = np.zeros(words, np.int32)
-  head_W[root] = root
-  open_words = [root]
-  while open_words:
-    parent = open_words.pop()
-    for child in neighbours[parent]:
-      if child != head_W[parent]:
-        head_W[child] = parent
-        open_words.append(child)
+_TOGETHER = 512  # trees of similar size that are decoded in parallel
+
+
+def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
+  """Returns control trees: uniform among the labelled trees, with a uniform root.
+
+  A random Prüfer sequence names each labelled tree equally often. The numbers come
+  from Python's Mersenne Twister, whose floats never change, so a seed means the same
+  tree in any version and on any machine.
+
+  Args:
+    words: Words of each tree.
+    seeds: Seed of each tree.
+
+  Returns: int32 parents, one tree after the other.
+  """
+  drawn: list[float] = []
+  for size, seed in zip(words.tolist(), seeds, strict=True):
+    if size > 1:
+      draw = random_numbers.Random(seed).random
+      drawn += [draw() for _ in range(size - 1)]
+  draw_D = np.array(drawn)  # of each tree its sequence, then its root
+  count = np.maximum(words - 1, 0)
+  first_draw, first_word = np.cumsum(count) - count, np.cumsum(words) - words
+  head_W = np.zeros(int(words.sum()), np.int32)
+  order = np.argsort(words, kind="stable")
+  order = order[words[order] > 1]
+  for i in range(0, len(order), _TOGETHER):
+    some = order[i : i + _TOGETHER]
+    size = words[some]
+    word_W = np.arange(size[-1])
+    place_BW = first_draw[some, None] + np.minimum(word_W, size[:, None] - 2)
+    number_BW = (draw_D[place_BW] * size[:, None]).astype(np.int64)
+    root = number_BW[np.arange(len(some)), size - 2]
+    parent_BW = _of_pruefer(number_BW, size)
+    _reroot(parent_BW, root, size)
+    is_word_BW = word_W < size[:, None]
+    place_BW = first_word[some, None] + word_W
+    head_W[place_BW[is_word_BW]] = parent_BW[is_word_BW]
   return head_W
+
+
+def _of_pruefer(number_BW: np.ndarray, size: np.ndarray) -> np.ndarray:
+  """Decodes Prüfer sequences of several trees, each rooted at its last word.
+
+  Args:
+    number_BW: The sequence of each tree in its first size - 2 columns.
+    size: Words of each tree, ascending, at least 2.
+  """
+  trees, width = number_BW.shape
+  tree_B, word_W = np.arange(trees), np.arange(width)
+  in_sequence_BW = word_W < size[:, None] - 2
+  # The word that the leaf of each step joins; after the sequence, the last word.
+  joined_BW = np.where(in_sequence_BW, number_BW, size[:, None] - 1)
+  degree_BW = (word_W < size[:, None]).astype(np.int32)
+  tree, _ = np.nonzero(in_sequence_BW)
+  np.add.at(degree_BW, (tree, joined_BW[in_sequence_BW]), 1)
+  parent_BW = np.repeat(size[:, None] - 1, width, 1)
+  for step in range(width - 1):
+    live = tree_B[np.searchsorted(size, step + 2) :]  # trees with so many steps
+    leaf = (degree_BW[live] == 1).argmax(1)  # the smallest one
+    joined = joined_BW[live, step]
+    parent_BW[live, leaf] = joined
+    degree_BW[live, leaf] = 0
+    degree_BW[live, joined] -= 1
+  return parent_BW
+
+
+def _reroot(parent_BW: np.ndarray, root: np.ndarray, size: np.ndarray) -> None:
+  """Turns the edges between each tree's root, its last word, and another word.
+
+  Args:
+    parent_BW: Parents, changed in place.
+    root: The new root of each tree.
+    size: Words of each tree.
+  """
+  live = np.arange(len(root))
+  word, new_parent = root, root
+  while len(live):
+    old_parent = parent_BW[live, word]
+    parent_BW[live, word] = new_parent
+    goes_on = word != size[live] - 1
+    live, new_parent, word = live[goes_on], word[goes_on], old_parent[goes_on]
 
 
 def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
@@ -175,7 +242,7 @@ def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
   Args:
     head_W: parent of each word; a root is its own.
     rate: share of wrong parents, 0 to 1.
-    seed: of the draws, which come from Python's Mersenne Twister (see `random`).
+    seed: of the draws, which come from Python's Mersenne Twister (see `random_trees`).
   """
   draw = random_numbers.Random(seed).random
   parsed = head_W.tolist()

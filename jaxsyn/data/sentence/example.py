@@ -17,15 +17,18 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.schema import EOS, FEATURES, NO_RELATION, NO_WORD, SIDES
+from jaxsyn.data.schema import (
+  EOS,
+  FEATURES,
+  NO_RELATION,
+  NO_WORD,
+  OF_HEADS,
+  SIDES,
+)
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.controls import Parsed, TreeControl
-from jaxsyn.data.sentence.tree import (
-  parent_mid,
-  tree_distance,
-  tree_distances,
-)
+from jaxsyn.data.sentence.tree import parent_mid, tree_distances
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store.rows import Rows
 
@@ -154,16 +157,10 @@ def _encode_trees(
     word += words_of_pieces(parse.text, begin, end, parse.start_W, parse.end_W)
     word.append(NO_WORD)
   word_S = np.array(word, np.int32)
-  heads = (parse.head_W for parse in parses)
+  heads = itertools.chain.from_iterable(parse.head_W for parse in parses)
+  head_W = np.array([*heads], np.int32)
   if tree.replaces:
-    sentences = np.split(id_S, np.cumsum(pieces)[:-1])
-    heads = (
-      tree.heads(
-        np.array(head_W, np.int32), _line_seed(seed, subword_S)
-      ).tolist()
-      for head_W, subword_S in zip(heads, sentences)
-    )
-  head_W = np.array([*itertools.chain.from_iterable(heads)], np.int64)
+    head_W = tree.heads(head_W, words, _numbers(seed, id_S, pieces))
   relation_W = [
     relations.get(relation, NO_RELATION)
     for parse in parses
@@ -179,6 +176,7 @@ def _encode_trees(
     "parent_mid": (middle_S, pieces),
     "tree_distance": (tree_distances(head_W, words), words * words),
     "parsed": ([parse.parsed for parse in parses], one),
+    "word_end": ([end for parse in parses for end in parse.end_W], words),
     **{
       name: (
         np.concatenate([one().array(parse, ids) for parse in parses]),
@@ -201,44 +199,51 @@ def _ids(sentences: Iterable[list[int]]) -> Ragged:
   return np.array(ids, np.int32), np.diff(ends)
 
 
-def _line_seed(seed: int, id_S: np.ndarray) -> int:
-  """Of a sentence in the runs of a seed, for random trees.
+def _numbers(seed: int, id_S: np.ndarray, subwords: np.ndarray) -> list[int]:
+  """Returns a number for each sentence in the runs of a seed, for random trees.
 
-  From the seed and the subword ids alone, so that a sentence has the same tree
-  in training and in translation of a run, and another in runs of other seeds;
-  side by side, so that no two (seed, sentence) share their number.
-  """
-  return seed << 32 | zlib.crc32(id_S.astype("<i4").tobytes())
-
-
-def retree(
-  example: Mapping[str, np.ndarray], side: str, *, tree: TreeControl, seed: int
-) -> dict[str, np.ndarray]:
-  """The same example with what follows from the heads of a tree on one side.
+  It depends on the seed and the subword ids alone, so a sentence has the same tree in
+  training and translation of a run, and another one in runs of other seeds. No two
+  pairs of seed and sentence share a number, unless the CRC-32 of sentences collide.
 
   Args:
-    example: of `encode`, or with heads alone, on this side.
+    seed: Seed of the run.
+    id_S: Subword ids of all sentences.
+    subwords: Subwords of each sentence.
+  """
+  data = id_S.astype("<i4").tobytes()
+  ends = (4 * np.cumsum(subwords)).tolist()
+  return [
+    seed << 32 | zlib.crc32(data[a:b])
+    for a, b in itertools.pairwise([0, *ends])
+  ]
+
+
+def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
+  """Replaces the trees of one side, and what follows from them.
+
+  Args:
+    rows: Examples with ids, words and heads of this side.
     side: "source" or "target".
-    tree: of `jaxsyn.data.sentence.controls`.
-    seed: of the run.
+    tree: Kind of the new trees.
+    seed: Seed of the run.
 
   Returns:
-    a new dict; heads, parent middles and tree distances differ, relations and
-    all else are the same arrays.
+    Examples in which heads, and parent middles and tree distances if there are any,
+    differ. Relations and all other arrays are shared.
   """
-  line_seed = _line_seed(seed, example[f"{side}_id"])
-  head_W = tree.heads(example[f"{side}_head"], line_seed)
-  return {
-    **example,
-    **_features(
-      side,
-      {
-        "head": head_W,
-        "parent_mid": parent_mid(example[f"{side}_word"], head_W),
-        "tree_distance": tree_distance(head_W).reshape(-1),
-      },
-    ),
-  }
+  head, middle, distance = (f"{side}_{name}" for name in OF_HEADS)
+  subwords, words = rows.sizes(f"{side}_id"), rows.sizes(head)
+  numbers = _numbers(seed, rows.flat[f"{side}_id"], subwords)
+  head_W = tree.heads(rows.flat[head], words, numbers)
+  flat = {**rows.flat, head: head_W}
+  if middle in flat:
+    flat[middle] = parent_mid(
+      flat[f"{side}_word"], head_W, pieces=subwords, words=words
+    )
+  if distance in flat:
+    flat[distance] = tree_distances(head_W, words)
+  return Rows(flat, rows.start)
 
 
 def tagged(
@@ -260,6 +265,30 @@ def tagged(
   place_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
   tag_S = np.full(len(place_S), tag)
   return rearranged(example, np.array(place_S), tag_S)
+
+
+def tagged_rows(rows: Rows, tag: int) -> Rows:
+  """Applies `tagged` to many examples; they may lack any feature."""
+  flat, start = {**rows.flat}, {**rows.start}
+  for name in rows.flat:
+    if FEATURES[name].axes != "S":
+      continue
+    subwords = rows.sizes(name)
+    is_tagged = subwords > 1
+    grown = subwords + 2 * is_tagged
+    start[name] = np.append(0, np.cumsum(grown))
+    is_old_S = np.ones(start[name][-1], bool)
+    is_old_S[start[name][:-1][is_tagged]] = False
+    is_old_S[start[name][1:][is_tagged] - 2] = False
+    fill = tag if name == "source_id" else FEATURES[name].fill
+    flat[name] = np.full(len(is_old_S), fill, FEATURES[name].dtype)
+    flat[name][is_old_S] = rows.flat[name]
+    if name == "source_parent_mid":
+      position_S = np.arange(len(is_old_S)) - np.repeat(start[name][:-1], grown)
+      flat[name][is_old_S] += np.repeat(is_tagged, subwords)
+      for own_S in (~is_old_S, start[name][1:] - 1):  # the tags, and EOS
+        flat[name][own_S] = position_S[own_S]
+  return Rows(flat, start)
 
 
 def rearranged(

@@ -10,8 +10,9 @@ through on its way to a data set:
   writer.write_all(payloads)                  # of jaxsyn.data.store.tfrecord
   counts.add_all(rows)                        # of preprocess.report
 
-The bytes are those of protobuf's deterministic serialisation, put together by
-hand: values become varints in NumPy, all of a feature at once.
+The features of each record are sorted by name, and the bytes are those that protobuf
+writes for the same order: values become varints in NumPy, all of a feature at once.
+`jaxsyn.data.store.decoding` relies on this layout.
 Source: protobuf.dev/programming-guides/encoding; example.proto and
 feature.proto of tensorflow/core/example.
 """

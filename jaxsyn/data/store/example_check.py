@@ -82,6 +82,7 @@ class Check:
       (middle, pieces),
       (relation, words),
       (distance, words * words),
+      (f"{side}_word_end", words),
       *((name, words) for name in annotations),
     ):
       yield rows.sizes(name) != due, name, "has another number of values"
@@ -102,6 +103,9 @@ class Check:
       "has a place that is not in the sentence",
     )
     yield rows.flat[parsed] > 1, parsed, "is neither 0 nor 1"
+    ends = f"{side}_word_end"
+    bad = rows.flat[ends] < 0
+    yield rows.which(ends, bad), ends, "has a negative offset"
     yield from _heads(rows, head, words)
     other, label = (f"{side}_other_{field}" for field in ("head", "relation"))
     if other in rows.flat:

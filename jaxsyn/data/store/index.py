@@ -1,89 +1,91 @@
-"""Where each record of a split is.
+"""The index of a split: size and checksum of each record, lengths of its sentences.
 
-It lies beside the shards, index-SPLIT.arrow, written with them: an Arrow file with
-a record batch a shard. `Records` makes it anew from them where it is not as the
-manifest has it.
+index-SPLIT.npy lies next to the shards and has one entry a record, in their order.
+Batches are planned from the lengths; the sizes locate each record, since a record
+follows the one before it. The checksums tie the records to the index, so that a shard
+of other data is never read, even if its records are as long. 16 bytes a record: a
+million pairs have 16 MB, which are memory-mapped where the file is local.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import io
 import os
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import pyarrow as pa
 
-from jaxsyn.data.store import tfrecord
-from jaxsyn.storage import files
+from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.tfrecord import REMEDY, masked_crc
+from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 
-_SCHEMA = pa.schema(
+ENTRY = np.dtype(
   [
-    pa.field("offset", pa.int64(), nullable=False),
-    pa.field("length", pa.int32(), nullable=False),
+    ("bytes", "<u4"),
+    ("crc", "<u4"),  # masked, as in the frame of the record
+    *((name, "<u2") for name in Lengths._fields),
   ]
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Index:
-  """Entry i of each array is of record i of the split.
+def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
+  """Returns the entries of records.
 
-  Attributes:
-    shard: int32, number of the file, from 0.
-    offset: int64, byte of the frame in its file.
-    length: int32, bytes of the payload.
-    fingerprint: SHA-256 of the records that this is the index of.
+  Args:
+    payloads: Serialized examples.
+    lengths: Their lengths.
+
+  Raises:
+    InputError: A record or a sentence is too long for the index.
   """
+  count = len(payloads)
+  made = np.empty(count, ENTRY)
+  made["crc"] = np.fromiter(map(masked_crc, payloads), np.uint32, count)
+  sizes = np.fromiter(map(len, payloads), np.int64, count)
+  columns = (
+    ("bytes", "bytes", sizes),
+    ("source", "source subwords", lengths.source),
+    ("target", "target subwords", lengths.target),
+    ("source_words", "source words", lengths.source_words),
+    ("target_words", "target words", lengths.target_words),
+  )
+  for name, unit, values in columns:
+    limit = np.iinfo(ENTRY[name]).max
+    if (largest := int(values.max(initial=0))) > limit:
+      raise InputError(
+        f"an example has {largest:,} {unit}; at most {limit:,} are supported. "
+        "Lower config.prepare.max_subwords."
+      )
+    made[name] = values
+  return made
 
-  shard: np.ndarray
-  offset: np.ndarray
-  length: np.ndarray
-  fingerprint: str
 
-  @classmethod
-  def of(cls, shards: Iterable[Iterable[int]], fingerprint: str) -> Self:
-    """From the lengths of the payloads of each shard."""
-    length = [np.fromiter(lengths, np.int32) for lengths in shards]
-    frame = tfrecord.HEADER + tfrecord.FOOTER
-    offset = [
-      np.cumsum(np.append(0, lengths.astype(np.int64) + frame))[:-1]
-      for lengths in length
-    ]
-    shard = np.repeat(np.arange(len(length)), [*map(len, length)])
-    none = np.zeros(0, np.int32)
-    return cls(
-      shard.astype(np.int32),
-      np.concatenate([none.astype(np.int64), *offset]),
-      np.concatenate([none, *length]),
-      fingerprint,
+def save(path: os.PathLike[str] | str, parts: Iterable[np.ndarray]) -> None:
+  """Writes an index, given as consecutive parts."""
+  with files.publish(path) as file:
+    np.save(file, np.concatenate([np.empty(0, ENTRY), *parts]))
+
+
+def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
+  """Reads an index whose checksum was compared.
+
+  Args:
+    path: File of the index.
+    examples: Number of records of the split.
+
+  Raises:
+    InputError: The file is no index of so many records.
+  """
+  try:
+    if remote.is_remote(path):
+      found = np.load(io.BytesIO(files.read_bytes(path)))
+    else:
+      found = np.load(os.fspath(path), mmap_mode="r")
+  except (OSError, ValueError, EOFError) as error:
+    raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
+  if found.dtype != ENTRY or found.shape != (examples,):
+    raise InputError(
+      f"{path} is not the index of {examples:,} records. {REMEDY}"
     )
-
-  def save(self, path: os.PathLike[str] | str) -> None:
-    """Writes the file, whole or not at all; the same bytes always."""
-    schema = _SCHEMA.with_metadata({"fingerprint": self.fingerprint})
-    last = self.shard.max(initial=-1)
-    ends = np.searchsorted(self.shard, np.arange(last + 1), "right")
-    with files.publish(path) as file, pa.ipc.new_file(file, schema) as arrow:
-      for begin, end in zip([0, *ends], ends):
-        arrays = [self.offset[begin:end], self.length[begin:end]]
-        arrow.write_batch(
-          pa.RecordBatch.from_arrays([*map(pa.array, arrays)], schema=schema)
-        )
-
-  @classmethod
-  def load(cls, path: os.PathLike[str] | str) -> Self:
-    """Reads a file that is as it was written."""
-    with files.open_read(path) as file:
-      arrow = pa.ipc.open_file(file)
-      table = arrow.read_all()
-      sizes = [
-        arrow.get_batch(i).num_rows for i in range(arrow.num_record_batches)
-      ]
-    return cls(
-      np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
-      table["offset"].to_numpy(),
-      table["length"].to_numpy(),
-      arrow.schema.metadata[b"fingerprint"].decode(),
-    )
+  return found

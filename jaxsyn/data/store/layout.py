@@ -5,8 +5,7 @@
   parser.source.udpipe                a copy, where the parser is such a file
   conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
   text/SPLIT.SIDE.gz                  the raw text; line N is record N
-  NAME/VERSION/                       the TFDS data set and its index
-  columns/                            the same examples, as training reads them
+  NAME/VERSION/                       the TFDS dataset and its indexes
   report.txt, report.png
 
 Text and trees of several shards are SPLIT.SIDE-00000-of-00002.gz. A manifest (of
@@ -31,8 +30,6 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
   for name, facts in manifest["splits"].items():
     paths = [folder / shard["file"] for shard in facts["shards"]]
     paths.append(index_file("", manifest, name))
-    paths += columns_files("", manifest, name)
-    paths.append(lengths_file("", name))
     for side in schema.SIDES:
       paths += text_files("", manifest, name, side)
     for side in manifest["sides"]:
@@ -63,35 +60,8 @@ def index_file(
   manifest: Mapping[str, Any],
   split_name: str,
 ) -> pathlib.Path:
-  """Where the index of a split's records is."""
-  return tfds_folder(directory, manifest) / f"index-{split_name}.arrow"
-
-
-def columns_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-) -> list[pathlib.Path]:
-  """Where the columns of a split are: a file a shard."""
-  count = len(manifest["splits"][split_name]["shards"])
-  return [
-    columns_file(directory, split_name, shard, count) for shard in range(count)
-  ]
-
-
-def columns_file(
-  directory: os.PathLike[str] | str, split_name: str, shard: int, shards: int
-) -> pathlib.Path:
-  """Where the columns of a shard are, of so many."""
-  file = f"{split_name}-{shard:05d}-of-{shards:05d}.arrow"
-  return files.path_of(directory) / "columns" / file
-
-
-def lengths_file(
-  directory: os.PathLike[str] | str, split_name: str
-) -> pathlib.Path:
-  """Where the lengths of a split's examples are."""
-  return files.path_of(directory) / "columns" / f"{split_name}.lengths.arrow"
+  """Returns the path of the index of a split (`jaxsyn.data.store.index`)."""
+  return tfds_folder(directory, manifest) / f"index-{split_name}.npy"
 
 
 def text_file(

@@ -1,40 +1,22 @@
-"""How long the examples of a split are, and where its columns have them.
-
-SPLIT.lengths.arrow has a record batch for each block of the columns
-(`jaxsyn.data.store.blocks`), of all shards in order: the lengths of its examples,
-and in its metadata the shard, and where each column of the block is and its
-CRC-32C. So a few columns of a block are read without the rest, and none of other
-data is taken for them: the manifest has the checksum of the lengths, which are
-read whole.
-"""
+"""Lengths of examples: what batches are planned from."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import IO, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from jaxsyn.data.schema import FEATURES, SIDES
 from jaxsyn.data.store.rows import Rows
-from jaxsyn.data.store.tfrecord import REMEDY
-from jaxsyn.errors import InputError
 
-# What stands in a file follows from these, not from what pyarrow prefers.
-OPTIONS = pa.ipc.IpcWriteOptions(
-  metadata_version=pa.ipc.MetadataVersion.V5, use_threads=False
-)
-
-_OF_SIDE = ("W", "WW", "P", "X")  # axes of which each side has its own size
+_OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
 
 
 class Lengths(NamedTuple):
-  """Subwords, EOS included, and words of each example.
+  """Subwords (EOS included) and words of each example, as integer arrays.
 
-  Integers; 0 words: the data has no trees there.
+  A side without trees has 0 words.
   """
 
   source: np.ndarray
@@ -43,7 +25,7 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Without the words of sides of whose words no feature is read."""
+    """Returns the lengths with 0 words on sides of which no word feature is read."""
     of = {
       name.partition("_")[0]
       for name in features
@@ -56,11 +38,14 @@ class Lengths(NamedTuple):
     return Lengths(self.source, self.target, *words)
 
   def of(self, numbers: np.ndarray | slice) -> Lengths:
-    """Those of some examples, as int64."""
+    """Returns the lengths of some examples, as int64."""
     return Lengths(*(side[numbers].astype(np.int64) for side in self))
 
   def sizes(self, feature: str) -> np.ndarray | None:
-    """How many values each example has of a feature, int64; None: not known."""
+    """Returns the number of values of a feature in each example, int64.
+
+    None where the lengths do not determine it.
+    """
     source = feature.startswith("source")
     words = self.source_words if source else self.target_words
     match FEATURES[feature].axes:
@@ -78,98 +63,22 @@ class Lengths(NamedTuple):
 
 
 def measure(feature: str) -> tuple[str, str]:
-  """What says how many values an example has of a feature.
+  """Returns a key that is equal for features with equally many values.
 
-  Returns:
-    its axes, and whose words or bytes: features with the same have as many.
+  It consists of the axes of the feature and, where the sides differ, the side.
   """
   axes = FEATURES[feature].axes
   return axes, feature.partition("_")[0] if axes in _OF_SIDE else ""
 
 
-class Column(NamedTuple):
-  """Where a column of a block is in its file.
-
-  Attributes:
-    offset: byte of its starts, int32, one more than examples; of its values,
-      where each example has one.
-    values: how many.
-    crc32c: of starts and values, 8 hexadecimal digits.
-  """
-
-  offset: int
-  values: int
-  crc32c: str
-
-
-_SCHEMA = pa.schema(
-  [pa.field(name, pa.int32(), nullable=False) for name in Lengths._fields]
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-  """What the lengths say of a block.
-
-  Attributes:
-    lengths: of its examples.
-    columns: feature -> where it is.
-    shard: number of its file.
-  """
-
-  lengths: Lengths
-  columns: Mapping[str, Column]
-  shard: int = 0
-
-
-def write_lengths(file: IO[bytes], shards: Iterable[Iterable[Block]]) -> None:
-  """Writes the blocks of each shard, in order, to a file that stays open."""
-  with pa.ipc.new_file(file, _SCHEMA, options=OPTIONS) as out:
-    for shard, blocks in enumerate(shards):
-      for block in blocks:
-        columns = [pa.array(side, pa.int32()) for side in block.lengths]
-        batch = pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-        about = {"shard": str(shard), "columns": json.dumps(block.columns)}
-        out.write_batch(batch, custom_metadata=about)
-
-
-def read_lengths(file: IO[bytes], name: str) -> Iterator[Block]:
-  """The blocks of a split in order.
-
-  Args:
-    file: open for reading, of which the checksum was compared.
-    name: of the file, for messages.
-
-  Raises:
-    InputError: it is no such file.
-  """
-  try:
-    reader = pa.ipc.open_file(file)
-    if not reader.schema.equals(_SCHEMA):
-      raise ValueError(f"its columns are {', '.join(reader.schema.names)}")
-    for i in range(reader.num_record_batches):
-      batch, about = reader.get_batch_with_custom_metadata(i)
-      columns = {
-        feature: Column(*column)
-        for feature, column in json.loads(about[b"columns"]).items()
-      }
-      lengths = Lengths(*(column.to_numpy() for column in batch.columns))
-      yield Block(lengths, columns, int(about[b"shard"]))
-  except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-    raise InputError(
-      f"{name} is no file of lengths as this version writes it ({error}). "
-      f"{REMEDY}"
-    ) from None
-
-
 def lengths_of(rows: Rows) -> Lengths:
-  """The lengths of examples."""
+  """Returns the lengths of examples."""
   subwords = [rows.sizes(f"{side}_id") for side in SIDES]
   return Lengths(*subwords, *(_words(rows, side) for side in SIDES))
 
 
 def _words(rows: Rows, side: str) -> np.ndarray:
-  """Words of each example, from any feature that tells; else zeros."""
+  """Returns the words of each example, zeros if no feature determines them."""
   for name in rows.start:
     axes = FEATURES[name].axes
     if name.startswith(side) and axes in ("W", "WW"):

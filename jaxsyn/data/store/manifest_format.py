@@ -21,7 +21,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, Range, from_config
 from jaxsyn.options.bounds import RegistryKey, TextPattern
 
-FORMAT = 4
+FORMAT = 5
 
 _PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
 _SHA256 = r"[0-9a-f]{64}"

@@ -1,8 +1,9 @@
-"""The examples of a split, read from its columns: by block, or in order.
+"""The examples of a split, read from its TFRecord shards, in blocks or one by one.
 
-`preprocess.build` writes the columns (`jaxsyn.data.store.blocks`). What is known
-at once is how long every example is, from the file of lengths, which is read
-whole; of the rest, blocks and features are read as they are asked for.
+The shards are the only copy of the data: training, validation, --verify and TFDS read
+the same bytes. The index (`jaxsyn.data.store.index`) is read when a split is opened;
+records are read, checked and decoded when they are asked for, a block at a time and
+only the wanted features of it.
 """
 
 from __future__ import annotations
@@ -13,150 +14,189 @@ import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 import numpy as np
 
-from jaxsyn.data.store import integrity, layout, manifests
-from jaxsyn.data.store.blocks import BlockReader
-from jaxsyn.data.store.lengths import Block, Column, Lengths, read_lengths
+from jaxsyn.data.store import index, integrity, layout, manifests
+from jaxsyn.data.store.decoding import InvalidExampleError, check_frames, decode
+from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.data.store.rows import Example, Rows
-from jaxsyn.data.store.tfrecord import REMEDY
+from jaxsyn.data.store.tfrecord import FOOTER, HEADER, REMEDY
 from jaxsyn.errors import InputError
-from jaxsyn.storage import files, remote
+from jaxsyn.storage import files
 
+# Examples of a block. No file depends on it, but the order of a corpus that does not
+# fit in memory does (`jaxsyn.data.loader.windows`). With 128 decoding costs as much as
+# protobuf does.
+BLOCK = 4096
 _READ_AHEAD = (
-  8 << 20
-)  # bytes that a store is asked for at most, unless for more
+  1 << 16
+)  # bytes of a request to an object store; a block is another one
+
+
+def block_starts(shards: np.ndarray) -> np.ndarray:
+  """Returns the first example of each block, and the number of examples at the end.
+
+  A block does not extend over two shards.
+
+  Args:
+    shards: First example of each shard, and the number of examples at the end.
+  """
+  parts = [np.arange(a, b, BLOCK) for a, b in itertools.pairwise(shards)]
+  return np.concatenate([*parts, shards[-1:]])
 
 
 @dataclasses.dataclass(frozen=True)
-class ColumnFiles:
-  """Columns that were opened.
+class RecordFiles:
+  """The shards of a split and their index.
 
   Attributes:
-    paths: of the files, a shard each.
-    lengths: of all examples, unsigned, as short as can be: of 40 million pairs
-      there are 160 million.
-    start: number of the first example of each block; and of all, at the end.
-    blocks: shard and columns of each block.
-    remedy: what to do where a file is damaged, for messages.
+    paths: The shards.
+    index: Entries of all records, of `index.ENTRY`.
+    shards: First example of each shard, and the number of examples at the end.
+    stored: Names of the features of a record, without texts.
   """
 
   paths: Sequence[pathlib.Path]
-  lengths: Lengths
-  start: np.ndarray
-  blocks: Sequence[tuple[int, Mapping[str, Column]]]
-  remedy: str = REMEDY
-
-  @classmethod
-  def open(
-    cls,
-    paths: Sequence[pathlib.Path],
-    lengths: pathlib.Path,
-    *,
-    examples: int,
-    remedy: str = REMEDY,
-  ) -> ColumnFiles:
-    """Reads the lengths, of which the checksum was compared.
-
-    Raises:
-      InputError: it is no such file, or of another number of examples or files.
-    """
-    sides = [np.empty(examples, np.uint8) for _ in Lengths._fields]
-    start, blocks = [0], []
-    with files.open_read(lengths) as file:
-      for block in read_lengths(file, str(lengths)):
-        begin, end = start[-1], start[-1] + len(block.lengths.source)
-        if end > examples or not 0 <= block.shard < len(paths):
-          break
-        for i, lengths_of_block in enumerate(block.lengths):
-          kind = np.min_scalar_type(lengths_of_block.max(initial=0))
-          if kind.itemsize > sides[i].itemsize:
-            sides[i] = sides[i].astype(kind)
-          sides[i][begin:end] = lengths_of_block
-        start.append(end)
-        blocks.append((block.shard, block.columns))
-    if start[-1] != examples:
-      raise InputError(
-        f"{lengths} is not of these {examples:,} examples. {remedy}"
-      )
-    return cls(paths, Lengths(*sides), np.array(start), blocks, remedy)
+  index: np.ndarray
+  shards: np.ndarray
+  stored: Sequence[str]
 
   def __len__(self) -> int:
-    return len(self.lengths.source)
+    return len(self.index)
+
+  @functools.cached_property
+  def lengths(self) -> Lengths:
+    """Lengths of all examples, in the smallest unsigned types that hold them."""
+    return Lengths(
+      *(
+        values.astype(np.min_scalar_type(values.max(initial=0)))
+        for values in (self.index[name] for name in Lengths._fields)
+      )
+    )
+
+  @functools.cached_property
+  def start(self) -> np.ndarray:
+    """First example of each block, and the number of examples at the end."""
+    return block_starts(self.shards)
+
+  @functools.cached_property
+  def _offset(self) -> np.ndarray:
+    """First byte of each block in its shard."""
+    if not len(self):
+      return np.zeros(0, np.int64)
+    size = np.add.reduceat(self.index["bytes"], self.start[:-1], dtype=np.int64)
+    size += np.diff(self.start) * (HEADER + FOOTER)
+    before = np.cumsum(size) - size
+    shard = self._shard(self.start[:-1])
+    first = np.searchsorted(self.start, self.shards[:-1])
+    return before - before[np.minimum(first, len(before) - 1)][shard]
+
+  def _shard(self, example: np.ndarray | int) -> np.ndarray:
+    return np.searchsorted(self.shards, example, "right") - 1
 
   def read(
     self, numbers: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Some blocks, in the order asked for.
+    """Reads some blocks, in the given order.
 
     Raises:
-      InputError: a file is missing or damaged; names it and the feature.
+      InputError: A shard is missing or corrupt; names it and the record.
     """
-    of = itertools.groupby(numbers, lambda index: self.blocks[index][0])
-    for shard, indices in of:
-      path = self.paths[shard]
-      # With 8 MiB at a time three times the bytes came of blocks out of order.
-      read_ahead = self._widest if remote.is_remote(path) else _READ_AHEAD
-      with _opened(path, read_ahead, self.remedy) as file:
-        reader = BlockReader(file, features, name=str(path), remedy=self.remedy)
-        for index in indices:
-          yield reader.read(self._block(index))
+    by_shard = itertools.groupby(
+      numbers, lambda number: int(self._shard(self.start[number]))
+    )
+    for shard, own in by_shard:
+      with _opened(self.paths[shard]) as file:
+        for number in own:
+          yield self._read(file, shard, number, features)
 
-  @functools.cached_property
-  def _widest(self) -> int:
-    """Bytes of the largest block: what a store is asked for at a time."""
-    begins = [
-      (shard, min(column.offset for column in columns.values()))
-      for shard, columns in self.blocks
-    ]
-    sizes = (b - a for (i, a), (j, b) in itertools.pairwise(begins) if i == j)
-    return min(max(sizes, default=_READ_AHEAD), _READ_AHEAD)
+  def _read(
+    self, file: IO[bytes], shard: int, number: int, features: Sequence[str]
+  ) -> Rows:
+    begin, end = self.start[number : number + 2].tolist()
+    path, first = self.paths[shard], begin - int(self.shards[shard])
+    size = self.index["bytes"][begin:end].astype(np.int64)
+    frame = size + HEADER + FOOTER
+    try:
+      file.seek(int(self._offset[number]))
+      data = file.read(int(frame.sum()))
+    except OSError as error:
+      raise _cannot_read(path, error) from None
+    if len(data) < frame.sum():
+      record = first + int(
+        np.searchsorted(np.cumsum(frame), len(data), "right")
+      )
+      raise InputError(f"{path}: record {record} is truncated. {REMEDY}")
+    offset = np.cumsum(frame) - frame
+    payload = offset + HEADER
+    try:
+      check_frames(data, offset, size, self.index["crc"][begin:end])
+      rows = decode(
+        data, payload, payload + size, stored=self.stored, wanted=features
+      )
+      self._check_sizes(rows, slice(begin, end))
+    except InvalidExampleError as error:
+      raise InputError(
+        f"{path}: record {first + error.number} is corrupt, or of another data set: "
+        f"{error.why}. {REMEDY}"
+      ) from None
+    return rows
 
-  def _block(self, index: int) -> Block:
-    shard, columns = self.blocks[index]
-    lengths = self.lengths.of(slice(*self.start[index : index + 2]))
-    return Block(lengths, columns, shard)
+  def _check_sizes(self, rows: Rows, examples: slice) -> None:
+    """Compares decoded examples with the index, by which they are put in memory."""
+    lengths = self.lengths.of(examples)
+    for name in rows.start:
+      expected = lengths.sizes(name)
+      if expected is None:
+        continue
+      different = rows.sizes(name) != expected
+      if different.any():
+        raise InvalidExampleError(
+          int(np.argmax(different)), f"{name} has another length than the index"
+        )
 
 
 @contextlib.contextmanager
-def _opened(
-  path: pathlib.Path, read_ahead: int, remedy: str
-) -> Iterator[IO[bytes]]:
+def _opened(path: pathlib.Path) -> Iterator[IO[bytes]]:
   try:
-    file = files.open_read(path, read_ahead)  # closed below
+    file = files.open_read(path, _READ_AHEAD)  # closed below
   except OSError as error:
-    raise InputError(
-      f"{path} cannot be read: {error.strerror}. {remedy}"
-    ) from None
+    raise _cannot_read(path, error) from None
   with file:
     yield file
 
 
+def _cannot_read(path: pathlib.Path, error: OSError) -> InputError:
+  return InputError(
+    f"{path} cannot be read: {error.strerror or error}. {REMEDY}"
+  )
+
+
 class PreparedSplit:
-  """The examples of one split, by number or in order.
+  """The examples of one split, by index or in order.
 
   Attributes:
-    manifest: of the prepared folder.
-    split: its name.
-    directory: the prepared folder.
-    features: names of the arrays of an example.
+    manifest: Manifest of the dataset directory.
+    split: Name of the split.
+    directory: The dataset directory.
+    features: Names of the features of an example.
     fingerprint: SHA-256 that changes whenever an example does.
-    columns: where they are.
+    records: The shards.
   """
 
   def __init__(self, directory: os.PathLike[str] | str, split: str):
     """Opens a split.
 
     Args:
-      directory: the prepared folder (config.data.directory).
-      split: a name of the manifest's splits.
+      directory: Dataset directory (config.data.directory).
+      split: Name of a split in the manifest.
 
     Raises:
-      InputError: no such folder or split; a file is missing, of another size
-        than the manifest says, or the lengths are damaged.
+      InputError: There is no such directory or split, a file is missing or has
+        another size than in the manifest, or the index is corrupt.
     """
     self.manifest = manifests.read(directory)
     facts = manifests.split(self.manifest, split)
@@ -164,40 +204,50 @@ class PreparedSplit:
     self.directory = files.path_of(directory)
     self.fingerprint = facts["records_sha256"]
     self.features = tuple(manifests.features(self.manifest))
-    names = layout.columns_files("", self.manifest, split)
+    folder = layout.tfds_folder("", self.manifest)
+    names = [folder / shard["file"] for shard in facts["shards"]]
     for name in names:
       integrity.check(directory, self.manifest, name, deep=False)
-    lengths = layout.lengths_file("", split)
-    integrity.check(directory, self.manifest, lengths)
-    self.columns = ColumnFiles.open(
+    name = layout.index_file("", self.manifest, split)
+    integrity.check(directory, self.manifest, name)
+    counts = [shard["examples"] for shard in facts["shards"]]
+    self.records = RecordFiles(
       [self.directory / name for name in names],
-      self.directory / lengths,
-      examples=facts["examples"],
+      index.load(self.directory / name, facts["examples"]),
+      np.cumsum([0, *counts]),
+      self.features,
     )
 
   def __len__(self) -> int:
-    return len(self.columns)
+    return len(self.records)
 
   def __getitem__(self, i: int) -> Example:
-    """Example number i."""
+    """Returns example i. It decodes the block around it: use `rows` for many."""
     if not 0 <= i < len(self):
       raise IndexError(f"example {i} of {len(self)}")
-    block = int(np.searchsorted(self.columns.start, i, "right")) - 1
-    (rows,) = self.columns.read([block], self.features)
-    begin = i - int(self.columns.start[block])
+    start = self.records.start
+    block = int(np.searchsorted(start, i, "right")) - 1
+    (rows,) = self.records.read([block], self.features)
+    begin = i - int(start[block])
     return rows.part(begin, begin + 1).examples()[0]
 
   def __iter__(self) -> Iterator[Example]:
-    """All examples in order."""
+    """Yields all examples in order."""
     for rows in self.rows():
       yield from rows.examples()
 
   def unparsed(self, side: str) -> int:
-    """Counts the sentences of a side without a tree; reads that feature only."""
+    """Returns the number of sentences of a side without a tree."""
     name = f"{side}_parsed"
-    blocks = self.columns.read(range(len(self.columns.blocks)), [name])
-    return sum(int((rows.flat[name] == 0).sum()) for rows in blocks)
+    return sum(int((rows.flat[name] == 0).sum()) for rows in self.rows([name]))
 
-  def rows(self) -> Iterator[Rows]:
-    """The same, some thousands at a time; errors as of `ColumnFiles.read`."""
-    return self.columns.read(range(len(self.columns.blocks)), self.features)
+  def rows(self, features: Sequence[str] | None = None) -> Iterator[Rows]:
+    """Yields all examples, a block at a time; all features unless some are named.
+
+    Raises:
+      InputError: A shard is missing or corrupt; names it and the record.
+    """
+    blocks = range(len(self.records.start) - 1)
+    return self.records.read(
+      blocks, self.features if features is None else features
+    )

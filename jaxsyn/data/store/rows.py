@@ -1,9 +1,9 @@
 """Examples together: values of a feature in one array, of which each has a part.
 
-So they are decoded (`jaxsyn.data.store.decoding`), looked at
-(`jaxsyn.data.store.example_check`), written to a disk and read back
-(`jaxsyn.data.store.blocks`) and padded (`jaxsyn.data.loader.columns`): that
-is faster than arrays for each.
+They are decoded (`jaxsyn.data.store.decoding`), checked
+(`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and
+padded (`jaxsyn.data.loader.columns`) in this form, which is faster than one array
+for each example.
 """
 
 from __future__ import annotations
@@ -65,6 +65,14 @@ class Rows:
       sizes = [part.sizes(feature) for part in parts]
       start[feature] = np.cumsum(np.concatenate([[0], *sizes]))
     return cls(flat, start)
+
+  def of_features(self, features: Iterable[str]) -> Rows:
+    """Returns the same examples with these features only."""
+    names = tuple(features)
+    return Rows(
+      {name: self.flat[name] for name in names},
+      {name: self.start[name] for name in names},
+    )
 
   def part(self, begin: int, end: int) -> Rows:
     """Examples begin to end - 1, their values not copied."""

@@ -17,18 +17,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core import dataset_info
 
 from jaxsyn.data import schema
-from jaxsyn.data.store import integrity, layout, manifests, tfrecord
-from jaxsyn.data.store.blocks import write_blocks
+from jaxsyn.data.store import index, integrity, layout, manifests, tfrecord
 from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.index import Index
-from jaxsyn.data.store.lengths import write_lengths
+from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.errors import InputError
@@ -65,9 +64,7 @@ def write(
   shards: int = 1,
   about: About | None = None,
 ) -> dict[str, dict[str, Any]]:
-  """Writes directory/name/version, and the same examples as columns.
-
-  Either folder appears when all of it is there.
+  """Writes directory/name/version, which appears when it is complete.
 
   Args:
     directory: the prepared folder.
@@ -86,16 +83,12 @@ def write(
     ValueError: a split does not hold as many examples as it said.
   """
   directory = pathlib.Path(directory)
-  with (
-    files.publish_folder(directory / name / version) as folder,
-    files.publish_folder(directory / "columns") as columns,
-  ):
+  with files.publish_folder(directory / name / version) as folder:
     facts = {
       split: _write_split(
         folder,
-        f"{name}-{split}.tfrecord",
+        (name, split),
         *value,
-        columns=columns / split,
         shards=shards,
         features=features,
       )
@@ -114,34 +107,33 @@ def write(
 
 def _write_split(
   folder: pathlib.Path,
-  stem: str,
+  names: tuple[str, str],
   count: int,
   examples: Iterable[Example],
   *,
-  columns: pathlib.Path,
   shards: int,
   features: Iterable[str],
 ) -> dict[str, Any]:
+  name, split = names
   examples, stored = (
     iter(examples),
     [n for n in features if n in schema.FEATURES],
   )
   shards = max(1, min(shards, count))
   facts: list[dict[str, Any]] = []
-  sizes: list[list[int]] = []
-  of_shards = []
+  entries: list[np.ndarray] = []
+  serialize = serializer(stored)
   for shard in range(shards):
-    file = f"{stem}-{shard:05d}-of-{shards:05d}"
+    file = f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
-    file_name = f"{columns.name}-{shard:05d}-of-{shards:05d}.arrow"
-    sizes.append([])
-    with (
-      tfrecord.writer(folder / file) as writer,
-      files.publish(columns.with_name(file_name)) as arrow,
-    ):
-      part = itertools.islice(examples, size)
-      recorded = _recorded(part, stored, writer, sizes[-1])
-      of_shards.append(write_blocks(arrow, stored, recorded))
+    part = itertools.islice(examples, size)
+    with tfrecord.writer(folder / file) as writer:
+      while some := list(itertools.islice(part, TOGETHER)):
+        texts = {n: [one.get(n, "") for one in some] for n in schema.TEXTS}
+        rows = Rows.of(some, stored)
+        payloads = serialize(rows, texts)
+        writer.write_all(payloads)
+        entries.append(index.entries(payloads, lengths_of(rows)))
     facts.append(
       {
         "file": file,
@@ -150,38 +142,11 @@ def _write_split(
         "sha256": writer.digest.hexdigest(),
       }
     )
-  if sum(map(len, sizes)) != count or next(examples, None) is not None:
-    raise ValueError(f"{stem}: the split does not hold {count} examples.")
+  if sum(map(len, entries)) != count or next(examples, None) is not None:
+    raise ValueError(f"{name}: split {split} does not hold {count} examples.")
+  index.save(folder / f"index-{split}.npy", entries)
   digest = records_sha256([shard["sha256"] for shard in facts])
-  Index.of(sizes, digest).save(folder / f"index-{columns.name}.arrow")
-  lengths = columns.with_name(f"{columns.name}.lengths.arrow")
-  with files.publish(lengths) as arrow:
-    write_lengths(arrow, of_shards)
   return {"examples": count, "shards": facts, "records_sha256": digest}
-
-
-def _recorded(
-  examples: Iterator[Example],
-  stored: Sequence[str],
-  writer: tfrecord.Writer,
-  sizes: list[int],
-) -> Iterator[Rows]:
-  """Examples some at a time, of which the records were written.
-
-  Args:
-    examples: of a shard.
-    stored: names of their features.
-    writer: of the records.
-    sizes: takes the bytes of each.
-  """
-  serialize = serializer(stored)
-  while some := list(itertools.islice(examples, TOGETHER)):
-    texts = {name: [one.get(name, "") for one in some] for name in schema.TEXTS}
-    rows = Rows.of(some, stored)
-    payloads = serialize(rows, texts)
-    writer.write_all(payloads)
-    sizes += map(len, payloads)
-    yield rows
 
 
 def write_metadata(

@@ -4,7 +4,7 @@ A file is a run of frames, numbers little-endian:
 
   uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
 
-`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.records` reads
+`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.prepared` reads
 them.
 Source: tensorflow/core/lib/io/record_writer.h and tensorflow/tsl hash/crc32c.h.
 """

@@ -1,16 +1,22 @@
-"""The examples of a prepared split: which trees they hold."""
+"""The examples of a prepared split: which trees and tags they have."""
 
 from __future__ import annotations
 
+import control_trees
 import numpy as np
 import pytest
-from toy_folders import data_of, opened, values
+from toy_folders import data_of, example, opened, same, stored, values
 
-from jaxsyn.data.loader.column_cache import folder_of
-from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.examples import (
+  BlocksInMemory,
+  DerivedBlocks,
+  Examples,
+)
 from jaxsyn.data.schema import FEATURES
-from jaxsyn.data.sentence import controls, example
 from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.example import tagged
+from jaxsyn.data.store import prepared as store
+from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -23,6 +29,19 @@ def records(prepared):
   return PreparedSplit(prepared, "test")
 
 
+def all_rows(blocks, features):
+  numbers = range(len(blocks.start) - 1)
+  return Rows.joined([*blocks.read(numbers, features)])
+
+
+def same_rows(found, expected):
+  assert found.flat.keys() == expected.flat.keys()
+  for name, flat in expected.flat.items():
+    np.testing.assert_array_equal(found.flat[name], flat, name)
+    np.testing.assert_array_equal(found.start[name], expected.start[name])
+    assert found.flat[name].dtype == FEATURES[name].dtype
+
+
 @pytest.mark.parametrize("kind", ["linear", "random"])
 def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   edited = {"source": 0, "target": 0}
@@ -32,10 +51,12 @@ def test_a_control_replaces_the_trees_of_both_sides(records, kind):
       words = len(parsed[f"{side}_head"])
       if kind == "linear":
         assert (
-          control[f"{side}_head"].tolist() == controls.linear(words).tolist()
+          control[f"{side}_head"].tolist()
+          == control_trees.linear(words).tolist()
         )
       # The other side as it was.
-      single = example.retree(parsed, side, tree=TREES[kind](), seed=7)
+      tree = TREES[kind]()
+      single = control_trees.retree(parsed, side, tree=tree, seed=7)
       for name in OF_TREES:
         name = f"{side}_{name}"
         np.testing.assert_array_equal(control[name], single[name])
@@ -54,59 +75,159 @@ def test_trees_that_there_are_none_of_are_refused():
 
 def test_parsed_trees_stay(records):
   examples = Examples(records, data_of(), 7)
-  for parsed, same in zip(records, examples, strict=True):
-    assert parsed.keys() == same.keys()
-    for name in parsed:
-      np.testing.assert_array_equal(parsed[name], same[name])
+  for parsed, found in zip(records, examples, strict=True):
+    same(found, parsed)
+
+
+def test_parsed_trees_are_read_from_the_records(records):
+  blocks, counts = Examples(records, data_of(), 7).open(records.features)
+  assert blocks is records.records and not counts
 
 
 @pytest.mark.parametrize(
-  ("tree", "task", "one_by_one"),
+  ("tree", "task", "kind"),
   [
-    ("parsed", "none", False),
-    ("parsed", "parse", True),
-    ("linear", "none", True),
+    ("parsed", "none", store.RecordFiles),
+    ("parsed", "parse", DerivedBlocks),
+    ("linear", "none", DerivedBlocks),
+    ("wrong_parents", "source", DerivedBlocks),
   ],
 )
-@pytest.mark.parametrize("count", [1, 5, 1000])
-def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
-  records, tree, task, one_by_one, count, monkeypatch
+@pytest.mark.parametrize("block", [1, 5, 4096])
+def test_blocks_hold_the_examples(
+  prepared, tree, task, kind, block, monkeypatch
 ):
+  monkeypatch.setattr(store, "BLOCK", block)
+  records = PreparedSplit(prepared, "test")
   examples = Examples(records, data_of(tree, task=task), 7)
-  expected, made, complete = list(examples), [], Rows.examples
-  monkeypatch.setattr("jaxsyn.data.store.rows.TOGETHER", count)
-  monkeypatch.setattr(
-    Rows, "examples", lambda self: made.append(1) or complete(self)
+  blocks, _ = examples.open(records.features)
+  assert isinstance(blocks, kind)
+  assert len(blocks) == 24
+  expected = Rows.of([*examples], records.features)
+  same_rows(all_rows(blocks, records.features), expected)
+
+
+@pytest.mark.parametrize("tag", [None, 9])
+@pytest.mark.parametrize("kind", ["parsed", "linear", "random"])
+def test_derived_blocks_are_the_same_whatever_is_read(
+  prepared, monkeypatch, kind, tag
+):
+  monkeypatch.setattr(store, "BLOCK", 7)
+  records = PreparedSplit(prepared, "test")
+  blocks = DerivedBlocks(records.records, TREES[kind](), 3, tag)
+  complete = all_rows(blocks, records.features)
+  for name in records.features:
+    same_rows(all_rows(blocks, [name]), complete.of_features([name]))
+  some = ("target_tree_distance", "line", "source_parent_mid")
+  same_rows(all_rows(blocks, some), complete.of_features(some))
+  for number in (3, 0):
+    (rows,) = blocks.read([number], records.features)
+    same_rows(rows, complete.part(*blocks.start[number : number + 2]))
+
+
+@pytest.mark.parametrize("tag", [None, 9])
+def test_derived_blocks_have_the_lengths_of_what_they_read(
+  tmp_path, monkeypatch, tag
+):
+  """Among the sentences are empty ones, to which no tag is added."""
+  from toy_folders import prepare
+
+  monkeypatch.setattr(store, "BLOCK", 2)
+  records = PreparedSplit(prepare(tmp_path), "train")
+  empty = records.records.index["source"] == 1
+  assert not empty.any()  # see `test_tags_are_not_added_to_empty_sentences`
+  for kind in ("parsed", "linear", "random"):
+    blocks = DerivedBlocks(records.records, TREES[kind](), 3, tag)
+    names = [name for name in records.features if name != "target_head"]
+    measured = lengths_of(all_rows(blocks, names))
+    for own, expected in zip(blocks.lengths, measured, strict=True):
+      assert own.tolist() == expected.tolist()
+      assert own.dtype == np.uint8
+    assert blocks.start is records.records.start
+
+
+class FewRecords:
+  """Records in memory, in the place of `RecordFiles`."""
+
+  def __init__(self, examples):
+    self._blocks = BlocksInMemory(Rows.of(examples, examples[0]))
+    self.start, self.lengths = self._blocks.start, self._blocks.lengths
+    self.read = self._blocks.read
+
+  def __len__(self):
+    return len(self._blocks)
+
+
+EMPTY = {
+  name: array if name in ("line", "source_parsed") else array[:0]
+  for name, array in example(0).items()
+} | {
+  "source_id": np.array([3], np.int32),
+  "target_id": np.array([3], np.int32),
+  "source_word": np.array([-1], np.int32),
+  "source_parent_mid": np.array([0], np.float32),
+}
+
+
+def test_tags_are_not_added_to_empty_sentences():
+  some = [EMPTY, example(1), EMPTY, EMPTY, example(2), EMPTY]
+  blocks = DerivedBlocks(FewRecords(some), TREES["parsed"](), 3, 9)
+  rows = all_rows(blocks, tuple(some[0]))
+  assert rows.sizes("source_id").tolist() == [1, 6, 1, 1, 7, 1]
+  for own, measured in zip(blocks.lengths, lengths_of(rows), strict=True):
+    assert own.tolist() == measured.tolist()
+  for found, one in zip(rows.examples(), some, strict=True):
+    expected = tagged(one, 9)
+    expected["source_parent_mid"] = found["source_parent_mid"]
+    same(found, expected)
+
+
+def test_lengths_with_tags_have_a_type_that_holds_them():
+  long = np.arange(254, dtype=np.int32)
+  one = {**EMPTY, "source_id": long, "source_word": long}
+  records = FewRecords([one, EMPTY])
+  assert records.lengths.source.tolist() == [254, 1]
+  records.lengths = records.lengths._replace(
+    source=records.lengths.source.astype(np.uint8)
   )
-  result = list(examples.rows({}))
-  assert bool(made) == one_by_one
-  for name, feature in FEATURES.items():
-    if name in records.features:
-      values = [one[name].ravel() for one in expected]
-      flat = np.concatenate([some.flat[name] for some in result])
-      np.testing.assert_array_equal(flat, np.concatenate(values))
-      assert flat.dtype == feature.dtype
-      sizes = np.concatenate([some.sizes(name) for some in result])
-      assert sizes.tolist() == [len(value) for value in values]
+  blocks = DerivedBlocks(records, TREES["parsed"](), 0, 9)
+  assert blocks.lengths.source.tolist() == [256, 1]
 
 
-def test_columns_hold_those_of_their_seed(records):
-  names, data, sampled = ("source_head", "target_head"), data_of("random"), []
-  for seed in (0, 1, 0):  # made, made, and from the cache
-    loaded = opened(records, names, data=data, seed=seed).all_columns
+def test_blocks_in_memory_are_parts_of_the_examples(monkeypatch):
+  monkeypatch.setattr(store, "BLOCK", 4)
+  many = [example(i) for i in range(11)]
+  blocks = stored(many)
+  assert len(blocks) == 11
+  assert blocks.start.tolist() == [0, 4, 8, 11]
+  names = ("target_id", "line")
+  for number, rows in zip([2, 0, 0], blocks.read([2, 0, 0], names)):
+    expected = many[4 * number : 4 * number + 4]
+    same_rows(rows, Rows.of(expected, names))
+    assert tuple(rows.flat) == names
+  for own, measured in zip(blocks.lengths, lengths_of(blocks.rows)):
+    np.testing.assert_array_equal(own, measured)
+  assert BlocksInMemory(Rows.of([], names)).start.tolist() == [0]
+
+
+def test_random_trees_are_those_of_their_seed(records):
+  names, data, drawn = ("source_head", "target_head"), data_of("random"), []
+  for seed in (0, 1, 0):
+    found = opened(records, names, data=data, seed=seed).all_columns
     for name in names:
-      sampled.append([values(loaded, name, i).tolist() for i in range(24)])
+      drawn.append([values(found, name, i).tolist() for i in range(24)])
       wanted = [one[name].tolist() for one in Examples(records, data, seed)]
-      assert sampled[-1] == wanted
-  assert sum(a != b for a, b in zip(sampled[0], sampled[2])) > 20
-  assert sampled[0] == sampled[4]
+      assert drawn[-1] == wanted
+  assert sum(a != b for a, b in zip(drawn[0], drawn[2])) > 20
+  assert drawn[0] == drawn[4]
 
 
-@pytest.mark.parametrize("tree, folders", [("parsed", 1), ("random", 2)])
-def test_only_random_trees_are_kept_by_seed(records, tree, folders):
-  names = ("source_id", "source_head")
-  abouts = [Examples(records, data_of(tree), seed).about for seed in (0, 1)]
-  assert len({folder_of(records, names, about) for about in abouts}) == folders
+def test_nothing_is_written_into_the_dataset_directory(prepared, records):
+  before = sorted(prepared.rglob("*"))
+  data = data_of("random", task="parse")
+  split = opened(records, ("source_head",), data=data, both_tasks=True)
+  assert len(split.all_columns) == len(split) > 24
+  assert sorted(prepared.rglob("*")) == before
 
 
 def test_lengths_are_of_subwords_and_words(records):

@@ -15,7 +15,7 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import blocks, manifests, tfds_builder
+from jaxsyn.data.store import manifests, prepared, tfds_builder
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 
@@ -42,14 +42,20 @@ def folder_of(folder, first, count, relations, **fields):
   return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def blocks_of_four():
+  """Blocks are of four records in all tests of this file."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(prepared, "BLOCK", 4)
+    yield
+
+
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
   """Thirty pairs, and eleven others with a relation that those have not."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(blocks, "LONGEST", 4)
-    base = tmp_path_factory.mktemp("corpora")
-    main = folder_of(base / "main", 0, 30, list("abcd"))
-    other = folder_of(base / "other", 50, 11, ["b", "c", "d", "x"])
+  base = tmp_path_factory.mktemp("corpora")
+  main = folder_of(base / "main", 0, 30, list("abcd"))
+  other = folder_of(base / "other", 50, 11, ["b", "c", "d", "x"])
   return main, str(other)
 
 

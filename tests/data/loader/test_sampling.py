@@ -17,7 +17,7 @@ from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.store import blocks, integrity
+from jaxsyn.data.store import integrity, prepared
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -28,6 +28,14 @@ READS = (
   *("source_relation", "target_head"),
 )
 BOTH = ("source", "target")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def blocks_of_sixteen():
+  """Blocks are of sixteen records in all tests of this file."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(prepared, "BLOCK", 16)
+    yield
 
 
 def folder_of(shared_data, folder, kind, sides=BOTH):
@@ -41,9 +49,7 @@ def folder_of(shared_data, folder, kind, sides=BOTH):
   config.prepare.parse.sides = sides
   config.prepare.vocabulary.update(size=2000, joint=False, type=kind)
   config.prepare.workers = 1
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(blocks, "LONGEST", 16)
-    return build.run(config, str(shared_data / "ud"))
+  return build.run(config, str(shared_data / "ud"))
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
@@ -199,7 +205,7 @@ def test_neither_order_nor_windows_change_a_draw(records):
 
 
 def test_batches_are_planned_for_what_is_drawn(records):
-  split, stored = drawing(records), records.columns.lengths
+  split, stored = drawing(records), records.records.lengths
   bounds = split.sampler.bounds
   assert (bounds.source >= stored.source).all()
   small, largest = split.plan.shapes
@@ -239,7 +245,7 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
 ):
   """Its words are as many as before, for which the shape must have room."""
   sampler = drawing(records, alpha=0.6).sampler
-  stored, all_ids = records.columns.lengths, np.arange(len(records))
+  stored, all_ids = records.records.lengths, np.arange(len(records))
   beyond = 0
   for epoch in range(4):
     sizes = np.array(sampler.sizes((epoch, 0), all_ids))
@@ -268,7 +274,7 @@ def test_what_is_drawn_is_drawn_once(records, monkeypatch):
 
 def test_what_never_fits_is_not_drawn(records):
   split = drawing(records, alpha=0.9)
-  lengths = records.columns.lengths
+  lengths = records.records.lengths
   sampler = split.sampler
   sampler.__dict__["bounds"] = lengths._replace(
     source=np.ones_like(lengths.source)

@@ -8,19 +8,18 @@ import time
 
 import numpy as np
 import pytest
+import toy_folders
 from toy_folders import opened, stored, values
 
 from jaxsyn.data.loader.batch_plan import BatchPlan, PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
-from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.loader.loading import load
 from jaxsyn.data.loader.prefetching import prefetch
 from jaxsyn.data.loader.split import SINGLE_HOST, HostShard, LoadedSplit
 from jaxsyn.data.loader.windows import Windows
-from jaxsyn.data.store import blocks
+from jaxsyn.data.store import prepared
 from jaxsyn.data.store.prepared import PreparedSplit
-from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 
 NAMES = (
@@ -66,8 +65,8 @@ def examples():
 
 
 @pytest.fixture
-def files(examples, tmp_path):
-  return stored(tmp_path / "cache", examples)
+def files(examples):
+  return stored(examples)
 
 
 def test_a_batch_by_hand(files):
@@ -136,7 +135,7 @@ def shared_piece():
 
 def test_words_that_outnumber_subwords_are_all_there(tmp_path):
   one = shared_piece()
-  split = split_of(stored(tmp_path / "cache", [one]), NARROW, tokens=8)
+  split = split_of(stored([one]), NARROW, tokens=8)
   (shape,) = split.plan.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
   (trained,) = split.in_order()
@@ -150,7 +149,7 @@ def test_words_that_outnumber_subwords_are_all_there(tmp_path):
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
 def test_nothing_is_cut(name, tmp_path):
   one = shared_piece()
-  files = stored(tmp_path / "cache", [one])
+  files = stored([one])
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
   planned = PlannedBatch(Shape(1, source, 2, words), np.array([0]))
   why = (
@@ -169,7 +168,7 @@ def test_a_split_without_any_word(tmp_path):
     "source_head": np.zeros(0, np.int32),
     "source_tree_distance": np.zeros(0, np.uint8),
   }
-  files = stored(tmp_path / "cache", [none])
+  files = stored([none])
   (batch,) = split_of(files, none, tokens=8, row_multiple=8).in_order()
   assert batch["source_head_BW"].tolist() == [[0]] * 8
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
@@ -187,22 +186,19 @@ def test_lengths_are_padded_to_few():
   assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
 
 
-def test_the_cache_is_used_and_made_again(examples, tmp_path):
-  cache = tmp_path / "cache"
+def test_features_are_read_when_they_are_first_asked_for(files, monkeypatch):
+  read = []
 
-  def opened(make=lambda _: together(examples)):
-    return open_columns(make, NAMES, cache, memory_gib=1.0)
+  def watched(files, features, *others):
+    read.append(tuple(features))
+    return load(files, features, *others)
 
-  def never(_):
-    raise AssertionError("read again")
-
-  opened()
-  loaded = load(opened(never)[0], ["target_id"])
-  assert values(loaded, "target_id", 1).tolist() == [34, 35]
-  (cache / "columns.json").unlink()  # as if a kill had come in between
-  opened()
-  assert (cache / "columns.json").is_file()
-  assert [p.name for p in tmp_path.iterdir()] == ["cache"]
+  monkeypatch.setattr("jaxsyn.data.loader.split.hold", watched)
+  split = split_of(files, ["target_id"], tokens=64)
+  assert not read
+  assert values(split.held, "target_id", 1).tolist() == [34, 35]
+  next(split.batches(Position()))
+  assert read == [("target_id",)]
 
 
 def test_the_stream_goes_on_from_any_position(files):
@@ -216,11 +212,11 @@ def test_the_stream_goes_on_from_any_position(files):
 
 
 @pytest.fixture
-def blocks_of_two(monkeypatch, tmp_path):
-  """Columns of thirteen examples in seven blocks, and them."""
-  monkeypatch.setattr(blocks, "LONGEST", 2)
+def blocks_of_two(monkeypatch):
+  """Thirteen examples in seven blocks, and a list of them."""
+  monkeypatch.setattr(prepared, "BLOCK", 2)
   many = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
-  return stored(tmp_path / "many", many), many
+  return stored(many), many
 
 
 def windows_of(files, share_of_all, seed=0):
@@ -373,21 +369,29 @@ def test_windows_are_the_same_whatever_is_read(blocks_of_two):
   assert ids[0] == ids[1]
 
 
-def test_damage_is_told_when_its_window_is_come_to(blocks_of_two):
-  files, _ = blocks_of_two
+def test_a_corrupt_record_is_named_when_its_window_is_read(
+  monkeypatch, tmp_path
+):
+  """Windows before it are read; and all of a record is checked in all of them."""
+  monkeypatch.setattr(prepared, "BLOCK", 2)
+  folder = toy_folders.prepare(tmp_path / "data")
+  path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"
+  data = path.read_bytes()
+  place = data.index(b"source_text 6")
+  path.write_bytes(data[:place] + b"S" + data[place + 1 :])
+  files = PreparedSplit(folder, "train").records
   windows = windows_of(files, 0.5)
-  split = split_of(files, windows=windows, tokens=12, shapes=2)
-  (path,) = files.paths
-  data = bytearray(path.read_bytes())
-  # After the starts, which follow from the lengths: nobody reads them.
-  data[files.blocks[3][1]["source_word"].offset + 16 + 2] ^= 8
-  path.write_bytes(data)
-  with pytest.raises(
-    InputError, match=r"columns.arrow: source_word is damaged"
-  ):
-    list(itertools.islice(split.batches(Position()), 20))
-  plain = split_of(files, ["source_id"], windows=windows, tokens=12, shapes=2)
-  assert len(list(itertools.islice(plain.batches(Position()), 20))) == 20
+  for names in (NAMES, ["source_id"]):
+    split = split_of(files, names, windows=windows, tokens=12, shapes=2)
+    of = {i: p.window for p in split.plan.epoch(0) for i in p.ids}
+    before = sum(p.window < of[5] for p in split.plan.epoch(0))
+    stream, read = split.batches(Position()), 0
+    with pytest.raises(
+      InputError, match=r"00001-of-00003: record 2 is corrupt.*checksum"
+    ):
+      for _ in stream:
+        read += 1
+    assert read == before
 
 
 def test_items_ahead_are_the_same_items_in_order():

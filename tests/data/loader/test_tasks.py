@@ -1,6 +1,5 @@
 """Two tasks out of one prepared split: every example, the slow way."""
 
-import collections
 import dataclasses
 import itertools
 
@@ -39,6 +38,7 @@ def example(i, word_S, head_W, relation_W, brackets=(), parsed=1):
     "source_parent_mid": tree.parent_mid(word_S, np.array(head_W, int)),
     "source_tree_distance": tree.tree_distance(np.array(head_W, int)).ravel(),
     "source_parsed": parsed,
+    "source_word_end": np.arange(1, len(head_W) + 1),
     "source_brackets": brackets,
     "target_id": [20 + i, 20 + i, EOS],
   }
@@ -101,9 +101,10 @@ def records(make):
 
 
 def made(records, data):
-  messages = collections.Counter()
   examples = Examples(records, data, 0, both=True)
-  return list(examples.with_counters(messages)), dict(messages)
+  blocks, counts = examples.open(records.features)
+  parts = blocks.read(range(len(blocks.start) - 1), records.features)
+  return [one for rows in parts for one in rows.examples()], dict(counts)
 
 
 def source(*symbols):
@@ -116,7 +117,12 @@ def target(*symbols):
 
 def test_every_source_is_translated_and_parsed(records):
   result, messages = made(records, data())
-  assert messages == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  assert messages == {
+    "translations": 5,
+    "second": 2,
+    "no tree": 2,
+    "too long": 1,
+  }
   ids = [one["source_id"].tolist() for one in result]
   assert ids == [
     [*source(TR, 10, 11, 12, TR), EOS],
@@ -143,7 +149,12 @@ def test_every_source_is_translated_and_parsed(records):
 
 def test_a_tree_as_the_source(records):
   result, messages = made(records, data(task="source"))
-  assert messages == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  assert messages == {
+    "translations": 5,
+    "second": 2,
+    "no tree": 2,
+    "too long": 1,
+  }
   for one, plain in zip(result[:5], EXAMPLES):
     for name, array in plain.items():
       np.testing.assert_array_equal(one[name], array)
@@ -168,7 +179,12 @@ def test_a_tree_as_the_source(records):
 def test_constituents(records):
   result, messages = made(records, data(brackets="constituency"))
   # NP is label 1, the symbol after (?; the long sentence has no tree left.
-  assert messages == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  assert messages == {
+    "translations": 5,
+    "second": 2,
+    "no tree": 2,
+    "too long": 1,
+  }
   assert [one["target_id"].tolist() for one in result[5:]] == [
     target(UNKNOWN + 2, UNKNOWN + 1, END, END),
     target(UNKNOWN + 2, END),
@@ -216,22 +232,20 @@ def opened(records, data):
   return toy_folders.opened(records, READS, data=data, **sizes)
 
 
-def test_columns_hold_both_tasks_and_are_kept(records):
+def test_a_split_holds_both_tasks(records):
   parse = data(weight=0.5)
-  result, _ = made(records, parse)
-  for _ in range(2):  # made, then from the cache
-    both = opened(records, parse)
-    assert both.counters["second"] == 2
-    assert (
-      "2 examples beside 5 translations; left out: 2 without a tree, 1"
-      in both.messages[0]
-    )
-    for name in both.features:
-      for i, one in enumerate(result):
-        stored = values(both.all_columns, name, i)
-        np.testing.assert_array_equal(stored, one[name].ravel())
-    assert both.auxiliary == (5, 0.5)
-  # Other options, other columns.
+  found, _ = made(records, parse)
+  both = opened(records, parse)
+  assert both.counters["second"] == 2
+  assert (
+    "2 examples beside 5 translations; left out: 2 without a tree, 1"
+    in both.messages[0]
+  )
+  for name in both.features:
+    for i, one in enumerate(found):
+      stored = values(both.all_columns, name, i)
+      np.testing.assert_array_equal(stored, one[name].ravel())
+  assert both.auxiliary == (5, 0.5)
   other = opened(records, data(task="source"))
   assert other.counters["second"] == 2
   assert opened(records, data(longest=7)).counters["second"] == 1

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 
+import control_trees
 import numpy as np
 import pytest
 from toy_folders import data_of, opened, write
@@ -15,9 +16,9 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.sentence import controls, tree
+from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
-from jaxsyn.data.store import blocks, tfds_builder
+from jaxsyn.data.store import prepared, tfds_builder
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -39,9 +40,9 @@ def heads(i, rng):
     1: [0],
     2: [0, 0, 1, 3, 3, 3],  # a forest of two trees
     3: [0, 1, 2, 3],  # without a tree: each its own root
-    4: controls.linear(60).tolist(),
+    4: control_trees.linear(60).tolist(),
     5: [1, 1],
-  }.get(i, controls.random(words, i).tolist())
+  }.get(i, control_trees.random(words, i).tolist())
 
 
 def side_of(i, rng):
@@ -59,6 +60,7 @@ def side_of(i, rng):
     "parent_mid": tree.parent_mid(word_S, head_W),
     "tree_distance": tree.tree_distance(head_W).reshape(-1),
     "parsed": int(i != 3),
+    "word_end": np.arange(1, len(head_W) + 1),
   }
 
 
@@ -84,12 +86,18 @@ def folder_of(folder, some):
   return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def blocks_of_sixteen():
+  """Blocks are of sixteen records in all tests of this file."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(prepared, "BLOCK", 16)
+    yield
+
+
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(blocks, "LONGEST", 16)
-    folder = tmp_path_factory.mktemp("toy")
-    return PreparedSplit(folder_of(folder, list(examples(90))), "train")
+  folder = tmp_path_factory.mktemp("toy")
+  return PreparedSplit(folder_of(folder, list(examples(90))), "train")
 
 
 def drawing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 
+import control_trees
 import numpy as np
 import pytest
 
@@ -156,11 +157,15 @@ def test_an_unparsed_line_has_no_tree(whole_words):
 
 def test_control_trees(whole_words):
   parsed = encode(MONKEY, whole_words, "a")
-  linear = example.retree(parsed, "source", tree=TREES["linear"](), seed=3)
+  linear = control_trees.retree(
+    parsed, "source", tree=TREES["linear"](), seed=3
+  )
   assert linear["source_head"].tolist() == [0, 0, 1, 2, 3]
   assert linear["source_parent_mid"].tolist() == [0, 0, 1, 2, 3, 5]
   assert linear["source_tree_distance"].reshape(5, 5)[0].tolist() == [*range(5)]
-  random = example.retree(parsed, "source", tree=TREES["random"](), seed=3)
+  random = control_trees.retree(
+    parsed, "source", tree=TREES["random"](), seed=3
+  )
   assert np.sum(random["source_head"] == np.arange(5)) == 1
   for kind, edited in (("linear", linear), ("random", random)):
     assert set(edited) == set(parsed)
@@ -169,13 +174,15 @@ def test_control_trees(whole_words):
       "source_parent_mid",
       "source_tree_distance",
     }:
-      assert edited[name] is parsed[name]
+      np.testing.assert_array_equal(edited[name], parsed[name])
     # The same straight from text, as in translation.
     direct = encode(MONKEY, whole_words, "a", tree=TREES[kind](), seed=3)
     for name, array in edited.items():
       np.testing.assert_array_equal(array, direct[name])
       assert array.dtype == direct[name].dtype == parsed[name].dtype
-  unchanged = example.retree(parsed, "source", tree=TREES["parsed"](), seed=3)
+  unchanged = control_trees.retree(
+    parsed, "source", tree=TREES["parsed"](), seed=3
+  )
   for name in parsed:
     np.testing.assert_array_equal(unchanged[name], parsed[name])
   assert unchanged is not parsed
@@ -186,8 +193,8 @@ def test_control_trees_on_both_sides(whole_words, kind):
   target = conllu_text.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)
   direct = encode(MONKEY, whole_words, target, tree=TREES[kind]())
-  source = example.retree(parsed, "source", tree=TREES[kind](), seed=0)
-  both = example.retree(source, "target", tree=TREES[kind](), seed=0)
+  source = control_trees.retree(parsed, "source", tree=TREES[kind](), seed=0)
+  both = control_trees.retree(source, "target", tree=TREES[kind](), seed=0)
   for name, array in both.items():
     np.testing.assert_array_equal(array, direct[name])
   # The source's is what it is without trees of the target.

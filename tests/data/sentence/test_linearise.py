@@ -1,9 +1,10 @@
 """Brackets in a line: worked examples, and back again for many trees."""
 
+import control_trees
 import numpy as np
 import pytest
 
-from jaxsyn.data.sentence import conllu, controls
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.linearise import (
   CLOSE,
   END,
@@ -165,7 +166,7 @@ def test_thousands_of_projective_trees_come_back():
 
 def test_any_tree_keeps_its_arcs():
   for seed in range(300):
-    head_W = controls.random(3 + seed % 20, seed)
+    head_W = control_trees.random(3 + seed % 20, seed)
     relation_W = np.arange(len(head_W))  # names the words
     signs = linearise(head_W, relation_W)
     head, relation = delinearise(skeleton(signs, heads=True))
@@ -188,9 +189,9 @@ def test_gold_trees_come_back(shared_data):
 def test_a_deep_chain():
   words = 5000
   head, _ = delinearise(
-    skeleton(linearise(controls.linear(words), [0] * words), heads=True)
+    skeleton(linearise(control_trees.linear(words), [0] * words), heads=True)
   )
-  np.testing.assert_array_equal(head, controls.linear(words))
+  np.testing.assert_array_equal(head, control_trees.linear(words))
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import collections
 
+import control_trees
 import numpy as np
 import pytest
 
-from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence.noise import noised
 from jaxsyn.data.sentence.tree import depth
 
@@ -75,11 +75,11 @@ def test_all_replaced(tree, expected):
 def trees(rng):
   """Trees, forests and sentences without words, of up to 60."""
   for words in (0, 1, 2, 60, *rng.integers(1, 30, 30)):
-    tree = controls.random(int(words), int(rng.integers(1e9)))
+    tree = control_trees.random(int(words), int(rng.integers(1e9)))
     if words > 3:  # a forest
       tree[words // 2] = words // 2
     yield tree
-  yield controls.linear(60)
+  yield control_trees.linear(60)
   yield np.minimum(np.arange(60) + 1, 59)
 
 
@@ -114,7 +114,7 @@ def test_of_many_trees_each_is_as_by_loops_and_a_tree(seed):
 
 
 def test_none_replaced_is_the_same():
-  tree = controls.random(40, 3)
+  tree = control_trees.random(40, 3)
   assert one(tree, [0] * 40, [MOST] * 40) == tree.tolist()
 
 

@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 
+import control_trees
 import numpy as np
 import pytest
 
 from jaxsyn.data.schema import EIGENVECTORS
-from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence.spectrum import EigenvectorCache, eigenvectors
 
 HALF = 0.5**0.5
@@ -25,9 +25,9 @@ TREES = [
     [0, 1, 2],  # each its own root
     [1, 1],
     [4, 0, 1, 1, 4, 4, 5, 5, 5, 5],
-    *(controls.random(words, words) for words in (3, 13, 21, 40)),
-    controls.linear(20),
-    controls.linear(64),
+    *(control_trees.random(words, words) for words in (3, 13, 21, 40)),
+    control_trees.linear(20),
+    control_trees.linear(64),
   )
 ]
 
@@ -133,7 +133,9 @@ def test_which_end_is_the_root_makes_no_difference():
 def test_a_tree_has_the_same_bits_in_any_batch():
   combined = eigenvectors(TREES)
   backwards = eigenvectors(TREES[::-1])[::-1]
-  many = eigenvectors([*TREES, *(controls.random(30, i) for i in range(30))])
+  many = eigenvectors(
+    [*TREES, *(control_trees.random(30, i) for i in range(30))]
+  )
   for i, head_W in enumerate(TREES):
     single = eigenvectors([head_W])[0].tobytes()
     for other in (combined, backwards, many):
@@ -144,9 +146,11 @@ def test_a_tree_has_the_same_bits_in_any_batch():
 DIGEST = "51047143"
 MAKE = """
 import zlib
-from jaxsyn.data.sentence import controls
+import numpy as np
+from jaxsyn.data.sentence.controls import random_trees
 from jaxsyn.data.sentence.spectrum import eigenvectors
-heads = [controls.random(n, i) for i, n in enumerate([*range(1, 33), 61])]
+words = np.array([*range(1, 33), 61])
+heads = np.split(random_trees(words, range(len(words))), np.cumsum(words))[:-1]
 parts = [one.astype("<f4").tobytes() for one in eigenvectors(heads)]
 print(f"{zlib.crc32(b''.join(parts)):08x}")
 """
@@ -175,10 +179,12 @@ def test_threads_and_instructions_do_not_change_the_vectors(variables):
 
 def test_remembered():
   expected = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
-  trees = [controls.random(6, i) for i in range(3)]
+  trees = [control_trees.random(6, i) for i in range(3)]
   first = expected(trees)
   again = expected(trees[::-1])[::-1]
   assert all(one is other for one, other in zip(first, again))
-  expected([controls.random(7, 0)] * 2)  # the one that was longest ago goes
+  expected(
+    [control_trees.random(7, 0)] * 2
+  )  # the one that was longest ago goes
   assert expected(trees[:1])[0] is first[0]
   assert expected(trees[2:])[0] is not first[2]

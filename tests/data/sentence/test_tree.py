@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import itertools
 
+import control_trees
 import numpy as np
 import pytest
 
 from jaxsyn.data.schema import FAR, OTHER_TREE
-from jaxsyn.data.sentence import conllu, controls, tree
+from jaxsyn.data.sentence import conllu, tree
 
 MONKEY = [1, 2, 2, 4, 2]  # The monkey eats a banana; "eats" is the root
 
@@ -41,7 +42,9 @@ def test_depths():
   assert tree.depth([0, 0, 2, 2]).tolist() == [0, 1, 0, 1]
   assert tree.depth([]).tolist() == []
   for words in (1, 2, 3, 8, 9, 100):
-    assert tree.depth(controls.linear(words)).tolist() == list(range(words))
+    assert tree.depth(control_trees.linear(words)).tolist() == list(
+      range(words)
+    )
 
 
 def test_distances_of_the_worked_example():
@@ -68,7 +71,7 @@ def test_words_of_other_trees_are_marked():
 
 
 def test_long_distances_saturate():
-  distance_WW = tree.tree_distance([*controls.linear(300), 300])
+  distance_WW = tree.tree_distance([*control_trees.linear(300), 300])
   assert distance_WW[0, 253] == 253
   assert distance_WW[0, 254] == distance_WW[0, 299] == FAR
   assert distance_WW[299, 0] == FAR
@@ -154,30 +157,30 @@ def test_heads_that_are_no_tree(head_W, message):
 
 
 def test_linear_trees():
-  assert controls.linear(4).tolist() == [0, 0, 1, 2]
-  assert controls.linear(1).tolist() == [0]
-  assert controls.linear(0).tolist() == []
+  assert control_trees.linear(4).tolist() == [0, 0, 1, 2]
+  assert control_trees.linear(1).tolist() == [0]
+  assert control_trees.linear(0).tolist() == []
 
 
 def test_random_trees_are_trees_and_repeatable():
   for words in (0, 1, 2, 3, 10, 57):
     for seed in range(20):
-      head_W = controls.random(words, seed)
+      head_W = control_trees.random(words, seed)
       tree.depth(head_W)  # raises for a cycle
       assert len(head_W) == words
       assert np.sum(head_W == np.arange(words)) == min(words, 1)  # one root
-      np.testing.assert_array_equal(head_W, controls.random(words, seed))
+      np.testing.assert_array_equal(head_W, control_trees.random(words, seed))
   # random.Random(0) draws .844 .758 .421 .259 .511 .405 | .784, times 8: the
   # sequence 6 6 3 2 4 3 and the root 6. Smallest leaf by smallest leaf it
   # names the edges 0-6, 1-6, 5-3, 6-2, 2-4, 4-3, 3-7.
-  assert controls.random(8, 0).tolist() == [6, 6, 6, 4, 2, 3, 6, 3]
+  assert control_trees.random(8, 0).tolist() == [6, 6, 6, 4, 2, 3, 6, 3]
 
 
 def test_random_trees_are_uniform():
   # Cayley: 4 words have 4**2 = 16 trees, times 4 roots = 64 rooted ones.
   draws = 64 * 200
   counts = collections.Counter(
-    tuple(controls.random(4, seed).tolist()) for seed in range(draws)
+    tuple(control_trees.random(4, seed).tolist()) for seed in range(draws)
   )
   assert len(counts) == 64
   # Chi-square with 63 degrees of freedom: 103 is exceeded once in 1000.
@@ -194,7 +197,7 @@ def test_projective_trees_have_only_descendants_between_word_and_parent():
   assert not tree.projective([2, 1, 1])
   seen = set()
   for seed in range(300):
-    head_W = controls.random(2 + seed % 5, seed)
+    head_W = control_trees.random(2 + seed % 5, seed)
     dominates = {(w, w) for w in range(len(head_W))}
     for word in range(len(head_W)):
       above = word
@@ -213,8 +216,10 @@ def test_projective_trees_have_only_descendants_between_word_and_parent():
 
 def test_many_trees_at_once():
   """Of all sizes, so that some are filled up and some are alone."""
-  trees = [controls.random(words, words) for words in (*range(40), 200, 300)]
-  trees += [np.array([1, 1, 2]), controls.linear(290), np.array([0])]
+  trees = [
+    control_trees.random(words, words) for words in (*range(40), 200, 300)
+  ]
+  trees += [np.array([1, 1, 2]), control_trees.linear(290), np.array([0])]
   rng = np.random.default_rng(0)
   for _ in range(3):
     rng.shuffle(trees)

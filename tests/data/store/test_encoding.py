@@ -8,8 +8,12 @@ from jaxsyn.data import schema
 from jaxsyn.data.store import decoding, encoding
 from jaxsyn.data.store.rows import Rows
 
-# Records hold no others; and of names that begin alike protobuf has its own order.
-FEATURES = {n: f for n, f in schema.FEATURES.items() if n not in schema.SPELT}
+# A record has the texts, not their bytes; eigenvectors are in no record.
+FEATURES = {
+  n: f
+  for n, f in schema.FEATURES.items()
+  if n not in schema.UTF8 and n not in schema.MADE
+}
 HARD = [0, 1, 127, 128, 300, 16_383, 16_384, 2**31 - 1, -1, -2, -(2**31)]
 
 
@@ -30,17 +34,31 @@ def example(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
 
 
 def by_protobuf(one, texts) -> bytes:
-  proto = tf_example_pb2.Example()
+  """The features sorted by name; protobuf sorts names that begin alike otherwise."""
+  entries = {}
   for name, text in texts.items():
-    proto.features.feature[name].bytes_list.value.append(text.encode())
+    entries[name] = tf_example_pb2.Example().features
+    entries[name].feature[name].bytes_list.value.append(text.encode())
   for name, array in one.items():
     kind = decoding.kind_of(schema.FEATURES[name])
-    expected = getattr(proto.features.feature[name], kind)
+    entries[name] = tf_example_pb2.Example().features
+    expected = getattr(entries[name].feature[name], kind)
     expected.SetInParent()  # where there are no values too
     expected.value.extend(
       [array.tobytes()] if kind == "bytes_list" else array.ravel().tolist()
     )
-  return proto.SerializeToString(deterministic=True)
+  data = b"".join(entries[name].SerializeToString() for name in sorted(entries))
+  (size, _) = encoding.varints(np.array([len(data)]))
+  return b"\x0a" + size + data
+
+
+def decoded(payloads, wanted):
+  size = np.array([*map(len, payloads)])
+  end = np.cumsum(size)
+  data = b"".join(payloads)
+  return decoding.decode(
+    data, end - size, end, stored=tuple(FEATURES), wanted=wanted
+  )
 
 
 TEXTS = ["", "a", "é" * 70, "自" * 6000, "\u200b\r", "x" * 127, "\0"]
@@ -58,8 +76,10 @@ def test_bytes_are_those_of_protobuf(sizes):
   for i, (one, payload) in enumerate(zip(examples, payloads, strict=True)):
     expected = {name: lines[i] for name, lines in texts.items()}
     assert payload == by_protobuf(one, expected)
-  assert decoding.texts_of(payloads) == texts
-  again = decoding.decoder(FEATURES)(payloads)
+  again = decoded(payloads, (*FEATURES, *schema.UTF8))
+  for utf8, name in schema.UTF8.items():
+    lines = [bytes(one[utf8]).decode() for one in again.examples()]
+    assert lines == texts[name]
   for name, values in rows.flat.items():
     np.testing.assert_array_equal(again.flat[name], values)
     np.testing.assert_array_equal(again.start[name], rows.start[name])
@@ -72,12 +92,15 @@ def test_varints():
   assert end.tolist() == [2, 12, 13]
 
 
-def test_a_record_without_its_texts_is_none():
+@pytest.mark.parametrize("text", schema.TEXTS)
+def test_rejects_a_record_without_its_texts(text):
   one = example(np.random.default_rng(0), 2)
-  decode = decoding.decoder(FEATURES)
   right = dict.fromkeys(schema.TEXTS, "a")
-  decode([by_protobuf(one, right)])
+  wrong = {name: "a" for name in right if name != text}
+  whole = by_protobuf(one, right)
+  decoded([whole], tuple(FEATURES))
+  (utf8,) = (name for name, own in schema.UTF8.items() if own == text)
   with pytest.raises(
-    decoding.InvalidExampleError, match=r"record 1: its features"
+    decoding.InvalidExampleError, match=r"record 1: it has no"
   ):
-    decode([by_protobuf(one, right), by_protobuf(one, {})])
+    decoded([whole, by_protobuf(one, wrong)], (*FEATURES, utf8))

@@ -10,9 +10,9 @@ from jaxsyn.data.store import (
   integrity,
   layout,
   manifests,
-  records,
   tfds_builder,
 )
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 
@@ -24,9 +24,7 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def folder(prepared, tmp_path):
-  return shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
-  )
+  return shutil.copytree(prepared, tmp_path / "copy")
 
 
 def test_whole_folders_are_whole(prepared):
@@ -36,7 +34,7 @@ def test_whole_folders_are_whole(prepared):
   assert {
     "toy/1.0.0/features.json",
     "toy/1.0.0/dataset_info.json",
-    "toy/1.0.0/index-train.arrow",
+    "toy/1.0.0/index-train.npy",
     "text/train.source-00000-of-00003.gz",
     "conllu/test.source.conllu.gz",
     "vocabulary.model",
@@ -142,5 +140,5 @@ def test_records_of_a_damaged_folder_are_not_read(folder):
   name = "toy/1.0.0/toy-train.tfrecord-00000-of-00003"
   data = (folder / name).read_bytes()
   (folder / name).write_bytes(data[:-1])
-  with pytest.raises(InputError, match=r"record 2 is truncated"):
-    records.Records(folder, "train")
+  with pytest.raises(InputError, match=r"00000-of-00003 has .* bytes and had"):
+    PreparedSplit(folder, "train")

@@ -13,7 +13,7 @@ from benchmarks.faults import mutants
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 from jaxsyn.trained import workdir
@@ -34,7 +34,7 @@ def given(sha256, size=8):
 
 def test_round_trip(tmp_path):
   manifests.write(tmp_path, MANIFEST)
-  assert manifests.read(tmp_path) == {"format": 4, **MANIFEST}
+  assert manifests.read(tmp_path) == {"format": 5, **MANIFEST}
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
@@ -92,9 +92,7 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def folder(prepared, tmp_path):
-  return shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
-  )
+  return shutil.copytree(prepared, tmp_path / "copy")
 
 
 def put(folder, content):
@@ -157,7 +155,7 @@ LIES = [
     "source.udpipe.beam must be of type",
   ),
   ("options", {}, r"manifest.options.\w+ is missing"),
-  ("files", {}, "manifest.files lacks columns/none"),
+  ("files", {}, "manifest.files lacks conllu/none"),
   ("files", {"../x": {"bytes": 1, "crc32c": "00000000"}}, "names of files"),
   ("brackets", {"target": []}, "manifest.brackets must be of the source"),
   ("surprise", 1, "manifest has no option 'surprise'"),
@@ -225,7 +223,7 @@ def test_hundreds_of_manifests(folder):
         inside = (folder / name).resolve().relative_to(folder.resolve())
         assert inside.as_posix() == name
       for split in loaded["splits"]:
-        assert len(list(Records(folder, split))) in (0, 1, 11)
+        assert len(list(PreparedSplit(folder, split))) in (0, 1, 11)
     except InputError:
       rejected += 1
   assert rejected > 180

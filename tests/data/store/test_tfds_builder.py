@@ -14,10 +14,10 @@ from jaxsyn.data.store import (
   decoding,
   layout,
   manifests,
-  records,
   tfds_builder,
   tfrecord,
 )
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -37,6 +37,7 @@ def example(i: int) -> dict[str, Any]:
       f"{side}_parent_mid": [0.5] * words + [words],
       f"{side}_tree_distance": [255] * words**2,
       f"{side}_parsed": words > 0,
+      f"{side}_word_end": [*range(3, 3 + words)],
     }
   features = schema.features(SIDES)
   made = {k: np.asarray(values[k], f.dtype) for k, f in features.items()}
@@ -90,17 +91,19 @@ def test_metadata_without_tensorflow(tmp_path):
   # What TFDS decodes by features.json is what went in, and what we decode; and
   # what it writes itself is what we write, but for the order of its map.
   features = builder.info.features
-  decode = decoding.decoder(schema.features(SIDES))
+  stored = tuple(schema.features(SIDES))
   for payload, expected in zip(
     payloads(builder, "train"), EXAMPLES, strict=True
   ):
     same(features.deserialize_example_np(payload), expected)
     arrays = {k: v for k, v in expected.items() if k not in schema.TEXTS}
-    same(decode([payload]).examples()[0], arrays)
-    theirs = tf_example_pb2.Example.FromString(
-      features.serialize_example(expected)
-    )
-    assert theirs.SerializeToString(deterministic=True) == payload
+    ends = np.array([0]), np.array([len(payload)])
+    rows = decoding.decode(payload, *ends, stored=stored, wanted=stored)
+    same(rows.examples()[0], arrays)
+    theirs = features.serialize_example(expected)
+    assert len(theirs) == len(payload)
+    parsed = tf_example_pb2.Example.FromString
+    assert parsed(theirs) == parsed(payload)
 
 
 def test_same_bytes_always(tmp_path):
@@ -191,7 +194,7 @@ def test_builder_serves_what_is_prepared(prepared, tmp_path):
   assert builder.info.full_name == "syntax_pairs/toy/1.0.0"
   assert builder.info.citation == "@misc{x}"
   result = builder.as_data_source("train")
-  expected = records.Records(prepared, "train")
+  expected = PreparedSplit(prepared, "train")
   texts = ["Two men play.", "", "I can't see it."]
   assert len(result) == len(expected) == len(texts)
   for one, other, text in zip(result, expected, texts):

@@ -2,6 +2,7 @@
 
 import math
 
+import control_trees
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,6 @@ from window_under_test import (
   weights_of,
 )
 
-from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, from_config
@@ -126,7 +126,7 @@ def by_loops(spec, score_S, distance_SS, position):
 def test_against_loops(position, apply):
   spec = SyntaxDirected(edges=2, sigma=1.5, position=position, apply=apply)
   rng = np.random.default_rng(3)
-  heads = [controls.random(8, 5), controls.random(5, 6)]
+  heads = [control_trees.random(8, 5), control_trees.random(5, 6)]
   head_BW, word_BS = np.zeros((2, 8), int), np.full((2, 9), -1)
   distance_BWW = np.full((2, 8, 8), 255, np.uint8)
   for b, head_W in enumerate(heads):

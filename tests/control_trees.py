@@ -1,0 +1,20 @@
+"""One control tree, or one example with other trees, for tests."""
+
+import numpy as np
+
+from jaxsyn.data.sentence import controls, example
+from jaxsyn.data.store.rows import Rows
+
+
+def linear(words):
+  return controls.linear_trees(np.array([words]))
+
+
+def random(words, seed):
+  return controls.random_trees(np.array([words]), [seed])
+
+
+def retree(one, side, *, tree, seed):
+  """Applies `example.retree` to one example."""
+  rows = Rows.of([one], one)
+  return example.retree(rows, side, tree=tree, seed=seed).examples()[0]
