@@ -235,7 +235,7 @@ class Step:
   score_S: list[float]
   query_G: np.ndarray
   part: Params
-  looked: float  # where the step before looked on average
+  examined: float  # mean position that the previous step attended to
 
   def position(self) -> float:
     """p = J · σ(vᵀ tanh(W s + b)), Chen et al. 2018, Eq. 5."""

@@ -56,7 +56,7 @@ def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
   config.losses.distillation.update(
     teacher=str(runs["pascal"]), teacher_heads=(2, 0), heads=(1, 3)
   )
-  ours = taught(config).after(None)(dict(BATCH))[TEACHER_PREFIX]
+  ours = taught(config).chain(None)(dict(BATCH))[TEACHER_PREFIX]
   session = Session(runs["pascal"])
   _, state = session.plan.recipe.model.apply(
     {"params": session.params}, BATCH, train=False, method=states,
@@ -83,8 +83,8 @@ def test_the_chosen_layer_of_the_teacher_teaches(attention, layer, index):
     teacher_layer=layer,
     teacher_heads=(2, 0),
   )
-  model = contract.make(loss.asked(ROOT, plan.spec))
-  inputs = loss.facts(model, params, BATCH)[TEACHER_PREFIX]
+  model = contract.make(loss.required_maps_of_teacher(ROOT, plan.spec))
+  inputs = loss.teacher_features(model, params, BATCH)[TEACHER_PREFIX]
   model = plan_of("pascal_additive", heads=4).recipe.model
   _, state = model.apply(
     {"params": params}, BATCH, train=False, method=states, mutable=[COLLECTION]
@@ -137,7 +137,7 @@ def test_a_batch_has_the_words_of_the_teacher(tiny, runs):
   config = tiny("distilled_words")
   config.losses.word_distillation.update(teacher=str(runs["pascal"]), top=7)
   assert taught(config).features == {"source_parent_mid"}
-  inputs = taught(config).after(None)(dict(BATCH))
+  inputs = taught(config).chain(None)(dict(BATCH))
   session = Session(runs["pascal"])
   model = session.plan.recipe.model
   logits_BTV = np.asarray(
@@ -287,7 +287,7 @@ def test_two_losses_have_two_teachers(tiny, runs):
   config.losses.word_distillation.teacher = str(runs["deps_san"])
   batch = dict(BATCH)
   for one in teachers(config):
-    batch = one.after(None)(batch)
+    batch = one.chain(None)(batch)
   config.losses.word_distillation.weight = 0.0
   attention = taught(config)(dict(BATCH))
   np.testing.assert_array_equal(

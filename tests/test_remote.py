@@ -502,7 +502,7 @@ import sys
 from jaxsyn.storage import files, lock
 from jaxsyn.data.store import fetch, integrity, manifests
 from jaxsyn.data.sentence import text
-with lock.alone({str(tmp_path)!r}):
+with lock.exclusive_lock({str(tmp_path)!r}):
   files.write_json({str(tmp_path / "a")!r}, 1)
   files.read_json({str(tmp_path / "a")!r})
 found = {{name.partition(".")[0] for name in sys.modules}}

@@ -116,7 +116,7 @@ class Diverse(DecodingStrategy):
       token_BNT=all_of.token_BNT,
       log_p_BN=all_of.log_p_BN,
       ended=all_of.ended,
-      own=_Groups(joined(*ranks), open_BJ),
+      strategy_state=_Groups(joined(*ranks), open_BJ),
     )
 
   def _of_group(

@@ -22,7 +22,13 @@ import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.decode.examples import Batches
-from jaxsyn.decode.programs import STEPS, DecodingPrograms, Size, grown
+from jaxsyn.decode.programs import (
+  NO_STEP_LIMIT,
+  STEPS,
+  DecodingPrograms,
+  Size,
+  grown,
+)
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
 
 ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
@@ -140,9 +146,9 @@ class Pool:
     else:  # until those that are left fit into a smaller size
       min_places = size.places // SHRINK_FACTOR
       wanted = size.places - (min_places if min_places >= size.few else 0)
-    limits = {}
+    max_steps = NO_STEP_LIMIT
     if self._is_wanted is not None:
-      limits["until"] = self._filled + CANCEL_STEPS
+      max_steps = self._filled + CANCEL_STEPS
     self._search = self._programs.search(
       size,
       self._params,
@@ -151,7 +157,7 @@ class Pool:
       row_P,
       place_P,
       wanted,
-      **limits,
+      max_steps,
     )
 
   def _finished(self) -> Iterator[tuple[int, Hypotheses]]:

@@ -28,6 +28,7 @@ from jaxsyn.models.contract import EncoderDecoder
 # Steps between two looks at what is finished. With one, a loop copied all
 # caches in each step: it gives memory back where it took it. Of few hypotheses
 # they are small, and two steps compile half as long again.
+NO_STEP_LIMIT = 2**30
 STEPS = 2
 SMALL = 64  # hypotheses
 
@@ -138,7 +139,7 @@ class DecodingPrograms:
     row_P: np.ndarray,
     place_P: np.ndarray,
     free: int,
-    max_steps: int = 2**30,
+    max_steps: int = NO_STEP_LIMIT,
   ) -> Search:
     """Searches on until enough places are free or the cache is nearly full.
 

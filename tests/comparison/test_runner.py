@@ -58,7 +58,7 @@ sys.path.insert(0, {str(ROOT)!r})
 import json
 from jaxsyn.storage import checksums, files
 page = json.loads({json.dumps(dataclasses.asdict(run_made()))!r})
-page["files"] = checksums.sums(run, ["test/test.txt"])
+page["files"] = checksums.file_checksums(run, ["test/test.txt"])
 files.write_json(run / "result.json", checksums.add_checksum(page))
 """
 

@@ -16,7 +16,7 @@ from jaxsyn.storage import lock
 HOLD = """
 import sys, time
 from jaxsyn.storage import lock
-with lock.alone(sys.argv[1]):
+with lock.exclusive_lock(sys.argv[1]):
   print("mine", flush=True)
   time.sleep(60)
 """
@@ -74,7 +74,7 @@ def test_the_next_waits_if_it_wants(tmp_path, holder):
 
 
 def test_who_waits_for_a_folder_says_so(tmp_path):
-  words = f"lock.held({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
+  words = f"lock.flock({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
   code = f"import fcntl\nfrom jaxsyn.storage import lock\nwith {words}: print('mine')"
   with lock.flock(tmp_path, fcntl.LOCK_EX, "not said"):
     waiting = subprocess.Popen(

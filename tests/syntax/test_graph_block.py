@@ -18,7 +18,7 @@ from jaxsyn.syntax.parents import parents_BWX
 RNG = np.random.default_rng(0)
 D = 6
 X = RNG.normal(size=(graph.B, graph.S, D)).astype(np.float32)
-STAGES = {"before": "embed", "after": "encoded", "beside": "beside"}
+STAGES = {"before": "embed", "after": "encoded", "beside": "adapt_output"}
 
 
 def drawn(spec, seed=0):

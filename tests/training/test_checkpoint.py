@@ -144,13 +144,13 @@ checkpoints = Checkpoints(folder, keep=2)
 for step in (1, 2, 3):
   checkpoints.save(step, state(step), Progress(batch=step))
   checkpoints.wait()
-hosts.meet()
+hosts.barrier()
 step, found, progress = checkpoints.restore(state(0))
 for name, array in found.items():
   (part,) = array.addressable_shards
   (due,) = state(3)[name].addressable_shards
   np.testing.assert_array_equal(part.data, due.data)
-stop = hosts.agreed("SIGTERM" if number == "1" else "")
+stop = hosts.first_reason_on_any_host("SIGTERM" if number == "1" else "")
 print(step, progress.batch, stop)
 checkpoints.close()
 """

@@ -86,13 +86,13 @@ import jax
 from absl import flags
 
 from jaxsyn.training import hosts
-from jaxsyn.training.hosts import agree
+from jaxsyn.training.hosts import coordination
 from jaxsyn.training.mesh import set_up_jax
 
 hosts.define_flags()
 hosts.join(flags.FLAGS(sys.argv) and flags.FLAGS)
 set_up_jax("/shared/run")
-client = agree._coordinator()
+client = coordination._coordinator()
 client.key_value_set(f"from {jax.process_index()}", "here")
 for number in range(2):
   client.blocking_key_value_get(f"from {number}", 60_000)

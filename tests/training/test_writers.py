@@ -80,12 +80,15 @@ def test_nobody_writes_where_nobody_is_wanted(config, tmp_path):
 
 
 def test_wandb_writes_without_a_network(config, tmp_path, monkeypatch):
-  pytest.importorskip("wandb", reason="wandb is not installed")
+  wandb = pytest.importorskip("wandb", reason="wandb is not installed")
   monkeypatch.setenv("WANDB_MODE", "offline")
   config = config(tensorboard=False, wandb="trees")
   write(tmp_path, config, 0, (1, 2))
   time.sleep(1.1)  # the folder of a part is named by its second
   write(tmp_path, config, 2, (4,))
+  # The service process of W&B writes the file on after finish() returns; it ends
+  # with this.
+  wandb.teardown()
   (name,) = json.loads((tmp_path / "tracked.json").read_text()).values()
   # Both parts are of one run, which wandb sync puts together.
   parts = sorted(tmp_path.glob(f"wandb/offline-run-*-{name}/run-{name}.wandb"))
