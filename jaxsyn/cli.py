@@ -30,7 +30,6 @@ from ml_collections import config_flags
 from ml_collections.config_flags import config_path
 
 from jaxsyn import addresses
-from jaxsyn.config import Config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
 from jaxsyn.options import describe, text, unused_option_error
@@ -78,6 +77,13 @@ def overrides(values: flags.FlagValues) -> dict[str, Any]:
   return config_flags.get_override_values(values["config"])
 
 
+def _config_class() -> type:
+  """Returns the class of configs; commands without one do not load JAX."""
+  from jaxsyn.config import Config
+
+  return Config
+
+
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
@@ -88,7 +94,9 @@ def check_chosen(
     options: dotted names, as of `overrides`.
   """
   for option in options:
-    errors = [unused_option_error(Config, config, option) for config in configs]
+    errors = [
+      unused_option_error(_config_class(), config, option) for config in configs
+    ]
     if all(errors):
       raise InputError(errors[0])
 
@@ -207,9 +215,9 @@ def _help_config(
     config: whose values are shown; None: the defaults.
   """
   section = word.partition("=")[2].removeprefix("config.")
-  listed = text(Config, f"config.{section}".rstrip("."), config)
+  listed = text(_config_class(), f"config.{section}".rstrip("."), config)
   if not listed:
-    sections = [row.name.removeprefix("config.") for row in describe(Config)
+    sections = [row.name.removeprefix("config.") for row in describe(_config_class())
                 if row.is_section and row.name.count(".") < 3]  # fmt: skip
     raise InputError(f"{word}: {did_you_mean(section, sections)}")
   print(listed)
@@ -269,7 +277,7 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
     if not isinstance(section, ml_collections.ConfigDict):
       raise InputError(f"{where} is a value and has no option {name!r}.")
     if name not in section:
-      names = (row.name for row in describe(Config))
+      names = (row.name for row in describe(_config_class()))
       if any(f"{known}.".startswith(f"config.{path}.") for known in names):
         if multiple:
           raise InputError(

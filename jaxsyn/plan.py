@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxsyn.config import Config, Placement
+from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
@@ -24,6 +24,7 @@ from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.syntax import StackShape
+from jaxsyn.syntax.placement import Placement
 from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 

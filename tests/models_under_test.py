@@ -23,9 +23,8 @@ from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
 from jaxsyn.models.spec import Architecture
-from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.options import ConfigPath, fields_of, from_config
 from jaxsyn.options.bounds import Layers, Rate, Units
-from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import MODIFIERS, ModifierSpec, WindowSpec
 from jaxsyn.training import word_distillation

@@ -25,8 +25,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.models.architectures import ARCHITECTURES
-from jaxsyn.options import describe
-from jaxsyn.options.fields import fields_of
+from jaxsyn.options import describe, fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.serving.limits import ServiceLimits

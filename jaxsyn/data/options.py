@@ -7,9 +7,14 @@ their tables.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from jaxsyn.options import choice, option, section
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.loader.tasks import AuxiliaryTask
+from jaxsyn.data.sentence.controls import TREES, TreeControl
+from jaxsyn.data.sentence.parsers import PARSERS, ParserSpec
+from jaxsyn.data.sentence.vocabulary import Subwords
+from jaxsyn.options import RegistryKey, choice, option, section
 from jaxsyn.options.bounds import (
   MAX_COUNT,
   Amount,
@@ -19,16 +24,9 @@ from jaxsyn.options.bounds import (
   Language,
   Name,
   Range,
-  RegistryKey,
   Seed,
   TextPattern,
 )
-
-if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.data.loader.tasks import AuxiliaryTaskSpec, Brackets
-  from jaxsyn.data.sentence.controls import TreeControl
-  from jaxsyn.data.sentence.parsers import ParserSpec
-
 
 # Of a data set and of a split; TFDS wants it so.
 DataName = Annotated[
@@ -41,36 +39,6 @@ DataName = Annotated[
 
 
 MAX_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
-
-
-@dataclasses.dataclass(frozen=True)
-class AuxiliaryTask:
-  """A second use of every training pair, beside translating its source."""
-
-  task: AuxiliaryTaskSpec = choice(
-    "jaxsyn.data.loader.tasks:TASKS",
-    "none",
-    '"parse": from the source to its tree, and tags around every source say '
-    'which is asked for; "source": from the source with its tree to the same '
-    "target, without tags.",
-  )
-  brackets: Brackets = choice(
-    "jaxsyn.data.loader.tasks:BRACKETS",
-    "dependency",
-    'Which trees; "constituency" where those were given '
-    "(config.prepare.parse.source_brackets), as published.",
-  )
-  weight: Amount = option(
-    1.0,
-    "Of such an example in every term of the loss, where a translation has 1: "
-    "the term's sum is multiplied, what the sum is divided by is not. With .3 "
-    "a batch of such examples alone has .3 of its gradient.",
-  )
-  longest: Count = option(
-    250,
-    "Leaves out those with a longer side; brackets, EOS and tags included.",
-    unit="subwords",
-  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +112,7 @@ class Data:
     "none", "Of the corpus, for the same page.", neutral=True
   )
   tree: TreeControl = choice(
-    "jaxsyn.data.sentence.controls:TREES",
+    TREES,
     "parsed",
     "Trees given to the model, on every side that has any. Controls: "
     '"linear" (parent = previous word), "random" (a random tree of the same '
@@ -194,7 +162,7 @@ class SideParser:
   """The parser of a side whose trees are not given, and of its raw text."""
 
   parser: ParserSpec = choice(
-    "jaxsyn.data.sentence.parsers:PARSERS",
+    PARSERS,
     "udpipe",
     'Parser: "udpipe" has a model for most languages; "spacy" and "stanza" need '
     "their own models. Trees of any other parser are given as CoNLL-U files.",
@@ -223,19 +191,16 @@ class Trees:
     "-> CoNLL-U files (gz or plain), each of all lines of the raw file. The "
     "training split's do. One that has other words than the best parse of its "
     "line, or says that it was not parsed, is left out.",
-    added_later=True,
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
-    {}, "The same of the target.", added_later=True
+    {}, "The same of the target."
   )
   source_brackets: dict[str, str] = option(
     {},
     "Constituency trees of the source, beside the others: split name -> file "
     "(gz or plain), Penn brackets, a tree a line. The training split's do.",
   )
-  annotations: tuple[
-    Annotated[str, RegistryKey("jaxsyn.data.annotations:ANNOTATIONS")], ...
-  ] = option(
+  annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = option(
     (),
     "What else is kept of each word of these sides, as a feature that a part "
     "can read.",
@@ -245,42 +210,6 @@ class Trees:
     'Of "lemma", "feats" and other annotations without labels of their own: so '
     "many, the most frequent ones of the training split, have an id each; all "
     "others are one, unknown.",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Subwords:
-  """The vocabulary, by SentencePiece."""
-
-  # Four pieces are special symbols.
-  size: Annotated[int, Range(5, 2**24)] = option(
-    8000, "Pieces, special symbols included.", unit="pieces"
-  )
-  type: Literal["bpe", "unigram", "word", "char"] = option(
-    "bpe",
-    'SentencePiece model. "word" keeps the `size` most frequent strings '
-    "between blanks, so give tokenised files (Moses with -no-escape, KyTea) to "
-    "have words without their punctuation; translations are then tokenised as "
-    'well. Other words are unknown, "⁇" in translations.',
-  )
-  joint: bool = option(True, "One vocabulary for both sides.")
-  character_coverage: Annotated[float, Range(0.98, 1)] = option(
-    1.0, '0.9995 for Chinese or Japanese; not of "word".'
-  )
-  normalisation: Literal[
-    "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
-  ] = option("nmt_nfkc", "SentencePiece's rule name.")
-  sample: Annotated[int, Range(1, MAX_COUNT)] = option(
-    1_000_000,
-    "Training pairs that it is made from; of more, about so many, chosen by "
-    "their hash.",
-    unit="pairs",
-  )
-  like: str = option(
-    "",
-    "A prepared folder whose vocabulary is taken, for corpora that train "
-    "together (config.data.mixture); the options above then mean nothing, but "
-    "for joint.",
   )
 
 
@@ -318,7 +247,6 @@ class Prepare:
     (),
     "Test splits that are left out, with a warning, where their files are not "
     "in raw_dir and cannot be fetched.",
-    added_later=True,
   )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
@@ -344,10 +272,9 @@ class Prepare:
     "target) with the files of these words, which may differ from the raw "
     "text's by blanks alone. Of all lines of the raw file; names in raw_dir, or "
     "paths. The training split's do.",
-    added_later=True,
   )
   clean: Clean = section(Clean)
-  subset: Subset = section(Subset, added_later=True)
+  subset: Subset = section(Subset)
   parse: Trees = section(Trees)
   vocabulary: Subwords = section(Subwords)
   max_subwords: Annotated[int, Range(2, MAX_COUNT)] = option(  # one, and EOS
@@ -388,3 +315,11 @@ class Batches:
     "this.",
     unit="GiB",
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """The sections that preparation reads."""
+
+  data: Data = section(Data)
+  prepare: Prepare = section(Prepare, neutral=True)

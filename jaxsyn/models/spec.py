@@ -9,13 +9,14 @@ table is `jaxsyn.models.architectures`.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from flax import linen as nn
 
-from jaxsyn.config import Model, Placement
-from jaxsyn.options import Choice, ConfigPath
+from jaxsyn.options import Choice, ConfigPath, Registry, choice, option
+from jaxsyn.options.bounds import Units
 from jaxsyn.syntax import AttentionSite, ModifierSpec, StackShape
+from jaxsyn.syntax.placement import Placement
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,40 @@ class Architecture(Choice):
       place: where it is to sit.
       part: its options.
     """
+
+
+# Filled by `jaxsyn.models.architectures`: a model's module needs its spec.
+ARCHITECTURES: Registry[Architecture] = Registry("family")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """The encoder-decoder: what all families have, and a section for each."""
+
+  family: Architecture = choice(
+    ARCHITECTURES,
+    "transformer",
+    "A system sets it.",
+  )
+  width: Units = option(
+    128, 'D, of all families; of "gru" that of the embeddings.'
+  )
+  tie_embeddings: bool = option(
+    True, "Source and target share a table (joint vocabulary)."
+  )
+  tie_output: bool = option(
+    True, "The output projection is the target's table."
+  )
+  attention: Literal["einsum", "fused"] = option(
+    "einsum",
+    'Of a Transformer: "fused" is JAX\'s own, without scores, for systems whose '
+    "parts do nothing but add to them; on an NVIDIA GPU in bfloat16 cuDNN's "
+    "kernel, as yet untried. It has no attention_dropout. On a CPU it is slower.",
+    resume=True,
+  )
+  dtype: Literal["float32", "bfloat16"] = option(
+    "float32", "Of the computation; parameters are float32."
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,10 +9,17 @@ from typing import Annotated, Any
 import jax
 import optax
 
-from jaxsyn.options import Choice, Registry, option
-from jaxsyn.options.bounds import Epsilon, Range, Rate
-from jaxsyn.train_options import Optimiser
+from jaxsyn.options import Choice, Registry, choice, option
+from jaxsyn.options.bounds import (
+  Amount,
+  Count,
+  Epsilon,
+  Positive,
+  Range,
+  Rate,
+)
 from jaxsyn.training import frozen, muon
+from jaxsyn.training.schedules import SCHEDULES, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +89,37 @@ class Muon(Adam):
 OPTIMIZERS: Registry[OptimizerSpec] = Registry(
   "optimiser", {"adam": Adam, "adadelta": Adadelta, "muon": Muon}
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimiser:
+  """How parameters are updated: rule, learning rate, clipping, decay."""
+
+  name: OptimizerSpec = choice(OPTIMIZERS, "adam", "The update rule.")
+  learning_rate: Positive = option(
+    4e-3,
+    "Its peak, or what the schedule multiplies. Each rule wants its own: of "
+    "Transformer-Tiny adam 4e-3 after 1,000 updates of warm-up, muon 1e-2 after "
+    '100; adadelta as published has 1.0 and "constant".',
+  )
+  schedule: Schedule = choice(
+    SCHEDULES,
+    "inverse_sqrt",
+    "Of the learning rate.",
+  )
+  weight_decay: Amount = option(
+    0.0,
+    "Decoupled weight decay (AdamW), if above 0; it applies to all parameters, "
+    "norms and biases included.",
+  )
+  clip: Amount = option(0.0, "Largest global gradient norm; 0: no clipping.")
+  accumulate: Count = option(
+    1,
+    "Batches a parameter update; exactly one batch of all their rows, also for "
+    "losses that count other things than subwords. A system of n losses needs "
+    "n backward passes a batch for that, and memory for n gradients more.",
+    unit="batches",
+  )
 
 
 def make(

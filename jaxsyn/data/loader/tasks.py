@@ -23,13 +23,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxsyn.data.options import AuxiliaryTask
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import rearranged, tagged
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
-from jaxsyn.options import Choice, Registry
+from jaxsyn.options import Choice, Registry, choice, option
+from jaxsyn.options.bounds import Amount, Count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +179,36 @@ TASKS: Registry[AuxiliaryTaskSpec] = Registry(
   "second task",
   {"none": TranslationTask, "parse": ParsingTask, "source": SourceTask},
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class AuxiliaryTask:
+  """A second use of every training pair, beside translating its source."""
+
+  task: AuxiliaryTaskSpec = choice(
+    TASKS,
+    "none",
+    '"parse": from the source to its tree, and tags around every source say '
+    'which is asked for; "source": from the source with its tree to the same '
+    "target, without tags.",
+  )
+  brackets: Brackets = choice(
+    BRACKETS,
+    "dependency",
+    'Which trees; "constituency" where those were given '
+    "(config.prepare.parse.source_brackets), as published.",
+  )
+  weight: Amount = option(
+    1.0,
+    "Of such an example in every term of the loss, where a translation has 1: "
+    "the term's sum is multiplied, what the sum is divided by is not. With .3 "
+    "a batch of such examples alone has .3 of its gradient.",
+  )
+  longest: Count = option(
+    250,
+    "Leaves out those with a longer side; brackets, EOS and tags included.",
+    unit="subwords",
+  )
 
 
 def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:

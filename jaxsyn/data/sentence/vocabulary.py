@@ -12,6 +12,7 @@ UNKNOWN in a translation.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import io
@@ -20,20 +21,57 @@ import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import sentencepiece
 
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
 from jaxsyn.data.sentence import segmentation
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import MAX_COUNT, Range
 from jaxsyn.storage import files
 
 # How an unknown word is written: set off by blanks, SentencePiece's own sign. To
 # BLEU it is one token, which normalised text cannot hold.
 UNKNOWN = "⁇"
+
+
+@dataclasses.dataclass(frozen=True)
+class Subwords:
+  """The vocabulary, by SentencePiece."""
+
+  # Four pieces are special symbols.
+  size: Annotated[int, Range(5, 2**24)] = option(
+    8000, "Pieces, special symbols included.", unit="pieces"
+  )
+  type: Literal["bpe", "unigram", "word", "char"] = option(
+    "bpe",
+    'SentencePiece model. "word" keeps the `size` most frequent strings '
+    "between blanks, so give tokenised files (Moses with -no-escape, KyTea) to "
+    "have words without their punctuation; translations are then tokenised as "
+    'well. Other words are unknown, "⁇" in translations.',
+  )
+  joint: bool = option(True, "One vocabulary for both sides.")
+  character_coverage: Annotated[float, Range(0.98, 1)] = option(
+    1.0, '0.9995 for Chinese or Japanese; not of "word".'
+  )
+  normalisation: Literal[
+    "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
+  ] = option("nmt_nfkc", "SentencePiece's rule name.")
+  sample: Annotated[int, Range(1, MAX_COUNT)] = option(
+    1_000_000,
+    "Training pairs that it is made from; of more, about so many, chosen by "
+    "their hash.",
+    unit="pairs",
+  )
+  like: str = option(
+    "",
+    "A prepared folder whose vocabulary is taken, for corpora that train "
+    "together (config.data.mixture); the options above then mean nothing, but "
+    "for joint.",
+  )
 
 
 class Pieces(NamedTuple):

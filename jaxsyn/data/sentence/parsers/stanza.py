@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence.parser_identity import Identity, sha256_texts
 from jaxsyn.data.sentence.parsers.parser import (
   Parser,
   ParserSpec,
@@ -24,7 +24,6 @@ from jaxsyn.data.sentence.parsers.parser import (
   sentences,
 )
 from jaxsyn.data.store.fetch import Download
-from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums

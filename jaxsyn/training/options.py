@@ -1,62 +1,26 @@
-"""Options of the training: how parameters move, and the run.
-
-Sections of `jaxsyn.config`, which says what stands in it.
-"""
+"""Options of training, and the sections of a config that training reads."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from jaxsyn.options import choice, option, section
+from jaxsyn.data.options import Batches, DataConfig
+from jaxsyn.models.spec import Model
+from jaxsyn.options import NamedSpecs, choices, option, section
 from jaxsyn.options.bounds import (
-  Amount,
   Axis,
   Count,
   CountOrOff,
-  Positive,
   Range,
   Rate,
-  RegistryKey,
+  Seed,
   TextPattern,
 )
-
-if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.training.optimiser import OptimizerSpec
-  from jaxsyn.training.schedules import Schedule
-
-
-@dataclasses.dataclass(frozen=True)
-class Optimiser:
-  """How parameters are updated: rule, learning rate, clipping, decay."""
-
-  name: OptimizerSpec = choice(
-    "jaxsyn.training.optimiser:OPTIMIZERS", "adam", "The update rule."
-  )
-  learning_rate: Positive = option(
-    4e-3,
-    "Its peak, or what the schedule multiplies. Each rule wants its own: of "
-    "Transformer-Tiny adam 4e-3 after 1,000 updates of warm-up, muon 1e-2 after "
-    '100; adadelta as published has 1.0 and "constant".',
-  )
-  schedule: Schedule = choice(
-    "jaxsyn.training.schedules:SCHEDULES",
-    "inverse_sqrt",
-    "Of the learning rate.",
-  )
-  weight_decay: Amount = option(
-    0.0,
-    "Decoupled weight decay (AdamW), if above 0; it applies to all parameters, "
-    "norms and biases included.",
-  )
-  clip: Amount = option(0.0, "Largest global gradient norm; 0: no clipping.")
-  accumulate: Count = option(
-    1,
-    "Batches a parameter update; exactly one batch of all their rows, also for "
-    "losses that count other things than subwords. A system of n losses needs "
-    "n backward passes a batch for that, and memory for n gradients more.",
-    unit="batches",
-  )
+from jaxsyn.syntax.placement import Placement
+from jaxsyn.training.losses import LOSSES
+from jaxsyn.training.objective import Loss
+from jaxsyn.training.optimiser import Optimiser
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,9 +113,8 @@ class Train:
   )
   # How it is validated may not change: scores would not compare with the best
   # so far.
-  selection: Annotated[
-    str, RegistryKey("jaxsyn.scoring.selection:SELECTIONS")
-  ] = option(
+  # `jaxsyn.config` limits it to the metrics that there are.
+  selection: str = option(
     "bleu",
     "What is the best on the validation split: a metric of its translations, "
     'or the "log_likelihood" of a target subword, for which nothing is '
@@ -218,3 +181,22 @@ class Train:
     2, "Made ahead of the device.", unit="batches", neutral=True
   )
   writers: Writers = section(Writers, neutral=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(DataConfig):
+  """The sections that training reads."""
+
+  seed: Seed = option(
+    0, "Of parameters, dropout, batch order and random trees."
+  )
+  batch: Batches = section(Batches)
+  model: Model = section(Model)
+  parts: Placement = section(Placement)
+  losses: NamedSpecs[Loss] = choices(
+    LOSSES,
+    "Terms of the objective. Perplexity is of the unsmoothed likelihood.",
+    ["nll"],
+  )
+  optimiser: Optimiser = section(Optimiser)
+  train: Train = section(Train)
