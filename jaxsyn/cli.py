@@ -282,7 +282,7 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
         if multiple:
           raise InputError(
             f"config.{path} is an option of {name!r}, which not all systems "
-            "have; say it of one: --variant "
+            "have; set it for one: --systems "
             f'"NAME=SYSTEM,{path}=VALUE".'
           )
         raise InputError(

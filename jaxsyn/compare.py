@@ -414,14 +414,16 @@ def _inference(values: flags.FlagValues) -> Inference:
 
 def _report_on(values: flags.FlagValues) -> None:
   """The command with --results."""
-  for name in ("config", "variant", "table", "tokenizer", "lowercase"):
+  for name in ("config", "tokenizer", "lowercase"):
     if values[name].present:
       raise InputError(
         f"--{name} does nothing with --results, which have been trained and "
         "measured. Leave one out."
       )
   comparison = report_on(
-    *(values.results, values.workdir, values.systems),
+    values.results,
+    values.workdir,
+    named_systems.split(values.systems),
     settings=of_flags(values),
     inference=_inference(values),
   )

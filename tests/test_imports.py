@@ -32,7 +32,7 @@ ROOMS = [
   *("jaxsyn.inspection", "jaxsyn.translating", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),
   *("jaxsyn.serving", "jaxsyn.serve"),
-  *("jaxsyn.inspect", "jaxsyn.variants", "jaxsyn.named_systems"),
+  *("jaxsyn.inspect", "jaxsyn.named_systems"),
   *("jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
   *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.__main__"),
@@ -140,7 +140,7 @@ def test_the_data_room_loads_no_jax():
   stories = (
     "loader import split",
     "sentence import example, conllu",
-    "store import records",
+    "store import tfrecord",
   )
   loaded = loaded_by("; ".join(f"from jaxsyn.data.{s}" for s in stories))
   assert "numpy" in loaded

@@ -21,10 +21,10 @@ from models_under_test import (
   shape_of,
 )
 
-from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.syntax.placement import Placement
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
