@@ -35,14 +35,14 @@ ROOMS = [
   *("jaxsyn.inspect", "jaxsyn.named_systems"),
   *("jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
-  *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.__main__"),
+  *("jaxsyn.corpus", "jaxsyn.new", "jaxsyn.__main__"),
   *("benchmarks.figures", "benchmarks"),
 ]
 
 
 NO_JAX = (
   *("jaxsyn.data.", "jaxsyn.preprocess.", "jaxsyn.configs."),
-  *("jaxsyn.survey.", "jaxsyn.new"),
+  *("jaxsyn.corpus", "jaxsyn.new"),
 )
 
 
