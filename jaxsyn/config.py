@@ -54,7 +54,7 @@ class Config(options.TrainingConfig):
 
   system: Name = option(
     "transformer",
-    "Name of the system: a function in configs/systems.py, selected after ':' "
+    "Name of the system: a function in configs/systems.py, given after ':' "
     "in --config.",
   )
   train: Train = section(Train)

@@ -38,11 +38,13 @@ class LengthPenalty:
   """Normalization of scores by the length of a hypothesis."""
 
   length_penalty: Literal["fairseq", "gnmt"] = option(
-    "fairseq", '"fairseq": len**alpha; "gnmt": ((5+len)/6)**alpha.'
+    "fairseq",
+    'Formula of the length penalty: "fairseq", length**alpha; "gnmt", ((5 + '
+    "length) / 6)**alpha.",
   )
   # A length to the 9th overflows.
   alpha: Annotated[float, Range(0, 8)] = option(
-    1.0, "Exponent of the length penalty."
+    1.0, "Exponent of the length penalty; 0: no penalty."
   )
 
 

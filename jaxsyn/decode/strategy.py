@@ -70,35 +70,39 @@ STRATEGIES: Registry[DecodingStrategy] = Registry("search")
 
 @dataclasses.dataclass(frozen=True)
 class Decode(LengthPenalty):
-  """How translations are searched for."""
+  """Decoding: the strategy, the length penalty and outputs."""
 
   search: DecodingStrategy = choice(
     STRATEGIES,
     "beam",
-    "The best by a beam, samples, or a beam of groups that avoid each other.",
+    'Decoding strategy: "beam" search, random "sample", or "diverse" beam '
+    "search.",
+    common=True,
   )
   beam: Annotated[int, Range(1, 1000)] = option(
-    5, "Hypotheses kept of a sentence; 1: greedy."
+    5, "Beam size; 1: greedy decoding.", common=True
   )
   stop: Literal["first", "bound"] = option(
     "first",
-    'End when the "first" `beam` hypotheses ended, or when none that goes on '
-    'can win: "bound".',
+    'End of the search: "first", when `beam` hypotheses have ended; '
+    '"bound", when no open hypothesis can still win.',
   )
   max_length_factor: Annotated[float, Range(0, 1000)] = option(
     1.5,
-    "Longest output of a sentence, EOS included: factor * own source subwords, "
-    "rounded up, + offset. The source's EOS and tags count too.",
+    "Factor f of the maximum output length of a sentence, f * source "
+    "subwords, rounded up, + max_length_offset. EOS and tags count.",
   )
   max_length_offset: Annotated[int, Range(0, 100_000)] = option(
-    10, "See max_length_factor.", unit="subwords"
+    10,
+    "Offset of the maximum output length; see max_length_factor.",
+    unit="subwords",
   )
   checkpoint: Literal["best", "last"] = option(
-    "best", 'Parameters to translate with: "best" or "last".'
+    "best", 'Checkpoint for translation: "best" or "last".'
   )
   sentences: Annotated[int, Range(1, 2**16)] = option(
-    64, "Decoded together.", unit="sentences"
+    64, "Number of sentences decoded together.", unit="sentences"
   )
   nbest: Annotated[int, Range(1, 1000)] = option(
-    1, "Translations of a sentence that are given."
+    1, "Number of translations returned for each sentence."
   )

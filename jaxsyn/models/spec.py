@@ -66,31 +66,37 @@ ARCHITECTURES: Registry[Architecture] = Registry("family")
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """The encoder-decoder: what all families have, and a section for each."""
+  """Model: options of all architectures, and a section for each."""
 
   family: Architecture = choice(
     ARCHITECTURES,
     "transformer",
-    "A system sets it.",
+    "Architecture of the model; set by the system.",
   )
   width: Units = option(
-    128, 'D, of all families; of "gru" that of the embeddings.'
+    128, 'Model width D; the size of the embeddings in "gru".', common=True
   )
   tie_embeddings: bool = option(
-    True, "Source and target share a table (joint vocabulary)."
+    True,
+    "Whether source and target share an embedding table, which needs a "
+    "joint vocabulary.",
   )
   tie_output: bool = option(
-    True, "The output projection is the target's table."
+    True, "Whether the output projection is the target's embedding table."
   )
   attention: Literal["einsum", "fused"] = option(
     "einsum",
-    'Of a Transformer: "fused" is JAX\'s own, without scores, for systems whose '
-    "parts do nothing but add to them; on an NVIDIA GPU in bfloat16 cuDNN's "
-    "kernel, as yet untried. It has no attention_dropout. On a CPU it is slower.",
+    'Implementation of attention in a Transformer: "einsum", or "fused", '
+    'JAX\'s own function, which never materializes scores. "fused" works '
+    "with modifiers that only add to scores, has no attention_dropout, uses "
+    "cuDNN on NVIDIA GPUs in bfloat16 (not measured yet), and is slower on "
+    "CPUs.",
     resume=True,
   )
   dtype: Literal["float32", "bfloat16"] = option(
-    "float32", "Of the computation; parameters are float32."
+    "float32",
+    "Type of activations; parameters are always float32.",
+    common=True,
   )
 
 

@@ -93,32 +93,38 @@ OPTIMIZERS: Registry[OptimizerSpec] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class Optimiser:
-  """How parameters are updated: rule, learning rate, clipping, decay."""
+  """Optimizer, learning rate, clipping and weight decay."""
 
-  name: OptimizerSpec = choice(OPTIMIZERS, "adam", "The update rule.")
+  name: OptimizerSpec = choice(OPTIMIZERS, "adam", "Optimizer.", common=True)
   learning_rate: Positive = option(
     4e-3,
-    "Its peak, or what the schedule multiplies. Each rule wants its own: of "
-    "Transformer-Tiny adam 4e-3 after 1,000 updates of warm-up, muon 1e-2 after "
-    '100; adadelta as published has 1.0 and "constant".',
+    "Peak of the learning rate, or the factor of the schedule. It depends "
+    "on the optimizer: Transformer-Tiny trains with adam at 4e-3 after "
+    "1,000 updates of warm-up, with muon at 1e-2 after 100; adadelta as "
+    'published has 1.0 and the schedule "constant".',
+    common=True,
   )
   schedule: Schedule = choice(
     SCHEDULES,
     "inverse_sqrt",
-    "Of the learning rate.",
+    "Schedule of the learning rate.",
   )
   weight_decay: Amount = option(
     0.0,
-    "Decoupled weight decay (AdamW), if above 0; it applies to all parameters, "
-    "norms and biases included.",
+    "Decoupled weight decay (AdamW) of all parameters, including norms and "
+    "biases; 0: off.",
   )
-  clip: Amount = option(0.0, "Largest global gradient norm; 0: no clipping.")
+  clip: Amount = option(
+    0.0, "Maximum global norm of the gradient; 0: no clipping."
+  )
   accumulate: Count = option(
     1,
-    "Batches a parameter update; exactly one batch of all their rows, also for "
-    "losses that count other things than subwords. A system of n losses needs "
-    "n backward passes a batch for that, and memory for n gradients more.",
+    "Batches per parameter update. The update is exactly that of one batch "
+    "with all their rows, for losses that count other items than subwords "
+    "too. A system with n losses needs n backward passes per batch for it, "
+    "and memory for n more gradients.",
     unit="batches",
+    common=True,
   )
 
 

@@ -25,160 +25,198 @@ from jaxsyn.training.optimiser import Optimiser
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """Devices an axis; -1: the rest."""
+  """Axes of the device mesh."""
 
-  data: Axis = option(-1, "Rows of a batch are split over it.")
-  fsdp: Axis = option(1, "Rows and parameters are split over it.")
+  data: Axis = option(
+    -1,
+    "Number of devices that the rows of a batch are split over; -1: all "
+    "remaining ones.",
+  )
+  fsdp: Axis = option(
+    1,
+    "Number of devices that rows and parameters are split over; -1: all "
+    "remaining ones.",
+  )
   tensor: Axis = option(
     1,
-    "Attention heads, feed-forward units and the vocabulary are split over it; "
-    "it must divide the first two.",
+    "Number of devices that attention heads, feed-forward units and the "
+    "vocabulary are split over; it must divide the first two. -1: all "
+    "remaining ones.",
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Writers:
-  """Where figures go beside log.jsonl, and what else goes there.
+  """Logs in addition to log.jsonl."""
 
-  Who writes: jaxsyn.training.writers.
-  """
-
-  tensorboard: bool = option(True, "Files in the run's folder.")
+  tensorboard: bool = option(
+    True, "Whether to write TensorBoard files into the run directory."
+  )
   wandb: str = option(
     "",
-    "Project of Weights & Biases; empty: none. With WANDB_MODE=offline it "
-    "needs no network.",
+    "Weights & Biases project that the run is logged to; empty: none. With "
+    "WANDB_MODE=offline no network is needed.",
   )
   samples: CountOrOff = option(
     4,
-    "Of the validation split, with their translations, at each validation.",
+    "Number of validation sentences that are logged with their translations "
+    "at each validation.",
     unit="sentences",
   )
   pictures: CountOrOff = option(
     0,
-    "Of the validation split, whose attention is drawn at each validation; "
-    "some tenths of a second each.",
+    "Number of validation sentences whose attention is drawn at each "
+    "validation, which takes some tenths of a second each.",
     unit="sentences",
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Another run, whose parameters this one begins with: docs/fine_tuning.md."""
+  """Initialization from the parameters of another run: docs/fine_tuning.md."""
 
   run: str = option(
-    "", "Its folder, here or on a store; empty: all parameters are drawn."
+    "",
+    "Run directory, local or on an object store, whose parameters "
+    "initialize this run; empty: random initialization.",
+    common=True,
   )
   checkpoint: Annotated[
     str,
     TextPattern(r"|best|last|\d{1,10}", '"best", "last", a step, or nothing'),
-  ] = option("", "Which; empty: what `translate` would take of that run.")
+  ] = option(
+    "", "Checkpoint of that run; empty: the one that it translates with."
+  )
   unknown: Literal["drawn", "mean"] = option(
     "drawn",
-    "Vectors of subwords and relations that it does not have: as they are "
-    '"drawn", or the "mean" of those it has.',
+    "Initial embeddings of subwords and relations that the other run lacks: "
+    '"drawn" at random, or the "mean" of the others.',
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-  """The run of the training."""
+  """The training run: its length, validation, checkpoints and log."""
 
-  steps: Count = option(20_000, "Until the end.", unit="batches", resume=True)
+  steps: Count = option(
+    20_000,
+    "Number of training steps.",
+    unit="batches",
+    resume=True,
+    common=True,
+  )
   minutes: Annotated[float, Range(0, 1_000_000_000)] = option(
     0.0,
-    "Limit of the training time, all resumes together; 0: none. Validations "
-    "count, except the last one. Waiting for programs to compile does not: the "
-    "clock runs again once training goes on.",
+    "Limit of the training time over all resumed parts of a run; 0: none. "
+    "It includes validation, except for the last one, and excludes "
+    "compilation.",
     unit="minutes",
     resume=True,
+    common=True,
   )
   evaluate_every: Count = option(
     500,
-    "Between validations: losses and `selection`.",
+    "Steps between validations, which compute losses and the `selection` "
+    "metric.",
     unit="steps",
     resume=True,
+    common=True,
   )
   save_every: Count = option(
-    500, "Between checkpoints.", unit="steps", resume=True
+    500, "Steps between checkpoints.", unit="steps", resume=True
   )
-  keep: Count = option(3, "Checkpoints kept beside the best one.", resume=True)
+  keep: Count = option(
+    3, "Number of checkpoints kept in addition to the best one.", resume=True
+  )
   log_every: Count = option(
-    50, "Between log lines.", unit="steps", neutral=True
+    50, "Steps between log lines.", unit="steps", neutral=True
   )
   patience: CountOrOff = option(
     0,
-    "Evaluations without a better one by `selection`; 0: off.",
+    "Number of validations without improvement of `selection` after which "
+    "training stops; 0: no early stopping.",
     resume=True,
+    common=True,
   )
   # How it is validated may not change: scores would not compare with the best
   # so far.
   # `jaxsyn.config` limits it to the metrics that there are.
   selection: str = option(
     "bleu",
-    "What is the best on the validation split: a metric of its translations, "
-    'or the "log_likelihood" of a target subword, for which nothing is '
-    "translated. A tie goes to the likelihood, and BLEU without a right 4-gram "
-    "counts as 0, since a model learns for long before it has any.",
+    "Metric that selects the best checkpoint: a translation metric, or "
+    '"log_likelihood" (no decoding). The likelihood breaks ties, and BLEU '
+    "without a correct 4-gram counts as 0, because a model learns long "
+    "before it has any.",
+    common=True,
   )
   tokenizer: str = option(
     "",
-    'sacreBLEU\'s, for validation BLEU and RIBES: "13a", "zh", '
-    '"ja-mecab", "char", ... Empty: what fits data.target_language, as in '
-    "jaxsyn.scoring.tokenizers.",
+    'Tokenizer of sacreBLEU for validation BLEU and RIBES: "13a", "zh", '
+    '"ja-mecab", "char", ...; empty: the one that fits data.target_language '
+    "(jaxsyn.scoring.tokenizers).",
   )
   validation_beam: Annotated[int, Range(1, 1000)] = option(
-    1, "Beam of the validation's translations; 1: greedy."
+    1, "Beam size of validation; 1: greedy decoding."
   )
   validation_sentences: CountOrOff = option(
-    0, "Of the split, to be translated; 0: all.", unit="sentences"
+    0,
+    "Number of validation sentences that are translated; 0: all.",
+    unit="sentences",
   )
   ema: Rate = option(
     0.0,
-    "Decay d of an average of the parameters, used to evaluate; 0: off. Those "
-    "after update i of n weigh dⁿ⁻ⁱ; the initial ones nothing.",
+    "Decay d of an exponential moving average of the parameters, which is "
+    "used for evaluation; 0: off. The parameters after update i of n have "
+    "weight dⁿ⁻ⁱ, the initial ones none.",
+    common=True,
   )
   average: Count = option(
     1,
-    "Translate with the mean of the last N kept checkpoints.",
+    "Number of most recent checkpoints whose parameters are averaged for "
+    "translation.",
     resume=True,
   )
   logits: Annotated[int, Range(1, 2**40)] = option(
     2**28,
-    "Made at once on a device; of a larger batch, a loss that adds up over "
-    "target positions takes some positions at a time.",
+    "Maximum number of logits computed at once on a device. In larger "
+    "batches, losses that are sums over target positions process some "
+    "positions at a time.",
     unit="logits",
     resume=True,
   )
   parallelism: Literal["jit", "pmap"] = option(
-    "jit", '"jit" (NamedSharding) or "pmap".', resume=True
+    "jit", 'Parallel execution: "jit" (NamedSharding) or "pmap".', resume=True
   )
   mesh: Mesh = section(Mesh, resume=True)
   remat: Literal["none", "attention", "layer"] = option(
     "none",
-    "What a Transformer computes again in the backward pass instead of keeping "
-    'it: "attention", all between its projections; "layer", each whole layer. '
-    "It saves memory and changes no number; what it costs: docs/speed.md.",
+    "Activations of a Transformer that are recomputed in the backward pass: "
+    '"attention" (all between its projections), "layer" (each complete '
+    'layer) or "none". It saves memory and changes no result; docs/speed.md '
+    "has the cost.",
     resume=True,
   )
   start: Start = section(Start)
   freeze: tuple[str, ...] = option(
     (),
-    "Parameters that stay as they began, by patterns of their names, in which * "
-    "is anything: ('encoder_*', '*table/*'). No update, weight decay or average "
-    "moves them, and the optimiser keeps nothing for them.",
+    "Patterns of the names of frozen parameters, in which * stands for any "
+    "text: ('encoder_*', '*table/*'). Frozen parameters get no update, "
+    "weight decay or averaging, and no optimizer state.",
   )
   profile: Annotated[
     str,
     TextPattern(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing'),
   ] = option(
     "",
-    'Steps "FIRST-LAST" of which a profile is written for TensorBoard\'s profile '
-    "plugin; empty: none.",
+    'Range "FIRST-LAST" of steps that are profiled for TensorBoard; empty: '
+    "none.",
     neutral=True,
   )
   prefetch: Annotated[int, Range(0, 10_000)] = option(
-    2, "Made ahead of the device.", unit="batches", neutral=True
+    2,
+    "Number of batches that are prepared ahead of the device.",
+    unit="batches",
+    neutral=True,
   )
   writers: Writers = section(Writers, neutral=True)
 
@@ -188,14 +226,17 @@ class TrainingConfig(DataConfig):
   """The sections that training reads."""
 
   seed: Seed = option(
-    0, "Of parameters, dropout, batch order and random trees."
+    0,
+    "Seed of initial parameters, dropout, batch order and random trees.",
+    common=True,
   )
   batch: Batches = section(Batches)
   model: Model = section(Model)
   parts: Placement = section(Placement)
   losses: NamedSpecs[Loss] = choices(
     LOSSES,
-    "Terms of the objective. Perplexity is of the unsmoothed likelihood.",
+    "Terms of the training objective. Perplexity is always computed from "
+    "the likelihood without smoothing.",
     ["nll"],
   )
   optimiser: Optimiser = section(Optimiser)

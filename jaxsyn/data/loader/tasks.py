@@ -183,30 +183,32 @@ TASKS: Registry[AuxiliaryTaskSpec] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTask:
-  """A second use of every training pair, beside translating its source."""
+  """Auxiliary task: further examples made from every training pair."""
 
   task: AuxiliaryTaskSpec = choice(
     TASKS,
     "none",
-    '"parse": from the source to its tree, and tags around every source say '
-    'which is asked for; "source": from the source with its tree to the same '
-    "target, without tags.",
+    'Additional task of every training pair: "parse", translate the source '
+    "to its linearized tree, with tags around every source that name the "
+    'task; "source", translate the linearized source tree to the same '
+    'target, without tags; "none".',
   )
   brackets: Brackets = choice(
     BRACKETS,
     "dependency",
-    'Which trees; "constituency" where those were given '
-    "(config.prepare.parse.source_brackets), as published.",
+    'Trees of the auxiliary task: "dependency", or "constituency" as '
+    "published, which needs config.prepare.parse.source_brackets.",
   )
   weight: Amount = option(
     1.0,
-    "Of such an example in every term of the loss, where a translation has 1: "
-    "the term's sum is multiplied, what the sum is divided by is not. With .3 "
-    "a batch of such examples alone has .3 of its gradient.",
+    "Loss weight of auxiliary-task examples (translation: 1). It scales the "
+    "loss sum, not the count: with .3 a batch of such examples alone has .3 "
+    "of its gradient.",
   )
   longest: Count = option(
     250,
-    "Leaves out those with a longer side; brackets, EOS and tags included.",
+    "Maximum length of either side of an auxiliary-task example, including "
+    "brackets, EOS and tags; longer ones are omitted.",
     unit="subwords",
   )
 

@@ -40,37 +40,42 @@ UNKNOWN = "⁇"
 
 @dataclasses.dataclass(frozen=True)
 class Subwords:
-  """The vocabulary, by SentencePiece."""
+  """Subword vocabulary, trained by SentencePiece."""
 
   # Four pieces are special symbols.
   size: Annotated[int, Range(5, 2**24)] = option(
-    8000, "Pieces, special symbols included.", unit="pieces"
+    8000,
+    "Vocabulary size, including special symbols.",
+    unit="pieces",
+    common=True,
   )
   type: Literal["bpe", "unigram", "word", "char"] = option(
     "bpe",
-    'SentencePiece model. "word" keeps the `size` most frequent strings '
-    "between blanks, so give tokenised files (Moses with -no-escape, KyTea) to "
-    "have words without their punctuation; translations are then tokenised as "
-    'well. Other words are unknown, "⁇" in translations.',
+    'Type of the SentencePiece model. "word" keeps the `size` most frequent '
+    "strings between blanks; give it tokenized files (Moses with "
+    "-no-escape, KyTea) so that words have no punctuation. Translations are "
+    'then tokenized too, and other words are unknown, "⁇" in translations.',
   )
-  joint: bool = option(True, "One vocabulary for both sides.")
+  joint: bool = option(True, "Whether both sides share one vocabulary.")
   character_coverage: Annotated[float, Range(0.98, 1)] = option(
-    1.0, '0.9995 for Chinese or Japanese; not of "word".'
+    1.0,
+    "Share of characters that the vocabulary covers; 0.9995 for Chinese or "
+    'Japanese. Not used by "word".',
   )
   normalisation: Literal[
     "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
-  ] = option("nmt_nfkc", "SentencePiece's rule name.")
+  ] = option("nmt_nfkc", "Name of SentencePiece's normalization rule.")
   sample: Annotated[int, Range(1, MAX_COUNT)] = option(
     1_000_000,
-    "Training pairs that it is made from; of more, about so many, chosen by "
-    "their hash.",
+    "Approximate maximum number of training pairs that the vocabulary is "
+    "trained on, selected by their hash.",
     unit="pairs",
   )
   like: str = option(
     "",
-    "A prepared folder whose vocabulary is taken, for corpora that train "
-    "together (config.data.mixture); the options above then mean nothing, but "
-    "for joint.",
+    "Dataset directory whose vocabulary is reused, for corpora that are "
+    "trained on together (config.data.mixture). The options above except "
+    "`joint` then have no effect.",
   )
 
 

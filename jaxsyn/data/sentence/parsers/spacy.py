@@ -133,7 +133,9 @@ class SpacySpec(ParserSpec):
   kind: ClassVar[str] = "spacy"
 
   model: str = option(
-    "", 'Name of an installed pipeline, as "en_core_web_sm", or its folder.'
+    "",
+    "spaCy pipeline: the name of an installed one, such as "
+    '"en_core_web_sm", or its directory.',
   )
 
   def resolve(

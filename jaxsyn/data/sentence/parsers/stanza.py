@@ -105,13 +105,15 @@ class StanzaSpec(ParserSpec):
   kind: ClassVar[str] = "stanza"
 
   model: str = option(
-    "", "Stanza's code of a language. Empty: the language of the side."
+    "", "Stanza's language code. Empty: the language of the side."
   )
   package: str = option(
-    "default", "Which of its models: a treebank, as in ewt."
+    "default", 'Stanza package of the language: a treebank, such as "ewt".'
   )
   folder: str = option(
-    "", "Of the models; empty: Stanza's own, as $STANZA_RESOURCES_DIR says."
+    "",
+    "Directory of Stanza's models; empty: Stanza's own "
+    "($STANZA_RESOURCES_DIR).",
   )
 
   def resolve(
