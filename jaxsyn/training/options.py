@@ -96,7 +96,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-  """The training run: its length, validation, checkpoints and log."""
+  """Training steps, validation, checkpoints and log."""
 
   steps: Count = option(
     20_000,
