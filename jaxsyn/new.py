@@ -524,21 +524,68 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
 
 def define_flags() -> None:
   """Defines the flags of the command."""
-  for name, default, meaning in (
-    ("folder", "", "Folder of the config, the data and the runs; may stand alone."),
-    ("source", "", "Source text for training; or a .tsv of both sides."),
-    ("target", "", "Target text for training."),
-    ("dev_source", "", "Source text for validation; default: the first training lines."),
-    ("dev_target", "", "Target text for validation."),
-    ("test_source", "", "Source text for testing; default: training lines."),
-    ("test_target", "", "Target text for testing."),
-    ("source_language", "", "Language code of the source; default: from the file's name or the text."),
-    ("target_language", "", "Language code of the target; default: from the file's name or the text."),
-    ("source_parser", AUTO, "Parser of the source: a UDPipe file; auto: the UDPipe model of the language, if it can be downloaded; none."),
-    ("target_parser", NONE, "Parser of the target, for systems that learn from its trees; see --source_parser."),
-    ("name", "", "Name of the dataset and of the config file; default: that of the folder."),
-  ):  # fmt: skip
-    flags.DEFINE_string(name, default, meaning)
+  flags.DEFINE_string(
+    "folder",
+    "",
+    "Folder of the config, the data and the runs; may stand alone.",
+  )
+  flags.DEFINE_string(
+    "source",
+    "",
+    "Source text for training; or a .tsv of both sides.",
+  )
+  flags.DEFINE_string(
+    "target",
+    "",
+    "Target text for training.",
+  )
+  flags.DEFINE_string(
+    "dev_source",
+    "",
+    "Source text for validation; default: the first training lines.",
+  )
+  flags.DEFINE_string(
+    "dev_target",
+    "",
+    "Target text for validation.",
+  )
+  flags.DEFINE_string(
+    "test_source",
+    "",
+    "Source text for testing; default: training lines.",
+  )
+  flags.DEFINE_string(
+    "test_target",
+    "",
+    "Target text for testing.",
+  )
+  flags.DEFINE_string(
+    "source_language",
+    "",
+    "Language code of the source; default: from the file's name or the text.",
+  )
+  flags.DEFINE_string(
+    "target_language",
+    "",
+    "Language code of the target; default: from the file's name or the text.",
+  )
+  flags.DEFINE_string(
+    "source_parser",
+    AUTO,
+    "Parser of the source: a UDPipe file; auto: the UDPipe model of the "
+    "language, if it can be downloaded; none.",
+  )
+  flags.DEFINE_string(
+    "target_parser",
+    NONE,
+    "Parser of the target, for systems that learn from its trees; see "
+    "--source_parser.",
+  )
+  flags.DEFINE_string(
+    "name",
+    "",
+    "Name of the dataset and of the config file; default: that of the folder.",
+  )
 
 
 if __name__ == "__main__":
