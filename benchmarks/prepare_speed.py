@@ -29,11 +29,10 @@ from benchmarks.figures import Figures, processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import conllu, conllu_text, example
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.data.sentence.text import lines_of
-from jaxsyn.data.sentence.vocabulary import train
+from jaxsyn.data.sentence.vocabulary import Subwords, train
 from jaxsyn.data.store import tfrecord
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.rows import Rows

@@ -1,7 +1,7 @@
 """`jaxsyn COMMAND`, and `python -m jaxsyn COMMAND`.
 
-The same as `python -m` with the command's module. Nothing is imported before it
-is known which: --help answers at once.
+The same as `python -m` with the command's module. Only the module of the command
+is imported, so that --help is fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
 
 
 def main() -> None:
-  """Runs the command that the first word names."""
+  """Runs the command that the first argument names."""
   first, *rest = sys.argv[1:] or ["--help"]
   if first in COMMANDS:
     sys.argv[1:] = rest
@@ -29,10 +29,10 @@ def main() -> None:
 
 
 def _answer(word: str) -> str:
-  """What is printed for a word that is no command.
+  """Returns the output for an argument that is not a command.
 
   Raises:
-    InputError: it is no flag either.
+    InputError: It is not a flag either.
   """
   if word in ("--help", "-h", "help"):
     return _help()

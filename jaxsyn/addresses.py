@@ -1,7 +1,7 @@
-"""Where settings are: --config NAME or FILE, then perhaps :SYSTEM.
+"""Config files by name: --config NAME or FILE, optionally with :SYSTEM.
 
 Names are those of the files in `configs` that come with jaxsyn, such as
-multi30k_en_de or papers/pascal; what ends in .py is a file of the user's.
+multi30k_en_de or papers/pascal; with .py it is a path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from jaxsyn.errors import InputError, did_you_mean
 
 FOLDER = pathlib.Path(__file__).parent / "configs"
-# Data sets, and papers; `base` has no data, the others no get_config.
+# Configs of datasets and papers; `base` has no data, the others no get_config.
 _MAKES_CONFIG = re.compile(
   r"^(def get_config\(\s*\w|get_config = )", re.MULTILINE
 )
@@ -21,7 +21,7 @@ _MAKES_CONFIG = re.compile(
 
 @functools.cache
 def names() -> tuple[str, ...]:
-  """Of the settings that come with jaxsyn, in order."""
+  """Returns the names of the configs that come with jaxsyn, sorted."""
   return tuple(
     path.relative_to(FOLDER).with_suffix("").as_posix()
     for path in sorted(FOLDER.rglob("*.py"))
@@ -30,10 +30,10 @@ def names() -> tuple[str, ...]:
 
 
 def file_of(name: str) -> pathlib.Path:
-  """The file of a name, or the file itself.
+  """Returns the file of a name or a path.
 
   Raises:
-    InputError: there is neither; guesses what was meant.
+    InputError: It does not exist; the message guesses which was meant.
   """
   if name in names():
     return FOLDER / f"{name}.py"
@@ -53,7 +53,7 @@ def file_of(name: str) -> pathlib.Path:
 
 
 def displayed(address: str) -> str:
-  """An address as people write it: by name where the file is one of ours."""
+  """Returns an address for messages, by name if the file comes with jaxsyn."""
   path, colon, rest = address.partition(":")
   file = pathlib.Path(path)
   if file.is_relative_to(FOLDER):

@@ -1,18 +1,17 @@
-"""What every command shares: flags in, one clear message out.
+"""Parsing of command lines and config files, common to all commands.
 
-An entry point ends in
+A command ends in
 
     def define_flags():
       cli.config_flag()
-      flags.DEFINE_string("workdir", None, "Folder of the run.")
+      flags.DEFINE_string("workdir", None, "Run directory.")
 
     if __name__ == "__main__":
       define_flags()
       cli.main(_main)  # _main(values) calls run(values.config, ...)
 
-and has a line in `jaxsyn.commands`.
-
-How a command ends, and with which exit status: `jaxsyn.exits`.
+and has an entry in `jaxsyn.commands`. `jaxsyn.exits` prints errors and sets the
+exit status.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ from ml_collections import config_flags
 from ml_collections.config_flags import config_path
 
 from jaxsyn import addresses
-from jaxsyn.config import Config
+from jaxsyn.commands import COMMANDS
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
 from jaxsyn.options import describe, text, unused_option_error
@@ -42,12 +42,13 @@ def config_flag() -> None:
   """Defines --config ADDRESS and its overrides --config.a.b=value."""
   config_flags.DEFINE_config_file(
     "config",
-    help_string="Settings by name, or a file of your own (mine.py); after ':' "
-    "a system: multi30k_en_de:pascal. Of a paper, first a task: "
-    "papers/pascal:nc11_en_de:pascal. "
+    help_string="Config: the name of one that comes with jaxsyn, or a file of "
+    "your own (mine.py); after ':' a system: multi30k_en_de:pascal. Configs of "
+    "papers have a task first: papers/pascal:nc11_en_de:pascal. "
     "It is a Python program and is run: read one from elsewhere first. "
-    "Any option can follow: --config.model.width=256; --helpconfig lists them, "
-    "--helpconfig=model those of a section; with --config, as it has them.",
+    "Any option can follow: --config.model.width=256. --helpconfig lists the "
+    "options, --helpconfig=model those of a section; after --config, with its "
+    "values.",
   )
 
 
@@ -59,11 +60,11 @@ def main(
   words: bool = False,
   instead: str = "",
 ) -> None:
-  """Parses the flags, calls function(flags) and exits; see the module.
+  """Parses the flags, calls function(flags) and exits.
 
   Args:
-    function: the command.
-    multiple, word, words, instead: see `parse`.
+    function: The command.
+    multiple, word, words, instead: See `parse`.
   """
 
   def run() -> None:
@@ -74,27 +75,36 @@ def main(
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
-  """What follows --config on the command line: dotted name -> value."""
+  """Returns the options of a command line: dotted name -> value."""
   return config_flags.get_override_values(values["config"])
+
+
+def _config_class() -> type:
+  """Returns the class of configs; commands without one do not load JAX."""
+  from jaxsyn.config import Config
+
+  return Config
 
 
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option that does nothing in any of the configs.
+  """Raises InputError for an option that has no effect in any of some configs.
 
   Args:
-    configs: of the systems.
-    options: dotted names, as of `overrides`.
+    configs: Configs of the systems.
+    options: Dotted names, as of `overrides`.
   """
   for option in options:
-    errors = [unused_option_error(Config, config, option) for config in configs]
+    errors = [
+      unused_option_error(_config_class(), config, option) for config in configs
+    ]
     if all(errors):
       raise InputError(errors[0])
 
 
 def address_of(values: flags.FlagValues) -> str:
-  """The --config of a command line: FILE, or FILE:SYSTEM, of whatever name."""
+  """Returns the value of --config: FILE or FILE:SYSTEM."""
   return config_flags.get_config_filename(values["config"])
 
 
@@ -106,24 +116,29 @@ def parse(
   words: bool = False,
   instead: str = "",
 ) -> flags.FlagValues:
-  """Parses flags, config file and overrides; every fault is an InputError.
+  """Parses flags, the config file and options.
 
   Args:
-    argv: the command line.
-    multiple: the command makes configs of several systems out of --config and
-      looks itself whether the overrides do something: `check_chosen`.
-    word: the flag whose value may stand alone, as FOLDER in "new FOLDER".
-    words: it takes several: all that stand alone.
-    instead: Name of a flag that replaces --config where it is given.
+    argv: Command line.
+    multiple: Whether the command makes configs of several systems from --config,
+      and calls `check_chosen` itself.
+    word: Flag whose name may be omitted, as of FOLDER in "new FOLDER".
+    words: Whether that flag takes all arguments without a flag.
+    instead: Flag that replaces --config.
+
+  Raises:
+    InputError: A flag or an option is invalid.
   """
   values = flags.FLAGS
   replaced = bool(instead) and any(
     re.match(f"--?{instead}(=|$)", one) for one in argv
   )
-  for name, short in (("help", True), ("h", True), ("helpfull", False)):
-    if f"--{name}" in argv or f"-{name}" in argv:
-      app.usage(shorthelp=short, writeto_stdout=True)
-      sys.exit(0)
+  if {"--help", "-help", "--h", "-h"} & {*argv}:
+    print(_help())
+    sys.exit(0)
+  if {"--helpfull", "-helpfull"} & {*argv}:
+    app.usage(writeto_stdout=True)
+    sys.exit(0)
   names: list[str] = []
   if instead and not replaced:
     word = ""
@@ -155,13 +170,13 @@ def parse(
 
 
 def load(address: str) -> ml_collections.ConfigDict:
-  """The config of an address.
+  """Returns the config of an address.
 
   Args:
     address: NAME[:SYSTEM] or FILE[:SYSTEM], of a paper NAME:TASK[:SYSTEM].
 
   Raises:
-    InputError: no such file, no get_config in it, unknown task or system.
+    InputError: The file, its get_config, the task or the system does not exist.
   """
   path, colon, rest = address.partition(":")
   module = module_of(path)
@@ -173,16 +188,16 @@ def load(address: str) -> ml_collections.ConfigDict:
 
 
 def names_system(address: str) -> bool:
-  """Whether an address says a system: after its task, where files have TASKS."""
+  """Returns whether an address names a system, after the task if files have TASKS."""
   path, _, rest = address.partition(":")
   return ":" in rest if hasattr(module_of(path), "TASKS") else bool(rest)
 
 
 def module_of(path: str) -> types.ModuleType:
-  """The Python file of a name or a path, run.
+  """Runs a Python file, given by name or path, and returns its module.
 
   Raises:
-    InputError: no such file, or no Python.
+    InputError: The file does not exist or is not Python.
   """
   file = addresses.file_of(path)
   spec = importlib.util.spec_from_file_location("jaxsyn_config", file)
@@ -197,19 +212,61 @@ def module_of(path: str) -> types.ModuleType:
   return module
 
 
+def _help() -> str:
+  """Returns the help of the running command, its flags in groups."""
+  module = sys.modules["__main__"]
+  name = getattr(module.__spec__, "name", "")
+  command = next((c for c in COMMANDS.values() if c.module == name), None)
+  known = {
+    flag.name: flag
+    for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+  }
+  groups = {"flags": sorted(known)}
+  if command:
+    first = [*command.required, *command.common]
+    rare = [name for name in sorted(known) if name not in first]
+    groups = {
+      "required flags": [*command.required],
+      "common flags": [*command.common],
+      "rare flags": rare,
+    }
+  lines = [(module.__doc__ or "").strip()]
+  for title, names in groups.items():
+    if names := [name for name in names if name in known]:
+      lines += ["", f"{title}:", *(_flag_help(known[name]) for name in names)]
+  return "\n".join(lines)
+
+
+def _flag_help(flag: flags.Flag[Any]) -> str:
+  name = f"[no]{flag.name}" if flag.boolean else flag.name
+  syntax = flag.parser.syntactic_help if flag.parser else ""
+  meaning = f"{flag.help} ({syntax})" if syntax else str(flag.help)
+  if flag.default not in (None, "", []) and not flag.boolean:
+    meaning += f" Default: {flag.default_as_str}."
+  elif flag.boolean and flag.default:
+    meaning += " Default: true."
+  return textwrap.fill(
+    " ".join(meaning.split()),
+    78,
+    initial_indent=f"  --{name}: ",
+    subsequent_indent="    ",
+    break_on_hyphens=False,
+  )
+
+
 def _help_config(
   word: str, config: ml_collections.ConfigDict | None = None
 ) -> None:
-  """Prints options and exits.
+  """Prints the help of options and exits.
 
   Args:
     word: --helpconfig, or --helpconfig=SECTION.
-    config: whose values are shown; None: the defaults.
+    config: Config whose values are shown; None: the defaults.
   """
   section = word.partition("=")[2].removeprefix("config.")
-  listed = text(Config, f"config.{section}".rstrip("."), config)
+  listed = text(_config_class(), f"config.{section}".rstrip("."), config)
   if not listed:
-    sections = [row.name.removeprefix("config.") for row in describe(Config)
+    sections = [row.name.removeprefix("config.") for row in describe(_config_class())
                 if row.is_section and row.name.count(".") < 3]  # fmt: skip
     raise InputError(f"{word}: {did_you_mean(section, sections)}")
   print(listed)
@@ -217,13 +274,14 @@ def _help_config(
 
 
 def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
-  """Finds what ml_collections would answer with a traceback.
+  """Rejects command lines for which ml_collections prints a traceback.
 
   Args:
-    argv: the words.
-    multiple: as of `parse`.
+    argv: Command line.
+    multiple: See `parse`.
 
-  Returns: the words, with files in the place of names, which it does not know.
+  Returns:
+    The command line with the file of --config instead of its name.
   """
   words, config_indices = list(argv), list[int]()
   for i, word in enumerate(argv):
@@ -252,12 +310,12 @@ def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
 
 
 def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
-  """Raises InputError where a dotted path leaves the config.
+  """Raises InputError for an option that a config does not have.
 
   Args:
-    section: the config.
-    path: dotted, without "config.".
-    multiple: it is for several systems, of which none is named.
+    section: The config.
+    path: Dotted name without "config.".
+    multiple: Whether the config is for several systems, and names none.
   """
   if path == "system":
     raise InputError(
@@ -269,12 +327,12 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
     if not isinstance(section, ml_collections.ConfigDict):
       raise InputError(f"{where} is a value and has no option {name!r}.")
     if name not in section:
-      names = (row.name for row in describe(Config))
+      names = (row.name for row in describe(_config_class()))
       if any(f"{known}.".startswith(f"config.{path}.") for known in names):
         if multiple:
           raise InputError(
             f"config.{path} is an option of {name!r}, which not all systems "
-            "have; say it of one: --variant "
+            "have; set it for one: --systems "
             f'"NAME=SYSTEM,{path}=VALUE".'
           )
         raise InputError(
@@ -290,15 +348,15 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
 def set_option(
   config: ml_collections.ConfigDict, path: str, value: Any
 ) -> None:
-  """Sets one option.
+  """Sets an option.
 
   Args:
-    config: that has it.
-    path: dotted, without "config.".
-    value: of its type.
+    config: Config with the option.
+    path: Dotted name without "config.".
+    value: Value of its type.
 
   Raises:
-    InputError: no such option, a section, or another type.
+    InputError: There is no such option, it is a section, or has another type.
   """
   check_option(config, path)
   old = config_path.get_value(path, config)

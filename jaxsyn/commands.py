@@ -1,6 +1,6 @@
-"""The commands by name: the only place where one is added.
+"""The registry of commands.
 
-A command's module has a docstring for --help, `define_flags()`, and ends in
+The module of a command has a docstring for --help, `define_flags()`, and ends in
 
     if __name__ == "__main__":
       define_flags()
@@ -20,35 +20,75 @@ class Command(NamedTuple):
   """A command.
 
   Attributes:
-    module: that is run.
-    meaning: in a line.
+    module: Module that is run.
+    meaning: One line of help.
+    required: Flags that --help lists first.
+    common: Flags that --help lists next; all others are rare.
   """
 
   module: str
   meaning: str
+  required: tuple[str, ...]
+  common: tuple[str, ...] = ()
 
 
 COMMANDS = {
-  "new": Command("jaxsyn.new", "look at your files, and write a config"),
+  "new": Command(
+    "jaxsyn.new",
+    "write a config for your parallel text",
+    ("folder", "source", "target"),
+    ("name", "dev_source", "dev_target", "test_source", "test_target"),
+  ),
   "prepare": Command(
-    "jaxsyn.preprocess.build", "clean and parse text, and make records of it"
+    "jaxsyn.preprocess.build",
+    "clean and parse text, and write records",
+    ("config",),
+    ("raw_dir", "verify"),
   ),
-  "train": Command("jaxsyn.train", "train a system, or go on with it"),
-  "translate": Command("jaxsyn.translate", "translate text with a trained run"),
-  "serve": Command("jaxsyn.serve", "answer over HTTP with trained runs"),
-  "score": Command("jaxsyn.score", "score translations, and test differences"),
+  "train": Command(
+    "jaxsyn.train", "train a system, or resume a run", ("config", "workdir")
+  ),
+  "translate": Command(
+    "jaxsyn.translate",
+    "translate text with a trained run",
+    ("workdir",),
+    ("input", "output", "beam", "nbest", "json", "checkpoint", "conllu"),
+  ),
+  "serve": Command(
+    "jaxsyn.serve",
+    "translate over HTTP with trained runs",
+    ("run",),
+    ("host", "port", "beam", "checkpoint"),
+  ),
+  "score": Command(
+    "jaxsyn.score",
+    "score translations, and test differences",
+    ("reference", "hypothesis"),
+    ("baseline", "metrics", "language", "tokenizer", "source", "json"),
+  ),
   "compare": Command(
-    "jaxsyn.compare", "train systems with several seeds, and compare them"
+    "jaxsyn.compare",
+    "train systems with several seeds, and compare them",
+    ("config", "systems", "workdir"),
+    ("seeds", "metrics", "results", "devices", "processes"),
   ),
-  "inspect": Command("jaxsyn.inspect", "draw what a trained run looks at"),
+  "inspect": Command(
+    "jaxsyn.inspect",
+    "draw the attention and the trees of a run",
+    ("workdir",),
+    ("input", "output", "layers", "checkpoint"),
+  ),
   "export": Command(
-    "jaxsyn.export", "write a run in the form of other programs"
+    "jaxsyn.export",
+    "convert a run for other programs",
+    ("workdir", "output"),
+    ("format", "checkpoint"),
   ),
 }
 
 
 def again(name: str) -> str:
-  """How to start a command in the way that this process was started."""
+  """Returns how to start a command in the way that this process was started."""
   if len(sys.orig_argv) > 1 and pathlib.Path(sys.orig_argv[1]).name == "jaxsyn":
     return f"jaxsyn {name}"
   return f"python -m {COMMANDS[name].module}"

@@ -65,7 +65,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import attention_of
-from jaxsyn.options import RESULT_MODE, ConfigPath, Range, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, Range, from_config
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.plan import check_parsed, check_trees
 from jaxsyn.progress import Bar
@@ -298,7 +298,7 @@ def child() -> None:
     set_up_jax()
     folder, system, seed, scoring = sys.argv[1:]
     settings = from_config(
-      Settings, json.loads(scoring), ConfigPath("settings"), RESULT_MODE
+      Settings, json.loads(scoring), ConfigPath("settings"), CHECKPOINT_MODE
     )
     one(folder, system, int(seed), settings)
 
@@ -414,14 +414,16 @@ def _inference(values: flags.FlagValues) -> Inference:
 
 def _report_on(values: flags.FlagValues) -> None:
   """The command with --results."""
-  for name in ("config", "variant", "table", "tokenizer", "lowercase"):
+  for name in ("config", "tokenizer", "lowercase"):
     if values[name].present:
       raise InputError(
         f"--{name} does nothing with --results, which have been trained and "
         "measured. Leave one out."
       )
   comparison = report_on(
-    *(values.results, values.workdir, values.systems),
+    values.results,
+    values.workdir,
+    named_systems.split(values.systems),
     settings=of_flags(values),
     inference=_inference(values),
   )

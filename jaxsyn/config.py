@@ -1,187 +1,62 @@
-"""Every option of jaxsyn: its default, bounds, unit and meaning.
+"""The complete config: the sections of all packages.
 
-The only place where an option is said, with `jaxsyn.data.options` and
-`jaxsyn.train_options`; those of
-choices (parts, windows, families, losses, rules, schedules, searches) stand with
-the choice.
-`configs/base.py` makes the ConfigDict of a command line from it; `read_config`
-is the way back and refuses unknown, missing or mistyped fields by name.
-`jaxsyn.plan` comes after and checks that the fields fit each other.
+Each section is a dataclass in the package that uses it. `configs/base.py` makes
+the ConfigDict of a command line from `Config`; `read_config` reads it back and
+rejects unknown, missing or invalid options by name. `jaxsyn.plan` then checks
+that the options are compatible with each other.
 
-  jaxsyn train --helpconfig[=optimiser]    prints all of it
+  jaxsyn train --helpconfig[=optimiser]    prints all options
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
-from jaxsyn.data.options import Batches, Data, Prepare
+from jaxsyn.decode import strategies
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.errors import InputError
+from jaxsyn.models import architectures
 from jaxsyn.options import (
-  COMPLETE_MODE,
+  CHECKPOINT_MODE,
   ROOT,
-  NamedSpecs,
+  USER_MODE,
+  RegistryKey,
   ValidationMode,
   as_dict,
-  choice,
-  choices,
   from_config,
   option,
   section,
+  with_default,
 )
-from jaxsyn.options.bounds import (
-  Name,
-  Range,
-  Seed,
-  Units,
-)
-from jaxsyn.train_options import Optimiser, Train
+from jaxsyn.options.bounds import Name
+from jaxsyn.scoring import tokenizers
+from jaxsyn.scoring.selection import SELECTIONS
+from jaxsyn.training import options
 
-if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.decode.strategy import DecodingStrategy
-  from jaxsyn.models.spec import Architecture
-  from jaxsyn.syntax import ModifierSpec
-  from jaxsyn.training.objective import Loss
-
-MODIFIER_REGISTRY = "jaxsyn.syntax:MODIFIERS"
+# Imported for the choices that these modules register.
+assert architectures.ARCHITECTURES and strategies.STRATEGIES
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
-  """The encoder-decoder: what all families have, and a section for each."""
+class Train(options.Train):
+  """The training run: its length, validation, checkpoints and log."""
 
-  family: Architecture = choice(
-    "jaxsyn.models.architectures:ARCHITECTURES",
-    "transformer",
-    "A system sets it.",
-  )
-  width: Units = option(
-    128, 'D, of all families; of "gru" that of the embeddings.'
-  )
-  tie_embeddings: bool = option(
-    True, "Source and target share a table (joint vocabulary)."
-  )
-  tie_output: bool = option(
-    True, "The output projection is the target's table."
-  )
-  attention: Literal["einsum", "fused"] = option(
-    "einsum",
-    'Of a Transformer: "fused" is JAX\'s own, without scores, for systems whose '
-    "parts do nothing but add to them; on an NVIDIA GPU in bfloat16 cuDNN's "
-    "kernel, as yet untried. It has no attention_dropout. On a CPU it is slower.",
-    resume=True,
-  )
-  dtype: Literal["float32", "bfloat16"] = option(
-    "float32", "Of the computation; parameters are float32."
+  selection: Annotated[str, RegistryKey(SELECTIONS)] = with_default(
+    options.Train, "selection", "bleu"
   )
 
 
 @dataclasses.dataclass(frozen=True)
-class Placement:
-  """Parts, by the place where they change attention."""
-
-  encoder: NamedSpecs[ModifierSpec] = choices(
-    MODIFIER_REGISTRY, "Parts of the encoder."
-  )
-  decoder: NamedSpecs[ModifierSpec] = choices(
-    MODIFIER_REGISTRY, "Parts of the decoder's self-attention."
-  )
-  cross: NamedSpecs[ModifierSpec] = choices(
-    MODIFIER_REGISTRY, "Parts of the cross-attention."
-  )
-
-  def modifiers_in(self, place: str) -> NamedSpecs[ModifierSpec]:
-    """(name, spec) of the parts at a place, in table order."""
-    return getattr(self, place)
-
-  def modifiers_at_embeddings(self, place: str) -> NamedSpecs[ModifierSpec]:
-    return tuple(
-      (n, spec) for n, spec in self.modifiers_in(place) if spec.embeds
-    )
-
-  def shared_modifiers(self, place: str) -> NamedSpecs[ModifierSpec]:
-    return tuple(
-      (n, spec) for n, spec in self.modifiers_in(place) if spec.is_shared
-    )
-
-  def modifiers_in_layer(
-    self, place: str, layer: int
-  ) -> NamedSpecs[ModifierSpec]:
-    return tuple(
-      (n, spec)
-      for n, spec in self.modifiers_in(place)
-      if not spec.embeds and spec.in_layer(layer)
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Decode:
-  """How translations are searched for."""
-
-  search: DecodingStrategy = choice(
-    "jaxsyn.decode.strategies:STRATEGIES",
-    "beam",
-    "The best by a beam, samples, or a beam of groups that avoid each other.",
-  )
-  beam: Annotated[int, Range(1, 1000)] = option(
-    5, "Hypotheses kept of a sentence; 1: greedy."
-  )
-  length_penalty: Literal["fairseq", "gnmt"] = option(
-    "fairseq", '"fairseq": len**alpha; "gnmt": ((5+len)/6)**alpha.'
-  )
-  # A length to the 9th overflows.
-  alpha: Annotated[float, Range(0, 8)] = option(
-    1.0, "Exponent of the length penalty."
-  )
-  stop: Literal["first", "bound"] = option(
-    "first",
-    'End when the "first" `beam` hypotheses ended, or when none that goes on '
-    'can win: "bound".',
-  )
-  max_length_factor: Annotated[float, Range(0, 1000)] = option(
-    1.5,
-    "Longest output of a sentence, EOS included: factor * own source subwords, "
-    "rounded up, + offset. The source's EOS and tags count too.",
-  )
-  max_length_offset: Annotated[int, Range(0, 100_000)] = option(
-    10, "See max_length_factor.", unit="subwords"
-  )
-  checkpoint: Literal["best", "last"] = option(
-    "best", 'Parameters to translate with: "best" or "last".'
-  )
-  sentences: Annotated[int, Range(1, 2**16)] = option(
-    64, "Decoded together.", unit="sentences"
-  )
-  nbest: Annotated[int, Range(1, 1000)] = option(
-    1, "Translations of a sentence that are given."
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """All of it."""
+class Config(options.TrainingConfig):
+  """All options."""
 
   system: Name = option(
     "transformer",
-    "Name of a function in configs/systems.py, which sets it: the part after "
-    "':' in --config.",
+    "Name of the system: a function in configs/systems.py, given after ':' "
+    "in --config.",
   )
-  seed: Seed = option(
-    0, "Of parameters, dropout, batch order and random trees."
-  )
-  data: Data = section(Data)
-  prepare: Prepare = section(Prepare, neutral=True)
-  batch: Batches = section(Batches)
-  model: Model = section(Model)
-  parts: Placement = section(Placement)
-  losses: NamedSpecs[Loss] = choices(
-    "jaxsyn.training.losses:LOSSES",
-    "Terms of the objective. Perplexity is of the unsmoothed likelihood.",
-    ["nll"],
-  )
-  optimiser: Optimiser = section(Optimiser)
   train: Train = section(Train)
   decode: Decode = section(Decode, resume=True)
 
@@ -191,28 +66,45 @@ REMOVED = frozenset({"train.writers.mlflow"})
 
 
 def read_config(
-  config: Mapping[str, Any], how: ValidationMode = COMPLETE_MODE
+  config: Mapping[str, Any], mode: ValidationMode = USER_MODE
 ) -> Config:
-  """Checks a whole config.
+  """Validates a complete config.
 
   Args:
-    config: a ConfigDict as `get_config` returns it, or a plain nested dict.
-    how: how strictly.
+    config: ConfigDict of `get_config`, or a nested dict.
+    mode: Origin of the config. A config in a checkpoint may lack options that
+      have been added later, and may have removed ones.
 
   Raises:
-    InputError: a field is unknown, missing or of a wrong type; the message
-      gives its dotted name.
+    InputError: An option is unknown, missing or invalid; the message gives its
+      dotted name.
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
-  if how.from_older_version:
+  if mode is CHECKPOINT_MODE:
     for name in REMOVED:
       config = _without(config, name)
-  return from_config(Config, config, ROOT, how)
+  return from_config(Config, config, ROOT, mode, complete=mode is USER_MODE)
+
+
+def with_defaults(config: Config) -> Config:
+  """Returns a config that names the tokenizer of its target language.
+
+  Runs record this config, so that a tokenizer installed later does not change
+  their scores.
+
+  Raises:
+    InputError: There is no such tokenizer, or it is not installed.
+  """
+  tokenizer = tokenizers.resolved(
+    config.train.tokenizer, config.data.target_language
+  )
+  train = dataclasses.replace(config.train, tokenizer=tokenizer)
+  return dataclasses.replace(config, train=train)
 
 
 def _without(config: Any, name: str) -> Any:
-  """Returns a copy of a nested dict without an entry, named with dots."""
+  """Returns a copy of a nested dict without an entry of a dotted name."""
   first, _, rest = name.partition(".")
   if not isinstance(config, Mapping):
     return config
@@ -223,4 +115,4 @@ def _without(config: Any, name: str) -> Any:
   }
 
 
-__all__ = ["Config", "InputError", "as_dict", "read_config"]
+__all__ = ["Config", "InputError", "Train", "as_dict", "read_config"]

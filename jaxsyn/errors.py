@@ -1,9 +1,9 @@
-"""The one exception whose message is written for the user.
+"""Exceptions with messages for users.
 
-Every check at a door (a file, a line, a config field, a checkpoint) raises
-`InputError` with one message that names the place, the value and what to do.
-The entry points print it without a traceback and exit with status 2
-(`jaxsyn.cli`); a notebook sees an ordinary exception.
+Checks of files, lines, options and checkpoints raise `InputError` with a message
+that names the location, the value and the remedy. Commands print it without a
+traceback and exit with status 2 (`jaxsyn.cli`); in a notebook it is an ordinary
+exception.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-  """Something given by the user is wrong; the message says what and where."""
+  """An invalid input of the user; the message says what and where."""
 
 
 class StoreError(Exception):
-  """A store of objects refuses or cannot be reached; the message says which.
+  """An object store that is unreachable or rejects a request.
 
-  Neither OSError nor ValueError: who catches those takes them for a file that
-  is missing or damaged, and nothing says that it is.
+  Neither an OSError nor a ValueError, which callers handle as a missing or
+  corrupt file.
   """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-  """The end of a message about an unknown name: a guess, then the choices.
+  """Returns a guess for an unknown name, and all names, for a message.
 
   >>> did_you_mean("simga", ["heads", "sigma"])
   "Did you mean 'sigma'? Known: heads, sigma."

@@ -1,111 +1,197 @@
-"""The systems of a comparison, as its command names them.
+"""The systems of a comparison, as --systems names them.
 
---systems names some of the table of systems, --variant one of them with options of
-its own, --table the rows of a published ablation. --config.OPTION=VALUE is for all.
+  --systems transformer,pascal+relative
+  --systems "transformer,random=dasa,data.tree=random,train.steps=900"
+  --systems pascal/layers
+
+An item is a system of configs/systems.py, several joined by "+", or
+NAME=SYSTEM,OPTION=VALUE,... with options of its own, written without "config.".
+Commas in brackets or quotes do not separate items. PAPER/TABLE or FILE.py/TABLE
+stands for all rows of a published ablation. --config.OPTION=VALUE is for all.
 """
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import pathlib
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
 from absl import flags
+from ml_collections.config_flags import config_path
 
-from jaxsyn import addresses, cli, variants
+from jaxsyn import addresses, cli
 from jaxsyn.comparison import planned_jobs, results
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.flags import list_flag
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
+_NAME = r"\w[\w.+-]{0,99}"  # also the name of a folder
+_OPTION = r"[a-z_0-9]+(?:\.[a-z_0-9]+)+"
+# A comma outside of brackets and quotes, or a bracket or quote.
+_TOKEN = re.compile(r"""[^,()\[\]{}'"]+|.""", re.DOTALL)
+_EXAMPLE = (
+  "SYSTEM, NAME=SYSTEM,OPTION=VALUE,... or PAPER/TABLE, as in "
+  '"pascal,random=dasa,data.tree=random" or "pascal/layers"'
+)
+
 
 def define_flags() -> None:
-  """--systems, --variant, --table."""
-  list_flag(
+  """Defines --systems."""
+  flags.DEFINE_multi_string(
     "systems",
     [],
-    "Names of configs/systems.py, the baseline first; "
-    "they may be joined: pascal+relative.",
+    "Systems to compare, the baseline first: names of configs/systems.py "
+    "(transformer,pascal+relative); NAME=SYSTEM,OPTION=VALUE,... for a system "
+    "with options of its own (random=dasa,data.tree=random); or PAPER/TABLE or "
+    "FILE.py/TABLE for the rows of an ablation (pascal/layers), the first row "
+    "being the baseline. May be repeated.",
   )
-  flags.DEFINE_multi_string(
-    "variant",
-    [],
-    "A system with options of its own, after --systems: "
-    "NAME=SYSTEM,OPTION=VALUE,..., as in dasa_random_tree=dasa,data.tree=random. "
-    "Repeated for several.",
-  )
-  flags.DEFINE_string(
-    "table",
-    "",
-    "An ablation instead: a paper of configs/papers and a table of it, as in "
-    "pascal/layers, or FILE.py/layers (a Python program, which is run); its "
-    "first row is the baseline.",
-  )
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedSystem:
+  """A system and its own options.
+
+  Attributes:
+    name: Name in the comparison.
+    system: Name in the table of systems, maybe several joined by "+".
+    options: Dotted name without "config." -> the value as it was written.
+  """
+
+  name: str
+  system: str
+  options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+  def apply(self, config: ml_collections.ConfigDict) -> None:
+    """Sets the options in a config of the system, in place.
+
+    Raises:
+      InputError: No such option, or a value of another type.
+    """
+    for path, text in self.options.items():
+      try:
+        cli.check_option(config, path)
+        old = config_path.get_value(path, config)
+        cli.set_option(config, path, _value(text, old))
+      except InputError as error:
+        raise InputError(f"--systems {self.name}: {error}") from None
+
+
+def table_of(texts: Sequence[str]) -> str:
+  """Returns the table that values of --systems name; "" if they name systems.
+
+  Raises:
+    InputError: There is something else besides the table.
+  """
+  items = split(texts)
+  tables = [item for item in items if "/" in item and "=" not in item]
+  if tables and len(items) > 1:
+    raise InputError(
+      f"--systems {tables[0]} is a table, which cannot be compared together "
+      "with other systems. Leave one out."
+    )
+  return tables[0] if tables else ""
+
+
+def parse(texts: Sequence[str]) -> list[NamedSystem]:
+  """Parses values of --systems that name systems.
+
+  Raises:
+    InputError: A value does not have the form of the module's docstring.
+  """
+  parsed: list[tuple[str, str, dict[str, str] | None]] = []
+  for item in split(texts):
+    name, equals, value = (part.strip() for part in item.partition("="))
+    last_options = parsed[-1][2] if parsed else None
+    if not equals and re.fullmatch(r"[\w+]+", name):
+      parsed.append((name, name, None))
+    elif equals and re.fullmatch(_OPTION, name):
+      if last_options is None:
+        raise InputError(
+          f"--systems {item!r} is an option of no system; it must be {_EXAMPLE}."
+        )
+      last_options[name] = value
+    elif re.fullmatch(_NAME, name) and re.fullmatch(r"[\w+]+", value):
+      parsed.append((name, value, {}))
+    else:
+      raise InputError(f"--systems {item!r} must be {_EXAMPLE}.")
+  for name, system, options in parsed:
+    if options == {}:
+      raise InputError(
+        f"--systems '{name}={system}' has no option; it must be {_EXAMPLE}."
+      )
+  return [NamedSystem(n, system, o or {}) for n, system, o in parsed]
 
 
 def read(
   values: flags.FlagValues,
 ) -> tuple[list[planned_jobs.System], results.Ablation | None]:
-  """The systems of the command line, with all overrides, and their table.
+  """Returns the systems of a command line with all options, and their table.
 
   Raises:
-    InputError: what was given does not fit; the message says what to do.
+    InputError: The flags are not compatible; the message has the remedy.
   """
-  if bool(values.systems) == bool(values.table):
-    raise InputError("give --systems, or --table, and not both.")
-  if values.variant and values.table:
-    raise InputError("--variant goes with --systems, not with --table.")
+  if not values.systems:
+    raise InputError(f"--systems is missing: {_EXAMPLE}.")
   address = cli.address_of(values)
   overrides = cli.overrides(values)
   if cli.names_system(address):
     raise InputError(
-      f"--config {addresses.displayed(address)} names a system; --systems or --table do that here."
+      f"--config {addresses.displayed(address)} names a system; --systems does "
+      "that here."
     )
   if "seed" in overrides:
     raise InputError(
       "config.seed is set by --seeds here: from 0, as many as you say."
     )
-  if values.table:
-    return _rows(values, address, overrides)
-  plain = cli.load(address)
-  varied = list(map(variants.read, values.variant))
-  chosen = {name: name for name in values.systems}
-  chosen |= {variant.name: variant.system for variant in varied}
-  names = [*values.systems, *(variant.name for variant in varied)]
-  if len(chosen) < len(names):
-    raise InputError(
-      f"--systems and --variant name one twice: {', '.join(names)}."
-    )
-  configs = [cli.load(f"{address}:{system}") for system in chosen.values()]
+  if table := table_of(values.systems):
+    return _table_rows(table, address, overrides)
+  return _systems(parse(values.systems), address, overrides), None
+
+
+def _systems(
+  parsed: Sequence[NamedSystem], address: str, overrides: Mapping[str, Any]
+) -> list[planned_jobs.System]:
+  """Returns the systems of a config with their own and common options."""
+  names = [one.name for one in parsed]
+  if len(set(names)) < len(names):
+    raise InputError(f"--systems names one twice: {', '.join(names)}.")
+  defaults = cli.load(address)
+  configs = [cli.load(f"{address}:{one.system}") for one in parsed]
   for name, config in zip(names, configs):
     for path, value in overrides.items():
-      field = _field(config, path)
-      if field not in (_field(plain, path), value):
+      current = config_path.get_value(path, config)
+      if current not in (config_path.get_value(path, defaults), value):
         raise InputError(
           f"--config.{path}={value}: {name} is {name} because it has "
-          f"config.{path}={field!r}. Leave the option or the system out."
+          f"config.{path}={current!r}. Leave the option or the system out."
         )
     config.update_from_flattened_dict(overrides)
-  for variant, config in zip(varied, configs[len(values.systems) :]):
-    if both := sorted(set(variant.options) & set(overrides)):
+  for one, config in zip(parsed, configs):
+    if both := sorted(set(one.options) & set(overrides)):
       raise InputError(
-        f"--config.{both[0]} is for all systems, and --variant {variant.name} "
-        "has its own. Leave one out."
+        f"--config.{both[0]} is for all systems, and --systems {one.name} has "
+        "its own. Leave one out."
       )
-    variant.on(config)
-    cli.check_chosen([config], variant.options)
+    one.apply(config)
+    cli.check_chosen([config], one.options)
   cli.check_chosen(configs, overrides)
-  systems = map(planned_jobs.System, names, map(read_config, configs))
-  return list(systems), None
+  return [
+    planned_jobs.System(name, read_config(config))
+    for name, config in zip(names, configs)
+  ]
 
 
-def _rows(
-  values: flags.FlagValues, address: str, overrides: dict[str, Any]
+def _table_rows(
+  table_name: str, address: str, overrides: dict[str, Any]
 ) -> tuple[list[planned_jobs.System], results.Ablation]:
-  """The rows of an ablation table on the data of a config, and the table."""
-  file, name, table = _table(values)
+  """Returns the rows of an ablation on the data of a config, and the table."""
+  file, name, table = _table(table_name, address)
   is_same_file = file.samefile(address.partition(":")[0])
   configs = []
   for row in table.rows:
@@ -114,7 +200,7 @@ def _rows(
         f"--config.{both[0]} is what the table varies ({row.name} has "
         f"{row.overrides[both[0]]!r}). Leave the option or the table out."
       )
-    # On its own paper's task a row has what that paper sets for its system.
+    # In the config of its own paper a row has the paper's settings.
     config = cli.load(
       f"{address}:{name}/{row.name}" if is_same_file else address
     )
@@ -135,42 +221,71 @@ def _rows(
   )
 
 
-def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
-  """The table of PAPER/TABLE: its file, its name there, itself.
+def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
+  """Returns the file of a table, its name in the file, and the table.
 
-  PAPER is a file, or the name of one in papers/ beside the config, or of one
-  that comes with jaxsyn.
+  The paper is a file, or a name in the folder papers/ next to the config or in
+  that of jaxsyn.
   """
-  paper, _, name = values.table.rpartition("/")
+  paper, _, name = table_name.rpartition("/")
   file = pathlib.Path(paper)
   if file.suffix != ".py":
-    folder = pathlib.Path(cli.address_of(values).partition(":")[0]).parent
+    folder = pathlib.Path(address.partition(":")[0]).parent
     folder = folder if folder.name == "papers" else folder / "papers"
-    places = [folder, addresses.FOLDER / "papers"]
+    folders = [folder, addresses.FOLDER / "papers"]
     candidates = [
-      f for place in places if (f := place / f"{paper}.py").is_file()
+      f for folder in folders if (f := folder / f"{paper}.py").is_file()
     ]
     if not candidates:
+      paths = [path for folder in folders for path in folder.glob("*.py")]
       known = {
         f"{path.stem}/{table}"
-        for place in places
-        for path in place.glob("*.py")
+        for path in paths
         for table in getattr(cli.module_of(str(path)), "TABLES", ())
       }
       raise InputError(
-        f"no paper has a table {values.table!r}. "
-        f"{did_you_mean(values.table, known)}"
+        f"no paper has a table {table_name!r}. "
+        f"{did_you_mean(table_name, known)}"
       )
     file = candidates[0]
   tables = getattr(cli.module_of(str(file)), "TABLES", {})
   if name not in tables:
     raise InputError(
-      f"{addresses.displayed(str(file))} has no table {name!r}. {did_you_mean(name, tables)}"
+      f"{addresses.displayed(str(file))} has no table {name!r}. "
+      f"{did_you_mean(name, tables)}"
     )
   return file, name, tables[name]
 
 
-def _field(config: ml_collections.ConfigDict, path: str) -> Any:
-  for name in path.split("."):
-    config = config[name]
-  return config
+def split(texts: Sequence[str]) -> list[str]:
+  """Returns the items of values of --systems, without parsing them."""
+  return [item for text in texts for item in _items(text)]
+
+
+def _items(text: str) -> list[str]:
+  """Splits a text at commas outside of brackets and quotes."""
+  items, depth, quote = [""], 0, ""
+  for token in _TOKEN.findall(text):
+    if token == "," and not depth and not quote:
+      items.append("")
+      continue
+    items[-1] += token
+    if quote:
+      quote = "" if token == quote else quote
+    elif token in "'\"":
+      quote = token
+    elif token in "([{)]}":
+      depth += 1 if token in "([{" else -1
+  return items
+
+
+def _value(text: str, old: Any) -> Any:
+  """Returns a value written as Python; strings need no quotes."""
+  if isinstance(old, bool):
+    return {"true": True, "false": False}.get(text.lower(), text)
+  if isinstance(old, str) and text[:1] not in ("'", '"'):
+    return text
+  try:
+    return ast.literal_eval(text)
+  except (SyntaxError, ValueError):
+    return text

@@ -1,51 +1,65 @@
-"""Looks at parallel text and writes a config for it: the first command of a corpus.
+"""Writes a config for parallel text: the first command for a new corpus.
 
   jaxsyn new mine --source text/train.en --target text/train.fr
   jaxsyn new mine --source text/pairs.en-fr.tsv
 
 Line N of one file is the translation of line N of the other; plain text, .gz or
 .zst, UTF-8; or one .tsv of two columns. Without --dev_source or --test_source the
-first lines are held out for validation and for testing. What is chosen, and by
-which rule, is printed and stands in FOLDER/NAME.py, which is Python and yours. The
-same command again, with --source_parser FILE, say, replaces that file unless it was
-edited.
+first lines are held out for validation and for testing. The choices and their
+reasons are printed and written to FOLDER/NAME.py, a Python file to be edited. The
+same command again, for example with --source_parser FILE, replaces that file unless
+it was edited.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import os
 import pathlib
 import re
 import shlex
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 
 from absl import flags
 
 from jaxsyn import cli, commands, exits
+from jaxsyn.corpus import (
+  CorpusStats,
+  Files,
+  Size,
+  contradicts,
+  corpus_stats,
+  count_held_out,
+  guess_language,
+  language_of_name,
+  sizes_of,
+  training_steps,
+  vocabulary_size,
+)
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
+from jaxsyn.options import ROOT
 from jaxsyn.preprocess import options
 from jaxsyn.scoring import tokenizers
-from jaxsyn.storage import files
-from jaxsyn.survey import choices, config_file, findings
-from jaxsyn.survey import parsers as parsers_of
-from jaxsyn.survey import splits as splits_of
-from jaxsyn.survey.config_file import ConfigPlan
-from jaxsyn.survey.pairs import CorpusStats, Files, corpus_stats
-from jaxsyn.survey.parsers import AUTO, NONE
+from jaxsyn.storage import checksums, files
 
-_SYSTEM = "pascal"  # that is trained first, where there are trees
+AUTO, NONE = "auto", "none"  # values of --source_parser
+_CHECKSUM = "# `jaxsyn new` replaces this file only while it is unedited: "
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusSpec:
-  """What a user says of a corpus.
+  """A corpus as its user describes it.
 
   Attributes:
-    train, dev, test: files; None: held out of the training files.
-    source_language, target_language: codes; "": by file names, else by text.
-    source_parser, target_parser: "auto", "none", or a file of UDPipe.
+    train, dev, test: Files; None: held out from the training files.
+    source_language, target_language: Codes; "": from the names of the files,
+      else from the text.
+    source_parser, target_parser: "auto", "none", or a UDPipe file.
   """
 
   train: Files
@@ -59,18 +73,20 @@ class CorpusSpec:
 
 @dataclasses.dataclass(frozen=True)
 class NewConfig:
-  """What came of it.
+  """A written config.
 
   Attributes:
-    path: the config file.
-    plan: what it says.
-    told: what was found, line by line.
-    commands: the next ones, for a shell in the same folder.
-    replaces: whether it replaced a config that was not edited.
+    path: Its file.
+    languages: Codes of source and target.
+    sides: Sides with trees.
+    messages: Findings, choices and their reasons, line by line.
+    commands: The next commands, for a shell in the same folder.
+    replaces: Whether it replaced a config that was not edited.
   """
 
   path: pathlib.Path
-  plan: ConfigPlan
+  languages: tuple[str, str]
+  sides: tuple[str, ...]
   messages: tuple[str, ...]
   commands: tuple[str, ...]
   replaces: bool = False
@@ -82,84 +98,122 @@ def run(
   """Writes FOLDER/NAME.py.
 
   Args:
-    folder: of the config and of all that comes later; made if it is not there.
-    corpus: the files, and what is known of them.
-    name: of the data set; "": that of the folder.
+    folder: Folder of the config, the data and the runs; made if necessary.
+    corpus: Files and languages.
+    name: Name of the dataset; "": that of the folder.
 
   Raises:
-    InputError: files that are no parallel text, too few lines, or a config
-      that was edited or belongs to another corpus; says what to do.
+    InputError: The files are no parallel text or too short, or there is a config
+      that was edited or is for another corpus.
   """
   exits.check_target(os.fspath(folder), "FOLDER", folder=True)
   folder = pathlib.Path(folder)
-  name = _name(name, folder)
+  default_name, name = _name("", folder), _name(name, folder)
   path = folder / f"{name}.py"
   if path.exists():
-    _check_replaceable(path)
+    _check_unedited(path)
   splits = {
     "train": corpus.train,
     "validation": corpus.dev,
     "test": corpus.test,
   }
-  splits_of.check([f for f in splits.values() if f])
-  stats = {
-    split: corpus_stats(files) for split, files in splits.items() if files
-  }
-  train = stats["train"]
-  lacking = [split for split, files in splits.items() if not files]
-  held_out = splits_of.held_out(train, len(lacking))
-  codes_given = (corpus.source_language, corpus.target_language)
-  codes, messages = findings.of_languages(codes_given, train)
-  messages += findings.of_text(stats, held_out.value, lacking)
-  pairs = train.count - held_out.value * len(lacking)
-  vocabulary, coverage = choices.vocabulary(pairs, train)
-  requested_parsers = (corpus.source_parser, corpus.target_parser)
-  # Each config its own: of two in a folder one replaced what the other prepared.
-  data = "data" if name == _name("", folder) else f"data_{name}"
+  stats = {s: corpus_stats(files) for s, files in splits.items() if files}
+  train, lacking = stats["train"], [s for s in splits if s not in stats]
+  held_out, held_out_reason = count_held_out(train, len(lacking))
+  pairs = train.count - held_out * len(lacking)
+  languages, messages = _languages(corpus, train)
+  messages += _findings(stats, held_out, lacking)
+  vocabulary, vocabulary_reason, coverage = vocabulary_size(pairs, train)
+  # Each config has its own data: one must not replace what another prepared.
+  data = "data" if name == default_name else f"data_{name}"
   parsers = {
-    side: parsers_of.find(side, code, requested, folder / data / "raw")
-    for side, code, requested in zip(schema.SIDES, codes, requested_parsers)
+    side: _parser(side, code, requested, folder / data / "raw")
+    for side, code, requested in zip(
+      schema.SIDES, languages, (corpus.source_parser, corpus.target_parser)
+    )
   }
-  trees = parsers["source"].is_available
-  raw_dir, entries = splits_of.entries(splits, folder, train, held_out.value)
-  steps = _commands(path, folder, _SYSTEM if trees else "", stats)
-  plan = ConfigPlan(
-    name=name,
-    data=data,
-    languages=codes,
-    raw_dir=raw_dir,
-    splits=entries,
-    pairs=pairs,
-    held_out=held_out if lacking else None,
-    vocabulary=vocabulary,
-    coverage=coverage,
-    training=choices.training(pairs, train, vocabulary.value),
-    parsers=parsers,
-    tokenizer=tokenizers.summary(codes[1]),
-    commands=steps,
+  sides = [side for side, (model, _) in parsers.items() if model is not None]
+  parser_reasons = [reason for _, reason in parsers.values()]
+  tokenizer = tokenizers.summary(languages[1])
+  next_commands = _commands(path, "pascal" if "source" in sides else "", stats)
+  entries = _entries(splits, folder, train, held_out)
+  corpus_lines = [
+    f"config = base.data_set({_quoted(name, *languages)})",
+    *entries[:1],
+    *(_comment(f"Held out: {held_out_reason}; the first lines. A third entry "
+               "takes lines, from 1.") if lacking else ()),
+    *entries[1:],
+  ]  # fmt: skip
+  sizes = sizes_of(pairs)
+  model = "the base Transformer" if sizes.updates else "Transformer-Tiny"
+  updates, updates_reason = sizes.updates, sizes.published
+  if not updates:
+    updates, updates_reason = training_steps(pairs, train, vocabulary)
+  body = [
+    corpus_lines[0],
+    f'config.data.directory = str(HERE / "{data}")',
+    "",
+    *corpus_lines[1:],
+    "",
+    *itertools.chain(*map(_comment, parser_reasons)),
+    f"config.prepare.parse.sides = {_tuple(sides)}",
+    *(
+      f"config.prepare.parse.{side}.udpipe.model = {_quoted(model_file)}"
+      for side, (model_file, _) in parsers.items()
+      if model_file
+    ),
+    "",
+    *_comment(f"{vocabulary_reason}."),
+    f"config.prepare.vocabulary.size = {vocabulary}",
+  ]
+  if coverage < 1:
+    body += _comment("Rarer characters are unknown; there are many.")
+    body.append(f"config.prepare.vocabulary.character_coverage = {coverage}")
+  body += ["", *_training(sizes, updates, updates_reason)]
+  body += [*_comment(f"Of BLEU: {tokenizer}")]
+  body.append("return systems.apply(config, system)")
+  content = _file(
+    f"{languages[0]} to {languages[1]}: {pairs:,} pairs to train on.",
+    next_commands,
+    body,
+    paper=bool(sizes.updates),
   )
-  if replaces := path.exists():
-    _check_replaceable(path, plan)
-    files.write_text(path, config_file.content(plan))
+  replaces = path.exists()
+  if replaces:
+    _check_unedited(path, corpus_lines)
+    files.write_text(path, content)
   else:
     try:
-      files.write_new(path, config_file.content(plan))
+      files.write_new(path, content)
     except FileExistsError:  # another process was first
       raise InputError(f"{path} is there already.") from None
-  return NewConfig(path, plan, tuple(messages), steps, replaces)
+  messages += [
+    "",
+    f"training pairs: {pairs:,}",
+    f"vocabulary: {vocabulary:,} subwords ({vocabulary_reason})",
+    f"model: {model}, {updates:,} updates ({updates_reason})",
+    *parser_reasons,
+    f"BLEU of {languages[1]}: {tokenizer}",
+  ]
+  return NewConfig(
+    path, languages, tuple(sides), tuple(messages), next_commands, replaces
+  )
 
 
-def _check_replaceable(
-  path: pathlib.Path, plan: ConfigPlan | None = None
+def _check_unedited(
+  path: pathlib.Path, corpus_lines: list[str] | None = None
 ) -> None:
-  """Raises InputError unless `new` wrote a config that nobody has edited.
+  """Raises InputError unless `new` wrote a file and nobody has edited it.
 
   Args:
-    path: of the config.
-    plan: also rejects a config for another corpus than this plan's.
+    path: The config file.
+    corpus_lines: Lines that it must have, to be for the same corpus.
   """
   text = path.read_text(encoding="utf-8", errors="replace")
-  if not config_file.is_unedited(text, plan):
+  above, mark, crc = text.rpartition(f"\n\n{_CHECKSUM}")
+  unedited = mark and crc == f"{checksums.crc32c(above.encode())}\n"
+  lines = {f"  {line}" for line in corpus_lines or ()}
+  if not unedited or not lines <= {*above.splitlines()}:
     raise InputError(
       f"{path} is there already. Choose another --name, or remove it first. To "
       'add trees to an edited config, add "source" to config.prepare.parse.sides '
@@ -168,22 +222,14 @@ def _check_replaceable(
 
 
 def _name(name: str, folder: pathlib.Path) -> str:
-  """The name of the data set.
-
-  Raises:
-    InputError: TFDS or the prepared folder would not have it.
-  """
+  """Returns the name of the dataset, which TFDS and the folders must accept."""
   if not name:
-    default_name = re.sub(
-      "[^a-z0-9]+", "_", folder.absolute().resolve().name.lower()
-    )
-    name = default_name.strip("_")[:80] or "corpus"
+    default = folder.absolute().resolve().name.lower()
+    name = re.sub("[^a-z0-9]+", "_", default).strip("_")[:80] or "corpus"
     if name in options.RESERVED_NAMES or not name[0].isalpha():
       name = f"corpus_{name}"
-  if (
-    not re.fullmatch("[a-z][a-z0-9_]{0,99}", name)
-    or name in options.RESERVED_NAMES
-  ):
+  valid = re.fullmatch("[a-z][a-z0-9_]{0,99}", name)
+  if not valid or name in options.RESERVED_NAMES:
     raise InputError(
       f"--name {name}: lower case letters, digits and underscores, a letter "
       f"first, and none of {', '.join(options.RESERVED_NAMES)}."
@@ -191,56 +237,255 @@ def _name(name: str, folder: pathlib.Path) -> str:
   return name
 
 
-def _commands(
-  path: pathlib.Path,
-  folder: pathlib.Path,
-  system: str,
-  stats: dict[str, CorpusStats],
-) -> tuple[str, ...]:
-  """To prepare, to train, to translate a sentence."""
-  config, run_folder = shlex.quote(str(path)), folder / "runs" / "transformer"
-  if system:
-    run_folder = run_folder.with_name(system)
-  workdir = shlex.quote(str(run_folder))
-  trained = shlex.quote(f"{path}:{system}") if system else config
-  sentence = _sentence(list(stats.values())[-1].source.sample)
-  return (
-    f"{commands.again('prepare')} --config {config}",
-    f"{commands.again('train')} --config {trained} --workdir {workdir}",
-    f"echo {shlex.quote(sentence)} | {commands.again('translate')} --workdir "
-    f"{workdir}",
+def _languages(
+  corpus: CorpusSpec, train: CorpusStats
+) -> tuple[tuple[str, str], list[str]]:
+  """Returns the codes of both sides, and how they were found."""
+  codes, messages = [], []
+  for column, side in enumerate(schema.SIDES):
+    file = train.files.names[min(column, len(train.files.names) - 1)]
+    guess, share = guess_language(getattr(train, side).sample)
+    candidates = (
+      (getattr(corpus, f"{side}_language"), "as said"),
+      (language_of_name(file, column), "by the file's name"),
+      (guess, "by the text"),
+    )
+    code, reason = next((c for c in candidates if c[0]), ("", ""))
+    if not re.fullmatch("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
+      raise InputError(
+        f"{file}: which language is the {side}? Say its code, as in "
+        f"--{side}_language en."
+      )
+    messages.append(f"{side}: {code}, {reason}")
+    if contradicts(code, guess, share):
+      messages.append(
+        f"warning: the {side} is {code} {reason}, but {100 * share:.0f} % of it "
+        f"looks like {guess}. If so: --{side}_language {guess}"
+      )
+    codes.append(code)
+  if codes[0] == codes[1]:
+    messages.append(
+      f"warning: both sides are {codes[0]}. Is one the other's copy?"
+    )
+  return (codes[0], codes[1]), messages
+
+
+def _findings(
+  stats: Mapping[str, CorpusStats], held_out: int, lacking: list[str]
+) -> list[str]:
+  """Returns what the text contains, and warnings about it.
+
+  Args:
+    stats: Statistics of the given splits.
+    held_out: Pairs of each split that is held out.
+    lacking: Names of the splits that are held out.
+  """
+  lines = []
+  for split, seen in stats.items():
+    part = ""
+    if seen.examined < seen.count:
+      part = f", of the first {seen.examined:,}"
+    sides = [s.length(seen.examined) for s in (seen.source, seen.target)]
+    lines.append(
+      f"{split}: {seen.count:,} pairs of {seen.files}{part}: "
+      f"{' and '.join(sides)} a line, {seen.examined - seen.different:,} "
+      f"repeated, {seen.copies:,} with equal sides"
+    )
+    if dropped := {k: n for k, n in seen.dropped.items() if n}:
+      counts = ", ".join(f"{name} {n:,}" for name, n in dropped.items())
+      what = "preparing drops" if split == "train" else "kept as they are"
+      share = 100 * sum(dropped.values()) / seen.examined
+      lines.append(f"  {what}: {counts} ({share:.1f} %)")
+  train, cut = stats["train"], held_out * len(lacking)
+  tested = {s: seen.keys for s, seen in stats.items() if s != "train"}
+  if cut:
+    tested[" and ".join(lacking)] = train.keys[:cut]
+    lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
+  for split, keys in tested.items():
+    sources, pairs = train.repeated(keys, cut)
+    if sources:
+      lines.append(
+        f"warning: of {len(keys):,} pairs of {split} {pairs:,} stand in training "
+        f"too, and {sources:,} of their sources: scores will flatter"
+      )
+  letters = train.source.characters.total() + train.target.characters.total()
+  mean = letters / train.examined
+  if cut and not 0.67 < sum(train.lengths[:cut]) / cut / mean < 1.5:
+    lines.append(
+      "warning: the pairs held out, which are the first, are of other lengths "
+      "than the rest; shuffle them: paste SOURCE TARGET | shuf > pairs.tsv"
+    )
+  return lines
+
+
+def _parser(
+  side: str, code: str, requested: str, downloads: pathlib.Path
+) -> tuple[str | None, str]:
+  """Returns the UDPipe model of a side, and why.
+
+  The model is a file or a name, "" for that of the language, None for no trees.
+  A model of a language is downloaded at once.
+  """
+  if requested not in (AUTO, NONE):
+    if not os.path.isfile(requested):
+      raise InputError(f"--{side}_parser {requested}: there is no such file.")
+    UDPipe(requested)
+    reason = f"The {side} is parsed by {os.path.basename(requested)}."
+    return os.path.abspath(requested), reason
+  if requested == NONE and side == "target":
+    reason = "The target is not parsed: few systems learn from its trees."
+    return None, reason
+  reason = f"The {side} is not parsed."
+  if requested == AUTO:
+    name = parser_name(code)
+    path = ROOT / "prepare" / "parse" / side / UDPipeSpec.kind
+    try:
+      if name:
+        model = UDPipeSpec().resolve(path, name, downloads, {}).model
+        stem = pathlib.Path(model).stem
+        reason = f"The {side} is parsed by UDPipe's {stem}."
+        return "" if name == code else name, reason
+      reason = f"UDPipe has no model of {code}: the {side} is not parsed."
+    except InputError:
+      reason = (
+        f"UDPipe's model of {code} could not be fetched: the {side} is not "
+        "parsed."
+      )
+  return None, (
+    f"{reason} For trees, run the same command with --{side}_parser FILE, a "
+    "UDPipe model: it replaces this file unless you edited it. Or add "
+    f'"{side}" to config.prepare.parse.sides, name the file in '
+    f"config.prepare.parse.{side}.udpipe.model (else that of the language is "
+    f"fetched) or another parser in config.prepare.parse.{side}.parser, and "
+    "prepare again."
   )
 
 
-def _sentence(sample: list[str]) -> str:
-  """One that a shell's echo prints as it is."""
-  for line in sample:
-    line = line.strip()
-    if (
-      8 < len(line) < 80 and line.isprintable() and not set(line) & {*"\\-'\""}
-    ):
-      return line
-  return "Hello."
+def parser_name(language: str) -> str:
+  """Returns spacy-udpipe's name of a language's model; "" if there is none."""
+  from spacy_udpipe import utils
+
+  first = language.replace("_", "-").partition("-")[0].lower()
+  return next((n for n in (language, first) if n in utils.LANGUAGES), "")
 
 
-def _shown(new: NewConfig) -> Iterator[str]:
-  """What the command prints."""
-  plan = new.plan
-  yield from new.messages
-  yield ""
-  yield f"training pairs: {plan.pairs:,}"
-  yield f"vocabulary: {plan.vocabulary.value:,} subwords ({plan.vocabulary.rule})"
-  model, updates = plan.training.model, plan.training.updates
-  yield f"model: {model}, {updates.value:,} updates ({updates.rule})"
-  yield from (parser.why for parser in plan.parsers.values())
-  yield f"BLEU of {plan.languages[1]}: {plan.tokenizer}"
-  yield ""
-  wrote = f"wrote {new.path}"
-  if new.replaces:
-    wrote = f"replaced {new.path}, which was not edited"
-  yield f"{wrote}. Next:"
-  yield ""
-  yield from (f"  {line}" for line in new.commands)
+def _entries(
+  splits: Mapping[str, Files | None],
+  folder: pathlib.Path,
+  train: CorpusStats,
+  held_out: int,
+) -> list[str]:
+  """Returns the lines of a config with the raw folder and the splits."""
+  names = [name for f in splits.values() if f for name in f.names]
+  paths = {name: os.path.abspath(name) for name in names}
+  raw_dir = os.path.commonpath([os.path.dirname(p) for p in paths.values()])
+  is_folder = raw_dir == os.path.abspath(folder)
+  found, first = dict[str, tuple[str, ...]](), 1
+  for split, given in splits.items():
+    names = [*(given or train.files).names]
+    found[split] = tuple(os.path.relpath(paths[n], raw_dir) for n in names)
+    if not given:
+      found[split] += (f"{first}-{first + held_out - 1}",)
+      first += held_out
+  if first > 1:
+    found["train"] += (f"{first}-",)
+  return [
+    f"config.prepare.raw_dir = {'str(HERE)' if is_folder else _quoted(raw_dir)}",
+    *(
+      f"config.prepare.splits.{split} = {_tuple(entry)}"
+      for split, entry in found.items()
+    ),
+  ]
+
+
+def _training(sizes: Size, updates: int, reason: str) -> Iterator[str]:
+  """Yields the lines of a config with the model and its training."""
+  if sizes.updates:
+    yield from _comment(
+      f"The base Transformer, {reason} by Bugliarello & Okazaki 2020; for a GPU, "
+      "and not measured by jaxsyn."
+    )
+    yield f"paper.base_transformer(config, dropout={sizes.dropout})"
+    yield "config.batch.update(tokens=32_768, length_multiple=4)"
+    yield "config.optimiser.learning_rate = 1e-3"
+    yield "config.optimiser.inverse_sqrt.warmup = 8000"
+    yield f"config.train.steps = {updates}"
+    return
+  yield from _comment(
+    "Transformer-Tiny, batches of 2,048 subwords, Muon: for some ten thousand "
+    "pairs."
+  )
+  yield "base.small_corpus(config)"
+  yield from _comment(f"{reason}; fewer where ten validations bring nothing.")
+  interval = max(100, updates // 20)
+  yield f"config.train.update(steps={updates}, patience=10)"
+  yield f"config.train.update(evaluate_every={interval}, save_every={interval})"
+
+
+def _file(
+  title: str, next_commands: tuple[str, ...], body: list[str], *, paper: bool
+) -> str:
+  """Returns the Python of a config file."""
+  escaped = (c.replace("\\", "\\\\").replace('"', '\\"') for c in next_commands)
+  lines = [
+    f'"""{title}',
+    "",
+    "Written by `jaxsyn new`; change what you like.",
+    "",
+    *(f"  {command}" for command in escaped),
+    '"""',
+    "",
+    "import pathlib",
+    "",
+    "from jaxsyn.configs import base, systems",
+    *(["from jaxsyn.configs.papers import paper"] if paper else []),
+    "",
+    "HERE = pathlib.Path(__file__).resolve().parent",
+    "",
+    "",
+    'def get_config(system="transformer"):',
+    *(f"  {line}".rstrip() for line in body),
+    "",
+  ]
+  text = "\n".join(lines)
+  return f"{text}\n\n{_CHECKSUM}{checksums.crc32c(text.encode())}\n"
+
+
+def _comment(text: str) -> Iterator[str]:
+  text = text[:1].upper() + text[1:]
+  for line in textwrap.wrap(text, 76, break_long_words=False):
+    yield f"# {line}"
+
+
+def _quoted(*texts: str) -> str:
+  return ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+
+
+def _tuple(texts: list[str] | tuple[str, ...]) -> str:
+  return f"({_quoted(*texts)}{',' * (len(texts) == 1)})"
+
+
+def _commands(
+  path: pathlib.Path, system: str, stats: Mapping[str, CorpusStats]
+) -> tuple[str, ...]:
+  """Returns the commands that prepare, train and translate a sentence."""
+  run_folder = path.parent / "runs" / (system or "transformer")
+  config, workdir = shlex.quote(str(path)), shlex.quote(str(run_folder))
+  trained = shlex.quote(f"{path}:{system}") if system else config
+  # A sentence that a shell's echo prints unchanged.
+  sentences = (
+    line.strip()
+    for line in list(stats.values())[-1].source.sample
+    if 8 < len(line.strip()) < 80
+    and line.strip().isprintable()
+    and not set(line) & {*"\\-'\""}
+  )
+  sentence = shlex.quote(next(sentences, "Hello."))
+  return (
+    f"{commands.again('prepare')} --config {config}",
+    f"{commands.again('train')} --config {trained} --workdir {workdir}",
+    f"echo {sentence} | {commands.again('translate')} --workdir {workdir}",
+  )
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -259,56 +504,87 @@ def _main(values: flags.FlagValues) -> None:
     source_parser=values.source_parser,
     target_parser=values.target_parser,
   )
-  print("\n".join(_shown(run(values.folder, corpus, values.name))))
+  new = run(values.folder, corpus, values.name)
+  wrote = f"wrote {new.path}"
+  if new.replaces:
+    wrote = f"replaced {new.path}, which was not edited"
+  steps = [f"  {command}" for command in new.commands]
+  print("\n".join([*new.messages, "", f"{wrote}. Next:", "", *steps]))
 
 
-def _split(values: flags.FlagValues, which: str) -> Files | None:
-  """The files of a split that flags name; None where they do not."""
+def _split(values: flags.FlagValues, prefix: str) -> Files | None:
+  """Returns the files of a split that flags name, or None."""
   source, target = (
-    str(values[f"{which}{side}"].value or "") for side in schema.SIDES
+    str(values[f"{prefix}{side}"].value or "") for side in schema.SIDES
   )
   if target and not source:
-    raise InputError(f"--{which}target needs --{which}source.")
+    raise InputError(f"--{prefix}target needs --{prefix}source.")
   return Files(source, target) if source else None
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   flags.DEFINE_string(
     "folder",
     "",
-    "Of the config and of all that comes later; FOLDER alone will do.",
+    "Folder of the config, the data and the runs; may stand alone.",
   )
   flags.DEFINE_string(
-    "source", "", "Training text of the source; or a .tsv of both sides."
+    "source",
+    "",
+    "Source text for training; or a .tsv of both sides.",
   )
-  flags.DEFINE_string("target", "", "Training text of the target.")
+  flags.DEFINE_string(
+    "target",
+    "",
+    "Target text for training.",
+  )
   flags.DEFINE_string(
     "dev_source",
     "",
-    "The same of the validation set; without it lines of the training text.",
+    "Source text for validation; default: the first training lines.",
   )
-  flags.DEFINE_string("dev_target", "", "Target of the validation set.")
-  flags.DEFINE_string("test_source", "", "The same of the test set, likewise.")
-  flags.DEFINE_string("test_target", "", "Target of the test set.")
+  flags.DEFINE_string(
+    "dev_target",
+    "",
+    "Target text for validation.",
+  )
+  flags.DEFINE_string(
+    "test_source",
+    "",
+    "Source text for testing; default: training lines.",
+  )
+  flags.DEFINE_string(
+    "test_target",
+    "",
+    "Target text for testing.",
+  )
   flags.DEFINE_string(
     "source_language",
     "",
-    "Its code; else what the file's name ends in, or what the text looks like.",
+    "Language code of the source; default: from the file's name or the text.",
   )
-  flags.DEFINE_string("target_language", "", "The same of the target.")
+  flags.DEFINE_string(
+    "target_language",
+    "",
+    "Language code of the target; default: from the file's name or the text.",
+  )
   flags.DEFINE_string(
     "source_parser",
     AUTO,
-    "Trees of the source: of a UDPipe model, a file; auto: the model of the language, where there is one and it can be fetched; none.",
+    "Parser of the source: a UDPipe file; auto: the UDPipe model of the "
+    "language, if it can be downloaded; none.",
   )
   flags.DEFINE_string(
     "target_parser",
     NONE,
-    "Likewise of the target, for systems that learn from its trees.",
+    "Parser of the target, for systems that learn from its trees; see "
+    "--source_parser.",
   )
   flags.DEFINE_string(
-    "name", "", "Of the data set and of the config file; the folder's."
+    "name",
+    "",
+    "Name of the dataset and of the config file; default: that of the folder.",
   )
 
 

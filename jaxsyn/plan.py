@@ -1,7 +1,7 @@
-"""From a checked config to what training and decoding run on.
+"""Resolution of a config into a model, losses and an optimizer.
 
-`jaxsyn.config` has checked names, types and bounds; here options are checked
-against each other and against the data, and made into what they name.
+`jaxsyn.config` validates names, types and bounds; this module checks options
+against each other and against the data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxsyn.config import Config, Placement
+from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
@@ -24,6 +24,7 @@ from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.syntax import StackShape
+from jaxsyn.syntax.placement import Placement
 from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 
@@ -33,15 +34,15 @@ PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A config, resolved.
+  """A resolved config.
 
   Attributes:
-    config: as checked.
-    spec: what the model is made from.
-    recipe: what a training step needs.
-    features: of the data, that parts and losses read in training.
-    tag: id put around each source that is to be translated; None: none.
-    drawn: sides whose trees are drawn anew in every epoch.
+    config: The validated config.
+    spec: Specification of the model.
+    recipe: Model, losses and optimizer of a training step.
+    features: Features of the data that modifiers and losses read in training.
+    tag: Id of the tag around each source to be translated; None: no tag.
+    drawn: Sides whose trees are sampled again in every epoch.
   """
 
   config: Config
@@ -53,26 +54,27 @@ class Plan:
 
   @property
   def model_features(self) -> frozenset[str]:
-    """Features that the model reads, in training and elsewhere."""
+    """Features that the model reads in training and in decoding."""
     return _read_by(self.spec, "required_features")
 
   @property
   def translation_features(self) -> frozenset[str]:
-    """Features of the source side that translating reads."""
+    """Features of the source that translation reads."""
     return frozenset(f for f in self.model_features if f.startswith("source"))
 
 
 def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
-  """Checks that the fields fit, and makes what they name.
+  """Checks that the options are compatible, and resolves them.
 
   Args:
-    config: of `jaxsyn.config.read_config`.
-    manifest: of the data: its "vocabulary" (side -> {"size", "sha256", ...})
-      and its "relations" (side -> names), where it has trees; "labels" of its
-      annotations, where it has open ones.
+    config: Config of `jaxsyn.config.read_config`.
+    manifest: Manifest of the data with "vocabulary" (side -> {"size", "sha256",
+      ...}) and "relations" (side -> names), where it has trees; "labels" of its
+      annotations without a fixed set of labels.
 
   Raises:
-    InputError: names the fields that do not fit, their values and what to do.
+    InputError: Options are not compatible; the message names them, their values
+      and the remedy.
   """
   _check_fit(config)
   source, target = (manifest["vocabulary"][s] for s in ("source", "target"))
@@ -136,10 +138,10 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
 
 
 def check_trees(plans: Collection[Plan]) -> None:
-  """Trees other than the parser's must be read by one of the systems at least.
+  """Checks that some system reads the trees of config.data.tree.
 
   Raises:
-    InputError: none that is to have such trees reads any.
+    InputError: The trees are not the parser's, and no system reads them.
   """
   drawing = [plan for plan in plans if plan.config.data.tree != Parsed()]
   if drawing and not any(map(_reads_trees, drawing)):
@@ -154,13 +156,14 @@ def check_trees(plans: Collection[Plan]) -> None:
 def check_parsed(plan: Plan) -> list[str]:
   """Checks that the sentences have the trees that a system reads.
 
-  Controls read trees too: a sentence without a tree has none in a control.
+  This includes controls: a sentence without a tree has no control tree either.
 
   Returns:
-    a warning for each split and side where more than MAX_UNPARSED have none.
+    A warning for each split and side where more than MAX_UNPARSED of the
+    sentences have no tree.
 
   Raises:
-    InputError: no training sentence has one.
+    InputError: No training sentence has a tree.
   """
   data, warnings = plan.config.data, []
   sides = {name.partition("_")[0] for name in plan.features - {*schema.LINKED}}
@@ -170,13 +173,13 @@ def check_parsed(plan: Plan) -> list[str]:
   manifests.features_for(manifest, plan.features)  # are there trees at all?
   for split in dict.fromkeys((data.train, data.validation, *data.test)):
     if split not in manifest["splits"]:
-      continue  # of those to be tested on some may not be prepared
+      continue  # optional test splits may not be prepared
     corpora = [data.directory]
     if split == data.train:
       corpora += data.mixture.folders
     entries = [manifests.split(manifests.read(c), split) for c in corpora]
     total = sum(entry["examples"] for entry in entries)
-    # Counted over both sides when the data was prepared: a bound, for free.
+    # Counted over both sides by preparation: an upper bound.
     bound = sum(e.get("unparsed", e["examples"]) for e in entries)
     if bound <= MAX_UNPARSED * total:
       continue
@@ -201,7 +204,7 @@ def check_parsed(plan: Plan) -> list[str]:
 
 
 def _reads_trees(plan: Plan) -> bool:
-  """Whether other trees of the data would change anything in training."""
+  """Returns whether other trees of the data would change training."""
   data = plan.config.data
   if data.tree.sampled and plan.drawn:
     return True
@@ -212,11 +215,11 @@ def _reads_trees(plan: Plan) -> bool:
 
 
 def _check_model(spec: ModelSpec) -> None:
-  """Parts at their places in a model of a family.
+  """Checks the modifiers of each stack of a model.
 
   Raises:
-    InputError: a part at a place or in a family where it does not work, two
-      that replace the same score, or options beyond the model's sizes.
+    InputError: A modifier does not work in its stack or architecture, two of
+      them replace the same score, or options exceed the sizes of the model.
   """
   for place in PLACES:
     stack_shape, at = spec.stack_shape(place), ROOT / "parts" / place
@@ -246,7 +249,7 @@ def _check_model(spec: ModelSpec) -> None:
 
 
 def _without_idle(spec: ModelSpec) -> ModelSpec:
-  """The model without parts that do nothing in it, and so need no tree."""
+  """Returns the model without inactive modifiers, which need no trees."""
   acting = {
     place: tuple(
       (name, part)
@@ -282,7 +285,7 @@ def _check_clashes(
 
 
 def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
-  """Features by name that parts and family read, as their `when` says."""
+  """Returns the features that modifiers and the architecture read."""
   readers = [
     (place, getattr(part, when))
     for place in PLACES
@@ -298,7 +301,7 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
 
 
 def _check_fit(config: Config) -> None:
-  """Fields that must fit each other; each alone is in its bounds."""
+  """Checks options of different sections against each other."""
   train, decode = config.train, config.decode
   decode.search.check(ROOT / "decode", decode)
   if decode.max_length_factor == decode.max_length_offset == 0:

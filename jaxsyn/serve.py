@@ -22,8 +22,7 @@ from absl import flags, logging
 
 from jaxsyn import cli
 from jaxsyn.errors import InputError
-from jaxsyn.options import Range, range_of
-from jaxsyn.options.fields import fields_of, metadata
+from jaxsyn.options import Range, fields_of, metadata, range_of
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.translating import run_flags, search_flags

@@ -18,7 +18,7 @@ import jax
 from absl import flags, logging
 
 from jaxsyn import cli, commands, exits
-from jaxsyn.config import Config, as_dict, read_config
+from jaxsyn.config import Config, as_dict, read_config, with_defaults
 from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.split import LoadedSplit, open_split
@@ -69,7 +69,7 @@ def run(
   """
   if not isinstance(config, Config):
     config = read_config(config)
-  config = selection.with_defaults(config)
+  config = with_defaults(config)
   data = config.data
   with manifests.in_use((data.directory, *data.mixture.folders)):
     return _run(config, folder, batch_transform)
@@ -285,7 +285,7 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)
   set_up_jax(values.workdir)
-  config = selection.with_defaults(read_config(values.config))
+  config = with_defaults(read_config(values.config))
   message = prepared_otherwise(config, cli.overrides(values))
   if message and jax.process_index() == 0:
     print(f"warning: {message}", file=sys.stderr)

@@ -31,11 +31,11 @@ import jax
 from absl import flags, logging
 
 from jaxsyn import cli, exits, progress
-from jaxsyn.config import Decode
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode.requests import Request, request
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
   ProgressCallback,

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn.config import Config
+from jaxsyn.config import Config, with_defaults
 from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -27,7 +27,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.progress import Bar
 from jaxsyn.scoring.metrics import LIKELIHOOD
-from jaxsyn.scoring.selection import Selector, with_defaults
+from jaxsyn.scoring.selection import Selector
 from jaxsyn.training import hosts
 from jaxsyn.training.log import Pictures, Sample
 from jaxsyn.training.mesh import Layout

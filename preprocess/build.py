@@ -28,8 +28,8 @@ from typing import Any
 from absl import flags
 
 from jaxsyn import cli, exits
-from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
+from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
@@ -67,7 +67,7 @@ def run(
   """Prepares the data set of a config.
 
   Args:
-    config: a `jaxsyn.config.Config`, or a ConfigDict as get_config returns it.
+    config: a config, or a ConfigDict as get_config returns it.
     raw_dir: folder of the raw files; "" for config.prepare.raw_dir.
     runner: makes what does the work: processes here, or a cluster.
 
@@ -77,8 +77,7 @@ def run(
   Raises:
     InputError: something about the config or the files; names it.
   """
-  if not isinstance(config, Config):
-    config = read_config(config)
+  config = _sections(config)
   directory = files.path_of(config.data.directory)
   try:
     return _run(config, raw_dir, directory, runner=runner)
@@ -89,8 +88,20 @@ def run(
     raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
+def _sections(config: Any) -> DataConfig:
+  """Returns the sections that preparation reads, and no others.
+
+  Worker processes unpickle them: a complete config would load JAX there.
+  """
+  if not isinstance(config, DataConfig):
+    from jaxsyn.config import read_config  # it loads JAX
+
+    config = read_config(config)
+  return DataConfig(config.data, config.prepare)
+
+
 def _run(
-  config: Config,
+  config: DataConfig,
   raw_dir: str,
   directory: pathlib.Path,
   *,
@@ -371,7 +382,7 @@ def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
 def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   if values.raw_dir:  # in the config, so that what refers to it follows
     values.config.prepare.raw_dir = values.raw_dir
-  directory = read_config(values.config).data.directory
+  directory = _sections(values.config).data.directory
   if values.verify:
     verify.run(directory)
     return

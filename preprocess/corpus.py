@@ -14,8 +14,8 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxsyn.config import Config
 from jaxsyn.data import schema
+from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parser_identity import Identity
@@ -80,7 +80,7 @@ class PrepareJob:
       whose lines are to be parsed.
   """
 
-  config: Config
+  config: DataConfig
   work: Work
   new: pathlib.Path
   retained: pathlib.Path
@@ -131,7 +131,7 @@ class Tools:
     self.job = job
 
   @property
-  def config(self) -> Config:
+  def config(self) -> DataConfig:
     return self.job.config
 
   @property

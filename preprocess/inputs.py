@@ -13,8 +13,8 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from jaxsyn.config import Config
 from jaxsyn.data import schema
+from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -90,7 +90,7 @@ class Inputs:
     left_out: optional test split -> why it is left out.
   """
 
-  config: Config
+  config: DataConfig
   splits: dict[str, RawSplit]
   parsers: dict[str, Parser | None]
   specs: dict[str, ParserSpec]
@@ -214,7 +214,7 @@ class _Files:
 
 
 def read_inputs(
-  config: Config,
+  config: DataConfig,
   raw_dir: str,
   fetched: pathlib.Path,
   prepared: Collection[str] = (),
@@ -317,7 +317,7 @@ def read_inputs(
 
 
 def _find_trees(
-  config: Config,
+  config: DataConfig,
   splits: Mapping[str, RawSplit],
   paths_next_to: Callable[[str, str], Paths],
 ) -> None:
@@ -384,7 +384,7 @@ def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
 
 
 def _key(
-  config: Config,
+  config: DataConfig,
   splits: Mapping[str, RawSplit],
   parsers: Mapping[str, Parser | None],
   *,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from jaxsyn.config import Config
 from jaxsyn.data import schema
-from jaxsyn.data.options import Data
+from jaxsyn.data.options import Data, DataConfig
 from jaxsyn.errors import InputError, did_you_mean
 
 RESERVED_NAMES = (
@@ -17,7 +16,7 @@ RESERVED_NAMES = (
 )  # folders of a prepared folder
 
 
-def check(config: Config) -> None:
+def check(config: DataConfig) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
   if data.name in RESERVED_NAMES:

@@ -11,8 +11,8 @@ import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from jaxsyn.config import Config
 from jaxsyn.data import schema
+from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -25,7 +25,7 @@ from jaxsyn.storage import checksums, files
 _HASHES = 1 << 64
 
 
-def given_vocabularies(config: Config) -> dict[str, Vocabulary]:
+def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
   """Side -> vocabulary of config.prepare.vocabulary.like; empty: none is named.
 
   Raises:

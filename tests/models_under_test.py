@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxsyn.config import Config, Placement, read_config
+from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
@@ -23,11 +23,11 @@ from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
 from jaxsyn.models.spec import Architecture
-from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.options import ConfigPath, fields_of, from_config
 from jaxsyn.options.bounds import Layers, Rate, Units
-from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import MODIFIERS, ModifierSpec, WindowSpec
+from jaxsyn.syntax.placement import Placement
 from jaxsyn.training import word_distillation
 from jaxsyn.training.distillation import TEACHER_PREFIX
 

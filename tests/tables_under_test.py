@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.search import DecodeRequest, Decoding
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.options import ConfigPath, from_config
 
 ROWS = 4093  # of the table
@@ -73,7 +73,13 @@ def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
 def searched(model, params, sources, *, decode: Decode, length: int):
   """Hypotheses of sources that are searched together until all are finished."""
   decoding, step = Decoding(model, params), decode.search.step
-  search = decoding.begin(sources, decode, length=length, room=length)
+  search = decoding.begin(
+    sources,
+    hypotheses=decode.search.hypotheses(decode),
+    length=length,
+    room=length,
+    strategy_state=decode.search.begin(sources.request, decode),
+  )
   return jax.lax.while_loop(
     lambda search: search.open_B.any(),
     lambda search: step(decoding, search, decode),

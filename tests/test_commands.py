@@ -49,6 +49,16 @@ def test_version_says_what_it_runs_on():
   assert ", flax " in done.stdout and ", Python 3." in done.stdout
 
 
+def test_help_groups_the_flags_of_a_command():
+  output = run("translate", "--help").stdout
+  groups = ("\nrequired flags:\n", "\ncommon flags:\n", "\nrare flags:\n")
+  starts = [output.index(group) for group in groups]
+  assert starts == sorted(starts)
+  for flag, group in (("--workdir", 0), ("--beam", 1), ("--coordinator", 2)):
+    assert [*starts, len(output)][group] < output.index(f"\n  {flag}: ")
+    assert output.index(f"\n  {flag}: ") < [*starts, len(output)][group + 1]
+
+
 @pytest.mark.parametrize(
   ("words", "message"),
   [

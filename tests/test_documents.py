@@ -20,13 +20,13 @@ import pytest
 from documents import CONTRIBUTING, DOCUMENTS, README, ROOT
 from models_under_test import JOINT
 
+from jaxsyn import named_systems
 from jaxsyn.commands import COMMANDS
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.models.architectures import ARCHITECTURES
-from jaxsyn.options import describe
-from jaxsyn.options.fields import fields_of
+from jaxsyn.options import describe, fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.serving.limits import ServiceLimits
@@ -266,8 +266,11 @@ def test_every_option_named_is_one_of_ours():
 def test_every_system_named_is_one_of_ours():
   address = r"--config (?!\S*papers/)[\w/]+(?:\.py)?:([\w+]+)"
   named = re.findall(address, _everything())
-  for group in re.findall(r"(?:--systems |SYSTEMS=)([\w,+]+)", _everything()):
+  for group in re.findall(r"SYSTEMS=([\w,+]+)", _everything()):
     named += [] if group == "all" else group.split(",")
+  for value in re.findall(r"--systems ([^\s`.]\S*[^\s`.,;:])", _everything()):
+    if value != "all" and not named_systems.table_of([value]):
+      named += [system.system for system in named_systems.parse([value])]
   for name in {one for joined in named for one in joined.split("+")}:
     assert name in systems.SYSTEMS or name in ("tree_damped", "layer_3"), name
 

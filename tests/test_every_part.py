@@ -21,7 +21,6 @@ from models_under_test import (
   without_parts,
 )
 
-from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifests
@@ -29,6 +28,7 @@ from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
 from jaxsyn.syntax import MODIFIERS, WINDOWS, AttentionSite, Modifier
+from jaxsyn.syntax.placement import Placement
 
 # One sentence has far more words than subwords, one has a single word, one has
 # none but EOS, and one is longer than all others together.

@@ -37,3 +37,9 @@ def test_of_a_list_that_is_given_twice_nothing_is_lost(command, defined):
     flag.unparse()
     assert flag.value == flag.default
   assert names or command not in ("translate", "compare", "serve")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_flags_that_help_lists_first_exist(command, defined):
+  names = {*COMMANDS[command].required, *COMMANDS[command].common}
+  assert names <= defined(command)

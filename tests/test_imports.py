@@ -18,28 +18,31 @@ ROOMS = [
   *("jaxsyn.addresses", "jaxsyn.progress", "jaxsyn.storage", "jaxsyn.exits"),
   *("jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.sinusoids"),
   "jaxsyn.options",
-  *("jaxsyn.data.__init__", "jaxsyn.data.options", "jaxsyn.data.annotations"),
-  *("jaxsyn.data.schema", "jaxsyn.data.store.rows", "jaxsyn.data.sentence"),
-  *("jaxsyn.data.store", "jaxsyn.data.sentence.parsers"),
-  *("jaxsyn.data.loader", "jaxsyn.train_options", "jaxsyn.config"),
+  *("jaxsyn.data.__init__", "jaxsyn.data.sentence.parse"),
+  *("jaxsyn.data.annotations", "jaxsyn.data.schema", "jaxsyn.data.store.rows"),
+  *("jaxsyn.data.sentence", "jaxsyn.data.store.fetch"),
+  *("jaxsyn.data.sentence.parsers", "jaxsyn.data.loader.tasks"),
+  *("jaxsyn.data.options", "jaxsyn.data.store"),
+  *("jaxsyn.data.sentence.parsers.recorded", "jaxsyn.data.loader"),
   *("jaxsyn.syntax", "jaxsyn.syntax.windows", "jaxsyn.syntax.__init__"),
-  *("jaxsyn.models", "jaxsyn.training", "jaxsyn.decode", "jaxsyn.plan"),
-  *("jaxsyn.trained.workdir", "jaxsyn.scoring", "jaxsyn.validation"),
+  *("jaxsyn.syntax.placement", "jaxsyn.models", "jaxsyn.training"),
+  *("jaxsyn.decode", "jaxsyn.scoring", "jaxsyn.config", "jaxsyn.plan"),
+  *("jaxsyn.trained.workdir", "jaxsyn.validation"),
   *("jaxsyn.trained", "jaxsyn.session", "jaxsyn.exporting"),
   *("jaxsyn.inspection", "jaxsyn.translating", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),
   *("jaxsyn.serving", "jaxsyn.serve"),
-  *("jaxsyn.inspect", "jaxsyn.variants", "jaxsyn.named_systems"),
+  *("jaxsyn.inspect", "jaxsyn.named_systems"),
   *("jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
-  *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.__main__"),
+  *("jaxsyn.corpus", "jaxsyn.new", "jaxsyn.__main__"),
   *("benchmarks.figures", "benchmarks"),
 ]
 
 
 NO_JAX = (
   *("jaxsyn.data.", "jaxsyn.preprocess.", "jaxsyn.configs."),
-  *("jaxsyn.survey.", "jaxsyn.new"),
+  *("jaxsyn.corpus", "jaxsyn.new"),
 )
 
 
@@ -137,7 +140,7 @@ def test_the_data_room_loads_no_jax():
   stories = (
     "loader import split",
     "sentence import example, conllu",
-    "store import records",
+    "store import tfrecord",
   )
   loaded = loaded_by("; ".join(f"from jaxsyn.data.{s}" for s in stories))
   assert "numpy" in loaded

@@ -22,9 +22,7 @@ def given(monkeypatch):
   def make(*words, config="quickstart.py"):
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", flag_values=values)
-    flags.DEFINE_list("systems", [], "", flag_values=values)
-    flags.DEFINE_string("table", "", "", flag_values=values)
-    flags.DEFINE_multi_string("variant", [], "", flag_values=values)
+    flags.DEFINE_multi_string("systems", [], "", flag_values=values)
     argv = ["compare", "--config", str(ROOT.joinpath("configs", config))]
     argv += words
     monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
@@ -36,7 +34,7 @@ def given(monkeypatch):
 
 
 def test_an_ablation_table_is_a_list_of_systems(given):
-  systems = given("--table=pascal/layers", "--config.model.width=64")
+  systems = given("--systems=pascal/layers", "--config.model.width=64")
   assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
   third = systems[2]
   assert third.config.system == "pascal_ignoring"
@@ -56,7 +54,7 @@ def test_a_paper_s_task_has_its_systems_and_its_rows(given):
   assert plain.data.name == "paper_pascal_wmt18_en_tr"
   rates = [c.optimiser.learning_rate for c in (plain, ignoring)]
   assert rates == [1e-3, 7e-4]
-  last = given("--table=pascal/layers", **task)[-1].config
+  last = given("--systems=pascal/layers", **task)[-1].config
   part = dict(last.parts.encoder)["parent_scaled"]
   assert (part.layers, part.heads) == ((5,), tuple(range(7)))
   assert part.ignore == 0.3
@@ -69,7 +67,7 @@ def test_tables_of_papers_are_there_for_a_config_anywhere(given, tmp_path):
   """And what is known of the config is the name that it was called by."""
   mine = tmp_path / "mine.py"
   mine.write_text((ROOT / "configs" / "multi30k_de_en.py").read_text())
-  systems = given("--table=pascal/layers", config=str(mine))
+  systems = given("--systems=pascal/layers", config=str(mine))
   assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
   with pytest.raises(InputError, match=r"--config pud:pascal names a system"):
     given("--systems=pascal", config=f"{addresses.FOLDER}/pud.py:pascal")
@@ -83,11 +81,11 @@ def test_systems_have_the_overrides_all_of_them(given):
   ]
 
 
-def test_a_variant_has_options_of_its_own(given):
+def test_a_named_system_has_options_of_its_own(given):
   systems = given(
     "--systems=transformer,dasa",
-    "--variant=random=dasa,data.tree=random",
-    "--variant=two=distilled,losses.distillation.heads=(2, 3),"
+    "--systems=random=dasa,data.tree=random",
+    "--systems=two=distilled,losses.distillation.heads=(2, 3),"
     "losses.distillation.teacher=runs/a,train.freeze=('encoder',),"
     "optimiser.learning_rate=1",
     "--config.train.steps=7",
@@ -105,6 +103,42 @@ def test_a_variant_has_options_of_its_own(given):
 
 
 @pytest.mark.parametrize(
+  ("text", "expected"),
+  [
+    ("pascal", [("pascal", "pascal", {})]),
+    ("a,b+c", [("a", "a", {}), ("b+c", "b+c", {})]),
+    (
+      "a,x=b+c,data.tree=random,train.steps=9,d",
+      [
+        ("a", "a", {}),
+        ("x", "b+c", {"data.tree": "random", "train.steps": "9"}),
+        ("d", "d", {}),
+      ],
+    ),
+    (
+      "x=a, train.freeze=('b,c', 'd'), train.start.run='e,f'",
+      [
+        ("x", "a", {"train.freeze": "('b,c', 'd')", "train.start.run": "'e,f'"})
+      ],
+    ),
+    ("pascal/layers", "pascal/layers"),
+    ("my/file.py/layers", "my/file.py/layers"),
+  ],
+)
+def test_the_grammar(text, expected):
+  if table := named_systems.table_of([text]):
+    assert table == expected
+    return
+  parsed = named_systems.parse([text])
+  assert [(s.name, s.system, s.options) for s in parsed] == expected
+
+
+def test_a_quoted_value_has_commas(given):
+  (system,) = given("--systems=x=pascal,train.start.run='runs/a,b'")
+  assert system.config.train.start.run == "runs/a,b"
+
+
+@pytest.mark.parametrize(
   ("words", "message"),
   [
     (["--systems=pascal", "--config.seed=3"], "config.seed is set by --seeds"),
@@ -113,42 +147,57 @@ def test_a_variant_has_options_of_its_own(given):
       "pascal_random_tree is pascal_random_tree because it has config.data.tree"
       "='random'",
     ),
-    (["--systems=pascal,pascal"], "name one twice: pascal, pascal"),
+    (["--systems=pascal,pascal"], "names one twice: pascal, pascal"),
     (
-      ["--systems=pascal", "--variant=pascal=dasa,data.tree=random"],
-      "name one twice: pascal, pascal",
+      ["--systems=pascal", "--systems=pascal=dasa,data.tree=random"],
+      "names one twice: pascal, pascal",
     ),
     (
-      ["--systems=pascal", "--variant=x=dasa"],
-      "must be NAME=SYSTEM,OPTION=VALUE",
+      ["--systems=pascal", "--systems=x=dasa"],
+      "must be SYSTEM, NAME=SYSTEM,OPTION=VALUE",
     ),
     (
-      ["--systems=pascal", "--variant=../x=dasa,data.tree=linear"],
-      "must be NAME",
+      ["--systems=pascal", "--systems=../x=dasa,data.tree=linear"],
+      "must be SYSTEM, NAME",
     ),
     (
-      ["--systems=pascal", "--variant=x=dasa,parts.encoder.dasa.width=9"],
-      "--variant x: config.parts.encoder.dasa has no option 'width'",
+      ["--systems=pascal", "--systems=x=dasa,parts.encoder.dasa.width=9"],
+      "--systems x: config.parts.encoder.dasa has no option 'width'",
     ),
     (
-      ["--systems=pascal", "--variant=x=dasa,train.steps=many"],
-      "--variant x: config.train.steps cannot be 'many'",
+      ["--systems=pascal", "--systems=x=dasa,train.steps=many"],
+      "--systems x: config.train.steps cannot be 'many'",
     ),
     (
       [
         "--systems=pascal",
-        "--variant=x=dasa,train.steps=9",
+        "--systems=x=dasa,train.steps=9",
         "--config.train.steps=8",
       ],
-      "is for all systems, and --variant x has its own",
+      "is for all systems, and --systems x has its own",
     ),
     (["--systems=pascall"], "no system 'pascall'"),
     (
-      ["--table=pascal_layer"],
-      "no paper has a table 'pascal_layer'. Did you mean 'pascal/layers'",
+      ["--systems=data.tree=random"],
+      "'data.tree=random' is an option of no system",
     ),
     (
-      ["--table=pascal/layer"],
+      ["--systems=pascal,data.tree=random"],
+      "'data.tree=random' is an option of no system",
+    ),
+    (["--systems=pascal,"], "'' must be SYSTEM, NAME"),
+    (["--systems=x=dasa"], "'x=dasa' has no option; it must be SYSTEM, NAME"),
+    (
+      ["--systems=pascal/layers,pascal"],
+      "pascal/layers is a table, which cannot be compared together",
+    ),
+    ([], "--systems is missing: SYSTEM, NAME=SYSTEM,OPTION=VALUE"),
+    (
+      ["--systems=pascals/layer"],
+      "no paper has a table 'pascals/layer'. Did you mean 'pascal/layers'",
+    ),
+    (
+      ["--systems=pascal/layer"],
       "papers/pascal.py has no table 'layer'. Did you mean 'layers'",
     ),
   ],

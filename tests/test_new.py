@@ -11,10 +11,11 @@ import spacy_udpipe.utils
 import web_server
 
 from jaxsyn import cli, new
+from jaxsyn import corpus as corpora
 from jaxsyn.config import read_config
+from jaxsyn.corpus import Files
 from jaxsyn.errors import InputError
 from jaxsyn.new import CorpusSpec
-from jaxsyn.survey.pairs import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GERMAN = "german-gsd-ud-2.5-191206.udpipe"
@@ -131,7 +132,7 @@ def test_a_table_of_two_columns(folder):
   made = new.run("mine", no_parser(Files(write("pairs.tsv", rows))))
   config = read_config(cli.load(str(made.path)))
   assert config.prepare.splits["test"] == ("pairs.tsv", "3-4")
-  assert made.plan.languages == ("en", "fr")
+  assert made.languages == ("en", "fr")
   assert (
     "en, by the text" in made.messages[0]
     and "fr, by the text" in made.messages[1]
@@ -144,13 +145,13 @@ def test_a_language_that_does_not_fit_its_name_is_told(folder):
     write("train.fr", map(FRENCH.format, range(20))),
   )
   made = new.run("mine", no_parser(train))
-  assert made.plan.languages == ("de", "fr")
+  assert made.languages == ("de", "fr")
   assert made.messages[1] == (
     "warning: the source is de by the file's name, but 100 % of it looks like en."
     " If so: --source_language en"
   )
   made = new.run("said", no_parser(train, source_language="en"))
-  assert made.plan.languages == ("en", "fr")
+  assert made.languages == ("en", "fr")
   assert not [line for line in made.messages if "warning" in line]
 
 
@@ -209,7 +210,7 @@ def test_a_config_is_never_written_over(folder):
   ("name", "message"),
   [
     ("Mine", "--name Mine: lower case letters"),
-    ("raw", "--name raw: .* none of columns, conllu, raw, text, work"),
+    ("raw", "--name raw: .* none of conllu, raw, text, work"),
     ("../mine", "--name ../mine: lower case"),
   ],
 )
@@ -246,7 +247,7 @@ def test_without_a_network_there_are_no_trees(folder, monkeypatch):
   monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody listens
   made = new.run("mine", CorpusSpec(corpus(20)))
   assert read_config(cli.load(str(made.path))).prepare.parse.sides == ()
-  why = made.plan.parsers["source"].why
+  (why,) = (m for m in made.messages if "the source is not parsed" in m)
   assert why.startswith("UDPipe's model of en could not be fetched: the source")
   assert "config.prepare.parse.source.udpipe.model" in why
   assert "--source_parser FILE" in why
@@ -311,8 +312,8 @@ def test_does_not_replace_an_edited_config_or_one_of_another_corpus(folder):
 
 def test_a_language_without_a_model_has_no_trees(folder):
   made = new.run("mine", CorpusSpec(corpus(20), source_language="th"))
-  assert not made.plan.parsers["source"].is_available
-  assert "UDPipe has no model of th" in made.plan.parsers["source"].why
+  assert made.sides == ()
+  assert "UDPipe has no model of th" in "".join(made.messages)
 
 
 def test_a_model_is_fetched_where_preparing_looks_for_it(
@@ -347,11 +348,12 @@ def test_a_model_of_ones_own(folder, shared_data):
 
 
 def test_a_large_corpus_has_the_published_settings(folder, monkeypatch):
-  monkeypatch.setattr(new.choices, "LARGE", 16)
+  large, huge = corpora.SIZES[200_000], corpora.SIZES[1_000_000]
+  monkeypatch.setattr(corpora, "SIZES", {16: large})
   config = cli.load(str(new.run("mine", no_parser(corpus(20))).path))
   assert (config.model.width, config.model.transformer.dropout) == (512, 0.3)
   assert (config.train.steps, config.batch.tokens) == (20_000, 32_768)
-  monkeypatch.setattr(new.choices, "HUGE", 16)
+  monkeypatch.setattr(corpora, "SIZES", {16: huge})
   config = cli.load(str(new.run("huge", no_parser(corpus(20))).path))
   assert (config.train.steps, config.model.transformer.dropout) == (
     100_000,

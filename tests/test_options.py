@@ -9,21 +9,23 @@ import typing
 import pytest
 
 from jaxsyn.comparison import results
-from jaxsyn.config import Config, Decode, read_config
+from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.decode.strategies import STRATEGIES
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import (
-  RESULT_MODE,
+  CHECKPOINT_MODE,
   ConfigPath,
   Range,
   Registry,
+  fields_of,
   from_config,
+  metadata,
   range_of,
 )
-from jaxsyn.options.fields import fields_of, metadata
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS, WINDOWS
 from jaxsyn.training.losses import LOSSES
@@ -209,7 +211,9 @@ def test_smoothing_leaves_something_to_the_gold_subword():
 def test_what_was_measured_may_be_anything():
   values = {"loss": math.nan}
   point = {"step": 10**12, "minutes": math.inf, "values": values}
-  result = from_config(results.Point, point, ConfigPath("point"), RESULT_MODE)
+  result = from_config(
+    results.Point, point, ConfigPath("point"), CHECKPOINT_MODE
+  )
   assert result.step == 10**12 and math.isnan(result.values["loss"])
 
 

@@ -21,7 +21,7 @@ def test_packages_are_all_within_one():
   assert {name.split(".")[0] for name in result} == {"jaxsyn"}
   assert {
     *("jaxsyn.configs", "jaxsyn.configs.papers"),
-    *("jaxsyn.preprocess", "jaxsyn.preprocess.toy", "jaxsyn.survey"),
+    *("jaxsyn.preprocess", "jaxsyn.preprocess.toy"),
   } <= {*result}
 
 

@@ -131,8 +131,8 @@ def test_what_does_not_fit_together_is_told(runs, tmp_path):
   other = tmp_path / "other"
   shutil.copytree(runs["deps_san"], other)
   manifest = checksums.verify_checksum(files.read_json(other / "manifest.json"))
-  from jaxsyn.data.options import Subwords
   from jaxsyn.data.sentence import vocabulary
+  from jaxsyn.data.sentence.vocabulary import Subwords
 
   lines = [f"w{i} x{i}" for i in range(200)]
   size = manifest["vocabulary"]["target"]["size"]

@@ -13,7 +13,7 @@ from absl import logging
 from scored import score
 
 from jaxsyn import train
-from jaxsyn.config import read_config
+from jaxsyn.config import read_config, with_defaults
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -226,7 +226,7 @@ def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
   }[language]
   config = small(tiny)
   config.data.target_language = language
-  resolved = selection.with_defaults(read_config(config)).train
+  resolved = with_defaults(read_config(config)).train
   metric = selection.Selector(resolved, [meant, meant])
   right, half, none = (
     metric(message).compared
@@ -238,7 +238,7 @@ def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_can_select(tiny, metric):
   config = read_config(small(tiny, selection=metric))
-  train = selection.with_defaults(config).train
+  train = with_defaults(config).train
   select = selection.Selector(train, ["a b c d e", "f g h i j"])
   right, half = select(["a b c d e", "f g h i j"]), select(["a b c d e", "x y"])
   better = METRICS[metric].larger_is_better

@@ -283,7 +283,7 @@ def test_compare_reports_a_variant_with_wrong_parents(
       f"--config.data.directory={prepared}",
       *(f"--config.{name}={value}" for name, value in sizes.items()),
       *("--systems", "neighbour_heads", "--seeds", "1"),
-      "--variant",
+      "--systems",
       "nh_wrong_60=neighbour_heads,data.tree=wrong_parents,"
       "data.wrong_parents.rate=0.6",
     ],

@@ -74,7 +74,7 @@ class Block:
     updates: of each run.
     seeds: runs of each system.
     systems: names of configs/systems.py, or "NAME=SYSTEM,OPTION=VALUE,..." as
-      in `jaxsyn compare --variant`. {T} and {L} are the best systems with and
+      in `jaxsyn compare --systems`. {T} and {L} are the best systems with and
       without trees.
     survey: whether only H1 is tested, without pooling the error variance:
       its systems differ too much.

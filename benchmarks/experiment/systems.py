@@ -17,7 +17,7 @@ from benchmarks.experiment.blocks import (
   WITH_TREES,
   WITHOUT_TREES,
 )
-from jaxsyn import cli, variants
+from jaxsyn import cli, named_systems
 from jaxsyn.comparison import planned_jobs, run_result
 from jaxsyn.comparison.run_result import RunResult
 from jaxsyn.config import read_config
@@ -71,9 +71,8 @@ def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
         T=best_system(WITH_TREES, experiment),
         L=best_system(WITHOUT_TREES, experiment),
       )
-    variant = variants.read(text) if "=" in text else None
-    system = variant.system if variant else text
-    config = cli.load(f"{spec.config}:{system}")
+    (named,) = named_systems.parse([text])
+    config = cli.load(f"{spec.config}:{named.system}")
     config.update_from_flattened_dict({**spec.options, **chosen})
     config.data.directory = str(experiment.work / "data" / block.corpus)
     config.train.update(
@@ -84,10 +83,8 @@ def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
       keep=1,
     )
     config.train.writers.update(tensorboard=False, samples=0)
-    if variant:
-      variant.on(config)
-    label = variant.name if variant else text
-    systems[label] = planned_jobs.System(label, read_config(config))
+    named.apply(config)
+    systems[named.name] = planned_jobs.System(named.name, read_config(config))
   return list(systems.values())
 
 

@@ -32,6 +32,6 @@ After the file stand a task and, if wanted, a system or a row of a table:
   jaxsyn compare --workdir runs/compared --systems transformer,pascal \
     --config papers/pascal:nc11_en_de
 A name that is missing or wrong lists those there are. The rows of a table on
-another data set: `jaxsyn.compare --table pascal/layers`, or `Row.on` in Python.
+another data set: `jaxsyn.compare --systems pascal/layers`, or `Row.on` in Python.
 None of the corpora is ours to give, and none of these settings has been run.
 """

@@ -23,19 +23,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn.comparison import results, run_result
-from jaxsyn.config import Config, as_dict, read_config
+from jaxsyn.config import Config, as_dict, read_config, with_defaults
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
   CHECKPOINT_MODE,
-  RESULT_MODE,
   ConfigPath,
   from_config,
   neutral_options,
 )
 from jaxsyn.plan import Plan, resolve
-from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
 from jaxsyn.trained import teacher, workdir
 
@@ -189,7 +187,7 @@ def check(system: System, folder: pathlib.Path) -> Plan:
     plan = resolve(config, manifest)
     manifests.features_for(manifest, plan.features)
     tasks.check(config.data.second, manifest, config.data.directory)
-    selection.with_defaults(config)
+    with_defaults(config)
     resolved = folder.resolve()
     teacher.check(
       plan,
@@ -300,7 +298,7 @@ def read_origin(folder: pathlib.Path) -> results.Origin:
   """Returns where the systems of a comparison came from."""
   origin = _read(folder).get("origin", {})
   return from_config(
-    results.Origin, origin, ConfigPath(FILE) / "origin", RESULT_MODE
+    results.Origin, origin, ConfigPath(FILE) / "origin", CHECKPOINT_MODE
   )
 
 

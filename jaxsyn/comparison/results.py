@@ -14,7 +14,7 @@ from typing import Any
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.inference import ErrorVariance
 from jaxsyn.errors import InputError
-from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.scoring.results import Bucket, Difference, Score
 
 FORMAT = 3
@@ -383,4 +383,4 @@ def from_json(text: str) -> Comparison:
       f"{FILE} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Comparison, document, ConfigPath(FILE), RESULT_MODE)
+  return from_config(Comparison, document, ConfigPath(FILE), CHECKPOINT_MODE)

@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxsyn.comparison import results
 from jaxsyn.errors import InputError
-from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.scoring.buckets import Facts
 from jaxsyn.scoring.scorers import Measured
 from jaxsyn.scoring.settings import SCORED
@@ -205,7 +205,9 @@ def read(path: pathlib.Path) -> RunResult:
     raise InputError(
       f"{path} has format {document.get('format')}; this version reads {FORMAT}."
     )
-  result = from_config(RunResult, document, ConfigPath(str(path)), RESULT_MODE)
+  result = from_config(
+    RunResult, document, ConfigPath(str(path)), CHECKPOINT_MODE
+  )
   for split, test in result.tests.items():
     _check(test, ConfigPath(str(path)) / split)
   return result

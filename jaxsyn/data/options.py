@@ -1,15 +1,16 @@
-"""Options of the data: what it is, how it is prepared, and how it is batched.
-
-Sections of `jaxsyn.config`; those of second tasks and tree controls stand with
-their tables.
-"""
+"""Options of the data: languages and splits, preparation, and batches."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from jaxsyn.options import choice, option, section
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.loader.tasks import AuxiliaryTask
+from jaxsyn.data.sentence.controls import TREES, TreeControl
+from jaxsyn.data.sentence.parsers import PARSERS, ParserSpec
+from jaxsyn.data.sentence.vocabulary import Subwords
+from jaxsyn.options import RegistryKey, choice, option, section
 from jaxsyn.options.bounds import (
   MAX_COUNT,
   Amount,
@@ -19,16 +20,9 @@ from jaxsyn.options.bounds import (
   Language,
   Name,
   Range,
-  RegistryKey,
   Seed,
   TextPattern,
 )
-
-if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.data.loader.tasks import AuxiliaryTaskSpec, Brackets
-  from jaxsyn.data.sentence.controls import TreeControl
-  from jaxsyn.data.sentence.parsers import ParserSpec
-
 
 # Of a data set and of a split; TFDS wants it so.
 DataName = Annotated[
@@ -44,114 +38,95 @@ MAX_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
 
 
 @dataclasses.dataclass(frozen=True)
-class AuxiliaryTask:
-  """A second use of every training pair, beside translating its source."""
-
-  task: AuxiliaryTaskSpec = choice(
-    "jaxsyn.data.loader.tasks:TASKS",
-    "none",
-    '"parse": from the source to its tree, and tags around every source say '
-    'which is asked for; "source": from the source with its tree to the same '
-    "target, without tags.",
-  )
-  brackets: Brackets = choice(
-    "jaxsyn.data.loader.tasks:BRACKETS",
-    "dependency",
-    'Which trees; "constituency" where those were given '
-    "(config.prepare.parse.source_brackets), as published.",
-  )
-  weight: Amount = option(
-    1.0,
-    "Of such an example in every term of the loss, where a translation has 1: "
-    "the term's sum is multiplied, what the sum is divided by is not. With .3 "
-    "a batch of such examples alone has .3 of its gradient.",
-  )
-  longest: Count = option(
-    250,
-    "Leaves out those with a longer side; brackets, EOS and tags included.",
-    unit="subwords",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
 class Mixture:
-  """More prepared folders to train on, of the same vocabulary."""
+  """Further dataset directories to train on, with the same vocabulary."""
 
   folders: tuple[Folder, ...] = option(
     (),
-    "Beside config.data.directory, e.g. of back-translations; their split of "
-    "the same name is read.",
+    "Dataset directories to train on in addition to config.data.directory, "
+    "for example back-translations. Their split of the same name is used.",
   )
   weights: tuple[Amount, ...] = option(
     (),
-    "How often an epoch goes through each, config.data.directory first: 2 is "
-    "twice, .5 a half, drawn anew in every epoch. (): once.",
+    "Number of passes over each corpus per epoch, config.data.directory "
+    "first: 2 is twice, .5 a half, sampled again in each epoch. (): once "
+    "each.",
   )
   temperature: Annotated[float, Range(1, 100)] = option(
     1.0,
-    "T above 1 evens out sizes: an epoch has n examples of a corpus of N, "
-    "n ∝ N^(1/T), as many as there are in all; weights multiply.",
+    "Temperature T of corpus sizes: an epoch has n examples of a corpus of "
+    "N, n ∝ N^(1/T), with the total unchanged. Above 1, sizes become more "
+    "equal; `weights` multiply n.",
   )
   tags: bool = option(
     False,
-    "Puts a tag of its own before each source of each of the folders, none "
-    "before those of config.data.directory and before what is translated.",
+    "Whether each source from `folders` begins with a tag of its directory. "
+    "Sources from config.data.directory, and those to be translated, have "
+    "no tag.",
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """Subwords of training pairs, drawn anew in every epoch."""
+  """Sampling of the subwords of training pairs, again in every epoch."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
     (),
-    'Of which sides: "source", "target"; (): none. By the vocabulary\'s type: '
-    '"bpe" is BPE-dropout (Provilkov et al. 2020), "unigram" is subword '
-    "regularisation (Kudo 2018). Validation and translation draw nothing.",
+    "Sides of training pairs whose subwords are sampled again in each "
+    'epoch; (): none. "bpe" vocabularies use BPE-dropout (Provilkov et al. '
+    '2020), "unigram" ones subword regularization (Kudo 2018). Validation '
+    "and translation do not sample.",
   )
   alpha: Annotated[float, Range(0, 1, above=True, below=True)] = option(
     0.1,
-    '"bpe": how probably a merge is left out. "unigram": the power to which '
-    "probabilities of segmentations are raised, of which all there are can be "
-    "drawn; near 0 they are alike.",
+    'Strength of subword sampling. "bpe": probability of omitting a merge. '
+    '"unigram": exponent of the probabilities of segmentations; near 0 all '
+    "are equally likely.",
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-  """What the prepared folder is and how its text became examples."""
+  """The dataset: its directory, languages, splits and trees."""
 
-  name: DataName = option("corpus", "TFDS data set name.")
+  name: DataName = option("corpus", "Name of the dataset in TFDS.")
   directory: Folder = option(
-    "data/corpus", "The prepared folder.", neutral=True
+    "data/corpus",
+    "Dataset directory, which `jaxsyn prepare` writes.",
+    neutral=True,
+    common=True,
   )
-  source_language: Language = option("en", "Code of the source's language.")
-  target_language: Language = option("de", "Code of the target's language.")
-  train: Name = option("train", "Name of the split to train on.")
+  source_language: Language = option("en", "Language code of the source.")
+  target_language: Language = option("de", "Language code of the target.")
+  train: Name = option("train", "Name of the training split.")
   validation: Name = option(
-    "validation", "The split that chooses the best checkpoint."
+    "validation",
+    "Name of the validation split, which selects the best checkpoint.",
   )
   test: tuple[Name, ...] = option(
-    ("test",), "Splits to report on, of those prepared; (): none."
+    ("test",), "Names of the test splits, of those prepared; (): none."
   )
   citation: str = option(
     "",
-    "Of those whose corpus it is, BibTeX in a line, for the data set's page in "
-    "TFDS.",
+    "BibTeX entry of the corpus on one line, for the dataset's description "
+    "in TFDS.",
     neutral=True,
   )
   homepage: str = option(
-    "none", "Of the corpus, for the same page.", neutral=True
+    "none",
+    "Web page of the corpus, for the dataset's description in TFDS.",
+    neutral=True,
   )
   tree: TreeControl = choice(
-    "jaxsyn.data.sentence.controls:TREES",
+    TREES,
     "parsed",
-    "Trees given to the model, on every side that has any. Controls: "
-    '"linear" (parent = previous word), "random" (a random tree of the same '
-    'size). "sampled" is no control: in training others are drawn in every '
-    "epoch, among several parses and with some parents replaced; validation and "
-    'translation read the parser\'s. "wrong_parents" replaces the parents of a '
-    "fixed share of the words, in training, validation and translation alike.",
+    "Dependency trees that the model reads, on each side that has trees: "
+    'those "parsed" by the parser; the controls "linear" (parent = previous '
+    'word) and "random" (a random tree of the same size); "sampled", which '
+    "in training alone samples among several parses and replaces some "
+    'parents in each epoch; or "wrong_parents", which replaces the parents '
+    "of a fixed share of the words in training, validation and translation.",
+    common=True,
   )
   second: AuxiliaryTask = section(AuxiliaryTask)
   mixture: Mixture = section(Mixture)
@@ -162,125 +137,104 @@ class Data:
 class Clean:
   """Cleaning of the training split; other splits keep every line."""
 
-  empty: bool = option(True, "Drop pairs with a side that has nothing to see.")
+  empty: bool = option(
+    True, "Whether to drop pairs with a side without visible characters."
+  )
   control: bool = option(
     True,
-    "Drop pairs with NUL or other control characters. NUL in another split is "
-    "an error, the others stay there and are told.",
+    "Whether to drop pairs with NUL or other control characters. In other "
+    "splits NUL is an error and the others are kept with a warning.",
   )
   max_words: CountOrOff = option(
-    175, "Drop longer sides, between blanks; 0: off.", unit="words"
+    175,
+    "Maximum number of words (between blanks) of a side; longer pairs are "
+    "dropped. 0: no limit.",
+    unit="words",
   )
   max_characters: CountOrOff = option(
-    1000, "Drop longer sides; 0: off.", unit="characters"
+    1000,
+    "Maximum number of characters of a side; longer pairs are dropped. 0: "
+    "no limit.",
+    unit="characters",
   )
   max_ratio: Amount = option(
-    0.0, "Drop pairs whose word ratio is above; 0: off."
+    0.0,
+    "Maximum ratio between the numbers of words of both sides; other pairs "
+    "are dropped. 0: no limit.",
   )
-  duplicates: bool = option(False, "Drop repeats of a pair.")
-  nfc: bool = option(False, "Rewrite text in Unicode NFC before anything else.")
+  duplicates: bool = option(False, "Whether to drop repeated pairs.")
+  nfc: bool = option(
+    False, "Whether to normalize the text to Unicode NFC first."
+  )
   language: bool = option(
     False,
-    "Drop pairs unless py3langid's first guess of all its languages is "
-    "source_language for the source, and target_language for the target: the "
-    "rule of Bugliarello & Okazaki 2020 (with langdetect) and of Deguchi et "
-    "al. 2021 (with langid). It errs on short lines: of 29,000 pairs of "
-    "Multi30k it drops 27, most of them good, in 2 s.",
+    "Whether to drop pairs unless py3langid identifies source_language and "
+    "target_language, as Bugliarello & Okazaki 2020 do with langdetect and "
+    "Deguchi et al. 2021 with langid. Short lines are often misidentified: "
+    "of the 29,000 pairs of Multi30k it drops 27, most of them correct "
+    "ones, in 2 s.",
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class SideParser:
-  """The parser of a side whose trees are not given, and of its raw text."""
+  """Parser of a side without given trees, also for raw text to translate."""
 
   parser: ParserSpec = choice(
-    "jaxsyn.data.sentence.parsers:PARSERS",
+    PARSERS,
     "udpipe",
-    'Parser: "udpipe" has a model for most languages; "spacy" and "stanza" need '
-    "their own models. Trees of any other parser are given as CoNLL-U files.",
+    'Parser: "udpipe" has models for most languages; "spacy" and "stanza" '
+    "need their own models. Trees of any other parser are given as CoNLL-U "
+    "files.",
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Trees:
-  """Where the trees come from."""
+  """Source of the dependency trees."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
-    ("source",), 'Which sides get trees: "source", "target"; (): none.'
+    ("source",),
+    'Sides that get dependency trees: "source", "target"; (): none.',
   )
   source: SideParser = section(SideParser)
   target: SideParser = section(SideParser)
   source_conllu: dict[str, str] = option(
     {},
-    "CoNLL-U by another parser instead: split name -> file (gz or plain) of "
-    "all lines of the raw file; a name in raw_dir, or a path. Empty, and no "
-    "parser or model said, and the raw files are treebanks: their own trees.",
+    "CoNLL-U files with trees of the source by another parser: split name "
+    "-> file (gz or plain) of all lines of the raw file; a name in raw_dir, "
+    "or a path. If it is empty, no parser or model is named and the raw "
+    "files are treebanks, their own trees are used.",
   )
-  target_conllu: dict[str, str] = option({}, "The same of the target.")
+  target_conllu: dict[str, str] = option(
+    {}, "CoNLL-U files with trees of the target; see source_conllu."
+  )
   source_alternatives: dict[DataName, tuple[str, ...]] = option(
     {},
-    'More parses beside the best, for config.data.tree = "sampled": split name '
-    "-> CoNLL-U files (gz or plain), each of all lines of the raw file. The "
-    "training split's do. One that has other words than the best parse of its "
-    "line, or says that it was not parsed, is left out.",
-    added_later=True,
+    'Further parses of the source, for config.data.tree = "sampled": split '
+    "name -> CoNLL-U files (gz or plain), each of all lines of the raw "
+    "file. Only those of the training split are needed. A parse with other "
+    "words than the best parse of its line, or without a tree, is omitted.",
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
-    {}, "The same of the target.", added_later=True
+    {}, "Further parses of the target; see source_alternatives."
   )
   source_brackets: dict[str, str] = option(
     {},
-    "Constituency trees of the source, beside the others: split name -> file "
-    "(gz or plain), Penn brackets, a tree a line. The training split's do.",
+    "Constituency trees of the source, in addition to dependency trees: "
+    "split name -> file (gz or plain) of Penn brackets, one tree per line. "
+    "Only those of the training split are needed.",
   )
-  annotations: tuple[
-    Annotated[str, RegistryKey("jaxsyn.data.annotations:ANNOTATIONS")], ...
-  ] = option(
+  annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = option(
     (),
-    "What else is kept of each word of these sides, as a feature that a part "
-    "can read.",
+    "Annotations of words that are stored as features, for modifiers that "
+    "read them.",
   )
   labels: Annotated[int, Range(1, MAX_LABELS)] = option(
     20_000,
-    'Of "lemma", "feats" and other annotations without labels of their own: so '
-    "many, the most frequent ones of the training split, have an id each; all "
-    "others are one, unknown.",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Subwords:
-  """The vocabulary, by SentencePiece."""
-
-  # Four pieces are special symbols.
-  size: Annotated[int, Range(5, 2**24)] = option(
-    8000, "Pieces, special symbols included.", unit="pieces"
-  )
-  type: Literal["bpe", "unigram", "word", "char"] = option(
-    "bpe",
-    'SentencePiece model. "word" keeps the `size` most frequent strings '
-    "between blanks, so give tokenised files (Moses with -no-escape, KyTea) to "
-    "have words without their punctuation; translations are then tokenised as "
-    'well. Other words are unknown, "⁇" in translations.',
-  )
-  joint: bool = option(True, "One vocabulary for both sides.")
-  character_coverage: Annotated[float, Range(0.98, 1)] = option(
-    1.0, '0.9995 for Chinese or Japanese; not of "word".'
-  )
-  normalisation: Literal[
-    "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
-  ] = option("nmt_nfkc", "SentencePiece's rule name.")
-  sample: Annotated[int, Range(1, MAX_COUNT)] = option(
-    1_000_000,
-    "Training pairs that it is made from; of more, about so many, chosen by "
-    "their hash.",
-    unit="pairs",
-  )
-  like: str = option(
-    "",
-    "A prepared folder whose vocabulary is taken, for corpora that train "
-    "together (config.data.mixture); the options above then mean nothing, but "
-    "for joint.",
+    'Number of labels of an annotation without a fixed set ("lemma", '
+    '"feats"): the most frequent ones of the training split. All others are '
+    "unknown.",
   )
 
 
@@ -290,69 +244,71 @@ class Subset:
 
   pairs: CountOrOff = option(
     0,
-    "Training pairs, drawn uniformly without replacement from those that "
-    "config.prepare.clean keeps; 0: all. The vocabulary is trained on them "
-    "alone; other splits stay complete. With the same seed a smaller subset is "
-    "part of a larger one. Pairs that config.prepare.max_subwords drops "
-    "afterwards are not replaced.",
+    "Number of training pairs, sampled uniformly without replacement from "
+    "those that config.prepare.clean keeps; 0: all. The vocabulary is "
+    "trained on them alone, and other splits stay complete. With the same "
+    "seed, a smaller subset is part of a larger one. Pairs that "
+    "config.prepare.max_subwords drops later are not replaced.",
     unit="pairs",
   )
-  seed: Seed = option(1, "Seed of the draw.")
+  seed: Seed = option(1, "Seed of the random subset.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepare:
   """Offline preparation (jaxsyn prepare)."""
 
-  raw_dir: str = option("", "Folder of the raw files; --raw_dir overrides it.")
+  raw_dir: str = option(
+    "", "Directory of the raw files; --raw_dir overrides it."
+  )
   splits: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Split name -> (source file, target file), plain text, .gz or .zst. A third "
-    'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
-    "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
-    "comments are the lines. A side may be several files, their lines one after "
-    'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". A .tsv file of two '
-    "columns stands for both sides.",
+    "Raw files of each split: name -> (source file, target file), plain "
+    'text, .gz or .zst. A third entry "FIRST-LAST" selects lines, from 1, '
+    'both included; "FIRST-" all up to the last. In treebanks (.conllu, '
+    ".conllu.gz) the `# text` comments are the lines. A side may have "
+    'several files, "a.en,b.en" or the pattern "part-*.en.gz", which are '
+    "concatenated. A .tsv file of two columns stands for both sides.",
   )
   optional: tuple[DataName, ...] = option(
     (),
-    "Test splits that are left out, with a warning, where their files are not "
-    "in raw_dir and cannot be fetched.",
-    added_later=True,
+    "Test splits that are omitted with a warning if their files are not in "
+    "raw_dir and cannot be downloaded.",
   )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
-    "(file name, URL, SHA-256) of raw files and of parser models, fetched "
-    'where raw_dir lacks them. SHA-256 "": that of the first fetch, which is '
-    "written down beside the file and holds ever after. A fourth entry, as "
-    '"9000000000", is the most bytes; else 4 GiB.',
+    "Downloads of raw files and parser models that are missing in raw_dir: "
+    '(file name, URL, SHA-256). With SHA-256 "" the hash of the first '
+    "download is recorded and required from then on. A fourth entry, such "
+    'as "9000000000", is the maximum size in bytes; default: 4 GiB.',
   )
   workers: Annotated[int, Range(0, 1024)] = option(
-    0, "Processes; 0: one a core. Small corpora need fewer."
+    0, "Number of worker processes; 0: one per core, fewer for small corpora."
   )
   shard_mib: Annotated[float, Range(0.001, 1 << 20)] = option(
     256.0,
-    "A file of records ends with the first example that fills it; so do those "
-    "of columns, text and trees beside it.",
+    "Approximate size of a file of records. It ends with the first example "
+    "that reaches this size.",
     unit="MiB",
   )
   alignments: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Word alignments, for config.losses.guided_alignment: split name -> (file,), "
-    'a line a pair as in "0-0 1-2" (Pharaoh): words between blanks of the source '
-    "and of the target, from 0. Where other words were aligned, (file, source, "
-    "target) with the files of these words, which may differ from the raw "
-    "text's by blanks alone. Of all lines of the raw file; names in raw_dir, or "
-    "paths. The training split's do.",
-    added_later=True,
+    "Word alignments for config.losses.guided_alignment: split name -> "
+    '(file,) with one line per pair in Pharaoh format, "0-0 1-2": words '
+    "between blanks of source and target, from 0. If other words were "
+    "aligned, (file, source, target) names files with these words, which "
+    "may differ from the raw text in blanks only. The files have all lines "
+    "of the raw file and are names in raw_dir or paths. Only those of the "
+    "training split are needed.",
   )
   clean: Clean = section(Clean)
-  subset: Subset = section(Subset, added_later=True)
+  subset: Subset = section(Subset)
   parse: Trees = section(Trees)
   vocabulary: Subwords = section(Subwords)
   max_subwords: Annotated[int, Range(2, MAX_COUNT)] = option(  # one, and EOS
     250,
-    "Drop training pairs with a longer side; EOS included.",
+    "Maximum length of a side of a training pair, including EOS; longer "
+    "pairs are dropped.",
     unit="subwords",
   )
 
@@ -362,29 +318,40 @@ class Batches:
   """Batches: a small set of static shapes under one budget."""
 
   tokens: Count = option(
-    4096, "Rows times the longer of the two padded lengths.", unit="subwords"
+    4096,
+    "Batch size: number of rows times the longer of the two padded lengths.",
+    unit="subwords",
+    common=True,
   )
   shapes: Annotated[int, Range(0, 1000)] = option(
     0,
-    "How many (source, target) lengths to choose from the data. Each is a "
-    "program to be compiled; 0: as many as save more padding than that costs, "
-    "few for few pairs and never more than 12.",
+    "Number of padded (source, target) lengths, which are chosen from the "
+    "data. Each one is a compiled program. 0: as many as save more padding "
+    "than their compilation costs, at most 12 and fewer for small corpora.",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
-    1, "Padded lengths are multiples of this; 8 for a TPU.", unit="subwords"
+    1, "Factor of padded lengths; 8 for a TPU.", unit="subwords"
   )
   row_multiple: Annotated[int, Range(1, 2**16)] = option(
     8,
-    "Factor of the number of rows in every batch. It must be a multiple of the "
-    "number of devices that rows are split over, so that batches do not depend "
-    "on that number.",
+    "Factor of the number of rows in every batch. It must be a multiple of "
+    "the number of devices that rows are split over, so that batches do not "
+    "depend on that number.",
     unit="rows",
   )
   memory_gib: Amount = option(
     1.0,
-    "Examples in memory, with all features that the data has. A split that "
-    "takes no more is held and shuffled whole; of a larger one each epoch "
-    "shuffles blocks of 4,096, and then the examples within windows of half of "
-    "this.",
+    "Memory for examples with all their features. A split that fits is "
+    "loaded and shuffled completely. For a larger one, each epoch shuffles "
+    "blocks of 4,096 examples, and then the examples within windows of half "
+    "this size.",
     unit="GiB",
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """The sections that preparation reads."""
+
+  data: Data = section(Data)
+  prepare: Prepare = section(Prepare, neutral=True)

@@ -20,12 +20,11 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from jaxsyn.config import Decode
 from jaxsyn.data.schema import EOS
 from jaxsyn.decode.phrases import allocated
 from jaxsyn.decode.rank import NEG_INF, continuations, score
 from jaxsyn.decode.search import Decoding, Hypotheses, Next, Search
-from jaxsyn.decode.strategy import DecodingStrategy
+from jaxsyn.decode.strategy import Decode, DecodingStrategy
 from jaxsyn.models.contract import gather_beams
 
 

@@ -29,7 +29,6 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from jaxsyn.config import Decode
 from jaxsyn.decode.beam import (
   Continuations,
   SelectedBeams,
@@ -38,7 +37,7 @@ from jaxsyn.decode.beam import (
 )
 from jaxsyn.decode.rank import NEG_INF, continuations
 from jaxsyn.decode.search import DecodeRequest, Decoding, Next, Search
-from jaxsyn.decode.strategy import DecodingStrategy
+from jaxsyn.decode.strategy import Decode, DecodingStrategy
 from jaxsyn.models.contract import gather_beams
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Amount, CountOrOff

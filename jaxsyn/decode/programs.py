@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxsyn.config import Decode
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batches
 from jaxsyn.decode.search import DecodeRequest, Decoding, Search, sources_of
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.models.contract import EncoderDecoder
 
 # Steps between two looks at what is finished. With one, a loop copied all
@@ -227,7 +227,13 @@ class DecodingPrograms:
   ) -> Search:
     sources = sources_of(batch, request)
     decoding, decode = self._decoding(params), self._decode
-    search = decoding.begin(sources, decode, length=size.length, room=size.room)
+    search = decoding.begin(
+      sources,
+      hypotheses=decode.search.hypotheses(decode),
+      length=size.length,
+      room=size.room,
+      strategy_state=decode.search.begin(sources.request, decode),
+    )
     return decode.search.step(decoding, search, decode)
 
   def _decoding(self, params: Any) -> Decoding:

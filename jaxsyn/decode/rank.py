@@ -5,16 +5,17 @@ Letters: C continuation; J chunk of the vocabulary; X subword of a chunk.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.models.contract import gather_beams
+from jaxsyn.options import Range, option
 
 # A score no hypothesis has: finite, so that 0 * NEG_INF is no NaN. Tests are for
 # NEG_INF / 2: log probabilities, or NEG_INF again, may have been added to it.
@@ -32,7 +33,22 @@ PENALTIES: dict[str, Callable[[Array, float], Array]] = {
 }
 
 
-def score(log_p: Array, length: Array, decode: Decode) -> Array:
+@dataclasses.dataclass(frozen=True)
+class LengthPenalty:
+  """Normalization of scores by the length of a hypothesis."""
+
+  length_penalty: Literal["fairseq", "gnmt"] = option(
+    "fairseq",
+    'Formula of the length penalty: "fairseq", length**alpha; "gnmt", ((5 + '
+    "length) / 6)**alpha.",
+  )
+  # A length to the 9th overflows.
+  alpha: Annotated[float, Range(0, 8)] = option(
+    1.0, "Exponent of the length penalty; 0: no penalty."
+  )
+
+
+def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
   """What hypotheses are compared by: log probability over the length penalty.
 
   Args:
@@ -44,7 +60,7 @@ def score(log_p: Array, length: Array, decode: Decode) -> Array:
   return log_p / penalty(length.astype(jnp.float32), decode.alpha)
 
 
-def penalised(log_p: float, length: int, decode: Decode) -> float:
+def penalised(log_p: float, length: int, decode: LengthPenalty) -> float:
   """The same of one hypothesis, on the host."""
   penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
   return float(log_p / penalty(float(length), decode.alpha))

@@ -28,12 +28,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.beam import is_last
 from jaxsyn.decode.rank import NEG_INF, score
 from jaxsyn.decode.search import DecodeRequest, Decoding, Hypotheses, Search
-from jaxsyn.decode.strategy import DecodingStrategy
+from jaxsyn.decode.strategy import Decode, DecodingStrategy
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff, Positive, Probability, Seed
 

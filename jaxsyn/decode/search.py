@@ -12,7 +12,6 @@ import numpy as np
 from flax import struct
 from jax import Array
 
-from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.phrases import Phrases
@@ -169,7 +168,13 @@ class Decoding:
     self._model, self._params, self._ranks = model, params, ranks
 
   def begin(
-    self, sources: Sources, decode: Decode, *, length: int, room: int
+    self,
+    sources: Sources,
+    *,
+    hypotheses: int,
+    length: int,
+    room: int,
+    strategy_state: Any = None,
   ) -> Search:
     """Reads sources; their searches before the first subword.
 
@@ -178,14 +183,15 @@ class Decoding:
 
     Args:
       sources: sentences.
-      decode: how they are searched.
+      hypotheses: N, hypotheses kept of a sentence.
       length: T, at least the largest limit of a sentence.
       room: outputs that the cache has room for at first.
+      strategy_state: state of the strategy, of `DecodingStrategy.begin`.
     """
     encoded = self._call("encode", sources.id_BS, sources.view)
     encoded = self._call("project_memory", encoded)
     request, B = sources.request, sources.request.limit_B.size
-    N = decode.search.hypotheses(decode)
+    N = hypotheses
     never_BN = jnp.full((B, N), NEG_INF)
     nothing_BNT = jnp.full((B, N, length), PAD, jnp.int32)
     return Search(
@@ -200,7 +206,7 @@ class Decoding:
       ended=Hypotheses(nothing_BNT, never_BN, never_BN),
       prefix=request.prefix,
       phrases=request.phrases,
-      strategy_state=decode.search.begin(request, decode),
+      strategy_state=strategy_state,
     )
 
   def advance(self, search: Search) -> Next:

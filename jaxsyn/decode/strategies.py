@@ -1,11 +1,12 @@
-"""The searches: what config.decode.search may be."""
+"""The registry of decoding strategies: values of config.decode.search."""
+
+from __future__ import annotations
 
 from jaxsyn.decode.beam import Beam
 from jaxsyn.decode.diverse import Diverse
 from jaxsyn.decode.sample import Sampling
-from jaxsyn.decode.strategy import DecodingStrategy
-from jaxsyn.options import Registry
+from jaxsyn.decode.strategy import STRATEGIES
 
-STRATEGIES: Registry[DecodingStrategy] = Registry(
-  "search", {"beam": Beam, "sample": Sampling, "diverse": Diverse}
-)
+STRATEGIES.add({"beam": Beam, "sample": Sampling, "diverse": Diverse})
+
+__all__ = ["STRATEGIES"]

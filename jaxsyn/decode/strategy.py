@@ -8,13 +8,11 @@ own. What sentences, models and hypotheses are to it stands in
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from jaxsyn.options import Choice, ConfigPath
-
-if TYPE_CHECKING:
-  from jaxsyn.config import Decode
-  from jaxsyn.decode.search import DecodeRequest, Decoding, Search
+from jaxsyn.decode.rank import LengthPenalty
+from jaxsyn.decode.search import DecodeRequest, Decoding, Search
+from jaxsyn.options import Choice, ConfigPath, Range, Registry, choice, option
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,3 +62,47 @@ class DecodingStrategy(Choice):
         f".nbest={decode.nbest} is more than {at}.beam={decode.beam}; a beam "
         "gives as many as it keeps."
       )
+
+
+# Filled by `jaxsyn.decode.strategies`: a strategy reads the section below.
+STRATEGIES: Registry[DecodingStrategy] = Registry("search")
+
+
+@dataclasses.dataclass(frozen=True)
+class Decode(LengthPenalty):
+  """Decoding: the strategy, the length penalty and outputs."""
+
+  search: DecodingStrategy = choice(
+    STRATEGIES,
+    "beam",
+    'Decoding strategy: "beam" search, random "sample", or "diverse" beam '
+    "search.",
+    common=True,
+  )
+  beam: Annotated[int, Range(1, 1000)] = option(
+    5, "Beam size; 1: greedy decoding.", common=True
+  )
+  stop: Literal["first", "bound"] = option(
+    "first",
+    'End of the search: "first", when `beam` hypotheses have ended; '
+    '"bound", when no open hypothesis can still win.',
+  )
+  max_length_factor: Annotated[float, Range(0, 1000)] = option(
+    1.5,
+    "Factor f of the maximum output length of a sentence, f * source "
+    "subwords, rounded up, + max_length_offset. EOS and tags count.",
+  )
+  max_length_offset: Annotated[int, Range(0, 100_000)] = option(
+    10,
+    "Offset of the maximum output length; see max_length_factor.",
+    unit="subwords",
+  )
+  checkpoint: Literal["best", "last"] = option(
+    "best", 'Checkpoint for translation: "best" or "last".'
+  )
+  sentences: Annotated[int, Range(1, 2**16)] = option(
+    64, "Number of sentences decoded together.", unit="sentences"
+  )
+  nbest: Annotated[int, Range(1, 1000)] = option(
+    1, "Number of translations returned for each sentence."
+  )

@@ -20,7 +20,6 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from jaxsyn import progress
-from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.batch_transform import BatchTransform
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -30,6 +29,7 @@ from jaxsyn.decode.pool import ROOM, Pool
 from jaxsyn.decode.programs import SMALL, DecodingPrograms, Size, grown
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.decode.terms import Terms, Wording, batch_constraints, sizes_of
 from jaxsyn.models.contract import EncoderDecoder
 

@@ -1,12 +1,11 @@
-"""The table of families: encoder-decoders that keep the model contract."""
+"""The registry of architectures: encoder-decoders with a common interface."""
 
 from __future__ import annotations
 
 from jaxsyn.models.gru import Gru
-from jaxsyn.models.spec import Architecture
+from jaxsyn.models.spec import ARCHITECTURES
 from jaxsyn.models.transformer import Transformer
-from jaxsyn.options import Registry
 
-ARCHITECTURES: Registry[Architecture] = Registry(
-  "family", {"transformer": Transformer, "gru": Gru}
-)
+ARCHITECTURES.add({"transformer": Transformer, "gru": Gru})
+
+__all__ = ["ARCHITECTURES"]

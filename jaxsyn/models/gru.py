@@ -27,7 +27,12 @@ from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import Architecture, ModelSpec
 from jaxsyn.options import ConfigPath, NamedSpecs, choices, option
 from jaxsyn.options.bounds import Range, Rate, Units
-from jaxsyn.syntax import ModifierSpec, SentenceFeatures, WindowSpec
+from jaxsyn.syntax import (
+  WINDOWS,
+  ModifierSpec,
+  SentenceFeatures,
+  WindowSpec,
+)
 
 
 @struct.dataclass
@@ -184,7 +189,7 @@ class Gru(Architecture):
     0.0, "Of whole target words, as the decoder reads them."
   )
   windows: NamedSpecs[WindowSpec] = choices(
-    "jaxsyn.syntax:WINDOWS",
+    WINDOWS,
     "What the decoder looks at: a context for each window named.",
   )
 

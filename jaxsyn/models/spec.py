@@ -1,62 +1,103 @@
-"""What a model is made from: sizes, vocabularies and parts by place.
+"""Specification of a model: sizes, vocabularies and modifiers of each stack.
 
-Frozen and hashable, so that a module made from it is a static argument of jit.
-`jaxsyn.plan` makes it from a config and checks it. What is of one kind of
-model only is its `Architecture`: options, checks and module, in one file; the
-table is `jaxsyn.models.architectures`.
+It is frozen and hashable, so that a module made from it can be a static argument
+of jit. `jaxsyn.plan` makes it from a config and checks it. An `Architecture` has
+the options, checks and module of one kind of model; `jaxsyn.models.architectures`
+registers them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from flax import linen as nn
 
-from jaxsyn.config import Model, Placement
-from jaxsyn.options import Choice, ConfigPath
+from jaxsyn.options import Choice, ConfigPath, Registry, choice, option
+from jaxsyn.options.bounds import Units
 from jaxsyn.syntax import AttentionSite, ModifierSpec, StackShape
+from jaxsyn.syntax.placement import Placement
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture(Choice):
-  """Base of the families: what a config may say of one beyond `Model`."""
+  """Base of the architectures: their options in addition to `Model`."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
   remats: ClassVar[tuple[str, ...]] = ("none",)  # of config.train.remat
   attentions: ClassVar[tuple[str, ...]] = ("einsum",)  # config.model.attention
 
   def layers(self, place: str) -> int:
-    """How many layers a place has: "encoder", "decoder" or "cross"."""
+    """Returns the number of layers of a stack: "encoder", "decoder" or "cross"."""
     return 1
 
   def attention_heads(self) -> int:
-    """H of each layer."""
+    """Returns H, the number of attention heads of each layer."""
     return 1
 
   @property
   def required_features(self) -> tuple[str, ...]:
-    """Facts of the source that it reads itself, beside those of parts."""
+    """Features of the source that the architecture itself reads."""
     return ()
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    """Raises InputError where options do not fit each other or the model's.
+    """Raises InputError for options that are not compatible.
 
     Args:
-      at: where in the config they stand.
-      spec: the whole model.
+      at: Location of the options in the config.
+      spec: The complete model.
     """
 
   def check_modifier(
     self, at: ConfigPath, place: str, part: ModifierSpec
   ) -> None:
-    """Raises InputError for a part that this family has no use for.
+    """Raises InputError for a modifier that the architecture cannot use.
 
     Args:
-      at: where in the config it stands.
-      place: where it is to sit.
-      part: its options.
+      at: Location of the modifier in the config.
+      place: Its stack.
+      part: Its options.
     """
+
+
+# Filled by `jaxsyn.models.architectures`: a model's module needs its spec.
+ARCHITECTURES: Registry[Architecture] = Registry("family")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """Model: options of all architectures, and a section for each."""
+
+  family: Architecture = choice(
+    ARCHITECTURES,
+    "transformer",
+    "Architecture of the model; set by the system.",
+  )
+  width: Units = option(
+    128, 'Model width D; the size of the embeddings in "gru".', common=True
+  )
+  tie_embeddings: bool = option(
+    True,
+    "Whether source and target share an embedding table, which needs a "
+    "joint vocabulary.",
+  )
+  tie_output: bool = option(
+    True, "Whether the output projection is the target's embedding table."
+  )
+  attention: Literal["einsum", "fused"] = option(
+    "einsum",
+    'Implementation of attention in a Transformer: "einsum", or "fused", '
+    'JAX\'s own function, which never materializes scores. "fused" works '
+    "with modifiers that only add to scores, has no attention_dropout, uses "
+    "cuDNN on NVIDIA GPUs in bfloat16 (not measured yet), and is slower on "
+    "CPUs.",
+    resume=True,
+  )
+  dtype: Literal["float32", "bfloat16"] = option(
+    "float32",
+    "Type of activations; parameters are always float32.",
+    common=True,
+  )
 
 
 @dataclasses.dataclass(frozen=True)

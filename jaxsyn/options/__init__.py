@@ -1,19 +1,34 @@
-"""Options: what a config may say, each said once.
+"""Options of a config: fields of frozen dataclasses with types and help.
 
-An option is a field of a frozen dataclass: type and bounds in its annotation
-(`bounds`), default, meaning, unit and whether a resumed run may change it in
-`option`. Options that belong together are a section, a dataclass of its own;
-those of a choice (a part, a schedule) are the spec of the choice in a
-`Registry` (`choices`). From the fields come the ConfigDict of `configs/base.py`
-(`config_dict`), the check at the door (`from_config`), what may change on a resume
-(`changeable`) or between runs that are compared (`neutral`), and help and reference (`describe`).
+  @dataclasses.dataclass(frozen=True)
+  class InverseSquareRoot(Schedule):
+    warmup: Count = option(1000, "Updates until the peak.", unit="updates")
 
-Reading order: `bounds`, `fields`, `choices`, `described`.
+The annotation has the type and the bounds, `option` the default, the help text
+and the unit. A dataclass whose options belong together is a section; it is
+defined in the package that uses it, and may contain sections.
+
+A `Registry` names the dataclasses of one kind (schedules, losses, modifiers).
+Two kinds of fields select from it:
+
+  schedule: Schedule = choice(SCHEDULES, "inverse_sqrt", "Schedule of the ...")
+  losses: NamedSpecs[Loss] = choices(LOSSES, "Terms of the objective.", ["nll"])
+
+In a config, `choice` is a name, and next to it there is a section for each
+choice that has options (`inverse_sqrt.warmup`). `choices` is a section with one
+section for each selected name (`losses.nll.smoothing`). The value read from it
+is an instance of the selected class, or (name, instance) of each in the order
+of the registry.
+
+`config_dict` makes the ConfigDict of a command line, `from_config` reads it
+back and rejects unknown or invalid values by their dotted name, `as_dict` makes
+JSON, and `describe` lists the options for help and documentation.
 """
 
 from __future__ import annotations
 
 from jaxsyn.options.bounds import Range
+from jaxsyn.options.choices import choice, choices, unused_option_error
 from jaxsyn.options.described import (
   OptionDescription,
   describe,
@@ -23,48 +38,47 @@ from jaxsyn.options.described import (
 )
 from jaxsyn.options.fields import (
   CHECKPOINT_MODE,
-  COMPLETE_MODE,
-  RESULT_MODE,
   ROOT,
+  USER_MODE,
+  Choice,
   ConfigPath,
+  NamedSpecs,
+  Registry,
+  RegistryKey,
   ValidationMode,
   as_dict,
   config_dict,
+  fields_of,
   flat,
   from_config,
+  metadata,
   option,
   range_of,
   section,
   with_default,
 )
-from jaxsyn.options.registry import (
-  Choice,
-  NamedSpecs,
-  Registry,
-  choice,
-  choices,
-  unused_option_error,
-)
 
 __all__ = [
   "CHECKPOINT_MODE",
-  "COMPLETE_MODE",
-  "RESULT_MODE",
   "ROOT",
+  "USER_MODE",
   "Choice",
   "ConfigPath",
   "NamedSpecs",
   "OptionDescription",
   "Range",
   "Registry",
+  "RegistryKey",
   "ValidationMode",
   "as_dict",
   "choice",
   "choices",
   "config_dict",
   "describe",
+  "fields_of",
   "flat",
   "from_config",
+  "metadata",
   "neutral_options",
   "option",
   "range_of",

@@ -1,30 +1,26 @@
-"""Bounds of numbers and forms of strings, for the annotation of a field.
+"""Bounds of numbers and patterns of strings, for the annotations of options.
 
   learning_rate: Annotated[float, Range(0, 1e6, above=True)]
 
-Upper bounds are beyond anything that works: they tell a slip of the keyboard
-before memory or arithmetic does.
+Upper bounds are far beyond useful values: they catch typing errors before
+memory or arithmetic fails.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from typing import TYPE_CHECKING, Annotated, Any
-
-if TYPE_CHECKING:
-  from jaxsyn.options.registry import Registry
+from typing import Annotated
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """The numbers from `low` to `high`; never NaN.
+  """An interval of numbers. NaN is never in it.
 
   Attributes:
-    low, high: both included, unless
-    above: `low` itself is none of them.
-    below: `high` itself is none of them.
-    also: one more, which means something else.
+    low, high: Bounds, both included by default.
+    above: Whether `low` itself is excluded.
+    below: Whether `high` itself is excluded.
+    also: A further allowed value with a special meaning.
 
   >>> print(Range(0, 1, below=True))
   from 0 to below 1
@@ -54,11 +50,11 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class TextPattern:
-  """Strings of a form.
+  """A pattern of strings.
 
   Attributes:
-    pattern: of the whole string.
-    what: the same in words.
+    pattern: Regular expression that the complete string must match.
+    what: The same in words, for messages.
   """
 
   pattern: str
@@ -68,45 +64,24 @@ class TextPattern:
     return self.what
 
 
-@dataclasses.dataclass(frozen=True)
-class RegistryKey:
-  """Strings that name a choice of a table.
-
-  Attributes:
-    address: of the table, "module:NAME": it may stand in a room above.
-  """
-
-  address: str
-
-  @property
-  def table(self) -> Registry[Any]:
-    module, _, name = self.address.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-  def __str__(self) -> str:
-    return "one of " + ", ".join(map(repr, self.table))
-
-
-# What a number without a Range may be: so it is safe to compute with in 32
-# bits, whatever else its own check asks.
+# Numbers without a Range are limited to what is safe in 32-bit arithmetic.
 INTEGERS = Range(-(2**31) + 1, 2**31 - 1)
 FLOATS = Range(-3.4e38, 3.4e38)
 MAX_COUNT = 2**31 - 1  # counters on the device have 32 bits
 
 Count = Annotated[int, Range(1, MAX_COUNT)]
-CountOrOff = Annotated[
-  int, Range(0, MAX_COUNT)
-]  # 0: off, all, or as many as fit
+# Zero means off, unlimited or automatic.
+CountOrOff = Annotated[int, Range(0, MAX_COUNT)]
 Layers = Annotated[int, Range(1, 1000)]
-Layer = Annotated[int, Range(-1000, 999)]  # from 0, or from the end
+Layer = Annotated[int, Range(-1000, 999)]  # from 0, or negative from the end
 Units = Annotated[int, Range(1, 2**20)]
-Seed = Annotated[int, Range(0, 2**32 - 1)]  # JAX takes more, modulo this
+Seed = Annotated[int, Range(0, 2**32 - 1)]  # JAX takes seeds modulo 2**32
 Axis = Annotated[int, Range(1, 2**16, also=-1)]
-Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout; also a decay
+Rate = Annotated[float, Range(0, 1, below=True)]  # a dropout or decay rate
 Probability = Annotated[float, Range(0, 1)]
 Amount = Annotated[float, Range(0, 1_000_000)]
 Positive = Annotated[float, Range(0, 1_000_000, above=True)]
-Epsilon = Annotated[float, Range(1e-30, 1)]  # 0: the first update is 0 / 0
+Epsilon = Annotated[float, Range(1e-30, 1)]  # with 0 the first update is 0 / 0
 
 Name = Annotated[str, TextPattern(r".{1,200}", "1 to 200 characters")]
 Folder = Annotated[str, TextPattern(r".+", "the name of a folder")]

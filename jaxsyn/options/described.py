@@ -1,4 +1,4 @@
-"""What the fields say, as rows: for --help, the reference, and resumes."""
+"""Lists of options with their help: for --helpconfig and the reference."""
 
 from __future__ import annotations
 
@@ -25,107 +25,144 @@ from jaxsyn.options.fields import (
 
 @dataclasses.dataclass(frozen=True)
 class OptionDescription:
-  """One option, or one section.
+  """An option or a section.
 
   Attributes:
-    name: dotted, as on the command line.
-    type: what it may be, in words; "" of a section.
-    default: as Python writes it; "" of a section.
-    unit: of a number, where it has one.
-    meaning: in words.
-    resume, neutral: see `OptionMetadata`.
+    name: Dotted name, as on the command line.
+    type: Type and bounds in words; "" of a section.
+    default: Default as Python writes it; "" of a section.
+    metadata: Metadata, combined with that of the enclosing sections.
+    declared: Identity of the declaration, which options that are inherited by
+      several choices, or are in several stacks, have in common.
   """
 
   name: str
   type: str
   default: str
-  unit: str
-  meaning: str
-  resume: bool
-  neutral: bool
+  metadata: OptionMetadata
+  declared: int
+
+  @property
+  def meaning(self) -> str:
+    """Help text."""
+    return self.metadata.meaning
+
+  @property
+  def unit(self) -> str:
+    """Unit of a number, or ""."""
+    return self.metadata.unit
+
+  @property
+  def resume(self) -> bool:
+    """Whether a resumed run may have another value."""
+    return self.metadata.resume
+
+  @property
+  def neutral(self) -> bool:
+    """Whether the option changes no result."""
+    return self.metadata.neutral
 
   @property
   def is_section(self) -> bool:
+    """Whether it is a section."""
     return not self.type
 
 
 def describe(
-  cls: type, at: ConfigPath = ROOT, within: OptionMetadata = NO_METADATA
+  cls: type, path: ConfigPath = ROOT, within: OptionMetadata = NO_METADATA
 ) -> Iterator[OptionDescription]:
-  """Every option of a section, and of those in it, in order.
+  """Yields every option of a section and of the sections in it, in order.
 
   Args:
-    cls: a dataclass.
-    at: where it stands.
-    within: what is said of all that is in it.
+    cls: Dataclass of the section.
+    path: Location of the section.
+    within: Metadata of the section, which its options inherit.
   """
   defaults = cls()
   for name, (field, hint) in fields_of(cls).items():
-    details = metadata(field)
-    neutral = within.neutral or details.neutral
-    resume = within.resume or details.resume or neutral
-    details = dataclasses.replace(details, resume=resume, neutral=neutral)
-    kind = details.choice_field.kind if details.choice_field else _type(hint)
+    declared = metadata(field)
+    neutral = within.neutral or declared.neutral
+    resume = within.resume or declared.resume or neutral
+    details = dataclasses.replace(declared, resume=resume, neutral=neutral)
+    selected = details.choice_field
+    kind = selected.kind if selected else _type(hint)
     default = repr(getattr(defaults, name)) if kind else ""
-    yield _row(at / name, details, kind, default)
-    if details.choice_field:
-      for section_path, spec in details.choice_field.sections(name, at):
+    yield OptionDescription(
+      str(path / name), kind, default, details, id(declared)
+    )
+    if selected:
+      for section_path, spec in selected.sections(name, path):
         of_spec = dataclasses.replace(
           details, meaning=summary_of(spec), unit=""
         )
-        yield _row(section_path, of_spec)
+        yield OptionDescription(str(section_path), "", "", of_spec, id(spec))
         yield from describe(spec, section_path, details)
     elif not kind:
-      yield from describe(hint, at / name, details)
-
-
-def _row(
-  at: ConfigPath, details: OptionMetadata, kind: str = "", default: str = ""
-) -> OptionDescription:
-  name, meaning, unit = str(at), details.meaning, details.unit
-  return OptionDescription(
-    name, kind, default, unit, meaning, details.resume, details.neutral
-  )
+      yield from describe(hint, path / name, details)
 
 
 def text(
   cls: type,
-  begins: str = "config",
+  prefix: str = "config",
   config: ml_collections.ConfigDict | None = None,
 ) -> str:
-  """The options whose dotted name begins so, for a terminal.
+  """Returns the help of the options whose dotted name has a prefix.
 
-  Those of a section stand together, before the sections in it.
+  The complete help begins with the options that most users need. An option
+  that several choices inherit is explained once.
 
   Args:
-    cls: a dataclass.
-    begins: a dotted name.
-    config: whose values are shown; None: the defaults.
+    cls: Dataclass of the config.
+    prefix: Dotted name.
+    config: Config whose values are shown; None: the defaults.
   """
-  sections: dict[str, list[str]] = {"config": []}
-  for row in describe(cls):
-    if not f"{row.name}.".startswith(f"{begins}."):
+  rows = [r for r in describe(cls) if f"{r.name}.".startswith(f"{prefix}.")]
+  common = [r for r in rows if r.metadata.common] if prefix == "config" else []
+  sections: dict[str, list[str]] = {}
+  if common:
+    sections["common"] = ["The options that matter most:\n"]
+    sections["common"] += [_entry(row, config) for row in common]
+    sections["common"].append("\nAll other options, by section:\n")
+  sections["config"] = []
+  explained: dict[int, str] = {}
+  for row in rows:
+    if row in common:
       continue
     if row.is_section:
       sections.setdefault(row.name, []).append(f"\n{row.name}: {row.meaning}")
       continue
-    unit = f" {row.unit}" if row.unit else ""
-    value = row.default if config is None else _value_in(config, row)
-    other = "" if value == row.default else f"; by default {row.default}"
-    other += "; may change when a run goes on" if row.resume else ""
-    sections.setdefault(row.name.rpartition(".")[0], []).extend(
-      [
-        f"  --{row.name}={value}{unit}  ({row.type}{other})",
-        textwrap.indent(textwrap.fill(row.meaning, 72), " " * 4),
-      ]
-    )
+    same = explained.setdefault(row.declared, row.name)
+    section = sections.setdefault(row.name.rpartition(".")[0], [])
+    section.append(_entry(row, config, "" if same == row.name else same))
   return "\n".join(
     line for lines in sections.values() for line in lines
   ).strip()
 
 
+def _entry(
+  row: OptionDescription,
+  config: ml_collections.ConfigDict | None,
+  same: str = "",
+) -> str:
+  """Returns the help of one option.
+
+  Args:
+    row: The option.
+    config: Config whose value is shown.
+    same: Name of an option that has the same help text and is listed before.
+  """
+  unit = f" {row.unit}" if row.unit else ""
+  value = row.default if config is None else _value_in(config, row)
+  if same:
+    return f"  --{row.name}={value}{unit}  (see {same})"
+  other = "" if value == row.default else f"; by default {row.default}"
+  other += "; may change when a run is resumed" if row.resume else ""
+  meaning = textwrap.indent(textwrap.fill(row.meaning, 72), " " * 4)
+  return f"  --{row.name}={value}{unit}  ({row.type}{other})\n{meaning}"
+
+
 def _value_in(config: ml_collections.ConfigDict, row: OptionDescription) -> str:
-  """As Python writes it; the default where the config has no such section."""
+  """Returns a value as Python writes it; the default if there is no section."""
   value: Any = config
   for name in row.name.split(".")[1:]:
     if name not in value:
@@ -137,18 +174,18 @@ def _value_in(config: ml_collections.ConfigDict, row: OptionDescription) -> str:
 
 @functools.cache
 def resumable_options(cls: type) -> frozenset[str]:
-  """Dotted names, from "config" on, of what may change on a resume."""
+  """Returns dotted names of the options that a resumed run may change."""
   return frozenset(row.name for row in describe(cls) if row.resume)
 
 
 @functools.cache
 def neutral_options(cls: type) -> frozenset[str]:
-  """The same of what changes no figure."""
+  """Returns dotted names of the options that change no result."""
   return frozenset(row.name for row in describe(cls) if row.neutral)
 
 
 def _type(hint: Any) -> str:
-  """A type with its bounds in words; "" of a section."""
+  """Returns a type with its bounds in words; "" of a section."""
   if dataclasses.is_dataclass(hint):
     return ""
   if typing.get_origin(hint) is Annotated:

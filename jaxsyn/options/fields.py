@@ -1,18 +1,9 @@
-"""One option is one field of a frozen dataclass; sections are made from them.
-
-  @dataclasses.dataclass(frozen=True)
-  class InverseSquareRoot(Schedule):
-    warmup: Count = option(1000, "Until the peak.", unit="updates")
-
-`from_config` makes such an instance of what a config says and refuses, by dotted
-name, what is unknown, missing, of another type or out of bounds; `config_dict`
-is the way back. So a value is checked once, wherever it came from: a file, the
-command line, the config.json of a run.
-"""
+"""Fields of options: their metadata, and reading and writing of sections."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import inspect
 import itertools
@@ -22,32 +13,26 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import ml_collections
 from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.bounds import (
-  FLOATS,
-  INTEGERS,
-  Range,
-  RegistryKey,
-  TextPattern,
-)
+from jaxsyn.options.bounds import FLOATS, INTEGERS, Range, TextPattern
 
 T = TypeVar("T")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_SHOWN = 80  # characters of a value in a message
 MISSING = " is missing; --helpconfig says what it is."
-_KEY = "jaxsyn"  # of what `option` says, among a field's metadata
+_KEY = "jaxsyn"  # of OptionMetadata in the metadata of a field
 
 
 class ConfigPath:
-  """Where in a config something stands, for messages.
+  """The location of a value in a config, for messages.
 
-  >>> print(At("config") / "train" / "steps")
+  >>> print(ConfigPath("config") / "train" / "steps")
   config.train.steps
   """
 
@@ -59,63 +44,134 @@ class ConfigPath:
 
   @property
   def above(self) -> ConfigPath:
-    """The section that it stands in."""
+    """The enclosing section."""
     return ConfigPath(*self.names[:-1])
 
   def __str__(self) -> str:
     return ".".join(self.names)
 
-  def error(self, what: str) -> InputError:
-    """For what stands here: its dotted name, and what is wrong with it."""
-    return InputError(f"{self}{what}")
+  def error(self, message: str) -> InputError:
+    """Returns an error that begins with the dotted name."""
+    return InputError(f"{self}{message}")
 
 
 ROOT = ConfigPath("config")
 
 
-@dataclasses.dataclass(frozen=True)
-class ValidationMode:
-  """How a config is read.
+class ValidationMode(enum.Enum):
+  """The origin of values.
 
   Attributes:
-    bounded: numbers without a Range are finite and fit in 32 bits, strings
-      without a Text are of one line. False for what was measured, not chosen.
-    whole: no field may be left out, but those of the choices that were not
-      made, and of `choices`. Else those with a default may.
-    earlier: it was written, perhaps before there were options that
-      `OptionMetadata` calls later; these may be left out.
+    USER: Values that a user has chosen: numbers without a Range are finite and
+      fit in 32 bits, strings have one line.
+    CHECKPOINT: Values that jaxsyn has recorded, maybe an older version of it,
+      and measured results, which may be infinite.
   """
 
-  bounded: bool = True
-  complete: bool = False
-  from_older_version: bool = False
+  USER = "user"
+  CHECKPOINT = "checkpoint"
 
 
-DEFAULT_MODE, COMPLETE_MODE = ValidationMode(), ValidationMode(complete=True)
-CHECKPOINT_MODE = ValidationMode(complete=True, from_older_version=True)
-RESULT_MODE = ValidationMode(bounded=False)
+USER_MODE, CHECKPOINT_MODE = ValidationMode.USER, ValidationMode.CHECKPOINT
+
+
+class Choice:
+  """Base of the classes in a registry: frozen dataclasses with defaults."""
+
+  @classmethod
+  def fits(cls, field: str) -> bool:
+    """Returns whether a field of this name may select the class."""
+    return True
+
+
+S = TypeVar("S", bound=Choice)
+NamedSpecs = tuple[tuple[str, S], ...]
+
+
+class Registry(Mapping[str, type[S]], Generic[S]):
+  """The classes of one kind by name, in the order in which they are applied."""
+
+  def __init__(self, kind: str, specs: Mapping[str, type[S]] | None = None):
+    """Creates a registry.
+
+    Args:
+      kind: Noun for messages, as in "no schedule 'x'".
+      specs: Name -> class. Where the classes need the registry, they are
+        added later with `add`.
+    """
+    self.kind, self._specs = kind, dict(specs or {})
+
+  def add(self, specs: Mapping[str, type[S]]) -> None:
+    """Adds classes by name."""
+    self._specs |= specs
+
+  def __getitem__(self, name: str) -> type[S]:
+    return self._specs[name]
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._specs)
+
+  def __len__(self) -> int:
+    return len(self._specs)
+
+  def check_name(self, name: Any, path: ConfigPath) -> str:
+    """Returns a name if it is registered.
+
+    Raises:
+      InputError: It is not; the message guesses which was meant.
+    """
+    if not isinstance(name, str) or name not in self._specs:
+      raise path.error(
+        f" has no {self.kind} {name!r}. {did_you_mean(str(name), self)}"
+      )
+    return name
+
+  def name_of(self, spec: S) -> str:
+    """Returns the name of an instance's class."""
+    return next(n for n, cls in self.items() if cls is type(spec))
+
+  def section(self, name: str, **options: Any) -> ml_collections.ConfigDict:
+    """Returns the section of one choice, with changes to its defaults."""
+    known = self.check_name(name, ConfigPath(f"the table of {self.kind}s"))
+    config = config_dict(self[known])
+    for option_name, value in options.items():
+      if value is None and config[option_name] is not None:
+        # A plain None has no type, so that no command line could change it.
+        value = placeholder(type(config[option_name]))
+      config[option_name] = value
+    return config
+
+
+@dataclasses.dataclass(frozen=True)
+class RegistryKey:
+  """An annotation of strings that are names in a registry."""
+
+  registry: Registry[Any]
+
+  def __str__(self) -> str:
+    return "one of " + ", ".join(map(repr, self.registry))
 
 
 class ChoiceField(Protocol):
-  """A field that names choices of a table; see `jaxsyn.options.registry`.
+  """The metadata of a field that selects choices: see `options.choices`.
 
-  `siblings` are the choices with sections next to the field, `sections` all
-  there are with their places. `read` is the way in from the section that the
-  field is in, `config` and `plain` are the ways back to entries of one.
+  `siblings` are the choices with a section next to the field, `sections` all
+  sections and their locations. `read` takes the section of the field, `config`
+  and `as_dict` return entries of it.
   """
 
   @property
   def kind(self) -> str: ...
   def siblings(self) -> Mapping[str, type]: ...
   def sections(
-    self, name: str, at: ConfigPath
+    self, name: str, path: ConfigPath
   ) -> Iterator[tuple[ConfigPath, type]]: ...
   def read(
     self,
     name: str,
     section: Mapping[str, Any],
-    at: ConfigPath,
-    how: ValidationMode,
+    path: ConfigPath,
+    reader: Reader,
   ) -> Any: ...
   def config(self, name: str, value: Any) -> dict[str, Any]: ...
   def as_dict(self, name: str, value: Any) -> dict[str, Any]: ...
@@ -123,40 +179,36 @@ class ChoiceField(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class OptionMetadata:
-  """What a field says of itself beside type and default.
+  """Metadata of an option, in addition to its type and default.
 
   Attributes:
-    meaning: in one or a few sentences.
-    unit: of a number, where it has one.
-    resume: whether a run that is gone on with may have another value.
-    neutral: whether it changes no figure: runs with other values compare, and
-      one that is gone on with may have another.
-    later: whether what was written before it was there is read, as if it had
-      the default.
-    chooser: of a field that names choices.
+    meaning: Help text.
+    unit: Unit of a number.
+    resume: Whether a resumed run may have another value.
+    neutral: Whether the option changes no result: runs with different values
+      are comparable, and a resumed run may have another value.
+    common: Whether the option is among those that the help lists first.
+    choice_field: What a field of `choice` or `choices` selects.
   """
 
   meaning: str = ""
   unit: str = ""
   resume: bool = False
   neutral: bool = False
-  added_later: bool = False
+  common: bool = False
   choice_field: ChoiceField | None = None
 
 
 NO_METADATA = OptionMetadata()
 
-# Name -> field, and its type with its bounds.
-Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
-
 
 def declare(details: OptionMetadata, **default: Any) -> Any:
-  """A field of a dataclass that says this of itself."""
+  """Returns a field of a dataclass with metadata."""
   return dataclasses.field(**default, metadata={_KEY: details})
 
 
 def option(default: Any, meaning: str, **rest: Any) -> Any:
-  """A field: its default, and what `OptionMetadata` holds."""
+  """Returns a field with a default and metadata; see `OptionMetadata`."""
   details = OptionMetadata(meaning, **rest)
   if isinstance(default, dict):
     return declare(details, default_factory=functools.partial(dict, default))
@@ -164,33 +216,36 @@ def option(default: Any, meaning: str, **rest: Any) -> Any:
 
 
 def with_default(cls: Any, name: str, default: Any) -> Any:
-  """A field that a base has, with another default; the rest is said there."""
+  """Returns an inherited field with another default."""
   return declare(metadata(cls.__dataclass_fields__[name]), default=default)
 
 
 def section(cls: Any, **rest: Any) -> Any:
-  """A field that is a section; its meaning is the first line of the class.
+  """Returns a field that is a section, described by its docstring.
 
-  What else `OptionMetadata` holds is said of all that is in it.
+  Args:
+    cls: Dataclass of the section.
+    **rest: `OptionMetadata` of every option in it.
   """
   return declare(OptionMetadata(summary_of(cls), **rest), default_factory=cls)
 
 
 def summary_of(cls: type) -> str:
-  """What a section or a choice is, in a sentence."""
+  """Returns the first line of a docstring."""
   return (cls.__doc__ or "").partition("\n")[0]
 
 
 def metadata(field: dataclasses.Field[Any]) -> OptionMetadata:
-  """What a field says of itself."""
+  """Returns the metadata of a field."""
   return field.metadata.get(_KEY, NO_METADATA)
 
 
-def _fields_of(cls: Any) -> Fields:
-  """Fields of a section in order: name -> field, type with its bounds.
+# Name -> field, and its type with its bounds (None of a choice).
+Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
-  The type of a choice is not looked at: it may be of a room above.
-  """
+
+def _fields_of(cls: Any) -> Fields:
+  """Returns the fields of a section in order."""
   fields = {f.name: f for f in dataclasses.fields(cls)}
   hints: dict[str, Any] = {}
   for base in reversed(cls.__mro__):
@@ -201,95 +256,177 @@ def _fields_of(cls: Any) -> Fields:
   return {name: (field, hints.get(name)) for name, field in fields.items()}
 
 
-# To mypy a cached function takes what is hashable, which classes are not.
+# To mypy a cached function takes hashable arguments, which classes are not.
 fields_of: Callable[[Any], Fields] = functools.cache(_fields_of)
+
+
+def range_of(cls: type, field: str) -> Range:
+  """Returns the bounds of a field."""
+  hint = fields_of(cls)[field][1]
+  return next(m for m in hint.__metadata__ if isinstance(m, Range))
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+  """Reads values as a mode demands.
+
+  Attributes:
+    mode: The origin of the values.
+    complete: Whether every option must be present, except those of choices
+      that are not selected and of `choices`.
+  """
+
+  mode: ValidationMode
+  complete: bool = False
+
+  @property
+  def partial(self) -> Reader:
+    """The same reader where options may be missing."""
+    return Reader(self.mode)
+
+  def section(
+    self, cls: type[T], config: Mapping[str, Any], path: ConfigPath
+  ) -> T:
+    """Returns an instance of a dataclass; see `from_config`."""
+    if not isinstance(config, Mapping):
+      raise path.error(f" must be a section, got {_shortened(config)}.")
+    fields = fields_of(cls)
+    selecting = [
+      c for f, _ in fields.values() if (c := metadata(f).choice_field)
+    ]
+    siblings = itertools.chain(*(c.siblings() for c in selecting))
+    known = [*fields, *siblings]
+    for name in config:
+      if name not in known:
+        guess = did_you_mean(str(name), known)
+        raise path.error(f" has no option {_shortened(name)}. {guess}")
+    values: dict[str, Any] = {}
+    for name, (field, hint) in fields.items():
+      if name not in config:
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required or (self.complete and _KEY in field.metadata):
+          raise (path / name).error(
+            MISSING if self.complete else " is missing."
+          )
+      elif selected := metadata(field).choice_field:
+        values[name] = selected.read(name, config, path, self)
+      else:
+        values[name] = self.value(hint, config[name], path / name)
+    return cls(**values)
+
+  def value(self, hint: Any, value: Any, path: ConfigPath) -> Any:
+    """Returns a value in the annotated type, or raises InputError."""
+    form = None
+    if typing.get_origin(hint) is Annotated:
+      hint, form = hint.__origin__, hint.__metadata__[0]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+      return self.section(hint, value, path)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+      if isinstance(value, str) and value in arguments:
+        return value
+      known = ", ".join(map(repr, arguments))
+      raise path.error(f" must be one of {known}, got {_shortened(value)}.")
+    if origin in (tuple, list) and isinstance(value, (tuple, list)):
+      return origin(
+        self.value(arguments[0], item, ConfigPath(f"{path}[{i}]"))
+        for i, item in enumerate(value)
+      )
+    if origin is dict and isinstance(value, Mapping):
+      key_path = ConfigPath(f"a name in {path}")
+      return {
+        self.value(arguments[0], key, key_path): self.value(
+          arguments[1], item, path / key
+        )
+        for key, item in value.items()
+      }
+    if origin in (typing.Union, types.UnionType):
+      if value is None and type(None) in arguments:
+        return None
+      return self.value(arguments[0], value, path)
+    if hint is Any:
+      return value
+    bounded = self.mode is USER_MODE
+    if hint is float and type(value) in (int, float):
+      return float(
+        _in_range(form or (FLOATS if bounded else None), value, path)
+      )
+    if hint is int and type(value) is int:
+      return _in_range(form or (INTEGERS if bounded else None), value, path)
+    if isinstance(form, RegistryKey):
+      return form.registry.check_name(value, path)
+    if hint is str and type(value) is str:
+      return _checked_text(form, value, path) if bounded or form else value
+    if isinstance(hint, type) and type(value) is hint:
+      return value
+    name = getattr(origin or hint, "__name__", str(hint))
+    raise path.error(
+      f" must be of type {name}, got {_shortened(value)} ({type(value).__name__})."
+    )
 
 
 def from_config(
   cls: type[T],
   config: Mapping[str, Any],
-  at: ConfigPath,
-  how: ValidationMode = DEFAULT_MODE,
+  path: ConfigPath,
+  mode: ValidationMode = USER_MODE,
+  *,
+  complete: bool = False,
 ) -> T:
-  """An instance of a frozen dataclass from a section of a config.
+  """Returns an instance of a frozen dataclass from a section of a config.
 
   Args:
-    cls: a dataclass whose annotations say types, Ranges and Texts.
-    config: field name -> value.
-    at: where the section stands.
-    how: how strictly it is read.
+    cls: Dataclass whose annotations have types and bounds.
+    config: Field name -> value.
+    path: Location of the section.
+    mode: Origin of the values.
+    complete: Whether options with a default must be present too.
 
   Raises:
-    InputError: unknown, missing or mistyped field, or a value out of bounds.
+    InputError: An option is unknown, missing, of another type or out of bounds.
   """
-  if not isinstance(config, Mapping):
-    raise at.error(f" must be a section, got {_shortened(config)}.")
-  fields = fields_of(cls)
-  choosers = [
-    chooser for f, _ in fields.values() if (chooser := metadata(f).choice_field)
-  ]
-  known = [*fields, *itertools.chain(*(c.siblings() for c in choosers))]
-  for name in config:
-    if name not in known:
-      guess = did_you_mean(str(name), known)
-      raise at.error(f" has no option {_shortened(name)}. {guess}")
-  values = {}
-  for name, (field, hint) in fields.items():
-    if name not in config:
-      bare = field.default is field.default_factory is dataclasses.MISSING
-      due = how.complete and not (
-        how.from_older_version and metadata(field).added_later
-      )
-      if bare or (due and _KEY in field.metadata):
-        raise (at / name).error(MISSING if how.complete else " is missing.")
-    elif chooser := metadata(field).choice_field:
-      values[name] = chooser.read(name, config, at, how)
-    else:
-      values[name] = _convert(hint, config[name], at / name, how)
-  return cls(**values)
+  return Reader(mode, complete).section(cls, config, path)
 
 
 def config_dict(settings: Any) -> ml_collections.ConfigDict:
-  """The section of a config that says what an instance (or a class) holds.
+  """Returns the section of an instance, or of the defaults of a class.
 
-  Beside a field that names a choice stand the sections of all choices, each
-  with its defaults, so that a command line can set any.
+  Next to a field that selects a choice there are the sections of all choices,
+  so that a command line can set any of their options.
   """
   if isinstance(settings, type):
     settings = settings()
   config = ml_collections.ConfigDict()
   for name, (field, hint) in fields_of(type(settings)).items():
     value = getattr(settings, name)
-    if chooser := metadata(field).choice_field:
-      config.update(chooser.config(name, value))
+    if selected := metadata(field).choice_field:
+      config.update(selected.config(name, value))
     elif dataclasses.is_dataclass(value):
       config[name] = config_dict(value)
     elif isinstance(value, dict):
       config[name] = ml_collections.ConfigDict(value)
     elif value is None:  # typed, so that it can be overridden
-      config[name] = placeholder(_type_without_none(hint))
+      inner = next(a for a in typing.get_args(hint) if a is not type(None))
+      config[name] = placeholder(typing.get_origin(inner) or inner)
     else:
       config[name] = value
   return config
 
 
 def as_dict(settings: Any) -> dict[str, Any]:
-  """The plain nested dict that `from_config` takes back: for JSON and checkpoints.
-
-  Of choices, those that were chosen.
-  """
+  """Returns the nested dict of a config for JSON, with selected choices only."""
   plain: dict[str, Any] = {}
   for name, (field, _) in fields_of(type(settings)).items():
     value = getattr(settings, name)
-    if chooser := metadata(field).choice_field:
-      plain |= chooser.as_dict(name, value)
+    if selected := metadata(field).choice_field:
+      plain |= selected.as_dict(name, value)
     else:
       plain[name] = as_dict(value) if dataclasses.is_dataclass(value) else value
   return plain
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-  """A nested dict, or a ConfigDict, as one of dotted names."""
+  """Returns a nested dict or ConfigDict as a dict of dotted names."""
   flattened: dict[str, Any] = {}
   for name, value in tree.items():
     if isinstance(value, (Mapping, ml_collections.ConfigDict)):
@@ -299,94 +436,36 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
   return flattened
 
 
-def range_of(cls: type, field: str) -> Range:
-  """The bounds that a dataclass declares for a field."""
-  hint = fields_of(cls)[field][1]
-  return next(m for m in hint.__metadata__ if isinstance(m, Range))
-
-
-def _type_without_none(hint: Any) -> type:
-  hint = next(a for a in typing.get_args(hint) if a is not type(None))
-  return typing.get_origin(hint) or hint
-
-
-def _convert(hint: Any, value: Any, at: ConfigPath, how: ValidationMode) -> Any:
-  """The value in the hinted type, or an InputError that names the field."""
-  form = None
-  if typing.get_origin(hint) is Annotated:
-    hint, form = hint.__origin__, hint.__metadata__[0]
-  if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-    return from_config(hint, value, at, how)
-  origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-  if origin is Literal:
-    if isinstance(value, str) and value in arguments:
-      return value
-    known = ", ".join(map(repr, arguments))
-    raise at.error(f" must be one of {known}, got {_shortened(value)}.")
-  if origin in (tuple, list) and isinstance(value, (tuple, list)):
-    return origin(
-      _convert(arguments[0], item, ConfigPath(f"{at}[{i}]"), how)
-      for i, item in enumerate(value)
-    )
-  if origin is dict and isinstance(value, Mapping):
-    of_name = ConfigPath(f"a name in {at}")
-    return {
-      _convert(arguments[0], key, of_name, how): _convert(
-        arguments[1], item, at / key, how
-      )
-      for key, item in value.items()
-    }
-  if origin in (typing.Union, types.UnionType):
-    if value is None and type(None) in arguments:
-      return None
-    return _convert(arguments[0], value, at, how)
-  if hint is Any:
+def _in_range(bounds: Range | None, value: float, path: ConfigPath) -> float:
+  if bounds is None or value in bounds:
     return value
-  if hint is float and type(value) in (int, float):
-    return float(
-      _check_range(form or (FLOATS if how.bounded else None), value, at)
-    )
-  if hint is int and type(value) is int:
-    return _check_range(form or (INTEGERS if how.bounded else None), value, at)
-  if isinstance(form, RegistryKey):
-    return form.table.check_name(value, at)
-  if hint is str and type(value) is str:
-    return _check_text(form, value, at) if how.bounded or form else value
-  if isinstance(hint, type) and type(value) is hint:
-    return value
-  name = getattr(origin or hint, "__name__", str(hint))
-  raise at.error(
-    f" must be of type {name}, got {_shortened(value)} ({type(value).__name__})."
-  )
+  if bounds is FLOATS and not (isinstance(value, int) or math.isfinite(value)):
+    raise path.error(f" must be a finite number, got {value}.")
+  raise path.error(f" must be {bounds}, got {_shortened(value)}.")
 
 
-def _check_range(form: Range | None, value: float, at: ConfigPath) -> float:
-  if form is None or value in form:
-    return value
-  if form is FLOATS and not (isinstance(value, int) or math.isfinite(value)):
-    raise at.error(f" must be a finite number, got {value}.")
-  raise at.error(f" must be {form}, got {_shortened(value)}.")
-
-
-def _check_text(form: TextPattern | None, value: str, at: ConfigPath) -> str:
+def _checked_text(
+  form: TextPattern | None, value: str, path: ConfigPath
+) -> str:
   if control := _CONTROL.search(value):
-    raise at.error(
+    raise path.error(
       f" has the control character {control[0]!r} in it, got {_shortened(value)}."
     )
   try:
     value.encode()
-  except UnicodeEncodeError:  # bytes of the command line, say
-    raise at.error(f" is not UTF-8, got {_shortened(value)}.") from None
+  except UnicodeEncodeError:  # raw bytes of the command line
+    raise path.error(f" is not UTF-8, got {_shortened(value)}.") from None
   if form and not re.fullmatch(form.pattern, value):
-    raise at.error(f" must be {form.what}, got {_shortened(value)}.")
+    raise path.error(f" must be {form.what}, got {_shortened(value)}.")
   return value
 
 
 def _shortened(value: Any) -> str:
-  """A value as Python writes it, cut where it is long."""
+  """Returns a value as Python writes it, truncated where it is long."""
   if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
-    bits = value.bit_length()  # repr refuses the largest
-    return f"an integer of {bits} bits"
+    return (
+      f"an integer of {value.bit_length()} bits"  # repr rejects the largest
+    )
   try:
     text = repr(value)
   except RecursionError:

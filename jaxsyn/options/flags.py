@@ -1,4 +1,4 @@
-"""Flags of numbers within a Range, those of an option, and of lists."""
+"""Command-line flags of bounded numbers, of options and of lists."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def number_flag(
   meaning: str,
   kind: type = int,
 ) -> None:
-  """Defines a flag that takes the numbers of a Range.
+  """Defines a flag of a number with bounds.
 
   Args:
-    name, default: of the flag.
-    bounds: what it may be; NaN is never.
-    meaning: for --help.
+    name, default: Name and default of the flag.
+    bounds: Bounds of its value.
+    meaning: Help text.
     kind: int or float.
   """
   flags.DEFINE(
@@ -37,7 +37,7 @@ def number_flag(
 def field_flag(
   section: type, name: str, meaning: str, kind: type = int
 ) -> None:
-  """A flag instead of a field of the config, within the field's bounds."""
+  """Defines a flag that overrides an option, with the bounds of the option."""
   number_flag(name, None, range_of(section, name), meaning, kind)
 
 
@@ -45,8 +45,8 @@ def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
   """Defines a flag of several values: with commas, repeated, or both.
 
   Args:
-    name, default: of the flag.
-    meaning: for --help.
+    name, default: Name and default of the flag.
+    meaning: Help text.
   """
   flags.DEFINE_flag(_List(
     flags.ListParser(), flags.CsvListSerializer(","), name, list(default), meaning,
@@ -54,7 +54,7 @@ def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
 
 
 class _List(flags.Flag[Any]):
-  """Adds to what stood before it: absl's own keeps only the last, silently."""
+  """A list flag that accumulates values; absl's keeps only the last ones."""
 
   def parse(self, argument: Any) -> None:
     before: list[str] = list(self.value or ()) if self.present else []
@@ -63,7 +63,7 @@ class _List(flags.Flag[Any]):
 
 
 class _Number(flags.ArgumentParser[Any]):
-  """Reads a flag's number."""
+  """A parser of bounded numbers."""
 
   def __init__(self, bounds: Range, kind: type):
     super().__init__()

@@ -11,32 +11,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxsyn.config import Config
 from jaxsyn.options import Registry
-from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.metrics import LIKELIHOOD, METRICS, Likelihood
 from jaxsyn.scoring.scorers import Metric, References
-from jaxsyn.train_options import Train
+from jaxsyn.training.options import Train
 
 SELECTIONS: Registry[Metric] = Registry(
   "metric", {**METRICS, LIKELIHOOD: Likelihood}
 )
-
-
-def with_defaults(config: Config) -> Config:
-  """A config that names the tokeniser where it left that to the language.
-
-  What a run is begun with: installing another tokeniser later does not change
-  what its scores are of.
-
-  Raises:
-    InputError: no such tokeniser, or it is not installed.
-  """
-  tokenizer = tokenizers.resolved(
-    config.train.tokenizer, config.data.target_language
-  )
-  train = dataclasses.replace(config.train, tokenizer=tokenizer)
-  return dataclasses.replace(config, train=train)
 
 
 class Selected(NamedTuple):

@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import ConfigPath, Registry, option, range_of, with_default
+from jaxsyn.options import (
+  ConfigPath,
+  Registry,
+  metadata,
+  option,
+  range_of,
+  with_default,
+)
 from jaxsyn.options.bounds import CountOrOff, Seed
-from jaxsyn.options.fields import metadata
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length

@@ -18,8 +18,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.options import Choice, ConfigPath, Registry, option
-from jaxsyn.options.bounds import Count, RegistryKey
+from jaxsyn.options import (
+  Choice,
+  ConfigPath,
+  Registry,
+  RegistryKey,
+  option,
+)
+from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.labels import table_of
 from jaxsyn.syntax.last_dimensions import last_cell, with_last
 from jaxsyn.syntax.modifier import (
@@ -160,9 +166,7 @@ class Factors(ModifierSpec):
   embeddings whole. Positions and dropout come afterwards.
   """
 
-  names: tuple[
-    Annotated[str, RegistryKey("jaxsyn.syntax.factors:FACTORS")], ...
-  ] = option(
+  names: tuple[Annotated[str, RegistryKey(FACTORS)], ...] = option(
     ("upos", "feats", "lemma", "relation", "position", "subword"),
     'Which: annotations that have labels; "relation"; "position" of the word in '
     'the sentence; "subword", whether it is all of its word, its begin, within, '

@@ -23,7 +23,7 @@ from flax import traverse_util
 
 from jaxsyn.data.store.manifest_format import Number
 from jaxsyn.errors import InputError
-from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
@@ -95,7 +95,7 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
       raise ValueError(
         f"its format is {record.get('format')!r:.80}; this version reads {_FORMAT}"
       )
-    from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), RESULT_MODE)
+    from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), CHECKPOINT_MODE)
     if not record["steps"]:
       raise ValueError(f"{RECORD_FILE}.steps is empty")
     arrays = numpy.load(files.read_bytes(folder / ARRAYS))

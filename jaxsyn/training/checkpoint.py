@@ -36,7 +36,7 @@ from absl import logging
 from flax import traverse_util
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.storage import checksums, files, lease, remote
 from jaxsyn.training import hosts
 from jaxsyn.training.array_writer import ArrayWriter
@@ -202,7 +202,7 @@ class Checkpoints(CheckpointReader):
         self._set_aside(self.best, step, why=why, name=f"damaged-best-{step}")
     ((step, (state, content)),) = intact
     at = ConfigPath("page.content")
-    progress = from_config(Progress, content["content"], at, RESULT_MODE)
+    progress = from_config(Progress, content["content"], at, CHECKPOINT_MODE)
     return step, state, progress
 
   def _fault_of_best(self, step: int) -> str:

@@ -34,7 +34,7 @@ import orbax.checkpoint as ocp
 
 from jaxsyn.data.store.manifest_format import File
 from jaxsyn.errors import InputError
-from jaxsyn.options import RESULT_MODE, ConfigPath, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.training import hosts, sums
@@ -134,9 +134,14 @@ class CheckpointFolder:
     path = self.path(step) / RECORD_FILE
     try:
       record = checksums.verify_checksum(files.read_json(path))
-      from_config(_CheckpointRecord, record, ConfigPath("page"), RESULT_MODE)
       from_config(
-        self.content, record["content"], ConfigPath("page.content"), RESULT_MODE
+        _CheckpointRecord, record, ConfigPath("page"), CHECKPOINT_MODE
+      )
+      from_config(
+        self.content,
+        record["content"],
+        ConfigPath("page.content"),
+        CHECKPOINT_MODE,
       )
     except ValueError as error:
       reason = str(error).rstrip(".")

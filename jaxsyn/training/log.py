@@ -18,12 +18,12 @@ import jax
 import numpy as np
 from absl import logging
 
-from jaxsyn.config import Config
 from jaxsyn.options import as_dict, flat
 from jaxsyn.progress import Bar
 from jaxsyn.storage import files, remote
 from jaxsyn.training import writers
 from jaxsyn.training.mirror import Mirror
+from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.writers.writer import ResumedRun
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Log:
   began_anew = False
   note: Callable[[], str] = staticmethod(lambda: "")
 
-  def __init__(self, workdir: pathlib.Path, config: Config, start: int):
+  def __init__(self, workdir: pathlib.Path, config: TrainingConfig, start: int):
     """Opens the log.
 
     Args:
@@ -117,7 +117,9 @@ class Log:
       silent=self._quiet,
     )
 
-  def _open(self, workdir: pathlib.Path, config: Config, start: int) -> None:
+  def _open(
+    self, workdir: pathlib.Path, config: TrainingConfig, start: int
+  ) -> None:
     self._mirror = Mirror(workdir) if remote.is_remote(workdir) else None
     folder = self._mirror.folder if self._mirror else pathlib.Path(workdir)
     self._path = folder / FILE

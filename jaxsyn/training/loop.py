@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxsyn.config import Config
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.prefetching import prefetch
 from jaxsyn.data.loader.split import TrainBatch
@@ -29,6 +28,7 @@ from jaxsyn.training import hosts
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
 from jaxsyn.training.meter import Meter
+from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.programs import TrainingPrograms
 from jaxsyn.training.reader import Progress
 from jaxsyn.training.start import Training, abstract_state, unshared
@@ -126,7 +126,7 @@ def train(training: Training) -> TrainingEnd:
     training.checkpoints.wait()
 
 
-def over(config: Config, step: int, progress: Progress) -> str:
+def over(config: TrainingConfig, step: int, progress: Progress) -> str:
   """Why a run at this point is finished; "" where it is not."""
   train = config.train
   if step >= train.steps:

@@ -27,9 +27,9 @@ from jax.tree_util import DictKey
 from jaxsyn.data.loader.split import HostShard
 from jaxsyn.errors import InputError
 from jaxsyn.storage import private, remote
-from jaxsyn.train_options import Mesh as MeshConfig
 from jaxsyn.training.flops import traced_flops
 from jaxsyn.training.memory import keep_memory
+from jaxsyn.training.options import Mesh as MeshConfig
 
 AXES = ("data", "fsdp", "tensor")
 

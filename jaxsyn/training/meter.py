@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn.config import Config
 from jaxsyn.data.loader.split import TrainBatch
 from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
+from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.reader import LogWindow, Progress
 
 
@@ -19,7 +19,7 @@ class Meter:
 
   def __init__(
     self,
-    config: Config,
+    config: TrainingConfig,
     losses: Mapping[str, Loss],
     start: int,
     minutes: float = 0.0,

@@ -9,10 +9,17 @@ from typing import Annotated, Any
 import jax
 import optax
 
-from jaxsyn.options import Choice, Registry, option
-from jaxsyn.options.bounds import Epsilon, Range, Rate
-from jaxsyn.train_options import Optimiser
+from jaxsyn.options import Choice, Registry, choice, option
+from jaxsyn.options.bounds import (
+  Amount,
+  Count,
+  Epsilon,
+  Positive,
+  Range,
+  Rate,
+)
 from jaxsyn.training import frozen, muon
+from jaxsyn.training.schedules import SCHEDULES, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +89,43 @@ class Muon(Adam):
 OPTIMIZERS: Registry[OptimizerSpec] = Registry(
   "optimiser", {"adam": Adam, "adadelta": Adadelta, "muon": Muon}
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimiser:
+  """Optimizer, learning rate, clipping and weight decay."""
+
+  name: OptimizerSpec = choice(OPTIMIZERS, "adam", "Optimizer.", common=True)
+  learning_rate: Positive = option(
+    4e-3,
+    "Peak of the learning rate, or the factor of the schedule. It depends "
+    "on the optimizer: Transformer-Tiny trains with adam at 4e-3 after "
+    "1,000 updates of warm-up, with muon at 1e-2 after 100; adadelta as "
+    'published has 1.0 and the schedule "constant".',
+    common=True,
+  )
+  schedule: Schedule = choice(
+    SCHEDULES,
+    "inverse_sqrt",
+    "Schedule of the learning rate.",
+  )
+  weight_decay: Amount = option(
+    0.0,
+    "Decoupled weight decay (AdamW) of all parameters, including norms and "
+    "biases; 0: off.",
+  )
+  clip: Amount = option(
+    0.0, "Maximum global norm of the gradient; 0: no clipping."
+  )
+  accumulate: Count = option(
+    1,
+    "Batches per parameter update. The update is exactly that of one batch "
+    "with all their rows, for losses that count other items than subwords "
+    "too. A system with n losses needs n backward passes per batch for it, "
+    "and memory for n more gradients.",
+    unit="batches",
+    common=True,
+  )
 
 
 def make(

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.config import Config
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import LoadedSplit
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log, Pictures, Sample
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.step import Params, Recipe, TrainState, first_state
 
@@ -67,7 +67,7 @@ class Training:
     begin: what becomes of a fresh state before its first step; None: nothing.
   """
 
-  config: Config
+  config: TrainingConfig
   recipe: Recipe
   layout: Layout
   split: LoadedSplit

@@ -11,10 +11,10 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn.config import Decode
 from jaxsyn.decode.strategies import STRATEGIES
+from jaxsyn.decode.strategy import Decode
 from jaxsyn.errors import InputError
-from jaxsyn.options.fields import fields_of, metadata
+from jaxsyn.options import fields_of, metadata
 from jaxsyn.options.flags import field_flag
 from jaxsyn.session import Session
 from jaxsyn.trained import workdir

@@ -534,10 +534,10 @@ def test_what_changes_no_figure_may_change(straight, configs_of):
   assert (again.config.train.prefetch, again.config.seed) == (3, 1)
 
 
-def test_an_option_of_one_system_is_led_to_variant():
+def test_the_error_says_how_to_set_an_option_of_one_system():
   config, path = quickstart.get_config(), "parts.encoder.dasa.strength"
   message = (
-    f'not all systems have; say it of one: --variant "NAME=SYSTEM,{path}='
+    f'not all systems have; set it for one: --systems "NAME=SYSTEM,{path}='
   )
   with pytest.raises(InputError, match=re.escape(message)):
     cli.check_option(config, path, multiple=True)
@@ -553,5 +553,5 @@ def test_help_shows_the_flags_of_the_command():
     text=True,
   )
   assert done.returncode == 0
-  for flag in ("--systems", "--table", "--seeds", "--workdir", "--samples"):
+  for flag in ("--systems", "--seeds", "--workdir", "--samples"):
     assert flag in done.stdout

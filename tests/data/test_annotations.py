@@ -229,8 +229,8 @@ def test_raw_text_has_what_the_parser_says(shared_data, tmp_path):
 
 
 def vocabulary_of(lines, folder):
-  from jaxsyn.data.options import Subwords
   from jaxsyn.data.sentence import vocabulary
+  from jaxsyn.data.sentence.vocabulary import Subwords
 
   path = folder / "vocabulary.model"
   options = Subwords(size=40, type="char")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import vocabulary
+from jaxsyn.data.sentence.vocabulary import Subwords
 from jaxsyn.decode.prefix import Prefixes
 from jaxsyn.errors import InputError
 

@@ -158,7 +158,13 @@ def test_what_is_remembered_begins_with_the_sentences(system):
       view = sentence_features(small_set, "source")
       sources = Sources(small_set["source_id_BS"], view, asked([9] * rows))
       decoding = Decoding(plan.recipe.model, params)
-      search = decoding.begin(sources, decode, length=9, room=room)
+      search = decoding.begin(
+        sources,
+        hypotheses=decode.search.hypotheses(decode),
+        length=9,
+        room=room,
+        strategy_state=decode.search.begin(sources.request, decode),
+      )
       return decode.search.step(decoding, search, decode)
 
     params = jax.eval_shape(lambda: parameters(plan, batch))

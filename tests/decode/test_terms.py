@@ -35,7 +35,13 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
   def run(params, id_BS, request):
     decoding = Decoding(Tables(SIZE), params, lambda: rank_V)
     inputs = Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), request)
-    search = decoding.begin(inputs, decode, length=limit, room=limit)
+    search = decoding.begin(
+      inputs,
+      hypotheses=decode.search.hypotheses(decode),
+      length=limit,
+      room=limit,
+      strategy_state=decode.search.begin(inputs.request, decode),
+    )
     step = decode.search.step
     return jax.lax.while_loop(
       lambda search: search.open_B.any(),

@@ -10,9 +10,8 @@ import toy_folders
 
 from benchmarks.faults import mutants
 from benchmarks.faults.harm import HARMS
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence.parsers import recorded
-from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 

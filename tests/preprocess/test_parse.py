@@ -6,9 +6,10 @@ import pytest
 import stage_runs
 from raw_corpora import chain
 
-from jaxsyn.data.options import Clean, SideParser, Subwords, Trees
+from jaxsyn.data.options import Clean, SideParser, Trees
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
+from jaxsyn.data.sentence.vocabulary import Subwords
 from jaxsyn.preprocess import parse
 from jaxsyn.preprocess.work import Output, Work
 

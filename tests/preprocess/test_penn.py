@@ -7,10 +7,9 @@ import pytest
 from raw_corpora import corpus, lines_of, records_of
 from toy_folders import data_of, opened
 
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import align, linearise
 from jaxsyn.data.sentence.linearise import CLOSE, opening
-from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError

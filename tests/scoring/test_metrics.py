@@ -9,13 +9,13 @@ import sacrebleu
 from scored import score
 
 from jaxsyn import score as command
+from jaxsyn.config import Train
 from jaxsyn.errors import InputError
-from jaxsyn.options.fields import fields_of
+from jaxsyn.options import fields_of
 from jaxsyn.scoring import selection
 from jaxsyn.scoring.metrics import METRICS, heading
 from jaxsyn.scoring.scorers import References
 from jaxsyn.scoring.settings import Settings
-from jaxsyn.train_options import Train
 
 SAID = ["a b c d e", "f g", "h i j k"]
 MEANT = ["a b c d e", "f h", "h i j k l"]

@@ -8,7 +8,7 @@ import pytest
 from scored import score
 
 from jaxsyn import score as command
-from jaxsyn.config import read_config
+from jaxsyn.config import read_config, with_defaults
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, selection, tokenizers
 from jaxsyn.scoring.settings import Settings
@@ -179,12 +179,12 @@ def test_a_settled_config_names_its_tokeniser():
 
   config = base.get_config()
   config.data.target_language = "zh-TW"
-  loaded = selection.with_defaults(read_config(config)).train
+  loaded = with_defaults(read_config(config)).train
   assert (loaded.tokenizer, selection.title(loaded)) == ("zh", "BLEU (zh)")
   # Installing another tokeniser later changes nothing.
   config.train.tokenizer = loaded.tokenizer
   config.data.target_language = "ja"
-  assert selection.with_defaults(read_config(config)).train.tokenizer == "zh"
+  assert with_defaults(read_config(config)).train.tokenizer == "zh"
   config.train.selection = "chrf"
   assert selection.title(read_config(config).train) == "chrF"
 
@@ -193,7 +193,7 @@ def test_smoothing_alone_ranks_as_nothing():
   from jaxsyn.configs import base
 
   config = base.get_config()
-  train = selection.with_defaults(read_config(config)).train
+  train = with_defaults(read_config(config)).train
   metric = selection.Selector(train, ["a b c d e", "f g h i j"])
   # Three words right in a row, no four: sacreBLEU's number is above 0.
   result = metric(["a b c x x", "y y y y y"])

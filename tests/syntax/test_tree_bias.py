@@ -18,8 +18,8 @@ from models_under_test import (
   sentence,
 )
 
-from jaxsyn.config import Placement
 from jaxsyn.plan import resolve
+from jaxsyn.syntax.placement import Placement
 from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
 
 RNG = np.random.default_rng(0)

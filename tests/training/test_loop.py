@@ -17,12 +17,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxsyn.config import read_config
+from jaxsyn.config import read_config, with_defaults
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.scoring import selection
 from jaxsyn.training import loop, start
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
@@ -79,7 +78,7 @@ def train(tiny, prepared, tmp_path):
     config.batch.update(shapes=shapes, tokens=600)
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
-    config = selection.with_defaults(read_config(config))
+    config = with_defaults(read_config(config))
     plan = resolve(config, records.manifest)
     layout = Gated(config.train.mesh, gate)
     split = open_split(

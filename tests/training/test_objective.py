@@ -21,14 +21,14 @@ from models_under_test import (
   shape_of,
 )
 
-from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.train_options import Mesh
+from jaxsyn.syntax.placement import Placement
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
+from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import TrainState, train_step
 
 # A deep context has something to be made of in the second layer only.

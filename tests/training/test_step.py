@@ -12,9 +12,9 @@ from models_under_test import batch_of, plan_of, sentence
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.models.layers import Dropout, keep_mask
-from jaxsyn.train_options import Mesh
 from jaxsyn.training import optimiser
 from jaxsyn.training.mesh import Layout, make_mesh
+from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
 BATCH = {

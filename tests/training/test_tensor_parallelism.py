@@ -11,8 +11,8 @@ from jax.sharding import PartitionSpec
 from models_under_test import batch_of, plan_of, sentence
 
 from jaxsyn.errors import InputError
-from jaxsyn.train_options import Mesh
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import first_state, train_step
 
 pytestmark = pytest.mark.usefixtures("eight_devices")

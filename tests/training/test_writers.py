@@ -13,8 +13,8 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError
-from jaxsyn.train_options import Writers
 from jaxsyn.training import log
+from jaxsyn.training.options import Writers
 
 SAMPLE = log.Sample("a <b> c", "x | y", "")
 

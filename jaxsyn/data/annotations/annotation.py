@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from jaxsyn.data.sentence.parse import Parse
 from jaxsyn.options import Choice
-
-if TYPE_CHECKING:
-  from jaxsyn.data.sentence.conllu_text import Parse
 
 # Columns of a row of CoNLL-U, which `Parse.row_W` has.
 ID, FORM, LEMMA, UPOS, XPOS, FEATURES, HEAD, RELATION, DEPS, MISC = range(10)

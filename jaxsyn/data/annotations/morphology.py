@@ -10,12 +10,10 @@ Source: universaldependencies.org/u/feat, version 2.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxsyn.data.annotations.annotation import FEATURES, Annotation
-
-if TYPE_CHECKING:  # which the schema, and so this, stands before
-  from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.parse import Parse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,13 +23,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxsyn.data.options import AuxiliaryTask
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import rearranged, tagged
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
-from jaxsyn.options import Choice, Registry
+from jaxsyn.options import Choice, Registry, choice, option
+from jaxsyn.options.bounds import Amount, Count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +179,38 @@ TASKS: Registry[AuxiliaryTaskSpec] = Registry(
   "second task",
   {"none": TranslationTask, "parse": ParsingTask, "source": SourceTask},
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class AuxiliaryTask:
+  """Auxiliary task: further examples made from every training pair."""
+
+  task: AuxiliaryTaskSpec = choice(
+    TASKS,
+    "none",
+    'Additional task of every training pair: "parse", translate the source '
+    "to its linearized tree, with tags around every source that name the "
+    'task; "source", translate the linearized source tree to the same '
+    'target, without tags; "none".',
+  )
+  brackets: Brackets = choice(
+    BRACKETS,
+    "dependency",
+    'Trees of the auxiliary task: "dependency", or "constituency" as '
+    "published, which needs config.prepare.parse.source_brackets.",
+  )
+  weight: Amount = option(
+    1.0,
+    "Loss weight of auxiliary-task examples (translation: 1). It scales the "
+    "loss sum, not the count: with .3 a batch of such examples alone has .3 "
+    "of its gradient.",
+  )
+  longest: Count = option(
+    250,
+    "Maximum length of either side of an auxiliary-task example, including "
+    "brackets, EOS and tags; longer ones are omitted.",
+    unit="subwords",
+  )
 
 
 def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:

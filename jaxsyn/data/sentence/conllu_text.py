@@ -8,7 +8,6 @@ Before this file: `conllu`. After it: `parser`.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
@@ -20,41 +19,11 @@ from jaxsyn.data.sentence.align import (
   spans,
   visible,
 )
+from jaxsyn.data.sentence.parse import Parse as Parse
 from jaxsyn.errors import InputError
 
 _NO_COLUMNS = "\t".join("_" * (HEAD - LEMMA))  # what annotations read
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-@dataclasses.dataclass(frozen=True)
-class Parse:
-  """A raw line and the words, heads and relations found in it.
-
-  Attributes:
-    text: the line, untouched.
-    start_W: offset in `text` of each word's first character.
-    end_W: offset after each word's last character.
-    head_W: parent of each word, from 0; a root is its own.
-    relation_W: dependency relation of each word.
-    parsed: False if there is no tree: the words are then the tokens between
-      blanks, each its own root.
-    line_W: what CoNLL-U has of each word; empty without a tree.
-  """
-
-  text: str
-  start_W: tuple[int, ...]
-  end_W: tuple[int, ...]
-  head_W: tuple[int, ...]
-  relation_W: tuple[str, ...]
-  parsed: bool = True
-  # Not columns: to look through all these lists took Python's garbage collector
-  # longer than to read them.
-  line_W: tuple[str, ...] = dataclasses.field(default=(), compare=False)
-
-  @property
-  def row_W(self) -> tuple[list[str], ...]:
-    """The ten columns of each word; empty without a tree."""
-    return tuple(line.split("\t") for line in self.line_W)
 
 
 def attach(blocks: Iterable[conllu.Block], text: str) -> Parse:

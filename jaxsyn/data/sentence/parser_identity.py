@@ -7,8 +7,9 @@ manifest of `jaxsyn.data.store.manifests`.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -68,3 +69,12 @@ class Identity:
     version = [self.version] if self.version else []
     sha256 = [f"SHA-256 {self.sha256}"] if self.sha256 else []
     return f"{self.title} ({', '.join([*version, *options, *sha256])})"
+
+
+def sha256_texts(texts: Iterable[str]) -> str:
+  """Returns the SHA-256 of texts in order, which depends on their borders."""
+  digest = hashlib.sha256()
+  for text in texts:
+    data = text.encode("utf-8")
+    digest.update(len(data).to_bytes(8, "little") + data)
+  return digest.hexdigest()

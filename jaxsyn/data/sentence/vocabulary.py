@@ -12,6 +12,7 @@ UNKNOWN in a translation.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import io
@@ -20,20 +21,62 @@ import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import sentencepiece
 
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
 from jaxsyn.data.sentence import segmentation
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import MAX_COUNT, Range
 from jaxsyn.storage import files
 
 # How an unknown word is written: set off by blanks, SentencePiece's own sign. To
 # BLEU it is one token, which normalised text cannot hold.
 UNKNOWN = "⁇"
+
+
+@dataclasses.dataclass(frozen=True)
+class Subwords:
+  """Subword vocabulary, trained by SentencePiece."""
+
+  # Four pieces are special symbols.
+  size: Annotated[int, Range(5, 2**24)] = option(
+    8000,
+    "Vocabulary size, including special symbols.",
+    unit="pieces",
+    common=True,
+  )
+  type: Literal["bpe", "unigram", "word", "char"] = option(
+    "bpe",
+    'Type of the SentencePiece model. "word" keeps the `size` most frequent '
+    "strings between blanks; give it tokenized files (Moses with "
+    "-no-escape, KyTea) so that words have no punctuation. Translations are "
+    'then tokenized too, and other words are unknown, "⁇" in translations.',
+  )
+  joint: bool = option(True, "Whether both sides share one vocabulary.")
+  character_coverage: Annotated[float, Range(0.98, 1)] = option(
+    1.0,
+    "Share of characters that the vocabulary covers; 0.9995 for Chinese or "
+    'Japanese. Not used by "word".',
+  )
+  normalisation: Literal[
+    "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
+  ] = option("nmt_nfkc", "Name of SentencePiece's normalization rule.")
+  sample: Annotated[int, Range(1, MAX_COUNT)] = option(
+    1_000_000,
+    "Approximate maximum number of training pairs that the vocabulary is "
+    "trained on, selected by their hash.",
+    unit="pairs",
+  )
+  like: str = option(
+    "",
+    "Dataset directory whose vocabulary is reused, for corpora that are "
+    "trained on together (config.data.mixture). The options above except "
+    "`joint` then have no effect.",
+  )
 
 
 class Pieces(NamedTuple):

@@ -17,9 +17,16 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.options import MAX_LABELS, DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
+from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.errors import InputError
-from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, Range, from_config
-from jaxsyn.options.bounds import RegistryKey, TextPattern
+from jaxsyn.options import (
+  CHECKPOINT_MODE,
+  ConfigPath,
+  Range,
+  RegistryKey,
+  from_config,
+)
+from jaxsyn.options.bounds import TextPattern
 
 FORMAT = 5
 
@@ -86,9 +93,7 @@ class VocabularyFacts:
 class ParserFacts:
   file: ParserFile  # "": no copy of it is here, or CoNLL-U was given
   sha256: Sha256OrNone
-  kind: Annotated[str, RegistryKey("jaxsyn.data.sentence.parsers:PARSERS")] = (
-    "udpipe"
-  )
+  kind: Annotated[str, RegistryKey(PARSERS)] = "udpipe"
   name: str = ""
   version: str = ""
   options: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -144,8 +149,9 @@ def check(manifest: Mapping[str, Any]) -> None:
   Args:
     manifest: as JSON has it, without its checksum.
   """
-  how = dataclasses.replace(CHECKPOINT_MODE, bounded=False)
-  typed = from_config(Manifest, manifest, ConfigPath("manifest"), how)
+  typed = from_config(
+    Manifest, manifest, ConfigPath("manifest"), CHECKPOINT_MODE
+  )
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
 

@@ -9,7 +9,6 @@ say stands in `jaxsyn.data.store.manifest_format`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import label_ids
 from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence.parser_identity import sha256_texts as sha256_texts
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, layout, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
@@ -279,12 +279,3 @@ def _check(
       f" SHA-256 is {actual.sha256}, the manifest says {expected['sha256']}"
       f" ({expected['file']}). Use that file, or prepare the data again."
     )
-
-
-def sha256_texts(texts: Iterable[str]) -> str:
-  """SHA-256 of texts in order; where one ends counts."""
-  digest = hashlib.sha256()
-  for text in texts:
-    data = text.encode("utf-8")
-    digest.update(len(data).to_bytes(8, "little") + data)
-  return digest.hexdigest()

@@ -1,12 +1,12 @@
 """Where a run's figures go beside its log.jsonl: options of config.train.writers.
 
 A writer is one file here, one line in this table and one option of
-`jaxsyn.train_options.Writers` of its name, which is empty where it is not wanted.
+`jaxsyn.training.options.Writers` of its name, which is empty where it is not wanted.
 """
 
 from __future__ import annotations
 
-from jaxsyn.train_options import Writers
+from jaxsyn.training.options import Writers
 from jaxsyn.training.writers.tensorboard import TensorBoard
 from jaxsyn.training.writers.weights_and_biases import WeightsAndBiases
 from jaxsyn.training.writers.writer import ResumedRun, Writer

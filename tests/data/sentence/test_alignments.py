@@ -7,13 +7,12 @@ from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.tasks import Constituency, ParsingTask
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.alignments import parsed, pharaoh, regrouped
 from jaxsyn.data.sentence.example import rearranged, tagged
 from jaxsyn.data.sentence.linearise import CLOSE, opening
-from jaxsyn.data.sentence.vocabulary import Pieces, train
+from jaxsyn.data.sentence.vocabulary import Pieces, Subwords, train
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 

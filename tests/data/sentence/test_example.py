@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxsyn.data import schema
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
 from jaxsyn.data.sentence import (
   align,
@@ -21,7 +20,7 @@ from jaxsyn.data.sentence import (
 )
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
-from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 
 MONKEY = conllu_text.Parse(
   "The monkey eats a banana",

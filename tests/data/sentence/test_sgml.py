@@ -9,11 +9,11 @@ import pytest
 from raw_corpora import corpus
 
 from jaxsyn import score
+from jaxsyn.corpus import Files
 from jaxsyn.data.sentence.text import arriving_lines, read_lines
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
-from jaxsyn.survey import pairs
 
 SOURCE = """<srcset setid="newstest2015" srclang="any">
 <doc sysid="ref" docid="1012-bbc" genre="news" origlang="en">
@@ -186,7 +186,7 @@ def test_scored_as_the_text_of_its_segments(tmp_path):
 def test_looked_through_as_the_text_of_its_segments(tmp_path):
   source = write(tmp_path / "news-src.en.sgm", SOURCE)
   target = write(tmp_path / "news-ref.de.sgm", REFERENCE)
-  assert next(pairs.Files(str(source), str(target)).sides()) == (
+  assert next(Files(str(source), str(target)).pairs()) == (
     LINES[0],
     LINES[0].replace("India", "Indien"),
   )

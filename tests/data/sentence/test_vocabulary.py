@@ -14,9 +14,9 @@ import pytest
 import sacrebleu
 import sentencepiece
 
-from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
 from jaxsyn.data.sentence import segmentation, vocabulary
+from jaxsyn.data.sentence.vocabulary import Subwords
 from jaxsyn.errors import InputError
 
 LINES = [

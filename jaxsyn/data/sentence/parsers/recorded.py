@@ -10,7 +10,7 @@ from jaxsyn.data.options import Trees
 from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import ConfigPath, ValidationMode, from_config
+from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 
 
 def spec(
@@ -35,7 +35,7 @@ def spec(
     Trees,
     manifest["options"]["parse"],
     ConfigPath("manifest", "options", "parse"),
-    ValidationMode(bounded=False),
+    CHECKPOINT_MODE,
   )
   parser = getattr(trees, side).parser
   assert parser.kind == known.kind, "both were written together"

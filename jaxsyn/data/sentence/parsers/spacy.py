@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence.parser_identity import Identity, sha256_texts
 from jaxsyn.data.sentence.parsers.parser import (
   Parser,
   ParserSpec,
@@ -27,7 +27,6 @@ from jaxsyn.data.sentence.parsers.parser import (
   on_one_line,
 )
 from jaxsyn.data.store.fetch import Download
-from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums, files
@@ -134,7 +133,9 @@ class SpacySpec(ParserSpec):
   kind: ClassVar[str] = "spacy"
 
   model: str = option(
-    "", 'Name of an installed pipeline, as "en_core_web_sm", or its folder.'
+    "",
+    "spaCy pipeline: the name of an installed one, such as "
+    '"en_core_web_sm", or its directory.',
   )
 
   def resolve(

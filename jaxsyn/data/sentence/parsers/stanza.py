@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence.parser_identity import Identity, sha256_texts
 from jaxsyn.data.sentence.parsers.parser import (
   Parser,
   ParserSpec,
@@ -24,7 +24,6 @@ from jaxsyn.data.sentence.parsers.parser import (
   sentences,
 )
 from jaxsyn.data.store.fetch import Download
-from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums
@@ -106,13 +105,15 @@ class StanzaSpec(ParserSpec):
   kind: ClassVar[str] = "stanza"
 
   model: str = option(
-    "", "Stanza's code of a language. Empty: the language of the side."
+    "", "Stanza's language code. Empty: the language of the side."
   )
   package: str = option(
-    "default", "Which of its models: a treebank, as in ewt."
+    "default", 'Stanza package of the language: a treebank, such as "ewt".'
   )
   folder: str = option(
-    "", "Of the models; empty: Stanza's own, as $STANZA_RESOURCES_DIR says."
+    "",
+    "Directory of Stanza's models; empty: Stanza's own "
+    "($STANZA_RESOURCES_DIR).",
   )
 
   def resolve(

@@ -120,11 +120,11 @@ class UDPipeSpec(ParserSpec):
 
   model: str = option(
     "",
-    "A file, or a name or language code that spacy-udpipe knows, to be "
-    "downloaded. Empty: the language of the side.",
+    "UDPipe model: a file, or a name or language code known to "
+    "spacy-udpipe, which is downloaded. Empty: the language of the side.",
   )
   beam: Annotated[int, Range(0, 100)] = option(
-    0, "UDPipe's beam_search; 0: the model's own. 1 is faster."
+    0, "Beam size of UDPipe's parser; 0: the model's own. 1 is faster."
   )
 
   @property

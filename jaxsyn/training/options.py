@@ -1,0 +1,243 @@
+"""Options of training, and the sections of a config that training reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+from jaxsyn.data.options import Batches, DataConfig
+from jaxsyn.models.spec import Model
+from jaxsyn.options import NamedSpecs, choices, option, section
+from jaxsyn.options.bounds import (
+  Axis,
+  Count,
+  CountOrOff,
+  Range,
+  Rate,
+  Seed,
+  TextPattern,
+)
+from jaxsyn.syntax.placement import Placement
+from jaxsyn.training.losses import LOSSES
+from jaxsyn.training.objective import Loss
+from jaxsyn.training.optimiser import Optimiser
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+  """Axes of the device mesh."""
+
+  data: Axis = option(
+    -1,
+    "Number of devices that the rows of a batch are split over; -1: all "
+    "remaining ones.",
+  )
+  fsdp: Axis = option(
+    1,
+    "Number of devices that rows and parameters are split over; -1: all "
+    "remaining ones.",
+  )
+  tensor: Axis = option(
+    1,
+    "Number of devices that attention heads, feed-forward units and the "
+    "vocabulary are split over; it must divide the first two. -1: all "
+    "remaining ones.",
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Writers:
+  """Logs in addition to log.jsonl."""
+
+  tensorboard: bool = option(
+    True, "Whether to write TensorBoard files into the run directory."
+  )
+  wandb: str = option(
+    "",
+    "Weights & Biases project that the run is logged to; empty: none. With "
+    "WANDB_MODE=offline no network is needed.",
+  )
+  samples: CountOrOff = option(
+    4,
+    "Number of validation sentences that are logged with their translations "
+    "at each validation.",
+    unit="sentences",
+  )
+  pictures: CountOrOff = option(
+    0,
+    "Number of validation sentences whose attention is drawn at each "
+    "validation, which takes some tenths of a second each.",
+    unit="sentences",
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+  """Initialization from the parameters of another run: docs/fine_tuning.md."""
+
+  run: str = option(
+    "",
+    "Run directory, local or on an object store, whose parameters "
+    "initialize this run; empty: random initialization.",
+    common=True,
+  )
+  checkpoint: Annotated[
+    str,
+    TextPattern(r"|best|last|\d{1,10}", '"best", "last", a step, or nothing'),
+  ] = option(
+    "", "Checkpoint of that run; empty: the one that it translates with."
+  )
+  unknown: Literal["drawn", "mean"] = option(
+    "drawn",
+    "Initial embeddings of subwords and relations that the other run lacks: "
+    '"drawn" at random, or the "mean" of the others.',
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+  """Training steps, validation, checkpoints and log."""
+
+  steps: Count = option(
+    20_000,
+    "Number of training steps.",
+    unit="batches",
+    resume=True,
+    common=True,
+  )
+  minutes: Annotated[float, Range(0, 1_000_000_000)] = option(
+    0.0,
+    "Limit of the training time over all resumed parts of a run; 0: none. "
+    "It includes validation, except for the last one, and excludes "
+    "compilation.",
+    unit="minutes",
+    resume=True,
+    common=True,
+  )
+  evaluate_every: Count = option(
+    500,
+    "Steps between validations, which compute losses and the `selection` "
+    "metric.",
+    unit="steps",
+    resume=True,
+    common=True,
+  )
+  save_every: Count = option(
+    500, "Steps between checkpoints.", unit="steps", resume=True
+  )
+  keep: Count = option(
+    3, "Number of checkpoints kept in addition to the best one.", resume=True
+  )
+  log_every: Count = option(
+    50, "Steps between log lines.", unit="steps", neutral=True
+  )
+  patience: CountOrOff = option(
+    0,
+    "Number of validations without improvement of `selection` after which "
+    "training stops; 0: no early stopping.",
+    resume=True,
+    common=True,
+  )
+  # How it is validated may not change: scores would not compare with the best
+  # so far.
+  # `jaxsyn.config` limits it to the metrics that there are.
+  selection: str = option(
+    "bleu",
+    "Metric that selects the best checkpoint: a translation metric, or "
+    '"log_likelihood" (no decoding). The likelihood breaks ties, and BLEU '
+    "without a correct 4-gram counts as 0, because a model learns long "
+    "before it has any.",
+    common=True,
+  )
+  tokenizer: str = option(
+    "",
+    'Tokenizer of sacreBLEU for validation BLEU and RIBES: "13a", "zh", '
+    '"ja-mecab", "char", ...; empty: the one that fits data.target_language '
+    "(jaxsyn.scoring.tokenizers).",
+  )
+  validation_beam: Annotated[int, Range(1, 1000)] = option(
+    1, "Beam size of validation; 1: greedy decoding."
+  )
+  validation_sentences: CountOrOff = option(
+    0,
+    "Number of validation sentences that are translated; 0: all.",
+    unit="sentences",
+  )
+  ema: Rate = option(
+    0.0,
+    "Decay d of an exponential moving average of the parameters, which is "
+    "used for evaluation; 0: off. The parameters after update i of n have "
+    "weight dⁿ⁻ⁱ, the initial ones none.",
+    common=True,
+  )
+  average: Count = option(
+    1,
+    "Number of most recent checkpoints whose parameters are averaged for "
+    "translation.",
+    resume=True,
+  )
+  logits: Annotated[int, Range(1, 2**40)] = option(
+    2**28,
+    "Maximum number of logits computed at once on a device. In larger "
+    "batches, losses that are sums over target positions process some "
+    "positions at a time.",
+    unit="logits",
+    resume=True,
+  )
+  parallelism: Literal["jit", "pmap"] = option(
+    "jit", 'Parallel execution: "jit" (NamedSharding) or "pmap".', resume=True
+  )
+  mesh: Mesh = section(Mesh, resume=True)
+  remat: Literal["none", "attention", "layer"] = option(
+    "none",
+    "Activations of a Transformer that are recomputed in the backward pass: "
+    '"attention" (all between its projections), "layer" (each complete '
+    'layer) or "none". It saves memory and changes no result; docs/speed.md '
+    "has the cost.",
+    resume=True,
+  )
+  start: Start = section(Start)
+  freeze: tuple[str, ...] = option(
+    (),
+    "Patterns of the names of frozen parameters, in which * stands for any "
+    "text: ('encoder_*', '*table/*'). Frozen parameters get no update, "
+    "weight decay or averaging, and no optimizer state.",
+  )
+  profile: Annotated[
+    str,
+    TextPattern(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing'),
+  ] = option(
+    "",
+    'Range "FIRST-LAST" of steps that are profiled for TensorBoard; empty: '
+    "none.",
+    neutral=True,
+  )
+  prefetch: Annotated[int, Range(0, 10_000)] = option(
+    2,
+    "Number of batches that are prepared ahead of the device.",
+    unit="batches",
+    neutral=True,
+  )
+  writers: Writers = section(Writers, neutral=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(DataConfig):
+  """The sections that training reads."""
+
+  seed: Seed = option(
+    0,
+    "Seed of initial parameters, dropout, batch order and random trees.",
+    common=True,
+  )
+  batch: Batches = section(Batches)
+  model: Model = section(Model)
+  parts: Placement = section(Placement)
+  losses: NamedSpecs[Loss] = choices(
+    LOSSES,
+    "Terms of the training objective. Perplexity is always computed from "
+    "the likelihood without smoothing.",
+    ["nll"],
+  )
+  optimiser: Optimiser = section(Optimiser)
+  train: Train = section(Train)
