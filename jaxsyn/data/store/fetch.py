@@ -27,7 +27,7 @@ from typing import IO, NamedTuple
 
 from jaxsyn import progress
 from jaxsyn.errors import InputError
-from jaxsyn.storage import checksums, files, lock, private, remote
+from jaxsyn.storage import cache, checksums, files, lock, remote
 
 Check = Callable[[pathlib.Path], object]
 PathLike = str | os.PathLike[str]
@@ -112,9 +112,9 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
     return pathlib.Path(path)
   sha256 = sha256 or checksums.sha256_of(path)
   try:
-    place = private.folder(make=True)
+    place = cache.user_folder()
   except OSError:
-    place = private.temporary()
+    place = cache.temporary_folder()
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
   copy.parent.mkdir(parents=True, exist_ok=True)
   # Of several processes of a machine one copies it, the others wait.
