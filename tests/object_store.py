@@ -50,8 +50,9 @@ def rclone(port: int, folder: str) -> list[str]:
 def google(port: int) -> list[str]:
   """The command of an emulator of Google Cloud Storage, with one bucket."""
   program = _program("gcp-storage-emulator", "gcp-storage-emulator")
-  address = ["--host", "127.0.0.1", "--port", str(port)]
-  return [program, "start", *address, "--in-memory", "--default-bucket=bucket"]
+  python = os.path.join(os.path.dirname(program), "python")
+  script = os.path.join(os.path.dirname(__file__), "google_store.py")
+  return [python, script, str(port)]
 
 
 def _program(name: str, package: str) -> str:

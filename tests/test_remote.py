@@ -351,7 +351,7 @@ def test_prepares_the_same_data_as_locally_after_kills(
   config.prepare.raw_dir, config.data.directory = f"{folder}/raw", data
   config.prepare.parse.source_conllu["train"] = "train.conllu"
   config.prepare.parse.source_conllu["test"] = f"{folder}/raw/test.conllu"
-  for name in ("manifest.json", "text/old.gz", ".new-1.partial/a"):
+  for name in ("manifest.json", "text/old.source.gz", ".new-1.partial/a"):
     remote.write(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
