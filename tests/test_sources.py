@@ -7,7 +7,7 @@ import signal
 
 import numpy as np
 import pytest
-from test_workers import told
+from test_workers import process_facts
 
 from jaxsyn import plan
 from jaxsyn.config import read_config
@@ -105,7 +105,7 @@ def test_runs_with_the_same_parser_ask_it_once(reader, monkeypatch):
 
 def test_processes_load_no_jax(reader):
   with Workers(reader.opened, 1, died="") as workers:
-    pid, loaded = workers.submit(told).result()
+    pid, loaded = workers.submit(process_facts).result()
   assert pid != os.getpid() and "ufal" in loaded
   assert not loaded & {"jax", "flax", "orbax", "tensorflow"}
 
