@@ -14,8 +14,12 @@ from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
 from jaxsyn.trained import sources, workdir
-from jaxsyn.trained.ensemble_sources import EnsembleReader
-from jaxsyn.trained.sources import FEW, ParallelReader, SourceReader
+from jaxsyn.trained.sources import (
+  FEW,
+  EnsembleReader,
+  ParallelReader,
+  SourceReader,
+)
 from jaxsyn.workers import Workers
 
 WORDS = [
