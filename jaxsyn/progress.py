@@ -1,13 +1,12 @@
-"""Progress of long work: bars on a terminal, elsewhere a line now and then.
+"""Progress of long tasks: bars on a terminal, otherwise a line every 30 seconds.
 
   with progress.bar("parsing", total=29_000, unit="line") as bar:
     for line in lines:
       ...
       bar.advance()
 
-All on standard error, for standard output is for results. Bars that are open at
-one time stand below each other, in whatever threads; what is printed meanwhile
-stands above them.
+Progress goes to standard error, since standard output is for results. Bars of
+several threads are shown below each other, and printed text above them.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
   from rich.console import RenderableType
 
-REDRAW_SECONDS = 30.0  # seconds between two lines, where there is no terminal
-_SELDOM = 10  # times so many where nothing has changed
-_MIN_SECONDS = 0.5  # seconds after which a bar is worth to be seen
+REDRAW_SECONDS = 30.0  # between two lines without a terminal
+_IDLE_FACTOR = 10  # times as many if nothing has changed
+_MIN_SECONDS = 0.5  # shorter tasks get no bar
 
 
 class Bar:
-  """How far some work is."""
+  """The progress of one task."""
 
   def __init__(
     self,
@@ -42,26 +41,25 @@ class Bar:
     note: Callable[[], str] = lambda: "",
     silent: bool = False,
   ):
-    """Begins it.
+    """Starts showing progress.
 
     Args:
-      name: of the work.
-      total: of its units; None: nobody knows.
-      unit: singular, as "line".
-      per: what its speed is told in, if that is not the unit: see `advance`.
-      speed: whether that is told at all.
-      done: before, not in the speed.
-      note: words for what the work waits for, as of `compiling`; "" while it
-        advances. Without speed and remaining time, which nobody knows then.
-        Called in another thread.
-      silent: nothing is told.
+      name: Name of the task.
+      total: Number of units; None if unknown.
+      unit: Name of a unit in the singular, such as "line".
+      per: Name of the unit of speed, if it is another one; see `advance`.
+      speed: Whether to show the speed.
+      done: Units done before, which do not count for the speed.
+      note: Returns what the task waits for, as `compiling` does, or "". During a
+        wait no speed and remaining time are shown. Called in another thread.
+      silent: Whether to show nothing.
     """
     self._name, self._total, self._unit, self._per = name, total, unit, per
     self._done = self._before = done
     self._amount, self._speed, self._note = 0, speed, note
-    self._waits = False  # whether the last note was not empty
-    self._end: float | None = None  # when it is ended, if not by its total
-    self._began = self._said = time.monotonic()
+    self._is_waiting = False  # whether the last note was not empty
+    self._end: float | None = None  # time limit of the task
+    self._started = self._printed = time.monotonic()
     self._lock = threading.Lock()
     self._screen = None if silent or not sys.stderr.isatty() else _screen
     self._task: Any = None
@@ -70,20 +68,20 @@ class Bar:
       target=self._refresh, daemon=True, name="progress"
     )
     if not silent:
-      # Also while nothing is finished: a first chunk may take a minute.
+      # Also before the first unit is done, which may take a minute.
       self._thread.start()
 
-  def begin(self) -> None:
-    """The clock of its speed starts now."""
+  def start_clock(self) -> None:
+    """Starts to measure the speed from now."""
     with self._lock:
-      self._began = time.monotonic()
+      self._started = time.monotonic()
 
   def advance(self, count: int = 1, amount: int | None = None) -> None:
-    """So much more is done.
+    """Adds finished units.
 
     Args:
-      count: units.
-      amount: of what the speed is told in, where that is not the unit.
+      count: Number of units.
+      amount: Number of units of speed, if these are others.
     """
     with self._lock:
       self._done += count
@@ -91,26 +89,27 @@ class Bar:
       if self._task is not None and self._screen:
         self._screen.update(self._task, self._done, self._words())
 
-  def at_most(self, seconds: float) -> None:
-    """It is ended after so much more time, whatever is done then."""
+  def set_time_limit(self, seconds: float) -> None:
+    """Sets the time from now after which the task ends in any case."""
     with self._lock:
       self._end = time.monotonic() + seconds
 
   def set_done(self, done: int) -> None:
-    """So much is done in all."""
+    """Sets the number of finished units."""
     self.advance(done - self._done)
 
   def show(self, content: RenderableType) -> None:
-    """Shows something below the bars, on a terminal, in place of what was."""
+    """Shows content below the bars, on a terminal; replaces earlier content."""
     if self._screen:
       self._screen.show(content)
 
-  def report(self) -> None:
-    """Something else has just told how far it is: no line soon."""
-    self._said = time.monotonic()
+  def postpone_line(self) -> None:
+    """Delays the next line, since other output has just shown the progress."""
+    self._printed = time.monotonic()
 
   @property
   def is_on_terminal(self) -> bool:
+    """Whether the bar is drawn on a terminal."""
     return self._screen is not None
 
   def close(self) -> None:
@@ -120,14 +119,14 @@ class Bar:
       if self._screen and self._task is not None:
         self._screen.remove(self._task)
       self._screen = self._task = None
-    # The note may hold JAX arrays. Freed by a daemon thread while the interpreter
-    # exits, they abort the process ("FATAL: exception not rethrown").
+    # The note may refer to JAX arrays. A daemon thread that frees them while the
+    # interpreter exits aborts the process ("FATAL: exception not rethrown").
     if self._thread.is_alive():
       self._thread.join()
 
   def _refresh(self) -> None:
-    """Tells how far it is until it is closed."""
-    seen = -1
+    """Shows the progress until the bar is closed."""
+    last_done = -1
     while not self._closed.wait(
       _MIN_SECONDS if self._screen else min(REDRAW_SECONDS, 1.0)
     ):
@@ -140,46 +139,45 @@ class Bar:
           self._screen.update(self._task, self._done, self._words())
           continue
         words = self._words()
-        is_idle = self._done == seen and not self._waits
-        if time.monotonic() - self._said > REDRAW_SECONDS * (
-          _SELDOM if is_idle else 1
-        ):
-          self._said, seen = time.monotonic(), self._done
-          # In one write: other threads print as well.
+        is_idle = self._done == last_done and not self._is_waiting
+        pause = REDRAW_SECONDS * (_IDLE_FACTOR if is_idle else 1)
+        if time.monotonic() - self._printed > pause:
+          self._printed, last_done = time.monotonic(), self._done
+          # In one write, since other threads print as well.
           line = f"{self._name}: {words}\n"
           print(line, end="", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
-    """As in "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
-    remark = self._note()
-    if self._waits and not remark:  # the wait would distort the speed
-      self._began = time.monotonic()
+    """Formats the progress: "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
+    note = self._note()
+    if self._is_waiting and not note:  # the wait would distort the speed
+      self._started = time.monotonic()
       self._before, self._amount = self._done, 0
-    self._waits = bool(remark)
-    seconds = max(time.monotonic() - self._began, 1e-9)
+    self._is_waiting = bool(note)
+    seconds = max(time.monotonic() - self._started, 1e-9)
     words = [f"{self._done:,} {_plural(self._unit, self._done)}"]
     if self._total:
       total = f"{self._total:,} {_plural(self._unit, self._total)}"
       words = [f"{self._done:,} of {total}"]
-    if self._amount and self._speed and not remark:
+    if self._amount and self._speed and not note:
       per = _plural(self._per or self._unit, 2)
       words.append(f"{_rounded(self._amount / seconds)} {per}/s")
-    is_timed = self._speed and not remark
+    is_timed = self._speed and not note
     if self._total and self._done > self._before and is_timed:
       new_items = self._done - self._before
       left = seconds * (self._total - self._done) / new_items
       if self._end is not None:
         left = min(left, max(self._end - time.monotonic(), 0.0))
       words.append(f"{span(left)} left")
-    if remark:
-      words.append(remark)
+    if note:
+      words.append(note)
     return ", ".join(words)
 
 
 @contextlib.contextmanager
-def bar(name: str, total: int | None = None, **how: Any) -> Iterator[Bar]:
-  """Shows how far some work is, as long as it lasts; arguments as of `Bar`."""
-  shown = Bar(name, total, **how)
+def bar(name: str, total: int | None = None, **options: Any) -> Iterator[Bar]:
+  """Shows progress during a block; the arguments are those of `Bar`."""
+  shown = Bar(name, total, **options)
   try:
     yield shown
   finally:
@@ -190,7 +188,7 @@ def compiling(*programs: tuple[int, int]) -> str:
   """Returns the note of a bar while programs compile, "" once all are compiled.
 
   Args:
-    *programs: Of each function, how many are compiled and how many are needed.
+    *programs: For each function, the number of compiled and of needed programs.
 
   >>> compiling((3, 12), (0, 1))
   'compiling programs: 3 of 13'
@@ -210,12 +208,12 @@ class CompileCounter:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """How many are compiled and how many are needed."""
+    """Numbers of compiled and of needed programs."""
     return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager
   def calls(self, shapes: Any) -> Iterator[None]:
-    """Counts a call with arguments of these shapes (hashable)."""
+    """Counts a call with arguments of some shapes (hashable)."""
     self._needed.add(shapes)
     try:
       yield
@@ -224,7 +222,7 @@ class CompileCounter:
 
 
 def span(seconds: float) -> str:
-  """A time in words.
+  """Formats a duration.
 
   >>> span(40), span(400), span(40_000)
   ('40 s', '7 min', '11.1 h')
@@ -245,7 +243,7 @@ def _rounded(speed: float) -> str:
 
 
 class _Screen:
-  """All bars of the process that are open."""
+  """All open bars of the process, on a terminal."""
 
   def __init__(self) -> None:
     self._lock = threading.RLock()
@@ -259,12 +257,12 @@ class _Screen:
       if not self._tasks:
         self._open()
       self._tasks += 1
-      return self._bars.add_task(name, total=total, said="")
+      return self._bars.add_task(name, total=total, text="")
 
   def update(self, task: Any, done: int, text: str) -> None:
     with self._lock:
       if self._bars is not None:
-        self._bars.update(task, completed=done, said=text)
+        self._bars.update(task, completed=done, text=text)
 
   def show(self, content: RenderableType) -> None:
     with self._lock:
@@ -281,13 +279,13 @@ class _Screen:
         self._live, self._below = None, ""
 
   def _open(self) -> None:
-    # Here: to import rich takes 0.1 s, and most calls are short.
+    # Imported here, since it takes 0.1 s and most tasks are short.
     from rich import console, live, progress
 
     self._bars = progress.Progress(
       progress.TextColumn("{task.description}"),
       progress.BarColumn(bar_width=24),
-      progress.TextColumn("{task.fields[said]}"),
+      progress.TextColumn("{task.fields[text]}"),
       auto_refresh=False,
     )
     self._live = live.Live(
@@ -295,7 +293,7 @@ class _Screen:
       console=console.Console(stderr=True),
       refresh_per_second=4,
       transient=True,
-      # Else what goes to a file would be drawn on the terminal instead.
+      # Otherwise rich would draw output for a file on the terminal.
       redirect_stdout=sys.stdout.isatty(),
     )
     self._live.start()

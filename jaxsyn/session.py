@@ -39,14 +39,13 @@ from jaxsyn.decode.translator import (
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.trained import parameters
-from jaxsyn.trained.ensemble_sources import EnsembleReader
 from jaxsyn.trained.member import (
   Folder,
   check_targets,
   check_weights,
   open_member,
 )
-from jaxsyn.trained.sources import ParallelReader, SourceReader
+from jaxsyn.trained.sources import EnsembleReader, ParallelReader, SourceReader
 from jaxsyn.training.memory import enough_memory
 
 Finish = Callable[

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -29,7 +31,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import check_parsed, check_trees, resolve
 from jaxsyn.scoring import selection
-from jaxsyn.storage import checksums, files, hub, lock
+from jaxsyn.storage import checksums, files, hub, lock, remote
 from jaxsyn.trained import teacher, warm_start, workdir
 from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
@@ -67,6 +69,7 @@ def run(
   Raises:
     InputError: what was given does not fit; the message says what to do.
   """
+  _check_workdir(folder)
   if not isinstance(config, Config):
     config = read_config(config)
   config = with_defaults(config)
@@ -277,10 +280,26 @@ def _sizes(split: LoadedSplit) -> str:
   return f"training on batches of sentences x source x target: {shapes}"
 
 
+def _check_workdir(folder: str | pathlib.Path) -> None:
+  """Raises InputError if checkpoints cannot be written to a directory."""
+  hub.refuse(folder, "--workdir")
+  if os.fspath(folder).startswith("s3://"):
+    raise InputError(
+      f"--workdir {folder}: checkpoints cannot be written to s3://. Use gs://, or "
+      "a local or shared folder, and copy the finished run to s3://."
+    )
+  if remote.is_remote(folder) and re.search(r"[*?[\]]", os.fspath(folder)):
+    # Orbax would take it for a pattern, and write checkpoints without arrays.
+    raise InputError(
+      f"--workdir {folder} contains one of *, ?, [ and ]. Choose a name without "
+      "these characters."
+    )
+
+
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of the run.")
-  hub.refuse(values.workdir, "--workdir")
+  _check_workdir(values.workdir)
   exits.check_target(values.workdir, "--workdir", folder=True, store=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)

@@ -1,14 +1,13 @@
-"""Processes beside this one that work with one thing, which is made once.
+"""A pool of worker processes that share one object, which is created once.
 
   with Workers(functools.partial(UDPipe, path), 2, died="...") as workers:
     trees = [workers.submit(UDPipe.conllu, line, "") for line in lines]
     print(*(tree.result() for tree in trees))
 
-They are no forks of this process, which may have threads (JAX) that a fork
-would not carry, and do not run its main module, as those of `multiprocessing`
-would. A fresh process makes the thing and then forks the others, so that the
-seconds and the memory of it are spent once. All of them end with this process,
-however that ends.
+A new process creates the object and then forks the other workers, so its time and
+memory are spent once. The workers are not forks of this process, whose threads (of
+JAX) a fork would lose, and do not run its main module, as those of
+`multiprocessing` would. They end with this process, however it ends.
 """
 
 from __future__ import annotations
@@ -31,34 +30,34 @@ from typing import Any, Generic, Self, TypeVar
 
 from jaxsyn.errors import InputError
 
-Made = TypeVar("Made")
+Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 _CODE = "from jaxsyn import workers; workers.serve()"
 
 
 def cores() -> int:
-  """How many this process may use."""
+  """Returns the number of processor cores that this process may use."""
   return len(os.sched_getaffinity(0))
 
 
 class WorkerDiedError(InputError):
-  """One of the processes was killed."""
+  """A worker process was killed."""
 
 
-class Workers(Generic[Made]):
-  """Processes that were given one thing to work with."""
+class Workers(Generic[Shared]):
+  """A pool of processes that share one object."""
 
-  def __init__(self, make: Callable[[], Made], count: int, *, died: str):
-    """Starts them; `submit` may be called at once.
+  def __init__(self, make: Callable[[], Shared], count: int, *, died: str):
+    """Starts the processes; `submit` may be called at once.
 
     Args:
-      make: makes the thing, in the first process; is pickled.
-      count: of processes.
-      died: what an InputError says if one of them is killed.
+      make: Function that creates the object, in the first process; it is pickled.
+      count: Number of processes.
+      died: Message of the error if a process is killed.
     """
     self._died = died
-    # One duplex connection a process; the workers have the other ends.
+    # One duplex connection per process; the workers have the other ends.
     self._ours, theirs = zip(*(Pipe() for _ in range(count)))
     handles = [connection.fileno() for connection in theirs]
     self._process = subprocess.Popen(
@@ -67,8 +66,8 @@ class Workers(Generic[Made]):
       stdout=subprocess.DEVNULL,
       pass_fds=handles,
       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-      # Ctrl-C goes to this process alone. No session of its own: Linux shares
-      # its cores between sessions, and `nice` would count for nothing.
+      # Ctrl-C is sent to this process only. Not a new session: Linux divides the
+      # cores between sessions, and would ignore `nice`.
       process_group=0,
     )
     for connection in theirs:
@@ -82,13 +81,10 @@ class Workers(Generic[Made]):
   def submit(
     self, function: Callable[..., Result], *args: Any
   ) -> Future[Result]:
-    """The result of function(thing, *args), to come.
+    """Calls function(object, *args) in a worker; returns a future.
 
-    Calls are begun in order. Function, arguments and result are pickled; what
-    is raised there is raised by the future.
-
-    Raises:
-      Died: by the future, if the process was killed.
+    Calls start in order. Function, arguments and result are pickled. The future
+    raises what the function raises, or WorkerDiedError if the process was killed.
     """
     return self._pool.submit(self._call, function, args)
 
@@ -100,22 +96,22 @@ class Workers(Generic[Made]):
     except (EOFError, OSError):
       raise WorkerDiedError(self._died) from None
     finally:
-      self._idle.put(connection)  # also a dead one: the next call fails, too
+      self._idle.put(connection)  # also after an error: later calls fail too
     if error is not None:
       raise error
     return result
 
   def close(self) -> None:
-    """Ends them, in the midst of their work if they have any."""
+    """Ends the processes, even during a call."""
     self._pool.shutdown(wait=False, cancel_futures=True)
     if self._idle.qsize() < len(self._ours):
       with contextlib.suppress(ProcessLookupError):
         os.killpg(self._process.pid, signal.SIGTERM)
-      # A process that is forked that very moment never hears of the signal, and
-      # the first would wait for it, and we for the first.
+      # A process that is being forked misses the signal. The first process would
+      # wait for it, and this one for the first.
       for connection in self._ours:
         end = socket.socket(fileno=os.dup(connection.fileno()))
-        with end, contextlib.suppress(OSError):  # it may be dead
+        with end, contextlib.suppress(OSError):  # the worker may have died
           end.shutdown(socket.SHUT_RDWR)
     self._pool.shutdown()
     for connection in self._ours:
@@ -135,17 +131,17 @@ class Workers(Generic[Made]):
 
 
 def serve() -> None:
-  """The processes: the first, and what it forks; see `Workers`."""
+  """Runs in the first worker, and in those that it forks."""
   signal.signal(signal.SIGTERM, lambda *_: sys.exit())
   connections = [Connection(int(handle)) for handle in sys.argv[1:]]
-  connection_to_parent, made, fault = connections[0], None, None
+  connection_to_parent, shared, error = connections[0], None, None
   children: list[int] = []
   try:
-    made = connection_to_parent.recv()()
-  except EOFError:  # nobody is there any more
+    shared = connection_to_parent.recv()()
+  except EOFError:  # the parent has ended
     return
-  except Exception as error:
-    fault = error
+  except Exception as raised:
+    error = raised
   for connection in connections[1:]:
     child = os.fork()
     if not child:
@@ -155,32 +151,43 @@ def serve() -> None:
   for connection in connections:
     if connection is not connection_to_parent:
       connection.close()
-  with contextlib.suppress(OSError):  # nobody reads the answer any more
+  with contextlib.suppress(OSError):  # the parent has ended
     try:
-      _work(connection_to_parent, made, fault)
+      _work(connection_to_parent, shared, error)
     finally:
-      for child in children:  # so that their time is counted as ours
+      for (
+        child
+      ) in children:  # adds their processor time to that of this process
         os.waitpid(child, 0)
 
 
-def _work(connection: Connection, made: Any, fault: Exception | None) -> None:
+def _work(
+  connection: Connection, shared: Any, make_error: Exception | None
+) -> None:
+  """Receives calls and sends results, until the parent ends.
+
+  Args:
+    connection: Connection to the parent.
+    shared: Object that the calls share.
+    make_error: Exception raised while creating it; every call raises it.
+  """
   calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
   def receive() -> None:
     with contextlib.suppress(EOFError, OSError):
       while True:
         calls.put(connection.recv_bytes())
-    os.kill(os.getpid(), signal.SIGTERM)  # even in the midst of a call
+    os.kill(os.getpid(), signal.SIGTERM)  # even during a call
 
   threading.Thread(target=receive, daemon=True).start()
   while True:
     call = calls.get()
     result = error = None
     try:
-      if fault is not None:
-        raise fault
+      if make_error is not None:
+        raise make_error
       function, args = pickle.loads(call)
-      result = function(made, *args)
+      result = function(shared, *args)
     except Exception as raised:
       error = raised
     connection.send((result, error))

@@ -49,7 +49,7 @@ from jaxsyn.preprocess import (
 from jaxsyn.preprocess.corpus import Split, Tools
 from jaxsyn.preprocess.inputs import Inputs, read_inputs
 from jaxsyn.preprocess.work import Facts, Work
-from jaxsyn.storage import checksums, files, lease, lock
+from jaxsyn.storage import checksums, files, lock
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),
@@ -192,7 +192,6 @@ def _make(
   files.remove(new / manifests.FILE)  # of one killed while it published
   manifest = _finish(inputs, tools)
   manifest["seconds"] = round(time.monotonic() - started, 1)
-  lease.check(work.folder)
   publish.publish(new, directory, manifest)
   files.remove_folder(new)
   files.remove_folder(work.folder)

@@ -158,7 +158,7 @@ def made_once(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bucket():
-  """A store with an empty bucket; its name."""
+  """The name of an empty bucket on an S3 server."""
   import object_store
 
   from jaxsyn.storage import remote
@@ -167,6 +167,16 @@ def bucket():
   with object_store.running(object_store.moto(port), port):
     remote.filesystem(object_store.BUCKET).mkdir(object_store.BUCKET)
     yield object_store.BUCKET
+
+
+@pytest.fixture(scope="module")
+def google_bucket():
+  """The name of an empty bucket on an emulator of Google Cloud Storage."""
+  import object_store
+
+  port = object_store.free_port()
+  with object_store.running(object_store.google(port), port, "gs"):
+    yield object_store.GOOGLE_BUCKET
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; sums find what changed."""
+"""Atomic files and checksums."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ def names(folder):
   return sorted(os.listdir(folder))
 
 
-def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_failed_writes_leave_only_the_old_file(tmp_path):
   path = tmp_path / "a"
   path.write_text("old")
   with pytest.raises(RuntimeError), files.publish(path, "w") as file:
@@ -26,14 +26,14 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
   assert names(tmp_path) == ["a"]
 
 
-def test_modes_are_those_of_plain_files(tmp_path):
+def test_permissions_are_those_of_plain_files(tmp_path):
   files.write_text(tmp_path / "a", "é\n")
   (tmp_path / "b").write_text("é\n")
   assert (tmp_path / "a").read_bytes() == "é\n".encode()
   assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
 
 
-def test_links_and_pipes_stay_what_they_are(tmp_path):
+def test_writes_through_links_and_special_files(tmp_path):
   (tmp_path / "link").symlink_to(tmp_path / "real")
   files.write_text(tmp_path / "link", "x")
   assert (tmp_path / "link").is_symlink()
@@ -42,7 +42,7 @@ def test_links_and_pipes_stay_what_they_are(tmp_path):
   assert not os.path.isfile("/dev/null")
 
 
-def test_a_folder_takes_the_place_of_another_whole(tmp_path):
+def test_replaces_directories_atomically(tmp_path):
   for content in ("1", "2"):
     with files.publish_folder(tmp_path / "f") as new:
       (new / f"file{content}").write_text(content)
@@ -53,13 +53,13 @@ def test_a_folder_takes_the_place_of_another_whole(tmp_path):
   assert names(tmp_path / "f") == ["file2"]
 
 
-def test_a_long_name_is_no_obstacle(tmp_path):
+def test_writes_files_with_the_longest_names(tmp_path):
   name = "語" * 85  # 255 bytes, the longest there is
   files.write_text(tmp_path / name, "x")
   assert names(tmp_path) == [name]
 
 
-def test_a_killed_writer_leaves_the_old_file(tmp_path):
+def test_killed_writers_leave_the_old_file(tmp_path):
   path = tmp_path / "a"
   path.write_text("old")
   code = (
@@ -76,7 +76,7 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
   assert names(tmp_path) == ["a"]
 
 
-def test_checksums_of_arrays_are_those_of_their_bytes(tmp_path):
+def test_checksums_of_arrays_equal_those_of_their_bytes(tmp_path):
   array = np.arange(1_000_003, dtype=np.int32).reshape(-1, 1)
   array.tofile(tmp_path / "a")
   assert checksums.crc_of(tmp_path / "a") == checksums.crc32c(array)
@@ -84,31 +84,31 @@ def test_checksums_of_arrays_are_those_of_their_bytes(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (0, 3), (3, 2)])
-def test_checksums_take_arrays_of_every_kind(dtype, shape):
+def test_checksums_support_all_dtypes_and_shapes(dtype, shape):
   array = np.ones(shape, dtype)
   assert checksums.crc32c(array) == checksums.crc32c(array.tobytes())
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "grow", "remove"])
-def test_every_harm_is_found_and_named(tmp_path, harm):
+@pytest.mark.parametrize("change", ["flip", "cut", "grow", "remove"])
+def test_detects_and_names_corrupt_files(tmp_path, change):
   path = tmp_path / "a"
   path.write_bytes(b"0123456789")
   (tmp_path / "b").write_bytes(b"")
   expected = checksums.file_checksums(tmp_path, ["b", "a"])
   assert checksums.corrupt_files(tmp_path, expected) == ""
-  if harm == "flip":
+  if change == "flip":
     path.write_bytes(b"0123456788")
     assert checksums.corrupt_files(tmp_path, expected, lambda name: False) == ""
-  elif harm == "cut":
+  elif change == "cut":
     path.write_bytes(b"012345678")
-  elif harm == "grow":
+  elif change == "grow":
     path.write_bytes(b"01234567890")
   else:
     path.unlink()
   assert str(path) in checksums.corrupt_files(tmp_path, expected)
 
 
-def test_a_new_file_never_takes_the_place_of_another(tmp_path):
+def test_new_files_never_replace_others(tmp_path):
   path = tmp_path / "folder" / "a"
   files.write_new(path, "old\n")
   with pytest.raises(FileExistsError):
@@ -128,5 +128,5 @@ def test_a_new_file_never_takes_the_place_of_another(tmp_path):
     (5 * 2**29, "2.5 GiB"),
   ],
 )
-def test_sizes_have_a_unit_in_which_they_are_not_zero(size, text):
+def test_sizes_are_formatted_with_units(size, text):
   assert files.readable(size) == text

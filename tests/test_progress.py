@@ -121,10 +121,10 @@ def test_what_ends_earlier_tells_that_end(monkeypatch):
   now = 100.0
   bar.advance(10)
   assert bar._words() == "10 of 2,000 steps, 0.1 steps/s, 5.5 h left"
-  bar.at_most(90)  # as 2.5 of 4 minutes were over, and 5.5 h told
+  bar.set_time_limit(90)  # as 2.5 of 4 minutes were over, and 5.5 h told
   now = 110.0
   assert bar._words().endswith(", 80 s left")
-  bar.at_most(1e9)
+  bar.set_time_limit(1e9)
   assert bar._words().endswith(" h left")
 
 

@@ -1,4 +1,4 @@
-"""Folders on object stores: whole files, one holder, whole checkpoints."""
+"""Object stores: atomic files, datasets and checkpoints."""
 
 import errno
 import gzip
@@ -8,8 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-import time
 
 import jax
 import numpy as np
@@ -26,29 +24,26 @@ from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.preprocess import build, verify
 from jaxsyn.session import Session
-from jaxsyn.storage import checksums, files, lease, lock, remote
+from jaxsyn.storage import checksums, files, lock, remote
+from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.trained import workdir
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import CheckpointFolder, CorruptFileError
+from jaxsyn.training.folder import CheckpointFolder
 from jaxsyn.training.reader import CheckpointReader
 
 
 @pytest.fixture
 def folder(bucket, request):
-  """A folder of its own for each test, with nothing in it."""
+  """An empty directory on s3:// for each test."""
   return f"{bucket}/{request.node.name}"
 
 
 @pytest.fixture
-def quick_locks(monkeypatch):
-  monkeypatch.setattr(lease, "LAPSE", 0.8)
-
-
-@pytest.fixture
-def live_locks(monkeypatch):
-  """Long enough for who holds one to renew it on a busy machine."""
-  monkeypatch.setattr(lease, "LAPSE", 4.0)
+def google_folder(google_bucket, request):
+  """An empty directory on gs:// for each test."""
+  name = re.sub(r"\W", "_", request.node.name)
+  return f"{google_bucket}/{name}"
 
 
 def tree(value):
@@ -60,7 +55,7 @@ def abstract(value):
   return jax.tree.map(np.zeros_like, tree(value))
 
 
-def keep(folder, *steps):
+def save(folder, *steps):
   """Saves checkpoints as a run does."""
   checkpoints = Checkpoints(folder, keep=2)
   for step in steps:
@@ -68,7 +63,7 @@ def keep(folder, *steps):
   checkpoints.close()
 
 
-def test_a_file_is_there_whole_or_as_it_was(folder):
+def test_failed_writes_leave_the_old_file(folder):
   path = files.path_of(folder) / "a" / "b.json"
   files.write_json(path, {"é": 1})
   assert files.read_json(path) == {"é": 1}
@@ -77,10 +72,10 @@ def test_a_file_is_there_whole_or_as_it_was(folder):
     raise RuntimeError
   assert files.read_json(path) == {"é": 1}
   assert files.is_file(path) and not files.is_file(path.parent)
-  assert remote.tags(folder).keys() == {"a/b.json"}
+  assert remote.sizes(folder).keys() == {"a/b.json"}
 
 
-def test_files_are_copied_and_compared_across_the_two_worlds(folder, tmp_path):
+def test_copies_files_and_detects_corruption(folder, tmp_path):
   data = np.random.default_rng(0).bytes(3_000_000)
   (tmp_path / "a").write_bytes(data)
   files.copy(tmp_path / "a", f"{folder}/a")
@@ -100,7 +95,7 @@ def test_files_are_copied_and_compared_across_the_two_worlds(folder, tmp_path):
   assert "No such file" in checksums.corrupt_files(folder, sums)
 
 
-def test_a_file_is_read_from_any_place(folder):
+def test_reads_from_any_position(folder):
   data = np.random.default_rng(0).bytes(10_000)
   remote.write(f"{folder}/a", data)
   with files.open_read(f"{folder}/a", read_ahead=1000) as file:
@@ -111,7 +106,7 @@ def test_a_file_is_read_from_any_place(folder):
     assert file.seek(20_000) and file.read(1) == b""
 
 
-def test_text_is_read_of_a_store(folder):
+def test_reads_plain_and_compressed_text(folder):
   lines = ["one", "", "é " * 1000]
   data = "".join(line + "\n" for line in lines).encode()
   remote.write(f"{folder}/a.en", data)
@@ -122,12 +117,13 @@ def test_text_is_read_of_a_store(folder):
     list(text.lines_of(f"{folder}/b.en"))
 
 
-def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
-  (tmp_path / "b").mkdir()
-  for name in ("page.json", "z", "b/c"):
-    (tmp_path / name).write_text(name)
-  files.replace_folder(tmp_path, folder, "page.json")
-  (tmp_path / "z").rename(tmp_path / "y")
+def test_replaced_directories_get_their_last_file_last(folder, monkeypatch):
+  def write(names):
+    with files.publish_folder(folder, "page.json") as new:
+      for name in names:
+        files.write_text(new / name, name)
+
+  write(("page.json", "z", "b/c"))
   seen = []
   store = remote.filesystem(folder)
   put = store.put_file
@@ -137,124 +133,103 @@ def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
     put(path, target)
 
   monkeypatch.setattr(store, "put_file", watched)
-  files.replace_folder(tmp_path, folder, "page.json")
-  assert [present for present, _ in seen] == [
-    False
-  ] * 3  # as long as any is missing
+  write(("page.json", "y", "b/c"))
+  assert [exists for exists, _ in seen] == [False] * 3
   assert seen[-1][1] == "json"
-  assert sorted(remote.tags(folder)) == ["b/c", "page.json", "y"]
+  assert sorted(remote.sizes(folder)) == ["b/c", "page.json", "y"]
   files.remove_folder(folder, "page.json")
-  assert remote.tags(folder) == {}
+  assert remote.sizes(folder) == {}
 
 
-def test_who_holds_a_folder_is_told(folder, live_locks, capsys):
-  with lock.exclusive_lock(folder), lock.exclusive_lock(folder):
-    other = lease.Lease(folder)
-    assert not other.take()  # it is renewed meanwhile
-    assert other.holder().startswith(f"process {os.getpid()} on ")
-    assert f"{folder} was in use by process" in capsys.readouterr().err
-    assert (
-      lock.lock_owner(f"{folder}/") == other.holder()
-    )  # whatever was renewed
-    lease.check(f"{folder}/a")
-  assert remote.tags(folder) == {}
-  with pytest.raises(FileNotFoundError):
-    lock.lock_owner(folder)
-  with lock.exclusive_lock(folder):  # at once, since it was given back
-    assert remote.tags(folder).keys() == {"lock-1"}
+def test_locking_logs_a_warning(folder, caplog):
+  with lock.exclusive_lock(folder), lock.shared_lock(folder):
+    assert f"object store of {folder} has no locks" in caplog.text
+  assert remote.sizes(folder) == {}
 
 
-def test_what_a_killed_process_held_goes_to_one_of_many(folder, quick_locks):
-  assert lease.Lease(folder).take()  # and never renews it
-  leases = [lease.Lease(folder) for _ in range(4)]
-  chosen = [False] * len(leases)
-
-  def take(i):
-    chosen[i] = leases[i].take()
-
-  threads = [threading.Thread(target=take, args=[i]) for i in range(4)]
-  began = time.monotonic()
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  assert chosen.count(True) == 1
-  assert time.monotonic() - began > lease.LAPSE
-  assert remote.tags(folder).keys() == {"lock-2"}
-
-
-def test_a_holder_that_slept_finds_out(folder, monkeypatch):
-  monkeypatch.setattr(lease.Lease, "renew", lambda self: None)
-  with lock.exclusive_lock(folder):
-    lease.check(f"{folder}/a")
-    monkeypatch.setattr(lease, "LAPSE", 0.8)
-    time.sleep(lease.LAPSE)
-    with pytest.raises(StoreError, match="another process may work there"):
-      lease.check(f"{folder}/a")
-    lease.check(f"{folder}2/a")
-
-
-def test_a_store_without_conditions_is_told(tmp_path, live_locks, caplog):
-  port = object_store.free_port()
-  (tmp_path / "bucket").mkdir()
-  command = object_store.rclone(port, str(tmp_path))
-  with object_store.running(command, port):
-    folder = f"{object_store.BUCKET}/run"
-    with lock.exclusive_lock(folder):
-      assert "do not see each other" in caplog.text
-      assert not lease.Lease(folder).take()  # one after the other do
-    keep(folder, 1, 2)
-    assert CheckpointReader(folder).steps() == [1, 2]
-
-
-def test_checkpoints_are_there_whole(folder):
-  keep(folder, 1, 2, 3)
-  checkpoints = CheckpointReader(folder)
+def test_orbax_writes_checkpoints_to_gs(google_folder):
+  save(google_folder, 1, 2, 3)
+  checkpoints = CheckpointReader(google_folder)
   assert checkpoints.steps() == [2, 3]
-  loaded, page = checkpoints.last.read(3, abstract(3))
-  assert loaded["params"]["w"][0, 0] == 3 and page["content"]["epoch"] == 3
+  assert not any(
+    name.startswith("1/")
+    for name in remote.sizes(f"{google_folder}/checkpoints")
+  )
+  loaded, record = checkpoints.last.read(3, abstract(3))
+  assert loaded["params"]["w"][0, 0] == 3 and record["content"]["epoch"] == 3
   params = checkpoints.restore_params(
     "2", abstract(2)["params"], ema=False
   ).params
   assert params["w"][2, 3] == 2
 
 
-def test_what_a_kill_left_of_a_checkpoint_is_none(folder):
-  keep(folder, 1, 2)
-  remote.remove(f"{folder}/checkpoints/2", ["page.json"])  # is written last
-  files.write_text(f"{folder}/checkpoints/notes", "mine")
-  assert CheckpointReader(folder).steps() == [1]
-  assert "2/state/_METADATA" in remote.tags(f"{folder}/checkpoints")
-  checkpoints = Checkpoints(folder)
-  names = remote.tags(f"{folder}/checkpoints")
+def test_unfinished_checkpoints_on_gs_are_ignored_and_removed(google_folder):
+  save(google_folder, 1, 2)
+  # It is written last.
+  remote.remove(f"{google_folder}/checkpoints/2", ["page.json"])
+  files.write_text(f"{google_folder}/checkpoints/notes", "mine")
+  assert CheckpointReader(google_folder).steps() == [1]
+  assert "2/state/_METADATA" in remote.sizes(f"{google_folder}/checkpoints")
+  checkpoints = Checkpoints(google_folder)
+  names = remote.sizes(f"{google_folder}/checkpoints")
   assert {name.partition("/")[0] for name in names} == {"1", "notes"}
   step, result, _ = checkpoints.restore(abstract(1))
   assert (step, result["step"]) == (1, 1)
   checkpoints.close()
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_damaged_checkpoint_is_set_aside(folder, lost):
-  keep(folder, 1, 2)
-  place = f"{folder}/checkpoints/2"
-  names = [name for name in remote.tags(place) if name != "page.json"]
-  name = max(names, key=lambda n: remote.size(f"{place}/{n}"))
-  if lost:
-    remote.remove(place, [name])
+def largest_file(directory):
+  """The file that holds the arrays of a checkpoint."""
+  sizes = remote.sizes(directory, "state/d/")
+  return f"{directory}/{max(sizes, key=sizes.get)}"
+
+
+def flip_bit(path):
+  data = bytearray(remote.read(path))
+  data[len(data) // 2] ^= 1
+  remote.write(path, bytes(data))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_corrupt_checkpoints_on_gs_are_set_aside(google_folder, missing):
+  save(google_folder, 1, 2)
+  path = largest_file(f"{google_folder}/checkpoints/2")
+  if missing:
+    files.remove(path)
   else:
-    data = bytearray(remote.read(f"{place}/{name}"))
-    data[len(data) // 2] ^= 1
-    remote.write(f"{place}/{name}", bytes(data))
-  checkpoints = Checkpoints(folder)
+    flip_bit(path)
+  checkpoints = Checkpoints(google_folder)
   step, _, _ = checkpoints.restore(abstract(1))
   checkpoints.close()
-  assert step == 1 and CheckpointReader(folder).steps() == [1]
-  assert "page.json" in remote.tags(f"{folder}/damaged-2")
+  assert step == 1 and CheckpointReader(google_folder).steps() == [1]
+  assert "page.json" in remote.sizes(f"{google_folder}/damaged-2")
+
+
+def copy_to_store(source, target, names):
+  """Copies files, as a user does with the tools of a store."""
+  for name in names:
+    files.copy(f"{source}/{name}", f"{target}/{name}")
+
+
+def test_reads_checkpoints_copied_to_s3(google_folder, folder, tmp_path):
+  """Also those that have checksums of their files, as local ones do."""
+  save(tmp_path, 1)
+  copy_to_store(tmp_path, folder, files.names(tmp_path))
+  save(google_folder, 2)
+  copy_to_store(google_folder, folder, files.names(google_folder))
+  checkpoints = CheckpointReader(folder)
+  for step in (1, 2):
+    loaded, _ = checkpoints.last.read(step, abstract(step))
+    assert loaded["params"]["w"][0, 0] == step
+    flip_bit(largest_file(f"{folder}/checkpoints/{step}"))
+    with pytest.raises(CorruptFileError, match=f"checkpoints/{step}"):
+      checkpoints.last.read(step, abstract(step))
 
 
 @pytest.mark.parametrize("name", ["/a", "state/../../a"])
-def test_a_page_names_no_files_elsewhere(folder, name):
-  keep(folder, 1)
+def test_checkpoint_metadata_cannot_name_other_files(folder, tmp_path, name):
+  save(tmp_path, 1)
+  copy_to_store(tmp_path, folder, files.names(tmp_path))
   checkpoints = CheckpointReader(folder)
   document = checkpoints.last.record(1)
   document["files"][name] = {"bytes": 1, "crc32c": "00000000"}
@@ -265,33 +240,36 @@ def test_a_page_names_no_files_elsewhere(folder, name):
     checkpoints.last.read(1, abstract(1))
 
 
-def test_nothing_is_saved_by_who_lost_the_folder(folder, monkeypatch):
-  monkeypatch.setattr(lease.Lease, "renew", lambda self: None)
-  with lock.exclusive_lock(folder):
-    keep(folder, 1)
-    # Shorter only now: a busy machine may take longer than that to save.
-    monkeypatch.setattr(lease, "LAPSE", 0.8)
-    time.sleep(lease.LAPSE)
-    with pytest.raises(StoreError, match="was not renewed"):
-      keep(folder, 2)
-  assert CheckpointReader(folder).steps() == [1]
+def test_objects_are_not_copied_out_of_the_local_copy(folder, tmp_path):
+  save(tmp_path, 1)
+  copy_to_store(tmp_path, folder, files.names(tmp_path))
+  remote.write(f"{folder}/checkpoints/1/state/../../a", b"x")
+  with pytest.raises(CorruptFileError, match=r"has a file 'state/\.\./\.\./a'"):
+    CheckpointReader(folder).last.read(1, abstract(1))
 
 
-def test_a_log_is_published_and_gone_on_with(folder):
-  first = log.Log(
-    files.path_of(folder), read_config(base.get_config()), start=0
-  )
+def test_runs_cannot_be_written_to_s3(tiny, folder):
+  with pytest.raises(
+    InputError, match=r"cannot be written to s3://\. Use gs://"
+  ):
+    train.run(tiny(), f"{folder}/run")
+  assert remote.sizes(folder) == {}
+  with pytest.raises(InputError, match="without these characters"):
+    train.run(tiny(), "gs://bucket/run[1]")  # Orbax takes it for a pattern
+
+
+def test_the_log_on_gs_is_published_and_resumed(google_folder):
+  config = read_config(base.get_config())
+  first = log.Log(files.path_of(google_folder), config, start=0)
   for step in (1, 2, 3):
     first.record("train", step, {"loss": 1.0, "minutes": 0.1})
-  assert log.records(folder) == ([], [])
+  assert log.records(google_folder) == ([], [])
   first.publish()
   first.record("train", 4, {"loss": 1.0, "minutes": 0.1})  # and is killed
-  second = log.Log(
-    files.path_of(folder), read_config(base.get_config()), start=2
-  )
+  second = log.Log(files.path_of(google_folder), config, start=2)
   second.record("train", 3, {"loss": 2.0, "minutes": 0.1})
   second.close()
-  result, corrupt = log.records(folder)
+  result, corrupt = log.records(google_folder)
   assert [(r["step"], r["loss"]) for r in result] == [(1, 1), (2, 1), (3, 2)]
   assert not corrupt
   first.close()
@@ -303,36 +281,43 @@ def upload_folder(source, target, but=()):
   remote.upload(source, target, [n for n in names if not n.startswith(but)])
 
 
-def test_a_run_goes_on_there_as_it_does_here(
-  tiny, folder, tmp_path, monkeypatch
+def test_resumes_a_run_with_the_arrays_of_a_local_one(
+  tiny, folder, google_folder, tmp_path, monkeypatch
 ):
+  """Run directory on gs://, data on s3://."""
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
   config = tiny()
   config.batch.shapes = 1
-  config.train.update(steps=4, evaluate_every=4, selection="log_likelihood")
-  local, existing = tmp_path / "run", files.path_of(f"{folder}/run")
+  config.train.update(
+    steps=4, evaluate_every=4, selection="log_likelihood", profile="4-4"
+  )
+  local, stored = tmp_path / "run", files.path_of(f"{google_folder}/run")
   train.run(config, local)
-  upload_folder(local, existing, but=("checkpoints/4/", "best/"))
+  upload_folder(local, stored, but=("checkpoints/4/", "best/", "plugins/"))
   upload_folder(files.path_of(config.data.directory), f"{folder}/data")
   config.data.directory = f"{folder}/data"
-  assert train.run(config, existing).step == 4  # from 2
+  assert train.run(config, stored).step == 4  # from 2
   for checkpoints in (
     CheckpointReader(local).last,
     CheckpointReader(local).best,
   ):
     name, step = checkpoints.folder.name, checkpoints.steps()[-1]
-    stored = CheckpointFolder(
-      existing / name, checkpoints.item, checkpoints.content
+    copy = CheckpointFolder(
+      stored / name, checkpoints.item, checkpoints.content
     )
-    assert stored.steps() == checkpoints.steps()
-    assert stored.record(step)["arrays"] == checkpoints.record(step)["arrays"]
-  steps = [
-    [r["step"] for r in log.records(run)[0]] for run in (local, existing)
-  ]
+    assert copy.steps() == checkpoints.steps()
+    assert copy.record(step)["arrays"] == checkpoints.record(step)["arrays"]
+  steps = [[r["step"] for r in log.records(run)[0]] for run in (local, stored)]
   assert steps == [[2, 4, 4], [2, 4, 4]]
-  ((best,),) = Session(existing, beam=1)(["the small dog sees a red house"])
-  assert best.text
-  assert not os.path.exists("s3:")
+  names = files.names(stored)
+  assert any(name.startswith("plugins/profile/") for name in names)
+  assert any(name.startswith("events.out.tfevents.") for name in names)
+  ((expected,),) = Session(local, beam=1)(["the small dog sees a red house"])
+  copy_to_store(stored, f"{folder}/run", names)
+  for run in (stored, f"{folder}/run"):
+    ((best,),) = Session(run, beam=1)(["the small dog sees a red house"])
+    assert best.text == expected.text
+  assert not os.path.exists("s3:") and not os.path.exists("gs:")
 
 
 class Killed(BaseException):
@@ -351,8 +336,10 @@ def kill(patch, store, kind, index):
   patch.setattr(store, kind, counted)
 
 
-def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
-  """Also by a process that is killed, where data of before is replaced."""
+def test_prepares_the_same_data_as_locally_after_kills(
+  folder, tmp_path, monkeypatch
+):
+  """Replaces older data, and is killed at two points."""
   local = raw_corpora.corpus(tmp_path)
   config, data = raw_corpora.corpus(tmp_path / "again"), f"{folder}/data"
   for item in (local, config):
@@ -364,7 +351,7 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   config.prepare.raw_dir, config.data.directory = f"{folder}/raw", data
   config.prepare.parse.source_conllu["train"] = "train.conllu"
   config.prepare.parse.source_conllu["test"] = f"{folder}/raw/test.conllu"
-  for name in ("manifest.json", "text/old.gz", ".new-1.partial/a"):
+  for name in ("manifest.json", "text/old.source.gz", ".new-1.partial/a"):
     remote.write(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
@@ -393,8 +380,8 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
     verify.run(data)
 
 
-def test_what_is_fetched_lies_there(folder):
-  """With its record; what is damaged is fetched anew, and must be the same."""
+def test_downloads_to_a_store_again_if_the_file_is_corrupt(folder):
+  """The SHA-256 is recorded next to the file, and must be the same again."""
   body = gzip.compress(b"one line\n")
   path = files.path_of(f"{folder}/raw/a.en.gz")
   with web_server.serve() as server:
@@ -412,7 +399,7 @@ def test_what_is_fetched_lies_there(folder):
   assert remote.sizes(folder).keys() == {"raw/a.en.gz.sha256"}
 
 
-def test_files_are_listed_there_as_they_are_here(folder, tmp_path):
+def test_lists_files_as_locally(folder, tmp_path):
   for name in ("a.en", "a-b/c", "a/b.en", "a[1].en", "b1.en", "b2.de"):
     files.write_text(tmp_path / name, "")
     remote.write(f"{folder}/{name}", b"1")
@@ -423,9 +410,7 @@ def test_files_are_listed_there_as_they_are_here(folder, tmp_path):
     assert [path.name for path in current] == [path.name for path in existing]
 
 
-def test_a_copy_of_a_model_is_checked_and_kept(
-  prepared, folder, tmp_path, monkeypatch
-):
+def test_cached_copies_are_verified(prepared, folder, tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   manifest = manifests.read(prepared)
   digest = manifest["vocabulary"]["source"]["sha256"]
@@ -440,7 +425,7 @@ def test_a_copy_of_a_model_is_checked_and_kept(
   assert not copy.exists()
 
 
-def test_of_many_who_need_a_copy_one_makes_it(folder, tmp_path, monkeypatch):
+def test_only_one_thread_makes_a_cached_copy(folder, tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   remote.write(f"{folder}/a", b"1" * 1_000_000)
   digest = checksums.sha256_of(f"{folder}/a")
@@ -455,16 +440,16 @@ def test_of_many_who_need_a_copy_one_makes_it(folder, tmp_path, monkeypatch):
   assert len(set(result)) == len(copied) == 1
 
 
-def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
-  with pytest.raises(StoreError, match="there is no such bucket"):
+def test_errors_of_stores_name_path_and_remedy(folder, monkeypatch):
+  with pytest.raises(StoreError, match="the bucket does not exist"):
     exits.check_target("s3://none/run", "--workdir", folder=True, store=True)
-  with pytest.raises(StoreError, match="there is no such bucket"):
+  with pytest.raises(StoreError, match="the bucket does not exist"):
     files.write_text("s3://none/a", "x")
   with pytest.raises(InputError, match="name of a bucket is missing"):
     remote.check("s3://")
   with pytest.raises(InputError, match="local, s3:// or gs://; ftp://"):
     files.path_of("ftp://host/run")
-  with pytest.raises(InputError, match="writes to local folders alone"):
+  with pytest.raises(InputError, match="only writes to local folders"):
     exits.check_target(folder, "--output", folder=True)
   with pytest.raises(InputError, match="is not the folder of a run"):
     workdir.open_run(folder)
@@ -474,29 +459,32 @@ def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
     files.read_bytes(f"{folder}/a")
   assert error.value.errno == errno.ENOENT
   assert exits.error_message(error.value) == (
-    f"error: No such file or directory: {folder}/a. Check the name, and what is "
-    "there.",
+    f"error: No such file or directory: {folder}/a. Check the path.",
     2,
   )
   monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # or ten seconds
   with object_store.found_at("http://127.0.0.1:1"):
-    with pytest.raises(StoreError, match="does not answer") as error:
+    with pytest.raises(
+      StoreError, match="request to the store failed"
+    ) as error:
       manifests.read(folder)  # and is neither missing nor damaged
     assert exits.error_message(error.value)[1] == 2
 
 
-def test_no_keys_are_told(folder, tmp_path):
+def test_wrong_credentials_are_reported(folder, tmp_path):
   port = object_store.free_port()
   command = object_store.rclone(port, str(tmp_path))
   with object_store.running(command, port):
     os.environ["AWS_SECRET_ACCESS_KEY"] = "wrong"
-    with pytest.raises(StoreError, match=r"refuses \(.*\)\. Keys are looked"):
+    with pytest.raises(
+      StoreError, match=r"access denied \(.*\)\. Credentials come"
+    ):
       files.read_bytes("s3://bucket/a")
-    with pytest.raises(StoreError, match="refuses"):
+    with pytest.raises(StoreError, match="access denied"):
       remote.check("s3://bucket/a")
 
 
-def test_local_folders_need_no_library_of_stores(tmp_path):
+def test_local_paths_load_no_store_libraries(tmp_path):
   code = f"""
 import sys
 from jaxsyn.storage import files, lock

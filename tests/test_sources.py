@@ -7,15 +7,19 @@ import signal
 
 import numpy as np
 import pytest
-from test_workers import told
+from test_workers import process_facts
 
 from jaxsyn import plan
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
 from jaxsyn.trained import sources, workdir
-from jaxsyn.trained.ensemble_sources import EnsembleReader
-from jaxsyn.trained.sources import FEW, ParallelReader, SourceReader
+from jaxsyn.trained.sources import (
+  FEW,
+  EnsembleReader,
+  ParallelReader,
+  SourceReader,
+)
 from jaxsyn.workers import Workers
 
 WORDS = [
@@ -105,7 +109,7 @@ def test_runs_with_the_same_parser_ask_it_once(reader, monkeypatch):
 
 def test_processes_load_no_jax(reader):
   with Workers(reader.opened, 1, died="") as workers:
-    pid, loaded = workers.submit(told).result()
+    pid, loaded = workers.submit(process_facts).result()
   assert pid != os.getpid() and "ufal" in loaded
   assert not loaded & {"jax", "flax", "orbax", "tensorflow"}
 

@@ -26,13 +26,13 @@ RETIRED = {
   "looked_up": "",
   "looks": "tests/test_paper_rows.py",  # a parameter
   "meet": "",
-  "mirror": "jaxsyn/training/mirror.py",  # a class to be removed
+  "mirror": "",
   "of_pairs": "tests/preprocess/test_subset.py",  # a count, not the method
   "remembered": "",
   "sealed": "tests/test_workdir.py",
   "settled": "",
+  "signed": "",
   "several": "benchmarks/hosts/layouts.py",  # a local name
-  "signed": "jaxsyn/storage/lease.py",  # a class to be removed
   "spare": "",
   "taken": "",
   "tell": "jaxsyn/serving/network_policy.py jaxsyn/serving/service.py",

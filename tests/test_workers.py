@@ -1,4 +1,4 @@
-"""Processes that work beside this one: results, faults, and their end."""
+"""Worker processes: results, errors, and how they end."""
 
 import functools
 import os
@@ -23,7 +23,7 @@ def add(made, index):
   return made + index
 
 
-def told(made):
+def process_facts(made):
   return os.getpid(), set(sys.modules)
 
 
@@ -51,13 +51,13 @@ def wait_for(path):
     time.sleep(0.01)
 
 
-def test_all_work_with_what_the_first_made():
+def test_all_workers_share_the_object_of_the_first():
   with Workers(functools.partial(int, "40"), 2, died="died") as workers:
     sums = [workers.submit(add, i) for i in range(-1, 100)]
     assert [s.result() for s in sums[1:]] == list(range(40, 140))
     with pytest.raises(InputError, match=r"^-1 is too small\.$"):
       sums[0].result()
-    seen = [workers.submit(told).result() for _ in range(4)]
+    seen = [workers.submit(process_facts).result() for _ in range(4)]
     pids = {pid for pid, _ in seen}
     assert len(pids) == 2 and os.getpid() not in pids
     for _, loaded in seen:  # not the program that runs here, and nothing heavy
@@ -65,7 +65,7 @@ def test_all_work_with_what_the_first_made():
   assert all(map(gone, pids))
 
 
-def test_a_thing_that_cannot_be_made_is_told_by_each_call():
+def test_each_call_raises_the_error_of_creating_the_object():
   with Workers(functools.partial(int, "forty"), 2, died="died") as workers:
     for _ in range(3):
       with pytest.raises(ValueError, match="'forty'"):
@@ -73,11 +73,11 @@ def test_a_thing_that_cannot_be_made_is_told_by_each_call():
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_that_is_killed_is_told(number, tmp_path):
+def test_a_killed_worker_fails_its_call(number, tmp_path):
   with Workers(functools.partial(int, "0"), 2, died="one died.") as workers:
     pids = set()
     while len(pids) < 2:
-      pids.add(workers.submit(told).result()[0])
+      pids.add(workers.submit(process_facts).result()[0])
     calls = [workers.submit(sleep, tmp_path / str(i)) for i in range(2)]
     for i in range(2):
       wait_for(tmp_path / str(i))
@@ -90,7 +90,7 @@ def test_one_that_is_killed_is_told(number, tmp_path):
   assert all(map(gone, pids))
 
 
-def test_closing_waits_for_no_work(tmp_path):
+def test_closing_does_not_wait_for_calls(tmp_path):
   workers = Workers(functools.partial(int, "0"), 1, died="died")
   first, second = (
     workers.submit(sleep, tmp_path / name) for name in ("first", "second")
@@ -103,13 +103,13 @@ def test_closing_waits_for_no_work(tmp_path):
   assert not (tmp_path / "second").exists()
 
 
-def test_they_end_with_the_process_that_started_them(tmp_path):
+def test_workers_end_with_their_parent(tmp_path):
   code = (
     "import functools, sys\n"
     "from jaxsyn.workers import Workers\n"
-    "from tests.test_workers import sleep, told\n"
+    "from tests.test_workers import process_facts, sleep\n"
     "workers = Workers(functools.partial(int, '0'), 2, died='died')\n"
-    "print(workers.submit(told).result()[0], flush=True)\n"
+    "print(workers.submit(process_facts).result()[0], flush=True)\n"
     "workers.submit(sleep, sys.argv[1]).result()\n"
   )
   process = subprocess.Popen(
@@ -131,8 +131,8 @@ def leave_group(made):
   os.setpgid(0, 0)
 
 
-def test_one_that_never_hears_of_the_end_holds_nobody_up(tmp_path):
-  """As where the signal comes while it is forked."""
+def test_closing_does_not_wait_for_a_worker_that_missed_the_signal(tmp_path):
+  """A worker that is being forked misses it."""
   workers = Workers(functools.partial(int, "40"), 2, died="died")
   running = workers.submit(sleep, tmp_path / "runs")  # in the first
   wait_for(tmp_path / "runs")

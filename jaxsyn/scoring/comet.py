@@ -18,7 +18,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from jaxsyn.scoring.scorers import (
   mean_of_scores,
   no_text,
 )
-from jaxsyn.storage import files
 
 _PROCESS = pathlib.Path(__file__).with_name("comet_process.py")
 _VERSION = "import importlib.metadata as m; print(m.version('unbabel-comet'))"
@@ -184,7 +183,7 @@ class Program:
     return json.loads(line)
 
   def _fault(self, what: str) -> InputError:
-    last = files.last_line(self._said)
+    last = _last_line(self._said)
     return InputError(
       f"COMET's model {self._model} {what}: {last or 'it said nothing'}."
     )
@@ -196,3 +195,13 @@ def _end(process: subprocess.Popen[str]) -> None:
   process.stdin.close()
   process.stdout.close()
   process.wait()
+
+
+def _last_line(file: IO[bytes]) -> str:
+  """Returns the last line that is not blank of a file; "" if there is none."""
+  if file.closed:
+    return ""
+  size = os.fstat(file.fileno()).st_size
+  end = os.pread(file.fileno(), 1 << 12, max(0, size - (1 << 12)))
+  rows = end.decode(errors="replace").split("\n")
+  return next((row.strip() for row in reversed(rows) if row.strip()), "")

@@ -1,1 +1,1 @@
-"""Files here and in object stores: whole or not at all, and one owner at a time."""
+"""Atomic files, checksums, locks and caches, local and on object stores."""

@@ -1,6 +1,7 @@
-"""Sums that tell when a file, or a page, is not as it was written.
+"""Checksums of files, arrays and JSON documents.
 
-CRC-32C finds what disks and networks do; SHA-256 names what must be the same.
+CRC-32C detects corruption by disks and networks. SHA-256 identifies files that must
+be the same, such as a vocabulary.
 """
 
 from __future__ import annotations
@@ -17,25 +18,29 @@ import numpy as np
 
 from jaxsyn.storage import files
 
-_CHECKSUM_KEY = "crc32c"  # where a page of JSON keeps its own checksum
+_CHECKSUM_KEY = "crc32c"  # key of a JSON document's own checksum
 _BLOCK = 1 << 20
 
 
+class CorruptFileError(ValueError):
+  """A file whose content differs from what was written to it."""
+
+
 def crc32c(data: bytes | np.ndarray) -> str:
-  """The CRC-32C of bytes, or of an array's in row-major order, in hexadecimal.
+  """Returns the CRC-32C of bytes or of a row-major array, in hexadecimal.
 
   >>> crc32c(b"123456789")
   'e3069283'
   """
   if isinstance(data, np.ndarray):  # bfloat16 has no buffer, its bytes do
     data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-  # The library wants bytes themselves; a copy in small blocks is cheap.
+  # The library only accepts bytes; copies of small blocks are cheap.
   starts = range(0, len(data), _BLOCK)
   return _crc32c(bytes(data[start : start + _BLOCK]) for start in starts)
 
 
 def crc_of(path: files.PathLike) -> str:
-  """The CRC-32C of a file, in hexadecimal."""
+  """Returns the CRC-32C of a file, in hexadecimal."""
   with files.open_read(path) as file:
     return _crc32c(iter(lambda: file.read(_BLOCK), b""))
 
@@ -45,7 +50,7 @@ def _crc32c(blocks: Iterable[bytes]) -> str:
 
 
 def sha256_of(path: files.PathLike) -> str:
-  """The SHA-256 of a file, in hexadecimal."""
+  """Returns the SHA-256 of a file, in hexadecimal."""
   with files.open_read(path) as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -53,11 +58,11 @@ def sha256_of(path: files.PathLike) -> str:
 def file_checksums(
   folder: files.PathLike, names: Iterable[str]
 ) -> dict[str, Any]:
-  """What `damaged` compares with: name -> {"bytes", "crc32c"} of files.
+  """Returns sizes and checksums of files: name -> {"bytes", "crc32c"}.
 
   Args:
-    folder: of the files.
-    names: of the files, relative to it.
+    folder: Directory of the files.
+    names: Files, relative to it.
   """
   return {
     name: {
@@ -73,12 +78,13 @@ def corrupt_files(
   expected: Mapping[str, Mapping[str, Any]],
   deep: Callable[[str], bool] = lambda name: True,
 ) -> str:
-  """The first file that is not as it was, and how; "" where all are.
+  """Describes the first corrupt or missing file; "" if there is none.
 
   Args:
-    folder: of the files.
-    expected: of `sums`.
-    deep: whether to read a file, or to look at its size alone.
+    folder: Directory of the files.
+    expected: Result of `file_checksums`.
+    deep: Whether to read a file, given its name; otherwise only its size is
+      compared.
   """
   for name, facts in expected.items():
     path = os.path.join(folder, name)
@@ -97,7 +103,7 @@ def corrupt_files(
 
 
 def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-  """A page for JSON with its own checksum in it, under "crc32c".
+  """Returns a JSON document with its own checksum, under "crc32c".
 
   >>> add_checksum({"a": 1})
   {'a': 1, 'crc32c': '6f4c8c94'}
@@ -112,19 +118,19 @@ def verify_checksum(document: Any) -> dict[str, Any]:
   """Returns the content of a document after verifying its checksum.
 
   Raises:
-    ValueError: it is no such page, or was changed since.
+    CorruptFileError: The checksum is missing or differs.
   """
   if not isinstance(document, dict) or _CHECKSUM_KEY not in document:
-    raise ValueError("its checksum is not there.")
+    raise CorruptFileError("its checksum is missing.")
   content = {
     name: value for name, value in document.items() if name != _CHECKSUM_KEY
   }
   try:
     checksum = _checksum(content)
   except RecursionError:
-    raise ValueError("it is nested too deeply.") from None
+    raise CorruptFileError("it is nested too deeply.") from None
   if document[_CHECKSUM_KEY] != checksum:
-    raise ValueError(
+    raise CorruptFileError(
       "its checksum differs: it was changed after it was written."
     )
   return content

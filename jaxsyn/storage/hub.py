@@ -1,9 +1,9 @@
-"""Models on a hub of models: hub:OWNER/NAME, or hub:OWNER/NAME@REVISION.
+"""Models on the Hugging Face Hub: hub:OWNER/NAME, or hub:OWNER/NAME@REVISION.
 
-What `python -m jaxsyn.export --format safetensors` wrote and its owner put there
-is fetched once, into the cache of huggingface_hub (extra "hub"), and is then a
-folder like any other; HF_HUB_OFFLINE=1 asks nobody again. HF_ENDPOINT and
-HF_TOKEN say where the hub is and who asks.
+A model written by `jaxsyn export --format safetensors` and uploaded by its owner is
+downloaded once, to the cache of huggingface_hub (extra "hub"), and then opened like
+any other exported model. HF_HUB_OFFLINE=1 only uses the cache; HF_ENDPOINT and
+HF_TOKEN set the address of the hub and the credentials.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import pathlib
 from jaxsyn.errors import InputError, StoreError
 
 _SCHEME = "hub:"
-# Of a stranger's repository nothing else is fetched.
+# Nothing else is downloaded from a repository, which may be anyone's.
 _FILES = ("*.json", "*.safetensors", "*.model", "*.udpipe", "README.md")
 
 
 def is_named(folder: str | os.PathLike[str]) -> bool:
-  """Whether a folder is one of a hub. Looks at its letters alone."""
+  """Returns whether a path names a model on a hub, without any request."""
   return os.fspath(folder).startswith(_SCHEME)
 
 
 def refuse(folder: str | os.PathLike[str], flag: str) -> None:
-  """Raises InputError for a folder of a hub, where one is to be written."""
+  """Raises InputError if an output path is on a hub."""
   if is_named(folder):
     raise InputError(
-      f"{flag} {folder}: nothing is written to a hub; name a folder, and upload "
-      "that with its own tools."
+      f"{flag} {folder}: jaxsyn does not write to a hub. Name a local folder, "
+      "and upload it with the tools of the hub."
     )
 
 
 def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """The local copy of a model on a hub.
+  """Downloads a model, unless it is cached, and returns its local directory.
 
   Args:
-    folder: hub:OWNER/NAME, perhaps with @REVISION.
+    folder: hub:OWNER/NAME or hub:OWNER/NAME@REVISION.
 
   Raises:
-    InputError: no such repository or revision, no right to it, or the library
-      is not installed.
-    StoreError: the hub cannot be reached.
+    InputError: The repository or revision does not exist or is not accessible, or
+      the library is not installed.
+    StoreError: The hub cannot be reached.
   """
   name, _, revision = os.fspath(folder).removeprefix(_SCHEME).partition("@")
   try:
@@ -49,7 +49,7 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
     from huggingface_hub import errors
   except ImportError:
     raise InputError(
-      f"{folder}: for models of a hub the package huggingface_hub is needed: "
+      f"{folder}: models on a hub need the package huggingface_hub: "
       "pip install -e '.[hub]'."
     ) from None
   try:
@@ -60,8 +60,8 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
     )
   except (errors.HFValidationError, errors.RepositoryNotFoundError) as error:
     raise InputError(
-      f"{folder}: no such model, or no right to it ({_line(error)}). It is "
-      "hub:OWNER/NAME; HF_TOKEN, or `hf auth login`, says who asks."
+      f"{folder}: no such model, or no access to it ({_first_line(error)}). The "
+      "form is hub:OWNER/NAME; credentials come from HF_TOKEN or `hf auth login`."
     ) from None
   except errors.RevisionNotFoundError:
     raise InputError(
@@ -70,12 +70,11 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
     ) from None
   except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
     raise StoreError(
-      f"{folder}: the hub does not answer as it should ({_line(error)}). Try "
-      "again; what was fetched before is used with HF_HUB_OFFLINE=1."
+      f"{folder}: a request to the hub failed ({_first_line(error)}). Try again, "
+      "or set HF_HUB_OFFLINE=1 to use a model that was downloaded before."
     ) from None
 
 
-def _line(error: Exception) -> str:
-  """The first line of what a library says."""
+def _first_line(error: Exception) -> str:
   lines = [line for line in str(error).splitlines() if line.strip()]
   return (lines[0] if lines else repr(error))[:200].rstrip(".")

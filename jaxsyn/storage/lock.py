@@ -1,10 +1,10 @@
-"""One process at a time works in a folder; who it is stands in FOLDER/lock.
+"""Locks that keep two processes from working in one directory.
 
-The lock is the kernel's, on an open file: it goes with its process, however
-that ends, and what is left of the file is words alone. Where several processes
-of one cluster train together, the first takes it for all.
+A lock is one of the kernel (flock) on an open file: it ends with its process,
+however that ends. The text in DIRECTORY/lock only names the owner, for messages.
+If several processes train together, the main process takes the lock.
 
-On object stores, which have no such locks: `lease`.
+Object stores have no locks.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from typing import TextIO
 from absl import logging
 
 from jaxsyn.errors import InputError
-from jaxsyn.storage import lease, remote
+from jaxsyn.storage import remote
 
 FILE = "lock"
 ADVICE = (
   "Wait until it has ended or stop it (SIGTERM saves), then run the same "
   "command again; or use another --workdir."
 )
-_TRIES, _PAUSE = 20, 0.05  # how often another process is waited for; seconds
+_TRIES, _PAUSE = 20, 0.05  # retries while another process is busy; seconds
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
-_mine: set[str] = set()  # folders that this process has
+_locked: set[str] = set()  # directories that this process has locked
 
 
 @contextlib.contextmanager
 def exclusive_lock(
   folder: os.PathLike[str] | str, wait: bool = False, advice: str = ADVICE
 ) -> Iterator[None]:
-  """Nobody else works in the folder meanwhile.
+  """Locks a directory, so that no other process works in it.
 
-  A process that has the folder may ask again. Where the file system knows no
-  locks this is said, and the work goes on.
+  A process may lock a directory again that it has already locked. On a file system
+  without locks, and on an object store, this only logs a warning.
 
   Args:
-    folder: made if it is not there.
-    wait: until the other is done; else it is an error.
-    advice: what the message of that error says to do.
+    folder: Directory to lock; it is created if it does not exist.
+    wait: Whether to wait for another process instead of raising an error.
+    advice: Remedy in the error message.
 
   Raises:
-    InputError: another process works there; the message says which.
+    InputError: Another process has the lock; the message names it.
   """
   if remote.is_remote(folder):
-    with lease.exclusive_lock(os.fspath(folder), wait, advice):
-      yield
+    _warn_no_locks(f"object store of {folder}")
+    yield
     return
   folder = pathlib.Path(folder)
   name = os.path.realpath(folder)
-  if name in _mine:
+  if name in _locked:
     yield
     return
   try:
@@ -69,51 +69,52 @@ def exclusive_lock(
     raise InputError(
       f"{folder} is a file, or below one; name a folder (--workdir)."
     ) from None
-  # Never deleted or replaced: who does that lets two others hold one each.
+  # Never deleted or replaced: otherwise two processes could each lock a file.
   with (folder / FILE).open("a+", encoding="utf-8", errors="replace") as file:
-    _take(file, folder, wait=wait, advice=advice)
-    _write_owner(file)
-    _mine.add(name)
+    _lock_exclusively(file, folder, wait=wait, advice=advice)
+    file.seek(0)
+    file.truncate()
+    file.write(_signature())
+    file.flush()
+    _locked.add(name)
     try:
       yield
     finally:
-      _mine.discard(name)
+      _locked.discard(name)
 
 
 @contextlib.contextmanager
 def shared_lock(
   folder: os.PathLike[str] | str, advice: str = ADVICE
 ) -> Iterator[None]:
-  """Prevents `exclusive_lock` from taking a folder while any number of processes read it.
+  """Locks a directory for reading: any number of readers, no exclusive lock.
 
-  The lock is on FOLDER/lock and not on the folder, which network file systems
-  lock on one machine only. A folder that cannot be locked (no right to open the
-  file, no locks, an object store) is read without.
+  The lock is on DIRECTORY/lock, since network file systems lock directories on one
+  machine only. A directory that cannot be locked (no write permission, a file
+  system without locks, an object store) is read without a lock.
 
   Args:
-    folder: to be read.
-    advice: remedy in the error message.
+    folder: Directory to read.
+    advice: Remedy in the error message.
 
   Raises:
-    InputError: another process has the folder alone; the message names it.
+    InputError: Another process has an exclusive lock; the message names it.
   """
-  file = None if remote.is_remote(folder) else _open_to_share(folder)
+  file = None if remote.is_remote(folder) else _open_lock_file(folder)
   if file is None:
     yield
     return
   with file:
-    _take_shared(file, folder, advice)
+    _lock_shared(file, folder, advice)
     yield
 
 
 def lock_owner(folder: os.PathLike[str] | str) -> str:
-  """Who has a folder, in its own words, which stay the same as long as it does.
+  """Returns the signature of the process that locked a directory.
 
   Raises:
-    OSError: there is no lock.
+    OSError: There is no lock.
   """
-  if remote.is_remote(folder):
-    return lease.Lease(os.fspath(folder)).signed()
   path = pathlib.Path(folder) / FILE
   return path.read_text(encoding="utf-8", errors="replace").strip()
 
@@ -122,18 +123,17 @@ def lock_owner(folder: os.PathLike[str] | str) -> str:
 def flock(
   folder: os.PathLike[str] | str, how: int, waiting: str = ""
 ) -> Iterator[None]:
-  """The kernel's lock on a folder itself: nothing is written.
+  """Locks a directory itself, without writing to it.
 
-  Where the file system knows no locks there is none, and no word; so on an
-  object store.
+  On an object store or a file system without locks it does nothing.
 
   Args:
-    folder: is there.
-    how: of flock(2): LOCK_SH or LOCK_EX, and LOCK_NB not to wait.
-    waiting: what is said where another has it, and this process waits.
+    folder: Existing directory.
+    how: Operation of flock(2): LOCK_SH or LOCK_EX, with LOCK_NB not to wait.
+    waiting: Message to print before waiting for another process.
 
   Raises:
-    BlockingIOError: another has it, with LOCK_NB.
+    BlockingIOError: Another process has the lock, with LOCK_NB.
   """
   if remote.is_remote(folder):
     yield
@@ -155,74 +155,68 @@ def flock(
     os.close(file)
 
 
-def _take(
+def _lock_exclusively(
   file: TextIO, folder: pathlib.Path, *, wait: bool, advice: str
 ) -> None:
-  # flock, not lockf: that one is lost as soon as any file object of this
-  # process on the same file is closed.
+  # flock, not lockf, whose lock ends when any file object of this process on the
+  # same file is closed.
   try:
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
   except BlockingIOError:
     raise InputError(
-      f"{folder} is in use by {_holder(file)}. {advice}"
+      f"{folder} is in use by {_owners(file)}. {advice}"
     ) from None
   except OSError as error:
     if error.errno not in _NO_LOCKS:
       raise
-    logging.warning(
-      "the file system of %s has no locks (%s): see to it that no other "
-      "process writes there",
-      folder,
-      error.strerror,
-    )
+    _warn_no_locks(f"file system of {folder}")
 
 
-def _open_to_share(folder: os.PathLike[str] | str) -> TextIO | None:
-  """The lock file of a folder; None if it cannot be opened."""
+def _warn_no_locks(storage: str) -> None:
+  logging.warning(
+    "the %s has no locks: make sure that no other process writes there", storage
+  )
+
+
+def _open_lock_file(folder: os.PathLike[str] | str) -> TextIO | None:
+  """Opens the lock file of a directory; returns None if that is not possible."""
   path = pathlib.Path(folder) / FILE
-  for mode in ("a+", "r"):  # "r" for a folder that is read-only
+  for mode in ("a+", "r"):  # "r" for a read-only directory
     with contextlib.suppress(OSError):
       return path.open(mode, encoding="utf-8", errors="replace")
   return None
 
 
-def _take_shared(
+def _lock_shared(
   file: TextIO, folder: os.PathLike[str] | str, advice: str
 ) -> None:
   for _ in range(_TRIES):
-    # If nobody has it, the lines in it are of processes that ended.
+    # If no process has the lock, the lines in it are of processes that ended.
     with contextlib.suppress(OSError):
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
       file.truncate(0)
     try:
       fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-      time.sleep(_PAUSE)  # another reader may have it alone for a moment
+      time.sleep(_PAUSE)  # another reader may hold it exclusively for a moment
       continue
     except OSError:  # no locks
       return
     with contextlib.suppress(OSError):
       # Not buffered: on a full disk, closing the file would fail again.
-      os.write(file.fileno(), _owner().encode())
+      os.write(file.fileno(), _signature().encode())
     return
-  raise InputError(f"{folder} is in use by {_holder(file)}. {advice}")
+  raise InputError(f"{folder} is in use by {_owners(file)}. {advice}")
 
 
-def _owner() -> str:
+def _signature() -> str:
   since = time.strftime("%Y-%m-%d %H:%M:%S")
   return f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
 
 
-def _write_owner(file: TextIO) -> None:
-  """Writes who has the lock, for the message that others get."""
-  file.seek(0)
-  file.truncate()
-  file.write(_owner())
-  file.flush()
-
-
-def _holder(file: TextIO) -> str:
-  for _ in range(_TRIES):  # it may have taken the lock, and not signed yet
+def _owners(file: TextIO) -> str:
+  """Describes the processes that have a lock, for messages."""
+  for _ in range(_TRIES):  # an owner may not have written its signature yet
     file.seek(0)
     if lines := file.read(1000).splitlines():
       return ", ".join(filter(_may_run, lines)) or "another process"
@@ -231,7 +225,7 @@ def _holder(file: TextIO) -> str:
 
 
 def _may_run(signature: str) -> bool:
-  """Whether a process may still run: False if it ended on this machine."""
+  """Returns False if a process ended on this machine, otherwise True."""
   match = re.match(r"process (\d+) on (\S+) since", signature)
   if match is None or match[2] != socket.gethostname():
     return True

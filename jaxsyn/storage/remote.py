@@ -1,12 +1,12 @@
-"""Folders on object stores: s3://BUCKET/FOLDER and gs://BUCKET/FOLDER.
+"""Files on object stores: s3://BUCKET/PATH and gs://BUCKET/PATH.
 
-An object appears whole, by the one request that ends its upload, or not at all;
-there are no folders but in names, nothing is appended to, and nothing is locked.
-What follows from that stands in docs/remote.md. `files` is the door: it
-calls this for paths with a scheme, and nothing of it for local ones.
+An upload creates or replaces one object atomically. There are no directories but
+common prefixes of names, no appending and no locks; docs/remote.md describes the
+consequences. Other modules call `jaxsyn.storage.files`, which calls this module for
+paths with a scheme only.
 
-The libraries (fsspec with s3fs or gcsfs) come with the extra "remote" and are
-imported at the first call. Retries are theirs.
+The libraries (fsspec with s3fs or gcsfs, from the extra "remote") are imported at
+the first call. They repeat failed requests themselves.
 """
 
 from __future__ import annotations
@@ -27,90 +27,90 @@ PathLike = str | os.PathLike[str]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_CONCURRENT = 8  # requests; s3fs holds ten connections
+_CONCURRENT = 8  # requests at a time; s3fs has ten connections
 
-# Scheme -> the package that speaks to such stores, and where it looks for keys.
+# Scheme -> its package, and where the package finds credentials.
 _STORES = {
   "s3": (
     "s3fs",
-    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's "
-    "role; AWS_ENDPOINT_URL where it is not Amazon's",
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the role of the "
+    "machine; AWS_ENDPOINT_URL for a store other than Amazon's",
   ),
   "gs": (
     "gcsfs",
     "GOOGLE_APPLICATION_CREDENTIALS, gcloud auth application-default login, or "
-    "the machine's account",
+    "the service account of the machine",
   ),
 }
 
 
 def is_remote(path: PathLike) -> bool:
-  """Whether a path has a scheme. Looks at its letters alone."""
+  """Returns whether a path has a scheme, without any request."""
   return "://" in os.fspath(path)
 
 
 def path(name: PathLike) -> pathlib.Path:
-  """A path for `/`, `name` and `parent`; what is there, `files` says.
+  """Returns a path object with `/`, `name` and `parent`.
 
   Raises:
-    InputError: the scheme is unknown, or its library is not installed.
+    InputError: The scheme is unknown, or its library is not installed.
   """
   filesystem(name)
   from etils import epath
 
-  # It has the methods of pathlib.Path, but for what depends on a kernel.
+  # It has the methods of pathlib.Path except those that need a kernel.
   return cast(pathlib.Path, epath.Path(name))
 
 
 def filesystem(path: PathLike) -> Any:
-  """What fsspec has for the scheme of a path; the same object at each call.
+  """Returns the fsspec file system for the scheme of a path.
 
   Raises:
-    InputError: the scheme is unknown, or its library is not installed.
+    InputError: The scheme is unknown, or its library is not installed.
   """
   scheme = os.fspath(path).partition("://")[0]
   if scheme not in _STORES:
     raise InputError(
-      f"{path}: folders are local, s3:// or gs://; {scheme}:// is neither."
+      f"{path}: paths are local, s3:// or gs://; {scheme}:// is not supported."
     )
   try:
     import fsspec
 
-    # It logs tracebacks of what it raises as well: ninety lines for no network.
+    # It also logs the tracebacks of the exceptions that it raises.
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
-    # Listings kept from before would hide what another process has written.
+    # Cached listings would hide files that other processes wrote.
     return fsspec.filesystem(scheme, use_listings_cache=False)
   except ImportError:
     raise InputError(
-      f"{path}: for {scheme}:// the package {_STORES[scheme][0]} is needed: "
+      f"{path}: {scheme}:// needs the package {_STORES[scheme][0]}: "
       "pip install -e '.[remote]'."
     ) from None
 
 
 def check(folder: PathLike) -> None:
-  """Finds out that a store does not answer, before hours of work.
+  """Checks that a store can be reached, before hours of work.
 
   Raises:
-    InputError: no bucket is named.
-    StoreError: there is no such bucket, no right to list it, no way to it.
+    InputError: The path has no bucket.
+    StoreError: The bucket does not exist, cannot be listed, or is unreachable.
   """
   if not os.fspath(folder).partition("://")[2].strip("/"):
     raise InputError(f"{folder}: the name of a bucket is missing.")
-  with contextlib.suppress(FileNotFoundError), _with_store_errors(folder):
+  with contextlib.suppress(FileNotFoundError), _store_errors(folder):
     filesystem(folder).ls(os.fspath(folder))
 
 
 class _Object(io.RawIOBase):
-  """An object as a file to read from; each read is a request."""
+  """An object as a readable file; each read is one request."""
 
-  # Not fsspec's own: its reads raise whatever a library has, and fetch a block
-  # ahead of every one, also of those that are large themselves.
+  # The files of fsspec raise exceptions of the underlying library, and request an
+  # extra block after every read, however large.
 
   def __init__(self, path: PathLike):
     super().__init__()
     self.name = os.fspath(path)
     self._size = size(path)
-    self._at = 0
+    self._position = 0
 
   def readable(self) -> bool:
     return True
@@ -119,140 +119,118 @@ class _Object(io.RawIOBase):
     return True
 
   def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-    base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}
-    if (at := base[whence] + offset) < 0:
+    bases = {
+      os.SEEK_SET: 0,
+      os.SEEK_CUR: self._position,
+      os.SEEK_END: self._size,
+    }
+    position = bases[whence] + offset
+    if position < 0:
       raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.name)
-    self._at = at
-    return at
+    self._position = position
+    return position
 
   def readinto(self, buffer: Any) -> int:
     view = memoryview(buffer).cast("B")
-    end = min(self._at + len(view), self._size)
-    if end <= self._at:
+    end = min(self._position + len(view), self._size)
+    if end <= self._position:
       return 0
-    with _with_store_errors(self.name):
-      store = filesystem(self.name)
-      data = store.cat_file(self.name, start=self._at, end=end)
+    with _store_errors(self.name):
+      data = filesystem(self.name).cat_file(
+        self.name, start=self._position, end=end
+      )
     view[: len(data)] = data
-    self._at += len(data)
+    self._position += len(data)
     return len(data)
 
   def readall(self) -> bytes:
-    data = bytearray(max(self._size - self._at, 0))
+    data = bytearray(max(self._size - self._position, 0))
     return bytes(data[: self.readinto(data)])
 
 
 def open_read(path: PathLike, read_ahead: int) -> io.BufferedReader:
-  """A file to read and to seek in; `read_ahead` bytes are asked for at a time.
-
-  A read of more than that is one or two requests.
-  """
+  """Opens a seekable file that requests at least `read_ahead` bytes at a time."""
   return io.BufferedReader(_Object(path), read_ahead)
 
 
 def read(path: PathLike) -> bytes:
-  """The content of a file, in one request."""
-  with _with_store_errors(path):
-    # Else s3fs asks for the size before, to fetch large ones in parts.
+  """Returns the content of a file, with one request."""
+  with _store_errors(path):
+    # By default s3fs requests the size first, to fetch large files in parts.
     return filesystem(path).cat_file(os.fspath(path), max_concurrency=1)
 
 
 def size(path: PathLike) -> int:
-  """Bytes of a file; FileNotFoundError where there is none."""
-  with _with_store_errors(path):
+  """Returns the size of a file in bytes, or raises FileNotFoundError."""
+  with _store_errors(path):
     return filesystem(path).info(os.fspath(path))["size"]
 
 
 def is_file(path: PathLike) -> bool:
-  """Whether there is an object of this name."""
+  """Returns whether an object of this name exists."""
   try:
-    with _with_store_errors(path):
+    with _store_errors(path):
       return filesystem(path).info(os.fspath(path))["type"] == "file"
   except FileNotFoundError:
     return False
 
 
-def tags(folder: PathLike, prefix: str = "") -> dict[str, str]:
-  """Files below a folder by relative name -> what changes with their content.
+def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
+  """Lists the files below a directory: relative name -> size in bytes.
 
   Args:
-    folder: empty where it is not there.
-    prefix: of the names.
+    folder: Directory; a missing one has no files.
+    prefix: Prefix of the names to list.
   """
-  return {
-    name: str(about.get("ETag") or about.get("etag"))
-    for name, about in _listed(folder, prefix)
-  }
-
-
-def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
-  """Files below a folder by relative name -> bytes; as `tags`."""
-  return {name: about["size"] for name, about in _listed(folder, prefix)}
-
-
-def _listed(
-  folder: PathLike, prefix: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-  """Files below a folder: relative names, and what the library says of them."""
   root = os.fspath(folder).rstrip("/") + "/"
-  with _with_store_errors(folder):
+  with _store_errors(folder):
     entries = filesystem(folder).find(root, prefix=prefix, detail=True)
-  begin = len(root.partition("://")[2])
-  for name, about in entries.items():
-    if about["type"] == "file" and name[begin:]:
-      yield name[begin:], about
-
-
-def create(path: PathLike, content: bytes) -> bool:
-  """Writes a file unless there is one; whether it did.
-
-  Where a store knows no conditions it writes, whatever there is.
-  """
-  try:
-    with _with_store_errors(path, writes=True):
-      filesystem(path).pipe_file(os.fspath(path), content, mode="create")
-  except FileExistsError:
-    return False
-  return True
+  start = len(root.partition("://")[2])
+  return {
+    name[start:]: entry["size"]
+    for name, entry in entries.items()
+    if entry["type"] == "file" and name[start:]
+  }
 
 
 def write(path: PathLike, content: bytes) -> None:
   """Writes a small file."""
-  with _with_store_errors(path, writes=True):
+  with _store_errors(path, is_write=True):
     filesystem(path).pipe_file(os.fspath(path), content)
 
 
 def upload(
   folder: PathLike, target: PathLike, names: Iterable[str], last: str = ""
 ) -> None:
-  """Copies files of a local folder to one of the same names there.
+  """Copies files of a local directory to a store.
 
   Args:
-    folder: the local one.
-    target: on a store.
-    names: relative to both.
-    last: of the names, the one that is written when the others are there.
+    folder: Local directory.
+    target: Directory on a store.
+    names: Files, relative to both directories.
+    last: File that is uploaded after all others, if it is one of them.
   """
 
   def upload_one(name: str) -> None:
-    with _with_store_errors(target, writes=True):
-      # Not `put`, which asks whether there is a bucket before each.
+    with _store_errors(target, is_write=True):
+      # `put` would check the bucket before each file.
       filesystem(target).put_file(
         os.path.join(folder, name), _join(target, name)
       )
 
-  each(upload_one, (name for name in names if name != last))
-  each(upload_one, [last] if last else [])
+  names = set(names)
+  each(upload_one, sorted(names - {last}))
+  each(upload_one, names & {last})
 
 
 def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
-  """Copies files of a folder on a store to a local one of the same names.
+  """Copies files of a directory on a store to a local directory.
 
   Raises:
-    FileNotFoundError: one is not there.
+    FileNotFoundError: A file is missing.
   """
   names = list(names)
-  with _with_store_errors(folder):
+  with _store_errors(folder):
     filesystem(folder).get(
       [_join(folder, name) for name in names],
       [os.path.join(target, name) for name in names],
@@ -260,17 +238,17 @@ def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
 
 
 def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
-  """Removes files of a folder, as far as they are there.
+  """Removes the existing files among `names`.
 
   Args:
-    folder: on a store.
-    names: relative to it.
-    first: of the names, the one that goes before the others.
+    folder: Directory on a store.
+    names: Files, relative to it.
+    first: File that is removed before all others, if it is one of them.
   """
 
   def remove_one(name: str) -> None:
-    with _with_store_errors(folder), contextlib.suppress(FileNotFoundError):
-      # Not `rm`, to which a name with a bracket or a star is a pattern.
+    with _store_errors(folder), contextlib.suppress(FileNotFoundError):
+      # `rm` would take brackets and stars in a name for a pattern.
       filesystem(folder).rm_file(_join(folder, name))
 
   names = set(names)
@@ -279,18 +257,19 @@ def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
 
 
 def move(folder: PathLike, target: PathLike, last: str) -> None:
-  """Moves all files below a folder to another of the same store.
+  """Moves all files below a directory to another one on the same store.
 
   Args:
-    folder, target: on a store.
-    last: the name that is copied last and removed first.
+    folder: Directory to move.
+    target: Its new path.
+    last: File that is copied last and removed first.
   """
 
   def copy_one(name: str) -> None:
-    with _with_store_errors(target):
+    with _store_errors(target):
       filesystem(folder).cp_file(_join(folder, name), _join(target, name))
 
-  names = set(tags(folder))
+  names = set(sizes(folder))
   each(copy_one, sorted(names - {last}))
   each(copy_one, names & {last})
   remove(folder, names, first=last)
@@ -299,7 +278,7 @@ def move(folder: PathLike, target: PathLike, last: str) -> None:
 def each(
   function: Callable[[Item], Result], items: Iterable[Item]
 ) -> list[Result]:
-  """What a function that waits for a store says of each, some at a time."""
+  """Calls a function that waits for a store on several items at a time."""
   with concurrent.futures.ThreadPoolExecutor(_CONCURRENT) as pool:
     return list(pool.map(function, items))
 
@@ -309,21 +288,21 @@ def _join(folder: PathLike, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _with_store_errors(path: PathLike, writes: bool = False) -> Iterator[None]:
-  """What the libraries raise, as FileNotFoundError of the path or StoreError.
+def _store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
+  """Turns exceptions of the libraries into FileNotFoundError or StoreError.
 
   Args:
-    path: what it is about.
-    writes: so what is not found is the bucket.
+    path: Path that the message names.
+    is_write: Whether the block writes; then only the bucket can be missing.
   """
   try:
     yield
   except (FileExistsError, MemoryError, InputError):
     raise
   except FileNotFoundError as error:
-    if not error.filename and (writes or _is_of_bucket(error)):
+    if not error.filename and (is_write or _is_missing_bucket(error)):
       raise StoreError(
-        f"{path}: there is no such bucket. Make it first, or mend the name."
+        f"{path}: the bucket does not exist. Create it, or correct the name."
       ) from None
     code = errno.ENOENT
     raise FileNotFoundError(code, os.strerror(code), os.fspath(path)) from None
@@ -331,25 +310,24 @@ def _with_store_errors(path: PathLike, writes: bool = False) -> Iterator[None]:
     theirs = isinstance(error, OSError) or type(error).__module__ != "builtins"
     if not theirs or getattr(error, "filename", None):  # ours; or a local file
       raise
-    raise StoreError(f"{path}: {_words(path, error)}") from None
+    raise StoreError(f"{path}: {_reason(path, error)}") from None
 
 
-def _is_of_bucket(error: Exception) -> bool:
-  answer = getattr(error.__cause__, "response", {})
-  code = answer.get("Error", {}).get("Code", "")
-  return code == "NoSuchBucket"
+def _is_missing_bucket(error: Exception) -> bool:
+  response = getattr(error.__cause__, "response", {})
+  return response.get("Error", {}).get("Code", "") == "NoSuchBucket"
 
 
-def _words(path: PathLike, error: Exception) -> str:
-  """What a store, or the way to it, lacks; and what to do."""
+def _reason(path: PathLike, error: Exception) -> str:
+  """Describes a failed request and what to do about it."""
   message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
   kind = type(error).__name__
   if any(
     word in kind for word in ("Permission", "Credential", "Auth", "Token")
   ):
-    keys = _STORES[os.fspath(path).partition("://")[0]][1]
-    return f"the store refuses ({message}). Keys are looked for in {keys}."
+    credentials = _STORES[os.fspath(path).partition("://")[0]][1]
+    return f"access denied ({message}). Credentials come from {credentials}."
   return (
-    f"the store does not answer as it should ({message}). Check its address and "
-    "the network, and run the same command again: what is there is whole."
+    f"a request to the store failed ({message}). Check the endpoint and the "
+    "network, then run the same command again: published files are complete."
   )

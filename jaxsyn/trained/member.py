@@ -1,7 +1,4 @@
-"""One run made ready: config, sources and parameters. A session has one or more.
-
-Before this file: `sources`, `parameters`. After it: `jaxsyn.session`.
-"""
+"""Opened runs, of which a session has one or more."""
 
 from __future__ import annotations
 
@@ -26,15 +23,15 @@ Folder = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-  """A run that translates, alone or with others.
+  """A run that translates, alone or in an ensemble.
 
   Attributes:
-    run: config and manifest.
-    plan: the resolved config.
-    sources: makes examples of lines and parses.
-    params: parameters of the chosen checkpoint.
-    chosen: which that is, and by what, in words.
-    notes: why it is not the one that was asked for, in sentences.
+    run: Config and manifest.
+    plan: Resolved config.
+    sources: Reader of lines and parses.
+    params: Parameters of the chosen checkpoint.
+    chosen: Description of the chosen checkpoint.
+    messages: Reasons why another checkpoint than requested was chosen.
   """
 
   run: workdir.Run
@@ -54,15 +51,15 @@ def open_member(
   decode: Mapping[str, Any],
   read: Callable[..., Parameters] = parameters.read,
 ) -> Member:
-  """Opens a run, and says its notes on standard error.
+  """Opens a run, and prints its messages to standard error.
 
   Args:
-    folder: of the run; FOLDER@CHECKPOINT names a checkpoint of it.
-    checkpoint, parser, longest, decode: as of `jaxsyn.session.Session`.
-    read: reads its parameters.
+    folder: Run directory; FOLDER@CHECKPOINT selects a checkpoint.
+    checkpoint, parser, longest, decode: See `jaxsyn.session.Session`.
+    read: Function that reads the parameters.
 
   Raises:
-    InputError: no run, no checkpoint, another parser than the run's.
+    InputError: There is no run or no checkpoint, or the parser is not the run's.
   """
   path, named = address(folder)
   checkpoint = named or checkpoint
@@ -82,15 +79,15 @@ def open_member(
     messages.append(
       f"no checkpoint was chosen by a validation yet: it is {chosen}"
     )
-  for message in messages:  # not by a log, which commands keep quiet
+  for message in messages:  # not logged, since commands hide logs
     print(f"warning: {run.workdir}: {message}.", file=sys.stderr)
   return Member(run, plan, sources, loaded.params, chosen, tuple(messages))
 
 
 def address(folder: Folder) -> tuple[str, str]:
-  """(folder, checkpoint) of FOLDER@CHECKPOINT; (folder, "") of a folder alone.
+  """Splits FOLDER@CHECKPOINT into both parts; the checkpoint may be "".
 
-  A run in a folder of such a name is that run.
+  A run directory whose name has this form is opened as it is.
   """
   named = re.fullmatch(r"(.+)@(best|last|\d+)", os.fspath(folder))
   if named is None or files.is_file(files.path_of(folder) / workdir.CONFIG):
@@ -99,7 +96,7 @@ def address(folder: Folder) -> tuple[str, str]:
 
 
 def check_weights(folders: Sequence[Folder], weights: Sequence[float]) -> None:
-  """Raises InputError unless there is a positive weight for each run, or none."""
+  """Raises InputError unless each run has a positive weight, or none has one."""
   if not folders:
     raise InputError("no run to translate with: name its folder.")
   if weights and len(weights) != len(folders):
@@ -113,7 +110,7 @@ def check_weights(folders: Sequence[Folder], weights: Sequence[float]) -> None:
 
 
 def check_targets(members: Sequence[Member]) -> None:
-  """Raises InputError where runs do not write the same subwords."""
+  """Raises InputError if runs have different target vocabularies."""
   first, *other_members = (
     (one.run.workdir, one.run.vocabulary("target")) for one in members
   )
@@ -128,22 +125,22 @@ def check_targets(members: Sequence[Member]) -> None:
 
 
 def decode_of(run: workdir.Run, changes: Mapping[str, Any]) -> Decode:
-  """config.decode of a run, with other fields."""
+  """Returns config.decode of a run with changed options."""
   fields = as_dict(run.config.decode)
   for name, value in changes.items():
     inner = fields.get(name)
     if isinstance(inner, Mapping) and isinstance(value, Mapping):
-      value = {**inner, **value}  # of a search, what is not said stays
+      value = {**inner, **value}  # other options of a strategy stay
     fields[name] = value
   return from_config(Decode, fields, ConfigPath("decode"))
 
 
 def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
-  """The plan of a run, with other fields of config.decode."""
+  """Returns the plan of a run with changed options of config.decode."""
   decode = decode_of(run, changes)
   try:
     return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)
   except InputError as error:
-    if changes:  # which may be the fault
+    if changes:  # which may be invalid
       raise
     raise InputError(f"{run.workdir / workdir.CONFIG}: {error}") from None

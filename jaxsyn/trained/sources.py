@@ -1,9 +1,7 @@
-"""Sentences to be translated, made into what a run's model reads.
+"""Reading of sentences to be translated, as `preprocess` read the training data.
 
-As `preprocess` made those that it was trained on: the same NFC, subwords, trees
-and tags. Many at a time are read by processes beside this one, which load no
-JAX. Before this file: `jaxsyn.data.sentence`, `jaxsyn.workers`. After
-it: `jaxsyn.session`.
+NFC, subwords, trees and tags are those of the run. Large blocks are parsed by worker
+processes, which do not load JAX.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ from jaxsyn.workers import Workers, cores
 
 if TYPE_CHECKING:  # they load JAX, or come after
   from jaxsyn.plan import Plan
-  from jaxsyn.trained.ensemble_sources import EnsembleReader
   from jaxsyn.trained.workdir import Run
 
-# Lines that are parsed here: to start the processes takes as long.
+# Blocks of at most so many lines are parsed in this process: starting workers
+# takes as long.
 FEW = 200
-_BLOCK = 16  # lines that a process is given at a time
+_BLOCK = 16  # lines per call of a worker
 _DIED = (
-  "a parser process died, perhaps for want of memory: end other programs, or "
+  "a parser process died, perhaps out of memory: end other programs, or "
   "parse beforehand and translate CoNLL-U (--conllu)."
 )
 
@@ -46,13 +44,13 @@ Example = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """A source, and as much of it as is read.
+  """A source, and the part of it that is read.
 
   Attributes:
-    text: all of it, as the training text was written.
-    pieces: subwords of all of it.
-    read: the parse, or the raw line; where it is too long, its beginning.
-    is_cut: whether it is too long.
+    text: Complete text, normalized like the training text.
+    pieces: Subwords of the complete text.
+    read: Parse or raw line; the start of the line if it is too long.
+    is_cut: Whether it is too long.
   """
 
   text: str
@@ -62,12 +60,12 @@ class Fitted:
 
 
 class SourceReader:
-  """Makes examples of raw lines and parses.
+  """Makes examples of raw lines and parses, for one run.
 
   Attributes:
-    longest: subwords that are read of a source, EOS included.
-    features: of the source side that the model reads.
-    vocabularies: of source and target.
+    longest: Maximum number of subwords of a source, including EOS.
+    features: Features of the source side that the model reads.
+    vocabularies: Vocabularies of source and target.
   """
 
   def __init__(
@@ -78,16 +76,17 @@ class SourceReader:
     longest: int,
     parser: str | os.PathLike[str] = "",
   ):
-    """Opens the vocabularies; the parser when it is needed.
+    """Opens the vocabularies; the parser is opened at its first use.
 
     Args:
-      run: where they are.
-      plan: of the run.
-      longest: see the attribute.
-      parser: where the parser is, if not in the folder: see `recorded.spec`.
+      run: Run directory.
+      plan: Plan of the run.
+      longest: Maximum number of subwords of a source, including EOS.
+      parser: Path of the parser, if it is not in the run directory; see
+        `recorded.spec`.
 
     Raises:
-      InputError: a vocabulary is not the run's, or the data lacks a feature.
+      InputError: A vocabulary is not the run's, or the data lacks a feature.
     """
     self.longest = longest
     features = manifests.features_for(run.manifest, plan.translation_features)
@@ -108,13 +107,13 @@ class SourceReader:
     self._parser: Parser | None = None
 
   def __getstate__(self) -> dict[str, Any]:
-    return {**self.__dict__, "_parser": None}  # which another process opens
+    return {**self.__dict__, "_parser": None}  # a worker opens its own
 
   @property
   def tree(self) -> str:
-    """Name of the tree that the model reads; "none" where it reads none.
+    """Name of the tree that the model reads; "none" if it reads none.
 
-    "parsed" where config.data.tree does not replace the parser's tree.
+    It is "parsed" unless config.data.tree replaces the parser's tree.
     """
     tree = self._encoding["tree"]
     if len(self.features) == 1:
@@ -122,36 +121,36 @@ class SourceReader:
     return TREES.name_of(tree) if tree.replaces else "parsed"
 
   def fit(self, source: Source) -> Fitted:
-    """What is read of a source.
+    """Normalizes a source, and cuts it if it is too long.
 
     Args:
-      source: a raw line, or its parse.
+      source: Raw line or parse.
     """
     if isinstance(source, str) and self._nfc:
       source = text.normal(source)
     full_text = source if isinstance(source, str) else source.text
     pieces = self.vocabularies[0].encode(full_text)
     is_cut = len(pieces.id) >= self.longest
-    if is_cut:  # also a parse: half a sentence has a tree of its own
+    if is_cut:  # also a parse: the tree of a part is another one
       source = full_text[: pieces.end[self.longest - 2]]
     return Fitted(full_text, pieces, source, is_cut)
 
   @property
   def has_parser(self) -> bool:
-    """Whether the run has a parser, which may not open."""
+    """Whether the run has a parser, which may fail to open."""
     return self._spec is not None
 
   def parse(self, line: str) -> Parse:
-    """The tree of a raw line, by the run's own parser.
+    """Returns the tree of a raw line by the parser of the run.
 
     Raises:
-      InputError: there is none, or another than the run's.
+      InputError: There is no parser, or it is not the run's.
     """
     return self.parser(line)
 
   @property
   def parser(self) -> Parser:
-    """The run's own parser, opened when it is first needed; see `parse`."""
+    """The parser of the run, opened at its first use; raises like `parse`."""
     if self._parser is None:
       if not self._spec:
         raise InputError(
@@ -165,10 +164,10 @@ class SourceReader:
     return self._parser
 
   def example(self, source: Source) -> Example:
-    """The arrays that the model reads of a source.
+    """Returns the arrays that the model reads.
 
     Args:
-      source: of `Fitted.read`.
+      source: `Fitted.read` of a source.
     """
     return self._examples([source])[0]
 
@@ -195,35 +194,102 @@ class SourceReader:
     return [tagged(example, self._tag) for example in examples]
 
   def read(self, source: Source) -> tuple[Example, bool]:
-    """The arrays of a source, and whether it was too long: `fit`, `example`."""
+    """Returns the arrays of a source, and whether it was cut."""
     fitted = self.fit(source)
     return self.example(fitted.read), fitted.is_cut
 
   def read_all(self, sources: Iterable[Source]) -> list[tuple[Example, bool]]:
-    """`read` of each, together: a quarter of the time but for the parser's."""
+    """Reads sources together, in a quarter of the time (parsing excluded)."""
     fitted = [self.fit(source) for source in sources]
     examples = self._examples([one.read for one in fitted])
     return [*zip(examples, (one.is_cut for one in fitted))]
 
   def opened(self) -> SourceReader:
-    """The same reader; its parser is open already."""
+    """Opens the parser, and returns this reader."""
     self._parser = self.parser
     return self
 
   def tree_of(self, line: str) -> Parse:
-    """`parse` of a line as training text was written: what is read of it."""
+    """Returns the tree of a line, normalized like the training text."""
     return self.parse(self.fit(line).text)
 
   def open_parser(self) -> None:
-    """Opens it, if only to see that it can be; raises as `parse`."""
+    """Opens the parser, to check that it can be opened; raises like `parse`."""
     self.opened()
 
 
-class ParallelReader:
-  """Reads blocks of sources, long ones while other work is done.
+class EnsembleReader:
+  """Makes one example of a source for each run of an ensemble.
+
+  Each run has its own features, vocabulary, tags and control trees. Runs with the
+  same parser and the same options of it share the parse of a sentence.
 
   Attributes:
-    reader: as given.
+    readers: Reader of each run.
+  """
+
+  def __init__(self, readers: Sequence[SourceReader]):
+    self.readers = tuple(readers)
+
+  @property
+  def tree(self) -> str:
+    """Name of the tree that the first run with trees reads; "none" if none does."""
+    trees = (reader.tree for reader in self.readers)
+    return next((tree for tree in trees if tree != "none"), "none")
+
+  def fit(self, source: Source) -> Fitted:
+    """Returns what the first run reads of a source."""
+    return self.readers[0].fit(source)
+
+  def read_all(
+    self, sources: Iterable[Source]
+  ) -> list[tuple[tuple[Example, ...], bool]]:
+    """Returns the arrays of each source for each run, and whether it was cut."""
+    source_list = list(sources)
+    parses: dict[tuple[str, str], Parse] = {}
+    each = [
+      reader.read_all(_parsed(reader, source_list, parses))
+      for reader in self.readers
+    ]
+    return [
+      (
+        tuple(example for example, _ in member_examples),
+        any(cut for _, cut in member_examples),
+      )
+      for member_examples in zip(*each)
+    ]
+
+  @property
+  def has_parser(self) -> bool:
+    """Whether a run has a parser, which may fail to open."""
+    return any(reader.has_parser for reader in self.readers)
+
+  def tree_of(self, line: str) -> Parse:
+    """Returns the tree of a raw line by the first parser of a run."""
+    return self._first_with_parser.tree_of(line)
+
+  def open_parser(self) -> None:
+    """Opens the first parser of a run, or raises InputError."""
+    self._first_with_parser.open_parser()
+
+  @property
+  def _first_with_parser(self) -> SourceReader:
+    with_parser = (reader for reader in self.readers if reader.has_parser)
+    return next(with_parser, self.readers[0])
+
+  def opened(self) -> EnsembleReader:
+    """Opens the parsers, and returns this reader."""
+    for reader in self.readers:
+      if reader.tree != "none":
+        reader.opened()
+    return self
+
+
+class ParallelReader:
+  """Reads blocks of sources, large ones with worker processes.
+
+  Attributes:
+    reader: Reader of a run or an ensemble.
   """
 
   def __init__(self, reader: SourceReader | EnsembleReader):
@@ -235,15 +301,15 @@ class ParallelReader:
   ) -> Callable[[], list[tuple[Any, bool]]]:
     """Starts to read a block.
 
-    Of more than FEW lines the parsing is done by processes, one a core, that
-    stay until `close`; all else is done here, before this returns.
+    More than FEW lines are parsed by workers, one per core, which run until
+    `close`. Smaller blocks are read before this returns.
 
     Returns:
-      a function that waits for what `SourceReader.read` gives of each, in order.
+      A function that waits for the results of `SourceReader.read`, in order.
 
     Raises:
-      InputError: there is no parser, or another than the run's; or, by the
-        function, a process was killed.
+      InputError: There is no parser, or it is not the run's. The returned function
+        raises it if a worker was killed.
     """
     lines = sum(isinstance(source, str) for source in sources)
     if self.reader.tree == "none" or lines <= FEW:
@@ -259,7 +325,39 @@ class ParallelReader:
     return lambda: [one for block in blocks for one in block.result()]
 
   def close(self) -> None:
-    """Ends the processes."""
+    """Ends the workers."""
     if self._workers is not None:
       self._workers.close()
       self._workers = None
+
+
+def _parsed(
+  reader: SourceReader,
+  sources: Sequence[Source],
+  parses: dict[tuple[str, str], Parse],
+) -> list[Source]:
+  """Replaces raw lines by parses, if a run reads trees.
+
+  Args:
+    reader: Reader of the run.
+    sources: Lines and parses.
+    parses: (key of a parser, line) -> parse; the new parses are added.
+  """
+  lines: dict[int, str] = {}
+  if reader.tree != "none":
+    for i, source in enumerate(sources):
+      fitted = reader.fit(source)
+      if isinstance(fitted.read, str) and not fitted.is_cut:
+        lines[i] = fitted.read
+  if not lines:
+    return list(sources)
+  parser, key = reader.parser, reader.parser.key
+  # In one call, since some parsers process many lines at a time.
+  new = [
+    line for line in dict.fromkeys(lines.values()) if (key, line) not in parses
+  ]
+  parses.update(zip([(key, line) for line in new], parser.parses(new)))
+  return [
+    parses[key, lines[i]] if i in lines else source
+    for i, source in enumerate(sources)
+  ]

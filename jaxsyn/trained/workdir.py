@@ -1,18 +1,18 @@
-"""The folder of a run: everything that translating with it needs.
+"""Run directories. One contains everything that translation needs.
 
-  config.json          the whole config
-  manifest.json        of the data it was trained on: hashes, relations
-  mixture.json         hashes of the other corpora, where there are some
-  start.json           whose parameters it began with, where it did
-  wrong_parents.json   share of wrong parents, where they are wrong on purpose
-  teachers.json        whose parameters teach it, where some do
+  config.json          the complete config
+  manifest.json        manifest of the training data: hashes, relations
+  mixture.json         hashes of the other corpora, if any
+  start.json           origin of the initial parameters, after a warm start
+  wrong_parents.json   share of wrong parents, if the trees have any on purpose
+  teachers.json        origin of the teachers' parameters, if any
   vocabulary.model     the SentencePiece model, or source.model, target.model
-  parser.source.udpipe the parser, where the data has such a file
+  parser.source.udpipe the parser, if it is a file
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
-  log.jsonl, events.*  what training logged
-  lock                 who trains there: see `jaxsyn.storage.lock`
+  log.jsonl, events.*  logs of the training
+  lock                 process that trains: see `jaxsyn.storage.lock`
 
-So a run can be moved or sent to somebody as it is.
+A run directory can be moved or copied to another machine.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ WRONG_PARENTS = "wrong_parents.json"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """A run as found in its folder."""
+  """An opened run directory."""
 
   workdir: pathlib.Path
   config: Config
   manifest: dict[str, Any]
 
   def vocabulary(self, side: str) -> Vocabulary:
-    """The vocabulary of a side, its hash checked."""
+    """Loads the vocabulary of a side, and verifies its hash."""
     try:
       return manifests.vocabulary(self.workdir, self.manifest, side)
     except InputError as error:
@@ -64,7 +64,7 @@ def wrong_parents(
   Empty unless config.data.tree of the run is "wrong_parents".
 
   Raises:
-    InputError: the file is missing or corrupt.
+    InputError: The file is missing or corrupt.
   """
   run = open_run(workdir)
   if not isinstance(run.config.data.tree, WrongParents):
@@ -83,16 +83,16 @@ def wrong_parents(
 
 
 def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
-  """Makes the folder of a new run, or checks that of one to go on with.
+  """Creates a run directory, or checks that a run can be resumed.
 
-  As long as it holds no checkpoint there is nothing to go on with, and the
-  config may be any. Copies of the vocabulary and the parser that are missing or
-  damaged are made again. Call it with the folder's lock.
+  A directory without checkpoints may have another config. Missing or corrupt copies
+  of the vocabulary and the parser are made again. The caller must have the lock of
+  the directory.
 
   Raises:
-    InputError: the folder holds a run of another config or other data; the
-      message names the fields that differ. Or a file of the prepared data is
-      not what its manifest says.
+    InputError: The directory has a run of another config or other data; the
+      message names the options that differ. Or a file of the dataset differs from
+      its manifest.
   """
   workdir = files.path_of(workdir)
   manifest = manifests.read(config.data.directory)
@@ -121,16 +121,16 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   manifests.write(workdir, manifest)
   if corpora:
     files.write_json(workdir / MIXTURE, checksums.add_checksum(corpora))
-  # Last: what has a config is taken for a run, and lacks nothing else.
+  # Last: a directory with a config is a complete run directory.
   files.write_json(workdir / CONFIG, checksums.add_checksum(as_dict(config)))
   return Run(workdir, config, manifest)
 
 
 def open_run(workdir: os.PathLike[str] | str) -> Run:
-  """A run that was trained before, or an exported model, also of a hub.
+  """Opens a run directory or an exported model, which may be on a hub.
 
   Raises:
-    InputError: the folder holds no run, or its files are damaged or of another
+    InputError: The directory has no run, or its files are corrupt or of another
       version.
   """
   if hub.is_named(workdir):
@@ -143,7 +143,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
       f"jaxsyn train --config FILE --workdir {workdir}"
     )
   try:
-    # With a checksum: of a number that is another nobody would hear.
+    # The checksum also detects a changed number, which would be a valid config.
     document = checksums.verify_checksum(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
@@ -166,7 +166,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
 
 
 def is_started(workdir: pathlib.Path) -> bool:
-  """Whether a run here has something to go on with, or to be lost."""
+  """Returns whether a run directory has checkpoints."""
   reader = CheckpointReader(workdir)
   return bool(reader.steps() or reader.best.steps())
 
@@ -190,7 +190,7 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
 
 
 def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
-  """Raises InputError where a folder of the mixture holds other data now."""
+  """Raises InputError if a dataset of the mixture has changed."""
   if not corpora:
     return
   try:
@@ -212,12 +212,14 @@ def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
 def differences(
   old: Config, new: Config, *, but: Collection[str] = ()
 ) -> list[str]:
-  """What fields in which two configs differ were and are, but for some.
+  """Describes the options in which two configs differ.
 
-  What both have comes first: a choice before the options that came with it.
+  Options of both configs come first: a choice before the options it adds.
 
   Args:
-    but: dotted names, from "config" on, of fields and sections that may differ.
+    old: Earlier config.
+    new: Later config.
+    but: Dotted names, from "config" on, of options and sections that may differ.
   """
   was, now = flat(as_dict(old), "config."), flat(as_dict(new), "config.")
   return [
@@ -231,13 +233,13 @@ def differences(
 
 
 def shortened(differences: Sequence[str]) -> str:
-  """The first five of them for a message, and how many more there are."""
+  """Joins the first five differences, and the number of the others."""
   more = len(differences) - 5
   return "; ".join(differences[:5]) + (f"; and {more} more" if more > 0 else "")
 
 
 def hashes(manifest: Mapping[str, Any]) -> dict[str, Any]:
-  """What identifies a data set: its records, vocabularies and parsers."""
+  """Returns the hashes of a dataset: records, vocabularies and parsers."""
   return {
     "records": {
       name: split["records_sha256"]

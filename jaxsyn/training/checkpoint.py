@@ -1,18 +1,17 @@
-"""Saving a run, and going on with it, with Orbax.
+"""Saving and resuming a run, with Orbax.
 
-  WORKDIR/checkpoints/STEP   the last few, to go on from: the whole state
+  WORKDIR/checkpoints/STEP   the newest train states, to resume from
   WORKDIR/best/STEP          the best parameters by config.train.selection
 
-Beside the arrays of each stands a JSON page: position in the data, best score,
-minutes trained, the sums of every array and file; the page has a sum itself.
-All of it is written in the background to a temporary folder, flushed to the disk
-and renamed; then older ones go. So a kill at any moment leaves whole ones only.
-On an object store the folder is copied, its page last, by the first process alone.
-One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, or
-WORKDIR/damaged-best-STEP, in words.
+page.json in each has the position in the data, the best score, the minutes trained,
+and checksums of all arrays and files. A checkpoint is written in the background to
+a temporary directory, flushed to the disk and renamed; older ones are removed after
+that. On gs:// it is written in place, page.json last. A kill at any moment therefore
+leaves complete checkpoints only. A corrupt checkpoint is renamed to
+WORKDIR/damaged-STEP or WORKDIR/damaged-best-STEP, with a warning.
 
-Only the one process that has the run's lock makes a `Checkpoints`; all others
-read with `jaxsyn.training.reader.Reader`.
+Only the process that locked the run directory creates `Checkpoints`; others use
+`jaxsyn.training.reader.CheckpointReader`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import itertools
 import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,15 +33,15 @@ import numpy as np
 from absl import logging
 from flax import traverse_util
 
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, StoreError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
-from jaxsyn.storage import checksums, files, lease, remote
+from jaxsyn.storage import checksums, files, remote
+from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training import hosts
 from jaxsyn.training.array_writer import ArrayWriter
 from jaxsyn.training.folder import (
   RECORD_FILE,
   CheckpointFolder,
-  CorruptFileError,
   no_intact_checkpoint_error,
 )
 from jaxsyn.training.reader import CheckpointReader, Progress
@@ -55,22 +53,19 @@ class Checkpoints(CheckpointReader):
   """The checkpoints of one run, for the process that trains it."""
 
   def __init__(self, workdir: pathlib.Path | str, keep: int = 3):
-    """Makes the folders, and removes what a killed process left unfinished.
+    """Creates the directories, and removes unfinished checkpoints.
 
     Args:
-      workdir: of the run.
-      keep: checkpoints to go on from.
+      workdir: Run directory.
+      keep: Number of train states to keep.
     """
     super().__init__(workdir)
-    self._stack = contextlib.ExitStack()
     self._keep = keep
-    self._primary = jax.process_index() == 0
-    if self._primary:
+    self._is_main = jax.process_index() == 0
+    if self._is_main:
       for folder in (self.last, self.best):
-        folder.begin()
-    # Where they are written first: object stores know no renaming.
-    self._here = self._stack.enter_context(_staging(self.workdir))
-    self._writer = ArrayWriter(shared=self._here is None)
+        folder.create()
+    self._writer = ArrayWriter()
     self._pool = ThreadPoolExecutor(1, "checkpoints")
     self._saving: Future[None] | None = None
 
@@ -80,7 +75,7 @@ class Checkpoints(CheckpointReader):
     self._save(self.last, step, tree=state, content=content)
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
-    """Keeps these parameters as the best so far, and what they scored."""
+    """Starts saving the best parameters so far and their score."""
     self._save(self.best, step, tree=params, content=score)
 
   def _save(
@@ -91,41 +86,42 @@ class Checkpoints(CheckpointReader):
     tree: Tree,
     content: Mapping[str, Any],
   ) -> None:
-    self.wait_for_all()  # what is being written still takes its space
-    # It is there where a step was evaluated again after a resume. One asks, for
-    # all are to go the same way.
-    is_there = self._primary and step in folder.steps()
-    if hosts.all_gather_json(is_there)[0]:
+    self.wait_for_all()  # an unfinished checkpoint still needs its space
+    # A resumed run may evaluate a step again. The main process decides, since all
+    # must do the same.
+    exists = self._is_main and step in folder.steps()
+    if hosts.all_gather_json(exists)[0]:
       return
-    tree = self._writer.copied(tree)
-    if tree is None:
-      return
-    self._check_space(tree)
-    # In all processes that write the same.
-    new = (self._here or folder.folder) / f".{step}{files.PARTIAL}"
-    with _disk_errors(self.workdir):
-      written = self._writer.begin(new, folder.item, tree)
+    on_store = remote.is_remote(self.workdir)
+    # The same path on all hosts.
+    new = folder.path(step)
+    if not on_store:
+      self._check_space(tree)
+      new = folder.folder / f".{step}{files.PARTIAL}"
+    with _write_errors(self.workdir):
+      finish_arrays = self._writer.start(new, folder.item, tree)
 
     def finish() -> None:
       try:
-        record = {"content": content, "arrays": written()}
-        if self._primary:
-          paths = (path for path in new.rglob("*") if path.is_file())
-          names = sorted(str(path.relative_to(new)) for path in paths)
-          record["files"] = checksums.file_checksums(new, names)
-          files.write_json(new / RECORD_FILE, checksums.add_checksum(record))
-          if self._here:
-            lease.check(folder.folder)
-            files.replace_folder(new, folder.path(step), RECORD_FILE)
-          else:
-            files.flush_tree(new)
-            os.rename(new, folder.path(step))
-            files.flush_folder(folder.folder)
-          self._remove_older(folder, step)
+        record = {"content": content, "arrays": finish_arrays(), "files": {}}
+        if not self._is_main:
+          return
+        if (
+          not on_store
+        ):  # there the arrays' checksums do: nothing is read again
+          record["files"] = checksums.file_checksums(
+            new, sorted(files.names(new))
+          )
+        files.write_json(new / RECORD_FILE, checksums.add_checksum(record))
+        if not on_store:
+          files.flush_tree(new)
+          os.rename(new, folder.path(step))
+          files.flush_folder(folder.folder)
+        self._remove_older(folder, step)
       finally:
-        # There only if that failed, and the first process's alone: others were
-        # done sooner, and took away what it was still writing to.
-        if self._primary:
+        # Exists only after an error. Only on the main process: others are done
+        # sooner, and would remove what it still writes to.
+        if self._is_main and not on_store:
           shutil.rmtree(new, ignore_errors=True)
 
     self._saving = self._pool.submit(finish)
@@ -137,30 +133,31 @@ class Checkpoints(CheckpointReader):
       folder.remove(other)
 
   def _check_space(self, tree: Tree) -> None:
-    """Says that the disk is full before Orbax's threads find out."""
+    """Raises InputError for a full disk before Orbax's threads fail."""
     needed = sum(x.nbytes for x in jax.tree.leaves(tree))
-    folder = self._here or self.workdir
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(self.workdir).free
     if free < needed:
       raise InputError(
-        f"disk full: a checkpoint in {folder} needs {files.readable(needed)}, "
-        f"and {files.readable(free)} are free. The checkpoints there are whole; "
-        "free some space and run the same command again."
+        f"disk full: a checkpoint in {self.workdir} needs "
+        f"{files.readable(needed)}, and {files.readable(free)} are free. The "
+        "checkpoints there are whole; free some space and run the same command "
+        "again."
       )
 
   def wait(self) -> None:
-    """Returns when everything is on disk.
+    """Waits until everything is written.
 
     Raises:
-      InputError: it could not be written; older checkpoints are untouched.
+      InputError: The disk is full; older checkpoints are intact.
+      StoreError: The store failed; older checkpoints are intact.
     """
     saving, self._saving = self._saving, None
     if saving is not None:
-      with _disk_errors(self.workdir):
+      with _write_errors(self.workdir):
         saving.result()
 
   def wait_for_all(self) -> None:
-    """As `wait`, until no process writes any more; called by all of them."""
+    """Waits until no host writes any more; all hosts must call it."""
     saving = [self._saving] if self._saving else []
     hosts.barrier(
       lambda: not futures.wait(saving, timeout=hosts.POLL_SECONDS).not_done
@@ -168,47 +165,46 @@ class Checkpoints(CheckpointReader):
     self.wait()
 
   def close(self) -> None:
-    """Waits, and gives the threads back."""
+    """Waits until everything is written, and ends the threads."""
     try:
       self.wait()
     finally:
       self._writer.close()
       self._pool.shutdown()
-      self._stack.close()
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
-    """The newest checkpoint that is whole, or None where there is none.
+    """Returns the newest intact checkpoint, or None if there is none.
 
-    Those that are damaged, the best parameters too, are set aside.
+    Corrupt checkpoints, also of the best parameters, are renamed.
 
     Args:
-      abstract: the state's shapes, types and shardings.
+      abstract: Shapes, types and shardings of the state.
 
     Raises:
-      InputError: the checkpoint is of another model (both sides are named), or
-        there are some and none is whole.
+      InputError: The checkpoint is of another model, or all are corrupt.
     """
     intact, corrupt = self.last.newest(
       lambda step: self.last.read(step, abstract)
     )
-    if corrupt and not intact:  # before any is moved
+    if corrupt and not intact:  # before any is renamed
       raise no_intact_checkpoint_error(self.workdir, corrupt)
-    for step, why in corrupt.items():
-      self._set_aside(self.last, step, why=why, name=f"damaged-{step}")
+    for step, reason in corrupt.items():
+      self._set_aside(self.last, step, reason=reason, name=f"damaged-{step}")
     if not intact:
       return None
     for step in self.best.steps():
-      if why := self._fault_of_best(step):
-        self._set_aside(self.best, step, why=why, name=f"damaged-best-{step}")
+      if reason := self._corruption_of_best(step):
+        name = f"damaged-best-{step}"
+        self._set_aside(self.best, step, reason=reason, name=name)
     ((step, (state, content)),) = intact
     at = ConfigPath("page.content")
     progress = from_config(Progress, content["content"], at, CHECKPOINT_MODE)
     return step, state, progress
 
-  def _fault_of_best(self, step: int) -> str:
-    """Why the best parameters are damaged; "" where they are whole."""
+  def _corruption_of_best(self, step: int) -> str:
+    """Describes the corruption of best parameters; "" if they are intact."""
     try:
-      # Arrays of NumPy stay on the host, where there is room for all.
+      # NumPy arrays stay on the host, whose memory is large enough.
       arrays = {
         name: np.broadcast_to(np.zeros((), entry["dtype"]), entry["shape"])
         for name, entry in self.best.record(step)["arrays"].items()
@@ -216,55 +212,56 @@ class Checkpoints(CheckpointReader):
       self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
     except CorruptFileError as error:
       return str(error)
-    except InputError:  # a fault of the machine, such as no permission
+    except InputError:  # an error of the machine, such as no permission
       raise
     except (TypeError, ValueError) as error:  # no such type, shape or tree
       return f"{self.best.path(step) / RECORD_FILE}: {error}"
     return ""
 
   def _set_aside(
-    self, folder: CheckpointFolder, step: int, *, why: str, name: str
+    self, folder: CheckpointFolder, step: int, *, reason: str, name: str
   ) -> None:
+    """Renames a corrupt checkpoint."""
     names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
-    on_store = self._here is not None
-    place = next(
+    on_store = remote.is_remote(self.workdir)
+    new_path = next(
       path
       for path in (self.workdir / name for name in names)
-      if not (remote.tags(path) if on_store else os.path.lexists(path))
+      if not (remote.sizes(path) if on_store else os.path.lexists(path))
     )
     logging.warning(
-      "a checkpoint is damaged, is passed over and kept as %s: %s", place, why
+      "a checkpoint is damaged, is passed over and kept as %s: %s",
+      new_path,
+      reason,
     )
-    if self._primary and on_store:
-      remote.move(folder.path(step), place, last=RECORD_FILE)
-    elif self._primary:
-      os.rename(folder.path(step), place)
+    if self._is_main and on_store:
+      remote.move(folder.path(step), new_path, last=RECORD_FILE)
+    elif self._is_main:
+      os.rename(folder.path(step), new_path)
 
 
 @contextlib.contextmanager
-def _staging(workdir: pathlib.Path) -> Iterator[pathlib.Path | None]:
-  """A local folder for what goes to an object store; None where it does not."""
-  if not remote.is_remote(workdir):
-    yield None
-    return
-  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
-    yield pathlib.Path(temporary)
-
-
-@contextlib.contextmanager
-def _disk_errors(workdir: pathlib.Path) -> Iterator[None]:
-  """Turns a full disk inside Orbax into one message."""
+def _write_errors(workdir: pathlib.Path) -> Iterator[None]:
+  """Turns the exceptions of Orbax for a full disk or a store into one message."""
   try:
     yield
+  except (InputError, StoreError):
+    raise
   except Exception as error:  # Orbax raises many kinds
     full = ("No space left", "Disk quota", "File too large")
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if getattr(error, "errno", None) not in codes and not any(
-      word in str(error) for word in full
+    if getattr(error, "errno", None) in codes or any(
+      words in str(error) for words in full
     ):
-      raise
-    raise InputError(
-      f"disk full while saving to {workdir}. Nothing half-written counts as a "
-      "checkpoint; free some space, or raise the limit of file sizes (ulimit "
-      "-f), and run the same command again."
-    ) from None
+      raise InputError(
+        f"disk full while saving to {workdir}. Nothing half-written counts as a "
+        "checkpoint; free some space, or raise the limit of file sizes (ulimit "
+        "-f), and run the same command again."
+      ) from None
+    if remote.is_remote(workdir):
+      message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
+      raise StoreError(
+        f"{workdir}: a checkpoint could not be written ({message}). Older "
+        "checkpoints are complete; run the same command again."
+      ) from error
+    raise

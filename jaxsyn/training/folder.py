@@ -1,17 +1,14 @@
-"""One folder of checkpoints, which may be written to meanwhile.
+"""One directory of checkpoints, which another process may be writing to.
 
-  STEP/state or STEP/params   the arrays, as Orbax lays them out
-  STEP/page.json              what belongs to them, and the sums of all of it
+  STEP/state or STEP/params   the arrays, written by Orbax
+  STEP/page.json              metadata, and checksums of all arrays and files
 
-On an object store the page is written last and removed first: what has none is no
-checkpoint.
+On an object store page.json is written last and removed first: a step without it
+is not a checkpoint.
 
-A checkpoint that its writer takes away while it is read is no fault. One that is
-damaged raises `CorruptFileError`; what the machine lacks (memory, permissions,
-open files) does not, or whole ones would be passed over for it.
-
-After this file: `checkpoint`, which writes them, and `reader`, for those who
-only read.
+It is not an error if the writer removes a checkpoint while it is read. A corrupt
+checkpoint raises `CorruptFileError`. Errors of the machine (no memory, no
+permission, too many open files) do not, or intact checkpoints would be skipped.
 """
 
 from __future__ import annotations
@@ -37,11 +34,12 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
+from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training import hosts, sums
 
 Tree = Any
 
-RECORD_FILE = "page.json"  # beside the arrays of a checkpoint
+RECORD_FILE = "page.json"  # metadata of a checkpoint
 FilePath = Annotated[
   str,
   TextPattern(
@@ -49,10 +47,10 @@ FilePath = Annotated[
   ),
 ]
 _STEP = "0|[1-9][0-9]*"
-TRIES = 20  # where the writer is quicker than the reader
+TRIES = 20  # the writer may remove checkpoints faster than they are read
 
-# Faults of the machine, in the words of the system and of Orbax's parts: no
-# reason to pass over a checkpoint that may be whole.
+# Errors of the machine, as codes and as messages of Orbax and its libraries. A
+# checkpoint is not skipped for them, since it may be intact.
 _MACHINE_CODES = (
   *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE),
   errno.ENOMEM,
@@ -65,25 +63,21 @@ _MACHINE = (
 
 @dataclasses.dataclass(frozen=True)
 class _CheckpointRecord:
-  """Types of a JSON page; `content` depends on the folder."""
+  """The content of page.json; `content` depends on the directory."""
 
   content: dict[str, Any]
   arrays: dict[str, sums.ArraySums]
   files: dict[FilePath, File]
 
 
-class CorruptFileError(Exception):
-  """A checkpoint is not as it was saved; the message says where."""
-
-
 @dataclasses.dataclass(frozen=True)
 class CheckpointFolder:
-  """A folder of checkpoints, each in a folder named by its step.
+  """A directory of checkpoints, each in a subdirectory named by its step.
 
   Attributes:
-    folder: holds them.
-    item: what its arrays are called.
-    content: dataclass of the content of its pages.
+    folder: Path of the directory.
+    item: Name of the arrays in a checkpoint.
+    content: Dataclass of the metadata.
   """
 
   folder: pathlib.Path
@@ -91,45 +85,43 @@ class CheckpointFolder:
   content: type
 
   def steps(self) -> list[int]:
-    """Steps of the finished checkpoints, oldest first."""
+    """Returns the steps of the complete checkpoints, oldest first."""
     if remote.is_remote(self.folder):
-      ends = (
-        f"/{RECORD_FILE}"  # what has no page yet, or none any more, is none
-      )
-      tagged = remote.tags(self.folder)
-      names = [n.removesuffix(ends) for n in tagged if n.endswith(ends)]
+      suffix = f"/{RECORD_FILE}"
+      stored = remote.sizes(self.folder)
+      names = [n.removesuffix(suffix) for n in stored if n.endswith(suffix)]
       return sorted(int(n) for n in names if re.fullmatch(_STEP, n))
     try:
       names = [p.name for p in self.folder.iterdir() if p.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
       return []
-    # What is unfinished, or anybody else's, has another name.
+    # Unfinished checkpoints and other directories have other names.
     return sorted(int(n) for n in names if re.fullmatch(_STEP, n))
 
-  def begin(self) -> None:
-    """Makes the folder, and removes what a killed process left unfinished.
+  def create(self) -> None:
+    """Creates the directory, and removes unfinished checkpoints.
 
-    For its one writer alone.
+    Only the one process that writes checkpoints may call this.
     """
     if not remote.is_remote(self.folder):
       self.folder.mkdir(parents=True, exist_ok=True)
       files.remove_unfinished(self.folder)
       return
-    existing = {str(step) for step in self.steps()}
-    for name in remote.tags(self.folder):
+    complete = {str(step) for step in self.steps()}
+    for name in remote.sizes(self.folder):
       step, _, inside = name.partition("/")
-      if inside and re.fullmatch(_STEP, step) and step not in existing:
+      if inside and re.fullmatch(_STEP, step) and step not in complete:
         remote.remove(self.folder, [name])
 
   def path(self, step: int) -> pathlib.Path:
-    """The folder of one checkpoint, there or not."""
+    """Returns the directory of a checkpoint, which may not exist."""
     return self.folder / str(step)
 
   def record(self, step: int) -> dict[str, Any]:
-    """Its JSON page: "content", and the sums of its "arrays" and "files".
+    """Returns the metadata: "content", and checksums of "arrays" and "files".
 
     Raises:
-      Damaged: it is not there, or not as it was written.
+      CorruptFileError: It is missing or corrupt.
     """
     path = self.path(step) / RECORD_FILE
     try:
@@ -149,20 +141,21 @@ class CheckpointFolder:
         f"{path} is not as it was written: {reason}"
       ) from None
     except OSError as error:
-      if _of_the_machine(error):
+      if _is_machine_error(error):
         raise
       raise CorruptFileError(f"{path}: {error.strerror}") from None
     return record
 
   @contextlib.contextmanager
   def in_use(self, step: int) -> Iterator[None]:
-    """Its writer does not take the checkpoint away meanwhile.
+    """Prevents the writer from removing a checkpoint while it is read.
 
-    By a shared lock on the folder, for which nothing is written. Where the file
-    system has none, the checkpoint may go, and reading it fails.
+    It takes a shared lock on the directory of the checkpoint, and writes nothing.
+    Without locks (some file systems, object stores) the checkpoint may be removed,
+    and reading it fails.
 
     Raises:
-      Damaged: it is not there.
+      CorruptFileError: The checkpoint does not exist.
     """
     with contextlib.ExitStack() as stack:
       try:
@@ -172,7 +165,7 @@ class CheckpointFolder:
       yield
 
   def remove(self, step: int) -> None:
-    """Removes a checkpoint that nobody reads; one that is read goes next time."""
+    """Removes a checkpoint unless a process reads it."""
     path, how = self.path(step), fcntl.LOCK_EX | fcntl.LOCK_NB
     with contextlib.suppress(BlockingIOError), lock.flock(path, how):
       files.remove_folder(path, RECORD_FILE)
@@ -180,95 +173,83 @@ class CheckpointFolder:
   def read(
     self, step: int, abstract: Tree, part: str = ""
   ) -> tuple[Tree, dict[str, Any]]:
-    """The arrays, each compared with its sum, and the page.
+    """Returns the arrays and the metadata after verifying all checksums.
 
     Args:
-      step: of the checkpoint.
-      abstract: shapes, types and, if not on one device, shardings.
-      part: only what is below this name of the tree.
+      step: Step of the checkpoint.
+      abstract: Shapes, types and, unless on one device, shardings.
+      part: Name of the only subtree to read; "" reads all.
 
     Raises:
-      Damaged: it is not as it was saved.
-      InputError: it is of another model; the message names both sides.
+      CorruptFileError: The checkpoint is corrupt.
+      InputError: It belongs to another model; the message names both sides.
     """
-    with self.in_use(step):
-      if not remote.is_remote(self.folder):
-        return self._read(step, abstract, part=part, place=self.path(step))
-      # Orbax opens no s3://; and what is here is compared with the page.
-      with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
-        place = pathlib.Path(temporary)
-        return self._read(step, abstract, part=part, place=place)
-
-  def _read(
-    self, step: int, abstract: Tree, *, part: str, place: pathlib.Path
-  ) -> tuple[Tree, dict[str, Any]]:
-    """As `read`; `place` is where its files are, or are fetched to."""
     record: dict[str, Any] = {}
     reason = ""
-    try:
-      record = self.record(step)
-      if place != self.path(step):
-        self._fetch(step, record, place)
-      # Before Orbax sees them: of some damage its threads print tracebacks.
-      reason = checksums.corrupt_files(place, record["files"])
-      reason = reason.replace(str(place), str(self.path(step)))
-      if any(word in reason for word in _MACHINE):
-        raise InputError(
-          f"{reason}. Nothing says that it is damaged: mend that (permissions, "
-          "ulimit -n, memory), and run the same command again."
+    with self.in_use(step), contextlib.ExitStack() as stack:
+      try:
+        record = self.record(step)
+        place = stack.enter_context(self._readable_copy(step))
+        # Before Orbax reads them, whose threads print tracebacks for some kinds
+        # of corruption. Files on a store would be transferred twice.
+        reason = checksums.corrupt_files(
+          place, record["files"], lambda name: not remote.is_remote(place)
         )
-    except CorruptFileError as error:
-      reason = str(error)
-    _on_all_hosts(reason)
-    prefix = f"{part}/" if part else ""
-    expected = {
-      name.removeprefix(prefix): entry
-      for name, entry in record["arrays"].items()
-      if name.startswith(prefix)
-    }
-    _agree(expected, abstract, self.path(step))
-    item = jax.tree.map(_placed, abstract)
-    item = {part: item} if part else item
-    try:
-      with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        tree = reader.restore(
-          place / self.item,
-          args=ocp.args.PyTreeRestore(
-            item=item,
-            restore_args=ocp.checkpoint_utils.construct_restore_args(item),
-            partial_restore=bool(part),
-          ),
-        )
-      tree = tree[part] if part else tree
-      if difference := sums.differing(tree, expected):
-        reason = f"{self.path(step)}: {difference}"
-    except Exception as error:  # Orbax raises many kinds for damaged files
-      if _of_the_machine(error):
-        raise
-      reason = (str(error).splitlines() or [repr(error)])[0][:200]
-      reason = f"{self.path(step)}: {reason}"
-    _on_all_hosts(reason)
+        reason = reason.replace(str(place), str(self.path(step)))
+        if any(word in reason for word in _MACHINE):
+          raise InputError(
+            f"{reason}. The checkpoint may be intact: correct that (permissions, "
+            "ulimit -n, memory), and run the same command again."
+          )
+      except CorruptFileError as error:
+        reason = str(error)
+      _raise_on_all_hosts(reason)
+      prefix = f"{part}/" if part else ""
+      expected = {
+        name.removeprefix(prefix): entry
+        for name, entry in record["arrays"].items()
+        if name.startswith(prefix)
+      }
+      _check_model(expected, abstract, self.path(step))
+      try:
+        tree = _restore(place / self.item, abstract, part)
+        if difference := sums.differing(tree, expected):
+          reason = f"{self.path(step)}: {difference}"
+      except Exception as error:  # Orbax raises many kinds for corrupt files
+        if _is_machine_error(error):
+          raise
+        reason = (str(error).splitlines() or [repr(error)])[0][:200]
+        reason = f"{self.path(step)}: {reason}"
+      _raise_on_all_hosts(reason)
     return tree, record
 
-  def _fetch(
-    self, step: int, record: dict[str, Any], place: pathlib.Path
-  ) -> None:
-    """Copies a checkpoint from its store; Damaged where a file is missing."""
-    needed = sum(facts["bytes"] for facts in record["files"].values())
-    free = shutil.disk_usage(place).free
-    if free < needed:
-      raise InputError(
-        f"disk full: to read {self.path(step)} a copy of "
-        f"{files.readable(needed)} is made in {place.parent}, where "
-        f"{files.readable(free)} are free. Free some space, or set TMPDIR to a "
-        "folder with more."
-      )
-    try:
-      remote.download(self.path(step), place, record["files"])
-    except FileNotFoundError as error:
-      raise CorruptFileError(
-        f"{error.filename}: a file of it is missing"
-      ) from None
+  @contextlib.contextmanager
+  def _readable_copy(self, step: int) -> Iterator[pathlib.Path]:
+    """Yields a directory that Orbax can read: the checkpoint, or a local copy.
+
+    Orbax reads local paths and gs://, but not s3://.
+    """
+    path = self.path(step)
+    if not os.fspath(path).startswith("s3://"):
+      yield path
+      return
+    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
+      stored = remote.sizes(path)
+      for name in stored:  # an object may have any name, such as "../a"
+        if pathlib.PurePath("/", name).parts != ("/", *name.split("/")) or (
+          ".." in name.split("/")
+        ):
+          raise CorruptFileError(f"{path} has a file {name!r}")
+      needed, free = sum(stored.values()), shutil.disk_usage(temporary).free
+      if free < needed:
+        raise InputError(
+          f"disk full: to read {path}, a copy of {files.readable(needed)} is "
+          f"made in {os.path.dirname(temporary)}, which has "
+          f"{files.readable(free)} free. Free some space, or set TMPDIR to "
+          "another folder."
+        )
+      remote.download(path, temporary, stored)
+      yield pathlib.Path(temporary)
 
   def newest(
     self,
@@ -276,19 +257,18 @@ class CheckpointFolder:
     count: int = 1,
     order: Callable[[int], Any] | None = None,
   ) -> tuple[list[tuple[int, Any]], dict[int, str]]:
-    """The newest whole checkpoints.
+    """Reads the newest intact checkpoints.
 
     Args:
-      read: of a step; raises Damaged.
-      count: of checkpoints wanted.
-      order: of a step, what is largest for the one wanted first; None: the
-        newest.
+      read: Reads a step; raises CorruptFileError.
+      count: Number of checkpoints to read.
+      order: Sort key of a step, largest first; None reads the newest first.
 
     Returns:
-      [(step, what was read)] in that order, fewer if there are no more; and
-      step -> why of those before the last that are damaged.
+      [(step, what `read` returned)] in that order, fewer if there are no more; and
+      step -> reason for the corrupt ones that were skipped.
     """
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
       steps = self.steps()
       intact: list[tuple[int, Any]] = []
       corrupt: dict[int, str] = {}
@@ -296,8 +276,8 @@ class CheckpointFolder:
         try:
           intact.append((step, read(step)))
         except CorruptFileError as error:
-          if left and self.steps() != steps:
-            break  # its writer goes on: begin again from what is newest now
+          if tries_left and self.steps() != steps:
+            break  # the writer has removed some: start again from the newest
           corrupt[step] = str(error)
         if len(intact) == count:
           return intact, corrupt
@@ -309,11 +289,11 @@ class CheckpointFolder:
 def no_intact_checkpoint_error(
   workdir: pathlib.Path, corrupt: dict[int, str]
 ) -> InputError:
-  """What is said where every checkpoint is damaged, or there is none.
+  """Returns the error for a run whose checkpoints are missing or all corrupt.
 
   Args:
-    workdir: of the run.
-    corrupt: step -> why.
+    workdir: Run directory.
+    corrupt: Step -> reason.
   """
   if not corrupt:
     return InputError(
@@ -325,13 +305,29 @@ def no_intact_checkpoint_error(
   )
 
 
-def _on_all_hosts(reason: str) -> None:
-  """Raises Damaged where any process has a reason: all pass over the same."""
+def _restore(path: pathlib.Path, abstract: Tree, part: str) -> Tree:
+  """Restores arrays with Orbax."""
+  item = jax.tree.map(_with_sharding, abstract)
+  item = {part: item} if part else item
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    tree = reader.restore(
+      path,
+      args=ocp.args.PyTreeRestore(
+        item=item,
+        restore_args=ocp.checkpoint_utils.construct_restore_args(item),
+        partial_restore=bool(part),
+      ),
+    )
+  return tree[part] if part else tree
+
+
+def _raise_on_all_hosts(reason: str) -> None:
+  """Raises CorruptFileError on all hosts if any has a reason."""
   if first := hosts.first_reason_on_any_host(reason):
     raise CorruptFileError(first)
 
 
-def _of_the_machine(error: Exception) -> bool:
+def _is_machine_error(error: Exception) -> bool:
   if isinstance(error, MemoryError):
     return True
   if isinstance(error, OSError) and error.errno in _MACHINE_CODES:
@@ -339,9 +335,9 @@ def _of_the_machine(error: Exception) -> bool:
   return any(word in str(error) for word in _MACHINE)
 
 
-def _placed(leaf: Any) -> Any:
-  """Where nothing is said, on this host's first device."""
-  if isinstance(leaf, np.ndarray):  # is read as one
+def _with_sharding(leaf: Any) -> Any:
+  """Adds the first local device as the default sharding of a leaf."""
+  if isinstance(leaf, np.ndarray):  # is restored as a NumPy array
     return leaf
   sharding = getattr(leaf, "sharding", None)
   if sharding is None:
@@ -349,8 +345,8 @@ def _placed(leaf: Any) -> Any:
   return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _agree(saved: sums.Sums, wanted: Tree, path: pathlib.Path) -> None:
-  """Raises InputError unless a checkpoint has the arrays of a tree."""
+def _check_model(saved: sums.Sums, wanted: Tree, path: pathlib.Path) -> None:
+  """Raises InputError if a checkpoint has other arrays than a model."""
   saved_arrays = {n: (tuple(e["shape"]), e["dtype"]) for n, e in saved.items()}
   wanted_arrays = {
     n: (tuple(leaf.shape), str(leaf.dtype))

@@ -12,7 +12,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,7 +22,6 @@ from jaxsyn.options import as_dict, flat
 from jaxsyn.progress import Bar
 from jaxsyn.storage import files, remote
 from jaxsyn.training import writers
-from jaxsyn.training.mirror import Mirror
 from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.writers.writer import ResumedRun
 
@@ -79,14 +78,14 @@ def _is_record(record: Any) -> bool:
 
 
 class Log:
-  """Writes records of one run; only the first host does.
+  """The log of one run, written by the main process only.
 
-  For a folder on an object store, where nothing can be appended to a file, they
-  are written here and copied there by `publish`.
+  On an object store nothing can be appended to a file: there `publish` writes the
+  whole file.
 
   Attributes:
-    began_anew: there was a log of a run that had saved nothing.
-    note: words for what training waits for: see `jaxsyn.progress.Bar`.
+    began_anew: Whether a log of a run that saved nothing was replaced.
+    note: Describes what training waits for; see `jaxsyn.progress.Bar`.
   """
 
   began_anew = False
@@ -120,40 +119,41 @@ class Log:
   def _open(
     self, workdir: pathlib.Path, config: TrainingConfig, start: int
   ) -> None:
-    self._mirror = Mirror(workdir) if remote.is_remote(workdir) else None
-    folder = self._mirror.folder if self._mirror else pathlib.Path(workdir)
-    self._path = folder / FILE
-    self.began_anew = self._drop_after(workdir, start) and not start
-    self._file = self._path.open("a", encoding="utf-8")
-    options = flat(as_dict(config))
-    resumed_run = ResumedRun(workdir, folder, start, options)
+    self._path = files.path_of(workdir) / FILE
+    retained, dropped = self._records_up_to(start)
+    self.began_anew = dropped and not start
+    self._file: IO[str]
+    if remote.is_remote(workdir):
+      self._file = io.StringIO()
+      self._file.write(retained)
+    else:
+      if self._path.is_file():
+        files.write_text(self._path, retained)
+      self._file = self._path.open("a", encoding="utf-8")
+    resumed_run = ResumedRun(workdir, start, flat(as_dict(config)))
     self._writers = writers.open_writers(config.train.writers, resumed_run)
     self._shown: dict[str, str] = {}
 
-  def _drop_after(self, workdir: pathlib.Path, step: int) -> bool:
-    """Drops later records; whether there were any."""
-    path = files.path_of(workdir) / FILE
-    if not files.is_file(path):
-      return False
-    valid, corrupt = records(workdir)
+  def _records_up_to(self, step: int) -> tuple[str, bool]:
+    """Returns the lines up to a step, and whether there are later ones."""
+    valid, corrupt = records(self._path.parent)
     if corrupt:
       logging.warning(
         "%s: lines that are damaged and dropped: %s",
-        path,
+        self._path,
         ", ".join(map(str, corrupt[:10])) + " ..." * (len(corrupt) > 10),
       )
-    lines = (json.dumps(r) + "\n" for r in valid if r["step"] <= step)
-    files.write_text(self._path, "".join(lines))
-    return any(r["step"] > step for r in valid)
+    lines = [json.dumps(r) + "\n" for r in valid if r["step"] <= step]
+    return "".join(lines), len(lines) < len(valid)
 
   def begin(self) -> None:
     """The first step is about to be done."""
-    self._steps.begin()
+    self._steps.start_clock()
 
   def advance(self, minutes: float) -> None:
     """One step is done, after so many minutes of the run."""
     if self._minutes:
-      self._steps.at_most(60 * (self._minutes - minutes))
+      self._steps.set_time_limit(60 * (self._minutes - minutes))
     self._steps.advance()
 
   def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
@@ -177,7 +177,7 @@ class Log:
     for writer in self._writers:
       writer.scalars(step, numbers)
     shown = "  ".join(f"{k} {_short(k, v)}" for k, v in values.items())
-    self._steps.report()
+    self._steps.postpone_line()
     self._shown[kind] = f"step {step}  {shown}"
     # What comes every few seconds would push all else off a terminal.
     if kind == "train" and self._steps.is_on_terminal:
@@ -213,13 +213,16 @@ class Log:
       print(f"{text}\n", end="", flush=True)
 
   def publish(self) -> None:
-    """Who reads the run's folder finds all that was logged up to here."""
+    """Makes all records visible to readers of the run directory."""
     if self._quiet:
       return
     for writer in self._writers:
       writer.flush()
-    if self._mirror:
-      self._mirror.publish()
+    self._upload()
+
+  def _upload(self) -> None:
+    if isinstance(self._file, io.StringIO):
+      files.write_text(self._path, self._file.getvalue())
 
   def close(self) -> None:
     self._steps.close()
@@ -227,9 +230,8 @@ class Log:
       return
     for writer in self._writers:
       writer.close()
+    self._upload()
     self._file.close()
-    if self._mirror:
-      self._mirror.close()
 
 
 def _pixels(figure: Figure) -> np.ndarray:

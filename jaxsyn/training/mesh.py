@@ -26,7 +26,7 @@ from jax.tree_util import DictKey
 
 from jaxsyn.data.loader.split import HostShard
 from jaxsyn.errors import InputError
-from jaxsyn.storage import private, remote
+from jaxsyn.storage import cache, remote
 from jaxsyn.training.flops import traced_flops
 from jaxsyn.training.memory import keep_memory
 from jaxsyn.training.options import Mesh as MeshConfig
@@ -195,7 +195,7 @@ def set_up_jax(shared: str = "") -> None:
     # Not by the umask: folders that a group can write to are not used.
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
-    private.check(path)
+    cache.check_private(path)
     folder = str(path)
   except OSError as error:
     if not jax.distributed.is_initialized() or jax.process_index() == 0:
@@ -212,7 +212,7 @@ def _programs_folder(shared: str) -> pathlib.Path:
   is_multi_host = jax.distributed.is_initialized() and jax.process_count() > 1
   if is_multi_host and shared and not remote.is_remote(shared):
     return pathlib.Path(shared) / "programs"
-  of_user = private.folder(make=True) / "programs"
+  of_user = cache.user_folder() / "programs"
   if is_multi_host and jax.process_index() == 0:
     print(
       f"compiled programs are kept in {of_user}, by the first process alone: "

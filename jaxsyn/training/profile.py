@@ -1,39 +1,36 @@
-"""What the devices and this process did in some steps, for TensorBoard.
-
-Before this file: nothing. After it: `loop`.
-"""
+"""Profiles of some training steps, for TensorBoard."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import jax
 
 from jaxsyn.errors import InputError
-from jaxsyn.storage import files, remote
-from jaxsyn.training.mirror import Mirror
+from jaxsyn.storage import files
 
 
 class Profile:
   """Records a few steps of a run: `tensorboard --logdir WORKDIR` shows them.
 
-  Recording costs memory for each step, so it is for few, and after the first,
-  which compile. Of several processes the first one records.
+  Recording costs memory for each step, so it is for a few steps, and after the
+  first ones, which compile. Only the main process records.
   """
 
   def __init__(self, steps: str, folder: os.PathLike[str] | str):
     """
     Args:
-      steps: "FIRST-LAST", counted from 1 as in the log; "": none.
-      folder: of the run.
+      steps: "FIRST-LAST", counted from 1 as in the log; "" records none.
+      folder: Run directory.
 
     Raises:
-      InputError: the last one comes before the first.
+      InputError: The last step is before the first.
     """
     first, _, last = steps.partition("-")
     self._first, self._last = int(first or 0), int(last or 0)
     self._folder = files.path_of(folder)
-    self._mirror: Mirror | None = None
+    self._recording = contextlib.ExitStack()
     self._records = self._recorded = False
     if self._last < self._first or (steps and not self._first):
       raise InputError(
@@ -42,19 +39,22 @@ class Profile:
       )
 
   def before(self, step: int) -> None:
-    """This step is about to begin."""
+    """Starts recording if this is the first step to record."""
     if step == self._first and step and jax.process_index() == 0:
-      if remote.is_remote(self._folder):
-        self._mirror = Mirror(self._folder)
-      jax.profiler.start_trace(
-        self._mirror.folder if self._mirror else self._folder
-      )
+      # The profiler cannot write to object stores.
+      folder = self._recording.enter_context(files.filled_folder(self._folder))
+      jax.profiler.start_trace(folder)
       self._records = True
 
   def after(self, step: int, result: object) -> str:
-    """This step was begun, and will give this.
+    """Ends recording after the last step to record.
 
-    Returns: what to say of what was recorded, at the last; else "".
+    Args:
+      step: Step that was started.
+      result: Its result, which is waited for.
+
+    Returns:
+      A message about the profile, if it was written; otherwise "".
     """
     if not self._records or step < self._last:
       return ""
@@ -62,7 +62,7 @@ class Profile:
     return self._end()
 
   def close(self) -> str:
-    """The run ends; what to say of steps that it has not recorded, or ""."""
+    """Ends recording at the end of the run; returns a message, or ""."""
     if self._records:
       return f"{self._end()}; the run ended before step {self._last} did"
     if self._first and not self._recorded and jax.process_index() == 0:
@@ -75,6 +75,5 @@ class Profile:
   def _end(self) -> str:
     self._records, self._recorded = False, True
     jax.profiler.stop_trace()
-    if self._mirror:
-      self._mirror.close()
+    self._recording.close()  # uploads the files of a remote run directory
     return f"a profile lies in {self._folder / 'plugins' / 'profile'}"

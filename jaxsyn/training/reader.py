@@ -16,10 +16,10 @@ import jax
 from jaxsyn.data.store.manifest_format import Number
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
-from jaxsyn.storage import files, remote
+from jaxsyn.storage import files
+from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training.folder import (
   CheckpointFolder,
-  CorruptFileError,
   no_intact_checkpoint_error,
 )
 
@@ -121,7 +121,7 @@ class CheckpointReader:
   """
 
   def __init__(self, workdir: pathlib.Path | str):
-    self.workdir = absolute(workdir)
+    self.workdir = files.absolute(workdir)
     self.last = CheckpointFolder(
       self.workdir / "checkpoints", "state", Progress
     )
@@ -252,12 +252,6 @@ class CheckpointReader:
   def _params_of(self, step: int, abstract: Tree, ema: bool) -> Tree:
     name = "ema" if ema else "params"
     return self.last.read(step, abstract, name)[0]
-
-
-def absolute(workdir: pathlib.Path | str) -> pathlib.Path:
-  """The folder's name from the root on, as Orbax wants it; or on its store."""
-  path = files.path_of(workdir)
-  return path if remote.is_remote(path) else path.absolute()
 
 
 def _corrupt_messages(corrupt_steps: dict[int, str]) -> tuple[str, ...]:

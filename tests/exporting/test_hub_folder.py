@@ -124,7 +124,7 @@ def test_damage_is_named(folder, tmp_path, damage, message):
   [
     ({"format": "onnx"}, "no format 'onnx'"),
     ({"checkpoint": "77"}, "no checkpoint '77'"),
-    ({"output": "hub:me/mine"}, "nothing is written to a hub"),
+    ({"output": "hub:me/mine"}, "does not write to a hub"),
   ],
 )
 def test_what_cannot_be_exported_leaves_nothing(

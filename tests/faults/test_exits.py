@@ -128,7 +128,7 @@ def test_a_file_that_may_not_grow(score, build, place):
     (">&-", "error: standard output is closed"),
     (">/dev/full", FULL),
     ("--config.data.directory=FOLDER/text", "text is a file; name a folder"),
-    ("--config.data.directory=FOLDER/text/x", "text is a file, and no folder"),
+    ("--config.data.directory=FOLDER/text/x", "text is a file, not a folder"),
     ("--config.data.directory=/proc/x", "/proc/x"),
     ("--config.data.directory=$(printf '%0300d' 1)", "File name too long"),
     ("--config.prepare.splits.train=\"('a','b')\"", "raw file a is not in"),
@@ -145,7 +145,7 @@ def test_build(build, place, how, message):
 
 
 BEFORE_WORK = [
-  ("translate", "--output FOLDER/text/x", "text is a file, and no folder"),
+  ("translate", "--output FOLDER/text/x", "text is a file, not a folder"),
   ("translate", "--output FOLDER/folder", "folder is a folder; name a file"),
   ("translate", "--buffer 0", "--buffer=0: it must be a whole number from 1"),
   ("translate", "--buffer=-1", "--buffer=-1: it must be a whole number from 1"),

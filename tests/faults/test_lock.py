@@ -1,4 +1,4 @@
-"""One process a folder, however the others end."""
+"""Locks of directories: one process at a time, however the others end."""
 
 import errno
 import fcntl
@@ -24,7 +24,7 @@ with lock.exclusive_lock(sys.argv[1]):
 
 @pytest.fixture
 def holder(tmp_path):
-  """A process that holds a folder."""
+  """A process that has locked a directory."""
   process = subprocess.Popen(
     [sys.executable, "-c", HOLD, str(tmp_path / "run")],
     stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ def holder(tmp_path):
   process.communicate()
 
 
-def test_the_second_is_told_who_is_first(tmp_path, holder):
+def test_error_names_the_process_with_the_lock(tmp_path, holder):
   message = (
     rf"run is in use by process {holder.pid} on {socket.gethostname()} since "
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. Wait"
@@ -48,14 +48,14 @@ def test_the_second_is_told_who_is_first(tmp_path, holder):
     pass
 
 
-def test_a_killed_process_holds_nothing(tmp_path, holder):
+def test_lock_ends_with_a_killed_process(tmp_path, holder):
   os.kill(holder.pid, signal.SIGKILL)
   holder.wait()
   with lock.exclusive_lock(tmp_path / "run"):
     pass
 
 
-def test_the_next_waits_if_it_wants(tmp_path, holder):
+def test_waits_for_the_lock_on_request(tmp_path, holder):
   waiting = subprocess.Popen(
     [
       *(sys.executable, "-c"),
@@ -73,7 +73,7 @@ def test_the_next_waits_if_it_wants(tmp_path, holder):
   waiting.communicate()
 
 
-def test_who_waits_for_a_folder_says_so(tmp_path):
+def test_prints_a_message_before_waiting(tmp_path):
   words = f"lock.flock({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
   code = f"import fcntl\nfrom jaxsyn.storage import lock\nwith {words}: print('mine')"
   with lock.flock(tmp_path, fcntl.LOCK_EX, "not said"):
@@ -88,14 +88,14 @@ def test_who_waits_for_a_folder_says_so(tmp_path):
   assert waiting.communicate() == ("mine\n", "")
 
 
-def test_who_has_a_folder_may_ask_again(tmp_path):
+def test_a_process_can_lock_a_directory_twice(tmp_path):
   with lock.exclusive_lock(tmp_path), lock.exclusive_lock(f"{tmp_path}/."):
     pass
-  with lock.exclusive_lock(tmp_path):  # it was given back once, at the end
+  with lock.exclusive_lock(tmp_path):  # it was released once, at the end
     pass
 
 
-def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, caplog):
+def test_warns_about_a_file_system_without_locks(tmp_path, monkeypatch, caplog):
   def no_locks(*_):
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -104,7 +104,7 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, caplog):
     assert f"file system of {tmp_path} has no locks" in caplog.text
 
 
-def test_what_is_no_folder_is_named(tmp_path):
+def test_rejects_paths_that_are_not_directories(tmp_path):
   (tmp_path / "file").write_text("")
   for path in (tmp_path / "file", tmp_path / "file" / "run"):
     with (

@@ -41,7 +41,7 @@ def test_a_disk_that_may_only_be_read(tmp_path, whole, capsys):
     assert "is prepared already" in capsys.readouterr().out
     verify.run(disk / "out")
     config.prepare.shard_mib = 1.0
-    with pytest.raises(InputError, match=r"nothing can be written to .*/out"):
+    with pytest.raises(InputError, match=r"no permission to write to .*/out"):
       build.run(config)
 
 

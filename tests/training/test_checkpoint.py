@@ -45,14 +45,14 @@ def kept(tmp_path):
   checkpoints.close()
 
 
-def test_the_newest_comes_back_whole(kept):
+def test_restores_the_newest_checkpoint(kept):
   step, result, progress = kept.restore(ABSTRACT)
   assert step == 3 and progress == Progress(epoch=3, batch=7)
   np.testing.assert_array_equal(result["params"]["w"], np.full((2, 3), 3.0))
   assert kept.steps() == [2, 3]  # keep=2
 
 
-def test_which_parameters(kept):
+def test_restores_the_requested_parameters(kept):
   def value(which):
     return float(
       kept.restore_params(which, ABSTRACT["params"], False).params["w"][0, 0]
@@ -66,7 +66,7 @@ def test_which_parameters(kept):
       value(other)
 
 
-def test_the_mean_of_the_last(kept):
+def test_averages_the_last_checkpoints(kept):
   mean = kept.average_params(2, ABSTRACT["params"], False)
   np.testing.assert_array_equal(mean.params["w"], np.full((2, 3), 2.5))
   assert (mean.steps, mean.corrupt) == ((2, 3), ())
@@ -74,7 +74,7 @@ def test_the_mean_of_the_last(kept):
     kept.average_params(3, ABSTRACT["params"], False)
 
 
-def test_another_model_is_named_on_both_sides(kept):
+def test_error_for_another_model_names_both_sides(kept):
   other = {
     "params": {"v": jax.ShapeDtypeStruct((2, 3), jnp.float32)},
     "step": ABSTRACT["step"],
@@ -92,7 +92,7 @@ def test_another_model_is_named_on_both_sides(kept):
     )
 
 
-def test_no_checkpoint_is_a_fresh_start(tmp_path):
+def test_restores_nothing_without_checkpoints(tmp_path):
   checkpoints = Checkpoints(tmp_path)
   assert checkpoints.restore(ABSTRACT) is None
   with pytest.raises(InputError, match="none; train first"):
@@ -100,7 +100,7 @@ def test_no_checkpoint_is_a_fresh_start(tmp_path):
   checkpoints.close()
 
 
-def test_a_disk_too_small_is_said_before_anything_is_written(kept):
+def test_reports_a_full_disk_before_writing(kept):
   # A view of one number: two exabytes by its shape, nothing in memory.
   vast = {"w": np.broadcast_to(np.float32(0), (2**29, 2**30))}
   with pytest.raises(InputError, match=r"disk full: a checkpoint in .* needs"):
@@ -160,14 +160,11 @@ checkpoints.close()
 def test_several_processes_save_one_checkpoint(
   on_store, tmp_path, environment, request
 ):
-  """Each its part; the first still writes when the others are done.
-
-  On a store the first writes all of it.
-  """
+  """Each writes its part; process 0 is done last."""
   folder = str(tmp_path)
   if on_store:
-    folder = f"{request.getfixturevalue('bucket')}/run"
-    environment = environment | object_store.variables()
+    folder = f"{request.getfixturevalue('google_bucket')}/run"
+    environment = environment | object_store.variables("gs")
   with socket.socket() as unused:
     unused.bind(("127.0.0.1", 0))
     address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -182,7 +179,7 @@ def test_several_processes_save_one_checkpoint(
     for index in "01"
   ]
   try:
-    for output, error in [host.communicate(timeout=60) for host in hosts]:
+    for output, error in [host.communicate(timeout=120) for host in hosts]:
       assert output.endswith("3 3 SIGTERM\n"), error
   finally:
     for host in hosts:

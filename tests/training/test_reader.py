@@ -257,14 +257,16 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ENOMEM])
-def test_what_cannot_be_opened_now_is_no_damage(tmp_path, monkeypatch, code):
+def test_errors_of_the_machine_are_not_corruption(tmp_path, monkeypatch, code):
   checkpoints = Checkpoints(saved(tmp_path))
 
   def refused(path):
     raise OSError(code, os.strerror(code), str(path))
 
   monkeypatch.setattr(checksums, "crc_of", refused)
-  with pytest.raises(InputError, match=f"{os.strerror(code)}. Nothing says"):
+  with pytest.raises(
+    InputError, match=f"{os.strerror(code)}. The checkpoint may"
+  ):
     checkpoints.restore(ABSTRACT)
   with pytest.raises(InputError, match="ulimit -n"):
     checkpoints.restore_params("best", ABSTRACT["params"], False)

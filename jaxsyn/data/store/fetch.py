@@ -1,10 +1,10 @@
-"""Files from the network: bounded, whole, and the same as the first time.
+"""Downloads with limits, checks and recorded checksums.
 
-Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parsers`) come
-through here. What a server sends is data of strangers: it may be endless, cut,
-or other than yesterday. A file has its SHA-256 from the config; or else what
-came first is written down beside it, in NAME.sha256 (`sha256sum -c` reads it),
-and must come again ever after.
+Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parsers`) are
+downloaded here. A server is not trusted: a file may be endless, truncated, or another
+one than yesterday. Its SHA-256 is in the config; otherwise that of the first download
+is recorded next to the file in NAME.sha256 (the format of `sha256sum -c`), and must
+be the same at every later download.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from typing import IO, NamedTuple
 
 from jaxsyn import progress
 from jaxsyn.errors import InputError
-from jaxsyn.storage import checksums, files, lock, private, remote
+from jaxsyn.storage import cache, checksums, files, lock, remote
 
 Check = Callable[[pathlib.Path], object]
 PathLike = str | os.PathLike[str]
 
 
 class UnreachableError(InputError):
-  """A server that does not answer, or has no such file."""
+  """A server does not answer, or does not have the file."""
 
 
-MAX_BYTES = 4 << 30  # bytes of a file, unless the config says another limit
-# Text packs three to five times; a thousand times is an attack, or no text.
-MAX_UNPACKED_BYTES = 16  # bytes for each byte of MOST
+MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
+# Text is compressed three- to fivefold; a thousandfold would be an attack.
+MAX_UNPACKED_BYTES = 16  # per byte of MAX_BYTES
 _BLOCK = 1 << 20
-_TIMEOUT = 60.0  # seconds without an answer
-_SLOWEST = 1 << 10  # bytes a second, after the first _TIMEOUT seconds
+_TIMEOUT = 60.0  # seconds without data
+_MIN_SPEED = 1 << 10  # bytes per second, after the first _TIMEOUT seconds
 _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Download(NamedTuple):
-  """Where a file is, and what it must be.
+  """Address, checksum and size limit of a file.
 
   Attributes:
-    url: of the schemes http and https.
-    sha256: of the file; "": whatever it is the first time.
-    most: bytes that it may have.
+    url: Address with the scheme http or https.
+    sha256: SHA-256 of the file; "" accepts any file at the first download.
+    max_bytes: Maximum size in bytes.
   """
 
   url: str
@@ -65,29 +65,30 @@ def get(
   address: Download,
   check: Check = lambda path: None,
 ) -> str:
-  """Sees to it that a file is there, whole and as it was the first time.
+  """Downloads a file unless it exists and has the expected checksum.
 
-  One that is there is read; it is fetched again where it was damaged. Of
-  processes that want the same file one fetches, the others wait for it.
+  A corrupt file is downloaded again. If several processes need the same file, one
+  downloads it and the others wait.
 
   Args:
-    path: of the file. Beside it stands its record, if it was fetched or the
-      address has no SHA-256.
-    address: where to fetch it.
-    check: raises InputError for a file of the wrong kind.
+    path: Path of the file. Its checksum is recorded next to it if it is
+      downloaded, or if the address has no SHA-256.
+    address: Address to download it from.
+    check: Raises InputError for a file of the wrong kind.
 
   Returns:
-    the SHA-256 of the file.
+    The SHA-256 of the file.
 
   Raises:
-    InputError: it cannot be fetched, is too large, cut off, of the wrong kind,
-      or another file than before; says why, without saying what to do.
+    InputError: The file cannot be downloaded, is too large, truncated, of the
+      wrong kind, or another file than before. The message has the reason, and no
+      remedy.
   """
   expected = address.sha256 or recorded(path)
   if (sha256_found := _existing_sum(path, expected, check)) is None:
     if not remote.is_remote(path):
       path.parent.mkdir(parents=True, exist_ok=True)
-    waiting = f"waiting for another process, which fetches {path}"
+    waiting = f"waiting for another process, which downloads {path}"
     with lock.flock(path.parent, fcntl.LOCK_EX, waiting):
       if (sha256_found := _existing_sum(path, expected, check)) is None:
         files.remove_unfinished(path.parent)
@@ -96,28 +97,29 @@ def get(
 
 
 def local(path: PathLike, sha256: str = "") -> pathlib.Path:
-  """A file for libraries that read local ones: itself, or a copy.
+  """Returns a local path of a file, for libraries that need one.
 
-  The copy of one on an object store stays in the user's cache folder, under
-  its SHA-256, and is compared with it whenever it is asked for.
+  A file on an object store is copied to the user's cache directory, under its
+  SHA-256. The copy is verified at every call.
 
   Args:
-    path: local or remote.
-    sha256: of the file; "": whatever it is now. A local one is not looked at.
+    path: Local or remote file.
+    sha256: SHA-256 of the file; "" uses that of the current file. Local files are
+      not verified.
 
   Raises:
-    InputError: it is not there, or is another.
+    InputError: The remote file is missing, or has another SHA-256.
   """
   if not remote.is_remote(path):
     return pathlib.Path(path)
   sha256 = sha256 or checksums.sha256_of(path)
   try:
-    place = private.folder(make=True)
+    place = cache.user_folder()
   except OSError:
-    place = private.temporary()
+    place = cache.temporary_folder()
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
   copy.parent.mkdir(parents=True, exist_ok=True)
-  # Of several processes of a machine one copies it, the others wait.
+  # One process of a machine copies it, the others wait.
   with lock.flock(copy.parent, fcntl.LOCK_EX):
     if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
       _copy(path, copy, sha256)
@@ -138,7 +140,7 @@ def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
 
 
 def record(path: pathlib.Path) -> str:
-  """What stands beside a file: where it came from, when, and its SHA-256."""
+  """Returns the recorded origin, date and SHA-256 of a file; "" if none is."""
   try:
     text = files.read_bytes(_record(path)).decode(errors="replace")
   except FileNotFoundError:
@@ -147,10 +149,10 @@ def record(path: pathlib.Path) -> str:
 
 
 def recorded(path: pathlib.Path) -> str:
-  """The SHA-256 that stands beside a file; "" if none does.
+  """Returns the recorded SHA-256 of a file; "" if none is recorded.
 
   Raises:
-    InputError: the record is damaged.
+    InputError: The record is corrupt.
   """
   if match := _RECORD.search(record(path)):
     return match[0]
@@ -169,7 +171,7 @@ def _record(path: pathlib.Path) -> pathlib.Path:
 def _existing_sum(
   path: pathlib.Path, expected: str, check: Check
 ) -> str | None:
-  """The SHA-256 of the file that is there; None if it must be fetched."""
+  """Returns the SHA-256 of an existing file; None if it must be downloaded."""
   if not files.is_file(path):
     return None
   actual = checksums.sha256_of(path)
@@ -210,15 +212,15 @@ def _fetch(
         f" {expected}"
       )
     if path.name.endswith(".gz"):
-      _unpacks(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
+      _check_gzip(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
     check(temporary)
     # Before the file has its name: what has a name has a record.
     _write_record(path, actual, f"fetched from {address.url}")
   return actual
 
 
-def _unpacks(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is whole and not too large."""
+def _check_gzip(path: pathlib.Path, limit: int) -> None:
+  """Raises InputError unless a gzip file is complete and not too large."""
   size = 0
   try:
     with gzip.open(path) as unpacked:
@@ -231,7 +233,12 @@ def _unpacks(path: pathlib.Path, limit: int) -> None:
 
 
 def _blocks(address: Download, known: bool) -> Iterator[bytes]:
-  """What a server sends, to its end; `known`: its SHA-256 will be compared."""
+  """Yields the content of a file from a server.
+
+  Args:
+    address: Address of the file.
+    known: Whether its SHA-256 is known, so that truncation is detected.
+  """
   try:
     with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
       yield from _bounded(answer, address.max_bytes, known)
@@ -259,14 +266,14 @@ def _bounded(
     raise InputError(_too_large(f"{length:,} bytes", limit))
   done, started = 0, time.monotonic()
   with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
-    # read1, since read waits until a whole block is there, however slowly.
+    # Not read, which waits for a complete block, however slowly it arrives.
     while block := answer.read1(_BLOCK):
       done += len(block)
       bar.set_done(done >> 10)
       seconds = time.monotonic() - started
       if done > limit:
         raise InputError(_too_large("no end yet", limit))
-      if seconds > _TIMEOUT and done < seconds * _SLOWEST:
+      if seconds > _TIMEOUT and done < seconds * _MIN_SPEED:
         raise InputError(f"{done:,} bytes in {seconds:.0f} s are too slow")
       yield block
   if length is not None and done != length:
@@ -282,7 +289,7 @@ def _too_large(what: str, limit: int) -> str:
 
 def _request(url: str) -> urllib.request.Request:
   _check_scheme(url)
-  # Nothing packed on the way: urllib would write it down as it came.
+  # No compression for the transfer, which urllib would not undo.
   agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
   return urllib.request.Request(url, headers=agent)
 
@@ -294,7 +301,7 @@ def _check_scheme(url: str) -> None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-  """Follows redirects to the web, never to weaker ones or to local files."""
+  """Follows redirects to http and https, but never from https to http."""
 
   def redirect_request(
     self,
@@ -312,7 +319,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-  """Knows http and https alone: the usual one reads file: and ftp: too."""
+  """Returns an opener for http and https; the default also opens file: and ftp:."""
   opener = urllib.request.OpenerDirector()
   for handler in (
     urllib.request.ProxyHandler(),

@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 
 from jaxsyn import exits
 from jaxsyn.errors import InputError, StoreError
-from jaxsyn.storage import lock
+from jaxsyn.storage import lock, remote
 
 T = TypeVar("T")
 _waits = itertools.count()  # the same in all processes
@@ -104,12 +104,14 @@ def check_same(
 
 
 def check_shared(folder: os.PathLike[str] | str) -> None:
-  """All processes see the folder that process 0 has locked.
+  """Checks that all processes see the directory that process 0 has locked.
+
+  A directory on an object store is the same on all machines.
 
   Raises:
-    InputError: on some of their machines it is another one.
+    InputError: On some machine it is another directory.
   """
-  if jax.process_count() == 1:
+  if jax.process_count() == 1 or remote.is_remote(folder):
     return
 
   def seen() -> str:

@@ -15,8 +15,9 @@ class TensorBoard(Writer):
   def __init__(self, value: bool, run: ResumedRun):
     from tensorboardX import SummaryWriter
 
+    # It also writes to gs://, a whole file at each flush.
     self._board = SummaryWriter(
-      str(run.folder),
+      str(run.workdir),
       # Also of a run that begins anew where one failed early.
       purge_step=run.start + 1,
     )

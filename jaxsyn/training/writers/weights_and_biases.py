@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxsyn.errors import InputError
+from jaxsyn.storage import remote
 from jaxsyn.training.writers.resumed_run import identity
 from jaxsyn.training.writers.writer import ResumedRun, Writer, package
 
@@ -26,7 +27,7 @@ class WeightsAndBiases(Writer):
         id=identity(run, "wandb"),
         name=run.workdir.name,
         config=dict(run.config),
-        dir=str(run.folder),
+        dir=None if remote.is_remote(run.workdir) else str(run.workdir),
         resume="allow",
         settings=self._library.Settings(console="off", silent=True),
       )

@@ -16,17 +16,15 @@ from jaxsyn.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class ResumedRun:
-  """The run that is written about.
+  """The run that a writer reports.
 
   Attributes:
-    workdir: its folder, which may be on an object store.
-    folder: where files are written; copied to the other where that is remote.
-    start: step that is gone on from.
-    config: its options, dotted name -> value.
+    workdir: Run directory, which may be on an object store.
+    start: Step that the run resumes from.
+    config: Options, dotted name -> value.
   """
 
   workdir: pathlib.Path
-  folder: pathlib.Path
   start: int
   config: Mapping[str, Any]
 
