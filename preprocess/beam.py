@@ -137,7 +137,7 @@ def _check_seen(job: PrepareJob, runner: str) -> None:
   """Raises InputError for a local file where workers see none."""
   for path in (
     job.work.folder,
-    *(path for path, _ in job.packed),
+    *(source.path for source, _ in job.converted),
     *(units.path for units in job.files),
   ):
     if not remote.is_remote(path):

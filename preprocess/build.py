@@ -47,7 +47,7 @@ from jaxsyn.preprocess import (
   verify,
 )
 from jaxsyn.preprocess.corpus import Split, Tools
-from jaxsyn.preprocess.inputs import Inputs, read_inputs
+from jaxsyn.preprocess.inputs import Inputs, RawSplit, read_inputs
 from jaxsyn.preprocess.work import Facts, Work
 from jaxsyn.storage import checksums, files, lease, lock
 
@@ -312,15 +312,21 @@ def _about(
     inputs.splits[split.name],
     tools.cuts[tools.job.splits.index(split)],
   )
-  texts = [path.name for side in schema.SIDES for path in raw.texts[side]]
   return {
     "lines": cut.last - cut.first,
     "dropped": tools.work.read_json("all_dropped.page")[split.name],
     "unparsed": counts.unparsed,
     "blank": counts.blank,
-    "files": list(dict.fromkeys(texts)) if raw.columns else texts,
+    "files": _file_names(raw),
     "raw_sha256": inputs.sha256(raw),
   }
+
+
+def _file_names(split: RawSplit) -> list[str]:
+  """Returns names of the text files; once where they have both sides."""
+  names = [path.name for path in split.text_paths]
+  both = split.texts["source"][0].field
+  return list(dict.fromkeys(names)) if both else names
 
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:

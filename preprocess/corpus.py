@@ -23,8 +23,8 @@ from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.text import decoded, normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import raw
 from jaxsyn.preprocess.ranges import BOM, LineIndex, LineUnits
+from jaxsyn.preprocess.readers import Source
 from jaxsyn.preprocess.work import Work
 
 # Of a split there are some 256 chunks, so that all workers have some to the end;
@@ -74,7 +74,7 @@ class PrepareJob:
     kept: folder of what is used again from one call to the next: what is parsed,
       and vocabularies.
     files: all files that are read.
-    packed: those of them that are packed, and where they are unpacked to.
+    converted: sources whose lines are copied first, and the copies.
     splits: the training split first.
     parsers: side -> what opens its parser, and which that must be, of the sides
       whose lines are to be parsed.
@@ -85,7 +85,7 @@ class PrepareJob:
   new: pathlib.Path
   retained: pathlib.Path
   files: tuple[LineUnits, ...]
-  packed: tuple[tuple[pathlib.Path, pathlib.Path], ...]
+  converted: tuple[tuple[Source, pathlib.Path], ...]
   splits: tuple[Split, ...]
   parsers: Mapping[str, tuple[ParserSpec, Identity]]
 
@@ -273,7 +273,7 @@ class Chunk:
 
   def _placed(self, files: Sequence[int]) -> list[tuple[str, str]]:
     return [
-      (f"{self.tools.job.files[file].file}:{line_number}", text)
+      (self.tools.job.files[file].place(line_number), text)
       for file, part in self._parts(files)
       for line_number, text in enumerate(self._read(file, part), part.start + 1)
     ]
@@ -338,9 +338,6 @@ class Chunk:
     """Units of a file, as texts."""
     index = self.tools.indices[file]
     units, work = index.units, self.tools.work
-    if units.form == "sentences":
-      blocks = index.blocks_from(work, part.start)
-      return [raw.sentence(block) for _, block in zip(part, blocks)]
     return _texts(units, index.lines_of(work, part.start, part.stop), part)
 
 
@@ -348,7 +345,7 @@ def _texts(units: LineUnits, lines: list[bytes], part: range) -> list[str]:
   """Lines as texts.
 
   Raises:
-    InputError: one is not UTF-8, or has not two columns where it must.
+    InputError: one is not UTF-8.
   """
   if lines and not part.start:
     lines[0] = lines[0].removeprefix(BOM)
@@ -358,18 +355,8 @@ def _texts(units: LineUnits, lines: list[bytes], part: range) -> list[str]:
     faults = [fault for fault, _ in map(decoded, lines)]
     bad = next(i for i, fault in enumerate(faults) if fault)
     line_number = part.start + bad + 1
-    raise InputError(f"{units.file}:{line_number}: {faults[bad]}") from None
-  texts = [text.removesuffix("\r") for text in texts]
-  if units.column is None:
-    return texts
-  columns = [text.split("\t") for text in texts]
-  for line_number, row in enumerate(columns, part.start + 1):
-    if len(row) != 2:
-      raise InputError(
-        f"{units.file}:{line_number}: {len(row)} columns, but a pair has two, its"
-        " source and its target, with a tab between them."
-      )
-  return [row[units.column] for row in columns]
+    raise InputError(f"{units.place(line_number)}: {faults[bad]}") from None
+  return [text.removesuffix("\r") for text in texts]
 
 
 def place(tools: Tools, files: Sequence[int], line: int) -> str:
@@ -383,8 +370,6 @@ def place(tools: Tools, files: Sequence[int], line: int) -> str:
   for index in files:
     count, units = tools.indices[index].count, tools.job.files[index]
     if line < count or index == files[-1]:
-      treebank = units.form == "sentences"
-      where = f", sentence {line + 1}" if treebank else f":{line + 1}"
-      return f"{units.file}{where}"
+      return units.place(line + 1)
     line -= count
   raise IndexError(line)

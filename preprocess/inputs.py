@@ -16,14 +16,19 @@ from typing import Any
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
-from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT, as_dict
-from jaxsyn.preprocess import options, raw, sources, subwords
+from jaxsyn.preprocess import options, raw, subwords, tfds_input
 from jaxsyn.preprocess.corpus import PrepareJob, Split
 from jaxsyn.preprocess.ranges import LineUnits
+from jaxsyn.preprocess.readers import (
+  READERS,
+  Source,
+  is_converted,
+  reader_of,
+)
 from jaxsyn.preprocess.work import Work
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
@@ -32,6 +37,7 @@ RECIPE = 3  # raise it when the same input must be prepared anew
 _READERS = 4  # threads that read files for their hash
 
 Paths = tuple[pathlib.Path, ...]
+SideSources = dict[str, tuple[Source, ...]]
 
 
 @dataclasses.dataclass
@@ -40,7 +46,7 @@ class RawSplit:
 
   Attributes:
     name: of the split.
-    texts: side -> files; of a TSV file both sides have it.
+    texts: side -> sources; both sides may be read from the same files.
     lines: which it takes, as config.prepare.splits says.
     trees: side -> CoNLL-U of all lines, where trees are not to be parsed.
     alternatives: side -> CoNLL-U files, each a further parse of all lines.
@@ -50,7 +56,7 @@ class RawSplit:
   """
 
   name: str
-  texts: dict[str, Paths]
+  texts: dict[str, tuple[Source, ...]]
   lines: str = ""
   trees: dict[str, Paths] = dataclasses.field(default_factory=dict)
   alternatives: dict[str, Paths] = dataclasses.field(default_factory=dict)
@@ -59,16 +65,14 @@ class RawSplit:
   aligned: dict[str, Paths] = dataclasses.field(default_factory=dict)
 
   @property
-  def columns(self) -> bool:
-    """Whether the sides are columns of the same files."""
-    return self.texts["source"] == self.texts["target"] and all(
-      map(options.is_table, map(str, self.texts["source"]))
-    )
+  def text_paths(self) -> list[pathlib.Path]:
+    """The files of the texts of both sides, each side in order."""
+    return [source.path for side in schema.SIDES for source in self.texts[side]]
 
   @property
   def files(self) -> list[pathlib.Path]:
     """All that it is made from: texts, trees and links."""
-    groups = [*self.texts.values(), *self.trees.values(), self.brackets]
+    groups = [self.text_paths, *self.trees.values(), self.brackets]
     groups += [self.alignments, *self.aligned.values()]
     groups += self.alternatives.values()
     return list(dict.fromkeys(file for group in groups for file in group))
@@ -110,8 +114,7 @@ class Inputs:
 
   def sha256(self, split: RawSplit) -> str:
     """Hash of the texts of a split."""
-    paths = [path for side in schema.SIDES for path in split.texts[side]]
-    return manifests.sha256_texts(self.sums[path] for path in paths)
+    return manifests.sha256_texts(self.sums[path] for path in split.text_paths)
 
   @property
   def downloads(self) -> dict[str, str]:
@@ -163,7 +166,7 @@ class Inputs:
       new=new,
       retained=retained,
       files=tuple(made.units),
-      packed=tuple(made.packed.items()),
+      converted=tuple(made.converted.items()),
       splits=tuple(splits),
       parsers=parsers,
     )
@@ -174,39 +177,35 @@ class _Files:
 
   Attributes:
     units: the files.
-    packed: where those that are packed are unpacked to.
+    converted: sources whose lines are copied first, and the copies.
   """
 
   def __init__(self, work: Work):
     self._work = work
     self.units: list[LineUnits] = []
-    self.packed: dict[pathlib.Path, pathlib.Path] = {}
+    self.converted: dict[Source, pathlib.Path] = {}
 
   def texts(self, split: RawSplit, side: str, *, nfc: bool) -> tuple[int, ...]:
     """The texts of a side of a split."""
-    column = schema.SIDES.index(side) if split.columns else None
     measured = side in split.trees or side in split.alternatives
-    return tuple(
-      index
-      for path in split.texts[side]
-      for index in self.add(
-        (path,),
-        form="sentences" if is_conllu(path) else "lines",
-        column=column,
-        measured=measured,
-        nfc=measured and nfc,
-      )
-    )
+    how = {"measured": measured, "nfc": measured and nfc}
+    return self._add(split.texts[side], **how)
 
   def add(self, paths: Sequence[pathlib.Path], **how: Any) -> tuple[int, ...]:
     """The numbers of files that are used in one way."""
+    return self._add([Source(path) for path in paths], **how)
+
+  def _add(self, sources: Sequence[Source], **how: Any) -> tuple[int, ...]:
     numbers = []
-    for path in paths:
-      plain = files.absolute(path)  # workers may be elsewhere
-      if plain in self.packed or sources.is_packed(path):
-        name = f"unpacked/{len(self.packed)}"
-        plain = self.packed.setdefault(plain, self._work.path(name))
-      units = LineUnits(str(path), plain, **how)
+    for source in sources:
+      path = files.absolute(source.path)  # workers may be elsewhere
+      source = dataclasses.replace(source, path=path)
+      plain = path
+      if source in self.converted or is_converted(source):
+        name = f"plain/{len(self.converted)}"
+        plain = self.converted.setdefault(source, self._work.path(name))
+      noun = READERS[source.reader].unit
+      units = LineUnits(str(source.path), plain, noun=noun, **how)
       if units not in self.units:
         self.units.append(units)
       numbers.append(self.units.index(units))
@@ -239,21 +238,41 @@ def read_inputs(
   def find(entry: str) -> Paths:
     return raw.expand(entry, raw_dir, own_folder=fetched, downloads=downloads)
 
+  def find_texts(name: str, entry: options.SplitEntry) -> SideSources:
+    if entry.is_tfds:
+      return tfds_input.sources(
+        entry.source,
+        entry.tfds_split or name,
+        raw_dir=raw_dir,
+        fields=config.prepare.fields,
+        languages={
+          side: getattr(config.data, f"{side}_language")
+          for side in schema.SIDES
+        },
+      )
+    found = {}
+    for side, named in zip(schema.SIDES, (entry.source, entry.target)):
+      found[side] = tuple(
+        Source(path, reader_of(path.name), _field(config, side, path.name))
+        for path in find(named)
+      )
+    return found
+
   # The training split first, then as the config has them.
   names = dict.fromkeys([config.data.train, *config.prepare.splits])
   splits, left_out = {}, {}
   for name in names:
-    texts, lines = options.entries(config.prepare.splits[name])
+    entry = options.split_entry(config.prepare.splits[name])
     try:
-      paths = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
+      texts = find_texts(name, entry)
     except raw.MissingFileError as error:
       if name not in config.prepare.optional or name in prepared:
         raise
       left_out[name] = error.short
       continue
-    splits[name] = RawSplit(name, paths, lines)
-    listings = (", ".join(map(str, paths[side])) for side in schema.SIDES)
-    print(f"reading {name}: {', '.join(dict.fromkeys(listings))}", flush=True)
+    splits[name] = RawSplit(name, texts, entry.lines)
+    listed = dict.fromkeys(map(str, splits[name].text_paths))
+    print(f"reading {name}: {', '.join(listed)}", flush=True)
 
   if left_out:
     why = "; ".join(f"{name} ({short})" for name, short in left_out.items())
@@ -316,6 +335,18 @@ def read_inputs(
   )
 
 
+def _field(config: Config, side: str, name: str) -> str:
+  """The column or field of a side in a file that has both; else ""."""
+  index = schema.SIDES.index(side)
+  if reader_of(name) == "tsv":
+    return str(index)
+  if reader_of(name) != "jsonl":
+    return ""
+  fields = config.prepare.fields
+  language: str = getattr(config.data, f"{side}_language")
+  return fields[index] if fields else language
+
+
 def _find_trees(
   config: Config,
   splits: Mapping[str, RawSplit],
@@ -337,7 +368,9 @@ def _find_trees(
     files_given = getattr(wanted, f"{side}_conllu")
     if not files_given and not getattr(wanted, side).parser.named:
       for name in _treebanks(splits, side):
-        splits[name].trees[side] = splits[name].texts[side]
+        splits[name].trees[side] = tuple(
+          source.path for source in splits[name].texts[side]
+        )
     for name in filter(splits.__contains__, files_given):
       splits[name].trees[side] = files_of(f"{side}_conllu", name)
     option = f"{side}_alternatives"
@@ -370,7 +403,9 @@ def _next_to(
 def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
   """The splits whose raw text has trees of its own: all or none."""
   treebank_splits = [
-    n for n, s in splits.items() if all(map(is_conllu, s.texts[side]))
+    name
+    for name, split in splits.items()
+    if all(source.reader == "conllu" for source in split.texts[side])
   ]
   lacking = [name for name in splits if name not in treebank_splits]
   if treebank_splits and lacking:
@@ -399,7 +434,7 @@ def _key(
   options = as_dict(config.prepare)
   for name in ("raw_dir", "downloads", "workers"):
     del options[name]
-  del options["optional"]
+  del options["optional"], options["fields"]  # sources have the fields
   options["splits"] = {name: options["splits"][name] for name in splits}
   if not config.prepare.subset.pairs:
     del options["subset"]  # its seed changes nothing
@@ -418,7 +453,10 @@ def _key(
     "splits": {
       name: {
         "lines": split.lines,
-        "texts": {side: of(paths) for side, paths in split.texts.items()},
+        "texts": {
+          side: [source.content_key(sums[source.path]) for source in sources]
+          for side, sources in split.texts.items()
+        },
         "trees": {side: of(paths) for side, paths in split.trees.items()},
         "brackets": of(split.brackets),
         **_next_to(split, of),

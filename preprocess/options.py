@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.preprocess.readers import has_both_sides
+from jaxsyn.preprocess.tfds_input import PREFIX
 
 RESERVED_NAMES = (
   "conllu",
@@ -31,13 +34,22 @@ def check(config: Config) -> None:
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, entries_given in prepare.splits.items():
-    if len(entries_given) not in (
-      (1, 2) if is_table("".join(entries_given[:1])) else (2, 3)
-    ):
+    first = "".join(entries_given[:1])
+    allowed = {1, 2} if has_both_sides(first) else {2, 3}
+    if first.startswith(PREFIX):
+      allowed = {1, 2, 3}
+    if len(entries_given) not in allowed:
       raise InputError(
         f"config.prepare.splits.{name} must be two files (source, target) or one"
-        f" of two columns (.tsv), then perhaps the lines (1-800), got {entries_given!r}."
+        " of both sides (.tsv, .jsonl), then perhaps the lines (1-800); or"
+        ' ("tfds:NAME", TFDS split), then perhaps the lines;'
+        f" got {entries_given!r}."
       )
+  if len(prepare.fields) not in (0, 2):
+    raise InputError(
+      "config.prepare.fields must be two names, that of the source text and that"
+      f" of the target text, got {prepare.fields!r}."
+    )
   _check_names(data, prepare.splits)
   needed = {data.train, data.validation}
   for name in prepare.optional:
@@ -99,26 +111,37 @@ def _check_alignments(
       )
 
 
-def entries(entry: Sequence[str]) -> tuple[tuple[str, str], str]:
-  """What an entry of config.prepare.splits says.
+@dataclasses.dataclass(frozen=True)
+class SplitEntry:
+  """An entry of config.prepare.splits.
 
-  Returns: files of the source and of the target; and the lines, "" for all.
+  Attributes:
+    source: files of the source, or what has both sides.
+    target: files of the target; the same as `source` if that has both sides.
+    lines: lines that are taken, "" for all.
+    tfds_split: split of the TFDS dataset, "" for that of the same name.
   """
+
+  source: str
+  target: str
+  lines: str = ""
+  tfds_split: str = ""
+
+  @property
+  def is_tfds(self) -> bool:
+    return self.source.startswith(PREFIX)
+
+
+def split_entry(entry: Sequence[str]) -> SplitEntry:
+  """Returns an entry of config.prepare.splits, whose length is checked."""
   source, *rest = entry
-  target, lines = (
-    (*rest, "")[:2]
-    if not is_table(source)
-    else (
-      source,
-      "".join(rest),
-    )
-  )
-  return (source, target), lines
-
-
-def is_table(name: str) -> bool:
-  """Whether a file has both sides of a pair on each line, by its name."""
-  return name.endswith((".tsv", ".tsv.gz", ".tsv.zst"))
+  if source.startswith(PREFIX):
+    tfds_split, lines = (*rest, "", "")[:2]
+    return SplitEntry(source, source, lines, tfds_split)
+  if has_both_sides(source):
+    return SplitEntry(source, source, "".join(rest))
+  target, lines = (*rest, "")[:2]
+  return SplitEntry(source, target, lines)
 
 
 def _check_names(data: Data, splits: Collection[str]) -> None:

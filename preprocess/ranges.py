@@ -40,10 +40,10 @@ class LineUnits:
 
   Attributes:
     file: as messages name it.
-    path: of the same, unpacked.
-    form: lines; trees of CoNLL-U; or the same for the sentences that their
-      `# text` comments say.
-    column: of lines that are split at tabs; None: they are not.
+    path: path of the same text as plain lines.
+    form: whether units are lines, or trees of CoNLL-U.
+    noun: name of a line in messages, such as "sentence" of a treebank whose
+      lines were copied; "" for a line of the file.
     measured: the visible characters before each 256th unit are counted, by
       which trees find their lines.
     nfc: as they are in NFC.
@@ -51,10 +51,16 @@ class LineUnits:
 
   file: str
   path: pathlib.Path
-  form: Literal["lines", "sentences", "trees"] = "lines"
-  column: int | None = None
+  form: Literal["lines", "trees"] = "lines"
+  noun: str = ""
   measured: bool = False
   nfc: bool = False
+
+  def place(self, number: int) -> str:
+    """Returns where a unit is, for messages; numbers start at 1."""
+    if self.noun:
+      return f"{self.file}, {self.noun} {number}"
+    return f"{self.file}:{number}"
 
   def ranges(self) -> list[range]:
     """The ranges of bytes."""
@@ -120,8 +126,6 @@ def _seen_lines(
 def _text(units: LineUnits, raw: bytes) -> str:
   """The text of a line, whatever is wrong with it."""
   text = raw.decode("utf-8", "replace")
-  if units.column is not None:
-    text = (*text.split("\t"), "", "")[units.column]
   return normal(text) if units.nfc else text
 
 
@@ -158,10 +162,6 @@ def _seen_tree(units: LineUnits, block: Sequence[bytes]) -> int:
   """Visible characters of a tree's words, or of its text."""
   if not units.measured:
     return 0
-  if units.form == "sentences":
-    matches = (re.match(rb"#\s*text\s*=\s*(.*\S)", row) for row in block)
-    text_comment = next((match[1] for match in matches if match), b"")
-    return len(visible(_text(units, text_comment)))
   forms, covered = [], 0
   for row in block:
     columns = row.split(b"\t", 2)
@@ -233,7 +233,7 @@ class LineIndex:
         last = fact["starts"][1]
       if unit is not None:
         raise InputError(
-          f"{self.units.file}:{unit}: the line has more than {LONGEST:,}"
+          f"{self.units.place(unit)}: the line has more than {LONGEST:,}"
           " bytes; a line is a sentence."
         )
 
@@ -254,19 +254,6 @@ class LineIndex:
       file.seek(begin)
       data = file.read(end - begin)
     return data.split(b"\n", skipped + last - first)[skipped:][: last - first]
-
-  def blocks_from(self, work: Work, first: int) -> Iterator[conllu.Block]:
-    """The trees from a number on, from 0.
-
-    Raises:
-      InputError: one is malformed.
-    """
-    if first >= self.count:
-      return iter(())
-    part, arrays, row = self._before(work, first)
-    skipped = first - int(self._units[part]) - row * _STRIDE
-    blocks = self._blocks(part, arrays, row)
-    return itertools.islice(blocks, skipped, None)
 
   def blocks_behind(self, work: Work, seen: int) -> Iterator[conllu.Block]:
     """The trees behind so many visible characters.

@@ -1,4 +1,4 @@
-"""Raw files: found or fetched; of a treebank the sentences are the lines.
+"""Raw files: found or fetched.
 
 After this comes `preprocess.inputs`.
 """
@@ -9,7 +9,6 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
@@ -29,28 +28,6 @@ class MissingFileError(InputError):
 
 
 _NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
-
-
-def sentence(block: conllu.Block) -> str:
-  """The line of a sentence of a treebank: its `# text` comment.
-
-  Raises:
-    InputError: it has no text, or one that holds a line break (such as U+2028);
-      names FILE:LINE.
-  """
-  line, where = block.comment_text, f"{block.file}:{block.line}"
-  if not line:
-    raise InputError(
-      f"{where}: this sentence has no `# text = ...` comment, so what it"
-      " reads is not known. Give the text as a plain file in"
-      " config.prepare.splits, and this file in config.prepare.parse."
-    )
-  if len(line.splitlines()) > 1:
-    raise InputError(
-      f"{where}: the text of this sentence has a line break in it:"
-      f" {line[:60]!r}. Mend the file: one sentence is one line."
-    )
-  return line
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:

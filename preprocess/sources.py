@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
 from collections.abc import Sequence
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import sgml, text
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import ranges as of_bytes
 from jaxsyn.preprocess.corpus import Cut, Split, Tools
+from jaxsyn.preprocess.readers import READERS
 from jaxsyn.preprocess.work import Facts, Output
 from jaxsyn.storage import files
 
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 
 
-def is_packed(path: pathlib.Path) -> bool:
-  """Whether its lines must be unpacked: gzip, Zstandard, a test set in SGML."""
-  with files.open_read(path, read_ahead=256) as file:
-    start = file.read(256)
-  return bool(text.packed_by(start, path.name) or sgml.detect(start))
+def conversions(tools: Tools) -> int:
+  return len(tools.job.converted)
 
 
-def packed(tools: Tools) -> int:
-  return len(tools.job.packed)
-
-
-def unpack(tools: Tools, index: int, out: Output) -> Facts:
-  """Unpacks a file.
+def convert(tools: Tools, index: int, out: Output) -> Facts:
+  """Copies the lines of a source as plain text.
 
   Raises:
-    InputError: it is no such file, or cut off.
+    InputError: the file is missing, corrupt or malformed.
   """
-  source, target = tools.job.packed[index]
+  source, target = tools.job.converted[index]
   with files.publish(target, flush=False) as file:
-    for block in text.unpacked(source):
-      if block is not text.PAUSE:
-        file.write(block)
+    broken = READERS[source.reader].copy(source, file)
+  if broken:
+    out.said.append(
+      f"{source.path}: {broken:,} texts have line breaks, which become blanks"
+    )
   out.add(target)
   return {"lines": 0}
 

@@ -1,6 +1,6 @@
 """The stages of a preparation, and how they are run on one machine.
 
-  unpack  index  clean  (duplicates  language)  sample  vocabulary  trees
+  convert  index  clean  (duplicates  language)  sample  vocabulary  trees
   encode  shards  tables
 
 A stage is a pure function of one number: of a chunk, mostly. It reads files and
@@ -62,7 +62,7 @@ def _plan(tools: Tools, facts: Sequence[Facts]) -> None:
 
 
 STAGES = {
-  "unpack": Stage(sources.packed, sources.unpack, _nothing),
+  "convert": Stage(sources.conversions, sources.convert, _nothing),
   "index": Stage(sources.ranges, sources.index, sources.cut),
   "clean": Stage(_chunks, clean.clean, clean.after_clean),
   "duplicates": Stage(clean.partitions, clean.duplicates, _nothing),

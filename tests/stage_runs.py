@@ -11,7 +11,7 @@ from jaxsyn.preprocess.inputs import read_inputs
 from jaxsyn.preprocess.stages import STAGES, perform
 from jaxsyn.preprocess.work import Work
 
-SELECTION = ("unpack", "index", "clean", "duplicates", "language")
+SELECTION = ("convert", "index", "clean", "duplicates", "language")
 
 
 def tools_of(tmp_path, splits, clean=None, **prepare):

@@ -311,8 +311,17 @@ class Prepare:
     'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
     "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
     "comments are the lines. A side may be several files, their lines one after "
-    'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". A .tsv file of two '
-    "columns stands for both sides.",
+    'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". One file may have '
+    "both sides: a .tsv file of two columns, or .jsonl (config.prepare.fields). "
+    '("tfds:NAME", TFDS split) is a TFDS dataset, ("tfds:FOLDER", TFDS split) a '
+    "folder that a TFDS builder has made; without a TFDS split, that of the same "
+    "name is read.",
+  )
+  fields: tuple[str, ...] = option(
+    (),
+    "Names of the source text and of the target text in JSON lines and TFDS "
+    'datasets, nested ones as in "translation/en"; (): the language codes.',
+    added_later=True,
   )
   optional: tuple[DataName, ...] = option(
     (),

@@ -16,7 +16,7 @@ from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
-from jaxsyn.preprocess.options import is_table
+from jaxsyn.preprocess.readers import reader_of
 
 EXAMINED_PAIRS = 200_000  # pairs
 _SAMPLE = 1_000  # lines of a side
@@ -52,7 +52,7 @@ class Files:
           f"{name} is a treebank; here text is wanted. A config for treebanks "
           "is written by hand: see `jaxsyn/configs/pud.py`."
         )
-    if bool(self.target) == is_table(self.source):
+    if bool(self.target) == (reader_of(self.source) == "tsv"):
       raise InputError(
         f"{self}: give a file of the source and one of the target, or one .tsv "
         "of two columns as the source alone."

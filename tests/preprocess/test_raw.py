@@ -6,10 +6,10 @@ import hashlib
 import pytest
 import web_server
 
-from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import raw
+from jaxsyn.preprocess.readers import READERS, Source
 
 
 def write(path, data: bytes):
@@ -73,7 +73,7 @@ def test_lines_of_a_treebank(tmp_path, name):
   pack = gzip.compress if name.endswith(".gz") else bytes
   path = write(tmp_path / name, pack((TREE * 2).encode()))
   line = "Vom Haus\u00a0 ."  # to the letter, not put together of the words
-  assert [*map(raw.sentence, conllu.read(path))] == [line, line]
+  assert [*READERS["conllu"].texts(Source(path))] == [line, line]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_lines_of_a_treebank(tmp_path, name):
 def test_faulty_treebank(tmp_path, old, new, message):
   path = write(tmp_path / "a.conllu", (TREE + TREE.replace(old, new)).encode())
   with pytest.raises(InputError, match=message):
-    [*map(raw.sentence, conllu.read(path))]
+    [*READERS["conllu"].texts(Source(path))]
 
 
 def test_missing_without_address(tmp_path):
