@@ -35,20 +35,18 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
 from jaxsyn.preprocess import (
-  alternatives,
-  beam,
   clean,
+  extras,
   publish,
-  records,
   report,
-  shards,
+  runners,
   stages,
   subset,
   verify,
 )
-from jaxsyn.preprocess.corpus import Split, Tools
+from jaxsyn.preprocess.corpus import Context, DataConfig, SplitInput
 from jaxsyn.preprocess.inputs import Inputs, RawSplit, read_inputs
-from jaxsyn.preprocess.work import Facts, Work
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import checksums, files, lease, lock
 
 _PACKAGES = (
@@ -58,11 +56,11 @@ _PACKAGES = (
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-MakeRunner = Callable[[Tools], stages.Runner]
+MakeRunner = Callable[[Context], stages.Runner]
 
 
 def run(
-  config: Any, raw_dir: str = "", runner: MakeRunner = stages.local
+  config: Any, raw_dir: str = "", runner: MakeRunner = runners.local
 ) -> pathlib.Path:
   """Prepares the data set of a config.
 
@@ -100,7 +98,12 @@ def _run(
   # A folder that was prepared may be on a disk that can only be read.
   if not files.is_file(directory / manifests.FILE):
     _check_target(directory)
-  inputs = read_inputs(config, raw_dir, directory / "raw", _splits(directory))
+  inputs = read_inputs(
+    DataConfig(config.data, config.prepare),
+    raw_dir,
+    directory / "raw",
+    _splits(directory),
+  )
   if verify.damage(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
@@ -160,118 +163,117 @@ def _make(
   *,
   runner: MakeRunner,
 ) -> None:
-  """Makes everything in a folder of its own, then moves it to its place."""
-  # Workers may be elsewhere.
-  place = files.absolute(directory)
-  work_folder = place / "work"
+  """Makes the dataset in a new folder, then moves it to its place."""
+  place = files.absolute(directory)  # workers may have another current folder
+  work = place / "work"
   # Not in work/, which may be a link to another disk: nothing moves from there.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
-  work = Work(work_folder / f"stages-{inputs.key[:16]}")
-  _remove_others(directory, new, work)
-  job = inputs.job(work, new, work_folder)
-  tools = Tools(job)
-  workers = runner(tools)
+  outputs = Outputs(work / f"stages-{inputs.key[:16]}")
+  _remove_unfinished(directory, new, outputs)
+  context = Context(inputs.job(outputs, new, work))
+  workers = runner(context)
   try:
-    stages.run(tools, workers)
+    stages.run(context, workers)
   finally:
     workers.close()
-  # What killed workers have left would be published.
-  for folder, _, _ in os.walk(new):  # on a store they leave nothing
+  # What killed workers have left must not be published.
+  for folder, _, _ in os.walk(new):  # on an object store they leave nothing
     files.remove_unfinished(folder)
-  files.remove(new / manifests.FILE)  # of one killed while it published
-  manifest = _finish(inputs, tools)
+  files.remove(new / manifests.FILE)  # of a run that was killed at the end
+  manifest = _finish(inputs, context)
   manifest["seconds"] = round(time.monotonic() - started, 1)
-  lease.check(work.folder)
+  lease.check(outputs.folder)
   publish.publish(new, directory, manifest)
   files.remove_folder(new)
-  files.remove_folder(work.folder)
+  files.remove_folder(outputs.folder)
 
 
-def _remove_others(
-  directory: pathlib.Path, new: pathlib.Path, work: Work
+def _remove_unfinished(
+  directory: pathlib.Path, new: pathlib.Path, outputs: Outputs
 ) -> None:
-  """Removes what calls with other input have left unfinished."""
-  parent = work.folder.parent
+  """Removes what runs with other input have left unfinished."""
+  parent = outputs.folder.parent
   for folder in (directory, parent, parent / "parse"):
     files.remove_unfinished(folder, but=new.name)
   for folder in (
     *files.folders(parent, "stages-"),
     *files.folders(directory, ".new-"),
   ):
-    if folder.name not in (work.folder.name, new.name):
+    if folder.name not in (outputs.folder.name, new.name):
       files.remove_folder(folder)
 
 
-def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
-  """Writes what is made of all chunks together; returns the manifest."""
+def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
+  """Writes metadata, models and report; returns the manifest."""
   from jaxsyn.data.store import tfds_builder
 
-  job, config = tools.job, inputs.config
-  data = config.data
-  written = {
-    split.name: _facts(tools, "tables", [index])[0]
-    for index, split in enumerate(job.splits)
+  job, described = context.job, context.manifest
+  data, prepare = inputs.config.data, inputs.config.prepare
+  index = {
+    split.name: result
+    for split, result in zip(job.splits, stages.results(context, "index"))
   }
   sums: dict[str, Any] = {}
-  for result in _facts(tools, "shards", range(len(shards.tasks(tools)))):
+  for result in stages.results(context, "shards"):
     sums[result["file"]] = {name: result[name] for name in ("bytes", "crc32c")}
-  counts, facts = {}, {}
+  for result in index.values():
+    sums |= result.pop("files")
+  encoded = stages.results(context, "encode")
+  trees = stages.results(context, "trees")
+  counts, splits = {}, {}
   for split in job.splits:
-    made = written[split.name]
-    sums |= made.pop("files")
-    split_facts = _facts(tools, "encode", tools.chunks(split.name))
-    counts[split.name] = report.ReportCounts(tools.known["sides"])
-    for fact in split_facts:
-      counts[split.name].merge(fact["counts"])
-    facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
-    facts[split.name]["doubts"] = tools.work.read_json("doubts.page")[
-      split.name
-    ]
-    if split.brackets:
-      facts[split.name]["brackets"] = records.brackets(split_facts)
-    if split.alternatives:
-      trees = _facts(tools, "trees", tools.chunks(split.name))
-      facts[split.name]["alternatives"] = alternatives.counted(trees)
-    if config.prepare.subset.pairs and split.name == data.train:
-      facts[split.name]["subset"] = _subset(tools)
-    if split.alignments:
-      facts[split.name]["linked"] = sum(fact["linked"] for fact in split_facts)
-  models, known = _copy_models(inputs, tools), tools.known
+    of_split = [encoded[n] for n in context.chunks(split.name)]
+    counts[split.name] = report.ReportCounts(described["sides"])
+    for result in of_split:
+      counts[split.name].merge(result["counts"])
+    entry = _describe(inputs, context, split, counts[split.name])
+    entry |= index[split.name]
+    entry["doubts"] = context.outputs.summary("trees")["warnings"][split.name]
+    if "brackets" in split.streams:
+      entry["brackets"] = extras.bracket_counts(of_split)
+    if any(split.alternatives(side) for side in schema.SIDES):
+      tree_results = [trees[n] for n in context.chunks(split.name)]
+      entry["alternatives"] = extras.alternative_counts(tree_results)
+    if prepare.subset.pairs and split.name == data.train:
+      entry["subset"] = _write_subset(context)
+    if "alignments" in split.streams:
+      entry["linked"] = sum(result["linked"] for result in of_split)
+    splits[split.name] = entry
+  models = _copy_models(inputs, context)
   title = _title(inputs, models["vocabulary"])
   with files.filled_folder(job.new) as temporary:
     tfds_builder.write_metadata(
-      layout.tfds_folder(temporary, known),
-      name=known["name"],
-      version=known["version"],
+      layout.tfds_folder(temporary, described),
+      name=described["name"],
+      version=described["version"],
       features=schema.tfds_features(
-        known["sides"],
-        relations=known["relations"],
-        brackets="brackets" in known,
-        alignments="alignments" in known,
-        alternatives=known.get("alternatives", ()),
-        annotations=known.get("annotations", ()),
-        labels=known.get("labels"),
+        described["sides"],
+        relations=described["relations"],
+        brackets="brackets" in described,
+        alignments="alignments" in described,
+        alternatives=described.get("alternatives", ()),
+        annotations=described.get("annotations", ()),
+        labels=described.get("labels"),
       ),
-      splits=written,
+      splits=index,
       about=tfds_builder.About(title, data.citation, data.homepage),
     )
     report.write(
       temporary,
       title,
-      facts,
+      splits,
       counts=counts,
       train=data.train,
       left_out=inputs.left_out,
     )
   names = files.names(job.new)
-  sums |= checksums.file_checksums(
-    job.new, [name for name in names if name not in sums]
-  )
+  missing = [name for name in names if name not in sums]
+  sums |= checksums.file_checksums(job.new, missing)
   return {
-    **known,
-    "splits": facts,
+    **described,
+    "splits": splits,
     **models,
-    "options": as_dict(config.prepare),
+    "options": as_dict(prepare),
     "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
@@ -280,41 +282,35 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   }
 
 
-def _subset(tools: Tools) -> dict[str, Any]:
-  """Writes the drawn line numbers; returns what the manifest says of them."""
-  options, name = tools.config.prepare.subset, tools.config.data.train
+def _write_subset(context: Context) -> dict[str, Any]:
+  """Writes the drawn line numbers; returns their entry of the manifest."""
+  options, name = context.config.prepare.subset, context.config.data.train
   lines = [
-    tools.chunk(index).lines[row]
-    for index in tools.chunks(name)
-    for row in clean.kept_rows(tools, index)
+    context.chunk(number).lines[row]
+    for number in context.train_chunks
+    for row in clean.kept_rows(context, number)
   ]
-  subset.write(tools.job.new, name, lines)
-  dropped = tools.work.read_json("dropped.page")[name]
+  subset.write(context.job.new, name, lines)
   return {
     "pairs": options.pairs,
-    "of": options.pairs + dropped["subset"],
+    "of": options.pairs + context.dropped[name]["subset"],
     "seed": options.seed,
     "lines": subset.file_of(name),
   }
 
 
-def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
-  """The facts of numbers of a stage that is done."""
-  pages = tools.work.all_facts(stage, numbers)
-  return [result["facts"] for result in pages if result]
-
-
-def _about(
-  inputs: Inputs, tools: Tools, split: Split, counts: report.ReportCounts
+def _describe(
+  inputs: Inputs,
+  context: Context,
+  split: SplitInput,
+  counts: report.ReportCounts,
 ) -> dict[str, Any]:
-  """What the manifest says of where a split came from."""
-  raw, cut = (
-    inputs.splits[split.name],
-    tools.cuts[tools.job.splits.index(split)],
-  )
+  """Returns where a split came from, for the manifest."""
+  raw = inputs.splits[split.name]
+  number = [one.name for one in context.job.splits].index(split.name)
   return {
-    "lines": cut.last - cut.first,
-    "dropped": tools.work.read_json("all_dropped.page")[split.name],
+    "lines": len(context.line_ranges[number]),
+    "dropped": context.outputs.summary("trees")["dropped"][split.name],
     "unparsed": counts.unparsed,
     "blank": counts.blank,
     "files": _file_names(raw),
@@ -350,11 +346,11 @@ def _title_of(parser: Parser | None) -> str:
   return parser.identity.title if parser else "CoNLL-U"
 
 
-def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
+def _copy_models(inputs: Inputs, context: Context) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns that part of the manifest."""
-  joint, new = inputs.config.prepare.vocabulary.joint, tools.job.new
+  joint, new = inputs.config.prepare.vocabulary.joint, context.job.new
   recorded = {}
-  for side, vocabulary in tools.vocabularies.items():
+  for side, vocabulary in context.vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
     files.copy(vocabulary.path, new / file)
     recorded[side] = {
@@ -381,10 +377,10 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   if values.verify:
     verify.run(directory)
     return
-  runner: MakeRunner = stages.local
+  runner: MakeRunner = runners.local
   if values.beam:
-    beam.checked(options)
-    runner = functools.partial(beam.Pipelines, options)
+    runners.check_beam_options(options)
+    runner = functools.partial(runners.BeamRunner, options)
   try:
     run(values.config, values.raw_dir, runner)
   except KeyboardInterrupt:
@@ -416,5 +412,5 @@ if __name__ == "__main__":
   define_flags()
   for_beam: list[str] = []
   if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
-    sys.argv, for_beam = beam.split(sys.argv, flags.FLAGS)
+    sys.argv, for_beam = runners.split_command_line(sys.argv, flags.FLAGS)
   cli.main(lambda values: _main(values, for_beam))

@@ -13,23 +13,21 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT, as_dict
-from jaxsyn.preprocess import options, raw, subwords, tfds_input
-from jaxsyn.preprocess.corpus import PrepareJob, Split
-from jaxsyn.preprocess.ranges import LineUnits
-from jaxsyn.preprocess.readers import (
-  READERS,
-  Source,
-  is_converted,
-  reader_of,
+from jaxsyn.preprocess import options, raw, tfds_input, vocabulary
+from jaxsyn.preprocess.corpus import (
+  DataConfig,
+  PrepareJob,
+  SplitInput,
+  chunk_lines,
 )
-from jaxsyn.preprocess.work import Work
+from jaxsyn.preprocess.outputs import Outputs
+from jaxsyn.preprocess.readers import Source, reader_of
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
@@ -94,7 +92,7 @@ class Inputs:
     left_out: optional test split -> why it is left out.
   """
 
-  config: Config
+  config: DataConfig
   splits: dict[str, RawSplit]
   parsers: dict[str, Parser | None]
   specs: dict[str, ParserSpec]
@@ -127,34 +125,9 @@ class Inputs:
     }
 
   def job(
-    self, work: Work, new: pathlib.Path, retained: pathlib.Path
+    self, outputs: Outputs, new: pathlib.Path, retained: pathlib.Path
   ) -> PrepareJob:
-    """What the stages are told; see `Job`."""
-    made = _Files(work)
-    nfc = self.config.prepare.clean.nfc
-    splits = []
-    for split in self.splits.values():
-      trained = split.name == self.config.data.train
-      texts = {
-        side: made.texts(split, side, nfc=nfc and (trained or side == "source"))
-        for side in schema.SIDES
-      }
-      trees = {
-        side: made.add(paths, form="trees", measured=True)
-        for side, paths in split.trees.items()
-      }
-      splits.append(
-        Split(
-          *(split.name, split.lines, texts, trees),
-          alternatives={
-            side: made.add(paths, form="trees", measured=True)
-            for side, paths in split.alternatives.items()
-          },
-          brackets=made.add(split.brackets),
-          alignments=made.add(split.alignments),
-          aligned={s: made.add(paths) for s, paths in split.aligned.items()},
-        )
-      )
+    """Returns the job for workers, with absolute paths; see `PrepareJob`."""
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
@@ -162,58 +135,43 @@ class Inputs:
     }
     return PrepareJob(
       self.config,
-      work,
+      outputs,
       new=new,
       retained=retained,
-      files=tuple(made.units),
-      converted=tuple(made.converted.items()),
-      splits=tuple(splits),
+      splits=tuple(map(_split_input, self.splits.values())),
       parsers=parsers,
     )
 
 
-class _Files:
-  """The files of a job, each once a use.
+def _split_input(split: RawSplit) -> SplitInput:
+  streams = dict(split.texts)
+  streams |= {f"trees.{s}": _plain(paths) for s, paths in split.trees.items()}
+  for side, groups in split.alternatives.items():
+    for number, path in enumerate(groups):
+      streams[f"alternatives.{side}.{number}"] = _plain([path])
+  if split.brackets:
+    streams["brackets"] = _plain(split.brackets)
+  if split.alignments:
+    streams["alignments"] = _plain(split.alignments)
+  streams |= {f"words.{s}": _plain(paths) for s, paths in split.aligned.items()}
+  absolute = {
+    name: tuple(
+      dataclasses.replace(source, path=files.absolute(source.path))
+      for source in sources
+    )
+    for name, sources in streams.items()
+  }
+  size = sum(files.size_of(source.path) for source in absolute["source"])
+  lines = chunk_lines(size)
+  return SplitInput(split.name, split.lines, lines, absolute)
 
-  Attributes:
-    units: the files.
-    converted: sources whose lines are copied first, and the copies.
-  """
 
-  def __init__(self, work: Work):
-    self._work = work
-    self.units: list[LineUnits] = []
-    self.converted: dict[Source, pathlib.Path] = {}
-
-  def texts(self, split: RawSplit, side: str, *, nfc: bool) -> tuple[int, ...]:
-    """The texts of a side of a split."""
-    measured = side in split.trees or side in split.alternatives
-    how = {"measured": measured, "nfc": measured and nfc}
-    return self._add(split.texts[side], **how)
-
-  def add(self, paths: Sequence[pathlib.Path], **how: Any) -> tuple[int, ...]:
-    """The numbers of files that are used in one way."""
-    return self._add([Source(path) for path in paths], **how)
-
-  def _add(self, sources: Sequence[Source], **how: Any) -> tuple[int, ...]:
-    numbers = []
-    for source in sources:
-      path = files.absolute(source.path)  # workers may be elsewhere
-      source = dataclasses.replace(source, path=path)
-      plain = path
-      if source in self.converted or is_converted(source):
-        name = f"plain/{len(self.converted)}"
-        plain = self.converted.setdefault(source, self._work.path(name))
-      noun = READERS[source.reader].unit
-      units = LineUnits(str(source.path), plain, noun=noun, **how)
-      if units not in self.units:
-        self.units.append(units)
-      numbers.append(self.units.index(units))
-    return tuple(numbers)
+def _plain(paths: Sequence[pathlib.Path]) -> tuple[Source, ...]:
+  return tuple(Source(path) for path in paths)
 
 
 def read_inputs(
-  config: Config,
+  config: DataConfig,
   raw_dir: str,
   fetched: pathlib.Path,
   prepared: Collection[str] = (),
@@ -321,7 +279,7 @@ def read_inputs(
     splits,
     parsers,
     sums=sums,
-    vocabularies=subwords.given_vocabularies(config),
+    vocabularies=vocabulary.given_vocabularies(config),
   )
   return Inputs(
     config,
@@ -335,7 +293,7 @@ def read_inputs(
   )
 
 
-def _field(config: Config, side: str, name: str) -> str:
+def _field(config: DataConfig, side: str, name: str) -> str:
   """The column or field of a side in a file that has both; else ""."""
   index = schema.SIDES.index(side)
   if reader_of(name) == "tsv":
@@ -348,7 +306,7 @@ def _field(config: Config, side: str, name: str) -> str:
 
 
 def _find_trees(
-  config: Config,
+  config: DataConfig,
   splits: Mapping[str, RawSplit],
   paths_next_to: Callable[[str, str], Paths],
 ) -> None:
@@ -419,7 +377,7 @@ def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
 
 
 def _key(
-  config: Config,
+  config: DataConfig,
   splits: Mapping[str, RawSplit],
   parsers: Mapping[str, Parser | None],
   *,

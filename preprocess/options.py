@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.preprocess.corpus import DataConfig
 from jaxsyn.preprocess.readers import has_both_sides
 from jaxsyn.preprocess.tfds_input import PREFIX
 
@@ -20,7 +20,7 @@ RESERVED_NAMES = (
 )  # folders of a prepared folder
 
 
-def check(config: Config) -> None:
+def check(config: DataConfig) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
   if data.name in RESERVED_NAMES:

@@ -15,11 +15,10 @@ import abc
 import dataclasses
 import json
 import pathlib
-import re
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
-from jaxsyn.data.sentence import conllu, sgml, text
+from jaxsyn.data.sentence import conllu, text
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError
@@ -30,7 +29,6 @@ FIELDS_REMEDY = (
   ' text, as in ("source_text", "target_text") or ("translation/en",'
   ' "translation/de").'
 )
-_BREAK = re.compile(r"\r?\n|\r")
 _RECORDS = 1024  # of an ArrayRecord file, read at once
 _PACKED = ("", ".gz", ".zst")
 _TABLES = tuple(f".tsv{packing}" for packing in _PACKED)
@@ -70,9 +68,12 @@ class Reader(abc.ABC):
 
   Attributes:
     unit: name of what becomes a line, for messages; "" for a line of the file.
+    may_have_line_breaks: whether texts may have line breaks, which become
+      blanks.
   """
 
   unit = ""
+  may_have_line_breaks = False
 
   @abc.abstractmethod
   def texts(self, source: Source) -> Iterator[str]:
@@ -82,34 +83,12 @@ class Reader(abc.ABC):
       InputError: the file is missing, corrupt or malformed; names the place.
     """
 
-  def copy(self, source: Source, file: IO[bytes]) -> int:
-    """Writes one line for each text; line breaks in it become blanks.
-
-    Returns:
-      Number of texts that had line breaks.
-    """
-    broken = 0
-    for one in self.texts(source):
-      line = one
-      if "\n" in one or "\r" in one:
-        line = _BREAK.sub(" ", one)
-        broken += 1
-      file.write(f"{line}\n".encode())
-    return broken
-
 
 class PlainText(Reader):
   """Plain or compressed text, or the segments of a test set in SGML or XML."""
 
   def texts(self, source: Source) -> Iterator[str]:
     return text.lines_of(source.path)
-
-  def copy(self, source: Source, file: IO[bytes]) -> int:
-    """Writes the decompressed bytes; their lines are checked when used."""
-    for block in text.unpacked(source.path):
-      if block is not text.PAUSE:
-        file.write(block)
-    return 0
 
 
 class Treebank(Reader):
@@ -161,6 +140,8 @@ class Table(Reader):
 class JsonLines(Reader):
   """Lines that are JSON objects, with a field for each side."""
 
+  may_have_line_breaks = True
+
   def texts(self, source: Source) -> Iterator[str]:
     names = source.field.split("/")
     for number, line in enumerate(text.lines_of(source.path), 1):
@@ -201,6 +182,7 @@ class TfdsShard(Reader):
   """Examples of a shard of a TFDS dataset, TFRecord or ArrayRecord."""
 
   unit = "example"
+  may_have_line_breaks = True
 
   def texts(self, source: Source) -> Iterator[str]:
     from tensorflow_datasets.proto import tf_example_pb2
@@ -302,12 +284,3 @@ def reader_of(name: str) -> str:
 def has_both_sides(name: str) -> bool:
   """Returns whether an entry of config.prepare.splits names both sides."""
   return name.endswith((*_TABLES, *_JSON)) or name.startswith("tfds:")
-
-
-def is_converted(source: Source) -> bool:
-  """Returns whether a file is copied as plain lines before it is read."""
-  if source.reader != "text":
-    return True
-  with files.open_read(source.path, read_ahead=256) as file:
-    start = file.read(256)
-  return bool(text.packed_by(start, source.path.name) or sgml.detect(start))

@@ -27,19 +27,19 @@ OFF = Clean(
 def kept(pairs, **options):
   """Which pairs stay, and the counts."""
   with tempfile.TemporaryDirectory() as folder:
-    tools = stage_runs.tools_of(
+    context = stage_runs.context_of(
       Path(folder),
       {"train": [*zip(*pairs)]},
       clean=dataclasses.replace(OFF, **options),
     )
-    stage_runs.run(tools)
-    chunks = tools.chunks("train")
+    stage_runs.run(context)
+    chunks = context.chunks("train")
     rows = [
-      tools.chunk(chunk).lines[row]
+      context.chunk(chunk).lines[row]
       for chunk in chunks
-      for row in clean.kept_rows(tools, chunk)
+      for row in clean.kept_rows(context, chunk)
     ]
-    return rows, tools.work.read_json("dropped.page")["train"]
+    return rows, context.dropped["train"]
 
 
 GOOD = ("a b", "c d")
@@ -128,7 +128,7 @@ def test_nothing_left():
 
 def test_duplicates_far_apart(tmp_path, monkeypatch):
   """In other chunks, groups of chunks and partitions: the first stays."""
-  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 1500)
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 1500)
   monkeypatch.setattr(clean, "_GROUP", 2)
   lines = [str(i * i % 4099) for i in range(6000)]
   first = {line: i for i, line in reversed([*enumerate(lines)])}
@@ -142,12 +142,12 @@ def test_nfc(tmp_path, capsys):
   # against is what was published.
   lines = ["u\u0308ber", "plain", "u\u0308"]
   splits = {name: (lines, lines) for name in ("train", "test")}
-  tools = stage_runs.tools_of(
+  context = stage_runs.context_of(
     tmp_path, splits, clean=dataclasses.replace(OFF, nfc=True)
   )
-  stage_runs.run(tools)
+  stage_runs.run(context)
   normal = ["\u00fcber", "plain", "\u00fc"]
-  train, test = (tools.chunk(index).pairs() for index in (0, 1))
+  train, test = (context.chunk(index).pairs() for index in (0, 1))
   assert train == [*zip(normal, normal)]
   assert test == [*zip(normal, lines)]
   assert "train: 2 target lines changed" in capsys.readouterr().out

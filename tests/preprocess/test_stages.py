@@ -20,11 +20,11 @@ from raw_corpora import corpus, lines_of, nothing_made, records_of
 from jaxsyn.config import read_config
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import beam, build, clean, inputs, ranges
+from jaxsyn.preprocess import build, clean, inputs, runners
 from jaxsyn.preprocess import corpus as corpora
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
-from jaxsyn.preprocess.work import Work
 from jaxsyn.storage import files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def test_by_two_processes(whole, tmp_path):
   assert records_of(build.run(config)) == whole[2]
 
 
-def test_of_several_faults_the_first_is_told(whole, tmp_path):
+def test_the_first_of_several_errors_is_reported(whole, tmp_path):
   """Whichever process meets its own first."""
   config = again(whole, tmp_path)
   config.prepare.workers = 2
@@ -95,16 +95,12 @@ def test_of_several_faults_the_first_is_told(whole, tmp_path):
   assert nothing_made(config)
 
 
-def test_cut_into_other_chunks_and_ranges(whole, tmp_path, monkeypatch):
-  monkeypatch.setattr(corpora, "LEAST", 64)
-  monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
+def test_records_do_not_depend_on_chunks(whole, tmp_path, monkeypatch):
+  monkeypatch.setattr(corpora, "MIN_LINES", 64)
+  monkeypatch.setattr(corpora, "MAX_LINES", 64)
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
-  monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_STRIDE", 16)
-  ranges._arrays.cache_clear()
   assert records_of(build.run(again(whole, tmp_path))) == whole[2]
-  ranges._arrays.cache_clear()
 
 
 def test_texts_in_parts(whole, tmp_path):
@@ -225,10 +221,10 @@ def test_killed_at_random_moments(whole, tmp_path):
   assert not [*(tmp_path / "out").glob(".*")]
 
 
-@pytest.mark.parametrize("piece", ["language/0.kept", "encode/1.records"])
-def test_a_piece_that_was_changed_is_made_anew(
-  whole, tmp_path, monkeypatch, piece
-):
+@pytest.mark.parametrize(
+  "piece", ["streams/train.source/1", "language/0", "encode/1"]
+)
+def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
   """Cut, flipped, or another's: it is never taken."""
   config = again(whole, tmp_path)
   publish = build.publish.publish
@@ -239,7 +235,7 @@ def test_a_piece_that_was_changed_is_made_anew(
   path = stages / piece
   data = path.read_bytes()
   path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-  for later in ("trees", "shards", "tables"):
+  for later in ("trees", "shards", "index"):
     shutil.rmtree(stages / later)
   (new,) = (tmp_path / "out").glob(".new-*")
   (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
@@ -257,7 +253,7 @@ def test_beam_in_this_process(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(beam.Pipelines, options)
+  runner = functools.partial(runners.BeamRunner, options)
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
   raw = tmp_path / "raw"
@@ -276,22 +272,20 @@ def test_a_pipeline_that_fails_is_told(whole, tmp_path):
   shutil.copytree(config.prepare.raw_dir, raw)
   config.prepare.raw_dir = str(raw)
 
-  def elsewhere(tools):
+  def elsewhere(context):
     for path in raw.iterdir():  # what is packed is told as a fault of the input
       if path.suffix != ".gz":
         path.unlink()
         path.mkdir()
-    return beam.Pipelines(["--direct_running_mode=in_memory"], tools)
+    return runners.BeamRunner(["--direct_running_mode=in_memory"], context)
 
-  with pytest.raises(
-    InputError, match=r"'index' has failed: IsADirectoryError.* All machines"
-  ):
+  with pytest.raises(InputError, match=r"'read' has failed: .* All machines"):
     build.run(config, runner=elsewhere)
 
 
 def test_dataflow_sees_no_folder_of_ours(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  runner = functools.partial(beam.Pipelines, ["--runner=DataflowRunner"])
+  runner = functools.partial(runners.BeamRunner, ["--runner=DataflowRunner"])
   with pytest.raises(
     InputError, match=r"workers do not see \S*/out/work/.*s3:"
   ):
@@ -345,7 +339,7 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
       options = [f"--runner={dask}", address, "--dask_partition_size=1"]
-      build.run(config, runner=functools.partial(beam.Pipelines, options))
+      build.run(config, runner=functools.partial(runners.BeamRunner, options))
     assert killed
     names = files.names(f"{bucket}/data")
     assert {
@@ -360,16 +354,16 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
 def test_a_worker_loads_a_parser_once(whole):
   config = read_config(whole[0])
   loaded = inputs.read_inputs(config, "", whole[1] / "raw")
-  work = Work(whole[1] / "work" / "stages")
-  job = pickle.dumps(loaded.job(work, whole[1] / "new", whole[1] / "work"))
-  first, second = beam.borrow_context(job), beam.borrow_context(job)
+  outputs = Outputs(whole[1] / "work" / "stages")
+  job = pickle.dumps(loaded.job(outputs, whole[1] / "new", whole[1] / "work"))
+  first, second = runners.borrow_context(job), runners.borrow_context(job)
   assert first is not second  # of two threads
-  beam.give_back(job, first)
-  assert beam.borrow_context(job) is first
+  runners.return_context(job, first)
+  assert runners.borrow_context(job) is first
 
 
 def test_command_line_of_beam():
-  ours, theirs = beam.split(
+  ours, theirs = runners.split_command_line(
     [
       "x",
       "--config",
