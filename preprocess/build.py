@@ -1,14 +1,14 @@
-"""Prepares a data set: raw parallel text in, TFRecords and a report out.
+"""Prepares a dataset: raw parallel text in, TFRecords and a report out.
 
   jaxsyn prepare --config multi30k_en_de [--raw_dir DIR]
 
 Writes CoNLL-U, vocabulary, TFRecords, indexes, manifest and report into
-config.data.directory. What is done already is used again, after an interruption
-too; if nothing changed and nothing is damaged, nothing is done. What is damaged
-is made again; --verify only looks, at everything. work/ in that folder holds what
-is used again and may be deleted.
+config.data.directory. Work that is done is used again, also after an
+interruption. If nothing changed and nothing is corrupt, nothing is done; corrupt
+files are made again. --verify only checks, everything. The folder work/ has what
+later runs use again; it may be deleted.
 
-On a cluster, where all machines see the raw files and that folder:
+On a cluster whose machines all see the raw files and the prepared folder:
 
   jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
 """
@@ -45,16 +45,19 @@ from jaxsyn.preprocess import (
   verify,
 )
 from jaxsyn.preprocess.corpus import Context, DataConfig, SplitInput
-from jaxsyn.preprocess.inputs import Inputs, RawSplit, read_inputs
+from jaxsyn.preprocess.inputs import Inputs, read_inputs
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import checksums, files, lease, lock
 
 _PACKAGES = (
-  *("sentencepiece", "ufal.udpipe", "py3langid"),
-  *("tensorflow-datasets", "numpy"),
+  "sentencepiece",
+  "ufal.udpipe",
+  "py3langid",
+  "tensorflow-datasets",
+  "numpy",
 )
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 MakeRunner = Callable[[Context], stages.Runner]
 
@@ -62,91 +65,86 @@ MakeRunner = Callable[[Context], stages.Runner]
 def run(
   config: Any, raw_dir: str = "", runner: MakeRunner = runners.local
 ) -> pathlib.Path:
-  """Prepares the data set of a config.
+  """Prepares the dataset of a config.
 
   Args:
-    config: a `jaxsyn.config.Config`, or a ConfigDict as get_config returns it.
-    raw_dir: folder of the raw files; "" for config.prepare.raw_dir.
-    runner: makes what does the work: processes here, or a cluster.
+    config: a `jaxsyn.config.Config`, or a ConfigDict of get_config.
+    raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
+    runner: makes the runner of tasks: processes, or a cluster.
 
   Returns:
     The prepared folder, config.data.directory.
 
   Raises:
-    InputError: something about the config or the files; names it.
+    InputError: something is wrong with the config or the files.
   """
   if not isinstance(config, Config):
     config = read_config(config)
+  sections = DataConfig(config.data, config.prepare)
   directory = files.path_of(config.data.directory)
   try:
-    return _run(config, raw_dir, directory, runner=runner)
+    return _run(sections, raw_dir, directory, runner)
   except OSError as error:
-    if error.errno not in _FULL or error.filename:
+    if error.errno not in _DISK_FULL or error.filename:
       raise
-    # Which disk: to the system, what is written to is but a number.
+    # The system does not name the disk when a write fails.
     raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
 def _run(
-  config: Config,
+  config: DataConfig,
   raw_dir: str,
   directory: pathlib.Path,
-  *,
   runner: MakeRunner,
 ) -> pathlib.Path:
   started = time.monotonic()
-  # A folder that was prepared may be on a disk that can only be read.
+  # A folder that is prepared may be on a read-only disk.
   if not files.is_file(directory / manifests.FILE):
-    _check_target(directory)
-  inputs = read_inputs(
-    DataConfig(config.data, config.prepare),
-    raw_dir,
-    directory / "raw",
-    _splits(directory),
-  )
-  if verify.damage(directory, inputs.key) == []:
+    _check_writable(directory)
+  inputs = read_inputs(config, raw_dir, directory / "raw", _splits(directory))
+  if verify.corrupt_files(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
-  _check_target(directory)
-  _check_owner(directory, config.data.name)
-  publish.check_room(directory, config.data.name, inputs.files)
+  _check_writable(directory)
+  _check_name(directory, config.data.name)
+  publish.check_no_user_files(directory, config.data.name, inputs.files)
   advice = (
     "Wait until it has ended, then run the same command again; or set "
     "config.data.directory to another folder."
   )
   with lock.exclusive_lock(directory, advice=advice):
-    # Once more, for another process may have made or mended it meanwhile.
-    damage = verify.damage(directory, inputs.key)
-    if damage == []:
+    # Again, since another process may have made or repaired it meanwhile.
+    corrupt = verify.corrupt_files(directory, inputs.key)
+    if corrupt == []:
       print(f"{directory} was prepared meanwhile, by another process.")
       return directory
-    for fault in damage or []:
-      print(f"damaged: {fault}", flush=True)
-    if damage:
+    for message in corrupt or []:
+      print(f"damaged: {message}", flush=True)
+    if corrupt:
       print(f"{directory} is made again.", flush=True)
-    _make(inputs, directory, started, runner=runner)
+    _make(inputs, directory, started, runner)
   print(files.read_bytes(directory / "report.txt").decode())
   return directory
 
 
 def _splits(directory: pathlib.Path) -> list[str]:
-  """Returns the splits that a directory has; none where it is not prepared."""
+  """Returns the splits of a directory, none if it is not prepared."""
   try:
     return [*manifests.read(directory)["splits"]]
   except InputError:  # no manifest, or a corrupt one
     return []
 
 
-def _check_target(directory: pathlib.Path) -> None:
+def _check_writable(directory: pathlib.Path) -> None:
   flag = "config.data.directory"
   exits.check_target(str(directory), flag, folder=True, store=True)
 
 
-def _check_owner(directory: pathlib.Path, name: str) -> None:
-  """Raises InputError for a folder that holds another data set."""
+def _check_name(directory: pathlib.Path, name: str) -> None:
+  """Raises InputError for a folder that has another dataset."""
   try:
     other = manifests.read(directory)["name"]
-  except InputError:  # none, or one that is damaged and made again
+  except InputError:  # no manifest, or a corrupt one
     return
   if other != name:
     raise InputError(
@@ -160,7 +158,6 @@ def _make(
   inputs: Inputs,
   directory: pathlib.Path,
   started: float,
-  *,
   runner: MakeRunner,
 ) -> None:
   """Makes the dataset in a new folder, then moves it to its place."""
@@ -313,20 +310,13 @@ def _describe(
     "dropped": context.outputs.summary("trees")["dropped"][split.name],
     "unparsed": counts.unparsed,
     "blank": counts.blank,
-    "files": _file_names(raw),
+    "files": raw.file_names,
     "raw_sha256": inputs.sha256(raw),
   }
 
 
-def _file_names(split: RawSplit) -> list[str]:
-  """Returns names of the text files; once where they have both sides."""
-  names = [path.name for path in split.text_paths]
-  both = split.texts["source"][0].field
-  return list(dict.fromkeys(names)) if both else names
-
-
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
-  """The data set in a line."""
+  """Returns a description of the dataset in one line."""
   data, tree_files = inputs.config.data, inputs.train.trees
   trees = " and ".join(
     f"{side} side ({_title_of(parser if side not in tree_files else None)})"
@@ -371,7 +361,7 @@ def _copy_models(inputs: Inputs, context: Context) -> dict[str, Any]:
 
 
 def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
-  if values.raw_dir:  # in the config, so that what refers to it follows
+  if values.raw_dir:  # in the config, so that options that refer to it follow
     values.config.prepare.raw_dir = values.raw_dir
   directory = read_config(values.config).data.directory
   if values.verify:
@@ -389,7 +379,7 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   cli.config_flag()
   flags.DEFINE_string(
     "raw_dir", "", "Folder of the raw files; else config.prepare.raw_dir."
@@ -397,20 +387,21 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     "verify",
     False,
-    "Read all of the prepared folder and tell what is damaged, changing"
-    " nothing. Exit status 0: it is whole; 2: it is not.",
+    "Read all of the prepared folder and report what is corrupt, without"
+    " changing anything. Exit status 0: nothing is; 2: something is.",
   )
   flags.DEFINE_bool(
     "beam",
     False,
-    "Run with Apache Beam; what else is on the command line are its options, as"
-    " --runner. All machines must see the raw files and the prepared folder.",
+    "Run with Apache Beam; other flags on the command line are options of Beam,"
+    " such as --runner. All machines must see the raw files and the prepared"
+    " folder.",
   )
 
 
 if __name__ == "__main__":
   define_flags()
-  for_beam: list[str] = []
+  beam_options: list[str] = []
   if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
-    sys.argv, for_beam = runners.split_command_line(sys.argv, flags.FLAGS)
-  cli.main(lambda values: _main(values, for_beam))
+    sys.argv, beam_options = runners.split_command_line(sys.argv, flags.FLAGS)
+  cli.main(lambda values: _main(values, beam_options))

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import loaded_modules
 import object_store
 import pytest
 from raw_corpora import corpus, lines_of, nothing_made, records_of
@@ -20,7 +21,7 @@ from raw_corpora import corpus, lines_of, nothing_made, records_of
 from jaxsyn.config import read_config
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import build, clean, inputs, runners
+from jaxsyn.preprocess import build, clean, inputs, runners, stages
 from jaxsyn.preprocess import corpus as corpora
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
@@ -207,7 +208,7 @@ def test_killed_at_random_moments(whole, tmp_path):
       words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     work = tmp_path / "out" / "work"
-    wanted, deadline = draw.randint(5, 40), time.monotonic() + 60
+    wanted, deadline = draw.randint(5, 20), time.monotonic() + 60
     while len([*work.glob("stages-*/*/*")]) < wanted * (killed + 1):
       if process.poll() is not None or time.monotonic() > deadline:
         break
@@ -349,6 +350,23 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
     } == due
   (copy,) = (cache / "jaxsyn" / "files").glob("*/*")
   assert copy.read_bytes() == model.read_bytes()
+
+
+def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
+  config = read_config(again(whole, tmp_path))
+  sections = corpora.DataConfig(config.data, config.prepare)
+  loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
+  outputs = Outputs(tmp_path / "stages")
+  job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
+  runner = runners.ProcessRunner(job, 2)
+  try:
+    stages.run(corpora.Context(job), runner)
+    submit = runner._workers.submit
+    found = [submit(loaded_modules.heavy).result() for _ in range(4)]
+  finally:
+    runner.close()
+  assert found == [[]] * 4
+  assert stages.results(corpora.Context(job), "index")
 
 
 def test_a_worker_loads_a_parser_once(whole):

@@ -134,6 +134,10 @@ def test_named_text_features_slices_and_lines(plain, tmp_path, monkeypatch):
   config = plain[0].copy_and_resolve_references()
   config.data.directory = str(tmp_path / "out")
   config.prepare.fields = ("query", "answer/text")
+  raw = pathlib.Path(config.prepare.raw_dir)
+  trees = [(raw / f"{name}.conllu").read_text() for name in plain[2]]
+  (tmp_path / "all.conllu").write_text("".join(trees))
+  config.prepare.parse.source_conllu.test = str(tmp_path / "all.conllu")
   config.prepare.splits.train = ("tfds:text_pairs", "pairs[:60]")
   config.prepare.splits.test = ("tfds:text_pairs:1.0.0", "pairs", "61-")
   records = records_of(build.run(config))
