@@ -1,4 +1,4 @@
-"""What the options of a data set must say, beyond their types."""
+"""Checks of the options of a dataset beyond their types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESERVED_NAMES = (
 
 
 def check(config: DataConfig) -> None:
-  """Raises InputError for what the types of the sections do not say."""
+  """Raises InputError for options that are wrong or contradict each other."""
   data, prepare = config.data, config.prepare
   if data.name in RESERVED_NAMES:
     raise InputError(
@@ -96,7 +96,7 @@ def check(config: DataConfig) -> None:
 def _check_alignments(
   data: Data, files_given: Mapping[str, Sequence[str]], splits: Collection[str]
 ) -> None:
-  """Raises InputError for alignments of no split, or not of training."""
+  """Raises InputError unless alignments belong to splits, one to training."""
   if files_given and not {data.train} <= set(files_given) <= set(splits):
     raise InputError(
       "config.prepare.alignments must name the files of the split"

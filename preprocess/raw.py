@@ -1,7 +1,4 @@
-"""Raw files: found or fetched.
-
-After this comes `preprocess.inputs`.
-"""
+"""Raw files, found in a folder or fetched."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from jaxsyn.storage.checksums import sha256_of
 
 
 class MissingFileError(InputError):
-  """A raw file that is neither there nor can be fetched.
+  """Raised if a raw file does not exist and cannot be fetched.
 
   Attributes:
-    short: name of the file and what is wrong, in a few words.
+    short: name of the file and the reason, in a few words.
   """
 
   def __init__(self, message: str, short: str):
@@ -31,7 +28,7 @@ _NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """config.prepare.downloads by file name.
+  """Returns config.prepare.downloads by file name.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
@@ -64,11 +61,14 @@ def expand(
   own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[pathlib.Path, ...]:
-  """The files of an entry of config.prepare.splits, as `find` finds them.
+  """Returns the files of an entry of config.prepare.splits.
 
   Args:
-    entry: a name, several with commas between them, or a pattern such as
-      "part-*.en.gz", whose files are taken in the order of their names.
+    entry: file name, several of them with commas between, or a pattern such as
+      "part-*.en.gz", whose files are read in the order of their names.
+    raw_dir: folder of the raw files, "" for none.
+    own_folder: folder of fetched files.
+    downloads: what can be fetched, from `addresses`.
 
   Raises:
     MissingFileError: a file is missing, or no name fits the pattern.
@@ -97,13 +97,13 @@ def find(
   own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> pathlib.Path:
-  """The file of a name: in raw_dir, else fetched before, else fetched now.
+  """Returns a file: from raw_dir, fetched before, or fetched now.
 
   Args:
-    name: as config.prepare.splits gives it.
-    raw_dir: the user's folder; "" for none.
-    own_folder: folder for fetched files.
-    downloads: of `addresses`.
+    name: name of the file in config.prepare.splits.
+    raw_dir: folder of the raw files, "" for none.
+    own_folder: folder of fetched files.
+    downloads: what can be fetched, from `addresses`.
 
   Raises:
     MissingFileError: there is none and it cannot be fetched.

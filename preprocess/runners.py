@@ -34,6 +34,7 @@ _DIED = (
 )
 _REMOTE_RUNNERS = ("DataflowRunner",)  # their workers see no local disk
 _ERROR = ".error"
+_VISIBLE = "All machines must see the raw files and the prepared folder."
 _AGAIN = "Run the same command again: what is done stays."
 
 
@@ -125,7 +126,9 @@ class BeamRunner:
       files.remove(self._outputs.path(name))
     self._run(stage, numbers)
     for name in self._errors(stage):
-      raise InputError(files.read_json(self._outputs.path(name)))
+      message = files.read_json(self._outputs.path(name))
+      hint = f" {_VISIBLE}" if "is missing" in message else ""
+      raise InputError(f"{message}{hint}")
     tasks = [f"{stage}/{number}" for number in numbers]
     for number, header in zip(numbers, self._outputs.all_finished(tasks)):
       if header is None:

@@ -137,7 +137,7 @@ def test_the_data_room_loads_no_jax():
   stories = (
     "loader import split",
     "sentence import example, conllu",
-    "store import records",
+    "store import prepared",
   )
   loaded = loaded_by("; ".join(f"from jaxsyn.data.{s}" for s in stories))
   assert "numpy" in loaded

@@ -266,7 +266,23 @@ def test_beam_in_this_process(whole, tmp_path):
     build.run(config, runner=runner)
 
 
-def test_a_pipeline_that_fails_is_told(whole, tmp_path):
+def test_a_pipeline_that_fails_is_reported(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  config = again(whole, tmp_path)
+
+  def without_folder(context):
+    context.outputs.folder.mkdir(parents=True)
+    (context.outputs.folder / "read").write_text("")  # where a folder must be
+    options = ["--direct_running_mode=in_memory"]
+    return runners.BeamRunner(options, context)
+
+  with pytest.raises(
+    InputError, match=r"'read' has failed: \w+Error.* All machines"
+  ):
+    build.run(config, runner=without_folder)
+
+
+def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   raw = tmp_path / "raw"
@@ -274,13 +290,13 @@ def test_a_pipeline_that_fails_is_told(whole, tmp_path):
   config.prepare.raw_dir = str(raw)
 
   def elsewhere(context):
-    for path in raw.iterdir():  # what is packed is told as a fault of the input
-      if path.suffix != ".gz":
-        path.unlink()
-        path.mkdir()
-    return runners.BeamRunner(["--direct_running_mode=in_memory"], context)
+    (raw / "train.en").unlink()
+    options = ["--direct_running_mode=in_memory"]
+    return runners.BeamRunner(options, context)
 
-  with pytest.raises(InputError, match=r"'read' has failed: .* All machines"):
+  with pytest.raises(
+    InputError, match=r"train\.en is missing or no file\. All machines must"
+  ):
     build.run(config, runner=elsewhere)
 
 
