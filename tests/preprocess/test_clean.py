@@ -62,7 +62,7 @@ GOOD = ("a b", "c d")
     ({"max_ratio": 2.0}, ("a", ""), ("a", "1")),
   ],
 )
-def test_one_step(option, bad, good):
+def test_each_reason_drops_its_pair(option, bad, good):
   (reason,) = option
   assert kept([bad, good], **option) == ([1], {reason: 1})
   assert kept([bad, good]) == ([0, 1], {})
@@ -114,12 +114,12 @@ def test_a_pair_counts_once_for_the_first_reason():
   )
 
 
-def test_ten_thousand_words():
+def test_drops_a_line_of_ten_thousand_words():
   long = " ".join(["word"] * 10_000)
   assert kept([(long, "x"), GOOD], max_words=175) == ([1], {"max_words": 1})
 
 
-def test_nothing_left():
+def test_reports_that_no_pair_is_left():
   with pytest.raises(
     InputError, match=r"no training pair is left of 2 .*max_characters 2"
   ):

@@ -102,7 +102,7 @@ def test_missing_without_address(tmp_path):
     raw.find("a.en", str(tmp_path), own_folder=tmp_path / "own", downloads={})
 
 
-def test_other_file_than_the_config_means(tmp_path):
+def test_reports_a_file_with_another_hash(tmp_path):
   path = write(tmp_path / "a.en", b"other")
   downloads = raw.addresses([("a.en", "https://example.org/a.en", "0" * 64)])
   with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
@@ -163,7 +163,7 @@ def test_faulty_downloads(entry):
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.zip", "a.en.bz2"])
-def test_archives_are_refused_before_they_are_fetched(tmp_path, name):
+def test_rejects_archives_before_fetching(tmp_path, name):
   (tmp_path / name).write_bytes(b"")
   with pytest.raises(InputError, match=rf"{name}: archives are not read\. Unp"):
     raw.find(name, str(tmp_path), own_folder=tmp_path / "raw", downloads={})

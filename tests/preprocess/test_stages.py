@@ -56,7 +56,7 @@ def again(whole, tmp_path):
   return config
 
 
-def test_what_is_made(whole):
+def test_shards_are_full_and_hold_the_same_examples(whole):
   manifest = manifests.read(whole[1])
   train = manifest["splits"]["train"]
   assert len(train["shards"]) > 3
@@ -72,7 +72,7 @@ def test_what_is_made(whole):
     assert counts == [shard["examples"] for shard in train["shards"]]
 
 
-def test_by_two_processes(whole, tmp_path):
+def test_two_processes_make_the_same_files(whole, tmp_path):
   config = again(whole, tmp_path)
   config.prepare.workers = 2
   assert records_of(build.run(config)) == whole[2]
@@ -104,7 +104,7 @@ def test_records_do_not_depend_on_chunks(whole, tmp_path, monkeypatch):
   assert records_of(build.run(again(whole, tmp_path))) == whole[2]
 
 
-def test_texts_in_parts(whole, tmp_path):
+def test_several_files_per_side_make_the_same_records(whole, tmp_path):
   """Several files a side, by name or pattern; or two columns of one."""
   config = again(whole, tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
@@ -134,7 +134,7 @@ def test_texts_in_parts(whole, tmp_path):
   assert records_of(build.run(config)) == whole[2]
 
 
-def test_a_line_of_one_column(tmp_path):
+def test_reports_a_line_of_one_column(tmp_path):
   config = corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   lines = [f"{line}\t{line}\n" for line in lines_of(config, "train.en")]
@@ -146,7 +146,7 @@ def test_a_line_of_one_column(tmp_path):
   assert nothing_made(config)
 
 
-def test_no_file_fits_a_pattern(tmp_path):
+def test_reports_a_pattern_without_files(tmp_path):
   config = corpus(tmp_path)
   config.prepare.splits.train = ("part-*.en", "train.de.gz")
   with pytest.raises(InputError, match=r"no raw file fits part-\*\.en in "):
@@ -165,7 +165,7 @@ def test_parts_of_unequal_length_are_named(tmp_path):
     build.run(config)
 
 
-def test_zstandard(whole, tmp_path):
+def test_reads_zstandard(whole, tmp_path):
   zstandard = pytest.importorskip("zstandard", reason="not installed")
   config = corpus(tmp_path)
   expected = records_of(build.run(config))
@@ -199,7 +199,7 @@ def command(whole, tmp_path, *flags):
   return config, [*named, *flags]
 
 
-def test_killed_at_random_moments(whole, tmp_path):
+def test_continues_after_kills_at_random_moments(whole, tmp_path):
   """kill -9, then the same command: as if nothing had happened."""
   config, words = command(whole, tmp_path)
   draw, killed = random.Random(7), 0
@@ -300,7 +300,7 @@ def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
     build.run(config, runner=elsewhere)
 
 
-def test_dataflow_sees_no_folder_of_ours(whole, tmp_path):
+def test_rejects_local_folders_for_dataflow(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   runner = functools.partial(runners.BeamRunner, ["--runner=DataflowRunner"])
   with pytest.raises(
@@ -320,7 +320,7 @@ def test_beam_by_two_processes(whole, tmp_path):
   assert records_of(config.data.directory) == whole[2]
 
 
-def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
+def test_dask_with_an_object_store_and_a_killed_worker(tmp_path, monkeypatch):
   """One dies while it parses; the parser is a file of the launcher's."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   distributed = pytest.importorskip("distributed", reason="not installed")
@@ -396,7 +396,7 @@ def test_a_worker_loads_a_parser_once(whole):
   assert runners.borrow_context(job) is first
 
 
-def test_command_line_of_beam():
+def test_splits_the_command_line_for_beam():
   ours, theirs = runners.split_command_line(
     [
       "x",
@@ -413,7 +413,7 @@ def test_command_line_of_beam():
   assert theirs == ["--runner=R", "--project", "p"]
 
 
-def test_without_beam_or_with_odd_options(whole, tmp_path):
+def test_reports_missing_beam_and_unknown_options(whole, tmp_path):
   flag = "--runnner=DirectRunner"
   _, words = command(whole, tmp_path, "--beam", flag)
   done = subprocess.run(

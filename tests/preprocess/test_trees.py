@@ -61,7 +61,7 @@ def output(tmp_path):
   return TaskOutput(Outputs(tmp_path / "work"), "trees/0")
 
 
-def test_parsed(parser, tmp_path):
+def test_parses_lines(parser, tmp_path):
   text = trees.parse_lines(TEXT, parser, tmp_path, output(tmp_path))
   blocks = conllu.blocks_of_text(text, "trees")
   result = list(conllu_text.match(blocks, TEXT, "text"))
