@@ -119,7 +119,7 @@ def _run(
       print(f"{directory} was prepared meanwhile, by another process.")
       return directory
     for message in corrupt or []:
-      print(f"damaged: {message}", flush=True)
+      print(f"corrupt: {message}", flush=True)
     if corrupt:
       print(f"{directory} is made again.", flush=True)
     _make(inputs, directory, started, runner)
@@ -374,7 +374,7 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   try:
     run(values.config, values.raw_dir, runner)
   except KeyboardInterrupt:
-    print("The same command goes on: what is done stays.", file=sys.stderr)
+    print("The same command continues: what is done stays.", file=sys.stderr)
     raise
 
 

@@ -92,7 +92,7 @@ def parse(line: str, where: str) -> PennTree | None:
     where: FILE:LINE for messages.
 
   Raises:
-    InputError: brackets do not match, a word stands outside of them, or there
+    InputError: brackets do not match, a word is outside of them, or there
       is more than one tree.
   """
   signs: list[str | int] = []
@@ -118,7 +118,7 @@ def parse(line: str, where: str) -> PennTree | None:
       done, fresh = not todo, False
     elif not todo:
       raise InputError(
-        f"{where}: {sign!r} stands outside of the brackets; a tree begins"
+        f"{where}: {sign!r} is outside of the brackets; a tree begins"
         " with one, as in (ROOT (S (NP (DT A) (NN duck)) ...))."
       )
     elif fresh:

@@ -143,7 +143,7 @@ def find(
     raise MissingFileError(
       f"raw file {name} is {place}, and config.prepare.downloads gives no"
       " address for it. Give the folder of the raw files as --raw_dir, or make"
-      " them as the head of the config's file says.",
+      " them as described at the top of the config's file.",
       f"{name} is {place}",
     )
   return path

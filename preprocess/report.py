@@ -157,7 +157,7 @@ def text_report(
       rows.append(f"  brackets   {_listed(fact['brackets'])}")
     for side, side_counts in fact.get("alternatives", {}).items():
       rows.append(
-        f"  parses     beside the best of the {side}: {_listed(side_counts)}"
+        f"  parses     besides the best of the {side}: {_listed(side_counts)}"
       )
     for side in schema.SIDES:
       unknown = count.unknown[side]

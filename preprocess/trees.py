@@ -278,7 +278,7 @@ def parse_lines(
   try:
     stored = _read_parse(path)
   except ValueError:
-    out.messages.append(f"damaged: {path} is parsed again")
+    out.messages.append(f"corrupt: {path} is parsed again")
     stored = None
   if stored is None:
     ids = [str(i) for i in range(len(lines))]

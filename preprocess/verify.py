@@ -77,9 +77,9 @@ def run(directory: os.PathLike[str] | str) -> None:
   )
   faults = list(broken.values())
   faults += _downloads(directory / "raw")
-  print("  raw files: not looked at; the command without --verify reads them")
+  print("  raw files: not read; the command without --verify reads them")
   if broken:
-    print("  records: not compared, since files are damaged")
+    print("  records: not compared, since files are corrupt")
   else:
     faults += [
       f"{directory / file} has another SHA-256 than the manifest says"
@@ -91,18 +91,18 @@ def run(directory: os.PathLike[str] | str) -> None:
         wrong = list(_split(directory, manifest, name))
       except InputError as error:
         wrong = [str(error)]
-      state = f"{len(wrong)} faults" if wrong else "as made from text and trees"
+      state = f"{len(wrong)} errors" if wrong else "as made from text and trees"
       print(f"  {name}: {split['examples']:,} records, {state}")
       faults += wrong
   for fault in faults:
-    print(f"  damaged: {fault}")
+    print(f"  corrupt: {fault}")
   if faults:
     more = f" (and {len(faults) - 1} more, see above)" if faults[1:] else ""
     raise InputError(
-      f"{directory} is damaged: {faults[0].rstrip('.')}{more}. Run python -m"
-      " preprocess.build without --verify to make it whole."
+      f"{directory} is corrupt: {faults[0].rstrip('.')}{more}. Run the"
+      " command without --verify to make it again."
     )
-  print(f"{directory} is whole.")
+  print(f"{directory} is intact.")
 
 
 def _downloads(raw: pathlib.Path) -> Iterator[str]:

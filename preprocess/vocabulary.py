@@ -148,7 +148,7 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
   except (OSError, ValueError, LookupError, TypeError):  # absent or corrupt
     return False
   if wrong:
-    out.messages.append(f"damaged: {wrong}")
+    out.messages.append(f"corrupt: {wrong}")
   return not wrong
 
 

@@ -112,7 +112,7 @@ def test_parses_stay_with_their_lines(made):
     seen["no tree"] += index % 3 == 0
     seen["other words"] += index % 4 == 0
   assert dict(seen) == manifest["splits"]["train"]["alternatives"]["source"]
-  assert "beside the best of the source" in (folder / "report.txt").read_text()
+  assert "besides the best of the source" in (folder / "report.txt").read_text()
   for one in PreparedSplit(folder, "test"):  # a split that was given none
     assert alternatives(one) == []
   verify.run(folder)

@@ -140,7 +140,7 @@ def test_repairs_a_corrupt_manifest_and_reports_it_once(made, tmp_path, capsys):
   build.run(config)
   output = capsys.readouterr().out
   path = folder / "manifest.json"
-  assert f"damaged: {path} is not as this version wrote it\n" in output
+  assert f"corrupt: {path} is not as this version wrote it\n" in output
   assert (
     "preprocess.build" not in output and f"{folder} is made again" in output
   )

@@ -55,7 +55,7 @@ def test_a_line_without_constituents_has_no_tree(line):
   ("line", "message"),
   [
     ("(S (NP (DT A)", r"x:7: 2 brackets are not closed"),
-    ("S (NP))", r"x:7: 'S' stands outside"),
+    ("S (NP))", r"x:7: 'S' is outside"),
     (")", r"x:7: a bracket is closed that none has opened"),
     ("(S (X a) b))", r"x:7: '\)' comes after the end"),
     (f"{DUCK} {DUCK}", r"x:7: '\(' comes after the end .* one tree a line"),
@@ -209,7 +209,7 @@ def test_constituency_trees_change_the_key_of_the_input(tmp_path):
     (lambda t: t[:-1], r"train\.mrg\.gz has 59 lines, but its text has 60"),
     (lambda t: [*t, "()"], r"train\.mrg\.gz has 61 lines, but its text has 60"),
     (lambda t: [*t[:4], "", *t[5:]], r"train\.mrg\.gz:5: the line is empty"),
-    (lambda t: [t[0][1:], *t[1:]], r"train\.mrg\.gz:1: 'S' stands outside"),
+    (lambda t: [t[0][1:], *t[1:]], r"train\.mrg\.gz:1: 'S' is outside"),
     (lambda t: [t[0], t[1] + t[1], *t[2:]], r"train\.mrg\.gz:2: .* one tree a"),
     (lambda t: ["()"] * 60, r"no kept line has a tree with constituents"),
     (lambda t: [t[0], *t[:-1]], None),

@@ -75,8 +75,8 @@ def test_chunks_have_the_lines_of_all_files(tmp_path, name, size, first):
     found = text.read_lines(path)
     lines += found
     places += [f"{path}:{i}" for i in range(1, len(found) + 1)]
-  taken = f"{first + 1}-" if first else ""
-  context = job_of(tmp_path, taken, size, source=paths, target=paths)
+  selection = f"{first + 1}-" if first else ""
+  context = job_of(tmp_path, selection, size, source=paths, target=paths)
   if first >= len(lines) > 0 or (first and not lines):
     with pytest.raises(InputError, match="FIRST-LAST"):
       chunks_of(context)
@@ -105,8 +105,10 @@ def treebank():
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
-@pytest.mark.parametrize("taken", ["", "4-9", "13-"])
-def test_trees_are_cut_where_the_chunks_of_the_text_end(tmp_path, size, taken):
+@pytest.mark.parametrize("selection", ["", "4-9", "13-"])
+def test_trees_are_cut_where_the_chunks_of_the_text_end(
+  tmp_path, size, selection
+):
   lines, trees = treebank()
   source, *parts = (
     tmp_path / name for name in ("text", "a.conllu", "b.conllu")
@@ -116,7 +118,7 @@ def test_trees_are_cut_where_the_chunks_of_the_text_end(tmp_path, size, taken):
   parts[1].write_text("".join(trees[8:]), newline="")
   context = job_of(
     tmp_path,
-    taken,
+    selection,
     size,
     source=[source],
     target=[source],
@@ -129,7 +131,7 @@ def test_trees_are_cut_where_the_chunks_of_the_text_end(tmp_path, size, taken):
     assert [parse.text for parse in parses] == of_chunk
     found += chunk._blocks("trees.source")
   blocks = [block for path in parts for block in conllu.read(path)]
-  due = {"": blocks, "4-9": blocks[2:7], "13-": blocks[10:]}[taken]
+  due = {"": blocks, "4-9": blocks[2:7], "13-": blocks[10:]}[selection]
   assert found == due  # with the same files and lines, for messages
 
 

@@ -224,7 +224,7 @@ def test_every_line_is_drawn_equally_often(tmp_path):
 def test_verify_passes_and_finds_changed_line_numbers(drawn, tmp_path, capsys):
   config, folder, _ = drawn
   verify.run(folder)
-  assert "is whole" in capsys.readouterr().out
+  assert "is intact" in capsys.readouterr().out
   copy = tmp_path / "copy"
   shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("work"))
   path = copy / "text" / "train.drawn.gz"

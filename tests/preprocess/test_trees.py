@@ -157,7 +157,7 @@ def test_corrupt_parses_are_made_again(parser, tmp_path, how):
   path.write_bytes(DAMAGE[how](original))
   assert trees.parse_lines(TEXT, parser, tmp_path, out) == expected
   assert path.read_bytes() == original
-  assert out.messages == [f"damaged: {path} is parsed again"]
+  assert out.messages == [f"corrupt: {path} is parsed again"]
 
 
 def test_given_trees_are_read_for_the_kept_lines(tmp_path):
