@@ -209,7 +209,7 @@ def test_a_config_is_never_written_over(folder):
   ("name", "message"),
   [
     ("Mine", "--name Mine: lower case letters"),
-    ("raw", "--name raw: .* none of columns, conllu, raw, text, work"),
+    ("raw", "--name raw: .* none of conllu, raw, text, work"),
     ("../mine", "--name ../mine: lower case"),
   ],
 )

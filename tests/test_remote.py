@@ -364,11 +364,11 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   config.prepare.raw_dir, config.data.directory = f"{folder}/raw", data
   config.prepare.parse.source_conllu["train"] = "train.conllu"
   config.prepare.parse.source_conllu["test"] = f"{folder}/raw/test.conllu"
-  for name in ("manifest.json", "text/old.gz", ".new-1.partial/a"):
+  for name in ("manifest.json", "text/old.source.gz", ".new-1.partial/a"):
     remote.write(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
-  for kind, index, present in (("put_file", 50, True), ("cp_file", 9, False)):
+  for kind, index, present in (("put_file", 20, True), ("cp_file", 9, False)):
     with monkeypatch.context() as patch, pytest.raises(Killed):
       kill(patch, store, kind, index)
       build.run(config)
