@@ -56,7 +56,7 @@ def test_each_file(whole, tmp_path, capsys):
     data = (folder / name).read_bytes()
     for kind in DAMAGE.values():
       (folder / name).write_bytes(kind(data))
-      with pytest.raises(InputError, match="corrupt|damaged") as error:
+      with pytest.raises(InputError, match=r"corrupt|damaged") as error:
         verify.run(folder)
       output = capsys.readouterr().out + str(error.value)
       assert f"{folder / name} " in output
