@@ -18,7 +18,7 @@ from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
-from jaxsyn.preprocess.options import is_table
+from jaxsyn.preprocess.readers import reader_of
 from jaxsyn.scoring import tokenizers
 from jaxsyn.storage import remote
 
@@ -78,7 +78,7 @@ class Files:
           f"{name}: here files on this machine are looked at. Copy it, or write "
           "the config by hand: a raw_dir on an object store will do."
         )
-    if bool(self.target) == is_table(self.source):
+    if bool(self.target) == (reader_of(self.source) == "tsv"):
       raise InputError(
         f"{self}: give a file of the source and one of the target, or one .tsv "
         "of two columns as the source alone."

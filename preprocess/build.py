@@ -1,14 +1,14 @@
-"""Prepares a data set: raw parallel text in, TFRecords and a report out.
+"""Prepares a dataset: raw parallel text in, TFRecords and a report out.
 
   jaxsyn prepare --config multi30k_en_de [--raw_dir DIR]
 
 Writes CoNLL-U, vocabulary, TFRecords, indexes, manifest and report into
-config.data.directory. What is done already is used again, after an interruption
-too; if nothing changed and nothing is damaged, nothing is done. What is damaged
-is made again; --verify only looks, at everything. work/ in that folder holds what
-is used again and may be deleted.
+config.data.directory. Work that is done is used again, also after an
+interruption. If nothing changed and nothing is corrupt, nothing is done; corrupt
+files are made again. --verify only checks, everything. The folder work/ has what
+later runs use again; it may be deleted.
 
-On a cluster, where all machines see the raw files and that folder:
+On a cluster whose machines all see the raw files and the prepared folder:
 
   jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
 """
@@ -35,56 +35,57 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
 from jaxsyn.preprocess import (
-  alternatives,
-  beam,
   clean,
+  extras,
   publish,
-  records,
   report,
-  shards,
+  runners,
   stages,
   subset,
   verify,
 )
-from jaxsyn.preprocess.corpus import Split, Tools
+from jaxsyn.preprocess.corpus import Context, SplitInput
 from jaxsyn.preprocess.inputs import Inputs, read_inputs
-from jaxsyn.preprocess.work import Facts, Work
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import checksums, files, lock
 
 _PACKAGES = (
-  *("sentencepiece", "ufal.udpipe", "py3langid"),
-  *("tensorflow-datasets", "numpy"),
+  "sentencepiece",
+  "ufal.udpipe",
+  "py3langid",
+  "tensorflow-datasets",
+  "numpy",
 )
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-MakeRunner = Callable[[Tools], stages.Runner]
+MakeRunner = Callable[[Context], stages.Runner]
 
 
 def run(
-  config: Any, raw_dir: str = "", runner: MakeRunner = stages.local
+  config: Any, raw_dir: str = "", runner: MakeRunner = runners.local
 ) -> pathlib.Path:
-  """Prepares the data set of a config.
+  """Prepares the dataset of a config.
 
   Args:
-    config: a config, or a ConfigDict as get_config returns it.
-    raw_dir: folder of the raw files; "" for config.prepare.raw_dir.
-    runner: makes what does the work: processes here, or a cluster.
+    config: a Config, or a ConfigDict of get_config.
+    raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
+    runner: makes the runner of tasks: processes, or a cluster.
 
   Returns:
     The prepared folder, config.data.directory.
 
   Raises:
-    InputError: something about the config or the files; names it.
+    InputError: something is wrong with the config or the files.
   """
-  config = _sections(config)
-  directory = files.path_of(config.data.directory)
+  sections = _sections(config)
+  directory = files.path_of(sections.data.directory)
   try:
-    return _run(config, raw_dir, directory, runner=runner)
+    return _run(sections, raw_dir, directory, runner)
   except OSError as error:
-    if error.errno not in _FULL or error.filename:
+    if error.errno not in _DISK_FULL or error.filename:
       raise
-    # Which disk: to the system, what is written to is but a number.
+    # The system does not name the disk when a write fails.
     raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
@@ -104,57 +105,56 @@ def _run(
   config: DataConfig,
   raw_dir: str,
   directory: pathlib.Path,
-  *,
   runner: MakeRunner,
 ) -> pathlib.Path:
   started = time.monotonic()
-  # A folder that was prepared may be on a disk that can only be read.
+  # A folder that is prepared may be on a read-only disk.
   if not files.is_file(directory / manifests.FILE):
-    _check_target(directory)
+    _check_writable(directory)
   inputs = read_inputs(config, raw_dir, directory / "raw", _splits(directory))
-  if verify.damage(directory, inputs.key) == []:
+  if verify.corrupt_files(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
-  _check_target(directory)
-  _check_owner(directory, config.data.name)
-  publish.check_room(directory, config.data.name, inputs.files)
+  _check_writable(directory)
+  _check_name(directory, config.data.name)
+  publish.check_no_user_files(directory, config.data.name, inputs.files)
   advice = (
     "Wait until it has ended, then run the same command again; or set "
     "config.data.directory to another folder."
   )
   with lock.exclusive_lock(directory, advice=advice):
-    # Once more, for another process may have made or mended it meanwhile.
-    damage = verify.damage(directory, inputs.key)
-    if damage == []:
+    # Again, since another process may have made or repaired it meanwhile.
+    corrupt = verify.corrupt_files(directory, inputs.key)
+    if corrupt == []:
       print(f"{directory} was prepared meanwhile, by another process.")
       return directory
-    for fault in damage or []:
-      print(f"damaged: {fault}", flush=True)
-    if damage:
+    for message in corrupt or []:
+      print(f"corrupt: {message}", flush=True)
+    if corrupt:
       print(f"{directory} is made again.", flush=True)
-    _make(inputs, directory, started, runner=runner)
+    _make(inputs, directory, started, runner)
   print(files.read_bytes(directory / "report.txt").decode())
   return directory
 
 
 def _splits(directory: pathlib.Path) -> list[str]:
-  """Returns the splits that a directory has; none where it is not prepared."""
+  """Returns the splits of a directory, none if it is not prepared."""
   try:
     return [*manifests.read(directory)["splits"]]
   except InputError:  # no manifest, or a corrupt one
     return []
 
 
-def _check_target(directory: pathlib.Path) -> None:
+def _check_writable(directory: pathlib.Path) -> None:
   flag = "config.data.directory"
   exits.check_target(str(directory), flag, folder=True, store=True)
 
 
-def _check_owner(directory: pathlib.Path, name: str) -> None:
-  """Raises InputError for a folder that holds another data set."""
+def _check_name(directory: pathlib.Path, name: str) -> None:
+  """Raises InputError for a folder that has another dataset."""
   try:
     other = manifests.read(directory)["name"]
-  except InputError:  # none, or one that is damaged and made again
+  except InputError:  # no manifest, or a corrupt one
     return
   if other != name:
     raise InputError(
@@ -168,120 +168,118 @@ def _make(
   inputs: Inputs,
   directory: pathlib.Path,
   started: float,
-  *,
   runner: MakeRunner,
 ) -> None:
-  """Makes everything in a folder of its own, then moves it to its place."""
-  # Workers may be elsewhere.
-  place = files.absolute(directory)
-  work_folder = place / "work"
+  """Makes the dataset in a new folder, then moves it to its place."""
+  place = files.absolute(directory)  # workers may have another current folder
+  work = place / "work"
   # Not in work/, which may be a link to another disk: nothing moves from there.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
-  work = Work(work_folder / f"stages-{inputs.key[:16]}")
-  _remove_others(directory, new, work)
-  job = inputs.job(work, new, work_folder)
-  tools = Tools(job)
-  workers = runner(tools)
+  outputs = Outputs(work / f"stages-{inputs.key[:16]}")
+  _remove_unfinished(directory, new, outputs)
+  context = Context(inputs.job(outputs, new, work))
+  workers = runner(context)
   try:
-    stages.run(tools, workers)
+    stages.run(context, workers)
   finally:
     workers.close()
-  # What killed workers have left would be published.
-  for folder, _, _ in os.walk(new):  # on a store they leave nothing
+  # What killed workers have left must not be published.
+  for folder, _, _ in os.walk(new):  # on an object store they leave nothing
     files.remove_unfinished(folder)
-  files.remove(new / manifests.FILE)  # of one killed while it published
-  manifest = _finish(inputs, tools)
+  files.remove(new / manifests.FILE)  # of a run that was killed at the end
+  manifest = _finish(inputs, context)
   manifest["seconds"] = round(time.monotonic() - started, 1)
   publish.publish(new, directory, manifest)
   files.remove_folder(new)
-  files.remove_folder(work.folder)
+  files.remove_folder(outputs.folder)
 
 
-def _remove_others(
-  directory: pathlib.Path, new: pathlib.Path, work: Work
+def _remove_unfinished(
+  directory: pathlib.Path, new: pathlib.Path, outputs: Outputs
 ) -> None:
-  """Removes what calls with other input have left unfinished."""
-  parent = work.folder.parent
+  """Removes what runs with other input have left unfinished."""
+  parent = outputs.folder.parent
   for folder in (directory, parent, parent / "parse"):
     files.remove_unfinished(folder, but=new.name)
   for folder in (
     *files.folders(parent, "stages-"),
     *files.folders(directory, ".new-"),
   ):
-    if folder.name not in (work.folder.name, new.name):
+    if folder.name not in (outputs.folder.name, new.name):
       files.remove_folder(folder)
 
 
-def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
-  """Writes what is made of all chunks together; returns the manifest."""
+def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
+  """Writes metadata, models and report; returns the manifest."""
   from jaxsyn.data.store import tfds_builder
 
-  job, config = tools.job, inputs.config
-  data = config.data
-  written = {
-    split.name: _facts(tools, "tables", [index])[0]
-    for index, split in enumerate(job.splits)
+  job, described = context.job, context.manifest
+  data, prepare = inputs.config.data, inputs.config.prepare
+  index = {
+    split.name: result
+    for split, result in zip(job.splits, stages.results(context, "index"))
   }
   sums: dict[str, Any] = {}
-  for result in _facts(tools, "shards", range(len(shards.tasks(tools)))):
+  for result in stages.results(context, "shards"):
     sums[result["file"]] = {name: result[name] for name in ("bytes", "crc32c")}
-  counts, facts = {}, {}
+  for result in index.values():
+    sums |= result.pop("files")
+  encoded = stages.results(context, "encode")
+  trees = stages.results(context, "trees")
+  counts, splits = {}, {}
   for split in job.splits:
-    made = written[split.name]
-    sums |= made.pop("files")
-    split_facts = _facts(tools, "encode", tools.chunks(split.name))
-    counts[split.name] = report.ReportCounts(tools.known["sides"])
-    for fact in split_facts:
-      counts[split.name].merge(fact["counts"])
-    facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
-    facts[split.name]["doubts"] = tools.work.read_json("doubts.page")[
-      split.name
-    ]
-    if split.brackets:
-      facts[split.name]["brackets"] = records.brackets(split_facts)
-    if split.alternatives:
-      trees = _facts(tools, "trees", tools.chunks(split.name))
-      facts[split.name]["alternatives"] = alternatives.counted(trees)
-    if config.prepare.subset.pairs and split.name == data.train:
-      facts[split.name]["subset"] = _subset(tools)
-    if split.alignments:
-      facts[split.name]["linked"] = sum(fact["linked"] for fact in split_facts)
-  models, known = _copy_models(inputs, tools), tools.known
+    of_split = [encoded[n] for n in context.chunks(split.name)]
+    counts[split.name] = report.ReportCounts(described["sides"])
+    for result in of_split:
+      counts[split.name].merge(result["counts"])
+    entry = _describe(inputs, context, split, counts[split.name])
+    entry |= index[split.name]
+    entry["doubts"] = context.outputs.summary("trees")["warnings"][split.name]
+    if "brackets" in split.streams:
+      entry["brackets"] = extras.bracket_counts(of_split)
+    if any(split.alternatives(side) for side in schema.SIDES):
+      tree_results = [trees[n] for n in context.chunks(split.name)]
+      entry["alternatives"] = extras.alternative_counts(tree_results)
+    if prepare.subset.pairs and split.name == data.train:
+      entry["subset"] = _write_subset(context)
+    if "alignments" in split.streams:
+      entry["linked"] = sum(result["linked"] for result in of_split)
+    splits[split.name] = entry
+  models = _copy_models(inputs, context)
   title = _title(inputs, models["vocabulary"])
   with files.filled_folder(job.new) as temporary:
     tfds_builder.write_metadata(
-      layout.tfds_folder(temporary, known),
-      name=known["name"],
-      version=known["version"],
+      layout.tfds_folder(temporary, described),
+      name=described["name"],
+      version=described["version"],
       features=schema.tfds_features(
-        known["sides"],
-        relations=known["relations"],
-        brackets="brackets" in known,
-        alignments="alignments" in known,
-        alternatives=known.get("alternatives", ()),
-        annotations=known.get("annotations", ()),
-        labels=known.get("labels"),
+        described["sides"],
+        relations=described["relations"],
+        brackets="brackets" in described,
+        alignments="alignments" in described,
+        alternatives=described.get("alternatives", ()),
+        annotations=described.get("annotations", ()),
+        labels=described.get("labels"),
       ),
-      splits=written,
+      splits=index,
       about=tfds_builder.About(title, data.citation, data.homepage),
     )
     report.write(
       temporary,
       title,
-      facts,
+      splits,
       counts=counts,
       train=data.train,
       left_out=inputs.left_out,
     )
   names = files.names(job.new)
-  sums |= checksums.file_checksums(
-    job.new, [name for name in names if name not in sums]
-  )
+  missing = [name for name in names if name not in sums]
+  sums |= checksums.file_checksums(job.new, missing)
   return {
-    **known,
-    "splits": facts,
+    **described,
+    "splits": splits,
     **models,
-    "options": as_dict(config.prepare),
+    "options": as_dict(prepare),
     "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
@@ -290,51 +288,44 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   }
 
 
-def _subset(tools: Tools) -> dict[str, Any]:
-  """Writes the drawn line numbers; returns what the manifest says of them."""
-  options, name = tools.config.prepare.subset, tools.config.data.train
+def _write_subset(context: Context) -> dict[str, Any]:
+  """Writes the drawn line numbers; returns their entry of the manifest."""
+  options, name = context.config.prepare.subset, context.config.data.train
   lines = [
-    tools.chunk(index).lines[row]
-    for index in tools.chunks(name)
-    for row in clean.kept_rows(tools, index)
+    context.chunk(number).lines[row]
+    for number in context.train_chunks
+    for row in clean.kept_rows(context, number)
   ]
-  subset.write(tools.job.new, name, lines)
-  dropped = tools.work.read_json("dropped.page")[name]
+  subset.write(context.job.new, name, lines)
   return {
     "pairs": options.pairs,
-    "of": options.pairs + dropped["subset"],
+    "of": options.pairs + context.dropped[name]["subset"],
     "seed": options.seed,
     "lines": subset.file_of(name),
   }
 
 
-def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
-  """The facts of numbers of a stage that is done."""
-  pages = tools.work.all_facts(stage, numbers)
-  return [result["facts"] for result in pages if result]
-
-
-def _about(
-  inputs: Inputs, tools: Tools, split: Split, counts: report.ReportCounts
+def _describe(
+  inputs: Inputs,
+  context: Context,
+  split: SplitInput,
+  counts: report.ReportCounts,
 ) -> dict[str, Any]:
-  """What the manifest says of where a split came from."""
-  raw, cut = (
-    inputs.splits[split.name],
-    tools.cuts[tools.job.splits.index(split)],
-  )
-  texts = [path.name for side in schema.SIDES for path in raw.texts[side]]
+  """Returns where a split came from, for the manifest."""
+  raw = inputs.splits[split.name]
+  number = [one.name for one in context.job.splits].index(split.name)
   return {
-    "lines": cut.last - cut.first,
-    "dropped": tools.work.read_json("all_dropped.page")[split.name],
+    "lines": len(context.line_ranges[number]),
+    "dropped": context.outputs.summary("trees")["dropped"][split.name],
     "unparsed": counts.unparsed,
     "blank": counts.blank,
-    "files": list(dict.fromkeys(texts)) if raw.columns else texts,
+    "files": raw.file_names,
     "raw_sha256": inputs.sha256(raw),
   }
 
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
-  """The data set in a line."""
+  """Returns a description of the dataset in one line."""
   data, tree_files = inputs.config.data, inputs.train.trees
   trees = " and ".join(
     f"{side} side ({_title_of(parser if side not in tree_files else None)})"
@@ -354,11 +345,11 @@ def _title_of(parser: Parser | None) -> str:
   return parser.identity.title if parser else "CoNLL-U"
 
 
-def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
+def _copy_models(inputs: Inputs, context: Context) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns that part of the manifest."""
-  joint, new = inputs.config.prepare.vocabulary.joint, tools.job.new
+  joint, new = inputs.config.prepare.vocabulary.joint, context.job.new
   recorded = {}
-  for side, vocabulary in tools.vocabularies.items():
+  for side, vocabulary in context.vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
     files.copy(vocabulary.path, new / file)
     recorded[side] = {
@@ -379,25 +370,25 @@ def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
 
 
 def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
-  if values.raw_dir:  # in the config, so that what refers to it follows
+  if values.raw_dir:  # in the config, so that options that refer to it follow
     values.config.prepare.raw_dir = values.raw_dir
   directory = _sections(values.config).data.directory
   if values.verify:
     verify.run(directory)
     return
-  runner: MakeRunner = stages.local
+  runner: MakeRunner = runners.local
   if values.beam:
-    beam.checked(options)
-    runner = functools.partial(beam.Pipelines, options)
+    runners.check_beam_options(options)
+    runner = functools.partial(runners.BeamRunner, options)
   try:
     run(values.config, values.raw_dir, runner)
   except KeyboardInterrupt:
-    print("The same command goes on: what is done stays.", file=sys.stderr)
+    print("The same command continues: what is done stays.", file=sys.stderr)
     raise
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   cli.config_flag()
   flags.DEFINE_string(
     "raw_dir", "", "Folder of the raw files; else config.prepare.raw_dir."
@@ -405,20 +396,21 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     "verify",
     False,
-    "Read all of the prepared folder and tell what is damaged, changing"
-    " nothing. Exit status 0: it is whole; 2: it is not.",
+    "Read all of the prepared folder and report what is corrupt, without"
+    " changing anything. Exit status 0: nothing is; 2: something is.",
   )
   flags.DEFINE_bool(
     "beam",
     False,
-    "Run with Apache Beam; what else is on the command line are its options, as"
-    " --runner. All machines must see the raw files and the prepared folder.",
+    "Run with Apache Beam; other flags on the command line are options of Beam,"
+    " such as --runner. All machines must see the raw files and the prepared"
+    " folder.",
   )
 
 
 if __name__ == "__main__":
   define_flags()
-  for_beam: list[str] = []
+  beam_options: list[str] = []
   if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
-    sys.argv, for_beam = beam.split(sys.argv, flags.FLAGS)
-  cli.main(lambda values: _main(values, for_beam))
+    sys.argv, beam_options = runners.split_command_line(sys.argv, flags.FLAGS)
+  cli.main(lambda values: _main(values, beam_options))

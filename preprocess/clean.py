@@ -1,9 +1,9 @@
-"""Cleaning of the training pairs: each step an option, each drop counted.
+"""Cleaning of the training pairs: each test is an option, each drop is counted.
 
-`preprocess.corpus` gives the lines, the vocabulary and the parser come after.
-Nothing is dropped from the other splits: what is translated must be scored.
-Repeats of a pair are found among all chunks, by a hash of the pair: so there
-are steps before and behind (`clean`, `duplicates`, `language`).
+Nothing is dropped from other splits: what is translated must be scored.
+Duplicates are found among all chunks by a hash of the pair. If they are dropped,
+the tests of the training split run in three stages: `clean` before the search,
+`find_duplicates`, and `clean_language` after it.
 """
 
 from __future__ import annotations
@@ -21,241 +21,260 @@ from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import links, subset
-from jaxsyn.preprocess.corpus import Chunk, Split, Tools
-from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.preprocess import extras, subset
+from jaxsyn.preprocess.corpus import Chunk, Context, SplitInput
+from jaxsyn.preprocess.outputs import Result, TaskOutput
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-_PAIRS_AT_ONCE = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
+_PARTITION_PAIRS = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
 _GROUP = 256  # chunks
 
 Pair = tuple[str, str]
-Test = Callable[[str, str], bool]  # whether a pair must go
+Test = Callable[[str, str], bool]  # returns whether a pair is dropped
 
 
-def clean(tools: Tools, index: int, out: Output) -> Facts:
-  """The steps before the search for duplicates; all of them without one.
+def clean(context: Context, number: int, out: TaskOutput) -> Result:
+  """Runs the tests before the search for duplicates; all if there is none.
 
-  Pieces: "kept", true of a line that stays; and "keys", hashes of those pairs.
+  Parts: "kept", whether each line is kept; and "keys.N", hashes and lines of
+  these pairs, by partition.
   """
-  chunk = tools.chunk(index)
+  chunk = context.chunk(number)
   pairs, changes = chunk.pairs(), {}
   for side, lines in zip(schema.SIDES, zip(*pairs)):
-    if chunk.normalised(side):
-      were = chunk.texts(side)
-      changes[side] = sum(a != b for a, b in zip(were, lines, strict=True))
-  if chunk.split.alignments:
-    links.read_links(
-      chunk, pairs
-    )  # what is wrong is told before trees are made
-  before, after = steps(tools) if tools.is_train(chunk.split) else ({}, {})
+    if context.is_normalized(chunk.split, side):
+      before_P = chunk.texts(side)
+      changes[side] = sum(a != b for a, b in zip(before_P, lines, strict=True))
+  if "alignments" in chunk.split.streams:
+    # Reports malformed links before trees are made.
+    extras.read_links(chunk, pairs)
+  before, after = dict[str, Test](), dict[str, Test]()
+  if context.is_train(chunk.split):
+    before, after = _tests_of(context)
   keep_P = np.ones(len(pairs), bool)
-  if _repeats(tools, chunk.split):
-    facts = _drop(keep_P, pairs, before)
-    out.write_arrays("keys", _keys(chunk, pairs, keep_P, _partitions(tools)))
+  if _finds_duplicates(context, chunk.split):
+    result = _drop(keep_P, pairs, before)
+    tables = _keys(chunk, pairs, keep_P, partition_count(context))
+    for partition, table in enumerate(tables):
+      out.write(f"keys.{partition}", table.tobytes())
   else:
-    facts = _drop(keep_P, pairs, {**before, **after})
-    facts |= _control(chunk, pairs, keep_P)
-  out.write_arrays("kept", {"kept": keep_P})
-  text = any(visible(source) and visible(target) for source, target in pairs)
-  return {**facts, "nfc": changes, "text": text, "lines": len(pairs)}
+    result = _drop(keep_P, pairs, {**before, **after})
+    result |= _count_control_characters(chunk, pairs, keep_P)
+  out.write("kept", keep_P.tobytes())
+  has_text = any(visible(s) and visible(t) for s, t in pairs)
+  return {
+    **result,
+    "nfc": changes,
+    "has_text": has_text,
+    "lines": len(pairs),
+  }
 
 
-def duplicates(tools: Tools, index: int, out: Output) -> Facts:
-  """The pairs of a part of all hashes that have come before."""
-  chunks = tools.chunks(tools.config.data.train)
-  repeats = [
-    tools.work.read_array(f"clean/{chunk}.keys", str(index)) for chunk in chunks
+def combine(context: Context, results: Sequence[Result]) -> Result:
+  """Reports what was found in the splits that are clean now."""
+  dropped = {}
+  for split in context.job.splits:
+    if not _finds_duplicates(context, split):
+      of_split = [results[n] for n in context.chunks(split.name)]
+      dropped[split.name] = _report(context, split, of_split)
+  return {"dropped": dropped, **_draw_subset(context, dropped)}
+
+
+def partition_count(context: Context) -> int:
+  """Returns the number of tasks of `find_duplicates`."""
+  if not context.config.prepare.clean.duplicates:
+    return 0
+  return -(-len(context.line_ranges[0]) // _PARTITION_PAIRS)
+
+
+def find_duplicates(context: Context, number: int, out: TaskOutput) -> Result:
+  """Finds the pairs of a partition of all hashes that occurred before.
+
+  Parts: "group.N", lines of duplicates, by groups of chunks.
+  """
+  chunks = context.train_chunks
+  tables = [
+    np.frombuffer(
+      context.outputs.read(f"clean/{chunk}", f"keys.{number}"), "<u8"
+    )
+    for chunk in chunks
   ]
-  one, two, line = np.concatenate(repeats).T
+  one, two, line = np.concatenate(tables).reshape(-1, 3).T
   order = np.lexsort((line, two, one))
   again = (np.diff(one[order]) == 0) & (np.diff(two[order]) == 0)
-  dropped = np.sort(line[order[1:][again]].astype(np.int64))
-  groups = _groups(tools)
+  dropped = np.sort(line[order[1:][again]].astype("<i8"))
+  groups = [context.chunk(n).lines.start for n in chunks[::_GROUP]]
   bounds = np.searchsorted(dropped, [*groups, np.iinfo(np.int64).max])
-  parts = {
-    str(i): dropped[a:b] for i, (a, b) in enumerate(itertools.pairwise(bounds))
-  }
-  out.write_arrays("dropped", parts)
-  return {"dropped": len(dropped)}
+  for group, (a, b) in enumerate(itertools.pairwise(bounds)):
+    out.write(f"group.{group}", dropped[a:b].tobytes())
+  return {}
 
 
-def language(tools: Tools, index: int, out: Output) -> Facts:
-  """Duplicates, and the steps behind them; of the training split alone."""
-  first = tools.chunks(tools.config.data.train).start
-  chunk = tools.chunk(first + index)
-  keep_P = tools.work.read_array(f"clean/{first + index}.kept", "kept").copy()
+def language_count(context: Context) -> int:
+  """Returns the number of tasks of `clean_language`."""
+  if not context.config.prepare.clean.duplicates:
+    return 0
+  return len(context.train_chunks)
+
+
+def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
+  """Drops duplicates of a training chunk, then runs the tests after them.
+
+  Parts: "kept", whether each line is kept.
+  """
+  chunk_number = context.train_chunks[number]
+  chunk = context.chunk(chunk_number)
+  keep_P = _kept(context, f"clean/{chunk_number}")
   pairs = chunk.pairs()
-  facts: Facts = {"dropped": {"duplicates": 0}}
-  for part in range(_partitions(tools)):
-    name = f"duplicates/{part}.dropped"
-    lines = tools.work.read_array(name, str(index // _GROUP))
+  duplicates = 0
+  for partition in range(partition_count(context)):
+    part = f"group.{number // _GROUP}"
+    data = context.outputs.read(f"duplicates/{partition}", part)
+    lines = np.frombuffer(data, "<i8")
     low, high = np.searchsorted(lines, [chunk.lines.start, chunk.lines.stop])
     keep_P[lines[low:high] - chunk.lines.start] = False
-    facts["dropped"]["duplicates"] += int(high - low)
-  _, after = steps(tools)
-  facts["dropped"] |= _drop(keep_P, pairs, after)["dropped"]
-  out.write_arrays("kept", {"kept": keep_P})
-  return facts | _control(chunk, pairs, keep_P)
+    duplicates += int(high - low)
+  _, after = _tests_of(context)
+  dropped = _drop(keep_P, pairs, after)["dropped"]
+  out.write("kept", keep_P.tobytes())
+  return {
+    "dropped": {"duplicates": duplicates, **dropped},
+    **_count_control_characters(chunk, pairs, keep_P),
+  }
 
 
-def partitions(tools: Tools) -> int:
-  """How many tasks `duplicates` has."""
-  return _partitions(tools) if tools.config.prepare.clean.duplicates else 0
+def combine_language(context: Context, results: Sequence[Result]) -> Result:
+  """Reports what was found in the training split, if duplicates were."""
+  dropped = {}
+  if results:
+    split = context.job.splits[0]
+    before = [
+      context.outputs.result(f"clean/{n}") for n in context.train_chunks
+    ]
+    dropped[split.name] = _report(context, split, [*before, *results])
+  return {"dropped": dropped, **_draw_subset(context, dropped)}
 
 
-def again(tools: Tools) -> int:
-  """How many tasks `language` has."""
-  if not tools.config.prepare.clean.duplicates:
-    return 0
-  return len(tools.chunks(tools.config.data.train))
-
-
-def kept_rows(tools: Tools, index: int) -> list[int]:
+def kept_rows(context: Context, number: int) -> list[int]:
   """Returns the rows of a chunk that are clean and, in training, drawn."""
-  rows = _clean_rows(tools, index)
-  chunk = tools.chunk(index)
-  if tools.is_train(chunk.split):
-    rows = rows[subset.is_drawn(tools, rows + chunk.lines.start)]
+  rows = _clean_rows(context, number)
+  chunk = context.chunk(number)
+  if context.is_train(chunk.split):
+    rows = rows[subset.is_drawn(context, rows + chunk.lines.start)]
   return rows.tolist()
 
 
-def _clean_rows(tools: Tools, index: int) -> np.ndarray:
+def _clean_rows(context: Context, number: int) -> np.ndarray:
   """Returns the rows of a chunk that cleaning keeps."""
-  chunk = tools.chunk(index)
-  name = f"clean/{index}.kept"
-  if _repeats(tools, chunk.split):
-    first = tools.chunks(chunk.split.name).start
-    name = f"language/{index - first}.kept"
-  keep_P = tools.work.read_arrays(name)["kept"]
-  return np.flatnonzero(keep_P)
+  task, split = f"clean/{number}", context.chunk(number).split
+  if _finds_duplicates(context, split):
+    task = f"language/{number - context.train_chunks.start}"
+  return np.flatnonzero(_kept(context, task))
 
 
-def after_clean(tools: Tools, facts: Sequence[Facts]) -> None:
-  """Says what was found in the splits that are clean now."""
-  dropped = {}
-  for split in tools.job.splits:
-    if not _repeats(tools, split):
-      split_facts = [facts[index] for index in tools.chunks(split.name)]
-      dropped[split.name] = report_dropped(tools, split, split_facts)
-  if train := dropped.get(tools.config.data.train):
-    train |= _draw(tools, train)
-  tools.work.write_json("dropped.page", dropped)
+def _kept(context: Context, task: str) -> np.ndarray:
+  return np.frombuffer(context.outputs.read(task, "kept"), bool).copy()
 
 
-def after_language(tools: Tools, facts: Sequence[Facts]) -> None:
-  """The same of the training split, where duplicates were looked for."""
-  train = tools.job.splits[0]
-  if _repeats(tools, train):
-    before = (tools.work.facts(f"clean/{n}") for n in tools.chunks(train.name))
-    all_of_them = [result["facts"] for result in before if result] + [*facts]
-    dropped = tools.work.read_json("dropped.page")
-    dropped_counts = report_dropped(tools, train, all_of_them)
-    dropped_counts |= _draw(tools, dropped_counts)
-    tools.work.write_json(
-      "dropped.page", {**dropped, train.name: dropped_counts}
-    )
-
-
-def _draw(tools: Tools, dropped: Mapping[str, int]) -> dict[str, int]:
-  """Draws config.prepare.subset, if it is set, from the clean pairs.
-
-  Args:
-    tools: of the job.
-    dropped: reason -> training pairs that cleaning dropped.
-
-  Returns: "subset" -> number of clean pairs that were not drawn.
-  """
-  if not tools.config.prepare.subset.pairs:
+def _draw_subset(
+  context: Context, dropped: Mapping[str, dict[str, int]]
+) -> Result:
+  """Draws the subset once the training split is clean; counts the others."""
+  name = context.config.data.train
+  if not context.config.prepare.subset.pairs or name not in dropped:
     return {}
-  cut = tools.cuts[0]
-  count = cut.last - cut.first - sum(dropped.values())
+  total = len(context.line_ranges[0])
   lines = (
-    _clean_rows(tools, index) + tools.chunk(index).lines.start
-    for index in tools.chunks(tools.config.data.train)
+    _clean_rows(context, n) + context.chunk(n).lines.start
+    for n in context.train_chunks
   )
-  return {"subset": subset.draw(tools, count, lines)}
+  count = total - sum(dropped[name].values())
+  drawn = subset.draw(context, count, total, lines)
+  dropped[name]["subset"] = count - context.config.prepare.subset.pairs
+  return {"last_drawn": drawn}
 
 
-def _repeats(tools: Tools, split: Split) -> bool:
-  """Whether duplicates are looked for in a split."""
-  return tools.config.prepare.clean.duplicates and tools.is_train(split)
+def _finds_duplicates(context: Context, split: SplitInput) -> bool:
+  return context.config.prepare.clean.duplicates and context.is_train(split)
 
 
-def report_dropped(
-  tools: Tools, split: Split, facts: Sequence[Facts]
+def _report(
+  context: Context, split: SplitInput, results: Sequence[Result]
 ) -> dict[str, int]:
-  """Says what was found in a split.
+  """Reports what was found in a split.
 
   Args:
-    tools: of the job.
-    split: the one.
-    facts: of its chunks, in order, of `clean` and `language`.
+    context: the job.
+    split: the split.
+    results: results of its chunks, in order.
 
-  Returns: reason -> how many pairs were dropped.
+  Returns:
+    Reason -> number of pairs that were dropped.
 
   Raises:
     InputError: no line has text, or no training pair is left.
   """
   name = split.name
-  _check_text(tools, split, facts)
+  _check_text(context, split, results)
   for side in schema.SIDES:
-    if normalised := [
-      f["nfc"][side] for f in facts if side in f.get("nfc", {})
-    ]:
-      print(f"{name}: {sum(normalised)} {side} lines changed by NFC")
+    counts = [r["nfc"][side] for r in results if side in r.get("nfc", {})]
+    if counts:
+      print(f"{name}: {sum(counts)} {side} lines changed by NFC")
   dropped: dict[str, int] = {}
-  if tools.is_train(split):
-    before, after = steps(tools)
-    repeats = ["duplicates"] if _repeats(tools, split) else []
-    dropped = dict.fromkeys([*before, *repeats, *after], 0)
-    for fact in facts:
-      for reason, count in fact["dropped"].items():
+  if context.is_train(split):
+    before, after = _tests_of(context)
+    found = ["duplicates"] if _finds_duplicates(context, split) else []
+    dropped = dict.fromkeys([*before, *found, *after], 0)
+    for result in results:
+      for reason, count in result["dropped"].items():
         dropped[reason] += count
-    lines = sum(fact.get("lines", 0) for fact in facts)
+    lines = sum(result.get("lines", 0) for result in results)
     if lines == sum(dropped.values()):
-      counts = ", ".join(f"{reason} {n}" for reason, n in dropped.items() if n)
+      listed = ", ".join(f"{reason} {n}" for reason, n in dropped.items() if n)
       raise InputError(
-        f"no training pair is left of {lines} (dropped: {counts or 'none'})."
+        f"no training pair is left of {lines} (dropped: {listed or 'none'})."
         " See config.prepare.clean, and whether the files are the right ones."
       )
   for side in schema.SIDES:
-    control_counts = [
-      f["control"][side] for f in facts if side in f.get("control", {})
+    controls = [
+      r["control"][side] for r in results if side in r.get("control", {})
     ]
-    if control_counts:
-      _, character, where = control_counts[0]
+    if controls:
+      _, character, where = controls[0]
       print(
-        f"{name}: {sum(n for n, _, _ in control_counts):,} control characters stay in the"
-        f" {side}, the first (U+{character:04X}) in {where}"
+        f"{name}: {sum(n for n, _, _ in controls):,} control characters stay in"
+        f" the {side}, the first (U+{character:04X}) in {where}"
       )
   return dropped
 
 
-def _check_text(tools: Tools, split: Split, facts: Sequence[Facts]) -> None:
+def _check_text(
+  context: Context, split: SplitInput, results: Sequence[Result]
+) -> None:
   """Raises InputError for a split in which no pair has text."""
-  if any(fact.get("text") for fact in facts):
+  if any(result.get("has_text") for result in results):
     return
-  source, target = (
-    ", ".join(tools.job.files[file].file for file in split.texts[side])
-    for side in schema.SIDES
-  )
+  source, target = (split.file_names(side) for side in schema.SIDES)
   what = f"no line taken of {source} has text, and text in {target} too"
-  if not tools.count(split.texts["source"]):
+  counts = context.outputs.summary("read")["counts"][split.name]
+  if not sum(counts["source"]):
     what = f"{source} and {target} are empty"
   raise InputError(
     f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
   )
 
 
-def _control(chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray) -> Facts:
-  """Looks for control characters in the kept lines.
+def _count_control_characters(
+  chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray
+) -> Result:
+  """Finds control characters in the kept lines.
 
   UDPipe and much else ends a text at NUL; other control characters do no harm,
   and texts to score must stay as they were published.
 
-  Returns: "control": side -> how many, which is the first, and where.
+  Returns:
+    "control": side -> their number, and the first with its place.
 
   Raises:
     InputError: there is a NUL; names FILE:LINE.
@@ -277,51 +296,53 @@ def _control(chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray) -> Facts:
   return {"control": counts}
 
 
-def steps(tools: Tools) -> tuple[dict[str, Test], dict[str, Test]]:
-  """The steps that the options ask for, before and behind duplicates."""
-  data = tools.config.data
+def _tests_of(context: Context) -> tuple[dict[str, Test], dict[str, Test]]:
+  data = context.config.data
   return tests(
-    tools.config.prepare.clean, data.source_language, data.target_language
+    context.config.prepare.clean, data.source_language, data.target_language
   )
 
 
 def tests(
   options: Clean, source_language: str, target_language: str
 ) -> tuple[dict[str, Test], dict[str, Test]]:
-  """Reason -> test, in order; those behind duplicates apart."""
-  table: dict[str, Test] = {}
+  """Returns reason -> test, in order: before and after duplicates."""
+  before: dict[str, Test] = {}
   if options.empty:
     # Not strip: of a line of zero-width characters alone no subword is left.
-    table["empty"] = lambda s, t: not visible(s) or not visible(t)
+    before["empty"] = lambda s, t: not visible(s) or not visible(t)
   if options.control:
-    table["control"] = lambda s, t: bool(CONTROL.search(s) or CONTROL.search(t))
+    before["control"] = lambda s, t: bool(
+      CONTROL.search(s) or CONTROL.search(t)
+    )
   if options.max_words > 0:
-    table["max_words"] = lambda s, t: (
+    before["max_words"] = lambda s, t: (
       max(len(s.split()), len(t.split())) > options.max_words
     )
   if options.max_characters > 0:
-    table["max_characters"] = lambda s, t: (
+    before["max_characters"] = lambda s, t: (
       max(len(s), len(t)) > options.max_characters
     )
   if options.max_ratio > 0:
-    table["max_ratio"] = lambda s, t: _ratio(s, t) > options.max_ratio
+    before["max_ratio"] = lambda s, t: _ratio(s, t) > options.max_ratio
   after: dict[str, Test] = {}
   if options.language:
     after["language"] = _other_language(source_language, target_language)
-  return table, after
+  return before, after
 
 
 def _drop(
   keep_P: np.ndarray, pairs: Sequence[Pair], table: Mapping[str, Test]
-) -> Facts:
-  """Marks the pairs that must go.
+) -> Result:
+  """Marks the pairs that are dropped.
 
   Args:
-    keep_P: of each pair; changed.
-    pairs: all of the chunk.
+    keep_P: whether each pair is kept; changed.
+    pairs: all pairs of the chunk.
     table: reason -> test.
 
-  Returns: "dropped": reason -> how many; a pair counts once, for the first.
+  Returns:
+    "dropped": reason -> number; a pair counts once, for the first reason.
   """
   dropped = dict.fromkeys(table, 0)
   for row in np.flatnonzero(keep_P).tolist():
@@ -334,8 +355,8 @@ def _drop(
   return {"dropped": dropped}
 
 
-def key(pair: Pair) -> bytes:
-  """A hash of a pair, 16 bytes: no two of a billion pairs share theirs."""
+def pair_key(pair: Pair) -> bytes:
+  """Returns a hash of 16 bytes; no two of a billion pairs share theirs."""
   source, target = (text.encode() for text in pair)
   size = len(source).to_bytes(8, "little")
   return hashlib.blake2b(size + source + target, digest_size=16).digest()
@@ -343,38 +364,27 @@ def key(pair: Pair) -> bytes:
 
 def _keys(
   chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray, partitions: int
-) -> dict[str, np.ndarray]:
-  """Hashes and line numbers of the pairs that stay, by partition."""
+) -> list[np.ndarray]:
+  """Returns hashes and lines of the kept pairs, by partition."""
   rows = np.flatnonzero(keep_P)
-  keys = b"".join(key(pairs[row]) for row in rows.tolist())
+  keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
   both = np.frombuffer(keys, "<u8").reshape(-1, 2)
   table = np.column_stack([both, (rows + chunk.lines.start).astype("<u8")])
   part = both[:, 0] % np.uint64(partitions)
-  return {str(i): table[part == i] for i in range(partitions)}
-
-
-def _partitions(tools: Tools) -> int:
-  cut = tools.cuts[0]  # of the training split
-  return -(-(cut.last - cut.first) // _PAIRS_AT_ONCE)
-
-
-def _groups(tools: Tools) -> list[int]:
-  """The first line of each group of chunks."""
-  cut = tools.cuts[0]
-  return [cut.chunk(n).start for n in range(0, cut.chunks, _GROUP)]
+  return [table[part == i] for i in range(partitions)]
 
 
 def _ratio(source: str, target: str) -> float:
-  """Words of the longer side by words of the shorter; inf if that has none."""
-  short, long = sorted((len(source.split()), len(target.split())))
-  return long / short if short else float("inf")
+  """Returns words of the longer side / words of the shorter, maybe inf."""
+  short_side, long_side = sorted((len(source.split()), len(target.split())))
+  return long_side / short_side if short_side else float("inf")
 
 
 def _other_language(source_language: str, target_language: str) -> Test:
-  """Whether either side seems to be in another language than it should.
+  """Returns a test of whether a side seems to be in another language.
 
-  The first guess counts, however uncertain: py3langid has no chance in it, so
-  the same text always gives the same answer.
+  The first guess counts, however uncertain. py3langid is deterministic, so the
+  same text always gives the same answer.
   """
   import py3langid
 
@@ -395,7 +405,6 @@ def _other_language(source_language: str, target_language: str) -> Test:
       )
 
   def test(source: str, target: str) -> bool:
-    known_code = [py3langid.classify(text)[0] for text in (source, target)]
-    return known_code != wanted
+    return [py3langid.classify(text)[0] for text in (source, target)] != wanted
 
   return test

@@ -1,7 +1,7 @@
-"""What goes into a data set: options, raw files, parsers, and their hash.
+"""The input of a dataset: options, raw files and parsers, and their hash.
 
-`preprocess.build` asks here first, so that what is wrong with a config or a
-missing file is said before anything is made of it.
+Everything is looked up before any work is done, so that wrong options and
+missing files are reported at once.
 """
 
 from __future__ import annotations
@@ -10,25 +10,37 @@ import concurrent.futures
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
-from jaxsyn.data.sentence.stream import is_conllu
-from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT, as_dict
-from jaxsyn.preprocess import options, raw, sources, subwords
-from jaxsyn.preprocess.corpus import PrepareJob, Split
-from jaxsyn.preprocess.ranges import LineUnits
-from jaxsyn.preprocess.work import Work
+from jaxsyn.preprocess import options, raw, tfds_input, vocabulary
+from jaxsyn.preprocess.corpus import (
+  PrepareJob,
+  SplitInput,
+  chunk_lines,
+)
+from jaxsyn.preprocess.outputs import Outputs
+from jaxsyn.preprocess.readers import Source, reader_of
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
-RECIPE = 3  # raise it when the same input must be prepared anew
+# Increase it when the same input must be prepared again.
+_RECIPE = 3
+# Options without effect on the result, or part of the content of the splits.
+_UNRECORDED = (
+  "raw_dir",
+  "downloads",
+  "workers",
+  "optional",
+  "fields",
+  "alignments",
+)
 _READERS = 4  # threads that read files for their hash
 
 Paths = tuple[pathlib.Path, ...]
@@ -39,18 +51,18 @@ class RawSplit:
   """The files of a split.
 
   Attributes:
-    name: of the split.
-    texts: side -> files; of a TSV file both sides have it.
-    lines: which it takes, as config.prepare.splits says.
-    trees: side -> CoNLL-U of all lines, where trees are not to be parsed.
+    name: name of the split.
+    texts: side -> sources; both sides may be read from the same files.
+    lines: lines that it takes, as in config.prepare.splits.
+    trees: side -> CoNLL-U of all lines, if trees are given.
     alternatives: side -> CoNLL-U files, each a further parse of all lines.
     brackets: constituency trees of all lines of the source.
     alignments: links of all lines.
-    aligned: side -> the words that these link, where they are not the text's.
+    aligned: side -> words that these link, if they are not those of the text.
   """
 
   name: str
-  texts: dict[str, Paths]
+  texts: dict[str, tuple[Source, ...]]
   lines: str = ""
   trees: dict[str, Paths] = dataclasses.field(default_factory=dict)
   alternatives: dict[str, Paths] = dataclasses.field(default_factory=dict)
@@ -59,35 +71,86 @@ class RawSplit:
   aligned: dict[str, Paths] = dataclasses.field(default_factory=dict)
 
   @property
-  def columns(self) -> bool:
-    """Whether the sides are columns of the same files."""
-    return self.texts["source"] == self.texts["target"] and all(
-      map(options.is_table, map(str, self.texts["source"]))
-    )
+  def text_paths(self) -> list[pathlib.Path]:
+    """Files of the texts of both sides, each side in order."""
+    return [source.path for side in schema.SIDES for source in self.texts[side]]
 
   @property
   def files(self) -> list[pathlib.Path]:
-    """All that it is made from: texts, trees and links."""
-    groups = [*self.texts.values(), *self.trees.values(), self.brackets]
+    """All files that the split is made from."""
+    groups: list[Iterable[pathlib.Path]] = [self.text_paths, self.brackets]
+    groups += [*self.trees.values(), *self.alternatives.values()]
     groups += [self.alignments, *self.aligned.values()]
-    groups += self.alternatives.values()
     return list(dict.fromkeys(file for group in groups for file in group))
+
+  @property
+  def file_names(self) -> list[str]:
+    """Names of the text files, once if they have both sides."""
+    names = [path.name for path in self.text_paths]
+    both = self.texts["source"][0].field
+    return list(dict.fromkeys(names)) if both else names
+
+  def split_input(self) -> SplitInput:
+    """Returns the split for workers, which may have another current folder."""
+    streams = dict(self.texts)
+    groups = {f"trees.{side}": paths for side, paths in self.trees.items()}
+    for side, paths in self.alternatives.items():
+      for number, path in enumerate(paths):
+        groups[f"alternatives.{side}.{number}"] = (path,)
+    groups |= {"brackets": self.brackets, "alignments": self.alignments}
+    groups |= {f"words.{side}": paths for side, paths in self.aligned.items()}
+    for name, paths in groups.items():
+      if paths:
+        streams[name] = tuple(map(Source, paths))
+    absolute = {
+      name: tuple(
+        dataclasses.replace(source, path=files.absolute(source.path))
+        for source in sources
+      )
+      for name, sources in streams.items()
+    }
+    size = sum(files.size_of(source.path) for source in absolute["source"])
+    return SplitInput(self.name, self.lines, chunk_lines(size), absolute)
+
+  def content(self, sums: Mapping[pathlib.Path, str]) -> dict[str, Any]:
+    """Returns hashes of all content, for the hash of the input."""
+
+    def hashes(paths: Paths) -> list[str]:
+      return [sums[path] for path in paths]
+
+    found: dict[str, Any] = {
+      "lines": self.lines,
+      "texts": {
+        side: [source.content_key(sums[source.path]) for source in sources]
+        for side, sources in self.texts.items()
+      },
+      "trees": {side: hashes(paths) for side, paths in self.trees.items()},
+      "brackets": hashes(self.brackets),
+    }
+    if self.alignments:
+      found["alignments"] = hashes(self.alignments)
+      found["aligned"] = {s: hashes(paths) for s, paths in self.aligned.items()}
+    if self.alternatives:
+      found["alternatives"] = {
+        side: hashes(paths) for side, paths in self.alternatives.items()
+      }
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-  """What a data set is made from.
+  """What a dataset is made from.
 
   Attributes:
-    config: of the data set.
-    splits: by name, the training split first.
-    parsers: of each side with trees. Where those come as CoNLL-U it is the one
-      that `jaxsyn.translate` shall use, and None if the config names none.
-    specs: of each parser, what opens it again.
-    fetched: folder for fetched files.
+    config: options of the dataset.
+    splits: name -> split, the training split first.
+    parsers: parser of each side with trees. If trees are given it is the one
+      for `jaxsyn.translate`, None if the config names none.
+    specs: specification of each parser.
+    fetched: folder of fetched files.
     sums: SHA-256 of each file.
-    key: hash of all that decides what comes out.
-    left_out: optional test split -> why it is left out.
+    key: hash of all that decides on the result.
+    left_out: optional test split -> reason why it is left out.
   """
 
   config: DataConfig
@@ -105,17 +168,16 @@ class Inputs:
 
   @property
   def files(self) -> list[pathlib.Path]:
-    """The files that splits are made from: texts, trees and links."""
+    """Files that the splits are made from."""
     return [file for split in self.splits.values() for file in split.files]
 
   def sha256(self, split: RawSplit) -> str:
-    """Hash of the texts of a split."""
-    paths = [path for side in schema.SIDES for path in split.texts[side]]
-    return manifests.sha256_texts(self.sums[path] for path in paths)
+    """Returns a hash of the texts of a split."""
+    return manifests.sha256_texts(self.sums[path] for path in split.text_paths)
 
   @property
   def downloads(self) -> dict[str, str]:
-    """File name -> SHA-256 and origin of what was fetched, of all of them."""
+    """File name -> SHA-256 and origin of all fetched files."""
     paths = {file for spec in self.specs.values() if (file := spec.file)}
     return {
       path.name: origin
@@ -124,34 +186,9 @@ class Inputs:
     }
 
   def job(
-    self, work: Work, new: pathlib.Path, retained: pathlib.Path
+    self, outputs: Outputs, new: pathlib.Path, retained: pathlib.Path
   ) -> PrepareJob:
-    """What the stages are told; see `Job`."""
-    made = _Files(work)
-    nfc = self.config.prepare.clean.nfc
-    splits = []
-    for split in self.splits.values():
-      trained = split.name == self.config.data.train
-      texts = {
-        side: made.texts(split, side, nfc=nfc and (trained or side == "source"))
-        for side in schema.SIDES
-      }
-      trees = {
-        side: made.add(paths, form="trees", measured=True)
-        for side, paths in split.trees.items()
-      }
-      splits.append(
-        Split(
-          *(split.name, split.lines, texts, trees),
-          alternatives={
-            side: made.add(paths, form="trees", measured=True)
-            for side, paths in split.alternatives.items()
-          },
-          brackets=made.add(split.brackets),
-          alignments=made.add(split.alignments),
-          aligned={s: made.add(paths) for s, paths in split.aligned.items()},
-        )
-      )
+    """Returns the job for workers; arguments as of `PrepareJob`."""
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
@@ -159,58 +196,12 @@ class Inputs:
     }
     return PrepareJob(
       self.config,
-      work,
+      outputs,
       new=new,
       retained=retained,
-      files=tuple(made.units),
-      packed=tuple(made.packed.items()),
-      splits=tuple(splits),
+      splits=tuple(split.split_input() for split in self.splits.values()),
       parsers=parsers,
     )
-
-
-class _Files:
-  """The files of a job, each once a use.
-
-  Attributes:
-    units: the files.
-    packed: where those that are packed are unpacked to.
-  """
-
-  def __init__(self, work: Work):
-    self._work = work
-    self.units: list[LineUnits] = []
-    self.packed: dict[pathlib.Path, pathlib.Path] = {}
-
-  def texts(self, split: RawSplit, side: str, *, nfc: bool) -> tuple[int, ...]:
-    """The texts of a side of a split."""
-    column = schema.SIDES.index(side) if split.columns else None
-    measured = side in split.trees or side in split.alternatives
-    return tuple(
-      index
-      for path in split.texts[side]
-      for index in self.add(
-        (path,),
-        form="sentences" if is_conllu(path) else "lines",
-        column=column,
-        measured=measured,
-        nfc=measured and nfc,
-      )
-    )
-
-  def add(self, paths: Sequence[pathlib.Path], **how: Any) -> tuple[int, ...]:
-    """The numbers of files that are used in one way."""
-    numbers = []
-    for path in paths:
-      plain = files.absolute(path)  # workers may be elsewhere
-      if plain in self.packed or sources.is_packed(path):
-        name = f"unpacked/{len(self.packed)}"
-        plain = self.packed.setdefault(plain, self._work.path(name))
-      units = LineUnits(str(path), plain, **how)
-      if units not in self.units:
-        self.units.append(units)
-      numbers.append(self.units.index(units))
-    return tuple(numbers)
 
 
 def read_inputs(
@@ -222,88 +213,54 @@ def read_inputs(
   """Finds the raw files and the parsers.
 
   Args:
-    config: of the data set.
-    raw_dir: folder of the raw files; "" for config.prepare.raw_dir.
-    fetched: folder for fetched files.
-    prepared: splits that the directory has already. These are not left out
-      where their files cannot be fetched today.
+    config: options of the dataset.
+    raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
+    fetched: folder of fetched files.
+    prepared: splits that the directory already has. They are not left out if
+      their files cannot be fetched now.
 
   Raises:
-    InputError: an option is wrong, a file is missing (`preprocess.raw`), or
-      there is no such parser.
+    InputError: an option is wrong, a file is missing, or there is no such
+      parser.
   """
   options.check(config)
-  downloads = raw.addresses(config.prepare.downloads)
-  raw_dir = raw_dir or config.prepare.raw_dir
-
-  def find(entry: str) -> Paths:
-    return raw.expand(entry, raw_dir, own_folder=fetched, downloads=downloads)
-
-  # The training split first, then as the config has them.
+  finder = _Finder(config, raw_dir or config.prepare.raw_dir, fetched)
+  # The training split first, then in the order of the config.
   names = dict.fromkeys([config.data.train, *config.prepare.splits])
   splits, left_out = {}, {}
   for name in names:
-    texts, lines = options.entries(config.prepare.splits[name])
+    entry = options.split_entry(config.prepare.splits[name])
     try:
-      paths = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
+      splits[name] = RawSplit(name, finder.texts(name, entry), entry.lines)
     except raw.MissingFileError as error:
       if name not in config.prepare.optional or name in prepared:
         raise
       left_out[name] = error.short
       continue
-    splits[name] = RawSplit(name, paths, lines)
-    listings = (", ".join(map(str, paths[side])) for side in schema.SIDES)
-    print(f"reading {name}: {', '.join(dict.fromkeys(listings))}", flush=True)
-
+    listed = dict.fromkeys(map(str, splits[name].text_paths))
+    print(f"reading {name}: {', '.join(listed)}", flush=True)
   if left_out:
-    why = "; ".join(f"{name} ({short})" for name, short in left_out.items())
-    tests = len({*config.data.test, *left_out})
-    print(
-      f"warning: {len(left_out)} of {tests} test splits are left"
-      f" out: {why}. They are optional (config.prepare.optional); with their"
-      " files in --raw_dir, prepare again.",
-      flush=True,
-    )
-
-  def beside(at: str, file: str) -> Paths:
-    if file in downloads:
-      return find(file)
-    for place in (files.path_of(raw_dir) / file, files.path_of(file)):
-      if files.is_file(place):
-        return (place,)
-    raise InputError(
-      f"config.prepare.{at}: there is no file {file}, nor is it in the folder"
-      f" of the raw files ({raw_dir or 'not set'})."
-    )
-
-  _find_trees(config, splits, beside)
-  for name, named in config.prepare.alignments.items():
-    if name in left_out:
-      continue
-    links, *words = (beside(f"alignments.{name}", file) for file in named)
-    splits[name].alignments = links
-    splits[name].aligned = dict(zip(schema.SIDES, words))
+    _warn_of_left_out(config, left_out)
+  for name, split in splits.items():
+    _add_given_files(config, split, finder)
+    if links := config.prepare.alignments.get(name):
+      option = f"alignments.{name}"
+      split.alignments, *words = (finder.named(option, file) for file in links)
+      split.aligned = dict(zip(schema.SIDES, words))
+  _use_trees_of_treebanks(config, splits)
   parsers: dict[str, Parser | None] = {}
   specs: dict[str, ParserSpec] = {}
   for side in config.prepare.parse.sides:
     spec = getattr(config.prepare.parse, side).parser
-    has_trees = side in splits[config.data.train].trees
     parsers[side] = None
-    if spec.named or not has_trees:
+    if spec.named or side not in splits[config.data.train].trees:
       language = getattr(config.data, f"{side}_language")
       at = ROOT / "prepare" / "parse" / side / spec.kind
-      specs[side] = spec.resolve(at, language, fetched, downloads)
+      specs[side] = spec.resolve(at, language, fetched, finder.downloads)
       parsers[side] = specs[side].open()
   used = {file for split in splits.values() for file in split.files}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(sha256_of, used)))
-  key = _key(
-    config,
-    splits,
-    parsers,
-    sums=sums,
-    vocabularies=subwords.given_vocabularies(config),
-  )
   return Inputs(
     config,
     splits,
@@ -311,120 +268,154 @@ def read_inputs(
     specs=specs,
     fetched=fetched,
     sums=sums,
-    key=key,
+    key=_key(config, splits, parsers, sums),
     left_out=left_out,
   )
 
 
-def _find_trees(
-  config: DataConfig,
-  splits: Mapping[str, RawSplit],
-  paths_next_to: Callable[[str, str], Paths],
-) -> None:
-  """Finds the files of trees that are given, and tells the splits.
+class _Finder:
+  """Finds raw files by the names that a config has.
 
-  Args:
-    paths_next_to: finds a file that an option of config.prepare names.
+  Attributes:
+    downloads: config.prepare.downloads by file name.
   """
-  wanted = config.prepare.parse
 
-  def files_of(option: str, name: str) -> Paths:
-    return paths_next_to(
-      f"parse.{option}.{name}", getattr(wanted, option)[name]
-    )
+  def __init__(self, config: DataConfig, raw_dir: str, fetched: pathlib.Path):
+    self._config, self._raw_dir, self._fetched = config, raw_dir, fetched
+    self.downloads = raw.addresses(config.prepare.downloads)
 
-  for side in wanted.sides:
-    files_given = getattr(wanted, f"{side}_conllu")
-    if not files_given and not getattr(wanted, side).parser.named:
-      for name in _treebanks(splits, side):
-        splits[name].trees[side] = splits[name].texts[side]
-    for name in filter(splits.__contains__, files_given):
-      splits[name].trees[side] = files_of(f"{side}_conllu", name)
-    option = f"{side}_alternatives"
-    for name, paths in getattr(wanted, option).items():
-      if name not in splits:  # left out
-        continue
-      splits[name].alternatives[side] = tuple(
-        path
-        for file in paths
-        for path in paths_next_to(f"parse.{option}.{name}", file)
+  def texts(
+    self, split: str, entry: options.SplitEntry
+  ) -> dict[str, tuple[Source, ...]]:
+    """Returns the sources of each side of an entry of config.prepare.splits."""
+    data, fields = self._config.data, self._config.prepare.fields
+    languages = {s: getattr(data, f"{s}_language") for s in schema.SIDES}
+    if entry.is_tfds:
+      return tfds_input.sources(
+        entry.source,
+        entry.tfds_split or split,
+        raw_dir=self._raw_dir,
+        fields=fields,
+        languages=languages,
       )
-  for name in filter(splits.__contains__, wanted.source_brackets):
-    splits[name].brackets = files_of("source_brackets", name)
+    found = {}
+    names = {"source": entry.source, "target": entry.target}
+    keys = dict(zip(schema.SIDES, fields)) or languages
+    for column, side in enumerate(schema.SIDES):
+      field_of = {"tsv": str(column), "jsonl": keys[side]}
+      sources = []
+      for path in self._expand(names[side]):
+        reader = reader_of(path.name)
+        sources.append(Source(path, reader, field_of.get(reader, "")))
+      found[side] = tuple(sources)
+    return found
 
-
-def _next_to(
-  split: RawSplit, of: Callable[[Paths], list[str]]
-) -> dict[str, Any]:
-  """What `_key` has of alignments and of more parses; nothing without any."""
-  tree_paths: dict[str, Any] = {}
-  if split.alignments:
-    words = {side: of(paths) for side, paths in split.aligned.items()}
-    tree_paths |= {"alignments": of(split.alignments), "aligned": words}
-  if split.alternatives:
-    parses = {side: of(paths) for side, paths in split.alternatives.items()}
-    tree_paths["alternatives"] = parses
-  return tree_paths
-
-
-def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
-  """The splits whose raw text has trees of its own: all or none."""
-  treebank_splits = [
-    n for n, s in splits.items() if all(map(is_conllu, s.texts[side]))
-  ]
-  lacking = [name for name in splits if name not in treebank_splits]
-  if treebank_splits and lacking:
+  def named(self, option: str, file: str) -> Paths:
+    """Returns a file that another option of config.prepare names."""
+    if file in self.downloads:
+      return self._expand(file)
+    for path in (files.path_of(self._raw_dir) / file, files.path_of(file)):
+      if files.is_file(path):
+        return (path,)
     raise InputError(
-      f"the {side} files of {', '.join(treebank_splits)} are treebanks, those of"
-      f" {', '.join(lacking)} are not: say where trees come from, in"
-      f" config.prepare.parse.{side}.udpipe.model (a parser for all) or"
-      f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
+      f"config.prepare.{option}: there is no file {file}, nor is it in the folder"
+      f" of the raw files ({self._raw_dir or 'not set'})."
     )
-  return treebank_splits
+
+  def _expand(self, entry: str) -> Paths:
+    return raw.expand(
+      entry,
+      self._raw_dir,
+      own_folder=self._fetched,
+      downloads=self.downloads,
+    )
+
+
+def _warn_of_left_out(config: DataConfig, left_out: Mapping[str, str]) -> None:
+  why = "; ".join(f"{name} ({short})" for name, short in left_out.items())
+  tests = len({*config.data.test, *left_out})
+  print(
+    f"warning: {len(left_out)} of {tests} test splits are left"
+    f" out: {why}. They are optional (config.prepare.optional); with their"
+    " files in --raw_dir, prepare again.",
+    flush=True,
+  )
+
+
+def _add_given_files(
+  config: DataConfig, split: RawSplit, finder: _Finder
+) -> None:
+  """Adds given trees, further parses and constituency trees to a split."""
+  parse, name = config.prepare.parse, split.name
+  for side in parse.sides:
+    if given := getattr(parse, f"{side}_conllu"):
+      option = f"parse.{side}_conllu.{name}"
+      split.trees[side] = finder.named(option, given[name])
+    option = f"parse.{side}_alternatives.{name}"
+    paths = getattr(parse, f"{side}_alternatives").get(name, ())
+    if paths:
+      found = [finder.named(option, file) for file in paths]
+      split.alternatives[side] = tuple(path for some in found for path in some)
+  if file := parse.source_brackets.get(name):
+    split.brackets = finder.named(f"parse.source_brackets.{name}", file)
+
+
+def _use_trees_of_treebanks(
+  config: DataConfig, splits: Mapping[str, RawSplit]
+) -> None:
+  """Takes trees from raw text that is a treebank, unless others are named.
+
+  Raises:
+    InputError: some splits are treebanks and others are not.
+  """
+  parse = config.prepare.parse
+  for side in parse.sides:
+    if getattr(parse, f"{side}_conllu") or getattr(parse, side).parser.named:
+      continue
+    treebanks = [
+      name
+      for name, split in splits.items()
+      if all(source.reader == "conllu" for source in split.texts[side])
+    ]
+    others = [name for name in splits if name not in treebanks]
+    if treebanks and others:
+      raise InputError(
+        f"the {side} files of {', '.join(treebanks)} are treebanks, those of"
+        f" {', '.join(others)} are not: say where trees come from, in"
+        f" config.prepare.parse.{side}.udpipe.model (a parser for all) or"
+        f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
+      )
+    for name in treebanks:
+      sources = splits[name].texts[side]
+      splits[name].trees[side] = tuple(source.path for source in sources)
 
 
 def _key(
   config: DataConfig,
   splits: Mapping[str, RawSplit],
   parsers: Mapping[str, Parser | None],
-  *,
   sums: Mapping[pathlib.Path, str],
-  vocabularies: Mapping[str, Vocabulary],
 ) -> str:
-  """Hash of all that decides what comes out."""
-
-  def of(paths: Paths) -> list[str]:
-    return [sums[path] for path in paths]
-
-  options = as_dict(config.prepare)
-  for name in ("raw_dir", "downloads", "workers"):
-    del options[name]
-  del options["optional"]
-  options["splits"] = {name: options["splits"][name] for name in splits}
+  """Returns a hash of all that decides on the result."""
+  recorded = as_dict(config.prepare)
+  for name in _UNRECORDED:
+    del recorded[name]
+  recorded["splits"] = {name: recorded["splits"][name] for name in splits}
   if not config.prepare.subset.pairs:
-    del options["subset"]  # its seed changes nothing
-  for side in schema.SIDES:  # their content counts, below
-    del options["parse"][side], options["parse"][f"{side}_conllu"]
-    del options["parse"][f"{side}_alternatives"]
-  del options["parse"]["source_brackets"], options["alignments"]
-  if vocabularies:
-    options["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
-  facts = {
-    "recipe": RECIPE,
-    "options": options,
+    del recorded["subset"]  # its seed has no effect
+  for side in schema.SIDES:
+    for name in (side, f"{side}_conllu", f"{side}_alternatives"):
+      del recorded["parse"][name]
+  del recorded["parse"]["source_brackets"]
+  if given := vocabulary.given_vocabularies(config):
+    recorded["vocabulary"] = {side: v.sha256 for side, v in given.items()}
+  content = {
+    "recipe": _RECIPE,
+    "options": recorded,
     "name": config.data.name,
     "languages": (config.data.source_language, config.data.target_language),
     "train": config.data.train,
-    "splits": {
-      name: {
-        "lines": split.lines,
-        "texts": {side: of(paths) for side, paths in split.texts.items()},
-        "trees": {side: of(paths) for side, paths in split.trees.items()},
-        "brackets": of(split.brackets),
-        **_next_to(split, of),
-      }
-      for name, split in splits.items()
-    },
+    "splits": {name: split.content(sums) for name, split in splits.items()},
     "parsers": {side: p and p.key for side, p in parsers.items()},
   }
-  return manifests.sha256_texts([json.dumps(facts, sort_keys=True)])
+  return manifests.sha256_texts([json.dumps(content, sort_keys=True)])

@@ -1,23 +1,55 @@
-"""What the options of a data set must say, beyond their types."""
+"""Checks of the options of a dataset beyond their types."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from jaxsyn.data import schema
-from jaxsyn.data.options import Data, DataConfig
+from jaxsyn.data.options import Data, DataConfig, Trees
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.preprocess.readers import has_both_sides
+from jaxsyn.preprocess.tfds_input import PREFIX
 
-RESERVED_NAMES = (
-  "conllu",
-  "raw",
-  "text",
-  "work",
-)  # folders of a prepared folder
+# Names of folders of a prepared folder.
+RESERVED_NAMES = ("conllu", "raw", "text", "work")
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitEntry:
+  """An entry of config.prepare.splits.
+
+  Attributes:
+    source: files of the source, or what has both sides.
+    target: files of the target; the same as `source` if that has both sides.
+    lines: lines that are taken, "" for all.
+    tfds_split: split of the TFDS dataset, "" for that of the same name.
+  """
+
+  source: str
+  target: str
+  lines: str = ""
+  tfds_split: str = ""
+
+  @property
+  def is_tfds(self) -> bool:
+    return self.source.startswith(PREFIX)
+
+
+def split_entry(entry: Sequence[str]) -> SplitEntry:
+  """Returns an entry of config.prepare.splits that `check` has accepted."""
+  source, *rest = entry
+  if source.startswith(PREFIX):
+    tfds_split, lines = (*rest, "", "")[:2]
+    return SplitEntry(source, source, lines, tfds_split)
+  if has_both_sides(source):
+    return SplitEntry(source, source, "".join(rest))
+  target, lines = (*rest, "")[:2]
+  return SplitEntry(source, target, lines)
 
 
 def check(config: DataConfig) -> None:
-  """Raises InputError for what the types of the sections do not say."""
+  """Raises InputError for options that are wrong or contradict each other."""
   data, prepare = config.data, config.prepare
   if data.name in RESERVED_NAMES:
     raise InputError(
@@ -29,14 +61,13 @@ def check(config: DataConfig) -> None:
       "config.prepare.splits is empty: say the two raw files of each split, as"
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
-  for name, entries_given in prepare.splits.items():
-    if len(entries_given) not in (
-      (1, 2) if is_table("".join(entries_given[:1])) else (2, 3)
-    ):
-      raise InputError(
-        f"config.prepare.splits.{name} must be two files (source, target) or one"
-        f" of two columns (.tsv), then perhaps the lines (1-800), got {entries_given!r}."
-      )
+  for name, entry in prepare.splits.items():
+    _check_entry(name, entry)
+  if len(prepare.fields) not in (0, 2):
+    raise InputError(
+      "config.prepare.fields must be two names, that of the source text and that"
+      f" of the target text, got {prepare.fields!r}."
+    )
   _check_names(data, prepare.splits)
   needed = {data.train, data.validation}
   for name in prepare.optional:
@@ -47,81 +78,72 @@ def check(config: DataConfig) -> None:
         f" config.prepare.splits. Test splits: {tests}."
       )
   for side in schema.SIDES:
-    files_given = getattr(prepare.parse, f"{side}_conllu")
-    lacking = (
-      sorted(set(prepare.splits) - set(files_given)) if files_given else []
-    )
-    if lacking or not set(files_given) <= set(prepare.splits):
-      raise InputError(
-        f"config.prepare.parse.{side}_conllu must name a file for each split"
-        f" ({', '.join(sorted(prepare.splits))}), has {sorted(files_given)}."
-      )
-    more = getattr(prepare.parse, f"{side}_alternatives")
-    if more and side not in prepare.parse.sides:
-      raise InputError(
-        f"config.prepare.parse.{side}_alternatives are parses of a side that"
-        f" config.prepare.parse.sides={prepare.parse.sides} has no trees of."
-      )
-    if more and not {data.train} <= set(more) <= set(prepare.splits):
-      raise InputError(
-        f"config.prepare.parse.{side}_alternatives must name the files of the"
-        f" split {data.train} and may those of others of"
-        f" {', '.join(sorted(prepare.splits))}, has {sorted(more)}."
-      )
-  _check_alignments(data, prepare.alignments, prepare.splits)
-  files_given = prepare.parse.source_brackets
-  if files_given and not {data.train} <= set(files_given) <= set(
-    prepare.splits
+    _check_trees(side, data, prepare.parse, prepare.splits)
+  for option, what, given in (
+    ("alignments", "the files of", prepare.alignments),
+    ("parse.source_brackets", "a file for", prepare.parse.source_brackets),
   ):
-    raise InputError(
-      "config.prepare.parse.source_brackets must name a file for the split"
-      f" {data.train} and may for others of {', '.join(sorted(prepare.splits))},"
-      f" has {sorted(files_given)}."
-    )
-
-
-def _check_alignments(
-  data: Data, files_given: Mapping[str, Sequence[str]], splits: Collection[str]
-) -> None:
-  """Raises InputError for alignments of no split, or not of training."""
-  if files_given and not {data.train} <= set(files_given) <= set(splits):
-    raise InputError(
-      "config.prepare.alignments must name the files of the split"
-      f" {data.train} and may those of others of {', '.join(sorted(splits))},"
-      f" has {sorted(files_given)}."
-    )
-  for name, entries_given in files_given.items():
-    if len(entries_given) not in (1, 3):
+    _check_given(option, what, given, data, prepare.splits)
+  for name, entry in prepare.alignments.items():
+    if len(entry) not in (1, 3):
       raise InputError(
         f"config.prepare.alignments.{name} must be (file,), or (file, source,"
-        f" target) with the files of the words that it links, got {entries_given!r}."
+        f" target) with the files of the words that it links, got {entry!r}."
       )
 
 
-def entries(entry: Sequence[str]) -> tuple[tuple[str, str], str]:
-  """What an entry of config.prepare.splits says.
-
-  Returns: files of the source and of the target; and the lines, "" for all.
-  """
-  source, *rest = entry
-  target, lines = (
-    (*rest, "")[:2]
-    if not is_table(source)
-    else (
-      source,
-      "".join(rest),
+def _check_entry(name: str, entry: Sequence[str]) -> None:
+  first = "".join(entry[:1])
+  allowed = {1, 2} if has_both_sides(first) else {2, 3}
+  if first.startswith(PREFIX):
+    allowed = {1, 2, 3}
+  if len(entry) not in allowed:
+    raise InputError(
+      f"config.prepare.splits.{name} must be two files (source, target) or one"
+      " of two columns (.tsv) or two fields (.jsonl), then perhaps the lines"
+      ' (1-800); or ("tfds:NAME", TFDS split), then perhaps the lines; got'
+      f" {entry!r}."
     )
-  )
-  return (source, target), lines
 
 
-def is_table(name: str) -> bool:
-  """Whether a file has both sides of a pair on each line, by its name."""
-  return name.endswith((".tsv", ".tsv.gz", ".tsv.zst"))
+def _check_trees(
+  side: str, data: Data, parse: Trees, splits: Collection[str]
+) -> None:
+  """Raises InputError for CoNLL-U that does not fit the splits."""
+  given = getattr(parse, f"{side}_conllu")
+  if given and set(given) != set(splits):
+    raise InputError(
+      f"config.prepare.parse.{side}_conllu must name a file for each split"
+      f" ({', '.join(sorted(splits))}), has {sorted(given)}."
+    )
+  more = getattr(parse, f"{side}_alternatives")
+  if more and side not in parse.sides:
+    raise InputError(
+      f"config.prepare.parse.{side}_alternatives are parses of a side that"
+      f" config.prepare.parse.sides={parse.sides} has no trees of."
+    )
+  option = f"parse.{side}_alternatives"
+  _check_given(option, "the files of", more, data, splits)
+
+
+def _check_given(
+  option: str,
+  what: str,
+  given: Mapping[str, object],
+  data: Data,
+  splits: Collection[str],
+) -> None:
+  """Raises InputError unless files are of splits, training among them."""
+  if given and not {data.train} <= set(given) <= set(splits):
+    raise InputError(
+      f"config.prepare.{option} must name {what} the split {data.train} and may"
+      f" name those of others of {', '.join(sorted(splits))}, has"
+      f" {sorted(given)}."
+    )
 
 
 def _check_names(data: Data, splits: Collection[str]) -> None:
-  """Raises InputError where config.data names a split that is not prepared."""
+  """Raises InputError if config.data names a split that is not prepared."""
   wanted = [("train", data.train), ("validation", data.validation)]
   wanted += [("test", name) for name in data.test]
   for field, name in wanted:

@@ -1,13 +1,12 @@
-"""Constituency trees in Penn brackets, a tree a line, tied to the raw text.
+"""Constituency trees in Penn brackets, one per line, aligned to the raw text.
 
   (ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))
 
-Line N of the file is the tree of line N of the source, as parsers that are
-given a sentence a line write it. What becomes of it is what
-`jaxsyn.data.sentence.linearise` calls a bracketing: constituents, between whose brackets
-stand the positions of subwords. Pre-terminals (the parts of speech and their
-brackets) are left out, as in Bugliarello & Okazaki's code; traces (-NONE-) and
-constituents without words too. Other labels stay as they are (NP-SBJ).
+Line N of the file is the tree of line N of the source. It becomes a bracketing
+(`jaxsyn.data.sentence.linearise`): constituents with the positions of subwords
+between their brackets. Pre-terminals (parts of speech) are left out, as in
+Bugliarello & Okazaki's code, and so are traces (-NONE-) and constituents without
+words. Other labels stay as they are (NP-SBJ).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from jaxsyn.errors import InputError
 _SIGN = re.compile(r"[()]|[^()\s]+")
 _TRACE = "-NONE-"
 
-# What the Penn treebank spells in its own way -> how that stands in text.
+# Spellings of the Penn treebank -> spellings in text.
 _SPELLINGS = {
   "-LRB-": ("(",),
   "-RRB-": (")",),
@@ -48,9 +47,8 @@ class PennTree:
   """A constituency tree.
 
   Attributes:
-    signs: in order: the label of a bracket that opens; CLOSE; or the number of
-      a word, from 0.
-    words: as they stand in the tree, without traces.
+    signs: label of an opening bracket, CLOSE, or index of a word, in order.
+    words: words as the tree has them, without traces.
   """
 
   signs: tuple[str | int, ...]
@@ -62,14 +60,14 @@ class PennTree:
 
 
 def tree_of(line: str, text: str, where: str) -> PennTree | None:
-  """The tree that stands on a line of a file; None where the text has none.
+  """Returns the tree on a line of a file, None if there is no tree.
 
-  A parser that failed says so with empty brackets, () or (()); a text without
-  visible characters has an empty line or those.
+  A parser that failed writes empty brackets, () or (()). The line of a text
+  without visible characters is empty or has those.
 
   Args:
-    line: of the file of trees.
-    text: the raw line that it is the tree of.
+    line: line of the file of trees.
+    text: raw line that the tree belongs to.
     where: FILE:LINE for messages.
 
   Raises:
@@ -87,14 +85,14 @@ def tree_of(line: str, text: str, where: str) -> PennTree | None:
 
 
 def parse(line: str, where: str) -> PennTree | None:
-  """The tree of a line; None for one without constituents.
+  """Returns the tree of a line, None if it has no constituents.
 
   Args:
     line: Penn brackets.
     where: FILE:LINE for messages.
 
   Raises:
-    InputError: brackets do not match, a word stands outside of them, or there
+    InputError: brackets do not match, a word is outside of them, or there
       is more than one tree.
   """
   signs: list[str | int] = []
@@ -120,7 +118,7 @@ def parse(line: str, where: str) -> PennTree | None:
       done, fresh = not todo, False
     elif not todo:
       raise InputError(
-        f"{where}: {sign!r} stands outside of the brackets; a tree begins"
+        f"{where}: {sign!r} is outside of the brackets; a tree begins"
         " with one, as in (ROOT (S (NP (DT A) (NN duck)) ...))."
       )
     elif fresh:
@@ -139,7 +137,7 @@ def parse(line: str, where: str) -> PennTree | None:
 
 @dataclasses.dataclass
 class _Bracket:
-  """An open bracket: where its sign is, and what it directly holds."""
+  """An open bracket: index of its sign, and counts of its direct content."""
 
   start: int
   words: int = 0
@@ -147,7 +145,7 @@ class _Bracket:
 
 
 def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
-  """Ends a bracket, or takes it away: pre-terminals, traces, empty ones."""
+  """Closes a bracket, or removes it: pre-terminals, traces, empty ones."""
   start = bracket.start
   if len(signs) == start + 1:  # nothing in it, or only traces
     del signs[start]
@@ -162,7 +160,7 @@ def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
 
 
 def spellings(word: str) -> tuple[str, ...]:
-  """How a word of a tree may stand in the text, as it is in the tree first."""
+  """Returns how a word of a tree may be spelled in the text."""
   bare = word.replace("\\", "")  # 1\/2
   return (word, *_SPELLINGS.get(word, ()), bare)
 
@@ -170,16 +168,16 @@ def spellings(word: str) -> tuple[str, ...]:
 def bracketing(
   tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
-  """The feature `source_brackets`: a bracketing of the text's subwords.
+  """Returns the feature `source_brackets`, a bracketing of subwords.
 
   Args:
-    tree: of the text.
+    tree: tree of the text.
     text: the raw line.
-    vocabulary: of the source.
+    vocabulary: vocabulary of the source.
     ids: label -> id, from `jaxsyn.data.schema.relation_ids`.
 
   Raises:
-    Mismatch: the tree is not of this text (`align.spans`).
+    MismatchError: the tree is not of this text.
   """
   start_W, end_W = spans(map(spellings, tree.words), text)
   pieces = vocabulary.encode(text)

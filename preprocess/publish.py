@@ -1,8 +1,4 @@
-"""The last step: what was made takes its place in the prepared folder.
-
-Other things may lie in that folder, so `check_room` is asked before anything is
-made: what would be replaced must be what an earlier call has put there.
-"""
+"""Moves a new dataset to its place in the prepared folder."""
 
 from __future__ import annotations
 
@@ -18,18 +14,18 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
 
-def check_room(
+def check_no_user_files(
   directory: pathlib.Path, name: str, used: Iterable[pathlib.Path]
 ) -> None:
-  """Sees to it that no file of the user's would be replaced.
+  """Checks before any work that no file of the user would be replaced.
 
   Args:
-    directory: the prepared folder; need not be there.
-    name: of the data set.
-    used: the files that it is made from.
+    directory: the prepared folder; it may not exist.
+    name: name of the dataset.
+    used: files that the dataset is made from.
 
   Raises:
-    InputError: names a file that lies where prepared files go.
+    InputError: names a file that is where prepared files go.
   """
   shard = r"(-\d{5}-of-\d{5})?"
   folders = {
@@ -49,7 +45,7 @@ def check_room(
 
 
 def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """What is in a folder that file managers have not put there; or a file."""
+  """Yields what is in a folder, without hidden files; or a file itself."""
   if remote.is_remote(folder):
     existing = {name.partition("/")[0] for name in files.names(folder)}
     yield from (folder / name for name in sorted(existing) if name[0] != ".")
@@ -73,15 +69,15 @@ def _in_the_way(path: pathlib.Path, place: pathlib.Path) -> InputError:
 def publish(
   new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
 ) -> None:
-  """Moves the pieces to their places; the manifest goes first and comes last.
+  """Moves all files to their places; removes the manifest first, writes it last.
 
-  A folder without a manifest is no data set, so a mix of old and new pieces
-  is never taken for one, also where the power fails.
+  A folder without a manifest is not a dataset, so a mix of old and new files is
+  never used, not even after a loss of power.
 
   Args:
-    new: folder of the pieces, in `directory`.
+    new: folder of the new files, in `directory`.
     directory: the prepared folder.
-    manifest: of the pieces.
+    manifest: manifest of the new files.
   """
   if remote.is_remote(directory):
     _publish_remote(new, directory, manifest)
@@ -89,13 +85,13 @@ def publish(
   files.flush_tree(new)
   (directory / manifests.FILE).unlink(missing_ok=True)
   files.flush_folder(directory)
-  for piece in sorted(new.iterdir()):
-    place = directory / piece.name
+  for path in sorted(new.iterdir()):
+    place = directory / path.name
     if place.is_dir() and not place.is_symlink():
       shutil.rmtree(place)
     else:
       place.unlink(missing_ok=True)
-    os.rename(piece, place)
+    os.rename(path, place)
   files.flush_folder(directory)
   manifests.write(directory, manifest)
 
@@ -103,9 +99,9 @@ def publish(
 def _publish_remote(
   new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
 ) -> None:
-  """The same on a store, where there are no folders to move."""
+  """Does the same on an object store, which cannot move folders."""
   files.remove(directory / manifests.FILE)
-  for piece in sorted({name.partition("/")[0] for name in files.names(new)}):
-    files.remove_folder(directory / piece)
+  for name in sorted({name.partition("/")[0] for name in files.names(new)}):
+    files.remove_folder(directory / name)
   manifests.write(new, manifest)
   remote.move(new, directory, last=manifests.FILE)

@@ -2,10 +2,10 @@
 
   python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw [--pairs 2000]
 
-After it: `jaxsyn prepare --config quickstart`, which
-knows nothing of the English gold trees and parses the raw text with the parser
-made here, as is done for real text. The target side has its gold trees, and
-words their gold alignments: they are needed in training only. The language: `preprocess.toy`.
+`jaxsyn prepare --config quickstart` then parses the raw English text with the
+parser trained here, as is done for real text; it does not read the English gold
+trees. The target side has gold trees and gold word alignments, which only
+training needs. The invented language is defined in `preprocess.toy`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ LANGUAGES = ("en", "qaa")  # qaa: ISO 639 code for private use
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What was made; the same is written to report.json.
+  """Statistics of the corpus and its parser, also written to report.json.
 
   Attributes:
     pairs: sentence pairs by split.
-    words: source words and marks of the training part.
-    uas, las: share of test words with the right head, and label too, parsed
-      from raw text with the parser trained here.
-    parser_seconds: wall time of training it.
-    predictable: share of the test part's translated words that are right when
-      each word gets its commonest translation in the training part; by what
-      is known: `preprocess.toy.neighbours`.
+    words: number of source words and punctuation marks to train on.
+    uas: share of test words with the right parent, parsed from raw text.
+    las: share of test words with the right parent and relation.
+    parser_seconds: wall time of training the parser.
+    predictable: what is known of a test word -> share of words that their
+      most frequent translation in training gets right.
   """
 
   pairs: dict[str, int]
@@ -76,10 +75,9 @@ def run(
   <split>.align, quickstart.udpipe, report.json.
 
   Args:
-    output: a folder, made if it is not there; files of an earlier run are
-      replaced.
-    seed: of the sentences; the language itself never changes.
-    sizes: smaller for tests.
+    output: folder, created if needed; files of an earlier run are replaced.
+    seed: seed of the sentences; the language itself never changes.
+    sizes: number of sentences, None for the defaults.
   """
   sizes = sizes or Sizes()
   output = pathlib.Path(output)
@@ -132,7 +130,7 @@ if __name__ == "__main__":
     "pairs",
     Sizes.train,
     Range(1, 1_000_000),
-    "Sentence pairs to train on. Beside them 500 to validate and 500 to test, "
-    "other ones for another number.",
+    "Sentence pairs to train on. 500 more are for validation and 500 for"
+    " testing; they depend on this number.",
   )
   cli.main(_main)

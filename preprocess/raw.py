@@ -1,7 +1,4 @@
-"""Raw files: found or fetched; of a treebank the sentences are the lines.
-
-After this comes `preprocess.inputs`.
-"""
+"""Raw files, found in a folder or fetched."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
@@ -17,10 +13,10 @@ from jaxsyn.storage.checksums import sha256_of
 
 
 class MissingFileError(InputError):
-  """A raw file that is neither there nor can be fetched.
+  """Raised if a raw file does not exist and cannot be fetched.
 
   Attributes:
-    short: name of the file and what is wrong, in a few words.
+    short: name of the file and the reason, in a few words.
   """
 
   def __init__(self, message: str, short: str):
@@ -31,30 +27,8 @@ class MissingFileError(InputError):
 _NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
 
 
-def sentence(block: conllu.Block) -> str:
-  """The line of a sentence of a treebank: its `# text` comment.
-
-  Raises:
-    InputError: it has no text, or one that holds a line break (such as U+2028);
-      names FILE:LINE.
-  """
-  line, where = block.comment_text, f"{block.file}:{block.line}"
-  if not line:
-    raise InputError(
-      f"{where}: this sentence has no `# text = ...` comment, so what it"
-      " reads is not known. Give the text as a plain file in"
-      " config.prepare.splits, and this file in config.prepare.parse."
-    )
-  if len(line.splitlines()) > 1:
-    raise InputError(
-      f"{where}: the text of this sentence has a line break in it:"
-      f" {line[:60]!r}. Mend the file: one sentence is one line."
-    )
-  return line
-
-
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """config.prepare.downloads by file name.
+  """Returns config.prepare.downloads by file name.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
@@ -87,11 +61,14 @@ def expand(
   own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[pathlib.Path, ...]:
-  """The files of an entry of config.prepare.splits, as `find` finds them.
+  """Returns the files of an entry of config.prepare.splits.
 
   Args:
-    entry: a name, several with commas between them, or a pattern such as
-      "part-*.en.gz", whose files are taken in the order of their names.
+    entry: file name, several of them with commas between, or a pattern such as
+      "part-*.en.gz", whose files are read in the order of their names.
+    raw_dir: folder of the raw files, "" for none.
+    own_folder: folder of fetched files.
+    downloads: what can be fetched, from `addresses`.
 
   Raises:
     MissingFileError: a file is missing, or no name fits the pattern.
@@ -120,13 +97,13 @@ def find(
   own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> pathlib.Path:
-  """The file of a name: in raw_dir, else fetched before, else fetched now.
+  """Returns a file: from raw_dir, fetched before, or fetched now.
 
   Args:
-    name: as config.prepare.splits gives it.
-    raw_dir: the user's folder; "" for none.
-    own_folder: folder for fetched files.
-    downloads: of `addresses`.
+    name: name of the file in config.prepare.splits.
+    raw_dir: folder of the raw files, "" for none.
+    own_folder: folder of fetched files.
+    downloads: what can be fetched, from `addresses`.
 
   Raises:
     MissingFileError: there is none and it cannot be fetched.
@@ -166,7 +143,7 @@ def find(
     raise MissingFileError(
       f"raw file {name} is {place}, and config.prepare.downloads gives no"
       " address for it. Give the folder of the raw files as --raw_dir, or make"
-      " them as the head of the config's file says.",
+      " them as described at the top of the config's file.",
       f"{name} is {place}",
     )
   return path

@@ -1,134 +1,280 @@
-"""From the kept lines of a chunk and their trees to examples.
+"""Examples of chunks, and the files of about equal size that they fill.
 
-`preprocess.parse` comes before; `preprocess.shards` puts the pieces of all
-chunks together.
+Shard k of records, text and trees of a split holds the same examples. A shard
+ends with the first example that fills it, so shards do not depend on chunks.
 """
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Sequence
-from typing import Any
+import gzip
+import io
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
 import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import index, manifests, tfrecord
+from jaxsyn.data.store import index, layout, manifests, tfrecord
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
-from jaxsyn.preprocess import alternatives, constituents, links, parse, report
-from jaxsyn.preprocess.corpus import Tools
-from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.preprocess import extras, report, trees
+from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.storage import checksums, files
 
-RECORDS = "records"
+_RECORDS = "records"
+_MIB = 1 << 20
+
+Part = tuple[int, int, int]  # number of a chunk, first row, row after the last
 
 
-def encode(tools: Tools, number: int, out: Output) -> Facts:
-  """The examples of a chunk.
+def encode(context: Context, number: int, out: TaskOutput) -> Result:
+  """Makes the examples of a chunk.
 
-  Pieces: "records", their frames; "sizes", the bytes of each frame; "index", their
-  entries in the index.
+  Parts: "records", framed; "sizes", bytes of each frame; "index", their entries
+  in the index.
   """
-  chunk, known = tools.chunk(number), tools.known
-  rows_kept = tools.work.read_arrays(f"trees/{number}.rows")["rows"]
-  texts, sentences = _sentences(tools, number)
-  facts: Facts = {}
-  bracket_features: list[dict[str, np.ndarray]] = [{} for _ in rows_kept]
-  if labels := known.get("brackets"):
-    ids = schema.relation_ids(labels["source"])
-    brackets, facts = constituents.features(
-      chunk, rows_kept.tolist(), tools.vocabularies["source"], ids
-    )
-    bracket_features = [{"source_brackets": one} for one in brackets]
-  if known.get("alignments"):
-    linked, link_features = links.features(
-      chunk, rows_kept.tolist(), tools.vocabularies
-    )
-    bracket_features, facts = (
-      [a | b for a, b in zip(bracket_features, linked)],
-      facts | link_features,
-    )
-  if known.get("alternatives"):
-    more = alternatives.features(tools, number, len(rows_kept))
-    bracket_features = [a | b for a, b in zip(bracket_features, more)]
-  how = manifests.encoding(known)
-  how["vocabularies"] = tuple(tools.vocabularies[s] for s in schema.SIDES)
-  features = tuple(manifests.features(known))
-  extra = [
-    name
-    for name in features
-    if name in (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
-  ]
+  chunk, manifest = context.chunk(number), context.manifest
+  rows = context.outputs.read_arrays(f"trees/{number}", "rows")["rows"]
+  texts, sentences = _sentences(context, number)
+  given, result = _optional_features(context, number, rows.tolist())
+  options = manifests.encoding(manifest)
+  options["vocabularies"] = tuple(context.vocabularies[s] for s in schema.SIDES)
+  features = tuple(manifests.features(manifest))
+  optional = (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
+  names = [name for name in features if name in optional]
   serialize = serializer(features)
-  counts = report.ReportCounts(known["sides"])
+  counts = report.ReportCounts(manifest["sides"])
   entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
-  for begin in range(0, len(rows_kept), TOGETHER):
-    some = slice(begin, begin + TOGETHER)
-    source, target = (link_features[some] for link_features in sentences)
-    lines = chunk.lines.start + rows_kept[some] + 1
-    rows = example.encode_all(source, target, lines=lines, **how)
-    if extra:
-      put = Rows.of(bracket_features[some], extra)
-      rows = Rows({**rows.flat, **put.flat}, {**rows.start, **put.start})
-    counts.add_all(rows)
-    payloads = serialize(rows, {name: texts[name][some] for name in texts})
+  for begin in range(0, len(rows), TOGETHER):
+    part = slice(begin, begin + TOGETHER)
+    source, target = (of_side[part] for of_side in sentences)
+    lines = chunk.lines.start + rows[part] + 1
+    made = example.encode_all(source, target, lines=lines, **options)
+    if names:
+      added = Rows.of(given[part], names)
+      made = Rows({**made.flat, **added.flat}, {**made.start, **added.start})
+    counts.add_all(made)
+    payloads = serialize(made, {name: texts[name][part] for name in texts})
     frames += map(tfrecord.frame, payloads)
-    entries.append(index.entries(payloads, lengths_of(rows)))
+    entries.append(index.entries(payloads, lengths_of(made)))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
-  out.write(RECORDS, b"".join(frames))
-  out.write_arrays("sizes", {RECORDS: sizes})
+  out.write(_RECORDS, b"".join(frames))
+  out.write_arrays("sizes", {_RECORDS: sizes})
   out.write_arrays("index", {"entries": np.concatenate(entries)})
-  total = {"examples": len(frames), "bytes": int(sizes.sum())}
   return {
-    **facts,
-    **total,
+    **result,
+    "examples": len(frames),
+    "bytes": int(sizes.sum()),
     "lines": len(chunk.lines),
     "counts": counts.as_dict(),
   }
 
 
-def _sentences(
-  tools: Tools, index: int
-) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
-  """What `preprocess.parse` has left of a chunk.
+def _optional_features(
+  context: Context, number: int, rows: Sequence[int]
+) -> tuple[list[extras.Features], Result]:
+  """Returns the features of optional input, and counts of it."""
+  chunk, manifest = context.chunk(number), context.manifest
+  found: list[list[extras.Features]] = []
+  result: Result = {}
+  if labels := manifest.get("brackets"):
+    ids = schema.relation_ids(labels["source"])
+    values, counts = extras.bracket_features(
+      chunk, rows, context.vocabularies["source"], ids
+    )
+    found.append(values)
+    result |= counts
+  if manifest.get("alignments"):
+    values, counts = extras.link_features(chunk, rows, context.vocabularies)
+    found.append(values)
+    result |= counts
+  if manifest.get("alternatives"):
+    found.append(extras.alternative_features(context, number, len(rows)))
+  merged: list[extras.Features] = [{} for _ in rows]
+  for values in found:
+    for features, more in zip(merged, values, strict=True):
+      features |= more
+  return merged, result
 
-  Returns: the texts, by their names in `schema.TEXTS`; and of both sides these,
-  or their parses where it has trees.
-  """
+
+def _sentences(
+  context: Context, number: int
+) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
+  """Returns the texts of a chunk, and texts or parses of both sides."""
   texts: dict[str, list[str]] = {}
   sentences: list[Sequence[Any]] = []
   for side in schema.SIDES:
-    piece = tools.work.read(f"trees/{index}.text.{side}")
-    lines = texts[f"{side}_text"] = piece.decode("utf-8").split("\n")[:-1]
-    if side in tools.known["sides"]:
-      sentences.append(parse.parses_of(tools, index, side, lines))
+    data = context.outputs.read(f"trees/{number}", f"text.{side}")
+    lines = texts[f"{side}_text"] = data.decode("utf-8").split("\n")[:-1]
+    if side in context.manifest["sides"]:
+      sentences.append(trees.parses_of(context, number, side, lines))
     else:
       sentences.append(lines)
   return texts, sentences
 
 
-def check(tools: Tools, facts: Sequence[Facts]) -> None:
-  """Says which constituency trees were left out.
+def combine(context: Context, results: Sequence[Result]) -> Result:
+  """Reports constituency trees that were left out, and plans the shards.
 
   Raises:
-    InputError: all of a split were.
+    InputError: all constituency trees of a split were left out.
   """
-  for split in tools.job.splits:
-    split_facts = [facts[index] for index in tools.chunks(split.name)]
-    if split.brackets:
-      left_out = next((f["left_out"] for f in split_facts if f["left_out"]), "")
-      names = [
-        ", ".join(tools.job.files[file].file for file in some)
-        for some in (split.brackets, split.texts["source"])
-      ]
-      constituents.report_labels(brackets(split_facts), left_out, names)
+  for split in context.job.splits:
+    if "brackets" in split.streams:
+      of_split = [results[n] for n in context.chunks(split.name)]
+      left_out = next((r["left_out"] for r in of_split if r["left_out"]), "")
+      names = [split.file_names(name) for name in ("brackets", "source")]
+      extras.report_brackets(extras.bracket_counts(of_split), left_out, names)
+  return {"shards": plan(context, results)}
 
 
-def brackets(facts: Sequence[Facts]) -> dict[str, int]:
-  """How many rows of all chunks have which kind of constituency tree."""
-  total: collections.Counter[str] = collections.Counter()
-  for fact in facts:
-    total.update(fact["brackets"])
-  return dict(total)
+def plan(context: Context, results: Sequence[Result]) -> list[list[list[Part]]]:
+  """Returns which rows of which chunks each shard of each split has.
+
+  Args:
+    context: the job.
+    results: results of `encode`, of all chunks.
+  """
+  size = round(context.config.prepare.shard_mib * _MIB)
+  plans = []
+  for split in context.job.splits:
+    shards: list[list[Part]] = [[]]
+    room = size
+    for chunk in context.chunks(split.name):
+      examples, total = results[chunk]["examples"], results[chunk]["bytes"]
+      begin = done = 0  # rows, and bytes, that are in a shard
+      if total >= room:
+        ends = np.cumsum(_sizes(context, chunk, _RECORDS))
+        while total - done >= room:
+          # The first row that fills a shard is the last in it.
+          end = int(np.searchsorted(ends, done + room)) + 1
+          shards[-1].append((chunk, begin, end))
+          shards.append([])
+          begin, done, room = end, int(ends[end - 1]), size
+      if begin < examples:
+        shards[-1].append((chunk, begin, examples))
+        room -= total - done
+    if len(shards) > 1 and not shards[-1]:
+      shards.pop()
+    plans.append(shards)
+  return plans
+
+
+def _sizes(context: Context, chunk: int, kind: str) -> np.ndarray:
+  """Returns the bytes of each row of a chunk in records, text or trees."""
+  stage = "encode" if kind == _RECORDS else "trees"
+  return context.outputs.read_arrays(f"{stage}/{chunk}", "sizes")[kind]
+
+
+def _shard_files(context: Context) -> list[tuple[int, int, str]]:
+  """Returns the files to write: split, shard, and kind of content."""
+  kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
+  kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
+  return [
+    (split, shard, kind)
+    for split, shards in enumerate(context.shards)
+    for shard in range(len(shards))
+    for kind in kinds
+  ]
+
+
+def shard_count(context: Context) -> int:
+  return len(_shard_files(context))
+
+
+def write_shard(context: Context, number: int, out: TaskOutput) -> Result:
+  """Writes one file.
+
+  Returns:
+    Its name, checksums, size and number of examples.
+  """
+  split, shard, kind = _shard_files(context)[number]
+  parts = context.shards[split][shard]
+  name = _file_name(context, split, shard, kind)
+  result: Result = {"examples": sum(end - begin for _, begin, end in parts)}
+  with files.publish(context.job.new / name) as file:
+    content = _content(context, parts, kind)
+    if kind == _RECORDS:
+      for data in content:
+        file.write(data)
+    else:
+      _compress(file, content)
+    file.flush()
+    # Before the file gets its name: from an object store it would be read back.
+    if kind == _RECORDS:
+      result["sha256"] = checksums.sha256_of(file.name)
+    result |= checksums.file_checksums("", [file.name])[file.name]
+  out.add_file(context.job.new / name)
+  return {"file": name, "lines": result["examples"], **result}
+
+
+def _content(
+  context: Context, parts: Sequence[Part], kind: str
+) -> Iterator[bytes]:
+  stage = "encode" if kind == _RECORDS else "trees"
+  for chunk, begin, end in parts:
+    ends = np.append(0, np.cumsum(_sizes(context, chunk, kind)))
+    data = context.outputs.read(f"{stage}/{chunk}", kind)
+    yield data[int(ends[begin]) : int(ends[end])]
+
+
+def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
+  """Writes gzip; the same content gives the same bytes."""
+  with (
+    # Level 6 compresses text as well as 9, three times as fast.
+    gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,
+    io.BufferedWriter(compressed, _MIB) as buffer,
+  ):
+    for data in content:
+      buffer.write(data)
+
+
+def _file_name(context: Context, split: int, shard: int, kind: str) -> str:
+  """Returns the name of a file, relative to the prepared folder."""
+  name, shards = context.job.splits[split].name, len(context.shards[split])
+  if kind == _RECORDS:
+    folder = layout.tfds_folder("", context.manifest)
+    dataset = context.config.data.name
+    file = f"{dataset}-{name}.tfrecord-{shard:05d}-of-{shards:05d}"
+    return (folder / file).as_posix()
+  what, _, side = kind.partition(".")
+  path = layout.text_file if what == "text" else layout.conllu_file
+  return path("", name, side, shard=shard, shards=shards).as_posix()
+
+
+def write_index(context: Context, number: int, out: TaskOutput) -> Result:
+  """Writes the index of a split.
+
+  Returns:
+    "files", name -> size and CRC-32C; and the manifest's entry of the records.
+  """
+  name, new = context.job.splits[number].name, context.job.new
+  shards = []
+  for task, (split, _, kind) in enumerate(_shard_files(context)):
+    if split == number and kind == _RECORDS:
+      result = context.outputs.result(f"shards/{task}")
+      shard = {key: result[key] for key in ("examples", "bytes", "sha256")}
+      shard["file"] = pathlib.PurePath(result["file"]).name
+      shards.append(shard)
+  path = layout.index_file(new, context.manifest, name)
+  index.save(path, _index_entries(context, number))
+  out.add_file(path)
+  relative = path.relative_to(new).as_posix()
+  return {
+    "files": checksums.file_checksums(new, [relative]),
+    "examples": sum(shard["examples"] for shard in shards),
+    "shards": shards,
+    "records_sha256": records_sha256([shard["sha256"] for shard in shards]),
+  }
+
+
+def _index_entries(context: Context, split: int) -> Iterator[np.ndarray]:
+  for parts in context.shards[split]:
+    for chunk, begin, end in parts:
+      arrays = context.outputs.read_arrays(f"encode/{chunk}", "index")
+      yield arrays["entries"][begin:end]

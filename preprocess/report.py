@@ -1,6 +1,6 @@
-"""What a prepared data set looks like: report.txt and report.png.
+"""Statistics of a prepared dataset: report.txt and report.png.
 
-Made from the examples as they are written: lengths, subwords a word, tree
+They come from the examples as they are written: lengths, subwords per word, tree
 depths, and how many pairs were dropped and why.
 """
 
@@ -25,17 +25,17 @@ _BY_SIDE = ("blank", "unknown")
 
 
 class ReportCounts:
-  """Histograms of one split: side -> how often each number occurs.
+  """Histograms of one split, by side: number -> how often it occurs.
 
   Attributes:
-    subwords: of a sentence, EOS included.
-    words: of a sentence with a tree.
-    pieces: subwords of a word; a word has none where a subword that begins
-      in the word before it covers it too, as happens without blanks.
-    depth: edges from a sentence's deepest word to its root.
-    unparsed: sentences without a tree, empty lines included.
-    blank: sentences without a subword.
-    unknown: subwords that the vocabulary lacks.
+    subwords: subwords of a sentence, EOS included.
+    words: words of a sentence with a tree.
+    pieces: subwords of a word; a word has none if a subword that begins in the
+      word before covers it too, as happens without blanks.
+    depth: edges from the deepest word of a sentence to its root.
+    unparsed: number of sentences without a tree, empty lines included.
+    blank: number of sentences without a subword.
+    unknown: number of subwords that are not in the vocabulary.
   """
 
   def __init__(self, sides: Sequence[str]):
@@ -49,7 +49,7 @@ class ReportCounts:
     self.unknown = dict.fromkeys(schema.SIDES, 0)
 
   def as_dict(self) -> dict[str, Any]:
-    """The same for JSON, which knows no numbers as keys."""
+    """Returns the counts as JSON, in which keys are no numbers."""
     counts: dict[str, Any] = {"unparsed": self.unparsed}
     for name in _HISTOGRAMS:
       counts[name] = {
@@ -58,7 +58,7 @@ class ReportCounts:
     return counts | {name: getattr(self, name) for name in _BY_SIDE}
 
   def merge(self, counts: Mapping[str, Any]) -> None:
-    """Adds what other counts have put on a page."""
+    """Adds counts of `as_dict`."""
     self.unparsed += counts["unparsed"]
     for name in _HISTOGRAMS:
       for side, items in counts[name].items():
@@ -115,14 +115,12 @@ def write(
   """Writes report.txt and report.png.
 
   Args:
-    folder: where to.
-    title: what the data set is, one line.
-    facts: of each split: "lines", "examples", "dropped", "unparsed", "blank",
-      and perhaps "doubts" about the trees of its sides, how many pairs are
-      "linked", and the "subset" that was drawn.
-    counts: of each split.
-    train: the training split, which the histograms show.
-    left_out: optional test split -> why it was left out.
+    folder: folder of the files.
+    title: description of the dataset in one line.
+    facts: entry of each split in the manifest.
+    counts: counts of each split.
+    train: name of the training split, which the histograms show.
+    left_out: optional test split -> reason why it was left out.
   """
   text = text_report(title, facts, counts)
   for name, why in left_out.items():
@@ -136,7 +134,7 @@ def text_report(
   facts: Mapping[str, Mapping[str, Any]],
   counts: Mapping[str, ReportCounts],
 ) -> str:
-  """The report as text, a paragraph a split."""
+  """Returns the report as text, one paragraph per split."""
   paragraphs = [title]
   for split, fact in facts.items():
     count = counts[split]
@@ -159,7 +157,7 @@ def text_report(
       rows.append(f"  brackets   {_listed(fact['brackets'])}")
     for side, side_counts in fact.get("alternatives", {}).items():
       rows.append(
-        f"  parses     beside the best of the {side}: {_listed(side_counts)}"
+        f"  parses     besides the best of the {side}: {_listed(side_counts)}"
       )
     for side in schema.SIDES:
       unknown = count.unknown[side]
@@ -186,7 +184,7 @@ def _listed(dropped: Mapping[str, int]) -> str:
 
 
 def _share(unknown: int, subwords: Mapping[int, int]) -> str:
-  """Unknown subwords in per cent of all, each sentence's EOS left out."""
+  """Returns unknown subwords in per cent of all subwords but EOS."""
   subword_count = sum(
     (length - 1) * times for length, times in subwords.items()
   )
@@ -194,7 +192,7 @@ def _share(unknown: int, subwords: Mapping[int, int]) -> str:
 
 
 def _summary(histogram: Mapping[int, int]) -> str:
-  """Mean, median, 99th percentile and largest number."""
+  """Returns mean, median, 99th percentile and maximum."""
   if not histogram:
     return "none"
   numbers, times = map(np.array, zip(*sorted(histogram.items())))
@@ -217,8 +215,8 @@ def _plot(
   from matplotlib.backends.backend_agg import FigureCanvasAgg
   from matplotlib.figure import Figure
 
-  # Margins are said: to find them matplotlib draws all of it twice, which was
-  # most of the time that a small data set took to prepare.
+  # With given margins, matplotlib need not draw everything twice to find them,
+  # which was most of the time that a small dataset took to prepare.
   figure = Figure(figsize=(11, 7))
   FigureCanvasAgg(figure)
   margins = dict(left=0.06, right=0.98, bottom=0.08, top=0.86)
@@ -243,7 +241,7 @@ def _plot(
 
 
 def _histograms(axis, histograms: Mapping[str, Mapping[int, int]]) -> None:
-  """A histogram a side; the axis ends where there is nothing to see."""
+  """Draws a histogram of each side, without the sparse ends."""
   shown = set()
   for side, histogram in histograms.items():
     total = sum(histogram.values())

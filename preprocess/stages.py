@@ -1,158 +1,139 @@
-"""The stages of a preparation, and how they are run on one machine.
+"""The stages of a preparation, in order, and the loop that runs them.
 
-  unpack  index  clean  (duplicates  language)  sample  vocabulary  trees
-  encode  shards  tables
-
-A stage is a pure function of one number: of a chunk, mostly. It reads files and
-what earlier stages have left in `preprocess.work`, and leaves pieces and facts
-there, so it may be done again at any time, by anybody. Between two stages the
-launcher puts facts together, and those that are needed later go onto a page.
-Here they run in this process, or in several (`jaxsyn.workers`);
-`preprocess.beam` has another runner for the same stages.
+A stage has numbered tasks. A task is a pure function of its number: it reads
+input files and outputs of earlier stages, and writes one output file
+(`preprocess.outputs`). When all tasks are done, the launcher combines their
+results into the summary of the stage, which later stages read.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jaxsyn import progress
-from jaxsyn.preprocess import clean, parse, records, shards, sources, subwords
-from jaxsyn.preprocess.corpus import PrepareJob, Tools
-from jaxsyn.preprocess.work import Facts, Output
-from jaxsyn.storage import files
-from jaxsyn.workers import Workers, cores
+from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
+from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.outputs import Result, TaskOutput
 
-_WORTH = 1 << 14  # bytes of files that are worth a process
-_DIED = (
-  "a worker process died, perhaps for want of memory. Run the same command again,"
-  " what is done stays; --config.prepare.workers=1 needs least."
-)
+
+def _no_summary(context: Context, results: Sequence[Result]) -> Result:
+  return {}
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-  """A step of all chunks.
+  """A step of the preparation.
 
   Attributes:
-    count: how many numbers it has, from 0.
-    make: does one of them.
-    after: what the launcher does with the facts of all of them.
+    count: returns the number of tasks.
+    run: runs one task and returns its result.
+    combine: returns the summary of the stage, from all results.
   """
 
-  count: Callable[[Tools], int]
-  make: Callable[[Tools, int, Output], Facts]
-  after: Callable[[Tools, Sequence[Facts]], None]
+  count: Callable[[Context], int]
+  run: Callable[[Context, int, TaskOutput], Result]
+  combine: Callable[[Context, Sequence[Result]], Result] = _no_summary
 
 
-def _chunks(tools: Tools) -> int:
-  return sum(cut.chunks for cut in tools.cuts)
-
-
-def _nothing(tools: Tools, facts: Sequence[Facts]) -> None:
-  """Nothing is to be put together."""
-
-
-def _plan(tools: Tools, facts: Sequence[Facts]) -> None:
-  records.check(tools, facts)
-  tools.work.write_json("shards.page", shards.plan(tools, facts))
+def _chunks(context: Context) -> int:
+  return context.chunk_count
 
 
 STAGES = {
-  "unpack": Stage(sources.packed, sources.unpack, _nothing),
-  "index": Stage(sources.ranges, sources.index, sources.cut),
-  "clean": Stage(_chunks, clean.clean, clean.after_clean),
-  "duplicates": Stage(clean.partitions, clean.duplicates, _nothing),
-  "language": Stage(clean.again, clean.language, clean.after_language),
-  "sample": Stage(subwords.samples, subwords.sample, _nothing),
+  "read": Stage(reading.count, reading.read, reading.combine),
+  "clean": Stage(_chunks, clean.clean, clean.combine),
+  "duplicates": Stage(clean.partition_count, clean.find_duplicates),
+  "language": Stage(
+    clean.language_count, clean.clean_language, clean.combine_language
+  ),
+  "sample": Stage(vocabulary.sample_count, vocabulary.sample),
   "vocabulary": Stage(
-    lambda tools: len(subwords.groups(tools)),
-    subwords.vocabulary,
-    subwords.after,
+    vocabulary.count, vocabulary.make_vocabulary, vocabulary.combine
   ),
-  "trees": Stage(_chunks, parse.trees, parse.after),
-  "encode": Stage(_chunks, records.encode, _plan),
-  "shards": Stage(
-    lambda tools: len(shards.tasks(tools)), shards.write, _nothing
-  ),
-  "tables": Stage(
-    lambda tools: len(tools.job.splits), shards.write_index, _nothing
-  ),
+  "trees": Stage(_chunks, trees.make_trees, trees.combine),
+  "encode": Stage(_chunks, records.encode, records.combine),
+  "shards": Stage(records.shard_count, records.write_shard),
+  "index": Stage(lambda context: len(context.job.splits), records.write_index),
 }
 
 
-def perform(tools: Tools, stage: str, index: int) -> int:
-  """Does one number of a stage, if it is not done; what every runner calls.
+def run_task(context: Context, stage: str, number: int) -> int:
+  """Runs one task, unless it is done; every runner calls this.
 
-  Returns: how many lines it was about.
+  Returns:
+    Number of lines that the task processed.
 
   Raises:
     InputError: something is wrong with the input.
   """
-  task = f"{stage}/{index}"
-  result = tools.work.facts(task)
-  if result is None:
-    out = Output(tools.work, task)
-    facts = STAGES[stage].make(tools, index, out)
-    out.finish(facts)
-    return facts.get("lines", 0)
-  return result["facts"].get("lines", 0)
+  task = f"{stage}/{number}"
+  header = context.outputs.finished(task)
+  if header is not None:
+    return header.result.get("lines", 0)
+  out = TaskOutput(context.outputs, task)
+  result = STAGES[stage].run(context, number, out)
+  out.finish(result)
+  return result.get("lines", 0)
 
 
 class Runner(Protocol):
-  """Does all numbers of a stage."""
+  """Runs the tasks of a stage."""
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    """Does them; yields the lines of each that is done.
+    """Runs tasks; yields the lines that each processed.
 
     Raises:
-      InputError: of the first number that has one.
+      InputError: error of the first task that has one.
     """
     ...
 
   def close(self) -> None:
-    """Ends it, in the midst of its work if it has any."""
+    """Stops, even during a task."""
     ...
 
 
-def run(tools: Tools, runner: Runner) -> None:
-  """All stages, one after the other; what is done already is not done again.
+def results(context: Context, stage: str) -> list[Result]:
+  """Returns the results of all tasks of a finished stage."""
+  tasks = [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
+  found = context.outputs.all_finished(tasks)
+  return [header.result for header in found if header]
+
+
+def run(context: Context, runner: Runner) -> None:
+  """Runs all stages; tasks that are done are not run again.
 
   Args:
-    tools: of the job, in the hands of the launcher.
-    runner: does the work.
+    context: the job, in the launcher.
+    runner: runs the tasks.
 
   Raises:
     InputError: something is wrong with the input.
   """
+  outputs = context.outputs
   for name, stage in STAGES.items():
-    count = stage.count(tools)
-    todo = [
-      index
-      for index, result in enumerate(tools.work.all_facts(name, range(count)))
-      if result is None
-    ]
-    fresh = set(todo)
-    _follow(runner.run(name, todo), name, len(todo))
-    pages = []
-    for index, result in enumerate(tools.work.all_facts(name, range(count))):
-      assert result is not None, f"{name} {index} is done"
-      if index in fresh:
-        print(*result["said"], sep="\n", end="\n" if result["said"] else "")
-      pages.append(result["facts"])
-    stage.after(tools, pages)
+    tasks = [f"{name}/{number}" for number in range(stage.count(context))]
+    headers = outputs.all_finished(tasks)
+    todo = [i for i, header in enumerate(headers) if header is None]
+    _show_progress(runner.run(name, todo), name, len(todo))
+    for i in todo:
+      header = headers[i] = outputs.finished(tasks[i])
+      assert header is not None, f"{tasks[i]} is not done"
+      for message in header.messages:
+        print(message, flush=True)
+    summary = stage.combine(context, [h.result for h in headers if h])
+    outputs.write_summary(name, summary)
 
 
-def _follow(done: Iterator[int], name: str, total: int) -> None:
-  """Waits until a stage is done, with its progress on the screen.
+def _show_progress(done: Iterator[int], name: str, total: int) -> None:
+  """Waits for the tasks of a stage and shows its progress.
 
   Args:
-    done: the lines of each number that is done, as it is.
-    name: of the stage.
-    total: numbers that are to be done.
+    done: lines of each task, as it ends.
+    name: name of the stage.
+    total: number of tasks.
   """
   started, lines = time.monotonic(), 0
   with progress.bar(name, total, unit="chunk", per="line") as bar:
@@ -163,59 +144,3 @@ def _follow(done: Iterator[int], name: str, total: int) -> None:
   if seconds > 1 and lines:
     speed = f"{lines / seconds:,.0f} lines/s"
     print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)
-
-
-class InProcessRunner:
-  """Runs in this process alone."""
-
-  def __init__(self, tools: Tools):
-    self._tools = tools
-
-  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    for index in numbers:
-      yield perform(self._tools, stage, index)
-
-  def close(self) -> None:
-    pass
-
-
-class ProcessRunner:
-  """Runs in several processes of this machine."""
-
-  def __init__(self, job: PrepareJob, count: int):
-    """Starts them.
-
-    Args:
-      job: what is to be done.
-      count: of processes.
-    """
-    make = functools.partial(_loaded, job)
-    self._workers = Workers(make, count, died=_DIED)
-
-  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    submit = self._workers.submit
-    waiting = [submit(perform, stage, index) for index in numbers]
-    # In their order, so that of several faults the first is told.
-    for future in waiting:
-      yield future.result()
-
-  def close(self) -> None:
-    self._workers.close()
-
-
-def _loaded(job: PrepareJob) -> Tools:
-  """A job with its parsers, whose memory the processes share."""
-  tools = Tools(job)
-  _ = tools.parsers
-  return tools
-
-
-def local(tools: Tools) -> InProcessRunner | ProcessRunner:
-  """The runner of one machine: as many processes as there is work for."""
-  paths = {units.file for units in tools.job.files}
-  size = sum(map(files.size_of, paths))
-  wanted = tools.config.prepare.workers or cores()
-  count = min(wanted, size // _WORTH)
-  return (
-    ProcessRunner(tools.job, count) if count > 1 else InProcessRunner(tools)
-  )

@@ -15,43 +15,41 @@ import numpy as np
 
 from jaxsyn.data.loader.philox import philox
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.preprocess.corpus import Context
 from jaxsyn.storage import files
 
-_RECORD_NAME = "subset.page"
-_BLOCK = 1 << 20  # lines whose ranks are sorted at once, beside those drawn
+_BLOCK = 1 << 20  # lines whose ranks are sorted at once, with those drawn
 
 
-def draw(tools: Tools, count: int, clean: Iterable[np.ndarray]) -> int:
-  """Draws the subset and records the highest rank in it.
+def draw(
+  context: Context, count: int, total: int, clean_lines: Iterable[np.ndarray]
+) -> list[int]:
+  """Returns the highest rank in the subset, and the line that has it.
 
   Args:
-    tools: of the job.
+    context: the job.
     count: number of clean training pairs.
-    clean: their line indices in the files, from 0, chunk by chunk.
-
-  Returns: number of pairs that are not drawn.
+    total: number of training pairs.
+    clean_lines: their line indices in the files, chunk by chunk.
 
   Raises:
     InputError: there are fewer pairs than are to be drawn.
   """
-  options, cut = tools.config.prepare.subset, tools.cuts[0]
+  options = context.config.prepare.subset
   if options.pairs > count:
     raise InputError(
       f"config.prepare.subset.pairs is {options.pairs:,}, but the training split"
-      f" has {count:,} clean pairs, of {cut.last - cut.first:,}. Give at most"
-      f" {count:,}, or 0 for all."
+      f" has {count:,} clean pairs, of {total:,}. Give at most {count:,}, or 0"
+      " for all."
     )
   lowest = np.zeros((0, 2), np.uint64)  # ranks and lines
   waiting: list[np.ndarray] = []
-  for lines in clean:
+  for lines in clean_lines:
     ranks = _ranks(options.seed, lines)
     waiting.append(np.column_stack([ranks, lines.astype(np.uint64)]))
     if sum(map(len, waiting)) > options.pairs + _BLOCK:
       lowest, waiting = _lowest([lowest, *waiting], options.pairs), []
-  lowest = _lowest([lowest, *waiting], options.pairs)
-  tools.work.write_json(_RECORD_NAME, lowest[-1].tolist())
-  return count - options.pairs
+  return _lowest([lowest, *waiting], options.pairs)[-1].tolist()
 
 
 def _lowest(tables: Sequence[np.ndarray], pairs: int) -> np.ndarray:
@@ -65,17 +63,17 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
   return high << np.uint64(32) | low
 
 
-def is_drawn(tools: Tools, lines: np.ndarray) -> np.ndarray:
-  """Returns for each clean training line whether it is in the subset.
+def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
+  """Returns whether each clean training line is in the subset.
 
   Args:
-    tools: of the job.
-    lines: line indices in the files, from 0.
+    context: the job.
+    lines: line indices in the files.
   """
-  options = tools.config.prepare.subset
+  options = context.config.prepare.subset
   if not options.pairs:
     return np.ones(len(lines), bool)
-  rank, line = tools.work.read_json(_RECORD_NAME)
+  rank, line = context.last_drawn
   ranks, last = _ranks(options.seed, lines), np.uint64(rank)
   return (ranks < last) | ((ranks == last) & (lines <= line))
 
@@ -86,7 +84,7 @@ def file_of(split: str) -> str:
 
 
 def write(folder: pathlib.Path, split: str, lines: Iterable[int]) -> None:
-  """Writes the numbers of the drawn lines, from 1, one a line."""
+  """Writes the numbers of the drawn lines, from 1, one per line."""
   text = "".join(f"{line + 1}\n" for line in lines)
   path = folder / file_of(split)
   with files.publish(path) as file:
@@ -94,6 +92,6 @@ def write(folder: pathlib.Path, split: str, lines: Iterable[int]) -> None:
 
 
 def read(folder: pathlib.Path, split: str) -> np.ndarray:
-  """Reads what `write` has written: line numbers, from 1."""
+  """Reads the line numbers of a file of `write`, from 1."""
   text = gzip.decompress(files.read_bytes(folder / file_of(split)))
   return np.array(text.split(), np.int64)

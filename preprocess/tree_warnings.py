@@ -1,16 +1,16 @@
-"""What looks wrong about trees: a model of another language, no tree at all.
+"""Warnings about trees: a parser model of another language, or no trees at all.
 
-A parser answers whatever it is asked; that Czech was parsed as English shows in
-no error, but in the trees, and later in a system that seems to gain nothing from
-them. `TreeStats` counts what tells them apart while the trees are made, and
-`doubts` says in a sentence what is out of bounds. It is a warning: a corpus of
-headlines may be as it is.
+A parser returns trees for any text. That Czech was parsed as English shows in no
+error, but in the trees, and later in a system that gains nothing from them.
+`TreeStats` counts what tells such trees apart, and `find_warnings` reports what
+is out of bounds. It is a warning: a corpus of headlines may be unusual.
 
 The limits were chosen on gold trees (seven languages of UD's PUD, and English
 EWT; 1,000 sentences and more) and on texts parsed by UDPipe 1 (English, German,
 Japanese, and a Czech model of 850 sentences; captions, everyday sentences, PUD;
-60 to 120 lines each): 9 pairs of a model and a text of its language, 43 of
-another. In per cent, the most (of function words: the least) and what others have:
+60 to 120 lines each): 9 pairs of a model and a text of its language, 43 of a
+model and a text of another. In per cent, the highest share (for function words
+the lowest), and the range for models of another language:
 
                      gold         own language   another language
   uncut              3.1          0.0            0 to 86.5
@@ -19,12 +19,12 @@ another. In per cent, the most (of function words: the least) and what others ha
   unlabelled         1.8          0.1            0 to 1.8
   one relation       23.9         24.6           13.1 to 83.8
   function words     12.5         21.3           0 to 45.9
-  letters elsewhere  5.3          0.0
+  foreign letters    5.3          0.0
 
-No gold trees and none of a model of the language are warned of; of the 43
-others, 40 are. The three are English text by the German and the Czech model,
-which knows their names and, of captions, their order of words. "unparsed" and
-"unlabelled" are of parsers that say so, as none of these did.
+No gold trees and no trees of a model of the language cause a warning; of the 43
+others, 40 do. The three are English text parsed by the German and the Czech
+model, which know its names and, for captions, its word order. Of these parsers
+none marks words as unparsed or unlabelled.
 """
 
 from __future__ import annotations
@@ -40,135 +40,71 @@ from typing import Any
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu_text import Parse
 
-_LEAST_WORDS = 8  # of a tree whose shape says something
+_MIN_WORDS = 8  # of a tree whose shape is informative
 _LONG = 20  # characters of a word
-_MIN_COUNT = 20  # sentences, or trees of so many words, that say something
+_MIN_COUNT = 20  # sentences, or trees, below which a share is not informative
 
 # Relations of Universal Dependencies, without their subtypes.
-_UNIVERSAL = frozenset(
-  [
-    "acl",
-    "advcl",
-    "advmod",
-    "amod",
-    "appos",
-    "aux",
-    "case",
-    "cc",
-    "ccomp",
-    "clf",
-    "compound",
-    "conj",
-    "cop",
-    "csubj",
-    "dep",
-    "det",
-    "discourse",
-    "dislocated",
-    "expl",
-    "fixed",
-    "flat",
-    "goeswith",
-    "iobj",
-    "list",
-    "mark",
-    "nmod",
-    "nsubj",
-    "nummod",
-    "obj",
-    "obl",
-    "orphan",
-    "parataxis",
-    "punct",
-    "reparandum",
-    "root",
-    "vocative",
-    "xcomp",
-  ]
-)
+_RELATIONS = """acl advcl advmod amod appos aux case cc ccomp clf compound conj
+  cop csubj dep det discourse dislocated expl fixed flat goeswith iobj list mark
+  nmod nsubj nummod obj obl orphan parataxis punct reparandum root vocative
+  xcomp"""
+_UNIVERSAL = frozenset(_RELATIONS.split())
 _FUNCTION = frozenset(["aux", "case", "cc", "clf", "cop", "det", "mark"])
 _UNLABELLED = frozenset(["dep", "_", ""])
 
-_CHINESE = ("CJK", "IDEOGRAPHIC", "BOPOMOFO")
-_JAPANESE = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HALFWIDTH")
-_SCRIPTS: dict[str, tuple[str, ...]] = {
-  **dict.fromkeys(("zh", "lzh", "yue"), _CHINESE),
-  "ja": (*_JAPANESE, "KATAKANA-HIRAGANA"),
-  "ko": ("HANGUL", "CJK"),
-  **dict.fromkeys(
-    ("ru", "uk", "bg", "be", "mk", "kk", "orv", "cu"), ("CYRILLIC",)
-  ),
-  "sr": ("CYRILLIC", "LATIN"),
-  **dict.fromkeys(("el", "grc"), ("GREEK",)),
-  **dict.fromkeys(("ar", "fa", "ur", "ug"), ("ARABIC",)),
-  **dict.fromkeys(("he", "yi"), ("HEBREW",)),
-  **dict.fromkeys(("hi", "mr", "sa", "ne"), ("DEVANAGARI",)),
-  "ta": ("TAMIL",),
-  "te": ("TELUGU",),
-  "bn": ("BENGALI",),
-  "th": ("THAI",),
-  "hy": ("ARMENIAN",),
-  "ka": ("GEORGIAN",),
-  "am": ("ETHIOPIC",),
-  **dict.fromkeys(
-    [
-      "af",
-      "br",
-      "ca",
-      "cs",
-      "cy",
-      "da",
-      "de",
-      "en",
-      "es",
-      "et",
-      "eu",
-      "fi",
-      "fr",
-      "ga",
-      "gl",
-      "hr",
-      "hu",
-      "id",
-      "is",
-      "it",
-      "la",
-      "lt",
-      "lv",
-      "mt",
-      "nb",
-      "nl",
-      "nn",
-      "no",
-      "pl",
-      "pt",
-      "ro",
-      "sk",
-      "sl",
-      "sv",
-      "tr",
-      "vi",
-    ],
-    ("LATIN",),
-  ),
+# Scripts, as the names of their letters in Unicode begin -> language codes.
+_LANGUAGES = {
+  ("CJK", "IDEOGRAPHIC", "BOPOMOFO"): "zh lzh yue",
+  (
+    "CJK",
+    "IDEOGRAPHIC",
+    "HIRAGANA",
+    "KATAKANA",
+    "HALFWIDTH",
+    "KATAKANA-HIRAGANA",
+  ): "ja",
+  ("HANGUL", "CJK"): "ko",
+  ("CYRILLIC",): "ru uk bg be mk kk orv cu",
+  ("CYRILLIC", "LATIN"): "sr",
+  ("GREEK",): "el grc",
+  ("ARABIC",): "ar fa ur ug",
+  ("HEBREW",): "he yi",
+  ("DEVANAGARI",): "hi mr sa ne",
+  ("TAMIL",): "ta",
+  ("TELUGU",): "te",
+  ("BENGALI",): "bn",
+  ("THAI",): "th",
+  ("ARMENIAN",): "hy",
+  ("GEORGIAN",): "ka",
+  ("ETHIOPIC",): "am",
+  (
+    "LATIN",
+  ): """af br ca cs cy da de en es et eu fi fr ga gl hr hu id is it la lt
+    lv mt nb nl nn no pl pt ro sk sl sv tr vi""",
+}
+_SCRIPTS = {
+  code: scripts
+  for scripts, codes in _LANGUAGES.items()
+  for code in codes.split()
 }
 
 
 @dataclasses.dataclass
 class TreeStats:
-  """Sums over lines of a side; all are zero at first.
+  """Counts over the lines of a side.
 
   Attributes:
-    lines: that have something to see.
-    unparsed: of them, without a tree.
-    trees: of at least 8 words.
-    flat: of them, those where all words depend on one.
-    chains: of them, those where each word depends on a neighbour.
-    relations: label, without its subtype -> words that have it.
-    characters: of all words.
-    uncut: of them, those of words of more than 20.
-    letters: of all lines.
-    foreign: of them, of no script of the side's language.
+    lines: lines with visible characters.
+    unparsed: such lines without a tree.
+    trees: trees of at least 8 words.
+    flat: such trees in which all words depend on one word.
+    chains: such trees in which each word depends on a neighbor.
+    relations: relation without its subtype -> number of words.
+    characters: characters of all words.
+    uncut: characters of words of more than 20 characters.
+    letters: letters of all lines.
+    foreign: letters of no script of the side's language.
   """
 
   lines: int = 0
@@ -188,8 +124,8 @@ class TreeStats:
     """Counts a line.
 
     Args:
-      parse: of it.
-      language: code of the side's.
+      parse: parse of the line.
+      language: language code of the side.
     """
     if not visible(parse.text):
       return
@@ -206,21 +142,21 @@ class TreeStats:
     if max(lengths) > _LONG:
       self.uncut += sum(length for length in lengths if length > _LONG)
     self.relations.update(map(_base, parse.relation_W))
-    if len(parse.head_W) >= _LEAST_WORDS:
+    if len(parse.head_W) >= _MIN_WORDS:
       self.trees += 1
-      hangs = [(i, head) for i, head in enumerate(parse.head_W) if i != head]
-      self.flat += len({head for _, head in hangs}) <= 1
-      self.chains += all(-1 <= head - i <= 1 for i, head in hangs)
+      edges = [(i, head) for i, head in enumerate(parse.head_W) if i != head]
+      self.flat += len({head for _, head in edges}) <= 1
+      self.chains += all(-1 <= head - i <= 1 for i, head in edges)
 
   def as_dict(self) -> dict[str, Any]:
-    """The same for JSON."""
+    """Returns the counts as JSON."""
     return {**vars(self), "relations": dict(sorted(self.relations.items()))}
 
   @classmethod
-  def sum(cls, pages: Iterable[Mapping[str, Any]]) -> TreeStats:
-    """Of what `counts` has given of each."""
+  def sum(cls, parts: Iterable[Mapping[str, Any]]) -> TreeStats:
+    """Returns the sum of counts of `as_dict`."""
     total = cls()
-    for counts in pages:
+    for counts in parts:
       for name, value in counts.items():
         if name == "relations":
           total.relations.update(value)
@@ -230,7 +166,7 @@ class TreeStats:
 
 
 def rates(stats: TreeStats) -> dict[str, float]:
-  """Per cent of each kind; only of those that there is enough to say of."""
+  """Returns the per cent of each kind that has enough lines or trees."""
   rates_found = {}
   if stats.lines >= _MIN_COUNT:
     rates_found["unparsed"] = _share(stats.unparsed, stats.lines)
@@ -249,12 +185,12 @@ def rates(stats: TreeStats) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-  """A share that trees of the right model stay on one side of.
+  """A bound for a share, which trees of the right model respect.
 
   Attributes:
-    per_cent: the limit.
-    meaning: of what it is beyond.
-    below: whether it is a lower limit.
+    per_cent: the bound.
+    meaning: what the share counts.
+    below: whether it is a lower bound.
   """
 
   per_cent: float
@@ -278,7 +214,7 @@ LIMITS: dict[str, Limit] = {
 
 
 def find_warnings(stats: TreeStats) -> list[str]:
-  """What is out of bounds, each in a line; mostly nothing is."""
+  """Returns a message for each share that is out of bounds."""
   return [
     f"{share:.1f} % of the {LIMITS[name].meaning} (usual: "
     f"{'at least' if LIMITS[name].below else 'at most'} {LIMITS[name].per_cent:g} %)"
@@ -297,13 +233,13 @@ def _sum_of(words: collections.Counter[str], kinds: frozenset[str]) -> float:
 
 @functools.cache
 def _base(relation: str) -> str:
-  """Without its subtype."""
+  """Returns a relation without its subtype."""
   return relation.partition(":")[0]
 
 
 @functools.cache
 def _script(letter: str) -> str:
-  """As its name in Unicode begins; "" of what is no letter."""
+  """Returns the first word of a letter's Unicode name; "" for others."""
   if not letter.isalpha():
     return ""
   words = unicodedata.name(letter, "").split(" ")

@@ -1,8 +1,7 @@
-"""Whether a prepared folder is what was made: quickly, or all of it.
+"""Checks of a prepared folder: quickly, or all of it.
 
-`damage` is what `preprocess.build` asks before it says that there is nothing to
-do; it mends what is damaged by making the folder again. `run` is its --verify:
-it reads, decodes and compares everything, tells, and changes nothing.
+`corrupt_files` decides whether there is anything to prepare. `run` is `jaxsyn
+prepare --verify`: it reads and compares everything, and changes nothing.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
 
-def damage(directory: pathlib.Path, key: str) -> list[str] | None:
-  """What is wrong with a folder that was made from the same input.
+def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
+  """Returns what is wrong with a folder that was made from the same input.
 
   All files are read: that costs a fraction of reading the raw text, which was
-  read to get the key.
+  read for the key.
 
   Args:
     directory: the prepared folder.
-    key: of `preprocess.inputs.Inputs`.
+    key: hash of the input, of `preprocess.inputs.Inputs`.
 
   Returns:
-    a message a fault, none where all is whole; or None where there is no data
-    set, or one from other input or options.
+    A message for each corrupt file; or None if there is no dataset, or one of
+    other input or options.
   """
   if not files.is_file(directory / manifests.FILE):
     return None
   try:
     manifest = manifests.read(directory)
-  except InputError:  # it says to prepare anew, which is being done
+  except InputError:  # its remedy is to prepare again, which is being done
     file = directory / manifests.FILE
     return [f"{file} is not as this version wrote it"]
   if manifest.get("key") != key:
@@ -58,13 +57,13 @@ def damage(directory: pathlib.Path, key: str) -> list[str] | None:
 def run(directory: os.PathLike[str] | str) -> None:
   """Reads all of a prepared folder, and prints what is there and what is wrong.
 
-  Every file is compared with its checksum; every record is decoded and compared
-  with what is made of its lines, its trees and the vocabulary anew; downloads
-  are compared with their records. Raw files that were not fetched are not
-  looked at: preparing reads them, and makes the folder anew where they changed.
+  Every file is compared with its checksum. Every record, read as training reads
+  it, is compared with what its line, its tree and the vocabulary give. Fetched
+  files are compared with their hashes. Other raw files are not read: preparing
+  reads them, and makes the folder again if they changed.
 
   Raises:
-    InputError: something is damaged, or there is no prepared folder.
+    InputError: something is corrupt, or there is no prepared folder.
   """
   directory = files.path_of(directory)
   manifest = manifests.read(directory)
@@ -78,9 +77,9 @@ def run(directory: os.PathLike[str] | str) -> None:
   )
   faults = list(broken.values())
   faults += _downloads(directory / "raw")
-  print("  raw files: not looked at; the command without --verify reads them")
+  print("  raw files: not read; the command without --verify reads them")
   if broken:
-    print("  records: not compared, since files are damaged")
+    print("  records: not compared, since files are corrupt")
   else:
     faults += [
       f"{directory / file} has another SHA-256 than the manifest says"
@@ -92,25 +91,25 @@ def run(directory: os.PathLike[str] | str) -> None:
         wrong = list(_split(directory, manifest, name))
       except InputError as error:
         wrong = [str(error)]
-      state = f"{len(wrong)} faults" if wrong else "as made from text and trees"
+      state = f"{len(wrong)} errors" if wrong else "as made from text and trees"
       print(f"  {name}: {split['examples']:,} records, {state}")
       faults += wrong
   for fault in faults:
-    print(f"  damaged: {fault}")
+    print(f"  corrupt: {fault}")
   if faults:
     more = f" (and {len(faults) - 1} more, see above)" if faults[1:] else ""
     raise InputError(
-      f"{directory} is damaged: {faults[0].rstrip('.')}{more}. Run python -m"
-      " preprocess.build without --verify to make it whole."
+      f"{directory} is corrupt: {faults[0].rstrip('.')}{more}. Run the"
+      " command without --verify to make it again."
     )
-  print(f"{directory} is whole.")
+  print(f"{directory} is intact.")
 
 
 def _downloads(raw: pathlib.Path) -> Iterator[str]:
-  """What is wrong with the files that were fetched."""
+  """Yields what is wrong with the fetched files."""
   records = files.names(raw, "*.sha256")
   paths = [(raw / name).with_suffix("") for name in records]
-  paths = [path for path in paths if files.is_file(path)]  # else it was removed
+  paths = [path for path in paths if files.is_file(path)]  # others were removed
   count = 0
   for path in paths:
     try:
@@ -127,7 +126,7 @@ def _downloads(raw: pathlib.Path) -> Iterator[str]:
 def _split(
   directory: pathlib.Path, manifest: Mapping[str, Any], name: str
 ) -> Iterator[str]:
-  """The first fault of a split, if it has one.
+  """Yields the first error of a split, if there is one.
 
   Raises:
     InputError: its text, trees or records cannot be read.
@@ -144,48 +143,61 @@ def _split(
   vocabularies = tuple(
     manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
   )
-  known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
+  options = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   count = last = 0
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):
       try:
         check(rows)
+        lines = rows.flat["line"]
+        pairs = itertools.islice(zip(*sentences), len(rows))
+        source, target = zip(*pairs)
+        made = example.encode_all(source, target, lines=lines, **options)
+        _check_examples(rows, _with_texts(made, source, target))
+        _check_lines(lines, last, subset_lines, subset.file_of(name))
       except InvalidExampleError as error:
         yield f"split {name}, record {count + error.number}: {error.why}"
         return
-      lines = rows.flat["line"]
-      source, target = zip(*itertools.islice(zip(*sentences), len(rows)))
-      made = example.encode_all(source, target, lines=lines, **known)
-      made = _with_texts(made, source, target)
-      for i, feature in _differences(rows, made):
-        if feature in schema.UTF8:
-          fault = f"{schema.UTF8[feature]} is not its line"
-        else:
-          fault = f"{feature} is not what its line and tree give"
-        yield f"split {name}, record {count + i}: {fault}"
-        return
-      if (
-        subset_lines is not None
-        and (bad := ~np.isin(lines, subset_lines)).any()
-      ):
-        i = int(np.argmax(bad))
-        yield (
-          f"split {name}, record {count + i}: line {lines[i]} is not in"
-          f" {subset.file_of(name)}"
-        )
-        return
-      before = np.append(last, lines[:-1])
-      if (bad := lines <= before).any():
-        i = int(np.argmax(bad))
-        yield (
-          f"split {name}, record {count + i}: line {lines[i]} comes after"
-          f" {before[i]}"
-        )
-        return
       count, last = count + len(rows), int(lines[-1])
       bar.advance(len(rows))
-  for rest in sentences:  # `match` says where trees are left over
+  for rest in sentences:  # `match` reports trees that are left over
     next(rest, None)
+
+
+def _check_examples(stored: Rows, made: Rows) -> None:
+  """Raises InvalidExampleError for the first example that differs."""
+  names = [
+    name
+    for name in made.flat
+    if not np.array_equal(stored.flat[name], made.flat[name])
+    or not np.array_equal(stored.start[name], made.start[name])
+  ]
+  if not names:
+    return
+  for i, (one, other) in enumerate(zip(stored.examples(), made.examples())):
+    for name in names:
+      if not np.array_equal(one[name], other[name]):
+        what = f"{name} is not what its line and tree give"
+        if name in schema.UTF8:
+          what = f"{schema.UTF8[name]} is not its line"
+        raise InvalidExampleError(i, what)
+
+
+def _check_lines(
+  lines: np.ndarray, last: int, subset_lines: np.ndarray | None, file: str
+) -> None:
+  """Raises InvalidExampleError unless lines ascend and are in the subset."""
+  if subset_lines is not None:
+    is_wrong = ~np.isin(lines, subset_lines)
+    if is_wrong.any():
+      i = int(np.argmax(is_wrong))
+      raise InvalidExampleError(i, f"line {lines[i]} is not in {file}")
+  before = np.append(last, lines[:-1])
+  is_wrong = lines <= before
+  if is_wrong.any():
+    i = int(np.argmax(is_wrong))
+    what = f"line {lines[i]} comes after {before[i]}"
+    raise InvalidExampleError(i, what)
 
 
 def _with_texts(
@@ -193,7 +205,7 @@ def _with_texts(
   source: Sequence[str | conllu_text.Parse],
   target: Sequence[str | conllu_text.Parse],
 ) -> Rows:
-  """Adds the texts of sentences to their examples."""
+  """Returns examples with the texts of their sentences added."""
   flat, start = {**rows.flat}, {**rows.start}
   for name, sentences in zip(schema.UTF8, (source, target), strict=True):
     texts = [one if isinstance(one, str) else one.text for one in sentences]
@@ -201,18 +213,3 @@ def _with_texts(
     flat[name] = np.frombuffer(b"".join(data), np.uint8)
     start[name] = np.cumsum([0, *map(len, data)])
   return Rows(flat, start)
-
-
-def _differences(stored: Rows, made: Rows) -> Iterator[tuple[int, str]]:
-  """Where examples differ: the first one, and a feature that it has."""
-  differ = [
-    feature
-    for feature in made.flat
-    if not np.array_equal(stored.flat[feature], made.flat[feature])
-    or not np.array_equal(stored.start[feature], made.start[feature])
-  ]
-  if differ:
-    for i, (one, other) in enumerate(zip(stored.examples(), made.examples())):
-      for feature in differ:
-        if not np.array_equal(one[feature], other[feature]):
-          yield i, feature

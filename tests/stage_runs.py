@@ -1,4 +1,4 @@
-"""Stages of a preparation on lines of a test, one by one."""
+"""Single stages of a preparation, on lines of a test."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import dataclasses
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
-from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.data.options import DataConfig
+from jaxsyn.preprocess.corpus import Context
 from jaxsyn.preprocess.inputs import read_inputs
-from jaxsyn.preprocess.stages import STAGES, perform
-from jaxsyn.preprocess.work import Work
+from jaxsyn.preprocess.outputs import Outputs
+from jaxsyn.preprocess.stages import STAGES, results, run_task
 
-SELECTION = ("unpack", "index", "clean", "duplicates", "language")
+SELECTION = ("read", "clean", "duplicates", "language")
 
 
-def tools_of(tmp_path, splits, clean=None, **prepare):
-  """A job of plain lines, without trees.
+def context_of(tmp_path, splits, clean=None, **prepare):
+  """Returns a job of plain lines, without trees.
 
   Args:
-    tmp_path: where to.
+    tmp_path: folder for all files.
     splits: name -> (source lines, target lines); one of them is "train".
-    clean: options of cleaning; None: the defaults.
+    clean: options of cleaning, None for the defaults.
     prepare: other options of preparing.
   """
   config = base.get_config()
@@ -36,22 +37,20 @@ def tools_of(tmp_path, splits, clean=None, **prepare):
   config = read_config(config)
   edited = dataclasses.replace(config.prepare, **prepare)
   edited = dataclasses.replace(edited, clean=clean or edited.clean)
-  config = dataclasses.replace(config, prepare=edited)
+  config = DataConfig(config.data, edited)
   inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
-  work = Work(tmp_path / "stages")
-  return Tools(inputs.job(work, tmp_path / "new", tmp_path / "kept"))
+  outputs = Outputs(tmp_path / "stages")
+  return Context(inputs.job(outputs, tmp_path / "new", tmp_path / "kept"))
 
 
-def run(tools, names=SELECTION):
-  """Runs stages; returns the facts of the last."""
-  facts = []
+def run(context, names=SELECTION):
+  """Runs stages; returns the results of the last."""
+  found = []
   for name in names:
     stage = STAGES[name]
-    for index in range(stage.count(tools)):
-      perform(tools, name, index)
-    facts = [
-      tools.work.facts(f"{name}/{index}")["facts"]
-      for index in range(stage.count(tools))
-    ]
-    stage.after(tools, facts)
-  return facts
+    for number in range(stage.count(context)):
+      run_task(context, name, number)
+    found = results(context, name)
+    summary = stage.combine(context, found)
+    context.outputs.write_summary(name, summary)
+  return found

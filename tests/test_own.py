@@ -4,7 +4,7 @@ import pytest
 
 from jaxsyn.configs import own
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import sources
+from jaxsyn.preprocess import reading
 
 
 def test_splits_follow_each_other_and_leave_nothing_out():
@@ -13,7 +13,7 @@ def test_splits_follow_each_other_and_leave_nothing_out():
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    chosen += sources.line_range(lines, 7, name)
+    chosen += reading.line_range(lines, 7, name)
   assert chosen == [*range(7)]
 
 
@@ -38,4 +38,4 @@ def test_a_name_without_a_language_is_refused(name):
 def test_too_few_lines_are_told():
   lines = own.corpus(("corpus.en", "corpus.fr")).prepare.splits.train[2]
   with pytest.raises(InputError, match="FIRST- to the last, of 1 to 600 as"):
-    sources.line_range(lines, 600, "train")
+    reading.line_range(lines, 600, "train")

@@ -355,7 +355,7 @@ def test_prepares_the_same_data_as_locally_after_kills(
     remote.write(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
-  for kind, index, present in (("put_file", 50, True), ("cp_file", 9, False)):
+  for kind, index, present in (("put_file", 20, True), ("cp_file", 9, False)):
     with monkeypatch.context() as patch, pytest.raises(Killed):
       kill(patch, store, kind, index)
       build.run(config)

@@ -263,12 +263,20 @@ class Prepare:
   )
   splits: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Raw files of each split: name -> (source file, target file), plain "
-    'text, .gz or .zst. A third entry "FIRST-LAST" selects lines, from 1, '
-    'both included; "FIRST-" all up to the last. In treebanks (.conllu, '
-    ".conllu.gz) the `# text` comments are the lines. A side may have "
-    'several files, "a.en,b.en" or the pattern "part-*.en.gz", which are '
-    "concatenated. A .tsv file of two columns stands for both sides.",
+    "Split name -> (source file, target file), plain text, .gz or .zst. A third "
+    'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
+    "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
+    "comments are the lines. A side may be several files, their lines one after "
+    'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". One file may have '
+    "both sides: a .tsv file of two columns, or .jsonl (config.prepare.fields). "
+    '("tfds:NAME", TFDS split) is a TFDS dataset, ("tfds:FOLDER", TFDS split) a '
+    "folder that a TFDS builder has made; without a TFDS split, that of the same "
+    "name is read.",
+  )
+  fields: tuple[str, ...] = option(
+    (),
+    "Names of the source text and of the target text in JSON lines and TFDS "
+    'datasets, nested ones as in "translation/en"; (): the language codes.',
   )
   optional: tuple[DataName, ...] = option(
     (),

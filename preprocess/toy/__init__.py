@@ -6,5 +6,5 @@
   translation  reads a tree out in both languages: a `Pair`
   corpus       as many different pairs as wanted, by split
   parser       trains a parser on the English trees, and tries it
-  neighbours   how much of a translation the parent tells, and others do not
+  neighbours   how well the parent and other words predict translations
 """

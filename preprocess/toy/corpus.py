@@ -19,7 +19,7 @@ class Sizes:
 
 
 def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
-  """Pairs by split; no English sentence stands in two of them."""
+  """Returns pairs by split; no English sentence is in two splits."""
   counts = {s: getattr(sizes, s) for s in ("train", "validation", "test")}
   generated = iter(pairs(sum(counts.values()), seed))
   return {

@@ -1,10 +1,9 @@
-"""Random English sentences as dependency trees: the productions.
+"""Random English sentences as dependency trees, from a small grammar.
 
-The words between a word and its parent (relative clauses with verbs of their
-own, attributes) are there to mislead. Yet who depends on whom can be told from
-the English words alone: a tool belongs to the verb ("fed the dog with the
-spoon"), a part to the noun ("with the collar"). What becomes of a tree:
-`preprocess.toy.translation`.
+Words between a word and its parent (relative clauses with verbs, attributes) are
+distractors. The tree still follows from the English words alone: a tool belongs
+to the verb ("fed the dog with the spoon"), a part to the noun ("with the
+collar").
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from jaxsyn.preprocess.toy.lexicon import (
 
 @dataclasses.dataclass
 class Node:
-  """A word in a tree, with its dependents left and right of it in English."""
+  """A word of a tree, with its dependents on the left and right in English."""
 
   word: Word
   relation: str
@@ -41,19 +40,19 @@ class Node:
     self.form = self.form or self.word.lemma
 
   def child(self, relation: str) -> Node | None:
-    """The first dependent of a relation, if there is one."""
+    """Returns the first dependent of a relation, if there is one."""
     children = (n for n in self.left + self.right if n.relation == relation)
     return next(children, None)
 
 
 class Grammar:
-  """The productions: draws random trees."""
+  """Productions of the grammar, which draw random trees."""
 
   def __init__(self, seed: int):
     self.rng = random.Random(seed)
 
   def sentence(self) -> Node:
-    """A main clause: [adverb or place,] subject verb [object] [adjuncts]."""
+    """Draws a main clause: [adverb or place,] subject verb [object] [adjuncts]."""
     verb = self.verb("root")
     front = []
     if self.chance(0.45):
@@ -67,7 +66,7 @@ class Grammar:
     return verb
 
   def verb(self, relation: str, transitive: bool | None = None) -> Node:
-    """A verb in the past, or an auxiliary, perhaps an adverb, and the verb."""
+    """Draws a verb in the past, or an auxiliary, maybe an adverb, and a verb."""
     if transitive is None:
       transitive = self.chance(0.8)
     node = self.word(VERBS[not transitive], relation)
@@ -80,7 +79,7 @@ class Grammar:
     return node
 
   def finish(self, verb: Node, depth: int, gap: bool = False) -> None:
-    """What follows the verb; `gap`: its object stands before the clause."""
+    """Draws what follows the verb; `gap`: its object is before the clause."""
     if verb.word.kind == "transitive" and not gap:
       kinds = ANIMATE if self.chance(0.5) else ("thing",)
       verb.right.append(self.noun("obj", kinds, depth))
@@ -95,13 +94,13 @@ class Grammar:
       verb.right.append(self.word("adverb", "advmod"))
 
   def place(self) -> Node:
-    """Where it happens: "near the river"."""
+    """Draws a place, such as "near the river"."""
     return self.noun("obl", ("place",), 2, case="near")
 
   def noun(
     self, relation: str, kinds: tuple[str, ...], depth: int, *, case: str = ""
   ) -> Node:
-    """Article, adjectives, noun, then an attribute, a clause or a partner.
+    """Draws article, adjectives, noun, then an attribute, a clause or a partner.
 
     Args:
       depth: 0 in the main clause, 1 in a relative clause, 2 for the simplest.
@@ -124,7 +123,7 @@ class Grammar:
       node.right.append(
         self.noun("nmod", kinds, 2, case="of" if of else "with")
       )
-    # "the friend of the king who ...": who? Not said by this grammar.
+    # "the friend of the king who ..." would be ambiguous.
     if not (node.right and of and kind == "person") and self.chance(
       (0.4, 0.12)[depth]
     ):
@@ -136,7 +135,7 @@ class Grammar:
     return node
 
   def article(self, many: bool) -> Node:
-    """An article that can stand before one, or many."""
+    """Draws an article for a singular or a plural."""
     node = self.word("article", "det")
     other = {"a": "some", "every": "the"} if many else {"some": "a"}
     if node.word.lemma in other:
@@ -146,7 +145,7 @@ class Grammar:
     return node
 
   def relative(self, person: bool, depth: int) -> Node:
-    """A relative clause with its subject or its object left out."""
+    """Draws a relative clause without its subject or its object."""
     gap = self.chance(0.5)
     verb = self.verb("acl:relcl", transitive=gap or None)
     pronoun = ("who", "whom")[gap] if person else "that"
@@ -158,11 +157,11 @@ class Grammar:
     return verb
 
   def chance(self, probability: float) -> bool:
-    """True with this probability."""
+    """Returns True with this probability."""
     return self.rng.random() < probability
 
   def word(self, kind: str, relation: str, lemma: str = "") -> Node:
-    """A word of a kind: the one asked for, or a random one by Zipf's law."""
+    """Returns a word of a kind: the given one, or a random one by Zipf's law."""
     words = lexicon()[kind]
     if lemma:
       chosen = next(w for w in words if w.lemma == lemma)
@@ -174,5 +173,5 @@ class Grammar:
 
 @functools.cache
 def _zipf(count: int) -> tuple[float, ...]:
-  """Running sums of 1/(rank + 3), so that some words are rare."""
+  """Returns cumulative sums of 1/(rank + 3), so that some words are rare."""
   return tuple(itertools.accumulate(1 / (rank + 3) for rank in range(count)))

@@ -1,8 +1,7 @@
-"""The words of the quickstart: English ones, and an invented language's.
+"""The words of the quickstart, in English and in an invented language.
 
-`preprocess.toy.grammar` makes sentences of them. The commonest of each kind stand
-first. All nouns have a regular plural and nearly all verbs a regular past
-without a doubled consonant.
+The most frequent words of each kind come first. All nouns have a regular plural
+and nearly all verbs a regular past without a doubled consonant.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Word:
     lemma: the English dictionary form.
     kind: a key of `WORDS`, or "pronoun" or "mark".
     group: gender 0-3 of a noun, class 0-2 of a verb, else 0.
-    stems: the target stems; which one stands may depend on the parent.
+    stems: the target stems; the choice may depend on the parent.
   """
 
   lemma: str
@@ -76,7 +75,7 @@ class Word:
 
 @functools.cache
 def lexicon() -> dict[str, tuple[Word, ...]]:
-  """Both languages' words by kind: the same on every call and machine."""
+  """Returns the words of both languages by kind, always the same."""
   rng = random.Random("the words of the target language")
   syllables = ["".join(s) for s in itertools.product("bdfgklmnprstvz", "aeiou")]
   used = set()

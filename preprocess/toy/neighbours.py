@@ -1,4 +1,4 @@
-"""How much of a word's translation each of its neighbours tells."""
+"""Predictability of translations from other words of the sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxsyn.preprocess.toy.translation import Pair
 
-# Index of the other word, of (heads, own index, random number in [0, 1)).
+# Index of the other word, given heads, index, and a random number in [0, 1).
 NEIGHBOURS = {
   "the word alone": lambda heads, i, number: i,
   "and its previous word": lambda heads, i, number: max(i - 1, 0),
@@ -22,16 +22,15 @@ NEIGHBOURS = {
 def predictability(
   train: Sequence[Pair], test: Sequence[Pair]
 ) -> dict[str, float]:
-  """How much of a word's translation each of its neighbours tells.
+  """Returns how well other words of a sentence predict translations.
 
-  For each word together with the class of another word of its sentence and on
-  which side that one stands, a table holds the commonest translation in the
-  training part (where the two were never seen together: the commonest of the
-  word). The share of right answers is that of the test part's words that have
-  a translation. The tree matters as far as the parent tells more than others.
+  A table has the most frequent translation in training of each word, given the
+  class of another word of its sentence and the side it is on (or of the word
+  alone, if the two never occurred together). Trees are useful as far as the
+  parent predicts more than other words do.
 
   Returns:
-    share of right answers by what is known.
+    What is known -> share of test words whose translation the table has.
   """
   result = {}
   for name, other in NEIGHBOURS.items():
@@ -40,23 +39,23 @@ def predictability(
       collections.Counter
     )
     for pair in train:
-      for word, context, translation in _facts(pair, other, rng):
+      for word, context, translation in _translated_words(pair, other, rng):
         table[word][translation] += 1
         table[word, context][translation] += 1
     best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
     hits = [
       best.get((word, context), best.get(word)) == translation
       for pair in test
-      for word, context, translation in _facts(pair, other, rng)
+      for word, context, translation in _translated_words(pair, other, rng)
     ]
     result[name] = sum(hits) / len(hits)
   return result
 
 
-def _facts(
+def _translated_words(
   pair: Pair, other: Callable, rng: random.Random
 ) -> Iterator[tuple[str, tuple[str, int], str]]:
-  """(word, (class of the other word, its side), translation) where it has."""
+  """Yields word, class and side of the other word, and translation."""
   for i, translation in enumerate(pair.translations):
     if translation:
       j = other(pair.heads, i, rng.random())

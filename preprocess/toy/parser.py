@@ -1,4 +1,4 @@
-"""The quickstart's parser: trained on gold trees, and tried on others."""
+"""The parser of the quickstart, trained on gold trees and evaluated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.preprocess.toy.translation import Pair
 
-# Small, and stopped early: a quarter of a minute on one core. The sentences are cut
-# by lines, so the tokeniser has only to find commas and full stops.
+# A small model, stopped early: 15 seconds on one core. Lines are sentences, so
+# the tokenizer only has to find commas and full stops.
 TOKENISER = "tokenize_url=0;allow_spaces=0;dimension=16;epochs=1;batch_size=50"
 TAGGER = "iterations=4;guesser_suffix_rules=4;guesser_enrich_dictionary=4"
 PARSER_OPTIONS = (
@@ -25,7 +25,7 @@ PARSER_OPTIONS = (
 
 
 def train_parser(pairs: Sequence[Pair]) -> bytes:
-  """A UDPipe 1 model (tokeniser, tagger, parser) made of gold trees."""
+  """Trains a UDPipe 1 model (tokenizer, tagger, parser) on gold trees."""
   udpipe = load_udpipe()
   error = udpipe.ProcessingError()
   reader = udpipe.InputFormat.newConlluInputFormat()
@@ -36,8 +36,13 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
     sentence = udpipe.Sentence()
   with _without_output() as log:
     model = udpipe.Trainer.train(
-      *("morphodita_parsito", sentences, udpipe.Sentences()),
-      *(TOKENISER, TAGGER, PARSER_OPTIONS, error),
+      "morphodita_parsito",
+      sentences,
+      udpipe.Sentences(),
+      TOKENISER,
+      TAGGER,
+      PARSER_OPTIONS,
+      error,
     )
   if error.occurred() or not model:
     raise RuntimeError(f"UDPipe's trainer: {error.message}\n{log()}")
@@ -47,9 +52,9 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
 def attachment(
   model: pathlib.Path, pairs: Sequence[Pair]
 ) -> tuple[float, float]:
-  """Shares of right heads and of right labelled heads, from raw text.
+  """Returns UAS and LAS on raw text.
 
-  A sentence that the model cuts into other words counts as wrong as a whole.
+  All words of a sentence that the model cuts into other words count as wrong.
   """
   parser = UDPipe(model)
   right_head = right_both = total = 0
@@ -68,9 +73,10 @@ def attachment(
 
 @contextlib.contextmanager
 def _without_output():
-  """Takes away what a C++ library prints to the standard error meanwhile.
+  """Captures what a C++ library prints to standard error.
 
-  Yields a function that returns what was printed.
+  Yields:
+    A function that returns what was printed.
   """
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:

@@ -1,4 +1,4 @@
-"""A tree read out twice: in English and in an invented language.
+"""Sentence pairs of a tree: in English and in an invented language.
 
 The English order is that of the tree (`preprocess.toy.grammar`). In the target
 the verb ends its clause, articles and prepositions follow their noun, and the
@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from jaxsyn.preprocess.toy.grammar import Node
 from jaxsyn.preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS
 
-# Where dependents stand in the target, from first to last; "" is the head.
+# Order of dependents in the target; "" is the parent.
 TARGET_ORDER = (
   *("advmod", "obl", "nsubj", "obj", "amod", ""),
   *("aux", "case", "det", "nmod", "acl:relcl", "cc", "conj", "punct"),
@@ -60,15 +60,19 @@ class Pair:
   """A sentence pair with its tree.
 
   Attributes:
-    source, target: plain text.
-    tokens: English words and marks, in order.
-    lemmas, upos, plurals, relations: one a token.
-    classes: what a token's dependents agree with: kind, gender or class of
-      verb, number.
-    heads: index of the parent token; the root has its own.
-    translations: the target word of each token, "" if it has none.
-    order: which token each target word translates, in target order; the full
-      stop is the last word of both.
+    source: English text.
+    target: text in the invented language.
+    tokens: English words and punctuation marks, in order.
+    lemmas: lemma of each token.
+    upos: part of speech of each token.
+    plurals: whether each token is a plural.
+    classes: what the dependents of each token agree with: kind, gender or class
+      of verb, number.
+    heads: index of the parent of each token; a root is its own parent.
+    relations: dependency relation of each token.
+    translations: target word of each token, "" if it has none.
+    order: token that each target word translates; the full stop is the last
+      word of both sides.
   """
 
   source: str
@@ -84,11 +88,10 @@ class Pair:
   order: tuple[int, ...]
 
   def conllu(self, sentence_id: str, side: str = "source") -> str:
-    """The gold tree of a side: a CoNLL-U block, blank line included.
+    """Returns the gold tree of a side as CoNLL-U, with its blank line.
 
-    In the target a word depends on the translation of the word above it; where
-    that has none, of the nearest one above that has. The full stop depends on the
-    root, as in Universal Dependencies.
+    In the target a word depends on the translation of its nearest ancestor that
+    has one. The full stop depends on the root, as in Universal Dependencies.
     """
     text, order = self.source, tuple(range(len(self.heads)))
     forms, lemmas = self.tokens, self.lemmas
@@ -115,10 +118,9 @@ class Pair:
     return "\n".join(lines) + "\n\n"
 
   def links(self) -> list[tuple[int, int]]:
-    """Which word of the source each word of the target translates.
+    """Returns the source and the target word of each translation.
 
-    Words are those between blanks, from 0; marks, which stand at a word, have
-    no links.
+    Words are those between blanks; punctuation marks have no links.
     """
     words = [token not in ",." for token in self.tokens]
     *order, _ = self.order  # the last is the full stop
@@ -126,7 +128,7 @@ class Pair:
 
 
 def read_out(root: Node) -> Pair:
-  """Both texts and the tree."""
+  """Returns the sentence pair of a tree."""
   nodes = list(_english(root, root))
   place = {id(node): i for i, (node, _) in enumerate(nodes)}
   tokens = [node.form for node, _ in nodes]
@@ -156,7 +158,7 @@ def read_out(root: Node) -> Pair:
 
 
 def translate(node: Node, parent: Node) -> str:
-  """The target word of a node; "" for those that have none."""
+  """Returns the target word of a node, "" if it has none."""
   word, above = node.word, parent.word
   if word.kind in ("pronoun", "mark"):
     return ""
@@ -187,7 +189,7 @@ def translate(node: Node, parent: Node) -> str:
 
 
 def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
-  """(word, its parent) in English order."""
+  """Yields words and their parents in English order."""
   for child in node.left:
     yield from _english(child, node)
   yield node, parent
@@ -196,7 +198,7 @@ def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def _target(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
-  """(word, its parent) in target order."""
+  """Yields words and their parents in target order."""
   children = node.left + node.right
   for relation in TARGET_ORDER:
     if not relation:

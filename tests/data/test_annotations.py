@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
 def test_prepared_and_read_as_any_other_feature(folder, capsys):
   directory, config = folder
   verify.run(directory)
-  assert "is whole" in capsys.readouterr().out
+  assert "is intact" in capsys.readouterr().out
   assert build.run(config, str(directory.parent)) == directory
   assert "prepared already" in capsys.readouterr().out
   records = PreparedSplit(directory, "train")
@@ -162,7 +162,7 @@ def test_words_have_the_ids_of_their_labels(
   result = [one[f"source_{feature}"].tolist() for one in records]
   assert result == expected
   verify.run(opened_labels[0])  # which makes them once more, from the trees
-  assert "is whole" in capsys.readouterr().out
+  assert "is intact" in capsys.readouterr().out
 
 
 def test_the_data_set_s_page_has_the_labels(opened_labels):

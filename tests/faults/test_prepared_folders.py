@@ -56,14 +56,14 @@ def test_each_file(whole, tmp_path, capsys):
     data = (folder / name).read_bytes()
     for kind in DAMAGE.values():
       (folder / name).write_bytes(kind(data))
-      with pytest.raises(InputError, match="damaged") as error:
+      with pytest.raises(InputError, match=r"corrupt|damaged") as error:
         verify.run(folder)
       output = capsys.readouterr().out + str(error.value)
       assert f"{folder / name} " in output
       assert (folder / name).read_bytes() == kind(data)
     (folder / name).write_bytes(data)
   verify.run(folder)
-  assert f"{folder} is whole" in capsys.readouterr().out
+  assert f"{folder} is intact" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", [*DAMAGE, "manifest"])
@@ -76,7 +76,7 @@ def test_mended(whole, tmp_path, capsys, kind):
     (folder / name).write_bytes(edit((folder / name).read_bytes()))
   build.run(config)
   output = capsys.readouterr().out
-  assert all(f"damaged: {folder / name} " in output for name in names)
+  assert all(f"corrupt: {folder / name} " in output for name in names)
   assert f"{folder} is made again" in output
   assert records_of(folder) == expected
   verify.run(folder)
@@ -102,7 +102,7 @@ def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
   build.run(config, str(prepared.parent / "raw"))
   output = capsys.readouterr().out
   for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
-    assert f"damaged: {path} " in output
+    assert f"corrupt: {path} " in output
   assert records_of(tmp_path / "out") == records_of(prepared)
   for path in (chunk, model):
     saved = prepared / path.relative_to(tmp_path / "out")
@@ -122,7 +122,7 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
       "files": checksums.file_checksums(folder, manifest["files"]),
     }
     manifests.write(folder, made)
-    with pytest.raises(InputError, match="out is damaged: ") as error:
+    with pytest.raises(InputError, match="out is corrupt: ") as error:
       verify.run(folder)
     assert "more, see above" not in str(error.value)
     (folder / name).write_bytes(expected[name])
@@ -192,7 +192,7 @@ def test_downloads(tmp_path, capsys):
     assert record.startswith(f"fetched from {server.url('test.en')}, 20")
     assert record.endswith(f" {sha256} test.en")
     (expected / "test.en").write_bytes(flip(data))
-    with pytest.raises(InputError, match=r"is damaged: .*raw/test.en is not"):
+    with pytest.raises(InputError, match=r"is corrupt: .*raw/test.en is not"):
       verify.run(folder)
     assert f"{expected / 'test.en'} is not as it was" in capsys.readouterr().out
     build.run(config)

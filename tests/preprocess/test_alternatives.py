@@ -112,7 +112,7 @@ def test_parses_stay_with_their_lines(made):
     seen["no tree"] += index % 3 == 0
     seen["other words"] += index % 4 == 0
   assert dict(seen) == manifest["splits"]["train"]["alternatives"]["source"]
-  assert "beside the best of the source" in (folder / "report.txt").read_text()
+  assert "besides the best of the source" in (folder / "report.txt").read_text()
   for one in PreparedSplit(folder, "test"):  # a split that was given none
     assert alternatives(one) == []
   verify.run(folder)
@@ -139,7 +139,7 @@ def rows_of(split, epoch):
       yield index, {k: v[row] for k, v in train_batch.batch.items()}
 
 
-def test_each_parse_is_drawn_equally_often_and_whole(made):
+def test_each_parse_is_sampled_equally_often_as_a_whole(made):
   """Its heads, its relations, and what follows from them."""
   _, folder = made
   records, split = PreparedSplit(folder, "train"), drawing(folder)
@@ -180,7 +180,7 @@ def test_each_parse_is_drawn_equally_often_and_whole(made):
   assert counts[1, 0] > 0  # sentences with the best alone
 
 
-def test_it_goes_on_and_is_the_same_on_two_hosts(made):
+def test_resumes_exactly_and_agrees_on_two_hosts(made):
   _, folder = made
   split = drawing(folder, rate=0.2)
   walk = [*itertools.islice(split.batches(Position()), 8)]
@@ -197,7 +197,7 @@ def test_it_goes_on_and_is_the_same_on_two_hosts(made):
       np.testing.assert_array_equal(both, array)
 
 
-def test_relations_alone_are_drawn_too(made):
+def test_relations_alone_are_sampled_too(made):
   _, folder = made
   split, result = drawing(folder, ("source_relation",)), set()
   assert split.trees.sides == ("source",)
@@ -208,7 +208,7 @@ def test_relations_alone_are_drawn_too(made):
   assert len(result) > 1
 
 
-def test_where_they_are_not_asked_for_the_best_is_taken(made):
+def test_uses_the_best_parse_unless_sampling_is_on(made):
   """And in order, which is to evaluate."""
   _, folder = made
   records = PreparedSplit(folder, "train")
@@ -232,7 +232,7 @@ def test_where_they_are_not_asked_for_the_best_is_taken(made):
       np.testing.assert_array_equal(one[name], array)
 
 
-def test_a_mixture_has_them_in_all_folders_or_none(made, tmp_path):
+def test_a_mixture_needs_further_parses_in_all_folders_or_none(made, tmp_path):
   _, folder = made
   plain = with_parses(tmp_path / "plain", ())
   del plain.prepare.parse.source_alternatives["train"]
@@ -256,7 +256,7 @@ def test_a_mixture_has_them_in_all_folders_or_none(made, tmp_path):
   assert result == {0, ids["dep"], ids["root"], ids["back"]}
 
 
-def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
+def test_gold_trees_as_further_parses(prepared, tmp_path):
   """Where the best is parsed, of some lines of the raw file, on both sides."""
   config = quickstart.get_config("pascal")
   config.data.directory = str(tmp_path / "out")
@@ -292,7 +292,7 @@ def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
     assert (differ > 0) == (side == "source")
 
 
-def test_another_parse_is_another_data_set(tmp_path):
+def test_another_parse_changes_the_key_of_the_input(tmp_path):
   config = with_parses(tmp_path)
   first = manifests.read(build.run(config))["key"]
   raw = pathlib.Path(config.prepare.raw_dir)
@@ -316,7 +316,7 @@ def test_another_parse_is_another_data_set(tmp_path):
     ("file", r"source_alternatives\.train: there is no file none\.conllu"),
   ],
 )
-def test_faults_are_told(tmp_path, fault, message):
+def test_reports_faulty_further_parses(tmp_path, fault, message):
   config = with_parses(tmp_path)
   parse, raw = config.prepare.parse, pathlib.Path(config.prepare.raw_dir)
   path = raw / "train.star.conllu"
@@ -351,7 +351,7 @@ def test_faults_are_told(tmp_path, fault, message):
     ("source_other_relation", lambda x: x + 99, "has an unknown relation"),
   ],
 )
-def test_examples_that_are_none(made, name, change, message):
+def test_rejects_malformed_examples(made, name, change, message):
   _, folder = made
   records = PreparedSplit(folder, "train")
   one = next(

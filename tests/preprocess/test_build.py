@@ -45,7 +45,7 @@ def copy_of(made, tmp_path):
   return config, pathlib.Path(config.data.directory)
 
 
-def test_a_vocabulary_of_another_folder(made, tmp_path):
+def test_uses_the_vocabulary_of_another_folder(made, tmp_path):
   config = corpus(tmp_path, train=40)
   config.prepare.vocabulary.update(like=str(made[1]), size=200)
   folder = build.run(config)
@@ -65,7 +65,7 @@ def test_a_vocabulary_of_another_folder(made, tmp_path):
     build.run(config)
 
 
-def test_what_is_made(made):
+def test_writes_all_files(made):
   config, folder = made
   manifest = manifests.read(folder)
   assert manifest["splits"]["train"]["examples"] == 60
@@ -109,7 +109,7 @@ def test_same_input_same_bytes(made, tmp_path):
   assert records_of(again) == records_of(made[1])
 
 
-def test_nothing_to_do(made, tmp_path, capsys):
+def test_does_nothing_if_all_is_prepared(made, tmp_path, capsys):
   config, folder = copy_of(made, tmp_path)
   before = (folder / "manifest.json").stat().st_mtime_ns
   build.run(config)
@@ -118,7 +118,7 @@ def test_nothing_to_do(made, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("damage", ["record", "vocabulary", "text", "manifest"])
-def test_made_again_where_damaged(made, tmp_path, damage):
+def test_makes_corrupt_files_again(made, tmp_path, damage):
   config, folder = copy_of(made, tmp_path)
   expected = records_of(folder)
   path = {
@@ -133,20 +133,20 @@ def test_made_again_where_damaged(made, tmp_path, damage):
   assert manifests.read(folder)["splits"]["train"]["examples"] == 60
 
 
-def test_a_damaged_manifest_is_told_once_and_mended(made, tmp_path, capsys):
+def test_repairs_a_corrupt_manifest_and_reports_it_once(made, tmp_path, capsys):
   """And not: run preprocess.build, which is what runs."""
   config, folder = copy_of(made, tmp_path)
   change(folder / "manifest.json", b"bpe", b"bqe")
   build.run(config)
   output = capsys.readouterr().out
   path = folder / "manifest.json"
-  assert f"damaged: {path} is not as this version wrote it\n" in output
+  assert f"corrupt: {path} is not as this version wrote it\n" in output
   assert (
     "preprocess.build" not in output and f"{folder} is made again" in output
   )
 
 
-def test_made_again_for_other_options(made, tmp_path):
+def test_prepares_again_for_other_options(made, tmp_path):
   config, _ = copy_of(made, tmp_path)
   with config.unlocked():
     config.prepare.shard_mib = 0.01
@@ -166,7 +166,7 @@ def test_another_data_set_is_not_replaced(made, tmp_path):
   assert (folder / manifests.FILE).read_bytes() == before
 
 
-def test_train_is_cleaned_and_the_rest_is_not(tmp_path):
+def test_cleans_the_training_split_only(tmp_path):
   config = corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   for split in ("train", "test"):
@@ -230,7 +230,7 @@ def test_two_vocabularies_and_no_trees(tmp_path):
   )
 
 
-def test_unequal_length(tmp_path):
+def test_reports_files_of_unequal_length(tmp_path):
   config = corpus(tmp_path)
   with (pathlib.Path(config.prepare.raw_dir) / "test.en").open("a") as file:
     file.write("more\n")
@@ -241,7 +241,7 @@ def test_unequal_length(tmp_path):
   assert nothing_made(config)
 
 
-def test_conllu_of_another_text(tmp_path):
+def test_reports_conllu_of_another_text(tmp_path):
   config = corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   words = lines_of(config, "train.en")[1].split()
@@ -313,7 +313,7 @@ def test_failure_leaves_the_old_folder(made, tmp_path):
     ("prepare.clean.max_characters", 1, "no training pair is left of 60"),
   ],
 )
-def test_faulty_config(tmp_path, field, value, message):
+def test_reports_faulty_options(tmp_path, field, value, message):
   config = corpus(tmp_path)
   *sections, name = field.split(".")
   section = config
@@ -324,7 +324,7 @@ def test_faulty_config(tmp_path, field, value, message):
     build.run(config)
 
 
-def test_stopped_while_moving_the_pieces(made, tmp_path, monkeypatch):
+def test_continues_if_stopped_while_publishing(made, tmp_path, monkeypatch):
   """A mix of old and new pieces is never taken for a data set."""
   config, folder = copy_of(made, tmp_path)
   with config.unlocked():
@@ -346,7 +346,7 @@ def test_stopped_while_moving_the_pieces(made, tmp_path, monkeypatch):
   assert len(PreparedSplit(folder, "train")) == 60
 
 
-def test_no_place_for_the_folder(tmp_path):
+def test_reports_a_folder_that_cannot_be_written(tmp_path):
   config = corpus(tmp_path)
   (tmp_path / "out").write_text("a file")
   with pytest.raises(
@@ -355,7 +355,7 @@ def test_no_place_for_the_folder(tmp_path):
     build.run(config)
 
 
-def test_conllu_for_some_splits_only(tmp_path):
+def test_requires_conllu_for_all_splits(tmp_path):
   config = corpus(tmp_path)
   del config.prepare.parse.source_conllu["test"]
   with pytest.raises(
@@ -364,7 +364,7 @@ def test_conllu_for_some_splits_only(tmp_path):
     build.run(config)
 
 
-def test_no_parser(tmp_path):
+def test_reports_a_missing_parser(tmp_path):
   config = corpus(tmp_path)
   config.prepare.parse.source_conllu = {}
   config.prepare.parse.source.udpipe.model = "no.udpipe"
@@ -390,7 +390,7 @@ def get_config():
 """
 
 
-def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
+def test_continues_if_killed_while_parsing(shared_data, tmp_path):
   """kill -9, then the same command: as if nothing had happened."""
   model = shared_data / "udpipe" / "english.udpipe"
   if not model.is_file():

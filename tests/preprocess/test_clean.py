@@ -27,19 +27,19 @@ OFF = Clean(
 def kept(pairs, **options):
   """Which pairs stay, and the counts."""
   with tempfile.TemporaryDirectory() as folder:
-    tools = stage_runs.tools_of(
+    context = stage_runs.context_of(
       Path(folder),
       {"train": [*zip(*pairs)]},
       clean=dataclasses.replace(OFF, **options),
     )
-    stage_runs.run(tools)
-    chunks = tools.chunks("train")
+    stage_runs.run(context)
+    chunks = context.chunks("train")
     rows = [
-      tools.chunk(chunk).lines[row]
+      context.chunk(chunk).lines[row]
       for chunk in chunks
-      for row in clean.kept_rows(tools, chunk)
+      for row in clean.kept_rows(context, chunk)
     ]
-    return rows, tools.work.read_json("dropped.page")["train"]
+    return rows, context.dropped["train"]
 
 
 GOOD = ("a b", "c d")
@@ -62,7 +62,7 @@ GOOD = ("a b", "c d")
     ({"max_ratio": 2.0}, ("a", ""), ("a", "1")),
   ],
 )
-def test_one_step(option, bad, good):
+def test_each_reason_drops_its_pair(option, bad, good):
   (reason,) = option
   assert kept([bad, good], **option) == ([1], {reason: 1})
   assert kept([bad, good]) == ([0, 1], {})
@@ -114,12 +114,12 @@ def test_a_pair_counts_once_for_the_first_reason():
   )
 
 
-def test_ten_thousand_words():
+def test_drops_a_line_of_ten_thousand_words():
   long = " ".join(["word"] * 10_000)
   assert kept([(long, "x"), GOOD], max_words=175) == ([1], {"max_words": 1})
 
 
-def test_nothing_left():
+def test_reports_that_no_pair_is_left():
   with pytest.raises(
     InputError, match=r"no training pair is left of 2 .*max_characters 2"
   ):
@@ -128,7 +128,7 @@ def test_nothing_left():
 
 def test_duplicates_far_apart(tmp_path, monkeypatch):
   """In other chunks, groups of chunks and partitions: the first stays."""
-  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 1500)
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 1500)
   monkeypatch.setattr(clean, "_GROUP", 2)
   lines = [str(i * i % 4099) for i in range(6000)]
   first = {line: i for i, line in reversed([*enumerate(lines)])}
@@ -142,12 +142,12 @@ def test_nfc(tmp_path, capsys):
   # against is what was published.
   lines = ["u\u0308ber", "plain", "u\u0308"]
   splits = {name: (lines, lines) for name in ("train", "test")}
-  tools = stage_runs.tools_of(
+  context = stage_runs.context_of(
     tmp_path, splits, clean=dataclasses.replace(OFF, nfc=True)
   )
-  stage_runs.run(tools)
+  stage_runs.run(context)
   normal = ["\u00fcber", "plain", "\u00fc"]
-  train, test = (tools.chunk(index).pairs() for index in (0, 1))
+  train, test = (context.chunk(index).pairs() for index in (0, 1))
   assert train == [*zip(normal, normal)]
   assert test == [*zip(normal, lines)]
   assert "train: 2 target lines changed" in capsys.readouterr().out

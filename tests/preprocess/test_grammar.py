@@ -120,7 +120,7 @@ def test_conllu_by_hand():
   )
 
 
-def test_a_word_hangs_on_the_nearest_word_above_that_is_translated():
+def test_parents_in_the_target_are_nearest_translated_ancestors():
   # a <- b <- c <- d, where b and c have no translation, and a is the root.
   pair = Pair(
     source="A b c d.",

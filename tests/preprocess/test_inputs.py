@@ -46,7 +46,7 @@ def write(config, name, lines):
     ),
   ],
 )
-def test_names(tmp_path, section, field, value, message):
+def test_reports_unknown_split_names(tmp_path, section, field, value, message):
   config = corpus(tmp_path)
   with config.unlocked():
     config[section][field] = value
@@ -55,7 +55,7 @@ def test_names(tmp_path, section, field, value, message):
   assert not pathlib.Path(config.data.directory).exists()
 
 
-def test_valid_is_no_validation(tmp_path):
+def test_suggests_names_of_splits(tmp_path):
   """The split would be made, and training would miss it."""
   config = corpus(tmp_path)
   config.data.validation = "validation"
@@ -65,7 +65,7 @@ def test_valid_is_no_validation(tmp_path):
     build.run(config)
 
 
-def test_a_split_that_nothing_names(tmp_path, capsys):
+def test_notes_splits_that_are_not_used(tmp_path, capsys):
   config = corpus(tmp_path)
   config.data.validation, config.data.test = "train", ()
   build.run(config)
@@ -74,7 +74,7 @@ def test_a_split_that_nothing_names(tmp_path, capsys):
 
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("lines", [0, 1, 3])
-def test_split_without_text(tmp_path, split, lines):
+def test_reports_a_split_without_text(tmp_path, split, lines):
   config = corpus(tmp_path)
   for name in (f"{split}.en", f"{split}.de.gz"):
     write(config, name, ["\u200b "] * lines)
@@ -84,7 +84,7 @@ def test_split_without_text(tmp_path, split, lines):
   assert nothing_made(config)
 
 
-def test_lines_taken_without_text(tmp_path):
+def test_reports_lines_without_text(tmp_path):
   config = corpus(tmp_path)
   lines = lines_of(config, "test.en")
   write(config, "test.en", [*lines[:5], "", "a"])
@@ -95,7 +95,7 @@ def test_lines_taken_without_text(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["test.en", "test.de.gz", "train.de.gz"])
-def test_nul(tmp_path, name):
+def test_reports_nul_characters(tmp_path, name):
   config = corpus(tmp_path)
   config.prepare.clean.control = False
   lines = lines_of(config, name.split(".")[0] + ".en")
@@ -106,7 +106,7 @@ def test_nul(tmp_path, name):
   assert nothing_made(config)
 
 
-def test_nul_in_training_is_dropped(tmp_path):
+def test_drops_training_pairs_with_nul(tmp_path):
   config = corpus(tmp_path)
   lines = lines_of(config, "train.en")
   write(config, "train.de.gz", ["a\x00b", *lines[1:]])
@@ -114,7 +114,7 @@ def test_nul_in_training_is_dropped(tmp_path):
   assert manifests.read(folder)["splits"]["train"]["dropped"]["control"] == 1
 
 
-def test_other_control_characters_are_told(tmp_path, capsys):
+def test_reports_other_control_characters(tmp_path, capsys):
   config = corpus(tmp_path)
   lines = lines_of(config, "test.en")
   lines[2] += " \x85\x1f"
@@ -157,7 +157,7 @@ def test_pairs_without_subwords(tmp_path):
   assert "dropped    empty 12" in report and "no text    source 4" in report
 
 
-def test_comments_of_a_sentence_that_is_not_there(tmp_path):
+def test_reports_comments_without_a_sentence(tmp_path):
   config = corpus(tmp_path)
   path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
   blocks = path.read_text().split("\n\n")

@@ -89,7 +89,7 @@ def test_links_stay_with_their_pairs(tmp_path):
     assert one["links"].size == 0 and one["source_unit"][0] == 0
 
 
-def test_batches_have_them_and_drawn_subwords_too(tmp_path):
+def test_batches_have_links_also_with_sampled_subwords(tmp_path):
   folder = build.run(with_links(tmp_path))
   records = PreparedSplit(folder, "train")
   for sides in ((), ("source", "target")):
@@ -111,7 +111,7 @@ def test_batches_have_them_and_drawn_subwords_too(tmp_path):
     assert (draws > 20) == bool(sides)
 
 
-def test_words_that_a_tokeniser_made_become_those_of_the_text(tmp_path):
+def test_maps_links_of_tokenized_words_to_words_of_the_text(tmp_path):
   config = with_links(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   lines = [f"{line}, or so." for line in lines_of(config, "train.en")]
@@ -154,7 +154,7 @@ def test_words_that_a_tokeniser_made_become_those_of_the_text(tmp_path):
     ("0-99", r"train\.align:5: .* word 99 of the target, whose line 5 has \d+"),
   ],
 )
-def test_a_bad_line_is_told_before_anything_is_made(tmp_path, line, message):
+def test_reports_malformed_links_before_any_work(tmp_path, line, message):
   config = with_links(tmp_path, lambda old: [*old[:4], line, *old[5:]])
   with pytest.raises(InputError, match=message):
     build.run(config)
@@ -180,7 +180,7 @@ def test_a_bad_line_is_told_before_anything_is_made(tmp_path, line, message):
     ({"train": ("train.align", "short", "train.en")}, r"short has 2 .* words"),
   ],
 )
-def test_files_that_do_not_fit_are_refused(tmp_path, given, message):
+def test_rejects_files_of_other_lines(tmp_path, given, message):
   config = with_links(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   (raw / "short").write_text("0-0\n0-0\n")
@@ -189,7 +189,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path, given, message):
     build.run(config)
 
 
-def test_a_run_that_asks_for_links_that_are_not_there_is_told(tmp_path):
+def test_reports_a_run_that_needs_missing_links(tmp_path):
   config = with_links(tmp_path)
   config.prepare.alignments = {}
   folder = build.run(config)
@@ -215,7 +215,7 @@ def test_a_run_that_asks_for_links_that_are_not_there_is_told(tmp_path):
     ("target_unit", [0, -1], "has another number of values"),
   ],
 )
-def test_examples_of_others_are_checked(feature, value, message):
+def test_checks_links_of_examples(feature, value, message):
   manifest = {
     "sides": [],
     "relations": {},

@@ -27,7 +27,7 @@ def with_optional(tmp_path, *more, files=MISSING):
   return config
 
 
-def test_left_out_with_one_warning_that_counts(tmp_path, capsys):
+def test_missing_splits_are_left_out_with_one_warning(tmp_path, capsys):
   config = with_optional(tmp_path, "later")
   folder = build.run(config)
   out = capsys.readouterr().out
@@ -43,7 +43,7 @@ def test_left_out_with_one_warning_that_counts(tmp_path, capsys):
   verify.run(folder)
 
 
-def test_records_and_key_are_those_without_the_split(tmp_path):
+def test_records_and_key_equal_those_without_the_split(tmp_path):
   config = with_optional(tmp_path)
   folder = build.run(config)
   was, key = records_of(folder), manifests.read(folder)["key"]
@@ -57,7 +57,7 @@ def test_records_and_key_are_those_without_the_split(tmp_path):
   assert "left_out" not in manifests.read(plain)
 
 
-def test_prepared_once_the_files_are_there(tmp_path, capsys):
+def test_prepares_the_split_when_its_files_exist(tmp_path, capsys):
   config = with_optional(tmp_path)
   folder = build.run(config)
   train = manifests.read(folder)["splits"]["train"]["records_sha256"]
@@ -74,7 +74,7 @@ def test_prepared_once_the_files_are_there(tmp_path, capsys):
   assert manifest["splits"]["train"]["records_sha256"] == train
 
 
-def test_trees_and_links_of_a_left_out_split_are_not_wanted(tmp_path):
+def test_needs_no_trees_and_links_of_a_left_out_split(tmp_path):
   config = with_optional(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   config.prepare.parse.sides = ("source",)

@@ -32,7 +32,7 @@ def test_a_tree_by_hand():
   assert found_in("A duck waits.", tree) == ([0, 2, 7, 12], [1, 6, 12, 13])
 
 
-def test_traces_and_what_they_leave_empty_are_taken_out():
+def test_removes_traces_and_empty_constituents():
   tree = penn.parse(
     "( (S (NP-SBJ (-NONE- *)) (VP (VB Go) (NP (-NONE- *T*-1)))))", "x:1"
   )
@@ -40,7 +40,7 @@ def test_traces_and_what_they_leave_empty_are_taken_out():
   assert tree.words == ("Go",)
 
 
-def test_words_without_parts_of_speech_stand_where_they_are():
+def test_keeps_words_without_parts_of_speech():
   tree = penn.parse("(S (NP a duck) waits)", "x:1")
   assert tree.signs == ("S", "NP", 0, 1, CLOSE, 2, CLOSE)
 
@@ -54,13 +54,13 @@ def test_a_line_without_constituents_has_no_tree(line):
   ("line", "message"),
   [
     ("(S (NP (DT A)", r"x:7: 2 brackets are not closed"),
-    ("S (NP))", r"x:7: 'S' stands outside"),
+    ("S (NP))", r"x:7: 'S' is outside"),
     (")", r"x:7: a bracket is closed that none has opened"),
     ("(S (X a) b))", r"x:7: '\)' comes after the end"),
     (f"{DUCK} {DUCK}", r"x:7: '\(' comes after the end .* one tree a line"),
   ],
 )
-def test_what_is_no_tree_is_refused(line, message):
+def test_rejects_malformed_trees(line, message):
   with pytest.raises(InputError, match=message):
     penn.parse(line, "x:7")
 
@@ -103,7 +103,7 @@ def test_another_text_is_a_mismatch(text, message):
     found_in(text, penn.parse(DUCK, "x:1"))
 
 
-def test_subwords_stand_in_their_constituents(tmp_path):
+def test_subwords_are_inside_their_constituents(tmp_path):
   """Characters as subwords: ▁ A ▁ d u c k ▁ w a i t s ."""
   vocabulary = train(
     ["A duck waits."], tmp_path / "v", Subwords(size=99, type="char")
@@ -138,7 +138,7 @@ def with_brackets(tmp_path, change=lambda trees: trees):
   return config
 
 
-def test_a_prepared_folder_has_them(tmp_path, capsys):
+def test_prepared_folders_have_constituency_trees(tmp_path, capsys):
   def change(trees):
     trees[3] = "(())"
     trees[6] = "(S (NP (N cat)) (VP (V purrs)))"
@@ -176,7 +176,7 @@ def test_a_prepared_folder_has_them(tmp_path, capsys):
     assert one["source_brackets"].tolist() == []
 
 
-def test_dropped_lines_take_their_trees_with_them(tmp_path):
+def test_drops_the_trees_of_dropped_lines(tmp_path):
   config = with_brackets(tmp_path)
   config.prepare.clean.max_words = 5
   folder = build.run(config)
@@ -186,7 +186,7 @@ def test_dropped_lines_take_their_trees_with_them(tmp_path):
   assert about == {"used": len(records), "another text": 0, "no tree": 0}
 
 
-def test_with_them_and_without_them_are_two_data_sets(tmp_path):
+def test_constituency_trees_change_the_key_of_the_input(tmp_path):
   config = corpus(tmp_path)
   folder = build.run(config)
   before = records_of(folder)
@@ -208,7 +208,7 @@ def test_with_them_and_without_them_are_two_data_sets(tmp_path):
     (lambda t: t[:-1], r"train\.mrg\.gz has 59 lines, but its text has 60"),
     (lambda t: [*t, "()"], r"train\.mrg\.gz has 61 lines, but its text has 60"),
     (lambda t: [*t[:4], "", *t[5:]], r"train\.mrg\.gz:5: the line is empty"),
-    (lambda t: [t[0][1:], *t[1:]], r"train\.mrg\.gz:1: 'S' stands outside"),
+    (lambda t: [t[0][1:], *t[1:]], r"train\.mrg\.gz:1: 'S' is outside"),
     (lambda t: [t[0], t[1] + t[1], *t[2:]], r"train\.mrg\.gz:2: .* one tree a"),
     (lambda t: ["()"] * 60, r"no kept line has a tree with constituents"),
     (lambda t: [t[0], *t[:-1]], None),
@@ -240,7 +240,7 @@ def test_faulty_options(tmp_path, given, message):
     build.run(config)
 
 
-def test_they_serve_without_dependency_trees(tmp_path):
+def test_works_without_dependency_trees(tmp_path):
   """The second task needs the one kind only."""
   config = with_brackets(tmp_path)
   config.prepare.parse.sides = ()

@@ -30,7 +30,7 @@ def test_work_on_another_disk(tmp_path, whole):
   assert not list(folder.glob(".*"))
 
 
-def test_a_disk_that_may_only_be_read(tmp_path, whole, capsys):
+def test_a_read_only_disk(tmp_path, whole, capsys):
   """Whoever may only read a prepared folder is told that it is prepared."""
   config = whole[0].copy_and_resolve_references()
   with disks.disk(tmp_path / "disk", "4m") as disk:
@@ -56,7 +56,7 @@ def test_a_folder_that_was_moved(tmp_path, whole, capsys):
 
 
 @pytest.mark.parametrize("place", ["text", "conllu", "toy"])
-def test_files_that_it_is_made_from_are_not_replaced(tmp_path, place):
+def test_input_files_are_not_replaced(tmp_path, place):
   config = corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   new = pathlib.Path(config.data.directory) / place
@@ -86,7 +86,7 @@ def test_other_files_of_the_user_are_not_replaced(tmp_path, name):
     build.run(config)
 
 
-def test_names_too_long_for_files_are_refused_first(tmp_path):
+def test_rejects_names_that_are_too_long_for_files(tmp_path):
   config = corpus(tmp_path)
   config.data.name = "a" * 101
   with pytest.raises(InputError, match=r"config\.data\.name must be .*100"):

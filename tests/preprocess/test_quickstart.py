@@ -80,7 +80,7 @@ def test_model_parses_raw_text(made):
   assert [w.head for w in words] == [6, 6, 5, 5, 6, 0, 6]
 
 
-def test_training_says_nothing_and_is_the_same_again(made, capfd):
+def test_training_the_parser_is_silent_and_reproducible(made, capfd):
   folder, _ = made
   pairs = corpus.make_splits(3, SIZES)["train"]
   model = parser.train_parser(pairs)
@@ -99,7 +99,7 @@ def test_attachment_counts_wrong_words_as_wrong(made):
   assert shares == (0, 0)
 
 
-def test_the_parent_tells_what_its_neighbours_do_not():
+def test_the_parent_predicts_translations_better_than_neighbors():
   """The claim that the quickstart stands on."""
   sizes = corpus.Sizes(train=3000, validation=1, test=300)
   splits = corpus.make_splits(1, sizes)
@@ -160,7 +160,7 @@ def test_folder_that_cannot_be_made(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--sed=1", "--pairs=0"])
-def test_command_line_says_what_is_wrong(flag):
+def test_reports_wrong_flags(flag):
   command = [sys.executable, "-m", "preprocess.quickstart", flag]
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 2

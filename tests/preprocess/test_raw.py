@@ -6,10 +6,10 @@ import hashlib
 import pytest
 import web_server
 
-from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import raw
+from jaxsyn.preprocess.readers import READERS, Source
 
 
 def write(path, data: bytes):
@@ -73,7 +73,7 @@ def test_lines_of_a_treebank(tmp_path, name):
   pack = gzip.compress if name.endswith(".gz") else bytes
   path = write(tmp_path / name, pack((TREE * 2).encode()))
   line = "Vom Haus\u00a0 ."  # to the letter, not put together of the words
-  assert [*map(raw.sentence, conllu.read(path))] == [line, line]
+  assert [*READERS["conllu"].texts(Source(path))] == [line, line]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_lines_of_a_treebank(tmp_path, name):
 def test_faulty_treebank(tmp_path, old, new, message):
   path = write(tmp_path / "a.conllu", (TREE + TREE.replace(old, new)).encode())
   with pytest.raises(InputError, match=message):
-    [*map(raw.sentence, conllu.read(path))]
+    [*READERS["conllu"].texts(Source(path))]
 
 
 def test_missing_without_address(tmp_path):
@@ -102,7 +102,7 @@ def test_missing_without_address(tmp_path):
     raw.find("a.en", str(tmp_path), own_folder=tmp_path / "own", downloads={})
 
 
-def test_other_file_than_the_config_means(tmp_path):
+def test_reports_a_file_with_another_hash(tmp_path):
   path = write(tmp_path / "a.en", b"other")
   downloads = raw.addresses([("a.en", "https://example.org/a.en", "0" * 64)])
   with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
@@ -163,7 +163,7 @@ def test_faulty_downloads(entry):
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.zip", "a.en.bz2"])
-def test_archives_are_refused_before_they_are_fetched(tmp_path, name):
+def test_rejects_archives_before_fetching(tmp_path, name):
   (tmp_path / name).write_bytes(b"")
   with pytest.raises(InputError, match=rf"{name}: archives are not read\. Unp"):
     raw.find(name, str(tmp_path), own_folder=tmp_path / "raw", downloads={})

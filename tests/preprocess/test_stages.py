@@ -13,18 +13,20 @@ import sys
 import threading
 import time
 
+import loaded_modules
 import object_store
 import pytest
 from raw_corpora import corpus, lines_of, nothing_made, records_of
 
 from jaxsyn.config import read_config
+from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import beam, build, clean, inputs, ranges
+from jaxsyn.preprocess import build, clean, inputs, runners, stages
 from jaxsyn.preprocess import corpus as corpora
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
-from jaxsyn.preprocess.work import Work
 from jaxsyn.storage import files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -55,7 +57,7 @@ def again(whole, tmp_path):
   return config
 
 
-def test_what_is_made(whole):
+def test_shards_are_full_and_hold_the_same_examples(whole):
   manifest = manifests.read(whole[1])
   train = manifest["splits"]["train"]
   assert len(train["shards"]) > 3
@@ -71,13 +73,13 @@ def test_what_is_made(whole):
     assert counts == [shard["examples"] for shard in train["shards"]]
 
 
-def test_by_two_processes(whole, tmp_path):
+def test_two_processes_make_the_same_files(whole, tmp_path):
   config = again(whole, tmp_path)
   config.prepare.workers = 2
   assert records_of(build.run(config)) == whole[2]
 
 
-def test_of_several_faults_the_first_is_told(whole, tmp_path):
+def test_the_first_of_several_errors_is_reported(whole, tmp_path):
   """Whichever process meets its own first."""
   config = again(whole, tmp_path)
   config.prepare.workers = 2
@@ -95,19 +97,15 @@ def test_of_several_faults_the_first_is_told(whole, tmp_path):
   assert nothing_made(config)
 
 
-def test_cut_into_other_chunks_and_ranges(whole, tmp_path, monkeypatch):
-  monkeypatch.setattr(corpora, "LEAST", 64)
-  monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
+def test_records_do_not_depend_on_chunks(whole, tmp_path, monkeypatch):
+  monkeypatch.setattr(corpora, "MIN_LINES", 64)
+  monkeypatch.setattr(corpora, "MAX_LINES", 64)
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
-  monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_STRIDE", 16)
-  ranges._arrays.cache_clear()
   assert records_of(build.run(again(whole, tmp_path))) == whole[2]
-  ranges._arrays.cache_clear()
 
 
-def test_texts_in_parts(whole, tmp_path):
+def test_several_files_per_side_make_the_same_records(whole, tmp_path):
   """Several files a side, by name or pattern; or two columns of one."""
   config = again(whole, tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
@@ -137,7 +135,7 @@ def test_texts_in_parts(whole, tmp_path):
   assert records_of(build.run(config)) == whole[2]
 
 
-def test_a_line_of_one_column(tmp_path):
+def test_reports_a_line_of_one_column(tmp_path):
   config = corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   lines = [f"{line}\t{line}\n" for line in lines_of(config, "train.en")]
@@ -149,7 +147,7 @@ def test_a_line_of_one_column(tmp_path):
   assert nothing_made(config)
 
 
-def test_no_file_fits_a_pattern(tmp_path):
+def test_reports_a_pattern_without_files(tmp_path):
   config = corpus(tmp_path)
   config.prepare.splits.train = ("part-*.en", "train.de.gz")
   with pytest.raises(InputError, match=r"no raw file fits part-\*\.en in "):
@@ -168,7 +166,7 @@ def test_parts_of_unequal_length_are_named(tmp_path):
     build.run(config)
 
 
-def test_zstandard(whole, tmp_path):
+def test_reads_zstandard(whole, tmp_path):
   zstandard = pytest.importorskip("zstandard", reason="not installed")
   config = corpus(tmp_path)
   expected = records_of(build.run(config))
@@ -202,7 +200,7 @@ def command(whole, tmp_path, *flags):
   return config, [*named, *flags]
 
 
-def test_killed_at_random_moments(whole, tmp_path):
+def test_continues_after_kills_at_random_moments(whole, tmp_path):
   """kill -9, then the same command: as if nothing had happened."""
   config, words = command(whole, tmp_path)
   draw, killed = random.Random(7), 0
@@ -211,7 +209,7 @@ def test_killed_at_random_moments(whole, tmp_path):
       words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     work = tmp_path / "out" / "work"
-    wanted, deadline = draw.randint(5, 40), time.monotonic() + 60
+    wanted, deadline = draw.randint(5, 20), time.monotonic() + 60
     while len([*work.glob("stages-*/*/*")]) < wanted * (killed + 1):
       if process.poll() is not None or time.monotonic() > deadline:
         break
@@ -225,10 +223,10 @@ def test_killed_at_random_moments(whole, tmp_path):
   assert not [*(tmp_path / "out").glob(".*")]
 
 
-@pytest.mark.parametrize("piece", ["language/0.kept", "encode/1.records"])
-def test_a_piece_that_was_changed_is_made_anew(
-  whole, tmp_path, monkeypatch, piece
-):
+@pytest.mark.parametrize(
+  "piece", ["streams/train.source/1", "language/0", "encode/1"]
+)
+def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
   """Cut, flipped, or another's: it is never taken."""
   config = again(whole, tmp_path)
   publish = build.publish.publish
@@ -239,7 +237,7 @@ def test_a_piece_that_was_changed_is_made_anew(
   path = stages / piece
   data = path.read_bytes()
   path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-  for later in ("trees", "shards", "tables"):
+  for later in ("trees", "shards", "index"):
     shutil.rmtree(stages / later)
   (new,) = (tmp_path / "out").glob(".new-*")
   (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
@@ -257,7 +255,7 @@ def test_beam_in_this_process(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(beam.Pipelines, options)
+  runner = functools.partial(runners.BeamRunner, options)
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
   raw = tmp_path / "raw"
@@ -269,29 +267,43 @@ def test_beam_in_this_process(whole, tmp_path):
     build.run(config, runner=runner)
 
 
-def test_a_pipeline_that_fails_is_told(whole, tmp_path):
+def test_a_pipeline_that_fails_is_reported(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  config = again(whole, tmp_path)
+
+  def without_folder(context):
+    context.outputs.folder.mkdir(parents=True)
+    (context.outputs.folder / "read").write_text("")  # where a folder must be
+    options = ["--direct_running_mode=in_memory"]
+    return runners.BeamRunner(options, context)
+
+  with pytest.raises(
+    InputError, match=r"'read' has failed: \w+Error.* All machines"
+  ):
+    build.run(config, runner=without_folder)
+
+
+def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   raw = tmp_path / "raw"
   shutil.copytree(config.prepare.raw_dir, raw)
   config.prepare.raw_dir = str(raw)
 
-  def elsewhere(tools):
-    for path in raw.iterdir():  # what is packed is told as a fault of the input
-      if path.suffix != ".gz":
-        path.unlink()
-        path.mkdir()
-    return beam.Pipelines(["--direct_running_mode=in_memory"], tools)
+  def elsewhere(context):
+    (raw / "train.en").unlink()
+    options = ["--direct_running_mode=in_memory"]
+    return runners.BeamRunner(options, context)
 
   with pytest.raises(
-    InputError, match=r"'index' has failed: IsADirectoryError.* All machines"
+    InputError, match=r"train\.en is missing or no file\. All machines must"
   ):
     build.run(config, runner=elsewhere)
 
 
-def test_dataflow_sees_no_folder_of_ours(whole, tmp_path):
+def test_rejects_local_folders_for_dataflow(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  runner = functools.partial(beam.Pipelines, ["--runner=DataflowRunner"])
+  runner = functools.partial(runners.BeamRunner, ["--runner=DataflowRunner"])
   with pytest.raises(
     InputError, match=r"workers do not see \S*/out/work/.*s3:"
   ):
@@ -309,7 +321,7 @@ def test_beam_by_two_processes(whole, tmp_path):
   assert records_of(config.data.directory) == whole[2]
 
 
-def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
+def test_dask_with_an_object_store_and_a_killed_worker(tmp_path, monkeypatch):
   """One dies while it parses; the parser is a file of the launcher's."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   distributed = pytest.importorskip("distributed", reason="not installed")
@@ -345,7 +357,7 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
       options = [f"--runner={dask}", address, "--dask_partition_size=1"]
-      build.run(config, runner=functools.partial(beam.Pipelines, options))
+      build.run(config, runner=functools.partial(runners.BeamRunner, options))
     assert killed
     names = files.names(f"{bucket}/data")
     assert {
@@ -357,19 +369,36 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
   assert copy.read_bytes() == model.read_bytes()
 
 
+def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
+  config = read_config(again(whole, tmp_path))
+  sections = DataConfig(config.data, config.prepare)
+  loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
+  outputs = Outputs(tmp_path / "stages")
+  job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
+  runner = runners.ProcessRunner(job, 2)
+  try:
+    stages.run(corpora.Context(job), runner)
+    submit = runner._workers.submit
+    found = [submit(loaded_modules.heavy).result() for _ in range(4)]
+  finally:
+    runner.close()
+  assert found == [[]] * 4
+  assert stages.results(corpora.Context(job), "index")
+
+
 def test_a_worker_loads_a_parser_once(whole):
   config = read_config(whole[0])
   loaded = inputs.read_inputs(config, "", whole[1] / "raw")
-  work = Work(whole[1] / "work" / "stages")
-  job = pickle.dumps(loaded.job(work, whole[1] / "new", whole[1] / "work"))
-  first, second = beam.borrow_context(job), beam.borrow_context(job)
+  outputs = Outputs(whole[1] / "work" / "stages")
+  job = pickle.dumps(loaded.job(outputs, whole[1] / "new", whole[1] / "work"))
+  first, second = runners.borrow_context(job), runners.borrow_context(job)
   assert first is not second  # of two threads
-  beam.give_back(job, first)
-  assert beam.borrow_context(job) is first
+  runners.return_context(job, first)
+  assert runners.borrow_context(job) is first
 
 
-def test_command_line_of_beam():
-  ours, theirs = beam.split(
+def test_splits_the_command_line_for_beam():
+  ours, theirs = runners.split_command_line(
     [
       "x",
       "--config",
@@ -385,7 +414,7 @@ def test_command_line_of_beam():
   assert theirs == ["--runner=R", "--project", "p"]
 
 
-def test_without_beam_or_with_odd_options(whole, tmp_path):
+def test_reports_missing_beam_and_unknown_options(whole, tmp_path):
   flag = "--runnner=DirectRunner"
   _, words = command(whole, tmp_path, "--beam", flag)
   done = subprocess.run(

@@ -9,13 +9,13 @@ import shutil
 import numpy as np
 import pytest
 from raw_corpora import chain, corpus, lines_of, records_of
-from stage_runs import run, tools_of
+from stage_runs import context_of, run
 
 from jaxsyn.data.options import Subset
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import beam, build, clean, ranges, verify
+from jaxsyn.preprocess import build, clean, runners, verify
 from jaxsyn.preprocess import corpus as corpora
 
 PAIRS = 700
@@ -166,22 +166,18 @@ def test_does_not_depend_on_chunks_or_processes(drawn, tmp_path, monkeypatch):
   config = copied(drawn[0], tmp_path / "processes")
   config.prepare.workers = 2
   assert records_of(build.run(config)) == drawn[2]
-  monkeypatch.setattr(corpora, "LEAST", 64)
-  monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
+  monkeypatch.setattr(corpora, "MIN_LINES", 64)
+  monkeypatch.setattr(corpora, "MAX_LINES", 64)
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
-  monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_STRIDE", 16)
-  ranges._arrays.cache_clear()
   config = copied(drawn[0], tmp_path / "chunks")
   assert records_of(build.run(config)) == drawn[2]
-  ranges._arrays.cache_clear()
 
 
 def test_beam_draws_the_same_pairs(drawn, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(beam.Pipelines, options)
+  runner = functools.partial(runners.BeamRunner, options)
   config = copied(drawn[0], tmp_path)
   assert records_of(build.run(config, runner=runner)) == drawn[2]
 
@@ -203,16 +199,16 @@ def test_subsets_of_one_seed_are_nested_and_seeds_differ(drawn, tmp_path):
 def test_every_line_is_drawn_equally_often(tmp_path):
   """Chi-square over 600 seeds: 20 of 60 lines, and pairs of lines."""
   text = [f"line {index}" for index in range(60)]
-  tools = tools_of(tmp_path, {"train": (text, text)}, subset=Subset(20, 0))
-  run(tools, ("index", "clean"))
-  facts = [tools.work.facts("clean/0")["facts"]]
+  splits = {"train": (text, text)}
+  context = context_of(tmp_path, splits, subset=Subset(20, 0))
+  results = run(context, ("read", "clean"))
   combined = np.zeros((60, 60))
   for seed in range(600):
-    config = tools.config
+    config = context.config
     prepare = dataclasses.replace(config.prepare, subset=Subset(20, seed))
     config = dataclasses.replace(config, prepare=prepare)
-    other = corpora.Tools(dataclasses.replace(tools.job, config=config))
-    clean.after_clean(other, facts)
+    other = corpora.Context(dataclasses.replace(context.job, config=config))
+    other.outputs.write_summary("clean", clean.combine(other, results))
     rows = clean.kept_rows(other, 0)
     assert len(rows) == 20 and rows == sorted(rows)
     combined[np.ix_(rows, rows)] += 1
@@ -228,7 +224,7 @@ def test_every_line_is_drawn_equally_often(tmp_path):
 def test_verify_passes_and_finds_changed_line_numbers(drawn, tmp_path, capsys):
   config, folder, _ = drawn
   verify.run(folder)
-  assert "is whole" in capsys.readouterr().out
+  assert "is intact" in capsys.readouterr().out
   copy = tmp_path / "copy"
   shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("work"))
   path = copy / "text" / "train.drawn.gz"

@@ -18,7 +18,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
 
-def test_conllu_beside_the_raw_files(tmp_path):
+def test_conllu_in_the_folder_of_the_raw_files(tmp_path):
   """A name is looked up where the raw files are, before the path is tried."""
   a = corpus(tmp_path / "a")
   expected = records_of(build.run(a))
@@ -74,7 +74,7 @@ def test_a_treebank_as_raw_text(tmp_path):
   ]
 
 
-def test_a_tree_that_changes_makes_the_data_anew(tmp_path):
+def test_a_changed_tree_prepares_again(tmp_path):
   """The text is the same, so its hash would not tell."""
   config = treebank_corpus(tmp_path)
   before = records_of(build.run(config))
@@ -106,7 +106,7 @@ def test_cleaning_a_part_of_a_file(tmp_path):
 @pytest.mark.parametrize(
   "lines", ["1-68", "0-3", "5-4", "3", "a-b", "68-", "-2"]
 )
-def test_lines_that_are_not_there(tmp_path, lines):
+def test_reports_lines_that_do_not_exist(tmp_path, lines):
   config = treebank_corpus(tmp_path)
   config.prepare.splits.test = ("all.conllu.gz", "all.de", lines)
   with pytest.raises(
@@ -115,7 +115,7 @@ def test_lines_that_are_not_there(tmp_path, lines):
     build.run(config)
 
 
-def test_a_treebank_for_one_part_only(tmp_path):
+def test_reports_treebanks_for_some_splits_only(tmp_path):
   config = treebank_corpus(tmp_path)
   config.prepare.splits.test = ("test.en", "test.de.gz")
   with pytest.raises(
@@ -124,7 +124,7 @@ def test_a_treebank_for_one_part_only(tmp_path):
     build.run(config)
 
 
-def test_a_parser_goes_before_the_treebank_s_trees(tmp_path, prepared):
+def test_a_named_parser_takes_precedence_over_treebanks(tmp_path, prepared):
   config = treebank_corpus(tmp_path)
   model = str(prepared / "parser.source.udpipe")
   config.prepare.parse.source.udpipe.model = model

@@ -7,7 +7,7 @@ sure (Och & Ney 2003, "A Systematic Comparison of Various Statistical Alignment
 Models", section 4.1).
 
 Words are what stands between blanks: those of the raw text, which is never
-tokenised. `preprocess.links` reads those of a corpus, `jaxsyn.scoring.alignments`
+tokenised. `preprocess.extras` reads those of a corpus, `jaxsyn.scoring.alignments`
 compares, `jaxsyn.translating.alignments` makes them.
 """
 

@@ -58,7 +58,7 @@ def test_counts_by_hand():
   assert tree_warnings.find_warnings(result) == []  # too few to say
 
 
-def test_each_kind_is_told():
+def test_each_kind_causes_a_warning():
   words = list("abcdefgh")
   cases = {
     "lines have no tree": [parse_of(["x"], [0], parsed=False)] * 3,
@@ -94,7 +94,7 @@ LANGUAGES = ("en", "de", "fr", "cs", "tr", "zh", "ja")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_gold_trees_are_not_doubted(shared_data, language):
+def test_gold_trees_cause_no_warning(shared_data, language):
   blocks = conllu.read(shared_data / "ud" / f"{language}_pud.conllu.gz")
   parses = [
     conllu_text.attach([block], block.text)
@@ -108,7 +108,7 @@ def lines(shared_data, name, number=40):
     return [line.rstrip("\n") for line in itertools.islice(file, number)]
 
 
-def test_a_model_of_another_language_is_doubted(shared_data):
+def test_a_model_of_another_language_causes_a_warning(shared_data):
   texts = {
     "de": lines(shared_data, "multi30k/val.de.gz"),
     "cs": lines(shared_data, "multi30k/val.cs.gz"),
@@ -144,7 +144,7 @@ def test_scripts(language, text, foreign):
   assert counted([parse], language).foreign == foreign
 
 
-def test_the_report_has_them():
+def test_the_report_has_the_warnings():
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
   values = {"source": ["9.0 % of the trees are odd"]}
   text = report.text_report(

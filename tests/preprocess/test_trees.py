@@ -1,4 +1,4 @@
-"""Chunks, their reuse, and trees that come as CoNLL-U."""
+"""Parses of runs of lines, their reuse, and trees given as CoNLL-U."""
 
 import gzip
 
@@ -10,35 +10,37 @@ from jaxsyn.data.options import Clean, SideParser, Trees
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.sentence.vocabulary import Subwords
-from jaxsyn.preprocess import parse
-from jaxsyn.preprocess.work import Output, Work
+from jaxsyn.preprocess import trees
+from jaxsyn.preprocess.outputs import Outputs, TaskOutput
 
 LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 
 
-def test_chunks_cover_all_lines():
-  result = parse.chunks(LINES)
+def test_runs_cover_all_lines():
+  result = trees.runs_of_lines(LINES)
   assert [i for chunk in result for i in chunk] == list(range(2000))
   assert len(result) > 8
-  assert parse.chunks([]) == []
-  assert parse.chunks(["same"] * 1025) == [
+  assert trees.runs_of_lines([]) == []
+  assert trees.runs_of_lines(["same"] * 1025) == [
     range(0, 512),
     range(512, 1024),
     range(1024, 1025),
   ]
 
 
-def test_a_new_line_changes_one_part():
+def test_a_new_line_changes_one_run():
   def texts(lines):
-    return {tuple(lines[i] for i in chunk) for chunk in parse.chunks(lines)}
+    return {
+      tuple(lines[i] for i in chunk) for chunk in trees.runs_of_lines(lines)
+    }
 
   edited = [*LINES[:700], "One more line .", *LINES[700:]]
   assert len(texts(edited) - texts(LINES)) <= 2
 
 
-def test_write_text_is_the_same_always(tmp_path):
+def test_gzip_files_are_reproducible(tmp_path):
   for name in "ab":
-    parse.write_text(tmp_path / name, ["one\n", "zwei ü\n"])
+    trees.write_gzip(tmp_path / name, ["one\n", "zwei ü\n"])
   data = (tmp_path / "a").read_bytes()
   assert data == (tmp_path / "b").read_bytes()
   assert gzip.decompress(data).decode() == "one\nzwei ü\n"
@@ -57,11 +59,11 @@ TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
 
 
 def output(tmp_path):
-  return Output(Work(tmp_path / "work"), "trees/0")
+  return TaskOutput(Outputs(tmp_path / "work"), "trees/0")
 
 
-def test_parsed(parser, tmp_path):
-  text = parse.parse(TEXT, parser, tmp_path, output(tmp_path))
+def test_parses_lines(parser, tmp_path):
+  text = trees.parse_lines(TEXT, parser, tmp_path, output(tmp_path))
   blocks = conllu.blocks_of_text(text, "trees")
   result = list(conllu_text.match(blocks, TEXT, "text"))
   assert [p.text for p in result] == TEXT
@@ -83,25 +85,27 @@ def trees_options(model="", **options):
   return Trees(("source",), *sides, **options)
 
 
-def trees_of(tools):
+def trees_of(context):
   """The rows, CoNLL-U and parses that the stage leaves of the first chunk."""
   before = (*stage_runs.SELECTION, "sample", "vocabulary")
-  (facts,) = stage_runs.run(tools, (*before, "trees"))
-  rows = tools.work.read_arrays("trees/0.rows")["rows"].tolist()
-  text = tools.work.read("trees/0.conllu.source").decode()
-  lines = tools.work.read("trees/0.text.source").decode().split("\n")[:-1]
-  return facts, rows, text, parse.parses_of(tools, 0, "source", lines)
+  (facts,) = stage_runs.run(context, (*before, "trees"))
+  rows = context.outputs.read_arrays("trees/0", "rows")["rows"].tolist()
+  text = context.outputs.read("trees/0", "conllu.source").decode()
+  lines = (
+    context.outputs.read("trees/0", "text.source").decode().split("\n")[:-1]
+  )
+  return facts, rows, text, trees.parses_of(context, 0, "source", lines)
 
 
-def test_named_by_the_lines_that_stay(parser, tmp_path):
+def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
   lines = ["", "Two men play.", "", LONG, "I can't. You can!"]
-  tools = stage_runs.tools_of(
+  context = stage_runs.context_of(
     tmp_path,
     {"train": (lines, ["x"] * 5)},
     parse=trees_options(model=str(parser.path)),
     vocabulary=Subwords(size=30),
   )
-  facts, rows, text, parses = trees_of(tools)
+  facts, rows, text, parses = trees_of(context)
   assert rows == [1, 4]
   assert facts["dropped"] == {"empty": 0, "max_subwords": 0}
   blocks = conllu.blocks_of_text(text, "trees")
@@ -109,7 +113,7 @@ def test_named_by_the_lines_that_stay(parser, tmp_path):
   assert parses == [parser(lines[1]), parser(lines[4])]
   labels = {label for one in parses for label in one.relation_W}
   assert facts["relations"]["source"] == sorted(labels)
-  sizes = tools.work.read_arrays("trees/0.sizes")["conllu.source"]
+  sizes = context.outputs.read_arrays("trees/0", "sizes")["conllu.source"]
   assert sizes.sum() == len(text.encode())
 
 
@@ -125,14 +129,14 @@ class Counting:
     return self.parser.conllu_all(lines, names)
 
 
-def test_what_is_parsed_is_used_again(parser, tmp_path):
+def test_parses_are_used_again(parser, tmp_path):
   counting, out = Counting(parser), output(tmp_path)
-  text = parse.parse(TEXT, counting, tmp_path, out)
-  assert parse.parse(TEXT, counting, tmp_path, out) == text
+  text = trees.parse_lines(TEXT, counting, tmp_path, out)
+  assert trees.parse_lines(TEXT, counting, tmp_path, out) == text
   assert counting.lines == TEXT
   # Another beam is another parser; other lines are others.
-  parse.parse(TEXT, Counting(parser, beam=1), tmp_path, out)
-  parse.parse(TEXT[:2], counting, tmp_path, out)
+  trees.parse_lines(TEXT, Counting(parser, beam=1), tmp_path, out)
+  trees.parse_lines(TEXT[:2], counting, tmp_path, out)
   assert counting.lines == TEXT + TEXT[:2]
   assert len([*tmp_path.glob("*.gz")]) == 3
 
@@ -146,21 +150,21 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_damaged_file(parser, tmp_path, how):
+def test_corrupt_parses_are_made_again(parser, tmp_path, how):
   out = output(tmp_path)
-  expected = parse.parse(TEXT, parser, tmp_path, out)
+  expected = trees.parse_lines(TEXT, parser, tmp_path, out)
   (path,) = tmp_path.glob("*.gz")
   original = path.read_bytes()
   path.write_bytes(DAMAGE[how](original))
-  assert parse.parse(TEXT, parser, tmp_path, out) == expected
+  assert trees.parse_lines(TEXT, parser, tmp_path, out) == expected
   assert path.read_bytes() == original
-  assert out.said == [f"damaged: {path} is parsed again"]
+  assert out.messages == [f"corrupt: {path} is parsed again"]
 
 
-def test_taken_for_the_kept_lines(tmp_path):
+def test_given_trees_are_read_for_the_kept_lines(tmp_path):
   lines = ["a b", "c", "", "d e"]
   (tmp_path / "all.conllu").write_text("".join(map(chain, lines)))
-  tools = stage_runs.tools_of(
+  context = stage_runs.context_of(
     tmp_path,
     {"train": (lines, ["x", "x y z", "x", "x"])},
     clean=Clean(empty=False, max_words=2),
@@ -168,7 +172,7 @@ def test_taken_for_the_kept_lines(tmp_path):
     vocabulary=Subwords(size=20),
     max_subwords=9,
   )
-  facts, rows, _, parses = trees_of(tools)
+  facts, rows, _, parses = trees_of(context)
   assert rows == [0, 2, 3]
   assert facts["relations"] == {"source": ["dep", "root"]}
   assert [p.head_W for p in parses] == [(0, 0), (), (0, 0)]

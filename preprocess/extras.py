@@ -1,0 +1,360 @@
+"""Optional input besides texts and best trees, on its way into examples.
+
+Further parses (config.prepare.parse.source_alternatives), constituency trees
+(source_brackets), word alignments (config.prepare.alignments), and the labels
+of annotations (config.prepare.parse.annotations).
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxsyn.data import schema
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations.annotation import most_frequent
+from jaxsyn.data.sentence import alignments
+from jaxsyn.data.sentence.align import MismatchError, spans
+from jaxsyn.data.sentence.alignments import Links
+from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.text import normal
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import penn
+from jaxsyn.preprocess.corpus import Chunk, Context
+from jaxsyn.preprocess.outputs import Result
+
+USED, OTHER_WORDS, OTHER_TEXT, NO_TREE = (
+  "used",
+  "other words",
+  "another text",
+  "no tree",
+)
+
+Alternative = tuple[Sequence[int], Sequence[str]]  # heads, relations
+Words = tuple[Any, Any, Any]  # starts, ends, whether the best parse is one
+Features = dict[str, np.ndarray]
+
+
+# Further parses.
+
+
+def matching_alternatives(
+  chunk: Chunk,
+  side: str,
+  lines: list[str],
+  *,
+  rows: Sequence[int],
+  words: Sequence[Words],
+) -> tuple[list[list[Alternative]], dict[str, int]]:
+  """Finds the further parses that have the same words as the best parse.
+
+  Args:
+    chunk: chunk of a split that has further parses.
+    side: side of the parses.
+    lines: lines of that side in the chunk.
+    rows: rows that become examples.
+    words: words of the best parse of each row.
+
+  Returns:
+    Heads and relations of each parse of each row; and the number of parses of
+    each kind.
+
+  Raises:
+    InputError: the CoNLL-U is malformed, or of another text.
+  """
+  counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
+  found: list[list[Alternative]] = [[] for _ in rows]
+  index_of = {row: i for i, row in enumerate(rows)}
+  for stream in chunk.split.alternatives(side):
+    # All are read, so that malformed trees and those of another text are errors.
+    for row, parse in enumerate(chunk.trees(stream, side, lines)):
+      if row not in index_of or not lines[row].strip():
+        continue
+      start, end, parsed = words[index_of[row]]
+      if not (parse.parsed and parsed):
+        counts[NO_TREE] += 1
+      elif (tuple(start), tuple(end)) != (parse.start_W, parse.end_W):
+        counts[OTHER_WORDS] += 1
+      else:
+        counts[USED] += 1
+        found[index_of[row]].append((parse.head_W, parse.relation_W))
+  return found, counts
+
+
+def sides_with_alternatives(context: Context) -> dict[str, list[str]]:
+  """Returns the entry of the manifest; empty if there are no further parses."""
+  options = context.config.prepare.parse
+  sides: list[str] = list(options.sides)
+  given = [side for side in sides if getattr(options, f"{side}_alternatives")]
+  return {"alternatives": given} if given else {}
+
+
+def alternative_features(
+  context: Context, number: int, rows: int
+) -> list[Features]:
+  """Returns the features `schema.ALTERNATIVES` of the rows of a chunk."""
+  values: list[Features] = [{} for _ in range(rows)]
+  split = context.chunk(number).split
+  for side in context.manifest.get("alternatives", ()):
+    ids = schema.relation_ids(context.manifest["relations"][side])
+    found: Sequence[Sequence[Alternative]] = [()] * rows
+    if split.alternatives(side):
+      part = f"alternatives.{side}"
+      found = context.outputs.read_json(f"trees/{number}", part)
+    for value, parses in zip(values, found, strict=True):
+      heads: list[int] = []
+      relations: list[int] = []
+      for head_W, relation_W in parses:
+        heads += head_W
+        relations += [ids.get(x, schema.NO_RELATION) for x in relation_W]
+      for field, numbers in (("head", heads), ("relation", relations)):
+        name = f"{side}_other_{field}"
+        value[name] = np.array(numbers, schema.FEATURES[name].dtype)
+  return values
+
+
+def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
+  """Returns side -> kind -> number of further parses in all chunks."""
+  total: dict[str, collections.Counter[str]] = {}
+  for result in results:
+    for side, counts in result.get("alternatives", {}).items():
+      total.setdefault(side, collections.Counter()).update(counts)
+  return {side: dict(counts) for side, counts in total.items()}
+
+
+def check_alternatives(
+  split: str, counts: Mapping[str, Mapping[str, int]]
+) -> None:
+  """Raises InputError if no further parse has the words of the best one."""
+  for side, count in counts.items():
+    if count[OTHER_WORDS] and not count[USED]:
+      raise InputError(
+        f"config.prepare.parse.{side}_alternatives.{split}: no parse has the"
+        f" words of the best parse of its line ({dict(count)}); give those of the"
+        " same tokenisation."
+      )
+
+
+# Constituency trees.
+
+
+def _penn_trees(
+  chunk: Chunk, texts: Sequence[str]
+) -> list[penn.PennTree | None]:
+  """Returns the constituency trees of all lines of a chunk."""
+  both = zip(chunk.placed("brackets"), texts, strict=True)
+  return [penn.tree_of(line, text, where) for (where, line), text in both]
+
+
+def bracket_labels(
+  chunk: Chunk, texts: Sequence[str], rows: Sequence[int]
+) -> set[str]:
+  """Returns the labels of the constituents of rows of a chunk."""
+  trees = _penn_trees(chunk, texts)
+  return {x for row in rows if (tree := trees[row]) for x in tree.labels}
+
+
+def check_brackets(labels: Sequence[str], is_given: bool) -> None:
+  """Raises InputError if trees are given and none has a label."""
+  if is_given and not labels:
+    raise InputError(
+      "config.prepare.parse.source_brackets: no kept line has a tree with"
+      " constituents; are these the right files?"
+    )
+
+
+def bracket_features(
+  chunk: Chunk,
+  rows: Sequence[int],
+  vocabulary: Vocabulary,
+  ids: Mapping[str, int],
+) -> tuple[list[Features], Result]:
+  """Returns the feature `source_brackets` of rows of a chunk.
+
+  A tree that is not of its line is left out and counted.
+
+  Returns:
+    The features; and "brackets", the number of rows with each kind of tree, and
+    "left_out", a message about the first that was left out.
+  """
+  nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
+  counts, left_out = dict.fromkeys((USED, OTHER_TEXT, NO_TREE), 0), ""
+  texts = [source for source, _ in chunk.pairs()]
+  trees: Sequence[penn.PennTree | None] = [None] * len(texts)
+  if "brackets" in chunk.split.streams:
+    trees = _penn_trees(chunk, texts)
+  values = []
+  for row in rows:
+    value, kind, tree = nothing, NO_TREE, trees[row]
+    if tree is not None:
+      try:
+        value = penn.bracketing(tree, texts[row], vocabulary, ids=ids)
+        kind = USED
+      except MismatchError as error:
+        kind = OTHER_TEXT
+        if not left_out:
+          left_out = f"{chunk.place('brackets', row)}: left out: {error}"
+    counts[kind] += 1
+    values.append({"source_brackets": value})
+  return values, {"brackets": counts, "left_out": left_out}
+
+
+def bracket_counts(results: Sequence[Result]) -> dict[str, int]:
+  """Returns kind of constituency tree -> number of rows in all chunks."""
+  total: collections.Counter[str] = collections.Counter()
+  for result in results:
+    total.update(result["brackets"])
+  return dict(total)
+
+
+def report_brackets(
+  counts: Mapping[str, int], left_out: str, files: Sequence[str]
+) -> None:
+  """Prints which tree of a split was left out first.
+
+  Args:
+    counts: counts of all chunks.
+    left_out: message of the first chunk that has one, or "".
+    files: files of the trees, and of the text.
+
+  Raises:
+    InputError: all trees were left out.
+  """
+  if left_out:
+    print(left_out, flush=True)
+  if counts[OTHER_TEXT] and not counts[USED]:
+    raise InputError(
+      f"{files[0]}: no tree is of its line of {files[1]} ({dict(counts)}); are"
+      " the two of the same text?"
+    )
+
+
+# Word alignments.
+
+
+def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
+  """Returns the links of all lines of a chunk, between words of the raw text.
+
+  Args:
+    chunk: chunk of a split that has alignments.
+    pairs: its lines.
+
+  Raises:
+    InputError: a line is malformed, a word does not exist, or the words that
+      were aligned are not those of the text.
+  """
+  words = [
+    _linked_words(chunk, side, [pair[i] for pair in pairs])
+    for i, side in enumerate(schema.SIDES)
+  ]
+  found = []
+  for row, (where, line) in enumerate(chunk.placed("alignments")):
+    _, links = alignments.parsed(line, where, possible=False)
+    for link in links:
+      for side, index, words_of in zip(schema.SIDES, link, words):
+        if index >= len(words_of[row]):
+          raise InputError(
+            f"{where}: the link {link[0]}-{link[1]} has word {index} of the"
+            f" {side}, whose line {chunk.lines[row] + 1} has"
+            f" {len(words_of[row])} words between blanks, from 0. Alignments are"
+            " of the words of the raw files; where other words were aligned,"
+            " give their files too: config.prepare.alignments."
+          )
+    source_W, target_W = (words_of[row] for words_of in words)
+    # Several words that were aligned may be one word between blanks.
+    found.append(tuple({(source_W[i], target_W[j]): None for i, j in links}))
+  return found
+
+
+def _linked_words(
+  chunk: Chunk, side: str, lines: Sequence[str]
+) -> list[Sequence[int]]:
+  """Returns for each aligned word of each line its word between blanks."""
+  stream = f"words.{side}"
+  if stream not in chunk.split.streams:
+    return [range(len(alignments.spans(line)[0])) for line in lines]
+  is_normalized = chunk.context.is_normalized(chunk.split, side)
+  found: list[Sequence[int]] = []
+  for line, (where, tokens) in zip(lines, chunk.placed(stream), strict=True):
+    words = (normal(tokens) if is_normalized else tokens).split()
+    try:
+      start_W, end_W = spans([(word,) for word in words], line)
+    except MismatchError as error:
+      raise InputError(
+        f"{where}: {error}. Words that were aligned must be those of the raw"
+        " text, but for blanks."
+      ) from None
+    found.append(alignments.regrouped(start_W, end_W, line))
+  return found
+
+
+def link_features(
+  chunk: Chunk, rows: Sequence[int], vocabularies: Mapping[str, Vocabulary]
+) -> tuple[list[Features], Result]:
+  """Returns the features `schema.LINKED` of rows of a chunk.
+
+  Returns:
+    The features; and "linked", the number of rows that have links.
+  """
+  pairs = chunk.pairs()
+  links: Sequence[Links] = [()] * len(pairs)
+  if "alignments" in chunk.split.streams:
+    links = read_links(chunk, pairs)
+  values = []
+  for row in rows:
+    numbers: dict[str, list[int]] = {}
+    for side, text in zip(schema.SIDES, pairs[row]):
+      pieces = vocabularies[side].encode(text)
+      numbers[f"{side}_unit"] = alignments.units(text, pieces)
+    numbers["links"] = [word for link in links[row] for word in link]
+    values.append(
+      {n: np.array(v, schema.FEATURES[n].dtype) for n, v in numbers.items()}
+    )
+  return values, {"linked": sum(bool(links[row]) for row in rows)}
+
+
+# Labels of annotations.
+
+
+class LabelCounts:
+  """Frequencies of the labels of annotations without a fixed set of labels."""
+
+  def __init__(self, annotations: Collection[str]):
+    self._counts = {
+      name: collections.Counter[str]()
+      for name in annotations
+      if ANNOTATIONS[name].open
+    }
+
+  def add(self, parse: Parse) -> None:
+    for name, counts in self._counts.items():
+      if parse.line_W:
+        counts.update(map(str, ANNOTATIONS[name]().read(parse)))
+
+  def merge(self, other: Mapping[str, Mapping[str, int]]) -> None:
+    """Adds the `as_dict` of other counts."""
+    for name, counts in self._counts.items():
+      counts.update(other[name])
+
+  def as_dict(self) -> dict[str, dict[str, int]]:
+    return {name: dict(counts) for name, counts in self._counts.items()}
+
+
+def frequent_labels(context: Context, side: str) -> dict[str, list[str]]:
+  """Returns the labels of each such annotation, for the manifest.
+
+  All different labels of the training split are in memory at once.
+  """
+  options = context.config.prepare.parse
+  total = LabelCounts(options.annotations)
+  for number in context.train_chunks:
+    part = f"labels.{side}"
+    total.merge(context.outputs.read_json(f"trees/{number}", part))
+  return {
+    name: most_frequent(counts, options.labels)
+    for name, counts in total.as_dict().items()
+  }

@@ -1,0 +1,211 @@
+"""Output files of preparation tasks, complete or absent.
+
+A task is one step of the work, named STAGE/NUMBER. All that it makes is one
+file: parts (bytes, arrays or JSON) and a result, a small JSON object. The file
+appears atomically in a folder named by a hash of the input, so a task is done
+when its file exists, and may be done again at any time by any process.
+
+Parts and the directory of the file have checksums. What a killed process or a
+loss of power left behind is never used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+import numpy as np
+
+from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files, remote
+
+_READ_AHEAD = 1 << 16  # bytes of a request to an object store
+_DIGITS = 8  # hexadecimal digits of a length or of a CRC-32C
+_TAIL = 1 << 12  # bytes that mostly hold the header
+Result = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+  """The directory of an output file.
+
+  Attributes:
+    result: result of the task.
+    messages: lines for the user.
+    parts: name of a part -> offset, size and CRC-32C.
+    files: other files that the task wrote -> their sizes.
+  """
+
+  result: Result
+  messages: list[str]
+  parts: dict[str, tuple[int, int, str]]
+  files: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+  """A folder of output files.
+
+  Attributes:
+    folder: the folder; it may be on another disk or on an object store.
+  """
+
+  folder: pathlib.Path
+
+  def path(self, name: str) -> pathlib.Path:
+    # The path of an object store would take another for a part of its own.
+    return files.path_of(name) if remote.is_remote(name) else self.folder / name
+
+  def read(self, task: str, part: str) -> bytes:
+    """Returns a part of a finished task.
+
+    Raises:
+      InputError: the file is not as it was written; it is removed, and the next
+        run does the task again.
+    """
+    try:
+      with files.open_read(self.path(task), _READ_AHEAD) as file:
+        offset, size, crc = _read_header(file, task).parts[part]
+        file.seek(offset)
+        data = file.read(size)
+    except (OSError, ValueError, LookupError):
+      raise self._corrupt(task) from None
+    if checksums.crc32c(data) != crc:
+      raise self._corrupt(task)
+    return data
+
+  def read_json(self, task: str, part: str) -> Any:
+    return json.loads(self.read(task, part))
+
+  def read_arrays(self, task: str, part: str) -> dict[str, np.ndarray]:
+    data = io.BytesIO(self.read(task, part))
+    with np.load(data, allow_pickle=False) as arrays:
+      return dict(arrays)
+
+  def result(self, task: str) -> Result:
+    """Returns the result of a finished task; errors as of `read`."""
+    try:
+      return self.header(task).result
+    except (OSError, ValueError):
+      raise self._corrupt(task) from None
+
+  def finished(self, task: str) -> Header | None:
+    """Returns the header of a task, None if it is to be done."""
+    try:
+      header = self.header(task)
+      for name, size in header.files.items():
+        if files.size_of(self.path(name)) != size:
+          return None
+    except (OSError, ValueError):  # absent or corrupt
+      return None
+    return header
+
+  def all_finished(self, tasks: Iterable[str]) -> list[Header | None]:
+    """Returns `finished` of each task."""
+    if remote.is_remote(self.folder):
+      return remote.each(self.finished, tasks)
+    return [self.finished(task) for task in tasks]
+
+  def header(self, task: str) -> Header:
+    """Reads the header of a task.
+
+    Raises:
+      OSError: there is no file.
+      ValueError: the file is corrupt.
+    """
+    with files.open_read(self.path(task), _READ_AHEAD) as file:
+      return _read_header(file, task)
+
+  def write_summary(self, stage: str, summary: Mapping[str, Any]) -> None:
+    """Writes what was combined from all results of a stage."""
+    out = TaskOutput(self, _summary_task(stage))
+    out.finish(dict(summary))
+
+  def summary(self, stage: str) -> Result:
+    """Returns what `write_summary` wrote; errors as of `read`."""
+    return self.result(_summary_task(stage))
+
+  def _corrupt(self, task: str) -> InputError:
+    files.remove(self.path(task))
+    return InputError(
+      f"{self.path(task)} changed while it was in use. Run the same command"
+      " again: what is complete is used, the rest is made again."
+    )
+
+
+def _read_header(file: IO[bytes], task: str) -> Header:
+  """Reads the header at the end of a file; ValueError if it is corrupt."""
+  size = file.seek(0, os.SEEK_END)
+  file.seek(max(0, size - _TAIL))
+  tail = file.read()
+  length, crc = int(tail[-2 * _DIGITS : -_DIGITS], 16), tail[-_DIGITS:]
+  if length + 2 * _DIGITS > len(tail):
+    file.seek(max(0, size - 2 * _DIGITS - length))
+    tail = file.read()
+  data = tail[-2 * _DIGITS - length : -2 * _DIGITS]
+  if _header_crc(task, data) != crc:
+    raise ValueError("the checksum of the header differs")
+  return Header(**json.loads(data))
+
+
+def _header_crc(task: str, data: bytes) -> bytes:
+  # The name is included: a complete file may be that of another task.
+  named = f"{checksums.crc32c(data)} {task}".encode()
+  return checksums.crc32c(named).encode()
+
+
+def _summary_task(stage: str) -> str:
+  return f"summaries/{stage}"
+
+
+class TaskOutput:
+  """Collects what one task makes, then writes it.
+
+  Attributes:
+    outputs: where the file is written.
+    messages: lines for the user.
+  """
+
+  def __init__(self, outputs: Outputs, task: str):
+    self.outputs, self.messages = outputs, list[str]()
+    self._task, self._size = task, 0
+    self._parts: dict[str, bytes] = {}
+    self._files: dict[str, int] = {}
+
+  def write(self, part: str, data: bytes) -> None:
+    """Adds a part."""
+    self._parts[part] = data
+
+  def write_arrays(self, part: str, arrays: Mapping[str, np.ndarray]) -> None:
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)  # type: ignore[arg-type]  # their names
+    self.write(part, packed.getvalue())
+
+  def write_json(self, part: str, content: Any) -> None:
+    self.write(part, json.dumps(content, ensure_ascii=False).encode())
+
+  def add_file(self, path: str | os.PathLike[str]) -> None:
+    """Makes the task depend on another file that was written for it."""
+    name = os.fspath(path)
+    self._files[name] = files.size_of(self.outputs.path(name))
+
+  def finish(self, result: Result) -> None:
+    """Writes the file."""
+    table, offset = {}, 0
+    for name, data in self._parts.items():
+      table[name] = (offset, len(data), checksums.crc32c(data))
+      offset += len(data)
+    header = Header(result, self.messages, table, self._files)
+    data = json.dumps(dataclasses.asdict(header), ensure_ascii=False).encode()
+    # Without waiting for the disk: the checksums tell what was lost.
+    with files.publish(self.outputs.path(self._task), flush=False) as file:
+      for part in self._parts.values():
+        file.write(part)
+      file.write(data)
+      file.write(f"{len(data):0{_DIGITS}x}".encode())
+      file.write(_header_crc(self._task, data))

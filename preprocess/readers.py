@@ -1,0 +1,286 @@
+"""Input readers: each turns one kind of raw input into lines of text.
+
+  text      plain text, gzip, Zstandard, or a test set in SGML or XML
+  conllu    treebank in CoNLL-U; the `# text` comments are the lines
+  tsv       table of two columns, source and target
+  jsonl     JSON lines with a field for each side
+  tfds      examples of a TensorFlow Datasets dataset, read without TensorFlow
+
+A new kind of input is a subclass of `Reader` in the table READERS.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from jaxsyn.data.sentence import conllu, text
+from jaxsyn.data.sentence.stream import is_conllu
+from jaxsyn.data.store import tfrecord
+from jaxsyn.errors import InputError
+from jaxsyn.storage import files
+
+FIELDS_REMEDY = (
+  "Set config.prepare.fields to the names of the source text and of the target"
+  ' text, as in ("source_text", "target_text") or ("translation/en",'
+  ' "translation/de").'
+)
+_RECORDS = 1024  # of an ArrayRecord file, read at once
+_PACKED = ("", ".gz", ".zst")
+_TABLES = tuple(f".tsv{packing}" for packing in _PACKED)
+_JSON = tuple(f".jsonl{packing}" for packing in _PACKED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """One file of raw text, of one side.
+
+  Attributes:
+    path: path of the file.
+    reader: key in READERS.
+    field: column of a table, or name of the text in an example, for files that
+      have both sides; "" otherwise.
+    first: index of the first example of a TFDS shard that is read.
+    count: number of examples of a TFDS shard that are read.
+    total: number of examples of the TFDS shard.
+  """
+
+  path: pathlib.Path
+  reader: str = "text"
+  field: str = ""
+  first: int = 0
+  count: int = 0
+  total: int = 0
+
+  def content_key(self, sha256: str) -> str:
+    """Returns a string that identifies the text, given the file's hash."""
+    if self.reader not in ("jsonl", "tfds"):
+      return sha256
+    return f"{sha256} {self.field} {self.first} {self.count}"
+
+
+class Reader(abc.ABC):
+  """A kind of raw input.
+
+  Attributes:
+    unit: name of what becomes a line, for messages; "" for a line of the file.
+    may_have_line_breaks: whether texts may have line breaks, which become
+      blanks.
+  """
+
+  unit = ""
+  may_have_line_breaks = False
+
+  @abc.abstractmethod
+  def texts(self, source: Source) -> Iterator[str]:
+    """Yields the texts of a side in order.
+
+    Raises:
+      InputError: the file is missing, corrupt or malformed; names the place.
+    """
+
+
+class PlainText(Reader):
+  """Plain or compressed text, or the segments of a test set in SGML or XML."""
+
+  def texts(self, source: Source) -> Iterator[str]:
+    return text.lines_of(source.path)
+
+
+class Treebank(Reader):
+  """CoNLL-U whose `# text` comments are the lines."""
+
+  unit = "sentence"
+
+  def texts(self, source: Source) -> Iterator[str]:
+    for block in conllu.read(source.path):
+      yield _sentence(block)
+
+
+def _sentence(block: conllu.Block) -> str:
+  """Returns the `# text` comment of a sentence of a treebank.
+
+  Raises:
+    InputError: there is none, or it has a line break such as U+2028.
+  """
+  line, where = block.comment_text, f"{block.file}:{block.line}"
+  if not line:
+    raise InputError(
+      f"{where}: this sentence has no `# text = ...` comment, so its text is not"
+      " known. Give the text as a plain file in config.prepare.splits, and this"
+      " file in config.prepare.parse."
+    )
+  if len(line.splitlines()) > 1:
+    raise InputError(
+      f"{where}: the text of this sentence has a line break in it:"
+      f" {line[:60]!r}. Correct the file: one sentence is one line."
+    )
+  return line
+
+
+class Table(Reader):
+  """Lines of two columns, source and target, with a tab between them."""
+
+  def texts(self, source: Source) -> Iterator[str]:
+    column = int(source.field)
+    for number, line in enumerate(text.lines_of(source.path), 1):
+      columns = line.split("\t")
+      if len(columns) != 2:
+        raise InputError(
+          f"{source.path}:{number}: {len(columns)} columns, but a pair has two,"
+          " its source and its target, with a tab between them."
+        )
+      yield columns[column]
+
+
+class JsonLines(Reader):
+  """Lines that are JSON objects, with a field for each side."""
+
+  may_have_line_breaks = True
+
+  def texts(self, source: Source) -> Iterator[str]:
+    names = source.field.split("/")
+    for number, line in enumerate(text.lines_of(source.path), 1):
+      where = f"{source.path}:{number}"
+      try:
+        value: Any = json.loads(line)
+      except ValueError as error:
+        raise InputError(
+          f"{where}: the line is not JSON ({error}). Each line must be an object"
+          " with the source and the target of a pair."
+        ) from None
+      yield _json_text(value, names, where)
+
+
+def _json_text(value: Any, names: list[str], where: str) -> str:
+  """Returns the text of a field, for a language code also of "translation"."""
+  found = value
+  for name in names:
+    found = found.get(name) if isinstance(found, dict) else None
+  if found is None and len(names) == 1 and isinstance(value, dict):
+    nested = value.get("translation")
+    found = nested.get(names[0]) if isinstance(nested, dict) else None
+  if not isinstance(found, str):
+    known = ", ".join(value) if isinstance(value, dict) else ""
+    raise InputError(
+      f"{where}: there is no text in the field {'/'.join(names)!r}; the fields"
+      f" are {known or 'none'}. {FIELDS_REMEDY}"
+    )
+  if not found.isascii() and any("\ud800" <= c <= "\udfff" for c in found):
+    raise InputError(
+      f"{where}: the field {'/'.join(names)!r} has half of a surrogate pair,"
+      " which is no character."
+    )
+  return found
+
+
+class TfdsShard(Reader):
+  """Examples of a shard of a TFDS dataset, TFRecord or ArrayRecord."""
+
+  unit = "example"
+  may_have_line_breaks = True
+
+  def texts(self, source: Source) -> Iterator[str]:
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    parse = tf_example_pb2.Example.FromString
+    count = 0
+    for number, record in enumerate(_records(source), source.first):
+      where = f"{source.path}: example {number}"
+      try:
+        values = parse(record).features.feature[source.field].bytes_list.value
+        (value,) = values
+        yield value.decode("utf-8")
+      except UnicodeDecodeError as error:
+        raise InputError(
+          f"{where}: byte {error.start + 1} of {source.field!r} is not UTF-8."
+          " Correct the text and build the dataset again."
+        ) from None
+      except Exception as error:  # protobuf's, or not exactly one text
+        raise InputError(
+          f"{where} is corrupt, or has no text {source.field!r}"
+          f" ({type(error).__name__}). {_REBUILD}"
+        ) from None
+      count += 1
+    if count != source.count:
+      raise InputError(
+        f"{source.path} has {count} of the {source.count} examples that"
+        f" dataset_info.json promises. {_REBUILD}"
+      )
+
+
+_REBUILD = "Copy the file again, or build the TFDS dataset again."
+
+
+def _records(source: Source) -> Iterator[bytes]:
+  """Yields the serialized examples of a shard."""
+  last = source.first + source.count
+  if ".array_record" in source.path.name:
+    yield from _array_records(source, last)
+    return
+  try:
+    count = 0
+    for count, record in enumerate(tfrecord.scan(source.path), 1):
+      if source.first < count <= last:
+        yield record
+    if count != source.total:
+      raise InputError(
+        f"{source.path} has {count} examples, not {source.total} as"
+        f" dataset_info.json promises. {_REBUILD}"
+      )
+  except InputError as error:
+    message = str(error).replace(tfrecord.REMEDY, _REBUILD)
+    raise InputError(message) from None
+
+
+def _array_records(source: Source, last: int) -> Iterator[bytes]:
+  try:
+    from array_record.python import array_record_module
+  except ImportError:
+    raise InputError(
+      f"{source.path} is an ArrayRecord file: pip install array_record, or build"
+      " the TFDS dataset in the format tfrecord."
+    ) from None
+  try:
+    if not files.is_file(source.path):
+      raise FileNotFoundError("the file is missing")
+    reader = array_record_module.ArrayRecordReader(str(source.path))
+    if reader.num_records() != source.total:
+      raise ValueError(
+        f"it has {reader.num_records()} examples, not {source.total} as"
+        " dataset_info.json promises"
+      )
+    for first in range(source.first, last, _RECORDS):
+      yield from reader.read(first, min(first + _RECORDS, last))
+  except (OSError, ValueError, IndexError, RuntimeError) as error:
+    what = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise InputError(
+      f"{source.path} is missing or corrupt: {what}. {_REBUILD}"
+    ) from None
+
+
+READERS: dict[str, Reader] = {
+  "text": PlainText(),
+  "conllu": Treebank(),
+  "tsv": Table(),
+  "jsonl": JsonLines(),
+  "tfds": TfdsShard(),
+}
+
+
+def reader_of(name: str) -> str:
+  """Returns the key of the reader of a file, by its name."""
+  if is_conllu(name):
+    return "conllu"
+  if name.endswith(_TABLES):
+    return "tsv"
+  return "jsonl" if name.endswith(_JSON) else "text"
+
+
+def has_both_sides(name: str) -> bool:
+  """Returns whether an entry of config.prepare.splits names both sides."""
+  return name.endswith((*_TABLES, *_JSON)) or name.startswith("tfds:")

@@ -1,0 +1,314 @@
+"""Runners of preparation tasks: processes of this machine, or Apache Beam.
+
+With Beam, each stage is a pipeline of task numbers and a ParDo that calls
+`stages.run_task`. Text and outputs are files, which all machines must see under
+the same names: on an object store, or on a shared disk. A task that runs twice,
+or half, does no harm, so workers may die and tasks may be retried.
+
+  jaxsyn prepare --config FILE --beam --runner=DirectRunner \\
+    --direct_running_mode=multi_processing --direct_num_workers=2
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import os
+import pickle
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+
+from absl import flags
+
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import stages
+from jaxsyn.preprocess.corpus import Context, PrepareJob
+from jaxsyn.storage import files, remote
+from jaxsyn.workers import Workers, cores
+
+_BYTES_PER_PROCESS = 1 << 14  # of input, below which a process does not pay
+_DIED = (
+  "a worker process died, perhaps because memory ran out. Run the same command"
+  " again: what is done stays. --config.prepare.workers=1 needs least memory."
+)
+_REMOTE_RUNNERS = ("DataflowRunner",)  # their workers see no local disk
+_ERROR = ".error"
+_VISIBLE = "All machines must see the raw files and the prepared folder."
+_AGAIN = "Run the same command again: what is done stays."
+
+
+class InProcessRunner:
+  """Runs tasks in this process."""
+
+  def __init__(self, context: Context):
+    self._context = context
+
+  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
+    for number in numbers:
+      yield stages.run_task(self._context, stage, number)
+
+  def close(self) -> None:
+    pass
+
+
+class ProcessRunner:
+  """Runs tasks in several processes of this machine."""
+
+  def __init__(self, job: PrepareJob, count: int):
+    """Starts the processes.
+
+    Args:
+      job: the job.
+      count: number of processes.
+    """
+    make = functools.partial(_load_context, job)
+    self._workers = Workers(make, count, died=_DIED)
+
+  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
+    submit = self._workers.submit
+    futures = [submit(stages.run_task, stage, number) for number in numbers]
+    # In order, so that the first of several errors is reported.
+    for future in futures:
+      yield future.result()
+
+  def close(self) -> None:
+    self._workers.close()
+
+
+def _load_context(job: PrepareJob) -> Context:
+  """Loads a job and its parsers, whose memory the processes share."""
+  context = Context(job)
+  _ = context.parsers
+  return context
+
+
+def local(context: Context) -> InProcessRunner | ProcessRunner:
+  """Returns the runner of one machine: as many processes as there is work for."""
+  paths = {
+    source.path
+    for split, stream in context.job.streams
+    for source in split.streams[stream]
+  }
+  size = sum(map(files.size_of, paths))
+  wanted = context.config.prepare.workers or cores()
+  count = min(wanted, size // _BYTES_PER_PROCESS)
+  if count > 1:
+    return ProcessRunner(context.job, count)
+  return InProcessRunner(context)
+
+
+class BeamRunner:
+  """Runs each stage as a pipeline of Apache Beam."""
+
+  def __init__(self, options: Sequence[str], context: Context):
+    """Checks the options.
+
+    Args:
+      options: options of Beam, as on a command line.
+      context: the job, in the launcher.
+
+    Raises:
+      InputError: Beam is not installed or does not know an option or the
+        runner, or workers of this runner would not see a folder.
+    """
+    self._beam = _import_beam()
+    self._options, runner = check_beam_options(options)
+    self._outputs = context.outputs
+    if runner in _REMOTE_RUNNERS:
+      _check_visible(context.job, runner)
+    self._job = pickle.dumps(_with_shared_parsers(context.job))
+
+  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
+    if not numbers:
+      return
+    for name in self._errors(stage):
+      files.remove(self._outputs.path(name))
+    self._run(stage, numbers)
+    for name in self._errors(stage):
+      message = files.read_json(self._outputs.path(name))
+      hint = f" {_VISIBLE}" if "is missing" in message else ""
+      raise InputError(f"{message}{hint}")
+    tasks = [f"{stage}/{number}" for number in numbers]
+    for number, header in zip(numbers, self._outputs.all_finished(tasks)):
+      if header is None:
+        raise InputError(
+          f"the pipeline of {stage!r} has ended without chunk {number}. All"
+          f" machines must see {self._outputs.folder}. See the log of the runner."
+          f" {_AGAIN}"
+        )
+      yield header.result.get("lines", 0)
+
+  def _run(self, stage: str, numbers: Sequence[int]) -> None:
+    beam = self._beam
+    pipeline = beam.Pipeline(options=self._options)
+    _ = (
+      pipeline
+      | f"{stage}: numbers" >> beam.Create(numbers)
+      | f"{stage}: spread" >> beam.Reshuffle()
+      | stage >> beam.ParDo(_task_function(beam)(self._job, stage))
+    )
+    try:
+      pipeline.run().wait_until_finish()
+    except Exception as error:  # each runner has its own
+      lines = (str(error).split("\n\n")[0].strip() or repr(error)).splitlines()
+      raise InputError(
+        f"the pipeline of {stage!r} has failed: {lines[-1]}. All machines must"
+        " see the raw files and the prepared folder, and have the keys of their"
+        f" store. See the log of the runner. {_AGAIN}"
+      ) from error
+
+  def _errors(self, stage: str) -> list[str]:
+    """Returns files with errors of the input, which workers wrote, in order."""
+    names = files.names(self._outputs.folder / stage, f"*{_ERROR}")
+    names.sort(key=lambda name: int(name.removesuffix(_ERROR)))
+    return [f"{stage}/{name}" for name in names]
+
+  def close(self) -> None:
+    pass
+
+
+@functools.cache
+def _task_function(beam: Any) -> Any:
+  """Returns the DoFn that runs one task."""
+
+  class RunTask(beam.DoFn):  # type: ignore[misc]  # untyped
+    """`stages.run_task`, with models that a worker loads once."""
+
+    def __init__(self, job: bytes, stage: str):
+      self._job, self._stage = job, stage
+
+    def setup(self) -> None:
+      self._context = borrow_context(self._job)
+
+    def teardown(self) -> None:
+      return_context(self._job, self._context)
+
+    def process(self, number: int) -> None:
+      try:
+        stages.run_task(self._context, self._stage, number)
+      except InputError as error:
+        # An error of the input remains one, however often it is retried.
+        name = f"{self._stage}/{number}{_ERROR}"
+        files.write_json(self._context.outputs.path(name), str(error))
+
+  return RunTask
+
+
+_idle: dict[bytes, list[Context]] = {}  # contexts of this worker, not in use
+
+
+def borrow_context(job: bytes) -> Context:
+  """Returns a context for one thread: loaded earlier, or new.
+
+  Some runners set up again for each element, and parsers load slowly.
+
+  Args:
+    job: a pickled `PrepareJob`.
+  """
+  if job not in _idle:
+    _idle.clear()  # models of other jobs
+  try:
+    return _idle.setdefault(job, []).pop()
+  except IndexError:
+    return Context(pickle.loads(job))
+
+
+def return_context(job: bytes, context: Context) -> None:
+  """Makes a borrowed context available again."""
+  _idle.setdefault(job, []).append(context)
+
+
+def _import_beam() -> Any:
+  try:
+    import apache_beam
+  except ImportError:
+    raise InputError(
+      "--beam needs Apache Beam: pip install -e '.[beam]'."
+    ) from None
+  return apache_beam
+
+
+def split_command_line(
+  argv: Sequence[str], known: flags.FlagValues | Container[str]
+) -> tuple[list[str], list[str]]:
+  """Splits a command line with --beam into our flags and options of Beam.
+
+  Args:
+    argv: the command line.
+    known: names of our flags, besides those of --config.
+  """
+  ours, theirs = [*argv[:1]], list[str]()
+  part = ours
+  for word in argv[1:]:
+    if word.startswith("-"):
+      name = word.lstrip("-").partition("=")[0]
+      is_known = (
+        name in known or name.removeprefix("no") in known or name == "h"
+      )
+      part = ours if is_known or name.startswith(("config", "help")) else theirs
+    part.append(word)
+  return ours, theirs
+
+
+def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
+  """Returns the options of Beam, and the name of their runner.
+
+  Raises:
+    InputError: Beam is not installed, or knows no such option or runner.
+  """
+  _import_beam()
+  from apache_beam.options.pipeline_options import (
+    PipelineOptions,
+    StandardOptions,
+  )
+  from apache_beam.runners.runner import create_runner
+
+  pipeline_options = PipelineOptions([*options])
+  try:
+    # First, since some runners define options of their own.
+    runner = create_runner(
+      pipeline_options.view_as(StandardOptions).runner or "DirectRunner"
+    )
+  except (ImportError, ValueError, AttributeError) as error:
+    raise InputError(f"--runner: {error}") from None
+  unknown: list[str] = []
+
+  def find_unknown(parser: argparse.ArgumentParser) -> None:
+    unknown.extend(parser.parse_known_args([*options])[1])
+
+  pipeline_options.get_all_options(add_extra_args_fn=find_unknown)
+  if unknown:
+    raise InputError(
+      f"neither this command nor Beam's runner has an option {unknown[0]}."
+    )
+  return pipeline_options, type(runner).__name__
+
+
+def _check_visible(job: PrepareJob, runner: str) -> None:
+  """Raises InputError for a local path where workers see no local disk."""
+  sources = [s for split, name in job.streams for s in split.streams[name]]
+  for path in (job.outputs.folder, *(source.path for source in sources)):
+    if not remote.is_remote(path):
+      raise InputError(
+        f"--runner={runner}: its workers do not see {path}. Put the raw text"
+        " and config.data.directory on an object store (s3://, gs://)."
+      )
+
+
+def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
+  """Copies parser files to where workers see them.
+
+  A parser may be a file of the launcher while everything else is on an object
+  store. A parser that is a package must be installed on the workers.
+  """
+  if not remote.is_remote(job.retained):
+    return job
+  parsers = {}
+  for side, (spec, identity) in job.parsers.items():
+    if (file := spec.file) and not remote.is_remote(file):
+      copy = job.retained / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      files.copy(file, copy)
+      spec = spec.at(os.fspath(copy))
+    parsers[side] = spec, identity
+  return dataclasses.replace(job, parsers=parsers)

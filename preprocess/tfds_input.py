@@ -1,0 +1,187 @@
+"""Datasets of TensorFlow Datasets (TFDS) as raw text, opened without TensorFlow.
+
+An entry of config.prepare.splits is ("tfds:NAME", SPLIT) for a dataset in the
+data directory of TFDS, or ("tfds:FOLDER", SPLIT) for a folder that a TFDS
+builder has made. Each shard becomes a `Source` of each side.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxsyn.data import schema
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.preprocess.readers import FIELDS_REMEDY, Source
+from jaxsyn.storage import files, remote
+
+PREFIX = "tfds:"
+_INFO = "dataset_info.json"
+_FORMATS = ("tfrecord", "array_record")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_MAX_DEPTH = 3  # folders of name, config and version
+
+
+def sources(
+  entry: str,
+  split: str,
+  *,
+  raw_dir: str,
+  fields: Sequence[str],
+  languages: Mapping[str, str],
+) -> dict[str, tuple[Source, ...]]:
+  """Returns the shards of a split of a dataset, by side.
+
+  Args:
+    entry: "tfds:NAME", "tfds:NAME/CONFIG:VERSION", or "tfds:FOLDER".
+    split: split of TFDS, which may be a slice such as "train[:10%]".
+    raw_dir: folder of the raw files, in which FOLDER may be.
+    fields: config.prepare.fields.
+    languages: language code of each side.
+
+  Raises:
+    InputError: there is no such dataset, split or text feature.
+  """
+  import tensorflow_datasets as tfds
+
+  folder = _folder(entry, raw_dir)
+  try:
+    info = tfds.builder_from_directory(folder).info
+  except Exception as error:  # of many kinds: JSON, protobuf, imports
+    what = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise InputError(
+      f"{entry}: {folder} cannot be opened by TFDS ({what}). Build the dataset"
+      " again, or copy the folder again."
+    ) from None
+  file_format = info.file_format.value if info.file_format else "tfrecord"
+  if file_format not in _FORMATS:
+    raise InputError(
+      f"{entry}: {folder} has the format {file_format}; build the dataset in"
+      f" the format {' or '.join(_FORMATS)}."
+    )
+  names = _text_features(info.features)
+  found = {
+    side: _field(entry, side, names, fields, languages) for side in schema.SIDES
+  }
+  try:
+    shards = info.splits[split].file_instructions
+  except (ValueError, KeyError, AssertionError) as error:
+    near = did_you_mean(split, info.splits)
+    raise InputError(
+      f"{entry}: there is no split {split!r} in {folder}; its splits are"
+      f" {', '.join(info.splits)}. {near} A slice is written as in"
+      f" train[:10%]. ({str(error).splitlines()[0]})"
+    ) from None
+  for shard in shards:
+    if not files.is_file(shard.filename):
+      raise InputError(
+        f"{entry}: the shard {shard.filename} is missing. Copy the folder again,"
+        " or build the dataset again."
+      )
+  return {
+    side: tuple(
+      Source(
+        files.path_of(shard.filename),
+        "tfds",
+        field,
+        first=shard.skip,
+        count=shard.examples_in_shard - shard.skip
+        if shard.take in (-1, None)
+        else shard.take,
+        total=shard.examples_in_shard,
+      )
+      for shard in shards
+    )
+    for side, field in found.items()
+  }
+
+
+def _folder(entry: str, raw_dir: str) -> pathlib.Path:
+  """Returns the folder of a dataset that has dataset_info.json."""
+  name = entry.removeprefix(PREFIX)
+  if remote.is_remote(name):
+    return files.path_of(name)
+  data_dir = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+  places = [
+    pathlib.Path(raw_dir, name).expanduser(),
+    pathlib.Path(name).expanduser(),
+    pathlib.Path(data_dir, name.replace(":", "/")).expanduser(),
+  ]
+  place = next((place for place in places if place.is_dir()), None)
+  if place is None:
+    raise InputError(
+      f"{entry}: there is no dataset {name}, neither as a folder nor in"
+      f" {pathlib.Path(data_dir).expanduser()}. Build it with `tfds build` or"
+      f' `tensorflow_datasets.builder("{name}", file_format="array_record")'
+      ".download_and_prepare()`; TFDS_DATA_DIR names another data directory."
+    )
+  folders = list(_dataset_folders(place, _MAX_DEPTH))
+  newest = {folder.parent: folder for folder in sorted(folders, key=_version)}
+  if not newest:
+    raise InputError(
+      f"{entry}: {place} has no {_INFO}; name a folder that a TFDS builder has"
+      " made, as in data/NAME/1.0.0."
+    )
+  if len(newest) > 1:
+    listed = ", ".join(str(path) for path in sorted(newest.values()))
+    raise InputError(
+      f"{entry}: {place} has several datasets: {listed}. Name one of them."
+    )
+  (folder,) = newest.values()
+  return folder
+
+
+def _dataset_folders(place: pathlib.Path, depth: int) -> Iterator[pathlib.Path]:
+  if (place / _INFO).is_file():
+    yield place
+  elif depth:
+    for child in sorted(place.iterdir()):
+      if child.is_dir():
+        yield from _dataset_folders(child, depth - 1)
+
+
+def _version(folder: pathlib.Path) -> tuple[int, ...]:
+  if not _VERSION.fullmatch(folder.name):
+    return ()
+  return tuple(map(int, folder.name.split(".")))
+
+
+def _text_features(features: Any, prefix: str = "") -> list[str]:
+  """Returns the names of the single texts of an example, nested with "/"."""
+  import tensorflow_datasets as tfds
+
+  names = []
+  for name, feature in features.items():
+    if isinstance(feature, tfds.features.FeaturesDict):
+      names += _text_features(feature, f"{prefix}{name}/")
+    elif isinstance(feature, tfds.features.Text) and feature.encoder is None:
+      names.append(f"{prefix}{name}")
+  return names
+
+
+def _field(
+  entry: str,
+  side: str,
+  names: Sequence[str],
+  fields: Sequence[str],
+  languages: Mapping[str, str],
+) -> str:
+  """Returns the text feature of a side: named, or that of its language."""
+  wanted = languages[side]
+  if fields:
+    wanted = fields[schema.SIDES.index(side)]
+    candidates = [name for name in names if name == wanted]
+  else:
+    candidates = [
+      name for name in names if name == wanted or name.endswith(f"/{wanted}")
+    ]
+  if len(candidates) == 1:
+    return candidates[0]
+  what = "several text features" if candidates else "no text feature"
+  raise InputError(
+    f"{entry} has {what} {wanted!r} for the {side}; its text features are"
+    f" {', '.join(names) or 'none'}. {FIELDS_REMEDY}"
+  )

@@ -1,0 +1,202 @@
+"""The vocabulary of a dataset, trained on a sample of its clean pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from jaxsyn.data import schema
+from jaxsyn.data.options import DataConfig
+from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import clean
+from jaxsyn.preprocess.clean import Pair
+from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.storage import checksums, files
+
+_HASHES = 1 << 64
+
+
+def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
+  """Returns side -> vocabulary of config.prepare.vocabulary.like, or nothing.
+
+  Raises:
+    InputError: it is not a prepared folder, or joint where ours is not.
+  """
+  options = config.prepare.vocabulary
+  if not options.like:
+    return {}
+  manifest = manifests.read(options.like)
+  found = {
+    side: manifests.vocabulary(options.like, manifest, side)
+    for side in schema.SIDES
+  }
+  joint = len({vocabulary.sha256 for vocabulary in found.values()}) == 1
+  if joint != options.joint:
+    raise InputError(
+      f"config.prepare.vocabulary.joint is {options.joint}, but"
+      f" {options.like}, whose vocabulary is to be taken, has"
+      f" {'one for both sides' if joint else 'one for each side'}."
+    )
+  return found
+
+
+def sample_count(context: Context) -> int:
+  """Returns the number of samples, one for each training chunk."""
+  if context.config.prepare.vocabulary.like:
+    return 0
+  return len(context.train_chunks)
+
+
+def sample(context: Context, number: int, out: TaskOutput) -> Result:
+  """Samples kept training pairs of a chunk for the vocabulary.
+
+  If there are too many pairs, those with the lowest hashes are sampled, so that
+  the sample depends on nothing but the pairs.
+  """
+  chunk_number = context.train_chunks[number]
+  pairs = context.chunk(chunk_number).pairs()
+  sampled = [pairs[row] for row in clean.kept_rows(context, chunk_number)]
+  dropped = sum(context.dropped[context.config.data.train].values())
+  candidates = len(context.line_ranges[0]) - dropped
+  wanted = context.config.prepare.vocabulary.sample
+  if candidates > wanted:
+    limit = _HASHES * wanted // candidates
+    sampled = [pair for pair in sampled if _hash(pair) < limit]
+  out.write_json("pairs", sampled)
+  return {"pairs": len(sampled)}
+
+
+def _hash(pair: Pair) -> int:
+  return int.from_bytes(clean.pair_key(pair)[:8], "little")
+
+
+def _groups(context: Context) -> list[tuple[str, ...]]:
+  """Returns the sides of each vocabulary that is to be trained."""
+  if context.config.prepare.vocabulary.like:
+    return []
+  if context.config.prepare.vocabulary.joint:
+    return [schema.SIDES]
+  return [(side,) for side in schema.SIDES]
+
+
+def count(context: Context) -> int:
+  """Returns the number of vocabularies that are to be trained."""
+  return len(_groups(context))
+
+
+def make_vocabulary(context: Context, number: int, out: TaskOutput) -> Result:
+  """Trains a vocabulary on the sample, or uses that of an earlier run.
+
+  Returns:
+    Side -> path of its vocabulary.
+  """
+  options, sides = context.config.prepare.vocabulary, _groups(context)[number]
+  lines = list(_lines(context, sides))
+  # The name is a hash of all that the vocabulary depends on.
+  recorded = dataclasses.asdict(options)
+  del recorded["sample"], recorded["like"]  # the lines depend on them
+  content = [json.dumps(recorded, sort_keys=True), *lines]
+  key = manifests.sha256_texts(content)[:32]
+  path = context.job.retained / f"vocabulary-{key}.model"
+  if _is_intact(path, out):
+    made = Vocabulary(path)
+  else:
+    out.messages.append(f"training a vocabulary on {len(lines):,} lines")
+    made = train(lines, path, options)
+    sums = checksums.file_checksums(path.parent, [path.name])
+    files.write_json(path.with_suffix(".json"), sums)
+  if made.size != options.size:
+    out.messages.append(
+      f"the text is enough for a vocabulary of {made.size} pieces, not"
+      f" {options.size}"
+    )
+  out.add_file(path)
+  return dict.fromkeys(sides, str(path))
+
+
+def combine(context: Context, results: Sequence[Result]) -> Result:
+  """Returns the path of the vocabulary of each side.
+
+  The launcher copies a given one: workers may not see the folder it is from.
+  """
+  paths = {side: path for result in results for side, path in result.items()}
+  for side, given in given_vocabularies(context.config).items():
+    path = context.job.retained / f"vocabulary-{given.sha256[:32]}.model"
+    files.copy(given.path, path)
+    paths[side] = str(path)
+  return paths
+
+
+def _lines(context: Context, sides: Sequence[str]) -> Iterator[str]:
+  """Yields the lines of the sample, side after side."""
+  for side in sides:
+    column = schema.SIDES.index(side)
+    for number in range(sample_count(context)):
+      for pair in context.outputs.read_json(f"sample/{number}", "pairs"):
+        yield pair[column]
+
+
+def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
+  """Returns whether the vocabulary of an earlier run is as it was written."""
+  try:
+    expected = files.read_json(path.with_suffix(".json"))[path.name]
+    wrong = checksums.corrupt_files(path.parent, {path.name: expected})
+  except (OSError, ValueError, LookupError, TypeError):  # absent or corrupt
+    return False
+  if wrong:
+    out.messages.append(f"corrupt: {wrong}")
+  return not wrong
+
+
+def rows_that_fit(
+  context: Context, pairs: Sequence[Pair], rows: Sequence[int]
+) -> tuple[list[int], dict[str, int]]:
+  """Returns the training pairs of at most max_subwords subwords, EOS included.
+
+  If empty pairs are dropped, so are pairs with a side without subwords: "▁"
+  alone is text, but a blank to the vocabulary.
+
+  Args:
+    context: the job.
+    pairs: pairs of a chunk.
+    rows: rows that are candidates.
+
+  Returns:
+    The rows that are kept, and reason -> number of pairs that are dropped.
+  """
+  limit, empty, too_long = context.config.prepare.max_subwords, 0, 0
+  kept = []
+  vocabularies = [context.vocabularies[side] for side in schema.SIDES]
+  for row in rows:
+    lengths = [
+      len(vocabulary.ids(text))
+      for vocabulary, text in zip(vocabularies, pairs[row])
+    ]
+    if context.config.prepare.clean.empty and not all(lengths):
+      empty += 1
+    elif max(lengths) + 1 > limit:  # EOS is one more
+      too_long += 1
+    else:
+      kept.append(row)
+  return kept, {"empty": empty, "max_subwords": too_long}
+
+
+def check_left(limit: int, dropped: Mapping[str, int], pairs: int) -> None:
+  """Raises InputError if `rows_that_fit` has left no pair.
+
+  Args:
+    limit: config.prepare.max_subwords.
+    dropped: reason -> number of dropped pairs.
+    pairs: number of pairs that are left.
+  """
+  if not pairs:
+    none = dropped["empty"]
+    raise InputError(
+      f"config.prepare.max_subwords={limit} drops all training pairs"
+      + (f", but {none} that have no subwords." if none else ".")
+    )

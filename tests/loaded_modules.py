@@ -1,0 +1,10 @@
+"""Which heavy packages a process has loaded; it loads nothing itself."""
+
+import sys
+
+HEAVY = ("jax", "jaxlib", "flax", "optax", "orbax", "tensorflow", "torch")
+
+
+def heavy(thing=None):
+  """Returns the heavy packages that this process has loaded."""
+  return [name for name in HEAVY if name in sys.modules]
