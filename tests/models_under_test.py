@@ -14,9 +14,9 @@ from jaxsyn.config import Config, Placement, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
-from jaxsyn.data.loader.batch_plan import BatchPlan
+from jaxsyn.data.loader.batch_sampler import BatchSampler
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.collate import Columns
 from jaxsyn.data.schema import FEATURES, MADE
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.lengths import lengths_of
@@ -148,7 +148,7 @@ def columns_of(pairs) -> Columns:
 
 def shape_of(pairs, extra: int = 0) -> Shape:
   """The shape of training that holds the pairs, and `extra` on all sides."""
-  plan = BatchPlan(
+  plan = BatchSampler(
     lengths_of(columns_of(pairs)),
     tokens=2**20,
     shapes=1,

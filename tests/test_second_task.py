@@ -15,7 +15,7 @@ from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import Session
@@ -84,10 +84,10 @@ def test_validation_has_room_for_the_tags(tiny, prepared):
   )
   tagged = [len(one["source_id"]) for one in validator._split.examples]
   plain = [
-    len(one["source_id"]) for one in PreparedSplit(prepared, "validation")
+    len(one["source_id"]) for one in Dataset(prepared).split("validation")
   ]
   np.testing.assert_array_equal(tagged, np.array(plain) + 2)
-  for planned in validator._split.plan.in_order():
+  for planned in validator._split.batch_sampler.in_order():
     assert np.array(tagged)[planned.ids].max() <= planned.shape.source
 
 
@@ -104,12 +104,12 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
     if name.startswith("source")
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
-  records = PreparedSplit(prepared, "validation")
-  bare = opened(records, plan.features).all_columns  # cached elsewhere
+  records = Dataset(prepared).split("validation")
+  bare = opened(records, plan.features).all_examples  # cached elsewhere
   second = data_of(task="parse")
   columns = opened(
-    records, plan.features, data=second, both_tasks=False
-  ).all_columns
+    records, plan.features, data=second, training=False
+  ).all_examples
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = integrity.read_text(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.split import TrainBatch
+from jaxsyn.data.loader.loader import TrainBatch
 from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
 from jaxsyn.training.reader import LogWindow, Progress

@@ -15,7 +15,7 @@ from jax.profiler import ProfileData
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart as config_file
-from jaxsyn.data.loader.batch_plan import PlannedBatch
+from jaxsyn.data.loader.batch_sampler import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
@@ -196,7 +196,7 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(
     vocabulary=session.run.vocabulary("target"),
   )
   split = validator._split
-  planned = split.plan.in_order()
+  planned = split.batch_sampler.in_order()
   ids = np.concatenate([b.ids for b in planned])
   shapes = [dataclasses.astuple(b.shape) for b in planned]
   shape = Shape(24, *np.max(shapes, axis=0)[1:].tolist())

@@ -2,7 +2,7 @@
 
 They are decoded (`jaxsyn.data.store.decoding`), checked
 (`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and
-padded (`jaxsyn.data.loader.columns`) in this form, which is faster than one array
+padded (`jaxsyn.data.loader.collate`) in this form, which is faster than one array
 for each example.
 """
 

@@ -4,7 +4,7 @@ A file is a run of frames, numbers little-endian:
 
   uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
 
-`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.prepared` reads
+`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.dataset` reads
 them.
 Source: tensorflow/core/lib/io/record_writer.h and tensorflow/tsl hash/crc32c.h.
 """
@@ -25,7 +25,17 @@ from jaxsyn.storage import files, remote
 
 HEADER = 12  # bytes before a payload
 FOOTER = 4  # bytes after it
-REMEDY = "Prepare the data again (jaxsyn prepare) or copy the file anew."
+REMEDY = "Prepare the data again (jaxsyn prepare --config FILE) or copy the file again."
+
+
+class CorruptFileError(InputError):
+  """A file of a dataset directory is missing, unreadable or corrupt.
+
+  Its message ends with the command that rebuilds the file.
+  """
+
+  def __init__(self, fault: str):
+    super().__init__(f"{fault}. {REMEDY}")
 
 
 def masked_crc(data: bytes) -> int:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from toy_folders import data_of, opened
 
-from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Columns, pad
+from jaxsyn.data.loader.collate import Columns, pad
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit, RecordFiles
+from jaxsyn.data.store.dataset import Dataset, RecordFiles
 from jaxsyn.errors import InputError
 
 READS = ("source_eigenvectors",)
@@ -22,7 +22,7 @@ NAMES = ("source_id", "source_word", "source_head", *READS)
 
 @pytest.fixture(scope="module")
 def records(prepared):
-  return PreparedSplit(prepared, "test")
+  return Dataset(prepared).split("test")
 
 
 def check(batch):
@@ -71,13 +71,13 @@ def test_they_are_not_read_from_the_records(records, monkeypatch):
 
 
 def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
-  train = PreparedSplit(records.directory, "train")
+  train = Dataset(records.dataset.directory).split("train")
   second = opened(train, READS, data=data_of(task="parse"))
   assert len(second) > len(train)
   sampled = second.batches(Position())
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
   mixed = dataclasses.replace(
-    data_of(), mixture=Mixture(folders=(str(records.directory),), tags=True)
+    data_of(), mixture=Mixture(folders=(str(records.dataset.directory),), tags=True)
   )
   sampled = opened(train, READS, data=mixed).batches(Position())
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
@@ -122,6 +122,6 @@ def test_a_batch_with_more_rows_than_examples_in_another_order():
 
 
 def test_without_trees_they_cannot_be_made(records):
-  manifest = {**records.manifest, "sides": ["source"]}
+  manifest = {**records.dataset.manifest, "sides": ["source"]}
   with pytest.raises(InputError, match=r"reads target_eigenvectors, .* trees"):
     manifests.features_for(manifest, ["target_eigenvectors"])

@@ -11,12 +11,12 @@ from toy_folders import data_of, example, opened, write
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests, prepared, tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
 READS = ("source_relation", "source_parent_mid", "source_tree_distance")
@@ -66,7 +66,7 @@ def mixed(corpora, *, memory_gib=1.0, share=None, **options):
   )
   batch = {"tokens": 32, "shapes": 2, "row_multiple": 2}
   split = opened(
-    PreparedSplit(main, "train"),
+    Dataset(main).split("train"),
     READS,
     data=data,
     memory_gib=memory_gib,
@@ -94,7 +94,7 @@ def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
 ):
   split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
   assert split.in_memory == (memory_gib == 1)
-  windows = {p.window for p in split.plan.epoch(0)}
+  windows = {p.window for p in split.batch_sampler.epoch(0)}
   assert (len(windows) == 1) == split.in_memory
   parts = []
   for epoch in (0, 1, 2):
@@ -196,7 +196,7 @@ def test_relations_become_those_of_the_first(corpora):
 
 def test_lemmas_become_those_of_the_first(corpora):
   """Those that the first does not know are unknown, as they are anywhere."""
-  main, other = (PreparedSplit(folder, "train") for folder in corpora)
+  main, other = (Dataset(folder).split("train") for folder in corpora)
   open_ = {"annotations": ["lemma"]}
   ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]
   main.manifest.update(open_, labels={"source": {"lemma": ours}})

@@ -10,14 +10,14 @@ from toy_folders import SHA256, values
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import PlannedBatch, Position
+from jaxsyn.data.loader.batch_sampler import PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.transforms import Examples
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
 SOURCE, TARGET = 50, 60  # sizes of the vocabularies
@@ -90,7 +90,7 @@ def make(tmp_path_factory):
     if brackets:
       manifest["brackets"] = {"source": ["NP", "S"]}
     toy_folders.write(folder, manifest)
-    return PreparedSplit(folder, "train")
+    return Dataset(folder).split("train")
 
   return prepare
 
@@ -219,7 +219,7 @@ def test_random_trees_of_the_second_task_follow_the_seed(records):
   def heads(seed):
     both = toy_folders.opened(
       records, READS, data=random, seed=seed
-    ).all_columns
+    ).all_examples
     heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
     assert heads == again  # translated and parsed
     return tuple(heads)
@@ -243,7 +243,7 @@ def test_a_split_holds_both_tasks(records):
   )
   for name in both.features:
     for i, one in enumerate(found):
-      stored = values(both.all_columns, name, i)
+      stored = values(both.all_examples, name, i)
       np.testing.assert_array_equal(stored, one[name].ravel())
   assert both.auxiliary == (5, 0.5)
   other = opened(records, data(task="source"))

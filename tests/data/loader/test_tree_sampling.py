@@ -12,14 +12,14 @@ from toy_folders import data_of, opened, write
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
 from jaxsyn.data.store import prepared, tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 
@@ -101,7 +101,7 @@ def records(tmp_path_factory):
 
 
 def drawing(
-  records, reads=READS, *, rate=RATE, share=None, both_tasks=True, **options
+  records, reads=READS, *, rate=RATE, share=None, training=True, **options
 ):
   data = dataclasses.replace(
     data_of(), tree=Parsed() if rate is None else Sampled(rate)
@@ -110,7 +110,7 @@ def drawing(
     records,
     reads,
     data=dataclasses.replace(data, **options.pop("data", {})),
-    both_tasks=both_tasks,
+    training=both_tasks,
     **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
   )
   return split if share is None else dataclasses.replace(split, shard=share)
@@ -120,7 +120,7 @@ def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
   by_name = {}
   for planned, train_batch in zip(
-    split.plan.epoch(epoch), split.batches(Position(epoch))
+    split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
   ):
     for row, index in enumerate(planned.ids.tolist()):
       by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
@@ -280,7 +280,7 @@ def test_sides_and_sentences_have_draws_of_their_own(tmp_path):
   one |= {f"target_{k[7:]}": v for k, v in one.items() if k[:6] == "source"}
   assert len(one["source_head"]) > 6
   some = [{**one, "line": np.int64(i + 1)} for i in range(40)]
-  records = PreparedSplit(folder_of(tmp_path, some), "train")
+  records = Dataset(folder_of(tmp_path, some)).split("train")
   rows = epoch_of(drawing(records))
   collected = [
     [tuple(heads_of(row, one, side)) for row in rows.values()] for side in BOTH
@@ -330,11 +330,11 @@ def test_neither_order_nor_windows_change_a_draw(records):
 def test_evaluation_draws_nothing(records):
   """Neither a split that is not trained on, nor this one in order."""
   splits = [
-    drawing(records, both_tasks=False),
-    drawing(records, ("source_head", *READS), both_tasks=True),
+    drawing(records, training=False),
+    drawing(records, ("source_head", *READS), training=True),
   ]
   assert splits[0].trees is None and splits[1].trees
-  plain = drawing(records, rate=None, both_tasks=False)
+  plain = drawing(records, rate=None, training=False)
   for split in splits:
     for one, other in zip(split.in_order(), plain.in_order(), strict=True):
       same({k: one[k] for k in other}, other)
@@ -342,7 +342,7 @@ def test_evaluation_draws_nothing(records):
 
 def test_with_subwords_drawn_too(prepared):
   """The middles are those of the drawn parents, in the drawn subwords."""
-  records, sampled = PreparedSplit(prepared, "train"), 0
+  records, sampled = Dataset(prepared).split("train"), 0
   split = drawing(
     records,
     ("source_parent_mid",),

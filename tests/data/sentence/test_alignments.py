@@ -5,7 +5,7 @@ import pytest
 
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.collate import Columns
 from jaxsyn.data.loader.tasks import Constituency, ParsingTask
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import LINKED

@@ -12,7 +12,7 @@ from jaxsyn.data.store import (
   manifests,
   tfds_builder,
 )
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 
@@ -141,4 +141,4 @@ def test_records_of_a_damaged_folder_are_not_read(folder):
   data = (folder / name).read_bytes()
   (folder / name).write_bytes(data[:-1])
   with pytest.raises(InputError, match=r"00000-of-00003 has .* bytes and had"):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")

@@ -13,7 +13,7 @@ from benchmarks.faults import mutants
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 from jaxsyn.trained import workdir
@@ -223,7 +223,7 @@ def test_hundreds_of_manifests(folder):
         inside = (folder / name).resolve().relative_to(folder.resolve())
         assert inside.as_posix() == name
       for split in loaded["splits"]:
-        assert len(list(PreparedSplit(folder, split))) in (0, 1, 11)
+        assert len(list(Dataset(folder).split(split))) in (0, 1, 11)
     except InputError:
       rejected += 1
   assert rejected > 180

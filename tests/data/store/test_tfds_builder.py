@@ -17,7 +17,7 @@ from jaxsyn.data.store import (
   tfds_builder,
   tfrecord,
 )
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -194,7 +194,7 @@ def test_builder_serves_what_is_prepared(prepared, tmp_path):
   assert builder.info.full_name == "syntax_pairs/toy/1.0.0"
   assert builder.info.citation == "@misc{x}"
   result = builder.as_data_source("train")
-  expected = PreparedSplit(prepared, "train")
+  expected = Dataset(prepared).split("train")
   texts = ["Two men play.", "", "I can't see it."]
   assert len(result) == len(expected) == len(texts)
   for one, other, text in zip(result, expected, texts):

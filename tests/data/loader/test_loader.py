@@ -11,15 +11,15 @@ import pytest
 import toy_folders
 from toy_folders import opened, stored, values
 
-from jaxsyn.data.loader.batch_plan import BatchPlan, PlannedBatch, Position
+from jaxsyn.data.loader.batch_sampler import BatchSampler, PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
-from jaxsyn.data.loader.columns import pad, words_of
+from jaxsyn.data.loader.collate import pad, words_of
 from jaxsyn.data.loader.loading import load
-from jaxsyn.data.loader.prefetching import prefetch
-from jaxsyn.data.loader.split import SINGLE_HOST, HostShard, LoadedSplit
-from jaxsyn.data.loader.windows import Windows
-from jaxsyn.data.store import prepared
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.loader.loading import prefetch
+from jaxsyn.data.loader.loader import SINGLE_HOST, HostShard, DataLoader
+from jaxsyn.data.loader.batch_sampler import Windows
+from jaxsyn.data.store import dataset
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
 NAMES = (
@@ -47,9 +47,9 @@ def example(words: int, target: int, start: int):
 
 def split_of(files, features=NAMES, share=SINGLE_HOST, windows=None, **sizes):
   sizes = {"shapes": 1, "row_multiple": 1, **sizes}
-  plan = BatchPlan(files.lengths, windows, seed=0, length_multiple=1, **sizes)
+  plan = BatchSampler(files.lengths, windows, seed=0, length_multiple=1, **sizes)
   is_complete = windows is None
-  return LoadedSplit(
+  return DataLoader(
     files, tuple(features), plan, in_memory=is_complete, shard=share
   )
 
@@ -136,7 +136,7 @@ def shared_piece():
 def test_words_that_outnumber_subwords_are_all_there(tmp_path):
   one = shared_piece()
   split = split_of(stored([one]), NARROW, tokens=8)
-  (shape,) = split.plan.shapes
+  (shape,) = split.batch_sampler.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
   (trained,) = split.in_order()
   assert words_of(one, NARROW) == words_of(one, NARROW[2:]) == 4
@@ -193,7 +193,7 @@ def test_features_are_read_when_they_are_first_asked_for(files, monkeypatch):
     read.append(tuple(features))
     return load(files, features, *others)
 
-  monkeypatch.setattr("jaxsyn.data.loader.split.hold", watched)
+  monkeypatch.setattr("jaxsyn.data.loader.loader.hold", watched)
   split = split_of(files, ["target_id"], tokens=64)
   assert not read
   assert values(split.held, "target_id", 1).tolist() == [34, 35]
@@ -237,7 +237,7 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
   windows = windows_of(files, share_of_all)
   split = split_of(files, windows=windows, tokens=12, shapes=2)
   for epoch in (0, 1):
-    planned = split.plan.epoch(epoch)
+    planned = split.batch_sampler.epoch(epoch)
     assert sorted(np.concatenate([p.ids for p in planned])) == list(range(13))
     of = {i: p.window for p in planned for i in p.ids}
     assert len(set(of.values())) > 1
@@ -248,14 +248,14 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
     assert max(bytes_of.values()) <= maximum
     # A block is in one window; those of epochs differ.
     assert all(of[i] == of[i + 1] for i in range(0, 12, 2))
-  epochs = [[p.ids.tolist() for p in split.plan.epoch(e)] for e in (0, 1)]
+  epochs = [[p.ids.tolist() for p in split.batch_sampler.epoch(e)] for e in (0, 1)]
   assert epochs[0] != epochs[1]
   count = len(epochs[0])
   batches = [
     d.batch for d in itertools.islice(split.batches(Position()), count)
   ]
   everything = split_of(files, tokens=12, shapes=2)
-  for batch, planned in zip(batches, split.plan.epoch(0), strict=True):
+  for batch, planned in zip(batches, split.batch_sampler.epoch(0), strict=True):
     for name, array in everything.batch(planned).items():
       np.testing.assert_array_equal(batch[name], array)
   rows = np.concatenate([b["source_id_BS"][:, 0] for b in split.in_order()])
@@ -281,7 +281,7 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
     loaded.append(load(*args))
     return loaded[-1]
 
-  monkeypatch.setattr("jaxsyn.data.loader.split.load", watched)
+  monkeypatch.setattr("jaxsyn.data.loader.loader.load", watched)
   expected = []
   for host in (0, 1):
     split = split_of(
@@ -291,11 +291,11 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
       tokens=24,
       row_multiple=2,
     )
-    batches = len(split.plan.epoch(0))
+    batches = len(split.batch_sampler.epoch(0))
     stream = split.batches(Position())
     expected.append([next(stream).batch for _ in range(batches)])
     stream.close()
-    planned = split.plan.epoch(0)
+    planned = split.batch_sampler.epoch(0)
     index = {
       window: sum(len(p.ids) for p in planned if p.window == window)
       for window in {p.window for p in planned}
@@ -321,14 +321,14 @@ def test_plans_the_same_batches_for_any_number_of_devices(
   plans = []
   for count in devices:
     split = opened(
-      PreparedSplit(prepared, "train"),
+      Dataset(prepared).split("train"),
       ["source_head"],
       share=HostShard((count - 1,), count),
       row_multiple=row_multiple,
       tokens=row_multiple * 75,
     )
     epochs = [
-      planned for index in (0, 1) for planned in split.plan.epoch(index)
+      planned for index in (0, 1) for planned in split.batch_sampler.epoch(index)
     ]
     plans.append([(one.shape, one.ids.tolist()) for one in epochs])
     train_batch = next(split.batches(Position()))
@@ -345,7 +345,7 @@ def test_rejects_devices_that_rows_cannot_be_split_over(
   prepared, devices, remedy
 ):
   with pytest.raises(InputError) as error:
-    opened(PreparedSplit(prepared, "train"), (), share=HostShard((0,), devices))
+    opened(Dataset(prepared).split("train"), (), share=HostShard((0,), devices))
   message = str(error.value)
   assert (
     f"config.batch.row_multiple=8 is not a multiple of {devices} devices"
@@ -362,7 +362,7 @@ def test_windows_are_the_same_whatever_is_read(blocks_of_two):
       p.ids.tolist()
       for p in split_of(
         files, features, windows=windows_of(files, 0.3), tokens=12
-      ).plan.epoch(3)
+      ).batch_sampler.epoch(3)
     ]
     for features in (NAMES, NAMES[:2])
   ]
@@ -379,12 +379,12 @@ def test_a_corrupt_record_is_named_when_its_window_is_read(
   data = path.read_bytes()
   place = data.index(b"source_text 6")
   path.write_bytes(data[:place] + b"S" + data[place + 1 :])
-  files = PreparedSplit(folder, "train").records
+  files = Dataset(folder).split("train").records
   windows = windows_of(files, 0.5)
   for names in (NAMES, ["source_id"]):
     split = split_of(files, names, windows=windows, tokens=12, shapes=2)
-    of = {i: p.window for p in split.plan.epoch(0) for i in p.ids}
-    before = sum(p.window < of[5] for p in split.plan.epoch(0))
+    of = {i: p.window for p in split.batch_sampler.epoch(0) for i in p.ids}
+    before = sum(p.window < of[5] for p in split.batch_sampler.epoch(0))
     stream, read = split.batches(Position()), 0
     with pytest.raises(
       InputError, match=r"00001-of-00003: record 2 is corrupt.*checksum"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_folders import data_of, example, opened, same, stored, values
 
-from jaxsyn.data.loader.examples import (
+from jaxsyn.data.loader.transforms import (
   BlocksInMemory,
   DerivedBlocks,
   Examples,
@@ -17,7 +17,7 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import tagged
 from jaxsyn.data.store import prepared as store
 from jaxsyn.data.store.lengths import lengths_of
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -26,7 +26,7 @@ OF_TREES = ("head", "parent_mid", "tree_distance")
 
 @pytest.fixture(scope="module")
 def records(prepared):
-  return PreparedSplit(prepared, "test")
+  return Dataset(prepared).split("test")
 
 
 def all_rows(blocks, features):
@@ -98,7 +98,7 @@ def test_blocks_hold_the_examples(
   prepared, tree, task, kind, block, monkeypatch
 ):
   monkeypatch.setattr(store, "BLOCK", block)
-  records = PreparedSplit(prepared, "test")
+  records = Dataset(prepared).split("test")
   examples = Examples(records, data_of(tree, task=task), 7)
   blocks, _ = examples.open(records.features)
   assert isinstance(blocks, kind)
@@ -113,7 +113,7 @@ def test_derived_blocks_are_the_same_whatever_is_read(
   prepared, monkeypatch, kind, tag
 ):
   monkeypatch.setattr(store, "BLOCK", 7)
-  records = PreparedSplit(prepared, "test")
+  records = Dataset(prepared).split("test")
   blocks = DerivedBlocks(records.records, TREES[kind](), 3, tag)
   complete = all_rows(blocks, records.features)
   for name in records.features:
@@ -133,8 +133,8 @@ def test_derived_blocks_have_the_lengths_of_what_they_read(
   from toy_folders import prepare
 
   monkeypatch.setattr(store, "BLOCK", 2)
-  records = PreparedSplit(prepare(tmp_path), "train")
-  empty = records.records.index["source"] == 1
+  records = Dataset(prepare(tmp_path)).split("train")
+  empty = records.index["source"] == 1
   assert not empty.any()  # see `test_tags_are_not_added_to_empty_sentences`
   for kind in ("parsed", "linear", "random"):
     blocks = DerivedBlocks(records.records, TREES[kind](), 3, tag)
@@ -143,7 +143,7 @@ def test_derived_blocks_have_the_lengths_of_what_they_read(
     for own, expected in zip(blocks.lengths, measured, strict=True):
       assert own.tolist() == expected.tolist()
       assert own.dtype == np.uint8
-    assert blocks.start is records.records.start
+    assert blocks.start is records.start
 
 
 class FewRecords:
@@ -213,7 +213,7 @@ def test_blocks_in_memory_are_parts_of_the_examples(monkeypatch):
 def test_random_trees_are_those_of_their_seed(records):
   names, data, drawn = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):
-    found = opened(records, names, data=data, seed=seed).all_columns
+    found = opened(records, names, data=data, seed=seed).all_examples
     for name in names:
       drawn.append([values(found, name, i).tolist() for i in range(24)])
       wanted = [one[name].tolist() for one in Examples(records, data, seed)]
@@ -225,8 +225,8 @@ def test_random_trees_are_those_of_their_seed(records):
 def test_nothing_is_written_into_the_dataset_directory(prepared, records):
   before = sorted(prepared.rglob("*"))
   data = data_of("random", task="parse")
-  split = opened(records, ("source_head",), data=data, both_tasks=True)
-  assert len(split.all_columns) == len(split) > 24
+  split = opened(records, ("source_head",), data=data, training=True)
+  assert len(split.all_examples) == len(split) > 24
   assert sorted(prepared.rglob("*")) == before
 
 

@@ -11,14 +11,14 @@ from toy_folders import data_of, opened
 from jaxsyn.config import read_config
 from jaxsyn.configs import pud
 from jaxsyn.data.loader import sampling
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import integrity, prepared
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import build
@@ -57,7 +57,7 @@ def records(request, shared_data, tmp_path_factory):
   folder = folder_of(
     shared_data, tmp_path_factory.mktemp(request.param), request.param
   )
-  return PreparedSplit(folder, "train")
+  return Dataset(folder).split("train")
 
 
 def drawing(
@@ -90,7 +90,7 @@ def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
   by_name = {}
   for planned, train_batch in zip(
-    split.plan.epoch(epoch), split.batches(Position(epoch))
+    split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
   ):
     for row, index in enumerate(planned.ids.tolist()):
       by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
@@ -107,7 +107,7 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
   rows, crossing, bare = epoch_of(split), 0, 0
   parses = zip(
     *(
-      integrity.sentences(records.directory, records.manifest, "train", side)
+      integrity.sentences(records.dataset.directory, records.dataset.manifest, "train", side)
       for side in BOTH
     )
   )
@@ -205,15 +205,15 @@ def test_neither_order_nor_windows_change_a_draw(records):
 
 
 def test_batches_are_planned_for_what_is_drawn(records):
-  split, stored = drawing(records), records.records.lengths
+  split, stored = drawing(records), records.lengths
   bounds = split.sampler.bounds
   assert (bounds.source >= stored.source).all()
-  small, largest = split.plan.shapes
+  small, largest = split.batch_sampler.shapes
   assert 0 <= largest.source - bounds.source.max() < 4  # rounded up
   assert 0 <= largest.target - bounds.target.max() < 4
   for epoch in range(3):
     for planned, train_batch in zip(
-      split.plan.epoch(epoch), split.batches(Position(epoch))
+      split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
     ):
       batch = train_batch.batch
       assert batch["source_id_BS"].shape[1] == planned.shape.source
@@ -235,7 +235,7 @@ def test_batches_are_planned_for_what_is_drawn(records):
   assert fits - small.rows < narrow <= fits
   one = drawing(records, sides=("target",))
   train_batch = [
-    *itertools.islice(one.batches(Position()), len(one.plan.epoch(0)))
+    *itertools.islice(one.batches(Position()), len(one.batch_sampler.epoch(0)))
   ]
   assert sum(each.source for each in train_batch) == stored.source.sum()
 
@@ -245,7 +245,7 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
 ):
   """Its words are as many as before, for which the shape must have room."""
   sampler = drawing(records, alpha=0.6).sampler
-  stored, all_ids = records.records.lengths, np.arange(len(records))
+  stored, all_ids = records.lengths, np.arange(len(records))
   beyond = 0
   for epoch in range(4):
     sizes = np.array(sampler.sizes((epoch, 0), all_ids))
@@ -265,7 +265,7 @@ def test_what_is_drawn_is_drawn_once(records, monkeypatch):
     return draw(self, side, size, text, epoch)
 
   monkeypatch.setattr(sampling.Sampler, "pieces", counted)
-  split.plan.first_used(Position(), 100)
+  split.batch_sampler.first_used(Position(), 100)
   for train_batch in split.batches(Position()):
     if train_batch.after.epoch == 3:
       break
@@ -274,13 +274,13 @@ def test_what_is_drawn_is_drawn_once(records, monkeypatch):
 
 def test_what_never_fits_is_not_drawn(records):
   split = drawing(records, alpha=0.9)
-  lengths = records.records.lengths
+  lengths = records.lengths
   sampler = split.sampler
   sampler.__dict__["bounds"] = lengths._replace(
     source=np.ones_like(lengths.source)
   )
   (text,) = itertools.islice(
-    integrity.sentences(records.directory, records.manifest, "train", "source"),
+    integrity.sentences(records.dataset.directory, records.dataset.manifest, "train", "source"),
     1,
   )
   result = sampler.pieces("source", 0, text.text, 0)
@@ -299,11 +299,11 @@ def test_one_side_alone(records):
 @pytest.mark.parametrize("sides", [("source",), ()], ids=["source", "none"])
 def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
   folder = folder_of(shared_data, tmp_path, "bpe", sides)
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   required = ("source_parent_mid",) if sides else ()
   split = drawing(records, required)
   rows, sampled = epoch_of(split), 0
-  lines = integrity.sentences(folder, records.manifest, "train", "target")
+  lines = integrity.sentences(folder, records.dataset.manifest, "train", "target")
   for index, (one, line) in enumerate(zip(records, lines)):
     result = split.sampler.pieces("target", index, line, 0).id
     assert ids(rows[index], "target_id_BT") == [*result, EOS]
@@ -327,7 +327,7 @@ def test_controls_have_their_own_heads(records):
 
 def test_evaluation_draws_nothing(records):
   data = dataclasses.replace(data_of(), sampling=Sampling(sides=BOTH))
-  split = opened(records, READS, data=data, both_tasks=False)
+  split = opened(records, READS, data=data, training=False)
   assert split.sampler is None
   training = drawing(records)
   stored = {tuple(one["source_id"].tolist()) for one in records}
@@ -345,7 +345,7 @@ def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):
     with pytest.raises(
       InputError, match=r"sampling\.sides=.*source\.model has"
     ):
-      drawing(PreparedSplit(folder, "train"))
+      drawing(Dataset(folder).split("train"))
 
 
 @pytest.mark.parametrize(
