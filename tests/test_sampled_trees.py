@@ -18,6 +18,7 @@ from jaxsyn.configs import quickstart, systems
 from jaxsyn.data.schema import MADE
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
@@ -96,9 +97,9 @@ def test_what_is_translated_and_validated_reads_the_best_parse(made, prepared):
     data = dataclasses.replace(session.plan.config.data, tree=tree)
     config = dataclasses.replace(session.plan.config, data=data)
     plan = resolve(config, manifests.read(prepared))
-    target = manifests.vocabulary(prepared, manifests.read(prepared), "target")
     layout = Layout("jit", config.train.mesh)
-    validator = Validator(plan, layout, "validation", vocabulary=target)
+    split = Dataset(prepared).split("validation")
+    validator = Validator(plan, layout, split)
     return validator(session.params).values["log_likelihood"]
 
   best = scores(TREES["parsed"]())

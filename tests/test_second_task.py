@@ -10,6 +10,7 @@ from toy_folders import data_of, opened, values
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
@@ -76,18 +77,13 @@ def test_trained_with_trees_it_translates_without_a_parser(
 def test_validation_has_room_for_the_tags(tiny, prepared):
   config = read_config(tiny("multitask"))
   plan = resolve(config, manifests.read(prepared))
-  validator = Validator(
-    plan,
-    Layout("jit", config.train.mesh),
-    "validation",
-    vocabulary=Vocabulary(prepared / "vocabulary.model"),
-  )
-  tagged = [len(one["source_id"]) for one in validator._split.examples]
-  plain = [
-    len(one["source_id"]) for one in Dataset(prepared).split("validation")
-  ]
+  split = Dataset(prepared).split("validation")
+  validator = Validator(plan, Layout("jit", config.train.mesh), split)
+  translated = iterate_translations(split, config.data, 0)
+  tagged = [len(one["source_id"]) for one in translated]
+  plain = [len(one["source_id"]) for one in split]
   np.testing.assert_array_equal(tagged, np.array(plain) + 2)
-  for planned in validator._split.batch_sampler.in_order():
+  for planned in validator._loader.batch_sampler.in_order():
     assert np.array(tagged)[planned.ids].max() <= planned.shape.source
 
 

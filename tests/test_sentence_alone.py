@@ -12,7 +12,7 @@ from toy_folders import data_of, opened, values
 
 from jaxsyn import train
 from jaxsyn.configs import pud, systems
-from jaxsyn.data.loader.transforms import Examples
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.sentence.stream import sentences
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.preprocess import build
@@ -116,7 +116,7 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   names = ("source_id", "source_head", "source_parent_mid")
   columns = opened(records, names[1:], data=data, seed=5).all_examples
   other = 0
-  for i, stored in enumerate(Examples(records, data, 5)):
+  for i, stored in enumerate(iterate_translations(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])
     for name in names:
       np.testing.assert_array_equal(made[name], values(columns, name, i))

@@ -49,10 +49,9 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
   validator = Validator(
     plan,
     Layout("jit", config.train.mesh),
-    "train",
-    vocabulary=Vocabulary(prepared / "vocabulary.model"),
+    Dataset(prepared).split("train"),
   )
-  batches = validator._split.batch_sampler.in_order()
+  batches = validator._loader.batch_sampler.in_order()
   sizes = [len(planned.ids) for planned in batches]
   assert sum(sizes) == 600 and len(set(sizes)) > 1
   assert len({planned.shape for planned in batches}) > 1
@@ -111,8 +110,8 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   plan = resolve(config, manifests.read(prepared))
   layout = Layout("jit", config.train.mesh)
   vocabulary = Vocabulary(prepared / "vocabulary.model")
-  validator = Validator(plan, layout, "validation", vocabulary=vocabulary)
-  batch = validator._split.empty()[0]
+  validator = Validator(plan, layout, Dataset(prepared).split("validation"))
+  batch = validator._loader.empty()[0]
   params = first_params(plan.recipe, batch, jax.random.key(3))
   split = jax.device_put(params, layout.shardings(params))
   before = sum(x.nbytes for x in jax.live_arrays())

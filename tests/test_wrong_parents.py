@@ -17,10 +17,10 @@ from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.transforms import Examples
 from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.loader.transforms import wrong_parents
 from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
-from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
@@ -102,7 +102,9 @@ def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
           ids = planned.ids[rows[rows < len(planned.ids)]]
           check(train_batch.batch, ids.tolist(), wanted)
   evaluation = opened(records, READS, data=data(), seed=3, training=False)
-  for planned, batch in zip(evaluation.batch_sampler.in_order(), evaluation.in_order()):
+  for planned, batch in zip(
+    evaluation.batch_sampler.in_order(), evaluation.in_order()
+  ):
     check(batch, planned.ids.tolist(), wanted)
 
 
@@ -125,16 +127,16 @@ def test_rates_and_seeds_have_trees_of_their_own(prepared):
     split = opened(records, READS, data=data(rate), seed=seed)
     heads = split.all_examples.flat["source_head"].tolist()
     assert found.setdefault((rate, seed), heads) == heads
-    counted = Examples(records, data(rate), seed).wrong_parents()
+    counted = wrong_parents(records, data(rate), seed)
     assert abs(counted["source"] - rate) < 0.06
   assert len({*map(tuple, found.values())}) == 3
 
 
 def test_sentences_without_a_tree_do_not_count(prepared):
-  class HalfParsed(PreparedSplit):
+  class HalfParsed(Split):
     """All words of the other half are roots: they cannot be wrong."""
 
-    def rows(self, features=None):
+    def rows(self, features):
       for rows in super().rows(features):
         parsed = np.arange(len(rows)) % 2
         head_W = rows.flat["source_head"].copy()
@@ -149,9 +151,9 @@ def test_sentences_without_a_tree_do_not_count(prepared):
         }
         yield Rows(flat, rows.start)
 
-  records = HalfParsed(prepared, "validation")
-  examples = Examples(records, data(1.0), 3)
-  assert examples.wrong_parents() == {"source": 1.0, "target": 1.0}
+  records = HalfParsed(Dataset(prepared), "validation")
+  rates = wrong_parents(records, data(1.0), 3)
+  assert rates == {"source": 1.0, "target": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +202,7 @@ def test_the_rate_of_every_split_is_recorded(trained, prepared):
   config = Session(trained).plan.config
   for split, rates in result.items():
     records = Dataset(prepared).split(split)
-    assert rates == Examples(records, config.data, 5).wrong_parents()
+    assert rates == wrong_parents(records, config.data, 5)
     assert [*rates] == ["source", "target"]
     assert abs(rates["source"] - RATE) < 0.05
 

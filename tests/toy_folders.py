@@ -17,8 +17,8 @@ from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.loader import (
   SINGLE_HOST,
-  HostShard,
   DataLoader,
+  HostShard,
   open_loader,
 )
 from jaxsyn.data.loader.transforms import ExamplesInMemory

@@ -17,7 +17,7 @@ from jaxsyn import cli, compare
 from jaxsyn.comparison import planned_jobs, results, run_result
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
-from jaxsyn.data.loader.transforms import Examples
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_trees
@@ -367,7 +367,9 @@ def test_references_are_scored_with_the_trees_of_the_run(straight, prepared):
     config = run_folders.open_run(run).config
     records = Dataset(str(prepared)).split("test")
     session = Session(run)
-    for row, example in enumerate(Examples(records, config.data, 1)):
+    for row, example in enumerate(
+      iterate_translations(records, config.data, 1)
+    ):
       (log_p,) = session.force_examples(
         [example], [example["target_id"][:-1].tolist()]
       )

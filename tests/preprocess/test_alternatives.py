@@ -18,8 +18,8 @@ from jaxsyn.data.options import Mixture
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
 from jaxsyn.data.store import example_check, manifests
-from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, verify
@@ -200,7 +200,7 @@ def test_it_goes_on_and_is_the_same_on_two_hosts(made):
 def test_relations_alone_are_drawn_too(made):
   _, folder = made
   split, result = drawing(folder, ("source_relation",)), set()
-  assert split.trees.sides == ("source",)
+  assert split.transforms[0].sides == ("source",)
   for epoch in range(4):
     for index, row in rows_of(split, epoch):
       if index == 1:

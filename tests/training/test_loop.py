@@ -82,7 +82,7 @@ def train(tiny, prepared, tmp_path):
     config = selection.with_defaults(read_config(config))
     plan = resolve(config, records.dataset.manifest)
     layout = Gated(config.train.mesh, gate)
-    split = open_loader(
+    loader = open_loader(
       records,
       (),
       data=config.data,
@@ -97,7 +97,7 @@ def train(tiny, prepared, tmp_path):
           config=config,
           recipe=plan.recipe,
           layout=layout,
-          split=split,
+          loader=loader,
           checkpoints=checkpoints,
           validate=message,
           open_log=lambda start: Log(tmp_path, config, start),

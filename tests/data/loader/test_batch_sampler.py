@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxsyn.data.loader import batch_plan, batch_shapes
+from jaxsyn.data.loader import batch_sampler, batch_shapes
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import LengthCounts, by_area
 from jaxsyn.data.store.lengths import Lengths
@@ -16,7 +16,7 @@ def BatchSampler(source, target, *words, **sizes):
   none = np.zeros(len(source), int)
   lengths = Lengths(source, target, *(words or (none, none)))
   sizes = {"row_multiple": 8, "length_multiple": 1, **sizes}
-  return batch_plan.BatchSampler(lengths, **sizes)
+  return batch_sampler.BatchSampler(lengths, **sizes)
 
 
 @pytest.fixture
@@ -160,7 +160,9 @@ def test_evaluation_takes_every_pair_once_longest_first(lengths):
 
 def test_a_pair_beyond_the_budget_is_an_error():
   with pytest.raises(InputError, match=r"config.batch.tokens=64 cannot hold"):
-    BatchSampler(np.array([5, 9]), np.array([5, 5]), tokens=64, shapes=2, seed=0)
+    BatchSampler(
+      np.array([5, 9]), np.array([5, 5]), tokens=64, shapes=2, seed=0
+    )
 
 
 def test_no_pairs_is_an_error():

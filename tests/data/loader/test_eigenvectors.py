@@ -8,12 +8,13 @@ from toy_folders import data_of, opened
 
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.collate import Columns, pad
+from jaxsyn.data.loader.collate import collate, pad
 from jaxsyn.data.options import Mixture
-from jaxsyn.data.schema import EIGENVECTORS
+from jaxsyn.data.schema import EIGENVECTORS, origins
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.dataset import Dataset, RecordFiles
+from jaxsyn.data.store.dataset import Dataset, Split
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 READS = ("source_eigenvectors",)
@@ -57,13 +58,13 @@ def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
 
 
 def test_they_are_not_read_from_the_records(records, monkeypatch):
-  read, original = [], RecordFiles.read
+  read, original = [], Split.read_blocks
 
   def watched(self, numbers, features):
     read.extend(features)
     return original(self, numbers, features)
 
-  monkeypatch.setattr(RecordFiles, "read", watched)
+  monkeypatch.setattr(Split, "read_blocks", watched)
   split = opened(records, READS, data=data_of("random"), seed=4)
   next(iter(split.in_order()))
   assert "source_head" in read
@@ -77,7 +78,8 @@ def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
   sampled = second.batches(Position())
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
   mixed = dataclasses.replace(
-    data_of(), mixture=Mixture(folders=(str(records.dataset.directory),), tags=True)
+    data_of(),
+    mixture=Mixture(folders=(str(records.dataset.directory),), tags=True),
   )
   sampled = opened(train, READS, data=mixed).batches(Position())
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
@@ -109,8 +111,9 @@ def test_a_batch_with_more_rows_than_examples_in_another_order():
     {"target_head": np.array(head)} for head in ([0, 0, 1], [1, 1], [0, 0, 0])
   ]
   names = ["target_head", "target_eigenvectors"]
-  columns = Columns.of(examples, names)
-  batch = columns.batch(
+  loaded = Rows.of(examples, origins(names))
+  batch = collate(
+    loaded,
     names,
     np.array([2, 0]),
     Shape(3, 1, 1, 1, 3),

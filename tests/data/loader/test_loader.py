@@ -11,13 +11,16 @@ import pytest
 import toy_folders
 from toy_folders import opened, stored, values
 
-from jaxsyn.data.loader.batch_sampler import BatchSampler, PlannedBatch, Position
+from jaxsyn.data.loader.batch_sampler import (
+  BatchSampler,
+  PlannedBatch,
+  Position,
+  Windows,
+)
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
 from jaxsyn.data.loader.collate import pad, words_of
-from jaxsyn.data.loader.loading import load
-from jaxsyn.data.loader.loading import prefetch
-from jaxsyn.data.loader.loader import SINGLE_HOST, HostShard, DataLoader
-from jaxsyn.data.loader.batch_sampler import Windows
+from jaxsyn.data.loader.loader import SINGLE_HOST, DataLoader, HostShard
+from jaxsyn.data.loader.loading import load, prefetch
 from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -47,10 +50,12 @@ def example(words: int, target: int, start: int):
 
 def split_of(files, features=NAMES, share=SINGLE_HOST, windows=None, **sizes):
   sizes = {"shapes": 1, "row_multiple": 1, **sizes}
-  plan = BatchSampler(files.lengths, windows, seed=0, length_multiple=1, **sizes)
-  is_complete = windows is None
+  plan = BatchSampler(
+    files.lengths, windows, seed=0, length_multiple=1, **sizes
+  )
+  in_memory = windows is None
   return DataLoader(
-    files, tuple(features), plan, in_memory=is_complete, shard=share
+    files, tuple(features), plan, in_memory=in_memory, shard=share
   )
 
 
@@ -193,10 +198,10 @@ def test_features_are_read_when_they_are_first_asked_for(files, monkeypatch):
     read.append(tuple(features))
     return load(files, features, *others)
 
-  monkeypatch.setattr("jaxsyn.data.loader.loader.hold", watched)
+  monkeypatch.setattr("jaxsyn.data.loader.loader.load", watched)
   split = split_of(files, ["target_id"], tokens=64)
   assert not read
-  assert values(split.held, "target_id", 1).tolist() == [34, 35]
+  assert values(split.all_examples, "target_id", 1).tolist() == [34, 35]
   next(split.batches(Position()))
   assert read == [("target_id",)]
 
@@ -214,7 +219,7 @@ def test_the_stream_goes_on_from_any_position(files):
 @pytest.fixture
 def blocks_of_two(monkeypatch):
   """Thirteen examples in seven blocks, and a list of them."""
-  monkeypatch.setattr(prepared, "BLOCK", 2)
+  monkeypatch.setattr(dataset, "BLOCK", 2)
   many = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
   return stored(many), many
 
@@ -223,7 +228,7 @@ def windows_of(files, share_of_all, seed=0):
   complete = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
   assert complete.in_memory
   maximum = complete.bytes_U.sum() * share_of_all
-  return dataclasses.replace(complete, max_examples=maximum)
+  return dataclasses.replace(complete, max_bytes=maximum)
 
 
 def told(batches):
@@ -244,11 +249,13 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
     bytes_of = collections.Counter()
     for k, size in enumerate(windows.bytes_U):
       bytes_of[of[2 * k]] += size
-    maximum = windows.max_examples / 2 + windows.bytes_U.max()
+    maximum = windows.max_bytes / 2 + windows.bytes_U.max()
     assert max(bytes_of.values()) <= maximum
     # A block is in one window; those of epochs differ.
     assert all(of[i] == of[i + 1] for i in range(0, 12, 2))
-  epochs = [[p.ids.tolist() for p in split.batch_sampler.epoch(e)] for e in (0, 1)]
+  epochs = [
+    [p.ids.tolist() for p in split.batch_sampler.epoch(e)] for e in (0, 1)
+  ]
   assert epochs[0] != epochs[1]
   count = len(epochs[0])
   batches = [
@@ -328,7 +335,9 @@ def test_plans_the_same_batches_for_any_number_of_devices(
       tokens=row_multiple * 75,
     )
     epochs = [
-      planned for index in (0, 1) for planned in split.batch_sampler.epoch(index)
+      planned
+      for index in (0, 1)
+      for planned in split.batch_sampler.epoch(index)
     ]
     plans.append([(one.shape, one.ids.tolist()) for one in epochs])
     train_batch = next(split.batches(Position()))
@@ -373,13 +382,13 @@ def test_a_corrupt_record_is_named_when_its_window_is_read(
   monkeypatch, tmp_path
 ):
   """Windows before it are read; and all of a record is checked in all of them."""
-  monkeypatch.setattr(prepared, "BLOCK", 2)
+  monkeypatch.setattr(dataset, "BLOCK", 2)
   folder = toy_folders.prepare(tmp_path / "data")
   path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"
   data = path.read_bytes()
   place = data.index(b"source_text 6")
   path.write_bytes(data[:place] + b"S" + data[place + 1 :])
-  files = Dataset(folder).split("train").records
+  files = Dataset(folder).split("train")
   windows = windows_of(files, 0.5)
   for names in (NAMES, ["source_id"]):
     split = split_of(files, names, windows=windows, tokens=12, shapes=2)

@@ -15,7 +15,7 @@ from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import manifests, prepared, tfds_builder
+from jaxsyn.data.store import dataset, manifests, tfds_builder
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
@@ -46,7 +46,7 @@ def folder_of(folder, first, count, relations, **fields):
 def blocks_of_four():
   """Blocks are of four records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(prepared, "BLOCK", 4)
+    patch.setattr(dataset, "BLOCK", 4)
     yield
 
 
@@ -196,16 +196,20 @@ def test_relations_become_those_of_the_first(corpora):
 
 def test_lemmas_become_those_of_the_first(corpora):
   """Those that the first does not know are unknown, as they are anywhere."""
-  main, other = (Dataset(folder).split("train") for folder in corpora)
+  main, other = (Dataset(folder) for folder in corpora)
   open_ = {"annotations": ["lemma"]}
   ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]
   main.manifest.update(open_, labels={"source": {"lemma": ours}})
   other.manifest.update(open_, labels={"source": {"lemma": theirs}})
-  result = mixture._relations(main, other, ["source_lemma", "source_relation"])
+  result = mixture._label_tables(
+    main, other, ["source_lemma", "source_relation"]
+  )
   # There: none, <unk>, b, x and a are 0 to 4.
   assert result["source_lemma"].tolist() == [0, 1, 3, 1, 2]
-  assert "source_lemma" not in mixture._relations(main, other, [])
-  assert "source_lemma" not in mixture._relations(main, main, ["source_lemma"])
+  assert "source_lemma" not in mixture._label_tables(main, other, [])
+  assert "source_lemma" not in mixture._label_tables(
+    main, main, ["source_lemma"]
+  )
 
 
 def test_tags_are_before_the_sources_of_other_corpora(corpora):

@@ -10,14 +10,14 @@ from toy_folders import data_of, opened
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import pud
-from jaxsyn.data.loader import sampling
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.store import integrity, prepared
+from jaxsyn.data.store import dataset, integrity
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -34,7 +34,7 @@ BOTH = ("source", "target")
 def blocks_of_sixteen():
   """Blocks are of sixteen records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(prepared, "BLOCK", 16)
+    patch.setattr(dataset, "BLOCK", 16)
     yield
 
 
@@ -86,6 +86,12 @@ def drawing(
   return split if share is None else dataclasses.replace(split, shard=share)
 
 
+def resampled(split):
+  """The transform that resamples subwords."""
+  (transform,) = split.transforms
+  return transform
+
+
 def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
   by_name = {}
@@ -107,7 +113,9 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
   rows, crossing, bare = epoch_of(split), 0, 0
   parses = zip(
     *(
-      integrity.sentences(records.dataset.directory, records.dataset.manifest, "train", side)
+      integrity.sentences(
+        records.dataset.directory, records.dataset.manifest, "train", side
+      )
       for side in BOTH
     )
   )
@@ -116,7 +124,7 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
     row = rows[index]
     for side, axis, parse in zip(BOTH, "ST", both):
       text = parse.text
-      pieces = split.sampler.pieces(side, index, text, 0)
+      pieces = resampled(split).pieces(side, index, text, 0)
       draws += pieces.id != stored[f"{side}_id"][:-1].tolist()
       assert ids(row, f"{side}_id_B{axis}") == [*pieces.id, EOS]
       word_S = []
@@ -206,7 +214,7 @@ def test_neither_order_nor_windows_change_a_draw(records):
 
 def test_batches_are_planned_for_what_is_drawn(records):
   split, stored = drawing(records), records.lengths
-  bounds = split.sampler.bounds
+  bounds = resampled(split).bounds
   assert (bounds.source >= stored.source).all()
   small, largest = split.batch_sampler.shapes
   assert 0 <= largest.source - bounds.source.max() < 4  # rounded up
@@ -244,7 +252,7 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
   request, records
 ):
   """Its words are as many as before, for which the shape must have room."""
-  sampler = drawing(records, alpha=0.6).sampler
+  sampler = resampled(drawing(records, alpha=0.6))
   stored, all_ids = records.lengths, np.arange(len(records))
   beyond = 0
   for epoch in range(4):
@@ -258,13 +266,13 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
 def test_what_is_drawn_is_drawn_once(records, monkeypatch):
   """A window is kept while it is planned and used, with the one before."""
   split, count = drawing(records), collections.Counter()
-  draw = sampling.Sampler.pieces
+  draw = ResampledSubwords.pieces
 
   def counted(self, side, size, text, epoch):
     count[epoch] += 1
     return draw(self, side, size, text, epoch)
 
-  monkeypatch.setattr(sampling.Sampler, "pieces", counted)
+  monkeypatch.setattr(ResampledSubwords, "pieces", counted)
   split.batch_sampler.first_used(Position(), 100)
   for train_batch in split.batches(Position()):
     if train_batch.after.epoch == 3:
@@ -275,12 +283,14 @@ def test_what_is_drawn_is_drawn_once(records, monkeypatch):
 def test_what_never_fits_is_not_drawn(records):
   split = drawing(records, alpha=0.9)
   lengths = records.lengths
-  sampler = split.sampler
+  sampler = resampled(split)
   sampler.__dict__["bounds"] = lengths._replace(
     source=np.ones_like(lengths.source)
   )
   (text,) = itertools.islice(
-    integrity.sentences(records.dataset.directory, records.dataset.manifest, "train", "source"),
+    integrity.sentences(
+      records.dataset.directory, records.dataset.manifest, "train", "source"
+    ),
     1,
   )
   result = sampler.pieces("source", 0, text.text, 0)
@@ -303,9 +313,11 @@ def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
   required = ("source_parent_mid",) if sides else ()
   split = drawing(records, required)
   rows, sampled = epoch_of(split), 0
-  lines = integrity.sentences(folder, records.dataset.manifest, "train", "target")
+  lines = integrity.sentences(
+    folder, records.dataset.manifest, "train", "target"
+  )
   for index, (one, line) in enumerate(zip(records, lines)):
-    result = split.sampler.pieces("target", index, line, 0).id
+    result = resampled(split).pieces("target", index, line, 0).id
     assert ids(rows[index], "target_id_BT") == [*result, EOS]
     sampled += result != one["target_id"][:-1].tolist()
     if not sides:
@@ -328,7 +340,7 @@ def test_controls_have_their_own_heads(records):
 def test_evaluation_draws_nothing(records):
   data = dataclasses.replace(data_of(), sampling=Sampling(sides=BOTH))
   split = opened(records, READS, data=data, training=False)
-  assert split.sampler is None
+  assert not split.transforms
   training = drawing(records)
   stored = {tuple(one["source_id"].tolist()) for one in records}
   by_name = {

@@ -12,12 +12,12 @@ from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.loader.batch_sampler import PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.transforms import Examples
 from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
-from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError
 
 SOURCE, TARGET = 50, 60  # sizes of the vocabularies
@@ -65,7 +65,7 @@ def data(**second):
 def make(tmp_path_factory):
   """A function that prepares a folder with or without constituency trees."""
 
-  def prepare(brackets: bool) -> PreparedSplit:
+  def prepare(brackets: bool) -> Split:
     folder = tmp_path_factory.mktemp("prepared")
     saved = schema.features(["source"], brackets=brackets)
     examples = [{name: one[name] for name in saved} for one in EXAMPLES]
@@ -101,10 +101,8 @@ def records(make):
 
 
 def made(records, data):
-  examples = Examples(records, data, 0, both=True)
-  blocks, counts = examples.open(records.features)
-  parts = blocks.read(range(len(blocks.start) - 1), records.features)
-  return [one for rows in parts for one in rows.examples()], dict(counts)
+  examples, counts = with_auxiliary_task(records, data, 0, records.features)
+  return examples.all.examples(), dict(counts)
 
 
 def source(*symbols):
@@ -236,7 +234,7 @@ def test_a_split_holds_both_tasks(records):
   parse = data(weight=0.5)
   found, _ = made(records, parse)
   both = opened(records, parse)
-  assert both.counters["second"] == 2
+  assert len(both) == 7
   assert (
     "2 examples beside 5 translations; left out: 2 without a tree, 1"
     in both.messages[0]
@@ -247,8 +245,8 @@ def test_a_split_holds_both_tasks(records):
       np.testing.assert_array_equal(stored, one[name].ravel())
   assert both.auxiliary == (5, 0.5)
   other = opened(records, data(task="source"))
-  assert other.counters["second"] == 2
-  assert opened(records, data(longest=7)).counters["second"] == 1
+  assert len(other) == 7
+  assert len(opened(records, data(longest=7))) == 6
   plain = opened(records, data(task="none"))
   assert len(plain) == 5 and not plain.messages
 
@@ -265,7 +263,7 @@ def test_a_batch_says_what_each_row_counts(records):
 
 
 def test_an_epoch_has_both_tasks_in_any_order(records):
-  plan = opened(records, data()).plan
+  plan = opened(records, data()).batch_sampler
   epochs = [
     np.concatenate([p.ids for p in plan.epoch(index)]) for index in (0, 1)
   ]
@@ -311,7 +309,7 @@ def test_what_the_data_lacks_is_named(make, tmp_path):
   assert made(older, data())[1]["second"] == 2
   with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
     opened(older, data(brackets="constituency"))
-  older.manifest.update(sides=[], relations={})
+  older.dataset.manifest.update(sides=[], relations={})
   with pytest.raises(
     InputError, match=r"needs dependency trees .*parse\.sides"
   ):

@@ -18,7 +18,7 @@ from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
-from jaxsyn.data.store import prepared, tfds_builder
+from jaxsyn.data.store import dataset, tfds_builder
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -90,14 +90,14 @@ def folder_of(folder, some):
 def blocks_of_sixteen():
   """Blocks are of sixteen records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(prepared, "BLOCK", 16)
+    patch.setattr(dataset, "BLOCK", 16)
     yield
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
   folder = tmp_path_factory.mktemp("toy")
-  return PreparedSplit(folder_of(folder, list(examples(90))), "train")
+  return Dataset(folder_of(folder, list(examples(90)))).split("train")
 
 
 def drawing(
@@ -110,7 +110,7 @@ def drawing(
     records,
     reads,
     data=dataclasses.replace(data, **options.pop("data", {})),
-    training=both_tasks,
+    training=training,
     **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
   )
   return split if share is None else dataclasses.replace(split, shard=share)
@@ -208,7 +208,7 @@ def test_at_a_rate_of_0_all_is_as_it_is_stored(records):
       for rate in (0.0, None)
     ]
     assert splits[0].in_memory == (memory_gib == 1)
-    assert splits[0].trees and not splits[1].trees
+    assert splits[0].transforms and not splits[1].transforms
     for epoch in range(2):
       one, other = (epoch_of(split, epoch) for split in splits)
       for index in other:
@@ -333,7 +333,7 @@ def test_evaluation_draws_nothing(records):
     drawing(records, training=False),
     drawing(records, ("source_head", *READS), training=True),
   ]
-  assert splits[0].trees is None and splits[1].trees
+  assert not splits[0].transforms and splits[1].transforms
   plain = drawing(records, rate=None, training=False)
   for split in splits:
     for one, other in zip(split.in_order(), plain.in_order(), strict=True):

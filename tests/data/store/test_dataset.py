@@ -10,11 +10,12 @@ import pytest
 from toy_folders import example, prepare, same
 
 from jaxsyn.data import schema
-from jaxsyn.data.store import index, integrity, manifests, prepared, tfrecord
+from jaxsyn.data.store import dataset as datasets
+from jaxsyn.data.store import index, integrity, manifests, tfrecord
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
-from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
@@ -37,7 +38,7 @@ def folder(dataset, tmp_path):
 
 @pytest.fixture
 def blocks_of_two(monkeypatch):
-  monkeypatch.setattr(prepared, "BLOCK", 2)
+  monkeypatch.setattr(datasets, "BLOCK", 2)
 
 
 def shard(folder, number):
@@ -78,7 +79,7 @@ def update_checksum(folder, name, data):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 4096])
 def test_reads_examples_by_number_and_in_order(dataset, monkeypatch, block):
-  monkeypatch.setattr(prepared, "BLOCK", block)
+  monkeypatch.setattr(datasets, "BLOCK", block)
   found = Dataset(dataset).split("train")
   assert len(found) == 11
   for one, expected in zip(found, EXAMPLES, strict=True):
@@ -95,18 +96,18 @@ def test_reads_examples_by_number_and_in_order(dataset, monkeypatch, block):
 
 
 def test_blocks_end_where_shards_end(dataset, blocks_of_two):
-  records = Dataset(dataset).split("train").records
+  records = Dataset(dataset).split("train")
   # 11 records in 3 shards: 3, 4, 4.
-  assert np.diff(records.start).tolist() == [2, 1, 2, 2, 2, 2]
-  assert Dataset(dataset).split("none").start.tolist() == [0]
+  assert np.diff(records.block_start).tolist() == [2, 1, 2, 2, 2, 2]
+  assert Dataset(dataset).split("none").block_start.tolist() == [0]
 
 
 def test_reads_blocks_in_any_order_and_repeatedly(dataset, blocks_of_two):
-  records = Dataset(dataset).split("train").records
+  records = Dataset(dataset).split("train")
   numbers = [5, 0, 0, 3, 2, 1, 4, 0]
-  found = list(records.read(numbers, ["line", "source_id"]))
+  found = list(records.read_blocks(numbers, ["line", "source_id"]))
   for number, rows in zip(numbers, found, strict=True):
-    first, end = records.start[number : number + 2]
+    first, end = records.block_start[number : number + 2]
     assert rows.flat["line"].tolist() == list(range(first + 1, end + 1))
     expected = [EXAMPLES[i]["source_id"] for i in range(first, end)]
     assert rows.flat["source_id"].tolist() == np.concatenate(expected).tolist()
@@ -188,7 +189,7 @@ def test_names_a_shard_that_vanishes_after_it_was_opened(folder):
 @pytest.mark.parametrize("block", [2, 4096])
 def test_names_the_record_where_a_shard_ends_early(folder, monkeypatch, block):
   """A shard may be cut after the split was opened."""
-  monkeypatch.setattr(prepared, "BLOCK", block)
+  monkeypatch.setattr(datasets, "BLOCK", block)
   found = Dataset(folder).split("train")
   sizes = [len(payload) + 16 for payload in tfrecord.scan(shard(folder, 1))]
   ends = np.cumsum(sizes).tolist()
@@ -223,7 +224,7 @@ def test_names_a_folder_in_the_place_of_a_shard(folder):
 
 @pytest.mark.parametrize("block", [2, 4096])
 def test_names_the_record_with_a_flipped_bit(folder, monkeypatch, block):
-  monkeypatch.setattr(prepared, "BLOCK", block)
+  monkeypatch.setattr(datasets, "BLOCK", block)
   path = shard(folder, 1)
   data = bytearray(path.read_bytes())
   data[-20] ^= 1  # in the payload of the last of its 4 records
@@ -423,7 +424,7 @@ def test_manifest_faults(folder):
 
 def test_reads_more_than_a_block_in_several_shards(folder):
   """Blocks of 4,096 records, and shards that end within one."""
-  assert prepared.BLOCK == 4096
+  assert datasets.BLOCK == 4096
   drawn = np.random.default_rng(0).integers(11, size=12_000)
   examples = [
     EXAMPLES[k] | {"line": np.int64(i + 1)} for i, k in enumerate(drawn)
@@ -447,8 +448,11 @@ def test_reads_more_than_a_block_in_several_shards(folder):
   )
   manifests.write(folder, manifest)
   found = Dataset(folder).split("train")
-  assert np.diff(found.start).tolist() == [4096, 904, 1, 4096, 2903]
-  rows, expected = Rows.joined([*found.rows()]), Rows.of(examples, FEATURES)
+  assert np.diff(found.block_start).tolist() == [4096, 904, 1, 4096, 2903]
+  rows, expected = (
+    Rows.joined([*found.rows(FEATURES)]),
+    Rows.of(examples, FEATURES),
+  )
   for name in FEATURES:
     np.testing.assert_array_equal(rows.flat[name], expected.flat[name])
     np.testing.assert_array_equal(rows.start[name], expected.start[name])
