@@ -26,7 +26,7 @@ from jaxsyn.data.schema import (
 )
 from jaxsyn.data.sentence.spectrum import cached_eigenvectors
 from jaxsyn.data.store.lengths import measure
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Rows, runs
 from jaxsyn.errors import InputError
 
 Batch = dict[str, np.ndarray]
@@ -123,7 +123,7 @@ def _extent(
 
 
 def _pad_rows(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
-  array = _runs(flat, extent.begin, extent.padding.shape[1])
+  array = runs(flat, extent.begin, extent.padding.shape[1])
   np.copyto(array, fill, where=extent.padding)
   return array
 
@@ -132,32 +132,14 @@ def _pad_squares(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
   """Pads n² values of each example, stored row by row, to length² values."""
   length = extent.padding.shape[1]
   # First the values of an example, then its rows: memory is read in long runs.
-  values = _runs(flat, extent.begin, length**2).reshape(-1)
+  values = runs(flat, extent.begin, length**2).reshape(-1)
   begin = np.arange(length) * extent.length[:, None]
   begin += np.arange(0, values.size, length**2)[:, None]
-  array = _runs(values, begin, length)
+  array = runs(values, begin, length)
   assert array.dtype == np.uint8, "bytes, which are filled by bits"
   # `copyto` with a mask takes five times as long.
   array ^= (array ^ np.uint8(fill)) & extent.padding
   return array
-
-
-def _runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
-  """Returns runs of values from some positions.
-
-  Returns: an array with one axis more than `begin`; positions after the last value
-    hold any values.
-  """
-  shape = (*begin.shape, length)
-  if begin.max(initial=0) + length <= flat.size:
-    # Overlapping runs as single values of many bytes: four times as fast as gathering
-    # value by value.
-    size, bytes_ = flat.size - length + 1, length * flat.itemsize
-    runs = np.ndarray(size, f"V{bytes_}", flat, strides=flat.strides)
-    return runs[begin].view(flat.dtype).reshape(shape)
-  if flat.size:  # the last examples, which too few values follow
-    return flat.take(begin[..., None] + np.arange(length), mode="clip")
-  return np.empty(shape, flat.dtype)  # no example has a value
 
 
 def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:

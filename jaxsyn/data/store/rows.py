@@ -125,3 +125,21 @@ def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
   examples = iter(examples)
   while some := list(itertools.islice(examples, TOGETHER)):
     yield Rows.of(some, some[0])
+
+
+def runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
+  """Returns runs of values from some positions.
+
+  Returns: an array with one axis more than `begin`; positions after the last value
+    hold any values.
+  """
+  shape = (*begin.shape, length)
+  if begin.max(initial=0) + length <= flat.size:
+    # Overlapping runs as single values of many bytes: four times as fast as gathering
+    # value by value.
+    size, bytes_ = flat.size - length + 1, length * flat.itemsize
+    runs = np.ndarray(size, f"V{bytes_}", flat, strides=flat.strides)
+    return runs[begin].view(flat.dtype).reshape(shape)
+  if flat.size:  # the last examples, which too few values follow
+    return flat.take(begin[..., None] + np.arange(length), mode="clip")
+  return np.empty(shape, flat.dtype)  # no example has a value
