@@ -83,6 +83,7 @@ def publish(
     directory: the prepared folder.
     manifest: of the pieces.
   """
+  manifests.remove_former_files(directory)
   if remote.is_remote(directory):
     _publish_remote(new, directory, manifest)
     return

@@ -29,11 +29,11 @@ _LISTS = {"bytes_list": 0x0A, "float_list": 0x12, "int64_list": 0x1A}
 
 
 class InvalidExampleError(ValueError):
-  """A record is intact, but is no example of the data set.
+  """An intact record that is no example of the dataset.
 
   Attributes:
-    number: Index of the record among those that were decoded.
-    why: Its fault.
+    number: Index of the record among the decoded ones.
+    why: Fault of the record.
   """
 
   def __init__(self, index: int, why: str):
@@ -63,7 +63,7 @@ def check_frames(
     crc: Masked CRC-32C of each payload in the index, uint32.
 
   Raises:
-    NotAnExample: A frame is corrupt, or the index belongs to other records.
+    InvalidExampleError: A frame is corrupt, or the index belongs to other records.
   """
   array = np.frombuffer(data, np.uint8)
   expected = size.astype("<u8").view(np.uint8).reshape(-1, 8)
@@ -99,7 +99,7 @@ def decode(
     wanted: Names of the features to decode: of `stored`, or of `schema.UTF8`.
 
   Raises:
-    NotAnExample: A record does not have these features in this layout.
+    InvalidExampleError: A record does not have these features in this layout.
   """
   array, view = np.frombuffer(data or b"\0", np.uint8), memoryview(data)
   names = sorted([*stored, *TEXTS])
@@ -279,6 +279,6 @@ def _joined(
 
 
 def _reject(bad: np.ndarray, why: str) -> None:
-  """Raises NotAnExample for the first bad record."""
+  """Raises InvalidExampleError for the first bad record."""
   if bad.any():
     raise InvalidExampleError(int(np.argmax(bad)), why)

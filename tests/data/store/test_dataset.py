@@ -411,7 +411,7 @@ def test_manifest_faults(folder):
   with pytest.raises(InputError, match=r"has format 99; this version reads 5"):
     manifests.read(folder)
   path.write_text("{")
-  with pytest.raises(InputError, match=r"manifest.json is damaged"):
+  with pytest.raises(InputError, match=r"manifest.json is corrupt"):
     manifests.read(folder)
   path.unlink()
   with pytest.raises(

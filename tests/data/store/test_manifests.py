@@ -179,7 +179,7 @@ def test_what_no_manifest_says_is_named(folder, path, value, message):
 def test_what_is_no_manifest(folder, text):
   (folder / manifests.FILE).write_bytes(text.encode("latin-1"))
   with pytest.raises(
-    InputError, match=r"manifest.json (is damaged|has format)"
+    InputError, match=r"manifest.json (is corrupt|has format)"
   ):
     manifests.read(folder)
 
@@ -284,3 +284,37 @@ def test_one_that_was_written_before_an_option_was_there_is_read(tmp_path):
   manifest["options"].pop("max_subwords")  # which has always been there
   with pytest.raises(InputError, match=r"options\.max_subwords is missing"):
     manifests.write(tmp_path, manifest)
+
+
+def test_rejects_a_former_format_with_the_command_that_rebuilds(folder):
+  path = folder / manifests.FILE
+  path.write_text(json.dumps({**json.loads(path.read_text()), "format": 4}))
+  with pytest.raises(
+    InputError,
+    match=r"has format 4; this version reads 5\. Run jaxsyn prepare --config",
+  ):
+    manifests.read(folder)
+
+
+def test_removes_the_columns_of_a_former_format(folder):
+  columns = folder / "columns"
+  columns.mkdir()
+  (columns / "train-00000-of-00001.arrow").write_bytes(b"columns")
+  before = {path for path in folder.rglob("*") if columns not in path.parents}
+  manifests.remove_former_files(folder)
+  assert columns.exists()  # which no manifest mentions: a user's files
+  path = folder / manifests.FILE
+  content = json.loads(path.read_text())
+  content["files"] |= {"columns/train-00000-of-00001.arrow": {}}
+  path.write_text(json.dumps({**content, "format": 4}))
+  manifests.remove_former_files(folder)
+  assert {*folder.rglob("*")} == before - {columns}
+  manifests.remove_former_files(folder)  # again, when there is none
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": [3]}'])
+def test_removes_nothing_without_a_readable_manifest(folder, text):
+  (folder / "columns").mkdir()
+  (folder / manifests.FILE).write_text(text)
+  manifests.remove_former_files(folder)
+  assert (folder / "columns").exists()
