@@ -435,7 +435,7 @@ def test_a_copy_of_a_model_is_checked_and_kept(
   remote.write(path, b"another")
   assert fetch.local(path, digest) == copy
   copy.write_bytes(b"damaged here")
-  with pytest.raises(InputError, match="copy the folder anew"):
+  with pytest.raises(InputError, match="copy the folder again"):
     fetch.local(path, digest)
   assert not copy.exists()
 

@@ -1,10 +1,10 @@
-"""Files from the network: bounded, whole, and the same as the first time.
+"""Downloads: bounded, complete, and equal to the first download.
 
-Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parsers`) come
-through here. What a server sends is data of strangers: it may be endless, cut,
-or other than yesterday. A file has its SHA-256 from the config; or else what
-came first is written down beside it, in NAME.sha256 (`sha256sum -c` reads it),
-and must come again ever after.
+Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parsers`) are
+downloaded here. A server is not trusted: a response may be endless, truncated, or differ
+from an earlier one. The SHA-256 of a file comes from the config; otherwise that of the
+first download is recorded next to the file, in NAME.sha256 (`sha256sum -c` reads it), and
+later downloads must be equal.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ PathLike = str | os.PathLike[str]
 
 
 class UnreachableError(InputError):
-  """A server that does not answer, or has no such file."""
+  """A server does not answer, or has no such file."""
 
 
-MAX_BYTES = 4 << 30  # bytes of a file, unless the config says another limit
-# Text packs three to five times; a thousand times is an attack, or no text.
-MAX_UNPACKED_BYTES = 16  # bytes for each byte of MOST
+MAX_BYTES = 4 << 30  # of a file, unless the config has another limit
+# Text is compressed three to five times; a thousand times is an attack, or no text.
+MAX_UNPACKED_BYTES = 16  # for each byte of the limit
 _BLOCK = 1 << 20
-_TIMEOUT = 60.0  # seconds without an answer
+_TIMEOUT = 60.0  # seconds without a response
 _SLOWEST = 1 << 10  # bytes a second, after the first _TIMEOUT seconds
 _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Download(NamedTuple):
-  """Where a file is, and what it must be.
+  """Address and expected content of a file.
 
   Attributes:
-    url: of the schemes http and https.
-    sha256: of the file; "": whatever it is the first time.
-    most: bytes that it may have.
+    url: Address of the scheme http or https.
+    sha256: SHA-256 of the file; "" for that of the first download.
+    max_bytes: Largest size of the file.
   """
 
   url: str
@@ -65,23 +65,22 @@ def get(
   address: Download,
   check: Check = lambda path: None,
 ) -> str:
-  """Sees to it that a file is there, whole and as it was the first time.
+  """Downloads a file, unless it exists and is unchanged.
 
-  One that is there is read; it is fetched again where it was damaged. Of
-  processes that want the same file one fetches, the others wait for it.
+  An existing file is read, and downloaded again if it is corrupt. If several processes
+  need the same file, one downloads it and the others wait.
 
   Args:
-    path: of the file. Beside it stands its record, if it was fetched or the
-      address has no SHA-256.
-    address: where to fetch it.
-    check: raises InputError for a file of the wrong kind.
+    path: Path of the file. Its record is next to it, if it was downloaded or the address
+      has no SHA-256.
+    address: Address of the file.
+    check: Function that raises InputError for a file of the wrong kind.
 
-  Returns:
-    the SHA-256 of the file.
+  Returns: SHA-256 of the file.
 
   Raises:
-    InputError: it cannot be fetched, is too large, cut off, of the wrong kind,
-      or another file than before; says why, without saying what to do.
+    InputError: The file cannot be downloaded, is too large, truncated or of the wrong
+      kind, or differs from an earlier one. The message has no remedy.
   """
   expected = address.sha256 or recorded(path)
   if (sha256_found := _existing_sum(path, expected, check)) is None:
@@ -96,17 +95,17 @@ def get(
 
 
 def local(path: PathLike, sha256: str = "") -> pathlib.Path:
-  """A file for libraries that read local ones: itself, or a copy.
+  """Returns a local path of a file, for libraries that read local files only.
 
-  The copy of one on an object store stays in the user's cache folder, under
-  its SHA-256, and is compared with it whenever it is asked for.
+  A file on an object store is copied to the user's cache folder, under its SHA-256, which
+  is verified in each call.
 
   Args:
-    path: local or remote.
-    sha256: of the file; "": whatever it is now. A local one is not looked at.
+    path: Local path, which is returned, or remote path.
+    sha256: SHA-256 of a remote file; "" for that of its current content.
 
   Raises:
-    InputError: it is not there, or is another.
+    InputError: The file is missing or differs.
   """
   if not remote.is_remote(path):
     return pathlib.Path(path)
@@ -117,7 +116,7 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
     place = private.temporary()
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
   copy.parent.mkdir(parents=True, exist_ok=True)
-  # Of several processes of a machine one copies it, the others wait.
+  # One process of a machine copies the file, the others wait.
   with lock.flock(copy.parent, fcntl.LOCK_EX):
     if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
       _copy(path, copy, sha256)
@@ -128,17 +127,17 @@ def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
   try:
     files.copy(path, copy)
   except FileNotFoundError:
-    raise InputError(f"{path} is missing; copy the folder anew.") from None
+    raise InputError(f"{path} is missing; copy the folder again.") from None
   if (actual := checksums.sha256_of(copy)) != sha256:
     copy.unlink()
     raise InputError(
       f"{path} has the SHA-256 {actual} and not {sha256}, as the manifest of "
-      "its folder says; copy the folder anew."
+      "its folder says; copy the folder again."
     )
 
 
 def record(path: pathlib.Path) -> str:
-  """What stands beside a file: where it came from, when, and its SHA-256."""
+  """Returns the record of a file: its origin, time and SHA-256; "" without one."""
   try:
     text = files.read_bytes(_record(path)).decode(errors="replace")
   except FileNotFoundError:
@@ -147,17 +146,17 @@ def record(path: pathlib.Path) -> str:
 
 
 def recorded(path: pathlib.Path) -> str:
-  """The SHA-256 that stands beside a file; "" if none does.
+  """Returns the recorded SHA-256 of a file; "" if there is no record.
 
   Raises:
-    InputError: the record is damaged.
+    InputError: The record is corrupt.
   """
   if match := _RECORD.search(record(path)):
     return match[0]
   if not files.is_file(_record(path)):
     return ""
   raise InputError(
-    f"{_record(path)} holds no SHA-256; it was damaged. If you trust"
+    f"{_record(path)} holds no SHA-256; it is corrupt. If you trust"
     f" {path.name} and the place that it comes from, delete the record."
   )
 
@@ -169,11 +168,11 @@ def _record(path: pathlib.Path) -> pathlib.Path:
 def _existing_sum(
   path: pathlib.Path, expected: str, check: Check
 ) -> str | None:
-  """The SHA-256 of the file that is there; None if it must be fetched."""
+  """Returns the SHA-256 of an existing file; None if it must be downloaded."""
   if not files.is_file(path):
     return None
   actual = checksums.sha256_of(path)
-  if not expected:  # put there by hand
+  if not expected:  # not downloaded
     check(path)
     _write_record(path, actual, "put here by hand")
   elif actual != expected:
@@ -212,13 +211,13 @@ def _fetch(
     if path.name.endswith(".gz"):
       _unpacks(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
     check(temporary)
-    # Before the file has its name: what has a name has a record.
+    # Before the file has its name, so that every file has a record.
     _write_record(path, actual, f"fetched from {address.url}")
   return actual
 
 
 def _unpacks(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is whole and not too large."""
+  """Raises InputError unless a gzip file is complete and not too large."""
   size = 0
   try:
     with gzip.open(path) as unpacked:
@@ -231,7 +230,7 @@ def _unpacks(path: pathlib.Path, limit: int) -> None:
 
 
 def _blocks(address: Download, known: bool) -> Iterator[bytes]:
-  """What a server sends, to its end; `known`: its SHA-256 will be compared."""
+  """Yields a complete response; `known`: its SHA-256 will be compared."""
   try:
     with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
       yield from _bounded(answer, address.max_bytes, known)
@@ -259,7 +258,7 @@ def _bounded(
     raise InputError(_too_large(f"{length:,} bytes", limit))
   done, started = 0, time.monotonic()
   with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
-    # read1, since read waits until a whole block is there, however slowly.
+    # read1, since read waits for a complete block.
     while block := answer.read1(_BLOCK):
       done += len(block)
       bar.set_done(done >> 10)
@@ -282,7 +281,7 @@ def _too_large(what: str, limit: int) -> str:
 
 def _request(url: str) -> urllib.request.Request:
   _check_scheme(url)
-  # Nothing packed on the way: urllib would write it down as it came.
+  # No compression in transit: urllib would not decompress it.
   agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
   return urllib.request.Request(url, headers=agent)
 
@@ -294,7 +293,7 @@ def _check_scheme(url: str) -> None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-  """Follows redirects to the web, never to weaker ones or to local files."""
+  """Follows redirects to http and https, and from https to https only."""
 
   def redirect_request(
     self,
@@ -312,7 +311,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-  """Knows http and https alone: the usual one reads file: and ftp: too."""
+  """Returns an opener for http and https; the default one reads file: and ftp: too."""
   opener = urllib.request.OpenerDirector()
   for handler in (
     urllib.request.ProxyHandler(),
