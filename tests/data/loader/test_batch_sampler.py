@@ -27,7 +27,7 @@ def lengths():
   return source, np.maximum(source + rng.integers(-3, 6, 3000), 2)
 
 
-def test_two_lengths_of_four_pairs():
+def test_plans_four_pairs_of_two_lengths():
   # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
   # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
   source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
@@ -36,7 +36,7 @@ def test_two_lengths_of_four_pairs():
   assert by_area(active.greedy(5)) == [(2, 2), (4, 4)]
 
 
-def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
+def test_chooses_more_shapes_for_more_pairs(lengths):
   """The number that is chosen costs least: an epoch's positions, and programs."""
   for copies, wanted in ((1, 4), (4, 8), (12, 12)):
     pairs = [np.tile(side, copies) for side in lengths]
@@ -55,7 +55,7 @@ def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
 
 
 @pytest.mark.parametrize("start", [Position(), Position(3, 2)])
-def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
+def test_returns_shapes_in_the_order_of_their_first_use(lengths, start):
   plan = BatchSampler(*lengths, tokens=512, shapes=8, seed=0)
   coming = [p.shape for _, p in itertools.islice(plan.walk(start), 900)]
   used = plan.first_used(start, 900)
@@ -68,7 +68,7 @@ def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
   assert list(small_set) == list(dict.fromkeys(coming[:3]))
 
 
-def test_rows_keep_the_budget(lengths):
+def test_rows_stay_within_the_token_budget(lengths):
   plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=0)
   assert len(plan.shapes) == 5
   for shape in plan.shapes:
@@ -90,7 +90,7 @@ def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
 
 
 @pytest.mark.parametrize("multiple", [1, 8])
-def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
+def test_shapes_hold_the_words_of_all_pairs_that_fit(lengths, multiple):
   rng = np.random.default_rng(2)
   words = [rng.integers(0, 60, 3000), rng.integers(0, 9, 3000)]
   plan = BatchSampler(
@@ -123,7 +123,7 @@ def test_order_depends_on_seed_and_epoch_alone(lengths):
   assert ids(0, 3) != ids(0, 4)
 
 
-def test_positions_walk_over_epochs(lengths):
+def test_positions_continue_into_the_next_epoch(lengths):
   plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=0)
   batches = [*plan.epoch(0), *plan.epoch(1)]
   last = len(plan.epoch(0)) - 1
@@ -137,7 +137,7 @@ def test_positions_walk_over_epochs(lengths):
     assert (next(plan.walk(start))[1].ids == planned.ids).all()
 
 
-def test_more_shapes_waste_less(lengths):
+def test_more_shapes_reduce_padding(lengths):
   shares = [
     BatchSampler(*lengths, tokens=512, shapes=k, seed=0).padding()
     for k in (1, 4, 12)
@@ -151,20 +151,20 @@ def test_more_shapes_waste_less(lengths):
   assert plan.padding() == pytest.approx(1 - real / (batches * shape.positions))
 
 
-def test_evaluation_takes_every_pair_once_longest_first(lengths):
+def test_evaluation_reads_every_pair_once_longest_first(lengths):
   batches = BatchSampler(*lengths, tokens=512, shapes=5, seed=0).in_order()
   assert sorted(np.concatenate([b.ids for b in batches])) == list(range(3000))
   areas = [b.shape.source + b.shape.target for b in batches]
   assert areas == sorted(areas, reverse=True)
 
 
-def test_a_pair_beyond_the_budget_is_an_error():
+def test_rejects_a_pair_beyond_the_token_budget():
   with pytest.raises(InputError, match=r"config.batch.tokens=64 cannot hold"):
     BatchSampler(
       np.array([5, 9]), np.array([5, 5]), tokens=64, shapes=2, seed=0
     )
 
 
-def test_no_pairs_is_an_error():
+def test_rejects_a_split_without_pairs():
   with pytest.raises(InputError, match="no examples"):
     BatchSampler(np.array([]), np.array([]), tokens=64, shapes=2, seed=0)

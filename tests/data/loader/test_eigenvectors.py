@@ -41,7 +41,7 @@ def check(batch):
 
 @pytest.mark.parametrize("tree", ["parsed", "linear", "random", "sampled"])
 @pytest.mark.parametrize("gib", [1.0, 2e-6])
-def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
+def test_batches_have_the_eigenvectors_of_their_trees(records, tree, gib):
   split = opened(
     records, READS, data=data_of(tree), seed=3, memory_gib=gib, tokens=512
   )
@@ -57,7 +57,7 @@ def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
     assert result.shape == (rows, words, EIGENVECTORS) and not result.any()
 
 
-def test_they_are_not_read_from_the_records(records, monkeypatch):
+def test_eigenvectors_are_not_read_from_records(records, monkeypatch):
   read, original = [], Split.read_blocks
 
   def watched(self, numbers, features):
@@ -71,7 +71,7 @@ def test_they_are_not_read_from_the_records(records, monkeypatch):
   assert READS[0] not in read
 
 
-def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
+def test_auxiliary_tasks_and_mixtures_have_eigenvectors(records):
   train = Dataset(records.dataset.directory).split("train")
   second = opened(train, READS, data=data_of(task="parse"))
   assert len(second) > len(train)
@@ -85,7 +85,7 @@ def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
 
 
-def test_words_without_subwords_one_word_none_and_a_forest():
+def test_pads_eigenvectors_of_unusual_trees():
   heads = [[1, 1, 1, 2], [0], [], [0, 0, 2, 2, 2], [0, 1, 2]]
   words = [[0, 3, -1], [0, -1], [-1], [0, 1, 2, 3, 4, -1], [2, -1]]
   examples = [
@@ -106,7 +106,7 @@ def test_words_without_subwords_one_word_none_and_a_forest():
   assert not result[5].any()
 
 
-def test_a_batch_with_more_rows_than_examples_in_another_order():
+def test_pads_eigenvectors_of_reordered_examples():
   examples = [
     {"target_head": np.array(head)} for head in ([0, 0, 1], [1, 1], [0, 0, 0])
   ]
@@ -124,7 +124,7 @@ def test_a_batch_with_more_rows_than_examples_in_another_order():
   assert not batch["target_eigenvectors_BWE"][2].any()
 
 
-def test_without_trees_they_cannot_be_made(records):
+def test_rejects_eigenvectors_without_trees(records):
   manifest = {**records.dataset.manifest, "sides": ["source"]}
   with pytest.raises(InputError, match=r"reads target_eigenvectors, .* trees"):
     manifests.features_for(manifest, ["target_eigenvectors"])

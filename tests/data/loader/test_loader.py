@@ -74,7 +74,7 @@ def files(examples):
   return stored(examples)
 
 
-def test_a_batch_by_hand(files):
+def test_collates_a_small_batch(files):
   shape = Shape(rows=3, source=5, target=4, source_words=6)
   planned = PlannedBatch(shape, np.array([2, 0]))
   batch = assembled(files, NAMES, planned)
@@ -114,7 +114,7 @@ def test_hosts_share_the_rows(files):
     np.testing.assert_array_equal(ends[name], array[[0, 3]])
 
 
-def test_a_translation_batch_is_the_same_as_a_training_batch(files, examples):
+def test_translation_and_training_pad_equally(files, examples):
   names = [name for name in NAMES if name.startswith("source")]
   planned = PlannedBatch(Shape(4, 6, 4, source_words=5), np.arange(3))
   trained = assembled(files, names, planned)
@@ -138,7 +138,7 @@ def shared_piece():
   }
 
 
-def test_words_that_outnumber_subwords_are_all_there(tmp_path):
+def test_keeps_words_that_outnumber_subwords(tmp_path):
   one = shared_piece()
   split = split_of(stored([one]), NARROW, tokens=8)
   (shape,) = split.batch_sampler.shapes
@@ -152,7 +152,7 @@ def test_words_that_outnumber_subwords_are_all_there(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
-def test_nothing_is_cut(name, tmp_path):
+def test_rejects_examples_larger_than_the_shape(name, tmp_path):
   one = shared_piece()
   files = stored([one])
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
@@ -166,7 +166,7 @@ def test_nothing_is_cut(name, tmp_path):
     pad([one], [name], subwords=source, words=words, rows=1)
 
 
-def test_a_split_without_any_word(tmp_path):
+def test_collates_examples_without_words(tmp_path):
   none = {
     "source_id": np.array([3], np.int32),
     "target_id": np.array([3], np.int32),
@@ -179,7 +179,7 @@ def test_a_split_without_any_word(tmp_path):
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
 
 
-def test_a_batch_of_nobody_has_the_shapes_of_any_other(examples):
+def test_empty_batches_have_the_shapes_of_other_batches(examples):
   names = [name for name in NAMES if name.startswith("source")]
   sizes = {"subwords": 6, "words": 5, "rows": 4}
   full, empty = (pad(some, names, **sizes) for some in (examples, []))
@@ -187,11 +187,11 @@ def test_a_batch_of_nobody_has_the_shapes_of_any_other(examples):
     assert (array.shape, array.dtype) == (empty[name].shape, empty[name].dtype)
 
 
-def test_lengths_are_padded_to_few():
+def test_doubles_lengths():
   assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
 
 
-def test_features_are_read_when_they_are_first_asked_for(files, monkeypatch):
+def test_reads_features_when_they_are_first_needed(files, monkeypatch):
   read = []
 
   def watched(files, features, *others):
@@ -206,7 +206,7 @@ def test_features_are_read_when_they_are_first_asked_for(files, monkeypatch):
   assert read == [("target_id",)]
 
 
-def test_the_stream_goes_on_from_any_position(files):
+def test_resumes_from_any_position(files):
   split = split_of(files, tokens=8, shapes=2)
   complete = list(itertools.islice(split.batches(Position()), 9))
   rest = itertools.islice(split.batches(complete[4].after), 4)
@@ -269,7 +269,7 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
   assert sorted(rows[rows > 0]) == sorted(one["source_id"][0] for one in many)
 
 
-def test_windows_go_on_from_any_position(blocks_of_two):
+def test_windows_resume_from_any_position(blocks_of_two):
   files, _ = blocks_of_two
   split = split_of(files, windows=windows_of(files, 0.5), tokens=12, shapes=2)
   complete = list(itertools.islice(split.batches(Position()), 21))
@@ -280,7 +280,7 @@ def test_windows_go_on_from_any_position(blocks_of_two):
     assert told([train_batch.batch]) == told([complete[begin + 1].batch])
 
 
-def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
+def test_a_host_loads_only_its_rows_of_a_window(blocks_of_two, monkeypatch):
   files, _ = blocks_of_two
   loaded = []
 
@@ -364,7 +364,7 @@ def test_rejects_devices_that_rows_cannot_be_split_over(
   assert "1, 2, 4 or 8 devices" in message
 
 
-def test_windows_are_the_same_whatever_is_read(blocks_of_two):
+def test_windows_do_not_depend_on_the_features(blocks_of_two):
   files, _ = blocks_of_two
   ids = [
     [
@@ -378,7 +378,7 @@ def test_windows_are_the_same_whatever_is_read(blocks_of_two):
   assert ids[0] == ids[1]
 
 
-def test_a_corrupt_record_is_named_when_its_window_is_read(
+def test_names_a_corrupt_record_when_its_window_is_read(
   monkeypatch, tmp_path
 ):
   """Windows before it are read; and all of a record is checked in all of them."""
@@ -403,11 +403,11 @@ def test_a_corrupt_record_is_named_when_its_window_is_read(
     assert read == before
 
 
-def test_items_ahead_are_the_same_items_in_order():
+def test_prefetch_keeps_the_order():
   assert list(prefetch(iter(range(20)), 3)) == list(range(20))
 
 
-def test_an_error_ahead_reaches_the_reader():
+def test_prefetch_raises_errors_of_the_thread():
   def items():
     yield 1
     raise InputError("bad record")
@@ -418,7 +418,7 @@ def test_an_error_ahead_reaches_the_reader():
     next(reader)
 
 
-def test_closing_ends_the_thread():
+def test_closing_prefetch_ends_the_thread():
   reader = prefetch(itertools.count(), 2)
   assert next(reader) == 0
   reader.close()

@@ -89,7 +89,7 @@ SMALL = 2e-6  # GiB, of which the thirty and eleven take several times as much
 
 
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
-def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
+def test_an_epoch_reads_a_corpus_as_often_as_its_weight(
   corpora, memory_gib
 ):
   split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
@@ -111,7 +111,7 @@ def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
   ) == (drawn(split, 1))
 
 
-def test_none_of_one_and_a_half_of_the_other(corpora):
+def test_weights_of_zero_and_one_half(corpora):
   result = drawn(mixed(corpora, weights=(0.5, 0.0)), 3)
   assert set(result) <= set(range(30)) and set(result.values()) == {1}
   assert len(result) == 15
@@ -130,7 +130,7 @@ def test_rates():
 
 
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
-def test_a_run_that_goes_on_gets_the_same_batches(corpora, memory_gib):
+def test_a_resumed_run_gets_the_same_batches(corpora, memory_gib):
   split = mixed(corpora, weights=(1.0, 1.5), memory_gib=memory_gib)
   complete = list(itertools.islice(split.batches(Position()), 40))
   for begin in range(0, 39, 7):
@@ -182,7 +182,7 @@ def by_number(split):
       return by_name
 
 
-def test_relations_become_those_of_the_first(corpora):
+def test_maps_relations_to_those_of_the_first_corpus(corpora):
   split = mixed(corpora)
   result = by_number(split)
   # There: b c d x = 1 2 3 4; here b c d = 2 3 4, and x is not known.
@@ -194,7 +194,7 @@ def test_relations_become_those_of_the_first(corpora):
   assert message.endswith("are read without: x")
 
 
-def test_lemmas_become_those_of_the_first(corpora):
+def test_maps_lemmas_to_those_of_the_first_corpus(corpora):
   """Those that the first does not know are unknown, as they are anywhere."""
   main, other = (Dataset(folder) for folder in corpora)
   open_ = {"annotations": ["lemma"]}
@@ -212,7 +212,7 @@ def test_lemmas_become_those_of_the_first(corpora):
   )
 
 
-def test_tags_are_before_the_sources_of_other_corpora(corpora):
+def test_tags_precede_the_sources_of_other_corpora(corpora):
   result, plain = (
     by_number(mixed(corpora, tags=True)),
     by_number(mixed(corpora)),
@@ -237,7 +237,7 @@ def test_tags_are_before_the_sources_of_other_corpora(corpora):
   )
 
 
-def test_what_does_not_fit_is_named(corpora, tmp_path):
+def test_names_a_corpus_that_does_not_match(corpora, tmp_path):
   main, other = corpora
   strange = shutil.copytree(other, tmp_path / "strange")
   manifest = manifests.read(strange)

@@ -107,7 +107,7 @@ def ids(row, name="source_id_BS"):
   return row[name][row[name] != PAD].tolist()
 
 
-def test_all_facts_are_those_of_the_drawn_subwords(records):
+def test_features_follow_from_the_resampled_subwords(records):
   """Against `encode`, which made the records, and loops over characters."""
   split = drawing(records)
   rows, crossing, bare = epoch_of(split), 0, 0
@@ -164,7 +164,7 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
   assert crossing > 20 and bare > 10  # pieces that hold several words
 
 
-def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
+def test_samples_differ_between_epochs_and_are_reproducible(records):
   split = drawing(records)
   first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
   assert first.keys() == second.keys() == {*range(len(records))}
@@ -178,7 +178,7 @@ def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
   assert sum(ids(first[n]) == ids(other[n]) for n in first) < len(records) / 2
 
 
-def test_resumed_or_on_several_hosts_it_is_the_same(records):
+def test_samples_are_equal_when_resumed_or_on_several_hosts(records):
   split = drawing(records, tokens=1200)
   walk = [*itertools.islice(split.batches(Position()), 12)]
   assert walk[-1].after.epoch >= 1
@@ -196,7 +196,7 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records):
       np.testing.assert_array_equal(both, array)
 
 
-def test_neither_order_nor_windows_change_a_draw(records):
+def test_samples_do_not_depend_on_order_or_windows(records):
   plain = epoch_of(drawing(records))
   # Windows of some blocks of 16, and batches of other pairs.
   for other in (
@@ -212,7 +212,7 @@ def test_neither_order_nor_windows_change_a_draw(records):
   assert not drawing(records, memory_gib=40e3 / 2**30).in_memory
 
 
-def test_batches_are_planned_for_what_is_drawn(records):
+def test_plans_batches_from_sampled_lengths(records):
   split, stored = drawing(records), records.lengths
   bounds = resampled(split).bounds
   assert (bounds.source >= stored.source).all()
@@ -248,7 +248,7 @@ def test_batches_are_planned_for_what_is_drawn(records):
   assert sum(each.source for each in train_batch) == stored.source.sum()
 
 
-def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
+def test_plans_shorter_samples_with_their_stored_lengths(
   request, records
 ):
   """Its words are as many as before, for which the shape must have room."""
@@ -263,7 +263,7 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
   assert (beyond > 0) == (kind == "unigram")  # BPE-dropout never shortens
 
 
-def test_what_is_drawn_is_drawn_once(records, monkeypatch):
+def test_samples_each_window_once(records, monkeypatch):
   """A window is kept while it is planned and used, with the one before."""
   split, count = drawing(records), collections.Counter()
   draw = ResampledSubwords.pieces
@@ -280,7 +280,7 @@ def test_what_is_drawn_is_drawn_once(records, monkeypatch):
   assert {*count.values()} == {2 * len(records)}
 
 
-def test_what_never_fits_is_not_drawn(records):
+def test_keeps_the_stored_subwords_if_no_sample_fits(records):
   split = drawing(records, alpha=0.9)
   lengths = records.lengths
   sampler = resampled(split)
@@ -297,7 +297,7 @@ def test_what_never_fits_is_not_drawn(records):
   assert result.id == records[0]["source_id"][:-1].tolist()
 
 
-def test_one_side_alone(records):
+def test_resamples_one_side(records):
   """The other is as it is stored."""
   rows, sampled = epoch_of(drawing(records, sides=("target",))), 0
   for index, one in enumerate(records):
@@ -307,7 +307,7 @@ def test_one_side_alone(records):
 
 
 @pytest.mark.parametrize("sides", [("source",), ()], ids=["source", "none"])
-def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
+def test_resamples_a_side_without_trees(shared_data, tmp_path, sides):
   folder = folder_of(shared_data, tmp_path, "bpe", sides)
   records = Dataset(folder).split("train")
   required = ("source_parent_mid",) if sides else ()
@@ -325,7 +325,7 @@ def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
   assert sampled > len(records) / 2
 
 
-def test_controls_have_their_own_heads(records):
+def test_resampled_subwords_follow_control_trees(records):
   linear = dataclasses.replace(data_of("linear"), sampling=Sampling(sides=BOTH))
   split = opened(records, READS, data=linear, seed=3, tokens=4000, shapes=2)
   row = epoch_of(split)[0]
@@ -337,7 +337,7 @@ def test_controls_have_their_own_heads(records):
   assert TREES.name_of(linear.tree) == "linear"
 
 
-def test_evaluation_draws_nothing(records):
+def test_evaluation_does_not_resample(records):
   data = dataclasses.replace(data_of(), sampling=Sampling(sides=BOTH))
   split = opened(records, READS, data=data, training=False)
   assert not split.transforms
@@ -351,7 +351,7 @@ def test_evaluation_draws_nothing(records):
   assert by_name - {()} == stored
 
 
-def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):
+def test_rejects_a_vocabulary_with_one_segmentation(shared_data, tmp_path):
   for kind in ("word", "char"):
     folder = folder_of(shared_data, tmp_path / kind, kind)
     with pytest.raises(
@@ -367,7 +367,7 @@ def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):
     ("second", data_of(task="parse").second, r"data\.second\.task"),
   ],
 )
-def test_what_is_not_made_for_it_is_refused(section, value, name):
+def test_rejects_incompatible_options(section, value, name):
   config = read_config(pud.pud("ja", "en"))
   data = dataclasses.replace(
     config.data, sampling=Sampling(sides=BOTH), **{section: value}

@@ -145,7 +145,7 @@ def test_every_source_is_translated_and_parsed(records):
     )
 
 
-def test_a_tree_as_the_source(records):
+def test_sources_contain_the_brackets_of_their_trees(records):
   result, messages = made(records, data(task="source"))
   assert messages == {
     "translations": 5,
@@ -174,7 +174,7 @@ def test_a_tree_as_the_source(records):
     assert array.dtype == schema.FEATURES[name].dtype
 
 
-def test_constituents(records):
+def test_uses_constituency_trees(records):
   result, messages = made(records, data(brackets="constituency"))
   # NP is label 1, the symbol after (?; the long sentence has no tree left.
   assert messages == {
@@ -194,7 +194,7 @@ def test_constituents(records):
   ]
 
 
-def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
+def test_limits_the_length_with_tags_and_brackets(records):
   # Tags and EOS: 12 + 3 subwords; with brackets and EOS: 12 + 2 + 1.
   for task in ("parse", "source"):
     assert made(records, data(task=task, longest=15))[1]["second"] == 3
@@ -203,14 +203,14 @@ def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
   assert made(records, data(longest=7))[1]["second"] == 1
 
 
-def test_control_trees_reach_the_second_task(records):
+def test_the_auxiliary_task_uses_control_trees(records):
   linear = data(tree="linear")
   result, _ = made(records, linear)
   # Word 1 depends on word 0: (det ^ (root ) ), relations as they were.
   assert result[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 
-def test_random_trees_of_the_second_task_follow_the_seed(records):
+def test_random_trees_of_the_auxiliary_task_depend_on_the_seed(records):
   """Of the three words of the third pair there are nine rooted trees."""
   random = data(tree="random")
 
@@ -251,7 +251,7 @@ def test_a_split_holds_both_tasks(records):
   assert len(plain) == 5 and not plain.messages
 
 
-def test_a_batch_says_what_each_row_counts(records):
+def test_batches_have_the_weight_of_each_row(records):
   both = opened(records, data(weight=0.5))
   planned = PlannedBatch(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
   batch = both.batch(planned)
@@ -272,7 +272,7 @@ def test_an_epoch_has_both_tasks_in_any_order(records):
     assert sorted(ids.tolist()) == list(range(7))
 
 
-def test_a_run_that_goes_on_gets_the_same_batches(records):
+def test_a_resumed_run_gets_the_same_batches(records):
   """Columns opened anew, from a position in the middle."""
 
   def batches(position):
@@ -286,7 +286,7 @@ def test_a_run_that_goes_on_gets_the_same_batches(records):
       np.testing.assert_array_equal(array, again.batch[name])
 
 
-def test_a_target_that_reads_trees_finds_none_in_brackets(records):
+def test_bracket_targets_have_no_tree(records):
   """For systems with parts on the target side."""
   one = dict(next(iter(records)))
   side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
@@ -303,7 +303,7 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
     assert array.dtype == schema.FEATURES[name].dtype
 
 
-def test_what_the_data_lacks_is_named(make, tmp_path):
+def test_names_missing_trees(make, tmp_path):
   older = make(brackets=False)
   assert "source_brackets" not in older.features
   assert made(older, data())[1]["second"] == 2
@@ -316,6 +316,6 @@ def test_what_the_data_lacks_is_named(make, tmp_path):
     opened(older, data())
 
 
-def test_nothing_left_is_an_error(records):
+def test_rejects_a_task_without_examples(records):
   with pytest.raises(InputError, match=r"no example is left .* 3 too long"):
     opened(records, data(longest=2))

@@ -76,7 +76,7 @@ def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   assert min(edited.values()) > 20  # of 24 sentences
 
 
-def test_trees_that_there_are_none_of_are_refused():
+def test_rejects_an_unknown_kind_of_trees():
   with pytest.raises(
     InputError, match=r"data\.tree has no trees 'upside down'"
   ):
@@ -119,7 +119,7 @@ def test_blocks_hold_the_examples(
 
 @pytest.mark.parametrize("tag", [None, 9])
 @pytest.mark.parametrize("kind", ["parsed", "linear", "random"])
-def test_derived_blocks_are_the_same_whatever_is_read(
+def test_transformed_examples_do_not_depend_on_the_features(
   prepared, monkeypatch, kind, tag
 ):
   monkeypatch.setattr(store, "BLOCK", 7)
@@ -136,7 +136,7 @@ def test_derived_blocks_are_the_same_whatever_is_read(
 
 
 @pytest.mark.parametrize("tag", [None, 9])
-def test_derived_blocks_have_the_lengths_of_what_they_read(
+def test_transformed_examples_have_their_lengths(
   tmp_path, monkeypatch, tag
 ):
   """Among the sentences are empty ones, to which no tag is added."""
@@ -180,7 +180,7 @@ def test_tags_are_not_added_to_empty_sentences():
     same(found, expected)
 
 
-def test_lengths_with_tags_have_a_type_that_holds_them():
+def test_lengths_with_tags_do_not_overflow():
   long = np.arange(254, dtype=np.int32)
   one = {**EMPTY, "source_id": long, "source_word": long}
   records = stored([one, EMPTY])
@@ -192,7 +192,7 @@ def test_lengths_with_tags_have_a_type_that_holds_them():
   assert blocks.lengths.source.tolist() == [256, 1]
 
 
-def test_blocks_in_memory_are_parts_of_the_examples(monkeypatch):
+def test_reads_blocks_of_examples_in_memory(monkeypatch):
   monkeypatch.setattr(store, "BLOCK", 4)
   many = [example(i) for i in range(11)]
   blocks = stored(many)
@@ -209,7 +209,7 @@ def test_blocks_in_memory_are_parts_of_the_examples(monkeypatch):
   assert empty.block_start.tolist() == [0]
 
 
-def test_random_trees_are_those_of_their_seed(records):
+def test_random_trees_depend_on_the_seed(records):
   names, data, drawn = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):
     found = opened(records, names, data=data, seed=seed).all_examples

@@ -352,7 +352,7 @@ def array_file(array):
     (b"\x93NUMPY\x01\x00", "cannot be read"),
   ],
 )
-def test_rejects_an_index_that_is_none(
+def test_rejects_an_invalid_index(
   folder, tmp_path, monkeypatch, content, message
 ):
   """Its checksum is right, as if another program had written it."""

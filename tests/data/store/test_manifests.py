@@ -38,14 +38,14 @@ def test_round_trip(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_right_files_pass():
+def test_accepts_the_recorded_vocabulary_and_parser():
   manifests.check_vocabulary(MANIFEST, given(A), "target")
   manifests.check_parser(MANIFEST, Identity("udpipe", "elsewhere", B))
   other = Identity("spacy", "any", C)
   manifests.check_parser(MANIFEST, other, "target")  # came as CoNLL-U
 
 
-def test_other_vocabulary():
+def test_rejects_another_vocabulary():
   message = f"given.model is not the target vocabulary.*{C}.*{A}"
   with pytest.raises(InputError, match=message):
     manifests.check_vocabulary(MANIFEST, given(C), "target")
@@ -57,7 +57,7 @@ def test_a_manifest_with_another_size_than_the_vocabulary():
     manifests.check_vocabulary(MANIFEST, given(A, 9), "target")
 
 
-def test_other_parser():
+def test_rejects_another_parser():
   for kind, digest, options in (
     ("udpipe", C, {}),
     ("udpipe", B, {"beam": "1"}),
@@ -77,7 +77,7 @@ def test_paths(tmp_path):
   assert layout.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
 
 
-def test_hash_of_texts_knows_where_one_ends():
+def test_hash_of_texts_depends_on_their_ends():
   hashes = {
     manifests.sha256_texts(texts)
     for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])
@@ -163,7 +163,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("path", "value", "message"), LIES)
-def test_what_no_manifest_says_is_named(folder, path, value, message):
+def test_names_invalid_fields(folder, path, value, message):
   content = manifests.read(folder)
   section, key = at(content, path)
   section[key] = value
@@ -176,7 +176,7 @@ def test_what_no_manifest_says_is_named(folder, path, value, message):
 @pytest.mark.parametrize(
   "text", ["", "[]", "null", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000]
 )
-def test_what_is_no_manifest(folder, text):
+def test_rejects_other_documents(folder, text):
   (folder / manifests.FILE).write_bytes(text.encode("latin-1"))
   with pytest.raises(
     InputError, match=r"manifest.json (is corrupt|has format)"
@@ -184,7 +184,7 @@ def test_what_is_no_manifest(folder, text):
     manifests.read(folder)
 
 
-def test_a_manifest_changed_by_hand(folder):
+def test_rejects_a_changed_manifest(folder):
   path = folder / manifests.FILE
   text = path.read_text()
   path.write_text(text.replace('"a",', '"z",'))
@@ -203,7 +203,7 @@ def test_sizes_beyond_32_bits(folder):
   assert manifests.read(folder) == content
 
 
-def test_hundreds_of_manifests(folder):
+def test_validates_hundreds_of_mutated_manifests(folder):
   """As bytes, and as another content with a right checksum."""
   path = folder / manifests.FILE
   good, data = manifests.read(folder), path.read_bytes()
@@ -244,7 +244,7 @@ def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
   assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "payload"]
 
 
-def test_a_batch_has_what_is_read_and_what_that_needs():
+def test_lists_the_features_of_a_batch():
   manifest = toy_folders.manifest_of()
   required = ["source_parent_mid"]
   assert manifests.features_for(manifest, required) == (
@@ -258,7 +258,7 @@ def test_a_batch_has_what_is_read_and_what_that_needs():
     manifests.features_for(manifest, ["target_head"])
 
 
-def test_what_is_lacking_is_named_with_a_line_to_paste():
+def test_names_missing_features_with_the_option_to_set():
   required = ("source_head", "target_head", "source_relation")
   with pytest.raises(InputError) as error:
     manifests.features_for(toy_folders.manifest_of(sides=[]), required)
@@ -276,7 +276,7 @@ def test_what_is_lacking_is_named_with_a_line_to_paste():
   )
 
 
-def test_one_that_was_written_before_an_option_was_there_is_read(tmp_path):
+def test_reads_a_manifest_without_newer_options(tmp_path):
   manifest = toy_folders.manifest_of(tmp_path)
   assert manifest["options"].pop("alignments") == {}
   manifests.write(tmp_path, manifest)
