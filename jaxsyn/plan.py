@@ -44,7 +44,7 @@ class Plan:
     recipe: what a training step needs.
     features: of the data, that parts and losses read in training.
     tag: id put around each source that is to be translated; None: none.
-    drawn: sides whose trees are drawn anew in every epoch.
+    drawn: Sides whose trees are resampled in every epoch.
   """
 
   config: Config

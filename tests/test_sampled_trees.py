@@ -71,7 +71,7 @@ def test_a_run_is_gone_on_with_to_the_bit(made, tmp_path, capsys):
   for step in range(3, STEPS + 1):
     shutil.rmtree(folder / "checkpoints" / str(step))
   train.run(config, folder)
-  assert "trees drawn anew in every epoch" in capsys.readouterr().out
+  assert "trees resampled in every epoch" in capsys.readouterr().out
   result = losses(folder)
   assert min(result) == 3
   assert result == {step: losses(complete)[step] for step in result}

@@ -85,7 +85,7 @@ class ResampledSubwords(Transform):
   def summary(self) -> str:  # type: ignore[override]  # computed on first use
     sides = (f"{side} x {a:.3g}" for side, (a, _) in self.growth.items())
     return (
-      f"subwords drawn anew in every epoch, of the {', of the '.join(sides)}"
+      f"subwords resampled in every epoch, of the {', of the '.join(sides)}"
     )
 
   def required(self, features: Collection[str]) -> set[str]:

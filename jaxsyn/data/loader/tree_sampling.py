@@ -83,7 +83,7 @@ class ResampledTrees(Transform):
     first = "one of the parses that were given of the {}, and "
     sides = first.format(" and the ".join(self.alternative_sides))
     return (
-      f"trees drawn anew in every epoch, of the {' and the '.join(self.sides)}: "
+      f"trees resampled in every epoch, of the {' and the '.join(self.sides)}: "
       f"{sides if self.alternative_sides else ''}each word's parent is another with "
       f"probability {self.tree.rate:g}"
     )

@@ -251,8 +251,8 @@ def _bounded(
   length = answer.length
   if length is None and not answer.chunked and not known:
     raise InputError(
-      "the server does not say how long the file is, so that a cut one could"
-      " not be told from a whole one"
+      "the server does not say how long the file is, so that a truncated file "
+      "could not be detected"
     )
   if length is not None and length > limit:
     raise InputError(_too_large(f"{length:,} bytes", limit))

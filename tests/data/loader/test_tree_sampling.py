@@ -380,13 +380,13 @@ def test_resamples_all_corpora_of_a_mixture(records, tmp_path):
       tree.parent_mid(word_S, np.array(head_W)),
     )
   assert edited > 10
-  assert any("drawn anew" in message for message in split.messages)
+  assert any("resampled" in message for message in split.messages)
 
 
 def test_messages_describe_the_resampling(records):
   (message,) = drawing(records, rate=0.25).messages
   assert message == (
-    "trees drawn anew in every epoch, of the source and the target: each "
+    "trees resampled in every epoch, of the source and the target: each "
     "word's parent is another with probability 0.25"
   )
   (message,) = drawing(records, ()).messages
