@@ -378,9 +378,7 @@ def test_windows_do_not_depend_on_the_features(blocks_of_two):
   assert ids[0] == ids[1]
 
 
-def test_names_a_corrupt_record_when_its_window_is_read(
-  monkeypatch, tmp_path
-):
+def test_names_a_corrupt_record_when_its_window_is_read(monkeypatch, tmp_path):
   """Windows before it are read; and all of a record is checked in all of them."""
   monkeypatch.setattr(dataset, "BLOCK", 2)
   folder = toy_folders.prepare(tmp_path / "data")

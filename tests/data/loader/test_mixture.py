@@ -89,9 +89,7 @@ SMALL = 2e-6  # GiB, of which the thirty and eleven take several times as much
 
 
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
-def test_an_epoch_reads_a_corpus_as_often_as_its_weight(
-  corpora, memory_gib
-):
+def test_an_epoch_reads_a_corpus_as_often_as_its_weight(corpora, memory_gib):
   split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
   assert split.in_memory == (memory_gib == 1)
   windows = {p.window for p in split.batch_sampler.epoch(0)}

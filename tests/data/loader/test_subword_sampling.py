@@ -248,9 +248,7 @@ def test_plans_batches_from_sampled_lengths(records):
   assert sum(each.source for each in train_batch) == stored.source.sum()
 
 
-def test_plans_shorter_samples_with_their_stored_lengths(
-  request, records
-):
+def test_plans_shorter_samples_with_their_stored_lengths(request, records):
   """Its words are as many as before, for which the shape must have room."""
   sampler = resampled(drawing(records, alpha=0.6))
   stored, all_ids = records.lengths, np.arange(len(records))

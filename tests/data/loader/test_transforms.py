@@ -136,9 +136,7 @@ def test_transformed_examples_do_not_depend_on_the_features(
 
 
 @pytest.mark.parametrize("tag", [None, 9])
-def test_transformed_examples_have_their_lengths(
-  tmp_path, monkeypatch, tag
-):
+def test_transformed_examples_have_their_lengths(tmp_path, monkeypatch, tag):
   """Among the sentences are empty ones, to which no tag is added."""
   from toy_folders import prepare
 

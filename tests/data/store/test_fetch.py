@@ -173,7 +173,9 @@ def test_rejects_wrong_responses(server, tmp_path, lie):
   assert names(path.parent) == []
 
 
-def test_accepts_a_response_without_a_length_if_its_checksum_is_known(server, tmp_path):
+def test_accepts_a_response_without_a_length_if_its_checksum_is_known(
+  server, tmp_path
+):
   server.answers |= {
     "known": web_server.send(BODY, None),
     "chunks": chunked(WHOLE_CHUNK, b"0\r\n\r\n"),
