@@ -17,10 +17,10 @@ from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store import index, layout, manifests, tfrecord
+from jaxsyn.data.store.dataset import BLOCK
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
-from jaxsyn.data.store.prepared import BLOCK
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.options import config_dict
 from jaxsyn.storage import checksums

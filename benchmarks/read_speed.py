@@ -39,10 +39,10 @@ from absl import flags
 from benchmarks import made_records
 from benchmarks.figures import Figures, peak_mib, processor_seconds, show
 from jaxsyn import cli
-from jaxsyn.data.loader.batch_plan import BatchPlan, Position
-from jaxsyn.data.loader.split import HostShard, LoadedSplit, open_split
+from jaxsyn.data.loader.batch_sampler import BatchSampler, Position
+from jaxsyn.data.loader.loader import DataLoader, HostShard, open_loader
 from jaxsyn.data.options import Batches, Data
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, config_dict, from_config
 
@@ -58,7 +58,7 @@ def opened(
   *,
   draw: Sequence[str] = (),
   tree_rate: float = -1,
-) -> LoadedSplit:
+) -> DataLoader:
   """The training split, as a host of a run opens it; see `run`."""
   # Not the whole config, whose tables load JAX.
   config = config_dict(Data)
@@ -66,8 +66,8 @@ def opened(
   if tree_rate >= 0:
     config.tree, config.sampled.rate = "sampled", tree_rate
   plain = from_config(Data, config.to_dict(), ConfigPath("config", "data"))
-  return open_split(
-    PreparedSplit(data, "train"),
+  return open_loader(
+    Dataset(data).split("train"),
     reads,
     data=plain,
     batch=Batches(),
@@ -96,12 +96,12 @@ def run(
     tree_rate: of sampled trees; below 0: they are the parser's.
   """
   began = time.perf_counter()
-  split = opened(data, reads, share, draw=draw, tree_rate=tree_rate)
-  batches = split.batches(Position())
+  loader = opened(data, reads, share, draw=draw, tree_rate=tree_rate)
+  batches = loader.batches(Position())
   next(batches)
   figures = {"first_batch": (time.perf_counter() - began, "s")}
   figures["first_batch_memory"] = peak_mib(), "MiB"
-  ends = _ends(split)
+  ends = _ends(loader)
   began, busy, read, count = time.perf_counter(), processor_seconds(), 1, 0
   for end in ends:
     while read <= end:
@@ -114,22 +114,22 @@ def run(
   figures["read_cpu"] = count / processor, "examples/cpu-s"
   figures["memory"] = peak_mib(), "MiB"
   batches.close()  # type: ignore[attr-defined]  # it is a generator
-  middle = Position(1, int(split.plan.batches() / 2))
+  middle = Position(1, int(loader.batch_sampler.batches_per_epoch() / 2))
   began = time.perf_counter()
-  next(split.batches(middle))
+  next(loader.batches(middle))
   figures["goes_on_after"] = time.perf_counter() - began, "s"
   return figures
 
 
-def _ends(split: LoadedSplit) -> Iterable[int]:
+def _ends(loader: DataLoader) -> Iterable[int]:
   """After how many batches as much was read as was used: with each window.
 
   The next one is read while one is used; to stop in the midst of them counts what
   was read for nothing.
   """
-  if split.in_memory:
+  if loader.in_memory:
     return itertools.count(1)
-  walk = split.plan.walk(Position())
+  walk = loader.batch_sampler.walk(Position())
   windows = itertools.groupby(walk, lambda step: step[1].window)
   sizes = (sum(1 for _ in window) for _, window in windows)
   return list(itertools.accumulate(itertools.islice(sizes, WINDOWS)))
@@ -137,15 +137,15 @@ def _ends(split: LoadedSplit) -> Iterable[int]:
 
 def padding(data: str, reads: list[str]) -> Figures:
   """Of an epoch in windows, and of one that is planned whole."""
-  split = opened(data, reads, HostShard())
-  figures = {"examples": (float(len(split)), "examples")}
-  figures["padding"] = 100 * split.plan.padding(), "%"
-  if not split.in_memory:
+  loader = opened(data, reads, HostShard())
+  figures = {"examples": (float(len(loader)), "examples")}
+  figures["padding"] = 100 * loader.batch_sampler.padding(), "%"
+  if not loader.in_memory:
     batch = Batches()
-    whole = BatchPlan(
-      split.files.lengths.read_by(split.features),
+    whole = BatchSampler(
+      loader.examples.lengths.read_by(loader.features),
       tokens=batch.tokens,
-      shapes=len(split.plan.shapes),
+      shapes=len(loader.batch_sampler.shapes),
       seed=0,
       row_multiple=8,
       length_multiple=batch.length_multiple,
@@ -156,7 +156,7 @@ def padding(data: str, reads: list[str]) -> Figures:
 
 def order(data: str) -> Figures:
   """How far from uniform an epoch's order is."""
-  plan = opened(data, [], HostShard()).plan
+  plan = opened(data, [], HostShard()).batch_sampler
   planned = plan.epoch(0)
   windows = len({one.window for one in planned})
   ids = np.concatenate([one.ids for one in planned])

@@ -14,11 +14,19 @@ import numpy as np
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Batch, Columns
-from jaxsyn.data.schema import EOS, FEATURES, LINKED, MADE, NO_WORD, SPECIAL
+from jaxsyn.data.loader.collate import Batch, collate
+from jaxsyn.data.schema import (
+  EOS,
+  FEATURES,
+  LINKED,
+  MADE,
+  NO_WORD,
+  SPECIAL,
+  origins,
+)
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store.rows import Example
+from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.plan import Plan
 
 RELATIONS = 40  # labels of a treebank
@@ -112,12 +120,12 @@ class Text:
     names = sorted(reads, key=lambda name: (name in MADE, name))
     if "links" in names:
       names = [*(name for name in names if name not in LINKED), *LINKED]
-    columns = Columns.of(examples, names)
+    loaded = Rows.of(examples, origins(names))
     sizes = (rows, *(self.longest,) * 4)
     rng = np.random.default_rng(1)
     batches = []
     for _ in range(count):
       numbers = rng.integers(self.distinct, size=rows)
-      batch = columns.batch(names, numbers, Shape(*sizes), rows=rows)
+      batch = collate(loaded, names, numbers, Shape(*sizes), rows=rows)
       batches.append({**batch, "weight_B": np.ones(rows, np.float32)})
     return batches

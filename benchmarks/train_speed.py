@@ -27,11 +27,11 @@ from benchmarks.figures import peak_mib, processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.columns import Batch
-from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.collate import Batch
+from jaxsyn.data.loader.loader import open_loader
 from jaxsyn.data.schema import PAD
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.training.mesh import Layout, Program, set_up_jax
@@ -117,9 +117,9 @@ class OnData:
   """A system that is trained on prepared data."""
 
   def __init__(self, config: Config, data: str):
-    records = PreparedSplit(data, "train")
-    plan = resolve(config, records.manifest)
-    self.split = open_split(
+    records = Dataset(data).split("train")
+    plan = resolve(config, records.dataset.manifest)
+    self.loader = open_loader(
       records,
       plan.features,
       data=config.data,
@@ -127,8 +127,8 @@ class OnData:
       seed=config.seed,
       shard=Layout(config.train.parallelism, config.train.mesh).share,
     )
-    self.trainer = Trainer(plan, self.split.empty())
-    self.batches = (dealt.batch for dealt in self.split.batches(Position()))
+    self.trainer = Trainer(plan, self.loader.empty())
+    self.batches = (one.batch for one in self.loader.batches(Position()))
 
   def step(self) -> int:
     """Takes one step and waits for it; returns its real target subwords."""
@@ -182,9 +182,9 @@ def run(
       processor[name] += spent[name]
     for name in names:
       ratios[name].append(spent[name] / spent[names[0]])
-  plan = trained[names[0]].split.plan
-  figures["shapes"] = len(plan.shapes), "shapes"
-  figures["padding"] = 100 * plan.padding(), "%"
+  sampler = trained[names[0]].loader.batch_sampler
+  figures["shapes"] = len(sampler.shapes), "shapes"
+  figures["padding"] = 100 * sampler.padding(), "%"
   for name in names:
     figures[f"speed.{name}"] = done[name] / wall[name], "tokens/s"
     figures[f"speed_cpu.{name}"] = done[name] / processor[name], "tokens/cpu-s"

@@ -58,11 +58,11 @@ from jaxsyn.comparison.inference import (
 )
 from jaxsyn.comparison.runner import JobRunner, watch_parent
 from jaxsyn.config import Config, as_dict, read_config
-from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, Range, from_config
@@ -134,7 +134,9 @@ def run(
   systems = [planned_jobs.on_prepared(system) for system in systems]
   plans = planned_jobs.check_all(systems, folder)
   check_trees(plans)
-  unparsed = [warning for plan in plans for warning in check_parsed(plan)]
+  unparsed = list[str]()
+  for plan in plans:
+    unparsed += check_parsed(plan, Dataset(plan.config.data.directory))
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   directories = set[str]()
   for system in systems:
@@ -316,8 +318,8 @@ def _command(job: planned_jobs.TrainingJob, settings: Settings) -> list[str]:
 def _translate(session: Session, split: str, path: pathlib.Path) -> None:
   """A test split as it was prepared: its own trees, or those of a control."""
   config = session.run.config
-  records = PreparedSplit(config.data.directory, split)
-  examples = iter(Examples(records, config.data, config.seed))
+  records = Dataset(config.data.directory).split(split)
+  examples = iterate_translations(records, config.data, config.seed)
   group_size = BUFFER * len(session.devices)
   bar = Bar(
     f"translating {split}",
@@ -334,8 +336,8 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
 def _likelihoods(session: Session, split: str) -> Measured:
   """Log-likelihoods of the references, read with the trees of the run."""
   config = session.run.config
-  records = PreparedSplit(config.data.directory, split)
-  examples = list(Examples(records, config.data, config.seed))
+  records = Dataset(config.data.directory).split(split)
+  examples = list(iterate_translations(records, config.data, config.seed))
   # Without EOS, which is added.
   targets = [example["target_id"][:-1].tolist() for example in examples]
   bar = Bar(

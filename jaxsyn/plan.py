@@ -14,10 +14,13 @@ from typing import Any
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
-from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
+from jaxsyn.data.loader.tree_sampling import (
+  resampled_trees,
+  sides_of_heads,
+)
 from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.architectures import ARCHITECTURES
@@ -42,7 +45,7 @@ class Plan:
     recipe: Model, losses and optimizer of a training step.
     features: Features of the data that modifiers and losses read in training.
     tag: Id of the tag around each source to be translated; None: no tag.
-    drawn: Sides whose trees are sampled again in every epoch.
+    drawn: Sides whose trees are resampled in every epoch.
   """
 
   config: Config
@@ -130,10 +133,10 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     *(loss.required_features for loss in losses.values()),
   )
   tag = tasks.tag(config.data.second, manifest)
-  sampler = open_sampler(
+  trees = resampled_trees(
     config.data.tree, features, config.seed, manifest=manifest
   )
-  sides = sampler.sides if sampler else ()
+  sides = trees.sides if trees else ()
   return Plan(config, spec, recipe, features, tag, sides)
 
 
@@ -153,10 +156,14 @@ def check_trees(plans: Collection[Plan]) -> None:
     )
 
 
-def check_parsed(plan: Plan) -> list[str]:
+def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
   """Checks that the sentences have the trees that a system reads.
 
   This includes controls: a sentence without a tree has no control tree either.
+
+  Args:
+    plan: Plan of the run.
+    dataset: Opened dataset of config.data.directory.
 
   Returns:
     A warning for each split and side where more than MAX_UNPARSED of the
@@ -169,23 +176,23 @@ def check_parsed(plan: Plan) -> list[str]:
   sides = {name.partition("_")[0] for name in plan.features - {*schema.LINKED}}
   if not sides:
     return []
-  manifest = manifests.read(data.directory)
+  manifest = dataset.manifest
   manifests.features_for(manifest, plan.features)  # are there trees at all?
   for split in dict.fromkeys((data.train, data.validation, *data.test)):
     if split not in manifest["splits"]:
       continue  # optional test splits may not be prepared
-    corpora = [data.directory]
+    corpora = [dataset]
     if split == data.train:
-      corpora += data.mixture.folders
-    entries = [manifests.split(manifests.read(c), split) for c in corpora]
+      corpora += map(Dataset, data.mixture.folders)
+    entries = [manifests.split(one.manifest, split) for one in corpora]
     total = sum(entry["examples"] for entry in entries)
     # Counted over both sides by preparation: an upper bound.
     bound = sum(e.get("unparsed", e["examples"]) for e in entries)
     if bound <= MAX_UNPARSED * total:
       continue
-    records = [PreparedSplit(corpus, split) for corpus in corpora]
+    splits = [one.split(split) for one in corpora]
     for side in sorted(sides):
-      count = sum(one.unparsed(side) for one in records)
+      count = sum(one.unparsed(side) for one in splits)
       if count == total and split == data.train:
         raise InputError(
           f"none of the {total:,} training sentences in {data.directory} has a "

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from jaxsyn import progress
-from jaxsyn.data.loader.batch_transform import BatchTransform
+from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import Source

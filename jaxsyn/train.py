@@ -21,12 +21,12 @@ from absl import flags, logging
 
 from jaxsyn import cli, commands, exits
 from jaxsyn.config import Config, as_dict, read_config, with_defaults
-from jaxsyn.data.loader.batch_transform import BatchTransform
-from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import LoadedSplit, open_split
+from jaxsyn.data.loader.collate import BatchTransform
+from jaxsyn.data.loader.loader import DataLoader, open_loader
+from jaxsyn.data.loader.transforms import wrong_parents
 from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import check_parsed, check_trees, resolve
@@ -84,23 +84,24 @@ def _run(
   batch_transform: BatchTransform | None,
 ) -> loop.TrainingEnd:
   """Trains as `run`, with a resolved config."""
-  records = PreparedSplit(config.data.directory, config.data.train)
-  plan = resolve(config, records.manifest)
-  teachers = teacher.read(plan, records.manifest)
+  dataset = Dataset(config.data.directory)
+  split = dataset.split(config.data.train)
+  plan = resolve(config, dataset.manifest)
+  teachers = teacher.read(plan, dataset.manifest)
   own_change = batch_transform
   for one in teachers:
     plan = dataclasses.replace(plan, features=plan.features | one.features)
     batch_transform = one.chain(batch_transform)
-  unparsed = check_parsed(plan)
+  unparsed = check_parsed(plan, dataset)
   hosts.check_joined()
   message = flat(as_dict(config), "config.") | flat(
-    workdir.hashes(records.manifest), "data."
+    workdir.hashes(dataset.manifest), "data."
   )
   message.pop("config.data.directory")  # each may have a copy
   hosts.check_same("config", message)
   layout = Layout(config.train.parallelism, config.train.mesh)
-  split = open_split(
-    records,
+  loader = open_loader(
+    split,
     plan.features,
     data=config.data,
     batch=config.batch,
@@ -114,22 +115,19 @@ def _run(
     from jaxsyn.inspection.attention_sampler import AttentionSampler
 
     attention_sampler = AttentionSampler(
-      *(plan, records.manifest, config.data.validation, pictures),
+      *(plan, dataset.manifest, config.data.validation, pictures),
       batch_transform=own_change,
     )
   validator = Validator(
     plan,
     layout,
-    config.data.validation,
-    vocabulary=manifests.vocabulary(
-      records.directory, records.manifest, "target"
-    ),
+    dataset.split(config.data.validation),
     batch_transform=batch_transform,
     split_transform=own_change,
     attention_logger=attention_sampler,
   )
 
-  empty = split.empty()[0]  # made here: a teacher cannot be asked in a trace
+  empty = loader.empty()[0]  # made here: a teacher cannot be asked in a trace
   check_maps(plan.recipe, empty)
   shapes = jax.eval_shape(
     lambda: first_params(plan.recipe, empty, jax.random.key(0))
@@ -140,19 +138,19 @@ def _run(
     config.train.start, plan, config.data.directory, folder
   )
   profile = Profile(config.train.profile, folder)
-  wrong_parents = _wrong_parents(config, records)
+  wrong_parent_rates = _wrong_parents(config, split)
 
   def open_log(start: int) -> Log:
     log = Log(files.path_of(folder), config, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
-    log.say(_length(config, split))
+    log.say(_length(config, loader))
     for warning in unparsed:
       log.say(f"warning: {warning}")
-    messages = (*split.messages, frozen_told, _no_test(config, records))
+    messages = (*loader.messages, frozen_told, _no_test(config, dataset))
     messages += tuple(
       f"wrong parents of {name}: "
       + ", ".join(f"{side} {100 * rate:.2f} %" for side, rate in rates.items())
-      for name, rates in wrong_parents.items()
+      for name, rates in wrong_parent_rates.items()
     )
     messages += tuple(one.told for one in teachers)
     for message in filter(None, (*messages, *(warm.messages if warm else ()))):
@@ -167,10 +165,10 @@ def _run(
       stack.enter_context(lock.exclusive_lock(folder))
       teacher.check_same(folder, teachers)
       workdir.create(folder, config)
-      if wrong_parents:
+      if wrong_parent_rates:
         files.write_json(
           files.path_of(folder) / workdir.WRONG_PARENTS,
-          checksums.add_checksum(wrong_parents),
+          checksums.add_checksum(wrong_parent_rates),
         )
       teacher.write(folder, teachers)
       if warm:
@@ -180,13 +178,13 @@ def _run(
     hosts.check_shared(folder)
     checkpoints = Checkpoints(folder, config.train.keep)
     try:
-      with enough_memory(_sizes(split), _LESS_MEMORY):
+      with enough_memory(_sizes(loader), _LESS_MEMORY):
         end = loop.train(
           Training(
             config=config,
             recipe=plan.recipe,
             layout=layout,
-            split=split,
+            loader=loader,
             checkpoints=checkpoints,
             validate=validator,
             open_log=open_log,
@@ -200,9 +198,7 @@ def _run(
       checkpoints.close()
 
 
-def _wrong_parents(
-  config: Config, records: PreparedSplit
-) -> dict[str, dict[str, float]]:
+def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
   """Returns the share of words with a wrong parent, by split and side.
 
   Of the splits that are trained on, validated on and tested on; empty unless
@@ -211,18 +207,18 @@ def _wrong_parents(
   data, seed = config.data, config.seed
   if not isinstance(data.tree, WrongParents):
     return {}
-  rates = {data.train: Examples(records, data, seed).wrong_parents()}
+  dataset = split.dataset
+  rates = {data.train: wrong_parents(split, data, seed)}
   for name in (data.validation, *data.test):
-    if name in records.manifest["splits"] and name not in rates:
-      other = PreparedSplit(data.directory, name)
-      rates[name] = Examples(other, data, seed).wrong_parents()
+    if name in dataset.manifest["splits"] and name not in rates:
+      rates[name] = wrong_parents(dataset.split(name), data, seed)
   return rates
 
 
-def _length(config: Config, split: LoadedSplit) -> str:
+def _length(config: Config, loader: DataLoader) -> str:
   """How often the run sees its examples: few pairs may be seen for hours."""
-  train, pairs = config.train, split.epoch
-  often = train.steps / max(1, split.plan.batches())
+  train, pairs = config.train, loader.examples_per_epoch
+  often = train.steps / max(1, loader.batch_sampler.batches_per_epoch())
   end = (
     f"or {train.minutes:g} minutes"
     if train.minutes
@@ -231,10 +227,10 @@ def _length(config: Config, split: LoadedSplit) -> str:
   return f"{train.steps:,} steps, {often:,.1f} times {pairs:,} examples, {end}"
 
 
-def _no_test(config: Config, records: PreparedSplit) -> str:
+def _no_test(config: Config, dataset: Dataset) -> str:
   """Which splits to report on were not prepared; "" where all were."""
-  prepared, folder = records.manifest["splits"], config.data.directory
-  left_out = records.manifest.get("left_out", {})
+  prepared, folder = dataset.manifest["splits"], config.data.directory
+  left_out = dataset.manifest.get("left_out", {})
   untested = [name for name in prepared if name not in config.data.test]
   messages = []
   for name in config.data.test:
@@ -272,10 +268,10 @@ def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
   )
 
 
-def _sizes(split: LoadedSplit) -> str:
+def _sizes(loader: DataLoader) -> str:
   """The batches of the run in words, for who has too little memory."""
   shapes = ", ".join(
-    f"{s.rows} x {s.source} x {s.target}" for s in split.plan.shapes
+    f"{s.rows} x {s.source} x {s.target}" for s in loader.batch_sampler.shapes
   )
   return f"training on batches of sentences x source x target: {shapes}"
 

@@ -16,11 +16,11 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config, with_defaults
-from jaxsyn.data.loader.batch_transform import BatchTransform
-from jaxsyn.data.loader.split import open_split
-from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.loader.collate import BatchTransform
+from jaxsyn.data.loader.loader import open_loader
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store import integrity
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Split
 from jaxsyn.decode.beam import Beam
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
@@ -51,20 +51,18 @@ class Validator:
     self,
     plan: Plan,
     layout: Layout,
-    split: str,
+    split: Split,
     *,
-    vocabulary: Vocabulary,
     batch_transform: BatchTransform | None = None,
     split_transform: BatchTransform | None = None,
     attention_logger: AttentionLogger | None = None,
   ):
-    """Opens the split.
+    """Opens the batches of the split.
 
     Args:
       plan: of the run.
       layout: where evaluation steps run.
-      split: name of the split.
-      vocabulary: of the target side.
+      split: Opened split.
       batch_transform: on every host batch that losses are measured of: a
         caller's own function, and teachers.
       split_transform: the caller's alone; translating reads no more.
@@ -72,11 +70,10 @@ class Validator:
         given to all processes or to none, called by the first.
     """
     config: Config = with_defaults(plan.config)
-    records = PreparedSplit(config.data.directory, split)
-    longest = _longest(records)
+    dataset, longest = split.dataset, _longest(split)
     self._layout = layout
-    self._split = open_split(
-      records,
+    self._loader = open_loader(
+      split,
       plan.features,
       data=config.data,
       batch=dataclasses.replace(
@@ -87,7 +84,7 @@ class Validator:
         length_multiple=1,
       ),
       seed=config.seed,
-      both_tasks=False,
+      training=False,
       shard=layout.share,
       batch_transform=batch_transform,
     )
@@ -97,20 +94,21 @@ class Validator:
     self._translates = config.train.selection != LIKELIHOOD
     if not self._translates:
       return
-    sentence_count = config.train.validation_sentences or len(records)
+    sentence_count = config.train.validation_sentences or len(split)
     references = integrity.read_text(
-      records.directory, records.manifest, split, "target"
+      dataset.directory, dataset.manifest, split.name, "target"
     )[:sentence_count]
     self._metric = Selector(config.train, references)
     sources = integrity.read_text(
-      records.directory, records.manifest, split, "source"
+      dataset.directory, dataset.manifest, split.name, "source"
     )
     shown = min(sentence_count, config.train.writers.samples)
     self._shown = list(zip(sources[:shown], references))
     # Each host translates its part of them, in their order.
     me, all_of_us = jax.process_index(), jax.process_count()
     begin, end = (sentence_count * i // all_of_us for i in (me, me + 1))
-    self._examples = list(itertools.islice(self._split.examples, begin, end))
+    examples = iterate_translations(split, config.data, config.seed)
+    self._examples = list(itertools.islice(examples, begin, end))
     decode = dataclasses.replace(
       config.decode,
       search=Beam(),
@@ -119,16 +117,16 @@ class Validator:
     )
     self._translator = Translator(
       plan.recipe.model,
-      vocabulary,
+      dataset.vocabulary("target"),
       decode,
-      features=[f for f in self._split.features if f.startswith("source")],
+      features=[f for f in self._loader.features if f.startswith("source")],
       batch_transform=split_transform,
       devices=jax.local_devices(),
     )
 
   def compile(self, params: Any) -> None:
     """Makes all programs of a call; see `jaxsyn.training.start.Validation`."""
-    for batch in self._split.empty():
+    for batch in self._loader.empty():
       self._program(params, self._layout.place_rows(batch))
     if self._translates:
       # Without their shardings: each device translates for itself.
@@ -152,7 +150,7 @@ class Validator:
       lambda: np.zeros(2)
     )
     bar = Bar("validating", unit="batch", silent=bool(jax.process_index()))
-    for batch in self._split.in_order():
+    for batch in self._loader.in_order():
       placed = self._layout.place_rows(batch)
       measured = jax.device_get(self._program(params, placed)(params, placed))
       bar.advance()
@@ -211,19 +209,19 @@ def _on_one_device(params: Any) -> Any:
   return jax.tree.map(lambda x: x.addressable_data(0), params)
 
 
-def _longest(records: PreparedSplit) -> int:
+def _longest(split: Split) -> int:
   """Subwords of the longest side of a split.
 
   Raises:
     InputError: one of thousands, which would need more memory than all others.
   """
-  lengths = records.records.lengths
+  lengths = split.lengths
   size = np.maximum(lengths.source, lengths.target)
   longest = int(size.max(initial=0))
   if longest > LONGEST:
-    line = records[int(size.argmax())]["line"]
+    line = split[int(size.argmax())]["line"]
     raise InputError(
-      f"split {records.split}, line {line}: {longest} subwords on one side, more "
+      f"split {split.name}, line {line}: {longest} subwords on one side, more "
       f"than {LONGEST}. It is no sentence; take it out of both raw files and "
       "prepare the data again."
     )

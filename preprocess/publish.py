@@ -79,6 +79,7 @@ def publish(
     directory: the prepared folder.
     manifest: manifest of the new files.
   """
+  manifests.remove_former_files(directory)
   if remote.is_remote(directory):
     _publish_remote(new, directory, manifest)
     return

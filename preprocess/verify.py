@@ -18,9 +18,9 @@ from jaxsyn import progress
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu_text, example
 from jaxsyn.data.store import fetch, integrity, layout, manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.example_check import Check
-from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
@@ -131,7 +131,7 @@ def _split(
   Raises:
     InputError: its text, trees or records cannot be read.
   """
-  records = PreparedSplit(directory, name)
+  records = Dataset(directory).split(name)
   check = Check(manifest)
   subset_lines = None
   if "subset" in manifest["splits"][name]:

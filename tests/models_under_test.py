@@ -14,12 +14,13 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
-from jaxsyn.data.loader.batch_plan import BatchPlan
+from jaxsyn.data.loader.batch_sampler import BatchSampler
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.collate import collate
 from jaxsyn.data.schema import FEATURES, MADE
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
 from jaxsyn.models.spec import Architecture
@@ -137,26 +138,26 @@ def _spread(word_S, bare: int, rng) -> np.ndarray:
   return np.where(word_S < 0, -1, named[word_S]).astype(np.int32)
 
 
-def columns_of(pairs) -> Columns:
+def examples_of(pairs) -> Rows:
   """The pairs as a split, without their weighting matrices."""
   examples = [
     {key.rpartition("_")[0]: array for key, array in pair.items()}
     for pair in pairs
   ]
-  return Columns.of(examples, [f for f in examples[0] if f in FEATURES])
+  return Rows.of(examples, [f for f in examples[0] if f in FEATURES])
 
 
 def shape_of(pairs, extra: int = 0) -> Shape:
   """The shape of training that holds the pairs, and `extra` on all sides."""
-  plan = BatchPlan(
-    lengths_of(columns_of(pairs)),
+  sampler = BatchSampler(
+    lengths_of(examples_of(pairs)),
     tokens=2**20,
     shapes=1,
     seed=0,
     row_multiple=8,
     length_multiple=1,
   )
-  (shape,) = plan.shapes
+  (shape,) = sampler.shapes
   sizes = dataclasses.asdict(shape) | {"rows": len(pairs) - extra}
   return Shape(**{name: size + extra for name, size in sizes.items()})
 
@@ -165,10 +166,10 @@ def batch_of(
   pairs, extra: int = 0, shape: Shape | None = None
 ) -> dict[str, jax.Array]:
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
-  columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
+  examples, shape = examples_of(pairs), shape or shape_of(pairs, extra)
   all_ids = np.arange(len(pairs))
-  features = [*columns.flat, *MADE]
-  batch = columns.batch(features, all_ids, shape, rows=shape.rows)
+  features = [*examples.flat, *MADE]
+  batch = collate(examples, features, all_ids, shape, rows=shape.rows)
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):
     size = len(pair["source_id_BS"])

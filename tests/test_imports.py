@@ -138,9 +138,9 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_the_data_room_loads_no_jax():
   stories = (
-    "loader import split",
+    "loader import loader",
     "sentence import example, conllu",
-    "store import tfrecord",
+    "store import dataset",
   )
   loaded = loaded_by("; ".join(f"from jaxsyn.data.{s}" for s in stories))
   assert "numpy" in loaded

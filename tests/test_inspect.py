@@ -14,7 +14,7 @@ import pytest
 from jaxsyn import inspect, train
 from jaxsyn.config import read_config
 from jaxsyn.configs import systems
-from jaxsyn.data.loader.columns import pad
+from jaxsyn.data.loader.collate import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError

@@ -17,7 +17,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
@@ -82,7 +82,7 @@ def test_from_raw_text_to_translations(
   trees = conllu.read(layout.conllu_file(folder, "train", "source"))
   assert [*conllu_text.match(trees, lines[:180], "all.en")] == expected
   for parse, example in zip(
-    expected, PreparedSplit(folder, "train"), strict=True
+    expected, Dataset(folder).split("train"), strict=True
   ):
     assert example["source_head"].tolist() == list(parse.head_W)
     assert example["source_parsed"] == parse.parsed

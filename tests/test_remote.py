@@ -420,7 +420,7 @@ def test_cached_copies_are_verified(prepared, folder, tmp_path, monkeypatch):
   remote.write(path, b"another")
   assert fetch.local(path, digest) == copy
   copy.write_bytes(b"damaged here")
-  with pytest.raises(InputError, match="copy the folder anew"):
+  with pytest.raises(InputError, match="copy the folder again"):
     fetch.local(path, digest)
   assert not copy.exists()
 

@@ -18,6 +18,7 @@ from jaxsyn.configs import quickstart, systems
 from jaxsyn.data.schema import MADE
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
@@ -70,7 +71,7 @@ def test_a_run_is_gone_on_with_to_the_bit(made, tmp_path, capsys):
   for step in range(3, STEPS + 1):
     shutil.rmtree(folder / "checkpoints" / str(step))
   train.run(config, folder)
-  assert "trees drawn anew in every epoch" in capsys.readouterr().out
+  assert "trees resampled in every epoch" in capsys.readouterr().out
   result = losses(folder)
   assert min(result) == 3
   assert result == {step: losses(complete)[step] for step in result}
@@ -96,9 +97,9 @@ def test_what_is_translated_and_validated_reads_the_best_parse(made, prepared):
     data = dataclasses.replace(session.plan.config.data, tree=tree)
     config = dataclasses.replace(session.plan.config, data=data)
     plan = resolve(config, manifests.read(prepared))
-    target = manifests.vocabulary(prepared, manifests.read(prepared), "target")
     layout = Layout("jit", config.train.mesh)
-    validator = Validator(plan, layout, "validation", vocabulary=target)
+    split = Dataset(prepared).split("validation")
+    validator = Validator(plan, layout, split)
     return validator(session.params).values["log_likelihood"]
 
   best = scores(TREES["parsed"]())

@@ -10,12 +10,13 @@ from toy_folders import data_of, opened, values
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import Session
@@ -76,18 +77,13 @@ def test_trained_with_trees_it_translates_without_a_parser(
 def test_validation_has_room_for_the_tags(tiny, prepared):
   config = read_config(tiny("multitask"))
   plan = resolve(config, manifests.read(prepared))
-  validator = Validator(
-    plan,
-    Layout("jit", config.train.mesh),
-    "validation",
-    vocabulary=Vocabulary(prepared / "vocabulary.model"),
-  )
-  tagged = [len(one["source_id"]) for one in validator._split.examples]
-  plain = [
-    len(one["source_id"]) for one in PreparedSplit(prepared, "validation")
-  ]
+  split = Dataset(prepared).split("validation")
+  validator = Validator(plan, Layout("jit", config.train.mesh), split)
+  translated = iterate_translations(split, config.data, 0)
+  tagged = [len(one["source_id"]) for one in translated]
+  plain = [len(one["source_id"]) for one in split]
   np.testing.assert_array_equal(tagged, np.array(plain) + 2)
-  for planned in validator._split.plan.in_order():
+  for planned in validator._loader.batch_sampler.in_order():
     assert np.array(tagged)[planned.ids].max() <= planned.shape.source
 
 
@@ -104,12 +100,12 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
     if name.startswith("source")
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
-  records = PreparedSplit(prepared, "validation")
-  bare = opened(records, plan.features).all_columns  # cached elsewhere
+  records = Dataset(prepared).split("validation")
+  bare = opened(records, plan.features).all_examples  # cached elsewhere
   second = data_of(task="parse")
   columns = opened(
-    records, plan.features, data=second, both_tasks=False
-  ).all_columns
+    records, plan.features, data=second, training=False
+  ).all_examples
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = integrity.read_text(

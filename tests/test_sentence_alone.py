@@ -12,9 +12,9 @@ from toy_folders import data_of, opened, values
 
 from jaxsyn import train
 from jaxsyn.configs import pud, systems
-from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.sentence.stream import sentences
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
 from jaxsyn.storage import checksums, files
@@ -112,11 +112,11 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   assert train.run(config, tmp_path / "run").step == 3
   data = data_of("random")
   random = Session(tmp_path / "run")
-  records = PreparedSplit(config.data.directory, "test")
+  records = Dataset(config.data.directory).split("test")
   names = ("source_id", "source_head", "source_parent_mid")
-  columns = opened(records, names[1:], data=data, seed=5).all_columns
+  columns = opened(records, names[1:], data=data, seed=5).all_examples
   other = 0
-  for i, stored in enumerate(Examples(records, data, 5)):
+  for i, stored in enumerate(iterate_translations(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])
     for name in names:
       np.testing.assert_array_equal(made[name], values(columns, name, i))

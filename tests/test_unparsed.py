@@ -9,6 +9,7 @@ import raw_corpora
 from jaxsyn import compare, train
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence import conllu_text
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_parsed, resolve
 from jaxsyn.preprocess import build
@@ -146,7 +147,7 @@ def test_few_unparsed_sentences_are_no_warning(tiny, folders):
     manifest = json.load(file)
   assert manifest["splits"]["train"]["unparsed"] == 2
   config = read_config(config_of(tiny, folders["few"], "pascal"))
-  assert check_parsed(resolve(config, manifest)) == []
+  assert check_parsed(resolve(config, manifest), Dataset(folders["few"])) == []
 
 
 def test_trees_of_another_corpus_of_a_mixture_count(tiny, folders):
@@ -159,5 +160,5 @@ def test_trees_of_another_corpus_of_a_mixture_count(tiny, folders):
   plan = dataclasses.replace(
     plan, config=dataclasses.replace(config, data=data)
   )
-  message = check_parsed(plan)
+  message = check_parsed(plan, Dataset(folders["none"]))
   assert message[0].startswith("62 of the 120 sentences of split 'train'")

@@ -16,7 +16,7 @@ from jaxsyn import train
 from jaxsyn.config import read_config, with_defaults
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
@@ -49,10 +49,9 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
   validator = Validator(
     plan,
     Layout("jit", config.train.mesh),
-    "train",
-    vocabulary=Vocabulary(prepared / "vocabulary.model"),
+    Dataset(prepared).split("train"),
   )
-  batches = validator._split.plan.in_order()
+  batches = validator._loader.batch_sampler.in_order()
   sizes = [len(planned.ids) for planned in batches]
   assert sum(sizes) == 600 and len(set(sizes)) > 1
   assert len({planned.shape for planned in batches}) > 1
@@ -71,7 +70,7 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
   def padded(ids):
     return np.pad(np.asarray(ids, np.int32), (0, 80 - len(ids)))
 
-  examples = list(PreparedSplit(prepared, "train"))
+  examples = list(Dataset(prepared).split("train"))
   batch = {
     "source_id_BS": padded(examples[0]["source_id"])[None],
     "target_id_BT": padded(examples[0]["target_id"])[None],
@@ -111,8 +110,8 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   plan = resolve(config, manifests.read(prepared))
   layout = Layout("jit", config.train.mesh)
   vocabulary = Vocabulary(prepared / "vocabulary.model")
-  validator = Validator(plan, layout, "validation", vocabulary=vocabulary)
-  batch = validator._split.empty()[0]
+  validator = Validator(plan, layout, Dataset(prepared).split("validation"))
+  batch = validator._loader.empty()[0]
   params = first_params(plan.recipe, batch, jax.random.key(3))
   split = jax.device_put(params, layout.shardings(params))
   before = sum(x.nbytes for x in jax.live_arrays())
@@ -121,7 +120,7 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   saved = sum(x.nbytes for x in jax.live_arrays()) - before
   assert saved < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
 
-  examples = list(itertools.islice(PreparedSplit(prepared, "validation"), 16))
+  examples = list(itertools.islice(Dataset(prepared).split("validation"), 16))
   jobs = validator._translator._jobs(examples)
   assert len({job.device for job in jobs} - {None}) > 1
   decode = dataclasses.replace(config.decode, beam=1, nbest=1)

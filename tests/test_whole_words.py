@@ -10,7 +10,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
 from jaxsyn.data.store import layout
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
 
@@ -61,7 +61,7 @@ def test_from_text_to_translations(of_words, tmp_path):
   lines = text(folder, "test", "source")
   parses = conllu_text.match(trees, lines, "test")
   unknown = multiple = words = 0
-  for line, parse, example in zip(lines, parses, PreparedSplit(folder, "test")):
+  for line, parse, example in zip(lines, parses, Dataset(folder).split("test")):
     starts = [match.start() for match in re.finditer(r"\S+", line)]
     expected = [parse.start_W.index(start) for start in starts]
     assert example["source_word"].tolist() == [*expected, -1]

@@ -16,11 +16,11 @@ from jaxsyn import train
 from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.loader.transforms import wrong_parents
 from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
@@ -73,7 +73,7 @@ def check(batch, ids, wanted):
 
 
 def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
-  records = PreparedSplit(prepared, "train")
+  records = Dataset(prepared).split("train")
   wanted = expected(records, seed=3)
   parsed = list(records)
   edited = sum(
@@ -96,18 +96,20 @@ def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
       values = dataclasses.replace(split, shard=share)
       for epoch in (0, 2):
         for planned, train_batch in zip(
-          split.plan.epoch(epoch), values.batches(Position(epoch))
+          split.batch_sampler.epoch(epoch), values.batches(Position(epoch))
         ):
           rows = share.rows(planned.shape.rows)
           ids = planned.ids[rows[rows < len(planned.ids)]]
           check(train_batch.batch, ids.tolist(), wanted)
-  evaluation = opened(records, READS, data=data(), seed=3, both_tasks=False)
-  for planned, batch in zip(evaluation.plan.in_order(), evaluation.in_order()):
+  evaluation = opened(records, READS, data=data(), seed=3, training=False)
+  for planned, batch in zip(
+    evaluation.batch_sampler.in_order(), evaluation.in_order()
+  ):
     check(batch, planned.ids.tolist(), wanted)
 
 
 def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
-  records = PreparedSplit(prepared, "validation")
+  records = Dataset(prepared).split("validation")
   splits = [
     opened(records, READS, data=one, seed=3) for one in (data(0.0), data_of())
   ]
@@ -119,22 +121,22 @@ def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
 
 
 def test_rates_and_seeds_have_trees_of_their_own(prepared):
-  records = PreparedSplit(prepared, "validation")
+  records = Dataset(prepared).split("validation")
   found = {}
   for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
     split = opened(records, READS, data=data(rate), seed=seed)
-    heads = split.all_columns.flat["source_head"].tolist()
+    heads = split.all_examples.flat["source_head"].tolist()
     assert found.setdefault((rate, seed), heads) == heads
-    counted = Examples(records, data(rate), seed).wrong_parents()
+    counted = wrong_parents(records, data(rate), seed)
     assert abs(counted["source"] - rate) < 0.06
   assert len({*map(tuple, found.values())}) == 3
 
 
 def test_sentences_without_a_tree_do_not_count(prepared):
-  class HalfParsed(PreparedSplit):
+  class HalfParsed(Split):
     """All words of the other half are roots: they cannot be wrong."""
 
-    def rows(self, features=None):
+    def rows(self, features):
       for rows in super().rows(features):
         parsed = np.arange(len(rows)) % 2
         head_W = rows.flat["source_head"].copy()
@@ -149,9 +151,9 @@ def test_sentences_without_a_tree_do_not_count(prepared):
         }
         yield Rows(flat, rows.start)
 
-  records = HalfParsed(prepared, "validation")
-  examples = Examples(records, data(1.0), 3)
-  assert examples.wrong_parents() == {"source": 1.0, "target": 1.0}
+  records = HalfParsed(Dataset(prepared), "validation")
+  rates = wrong_parents(records, data(1.0), 3)
+  assert rates == {"source": 1.0, "target": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +183,7 @@ def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
   session = Session(trained, checkpoint="last", beam=2)
   assert session.sources.tree == "wrong_parents"
   for split in ("test", "train"):
-    records = PreparedSplit(prepared, split)
+    records = Dataset(prepared).split(split)
     lines = (prepared.parent / "raw" / f"{split}.en").read_text().splitlines()
     wanted = expected(records, seed=5)
     differ = 0
@@ -199,8 +201,8 @@ def test_the_rate_of_every_split_is_recorded(trained, prepared):
   assert [*result] == ["train", "validation", "test"]
   config = Session(trained).plan.config
   for split, rates in result.items():
-    records = PreparedSplit(prepared, split)
-    assert rates == Examples(records, config.data, 5).wrong_parents()
+    records = Dataset(prepared).split(split)
+    assert rates == wrong_parents(records, config.data, 5)
     assert [*rates] == ["source", "target"]
     assert abs(rates["source"] - RATE) < 0.05
 

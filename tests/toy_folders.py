@@ -15,17 +15,16 @@ import numpy as np
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.loader.examples import BlocksInMemory
-from jaxsyn.data.loader.split import (
+from jaxsyn.data.loader.loader import (
   SINGLE_HOST,
+  DataLoader,
   HostShard,
-  LoadedSplit,
-  open_split,
+  open_loader,
 )
+from jaxsyn.data.loader.transforms import ExamplesInMemory
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import layout, manifests, tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.storage import checksums
 
@@ -42,36 +41,36 @@ def data_of(tree: str = "parsed", **second: Any) -> Data:
 
 
 def opened(
-  records: PreparedSplit,
+  split: Split,
   required: Collection[str],
   *,
   data: Data | None = None,
   seed: int = 0,
-  both_tasks: bool = True,
+  training: bool = True,
   share: HostShard = SINGLE_HOST,
   **batch: Any,
-) -> LoadedSplit:
+) -> DataLoader:
   """A split as it is opened to train on, unless something else is asked."""
-  return open_split(
-    records,
+  return open_loader(
+    split,
     required,
     data=data or data_of(),
     batch=dataclasses.replace(read_config(base.get_config()).batch, **batch),
     seed=seed,
-    both_tasks=both_tasks,
+    training=training,
     shard=share,
   )
 
 
-def stored(examples: Sequence[Mapping[str, np.ndarray]]) -> BlocksInMemory:
+def stored(examples: Sequence[Mapping[str, np.ndarray]]) -> ExamplesInMemory:
   """Examples that are in no dataset directory."""
-  return BlocksInMemory(Rows.of(examples, tuple(examples[0])))
+  return ExamplesInMemory(Rows.of(examples, tuple(examples[0])))
 
 
-def values(columns: Columns, feature: str, i: int) -> np.ndarray:
+def values(examples: Rows, feature: str, i: int) -> np.ndarray:
   """What an example has of a feature."""
-  start = columns.start[feature]
-  return columns.flat[feature][start[i] : start[i + 1]]
+  start = examples.start[feature]
+  return examples.flat[feature][start[i] : start[i + 1]]
 
 
 def manifest_of(

@@ -20,13 +20,13 @@ from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
-from jaxsyn.data.loader.batch_plan import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Batch, Columns, pad
-from jaxsyn.data.loader.split import HostShard, open_split
-from jaxsyn.data.schema import SIDES
+from jaxsyn.data.loader.collate import Batch, collate, pad
+from jaxsyn.data.loader.loader import HostShard, open_loader
+from jaxsyn.data.schema import SIDES, origins
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.decode.programs import DecodingPrograms, Size
 from jaxsyn.decode.search import DecodeRequest
 from jaxsyn.decode.translator import FEW_SENTENCES, READ, longest_output
@@ -99,10 +99,10 @@ def task(
   prepared = (folder / manifests.FILE).exists() and not (length or vocabulary)
   manifest: Mapping[str, Any]
   if prepared:
-    records = PreparedSplit(folder, config.data.train)
-    manifest = records.manifest
+    records = Dataset(folder).split(config.data.train)
+    manifest = records.dataset.manifest
     plan = resolve(config, manifest)
-    split = open_split(
+    loader = open_loader(
       records,
       plan.features,
       data=config.data,
@@ -110,11 +110,11 @@ def task(
       seed=config.seed,
       shard=HostShard(tuple(range(layout.rows)), layout.rows),  # of all hosts
     )
-    shapes = collections.Counter(p.shape for p in split.plan.epoch(0))
+    shapes = collections.Counter(p.shape for p in loader.batch_sampler.epoch(0))
     ((shape, _),) = shapes.most_common(1)
     if rows:
       shape = dataclasses.replace(shape, rows=rows * layout.rows)
-    batch = split.batch(PlannedBatch(shape, np.empty(0, np.int64)))
+    batch = loader.empty_batch(shape)
   else:
     manifest = _manifest(vocabulary or config.prepare.vocabulary.size)
     plan = resolve(config, manifest)
@@ -192,10 +192,9 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
 
 def _empty(features: tuple[str, ...], shape: Shape) -> Batch:
   """A batch of the loader without examples."""
-  nobody = np.empty(0, np.int64)
-  batch = Columns.of([], features).batch(
-    features, nobody, shape, rows=shape.rows
-  )
+  none = Rows.of([], origins(features))
+  no_ids = np.empty(0, np.int64)
+  batch = collate(none, features, no_ids, shape, rows=shape.rows)
   return batch | {"weight_B": np.zeros(shape.rows, np.float32)}
 
 

@@ -25,10 +25,10 @@ from benchmarks.faults import harm
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn.config import read_config
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import open_loader
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.preprocess import build
 from jaxsyn.storage import checksums, lock
 
@@ -83,16 +83,16 @@ def train_on(world: World, origin: World) -> Digests:
   directory = config.data.directory
   digest = _Digest()
   for split in (config.data.train, config.data.validation):
-    records = PreparedSplit(directory, split)
-    opened = open_split(
+    records = Dataset(directory).split(split)
+    opened = open_loader(
       records,
-      resolve(config, records.manifest).features,
+      resolve(config, records.dataset.manifest).features,
       data=config.data,
       batch=config.batch,
       seed=config.seed,
     )
     batches = opened.batches(Position())
-    for _ in opened.plan.epoch(0):
+    for _ in opened.batch_sampler.epoch(0):
       for name, array in sorted(next(batches).batch.items()):
         digest(name, array)
   manifest = manifests.read(directory)
@@ -145,9 +145,9 @@ def _abstract_state(folder: pathlib.Path) -> Any:
   from jaxsyn.training.start import abstract_state
 
   config = read_config(World(folder).config())
-  records = PreparedSplit(config.data.directory, config.data.train)
-  plan = resolve(config, records.manifest)
-  split = open_split(
+  records = Dataset(config.data.directory).split(config.data.train)
+  plan = resolve(config, records.dataset.manifest)
+  split = open_loader(
     records,
     plan.features,
     data=config.data,

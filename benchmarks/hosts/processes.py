@@ -27,9 +27,9 @@ runpy.run_module("jaxsyn.train", run_name="__main__", alter_sys=True)
 """
 # Before it: this process has a fault of its own after some batches.
 FAULTY = """
-from jaxsyn.data.loader import split
+from jaxsyn.data.loader import loader
 
-apply, calls = split.apply_batch_transform, 0
+apply, calls = loader.apply_batch_transform, 0
 
 def faulty(batch, transform):
   global calls
@@ -38,7 +38,7 @@ def faulty(batch, transform):
     raise RuntimeError("a fault of this process alone")
   return apply(batch, transform)
 
-split.apply_batch_transform = faulty
+loader.apply_batch_transform = faulty
 """
 
 

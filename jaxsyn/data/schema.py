@@ -1,7 +1,7 @@
 """What an example is: the names, types and axes of its arrays.
 
 `jaxsyn.data.sentence.example` makes the arrays, the TFRecords of a prepared folder
-hold them, `jaxsyn.data.loader.columns` pads them with the fill values given here.
+hold them, `jaxsyn.data.loader.collate` pads them with the fill values given here.
 Everything else that must agree between preparing, training and translating
 stands here too: the reserved ids, and the numbers that stand for "none".
 """

@@ -1,6 +1,6 @@
 """What a model reads of some sentences, on the host; of an ensemble, each member.
 
-Before this file: `jaxsyn.data.loader.columns`. After it: `translator` and `forced`.
+Before this file: `jaxsyn.data.loader.collate`. After it: `translator` and `forced`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.data.loader.batch_transform import (
+from jaxsyn.data.loader.collate import (
+  Batch,
   BatchTransform,
   apply_batch_transform,
+  pad,
+  words_of,
 )
-from jaxsyn.data.loader.columns import Batch, pad, words_of
 
 # Of `jaxsyn.data.sentence.example.encode`; of an ensemble, one of each member.
 Example = Mapping[str, np.ndarray] | tuple[Mapping[str, np.ndarray], ...]

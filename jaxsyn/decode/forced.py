@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.batch_transform import BatchTransform
+from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.decode.ensemble import Ensemble, forward
 from jaxsyn.decode.examples import Batcher, Example

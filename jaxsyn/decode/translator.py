@@ -21,7 +21,7 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.batch_transform import BatchTransform
+from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Batches, Example

@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from jaxsyn.data.loader.batch_transform import BatchTransform
+from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence import conllu_text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.store import integrity

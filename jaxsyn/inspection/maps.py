@@ -19,11 +19,12 @@ from jax import Array
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.batch_transform import (
+from jaxsyn.data.loader.collate import (
   BatchTransform,
   apply_batch_transform,
+  pad,
+  words_of,
 )
-from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import EncoderDecoder, forward, sentence_features
 from jaxsyn.shapes import split

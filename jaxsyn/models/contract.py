@@ -173,7 +173,7 @@ def sentence_features(
   """The facts of one side of a batch.
 
   Args:
-    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.loader.split` makes them.
+    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.loader.loader` makes them.
     side: "source" or "target".
   """
   letter = "S" if side == "source" else "T"
@@ -230,7 +230,7 @@ def states(
   while `real_BS` is of what it reads.
 
   Args:
-    batch: see `jaxsyn.data.loader.split`.
+    batch: see `jaxsyn.data.loader.loader`.
     train: dropout and training-only noise are on.
     full_context: the future is shown as well: for losses on attention.
   """

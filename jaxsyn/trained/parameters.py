@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn.data.loader.columns import pad
+from jaxsyn.data.loader.collate import pad
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection

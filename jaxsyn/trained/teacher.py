@@ -16,8 +16,7 @@ import numpy as np
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
-from jaxsyn.data.loader.batch_transform import BatchTransform
-from jaxsyn.data.loader.columns import Batch
+from jaxsyn.data.loader.collate import Batch, BatchTransform
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract

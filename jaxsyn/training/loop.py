@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.prefetching import prefetch
-from jaxsyn.data.loader.split import TrainBatch
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import TrainBatch
+from jaxsyn.data.loader.loading import prefetch
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
 from jaxsyn.training.log import Log
@@ -91,12 +91,12 @@ def train(training: Training) -> TrainingEnd:
     InputError: the loss is not a number; the message names the step and the
       last good checkpoint.
   """
-  layout, split = training.layout, training.split
-  abstract = abstract_state(training.recipe, layout, split.empty()[0])
+  layout, loader = training.layout, training.loader
+  abstract = abstract_state(training.recipe, layout, loader.empty()[0])
   restored = training.checkpoints.restore(abstract)
   start, state, progress = restored or (0, None, Progress())
   if reason := over(training.config, start, progress):
-    shapes = len(split.plan.shapes)
+    shapes = len(loader.batch_sampler.shapes)
     return TrainingEnd(start, reason, progress, shapes=shapes, compilations=0)
   log = training.open_log(start)
   if start:
@@ -142,7 +142,7 @@ class _Ready(NamedTuple):
   """What a step takes: a batch, its program, and how they came.
 
   Attributes:
-    dealt: the batch.
+    train_batch: The batch.
     waited: seconds until it was there.
     program, flops: of its shape.
   """
@@ -187,7 +187,7 @@ class _Loop:
       restored: the state of a checkpoint; None: a fresh run's.
       signals: that ask it to end.
     """
-    train, split = self._config.train, self._training.split
+    train, loader = self._config.train, self._training.loader
     progress = self._progress
     position = Position(progress.epoch, progress.batch)
 
@@ -203,7 +203,7 @@ class _Loop:
       state = self._layout.place_state(restored)
     step, reason = self._start, self._reason(self._start, signals)
     self._log.begin()
-    batches = prefetch(split.batches(position), train.prefetch)
+    batches = prefetch(loader.batches(position), train.prefetch)
     with contextlib.closing(batches):
       while not reason:
         ready = self._next(batches, asked)
@@ -234,7 +234,7 @@ class _Loop:
       step,
       reason,
       self._progress,
-      shapes=len(self._training.split.plan.shapes),
+      shapes=len(self._training.loader.batch_sampler.shapes),
       compilations=self._layout.compilations["train"],
     )
 

@@ -24,7 +24,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.tree_util import DictKey
 
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.errors import InputError
 from jaxsyn.storage import cache, remote
 from jaxsyn.training.flops import traced_flops

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn.data.loader.split import TrainBatch
+from jaxsyn.data.loader.loader import TrainBatch
 from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
 from jaxsyn.training.options import TrainingConfig

@@ -21,8 +21,8 @@ import jax
 import numpy as np
 
 from jaxsyn import exits, progress
-from jaxsyn.data.loader.batch_plan import PlannedBatch, Position
-from jaxsyn.data.loader.columns import Batch
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.collate import Batch
 from jaxsyn.models import contract
 from jaxsyn.training import hosts
 from jaxsyn.training.flops import product_flops
@@ -77,15 +77,14 @@ class TrainingPrograms:
     self._closed = threading.Event()
     self._began: float | None = time.monotonic()
     self._stepped = self._told = False
-    train, plan = training.config.train, training.split.plan
+    train, loader = training.config.train, training.loader
     left = train.steps - start
-    used = plan.first_used(position, left)
-    nobody = np.empty(0, np.int64)
+    used = loader.batch_sampler.first_used(position, left)
     make: Callable[[], Any]
     jobs: list[tuple[int, Any, Callable[[], Any]]] = []
     for shape, at in used.items():
       # Here: a caller's own function on batches may not be called by threads.
-      batch = training.split.batch(PlannedBatch(shape, nobody))
+      batch = loader.empty_batch(shape)
       make = functools.partial(self._step, abstract, batch)
       jobs.append((at, _sizes(batch), make))
     due = min(train.evaluate_every - start % train.evaluate_every, left)
@@ -129,7 +128,7 @@ class TrainingPrograms:
     training = self._training
     make = functools.partial(first_state, training.recipe)
     # The seed is an argument, so that all seeds share a program.
-    arguments = training.split.empty()[0], np.uint32(training.config.seed)
+    arguments = training.loader.empty()[0], np.uint32(training.config.seed)
     # Made where it stays: whole on one device it might not fit.
     places = jax.tree.map(lambda x: x.sharding, abstract)
     program = training.layout.compile(

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.data.loader.columns import Batch
-from jaxsyn.data.loader.split import LoadedSplit
+from jaxsyn.data.loader.collate import Batch
+from jaxsyn.data.loader.loader import DataLoader
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log, Pictures, Sample
 from jaxsyn.training.mesh import Layout
@@ -59,7 +59,7 @@ class Training:
     config: of the run.
     recipe: of the step.
     layout: where it runs.
-    split: to train on.
+    loader: Batches to train on.
     checkpoints: of the run.
     validate: says what parameters score, and how they rank.
     open_log: the log, from the step that is gone on from.
@@ -70,7 +70,7 @@ class Training:
   config: TrainingConfig
   recipe: Recipe
   layout: Layout
-  split: LoadedSplit
+  loader: DataLoader
   checkpoints: Checkpoints
   validate: Validation
   open_log: Callable[[int], Log]

@@ -237,7 +237,7 @@ def train_step(
 
   Args:
     state: donated by the callers that jit this.
-    batch: see `jaxsyn.data.loader.split`.
+    batch: see `jaxsyn.data.loader.loader`.
     recipe: model, losses, optimiser.
     axis: name of the pmap axis the batch is split over; None: it is whole.
 

@@ -17,8 +17,8 @@ from jaxsyn import cli, compare
 from jaxsyn.comparison import planned_jobs, results, run_result
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
-from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.loader.transforms import iterate_translations
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_trees
 from jaxsyn.scoring.settings import Settings
@@ -365,9 +365,11 @@ def test_references_are_scored_with_the_trees_of_the_run(straight, prepared):
     test = run_result.read(run / "result.json").tests["test"]
     result = test.measured("log_likelihood")
     config = run_folders.open_run(run).config
-    records = PreparedSplit(str(prepared), "test")
+    records = Dataset(str(prepared)).split("test")
     session = Session(run)
-    for row, example in enumerate(Examples(records, config.data, 1)):
+    for row, example in enumerate(
+      iterate_translations(records, config.data, 1)
+    ):
       (log_p,) = session.force_examples(
         [example], [example["target_id"][:-1].tolist()]
       )

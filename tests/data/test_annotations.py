@@ -7,12 +7,12 @@ from toy_folders import opened, values
 
 from jaxsyn.configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.sentence import conllu, conllu_text, example
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.preprocess import build, verify
@@ -59,13 +59,13 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
   assert "is intact" in capsys.readouterr().out
   assert build.run(config, str(directory.parent)) == directory
   assert "prepared already" in capsys.readouterr().out
-  records = PreparedSplit(directory, "train")
+  records = Dataset(directory).split("train")
   expected = [[PRON, VERB, ADP, NOUN], [0], [0, 0]]
   assert [one["source_upos"].tolist() for one in records] == expected
 
   split = opened(records, ["source_upos"], tokens=600)
   collected = [
-    values(split.all_columns, "source_upos", i).tolist() for i in range(3)
+    values(split.all_examples, "source_upos", i).tolist() for i in range(3)
   ]
   assert collected == expected
   batch = next(split.batches(Position())).batch
@@ -158,7 +158,7 @@ def test_labels_are_the_most_frequent_of_training(opened_labels):
 def test_words_have_the_ids_of_their_labels(
   opened_labels, split, feature, expected, capsys
 ):
-  records = PreparedSplit(opened_labels[0], split)
+  records = Dataset(opened_labels[0]).split(split)
   result = [one[f"source_{feature}"].tolist() for one in records]
   assert result == expected
   verify.run(opened_labels[0])  # which makes them once more, from the trees

@@ -12,14 +12,14 @@ from toy_folders import data_of, opened
 
 from jaxsyn.configs import quickstart
 from jaxsyn.data import schema
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
 from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.decoding import InvalidExampleError
-from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, verify
@@ -95,7 +95,7 @@ def test_parses_stay_with_their_lines(made):
   ids = schema.relation_ids(manifest["relations"]["source"])
   assert {"all", "back", "dep", "root"} <= ids.keys()
   lines, seen = lines_of(config, "train.en"), collections.Counter()
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   for one in records:
     index = int(one["line"]) - 1
     words = len(lines[index].split())
@@ -113,7 +113,7 @@ def test_parses_stay_with_their_lines(made):
     seen["other words"] += index % 4 == 0
   assert dict(seen) == manifest["splits"]["train"]["alternatives"]["source"]
   assert "besides the best of the source" in (folder / "report.txt").read_text()
-  for one in PreparedSplit(folder, "test"):  # a split that was given none
+  for one in Dataset(folder).split("test"):  # a split that was given none
     assert alternatives(one) == []
   verify.run(folder)
 
@@ -122,7 +122,7 @@ def drawing(folder, reads=READS, rate=0.0, **more):
   share = more.pop("share", None)
   data = dataclasses.replace(data_of(), tree=Sampled(rate), **more)
   split = opened(
-    PreparedSplit(folder, "train"),
+    Dataset(folder).split("train"),
     reads,
     data=data,
     tokens=512,
@@ -134,7 +134,7 @@ def drawing(folder, reads=READS, rate=0.0, **more):
 
 def rows_of(split, epoch):
   batches = split.batches(Position(epoch))
-  for planned, train_batch in zip(split.plan.epoch(epoch), batches):
+  for planned, train_batch in zip(split.batch_sampler.epoch(epoch), batches):
     for row, index in enumerate(planned.ids.tolist()):
       yield index, {k: v[row] for k, v in train_batch.batch.items()}
 
@@ -142,7 +142,7 @@ def rows_of(split, epoch):
 def test_each_parse_is_sampled_equally_often_as_a_whole(made):
   """Its heads, its relations, and what follows from them."""
   _, folder = made
-  records, split = PreparedSplit(folder, "train"), drawing(folder)
+  records, split = Dataset(folder).split("train"), drawing(folder)
   (message,) = split.messages
   assert "one of the parses that were given of the source, and each" in message
   counts = collections.Counter()
@@ -200,7 +200,7 @@ def test_resumes_exactly_and_agrees_on_two_hosts(made):
 def test_relations_alone_are_sampled_too(made):
   _, folder = made
   split, result = drawing(folder, ("source_relation",)), set()
-  assert split.trees.sides == ("source",)
+  assert split.transforms[0].sides == ("source",)
   for epoch in range(4):
     for index, row in rows_of(split, epoch):
       if index == 1:
@@ -211,7 +211,7 @@ def test_relations_alone_are_sampled_too(made):
 def test_uses_the_best_parse_unless_sampling_is_on(made):
   """And in order, which is to evaluate."""
   _, folder = made
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   plain, off = (
     opened(
       records,
@@ -268,14 +268,14 @@ def test_gold_trees_as_further_parses(prepared, tmp_path):
   config.prepare.parse.source_alternatives["train"] = ("train.en.conllu",)
   config.prepare.parse.target_alternatives["train"] = ("train.qaa.conllu",) * 2
   folder = build.run(config)
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   for side, language in (("source", "en"), ("target", "qaa")):
     text = (raw / f"train.{language}.conllu").read_text()
     gold = [
       [row.split("\t") for row in block.splitlines() if row[0] != "#"]
       for block in text.split("\n\n")[:-1]
     ]
-    labels = [""] + records.manifest["relations"][side]
+    labels = [""] + records.dataset.manifest["relations"][side]
     differ = 0
     for one in records:
       rows = gold[int(one["line"]) - 1]
@@ -353,13 +353,13 @@ def test_reports_faulty_further_parses(tmp_path, fault, message):
 )
 def test_rejects_malformed_examples(made, name, change, message):
   _, folder = made
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   one = next(
     x
     for x in records
     if len(alternatives(x)) == 2 and len(x["source_head"]) > 2
   )
-  check = example_check.Check(records.manifest)
+  check = example_check.Check(records.dataset.manifest)
   check(Rows.of([one], one))
   bad = {**one, name: change(one[name]).astype(np.int32)}
   if "cycle" in message:

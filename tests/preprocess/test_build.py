@@ -18,7 +18,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -51,7 +51,7 @@ def test_uses_the_vocabulary_of_another_folder(made, tmp_path):
   folder = build.run(config)
   manifest, other = manifests.read(folder), manifests.read(made[1])
   assert manifest["vocabulary"] == other["vocabulary"]
-  assert [len(PreparedSplit(folder, name)) for name in ("train", "test")] == [
+  assert [len(Dataset(folder).split(name)) for name in ("train", "test")] == [
     40,
     7,
   ]
@@ -79,7 +79,7 @@ def test_writes_all_files(made):
   for side in schema.SIDES:
     manifests.check_vocabulary(manifest, vocabulary, side)
   for split in ("train", "test"):
-    records = PreparedSplit(folder, split)
+    records = Dataset(folder).split(split)
     texts = lines_of(config, f"{split}.en")
     assert len(records) == len(texts)
     packed = layout.text_files(folder, manifest, split, "source")
@@ -186,14 +186,14 @@ def test_cleans_the_training_split_only(tmp_path):
     "max_characters": 0,
     "max_subwords": 0,
   }
-  assert [int(one["line"]) for one in PreparedSplit(folder, "train")][:5] == [
+  assert [int(one["line"]) for one in Dataset(folder).split("train")][:5] == [
     1,
     2,
     4,
     7,
     8,
   ]
-  test = list(PreparedSplit(folder, "test"))
+  test = list(Dataset(folder).split("test"))
   assert len(test) == 7
   assert test[2]["source_id"].tolist() == [schema.EOS]
   assert test[2]["source_head"].tolist() == []
@@ -206,7 +206,7 @@ def test_too_many_subwords(tmp_path):
   config = corpus(tmp_path)
   config.prepare.max_subwords = 9
   folder = build.run(config)
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   dropped = manifests.read(folder)["splits"]["train"]["dropped"]["max_subwords"]
   assert 0 < dropped == 60 - len(records)
   assert max(len(one["source_id"]) for one in records) <= 9
@@ -223,7 +223,7 @@ def test_two_vocabularies_and_no_trees(tmp_path):
   manifest = manifests.read(folder)
   assert manifest["vocabulary"]["target"]["file"] == "target.model"
   assert (folder / "source.model").is_file()
-  assert PreparedSplit(folder, "train").features == (
+  assert Dataset(folder).split("train").features == (
     "line",
     "source_id",
     "target_id",
@@ -340,10 +340,10 @@ def test_continues_if_stopped_while_publishing(made, tmp_path, monkeypatch):
   with pytest.raises(
     InputError, match=r"is not a prepared folder.*interrupted"
   ):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")
   monkeypatch.setattr(build.manifests, "write", complete)
   build.run(config)
-  assert len(PreparedSplit(folder, "train")) == 60
+  assert len(Dataset(folder).split("train")) == 60
 
 
 def test_reports_a_folder_that_cannot_be_written(tmp_path):
@@ -444,7 +444,7 @@ def test_continues_if_killed_while_parsing(shared_data, tmp_path):
   with pytest.raises(
     InputError, match=r"is not a prepared folder.*interrupted"
   ):
-    PreparedSplit(out, "train")
+    Dataset(out).split("train")
   for child in children:  # the parser processes do not outlive it
     while pathlib.Path(f"/proc/{child}").exists():
       assert time.monotonic() < deadline, f"process {child} lives on"

@@ -8,7 +8,7 @@ from raw_corpora import chain, corpus, lines_of, nothing_made
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -120,7 +120,7 @@ def test_reports_other_control_characters(tmp_path, capsys):
   lines[2] += " \x85\x1f"
   write(config, "test.de.gz", lines)
   folder = build.run(config)
-  assert len(PreparedSplit(folder, "test")) == 7
+  assert len(Dataset(folder).split("test")) == 7
   message = (
     r"test: 2 control characters stay in the target, the first (U+0085) in "
   )
@@ -146,11 +146,11 @@ def test_pairs_without_subwords(tmp_path):
   facts = manifests.read(folder)["splits"]
   assert facts["train"]["dropped"]["empty"] == 12
   assert facts["train"]["blank"] == {"source": 0, "target": 0}
-  for one in PreparedSplit(folder, "train"):
+  for one in Dataset(folder).split("train"):
     assert len(one["source_id"]) > 1 and len(one["target_id"]) > 1
   # What is to be scored stays, and is told.
   assert facts["test"]["blank"] == {"source": 4, "target": 0}
-  ids = [one["source_id"].tolist() for one in PreparedSplit(folder, "test")]
+  ids = [one["source_id"].tolist() for one in Dataset(folder).split("test")]
   assert [len(item) for item in ids[:6]] == [1, 1, 1, 1, 3, 3]
   assert ids[0] == [EOS]
   report = (folder / "report.txt").read_text()

@@ -11,11 +11,11 @@ from toy_folders import data_of, opened
 
 from jaxsyn import train
 from jaxsyn.configs import systems
-from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.decoding import InvalidExampleError
-from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
@@ -64,7 +64,7 @@ def test_links_stay_with_their_pairs(tmp_path):
   folder = build.run(config)
   manifest = manifests.read(folder)
   about = manifest["splits"]["train"]
-  saved = [*PreparedSplit(folder, "train")]
+  saved = [*Dataset(folder).split("train")]
   numbers = [int(one["line"]) - 1 for one in saved]
   assert {"empty", "duplicates", "max_words"} <= {
     reason for reason, count in about["dropped"].items() if count
@@ -85,19 +85,19 @@ def test_links_stay_with_their_pairs(tmp_path):
     f"aligned    {len(saved) - 1} pairs with links"
     in (folder / "report.txt").read_text()
   )
-  for one in PreparedSplit(folder, "test"):  # a split that was given none
+  for one in Dataset(folder).split("test"):  # a split that was given none
     assert one["links"].size == 0 and one["source_unit"][0] == 0
 
 
 def test_batches_have_links_also_with_sampled_subwords(tmp_path):
   folder = build.run(with_links(tmp_path))
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   for sides in ((), ("source", "target")):
     data = dataclasses.replace(data_of(), sampling=Sampling(sides, alpha=0.5))
     split = opened(records, {"links"}, data=data, tokens=512, shapes=2)
     draws = 0
     batches = split.batches(Position(0))
-    for planned, train_batch in zip(split.plan.epoch(0), batches):
+    for planned, train_batch in zip(split.batch_sampler.epoch(0), batches):
       batch = train_batch.batch
       for row, index in enumerate(planned.ids.tolist()):
         one = records[index]
@@ -132,7 +132,7 @@ def test_maps_links_of_tokenized_words_to_words_of_the_text(tmp_path):
   config.prepare.alignments["train"] = (
     *("train.align", "train.en.tok", "train.de.tok"),
   )
-  for one, line in zip(PreparedSplit(build.run(config), "train"), lines):
+  for one, line in zip(Dataset(build.run(config)).split("train"), lines):
     last = len(line.split()) - 1
     assert one["links"].reshape(-1, 2).tolist() == [
       [last - 2, last - 2],
@@ -193,7 +193,7 @@ def test_reports_a_run_that_needs_missing_links(tmp_path):
   config = with_links(tmp_path)
   config.prepare.alignments = {}
   folder = build.run(config)
-  assert "links" not in PreparedSplit(folder, "train").features
+  assert "links" not in Dataset(folder).split("train").features
   request = systems.apply(
     config.copy_and_resolve_references(), "guided_alignment"
   )

@@ -11,7 +11,7 @@ from jaxsyn.data.sentence import align, linearise
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, penn
 
@@ -156,7 +156,7 @@ def test_prepared_folders_have_constituency_trees(tmp_path, capsys):
   assert "brackets" not in manifest["splits"]["test"]
   vocabulary = Vocabulary(folder / "vocabulary.model")
   names = linearise.symbols(manifest["brackets"]["source"])
-  for i, one in enumerate(PreparedSplit(folder, "train")):
+  for i, one in enumerate(Dataset(folder).split("train")):
     signs = one["source_brackets"]
     if i in (3, 6):
       assert signs.tolist() == []
@@ -172,7 +172,7 @@ def test_prepared_folders_have_constituency_trees(tmp_path, capsys):
       vocabulary.decode(one["source_id"][run]) for run in runs if len(run)
     ]
     assert words == [first, rest]
-  for one in PreparedSplit(folder, "test"):
+  for one in Dataset(folder).split("test"):
     assert one["source_brackets"].tolist() == []
 
 
@@ -180,7 +180,7 @@ def test_drops_the_trees_of_dropped_lines(tmp_path):
   config = with_brackets(tmp_path)
   config.prepare.clean.max_words = 5
   folder = build.run(config)
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   assert 0 < len(records) < 60
   about = manifests.read(folder)["splits"]["train"]["brackets"]
   assert about == {"used": len(records), "another text": 0, "no tree": 0}
@@ -192,7 +192,7 @@ def test_constituency_trees_change_the_key_of_the_input(tmp_path):
   before = records_of(folder)
   manifest = manifests.read(folder)
   assert "brackets" not in manifest
-  assert "source_brackets" not in PreparedSplit(folder, "train").features
+  assert "source_brackets" not in Dataset(folder).split("train").features
   brackets = with_brackets(tmp_path / "with")
   brackets.data.directory = config.data.directory
   build.run(brackets)
@@ -246,5 +246,5 @@ def test_works_without_dependency_trees(tmp_path):
   config.prepare.parse.sides = ()
   folder = build.run(config)
   data = data_of(task="source", brackets="constituency")
-  both = opened(PreparedSplit(folder, "train"), (), data=data)
+  both = opened(Dataset(folder).split("train"), (), data=data)
   assert both.counters["second"] == 60

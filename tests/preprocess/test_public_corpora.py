@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.preprocess import build
 
 LEFT_OUT = {"test_2018", "test_2017_mscoco"}
@@ -35,7 +35,7 @@ def test_ten_thousand_pairs_of_multi30k(shared_data, tmp_path):
   assert splits["train"]["examples"] == 10_000
   assert splits["train"]["dropped"].pop("subset") == 19_000
   assert not any(splits["train"]["dropped"].values())
-  lines = [int(example["line"]) for example in PreparedSplit(folder, "train")]
+  lines = [int(example["line"]) for example in Dataset(folder).split("train")]
   assert lines == sorted(set(lines)) and lines[0] >= 1 and lines[-1] <= 29_000
   thirds = [sum(low < x <= low + 9_667 for x in lines) for low in (0, 9667)]
   assert all(abs(third - 3333) < 150 for third in thirds)

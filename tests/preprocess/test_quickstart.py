@@ -13,7 +13,7 @@ from jaxsyn.configs import quickstart as settings
 from jaxsyn.configs import systems
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import quickstart
 from jaxsyn.preprocess.toy import corpus, neighbours, parser
@@ -145,7 +145,7 @@ def test_prepared_with_the_target_s_own_trees(prepared):
   }
   sizes = corpus.Sizes(train=600, validation=24, test=24)
   for split, pairs in corpus.make_splits(1, sizes).items():
-    records = PreparedSplit(prepared, split)
+    records = Dataset(prepared).split(split)
     for example, pair in zip(records, pairs, strict=True):
       place = {token: i for i, token in enumerate(pair.order)}
       heads = [place[pair.heads[i]] for i in pair.order]

@@ -13,7 +13,7 @@ from stage_runs import context_of, run
 
 from jaxsyn.data.options import Subset
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, clean, runners, verify
 from jaxsyn.preprocess import corpus as corpora
@@ -63,7 +63,7 @@ def copied(config, tmp_path):
 
 
 def examples(folder, split="train"):
-  return [*PreparedSplit(folder, split)]
+  return [*Dataset(folder).split(split)]
 
 
 def lines(folder, split="train"):

@@ -13,7 +13,7 @@ from jaxsyn.configs import pud
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -56,7 +56,7 @@ def test_a_treebank_as_raw_text(tmp_path):
   folder = build.run(treebank_corpus(tmp_path / "treebank"))
   for split, first in (("train", 1), ("test", 61)):
     pairs = zip(
-      PreparedSplit(plain, split), PreparedSplit(folder, split), strict=True
+      Dataset(plain).split(split), Dataset(folder).split(split), strict=True
     )
     for i, (a, b) in enumerate(pairs):
       assert b["line"] == first + i  # of the file, not of the part
@@ -99,7 +99,7 @@ def test_cleaning_a_part_of_a_file(tmp_path):
   facts = manifests.read(folder)["splits"]["train"]
   assert (facts["lines"], facts["examples"]) == (50, 49)
   assert facts["dropped"]["empty"] == 1
-  numbers = [int(one["line"]) for one in PreparedSplit(folder, "train")]
+  numbers = [int(one["line"]) for one in Dataset(folder).split("train")]
   assert numbers == [11, 12, *range(14, 61)]
 
 
@@ -163,7 +163,7 @@ def test_parallel_treebanks(shared_data, tmp_path, pair):
     facts = manifest["splits"][split]
     assert (facts["examples"], facts["unparsed"]) == (count, 0)
     for i, one in enumerate(
-      PreparedSplit(tmp_path / "out", split), start=first
+      Dataset(tmp_path / "out").split(split), start=first
     ):
       assert one["line"] == i + 1
       for side, blocks in zip(schema.SIDES, trees):

@@ -25,7 +25,7 @@ from toy_folders import opened
 from benchmarks.figures import without_flags
 from benchmarks.hosts.processes import FAULTY, Processes, free_port
 from benchmarks.hosts.runs import difference, steps
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
 from jaxsyn.training import hosts, log
@@ -319,8 +319,8 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
     assert len(pairs) == steps
     return [json.loads(line) for line in pairs]
 
-  split = opened(PreparedSplit(prepared, "train"), ["source_head"], **batch)
-  epoch = len(split.plan.epoch(0))
+  split = opened(Dataset(prepared).split("train"), ["source_head"], **batch)
+  epoch = len(split.batch_sampler.epoch(0))
   assert epoch > 15
   train("moved", 8, epoch // 2)
   moved = train("moved", 16, epoch + 3)
@@ -328,7 +328,7 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
   trained = sorted(itertools.chain.from_iterable(moved[:epoch]))
   corpus = [
     [example[f"{side}_id"].tolist() for side in ("source", "target")]
-    for example in PreparedSplit(prepared, "train")
+    for example in Dataset(prepared).split("train")
   ]
   assert trained == sorted(corpus)
   moved, straight = (

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from jaxsyn.config import read_config, with_defaults
-from jaxsyn.data.loader.split import open_split
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.loader.loader import open_loader
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training import loop, start
@@ -69,7 +69,7 @@ class Gated(Layout):
 @pytest.fixture
 def train(tiny, prepared, tmp_path):
   """A function: trains in one folder by what a validation says."""
-  records = PreparedSplit(prepared, "train")
+  records = Dataset(prepared).split("train")
 
   def run(message, *, shapes=1, gate=lambda index: None, **changes):
     config = tiny("transformer")
@@ -79,9 +79,9 @@ def train(tiny, prepared, tmp_path):
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
     config = with_defaults(read_config(config))
-    plan = resolve(config, records.manifest)
+    plan = resolve(config, records.dataset.manifest)
     layout = Gated(config.train.mesh, gate)
-    split = open_split(
+    loader = open_loader(
       records,
       (),
       data=config.data,
@@ -96,7 +96,7 @@ def train(tiny, prepared, tmp_path):
           config=config,
           recipe=plan.recipe,
           layout=layout,
-          split=split,
+          loader=loader,
           checkpoints=checkpoints,
           validate=message,
           open_log=lambda start: Log(tmp_path, config, start),

@@ -15,8 +15,9 @@ from jax.profiler import ProfileData
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart as config_file
-from jaxsyn.data.loader.batch_plan import PlannedBatch
+from jaxsyn.data.loader.batch_sampler import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
@@ -192,11 +193,10 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(
   validator = Validator(
     plan,
     Layout("jit", plan.config.train.mesh),
-    "validation",
-    vocabulary=session.run.vocabulary("target"),
+    Dataset(plan.config.data.directory).split("validation"),
   )
-  split = validator._split
-  planned = split.plan.in_order()
+  sampler = validator._loader.batch_sampler
+  planned = sampler.in_order()
   ids = np.concatenate([b.ids for b in planned])
   shapes = [dataclasses.astuple(b.shape) for b in planned]
   shape = Shape(24, *np.max(shapes, axis=0)[1:].tolist())
@@ -204,7 +204,7 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(
   collected = []
   for pieces in ([ids], [ids[:1], ids[1:4], ids[4:]]):
     batches = [PlannedBatch(shape, piece) for piece in pieces]
-    monkeypatch.setattr(split.plan, "in_order", lambda b=batches: b)
+    monkeypatch.setattr(sampler, "in_order", lambda b=batches: b)
     collected.append(validator(states[STEPS]["ema"]).values)
     del collected[-1]["seconds"]
   assert {"loss/nll", "loss/source_heads", "uas/source", "perplexity"} <= {

@@ -1,16 +1,12 @@
-"""Batches of a prepared split.
+"""Batches of a dataset split.
 
-split          `open_split`, and how a batch is made
-examples       other trees, tags and auxiliary tasks
-tasks          examples of an auxiliary task
-mixture        several dataset directories as one split
-windows        which examples are in memory at the same time
-batch_shapes   static shapes of batches
-batch_plan     which examples form which batch
-held           reads examples into memory
-columns        pads examples to batches
-sampling       sampled subwords; `texts` reads the sentences
-tree_sampling  sampled trees
-change         a caller's function on every batch
-ahead          prefetching in a thread
+loader            `open_loader` and `DataLoader`, which describes the path of a batch
+batch_sampler     examples and shape of every batch; `batch_shapes` chooses the shapes
+loading           `load` reads examples into memory, `prefetch` runs in a thread
+transforms        the list of transforms of examples, and most of them
+mixture           several dataset directories as one split
+tasks             examples of an auxiliary task
+subword_sampling  resampled subwords
+tree_sampling     resampled trees; `philox` makes their random numbers
+collate           pads examples to batches
 """

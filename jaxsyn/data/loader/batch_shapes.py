@@ -1,8 +1,6 @@
-"""The static shapes of batches: few that waste little padding on the data.
+"""Static batch shapes: a few lengths that waste little padding on the data.
 
-Before this file: `windows`. After it: `batch_plan`.
-
-Letters: I example; C cell: two lengths, and the pairs that have them; 2 source and
+Letters: I example; C a pair of lengths with all examples that have them; 2 source and
 target.
 """
 
@@ -16,12 +14,18 @@ import numpy as np
 
 from jaxsyn.data.store.lengths import Lengths
 
+# Compiling a shape takes seven to ten processor seconds of a Transformer-Tiny, in which
+# it trains on some 60,000 positions. A shape must save as many in ten epochs.
+MIN_GAIN = 6_000  # positions in an epoch
+MAX_SHAPES = 12  # where their number is chosen from the data
+_COUNTED_TOGETHER = 1 << 19  # examples
+
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """A batch's static sizes: rows, subwords and words of source and target.
+  """Static sizes of a batch: rows, subwords and words of source and target.
 
-  Words have a size of their own, since they may outnumber the subwords.
+  Words have their own size, since they may outnumber the subwords.
   """
 
   rows: int
@@ -35,25 +39,17 @@ class Shape:
     return self.rows * (self.source + self.target)
 
 
-# A shape costs a program, seven to ten processor seconds of a Transformer-Tiny,
-# in which it trains on some 60,000 positions; one that does not save as many in
-# ten epochs is not worth it.
-MIN_GAIN = 6_000
-MAX_SHAPES = 12  # of shapes, where their number is chosen
-_BLOCK_LENGTHS = 1 << 19  # lengths looked at
-
-
 def choose_shapes(
   counts: LengthCounts, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """As many lengths as are worth their programs: few pairs fill few shapes.
+  """Returns as many lengths as are worth their compilation, at most MAX_SHAPES.
 
-  It minimises the positions of an epoch + WORTH · the number of shapes, up to
-  MOST of them. Neither seeds nor the length of a run change it.
+  Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes. The
+  choice does not depend on seeds or on the length of a run.
 
   Args:
-    counts: rounded up.
-    rows: of a batch, by its two lengths.
+    counts: Counts of rounded lengths.
+    rows: Function from two lengths to the rows of a batch.
   """
   chosen = counts.greedy(MAX_SHAPES)
   candidates = [by_area(chosen[:count]) for count in range(1, len(chosen) + 1)]
@@ -64,12 +60,12 @@ def choose_shapes(
 
 
 def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
-  """From the smallest to the largest: of its own, a pair takes the first."""
+  """Sorts lengths by area. An example takes the first shape that holds it."""
   return sorted(lengths, key=lambda p: (p[0] + p[1], p))
 
 
 class LengthCounts(NamedTuple):
-  """How many pairs have which two lengths, and the most words they have."""
+  """Number of examples for each pair of lengths, and their largest word counts."""
 
   length_C2: np.ndarray
   count_C: np.ndarray
@@ -77,17 +73,17 @@ class LengthCounts(NamedTuple):
 
   @classmethod
   def of(cls, lengths: Lengths) -> LengthCounts:
-    """Counts some at a time: their keys take eight times the lengths."""
+    """Counts examples in parts, since keys take eight times their memory."""
     parts = []
-    for begin in range(0, len(lengths.source), _BLOCK_LENGTHS):
-      block = lengths.of(slice(begin, begin + _BLOCK_LENGTHS))
+    for begin in range(0, len(lengths.source), _COUNTED_TOGETHER):
+      block = lengths.of(slice(begin, begin + _COUNTED_TOGETHER))
       length_I2 = np.stack(block[:2], 1)
       once_I = np.ones(len(length_I2), np.int64)
-      parts.append(cls(length_I2, once_I, np.stack(block[2:], 1)).joined())
-    return cls(*map(np.concatenate, zip(*parts))).joined()
+      parts.append(cls(length_I2, once_I, np.stack(block[2:], 1)).merged())
+    return cls(*map(np.concatenate, zip(*parts))).merged()
 
-  def joined(self) -> LengthCounts:
-    """Those of the same lengths as one."""
+  def merged(self) -> LengthCounts:
+    """Merges entries of equal lengths."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
     count_C = np.zeros(len(key_C), np.int64)
@@ -99,19 +95,23 @@ class LengthCounts(NamedTuple):
     return LengthCounts(length_C2, count_C, words_C2)
 
   def rounded(self, multiple: int) -> LengthCounts:
-    """With lengths rounded up to a grid."""
-    # At most 64 steps a side, so that long corpora stay cheap to plan for.
+    """Rounds lengths up to a grid of at most 64 steps a side.
+
+    More steps would make long corpora slow to plan.
+    """
     longest_2 = self.length_C2.max(0)
     step = round_up(np.maximum(multiple, -(-longest_2 // 64)), multiple)
-    return self._replace(length_C2=round_up(self.length_C2, step)).joined()
+    return self._replace(length_C2=round_up(self.length_C2, step)).merged()
 
   def greedy(self, count: int) -> list[tuple[int, int]]:
-    """Lengths as they are chosen: the one that holds every pair, then, one at
-    a time, those that save most padded positions."""
+    """Chooses lengths: the pair that holds every example, then the best ones.
+
+    Each further pair of lengths is the one that saves most padded positions.
+    """
     up_C2 = self.length_C2
     sides = [np.unique(up_C2[:, 0]), np.unique(up_C2[:, 1])]
     s, t = (side.ravel() for side in np.meshgrid(*sides, indexing="ij"))
-    fits = (up_C2[:, :1] <= s) & (up_C2[:, 1:] <= t)  # cell, candidate
+    fits = (up_C2[:, :1] <= s) & (up_C2[:, 1:] <= t)  # entry, candidate
     area = np.where(fits, (s + t)[None, :], np.iinfo(np.int64).max)
     chosen = [int(np.argmax(s + t))]
     paid = area[:, chosen[0]]
@@ -128,8 +128,11 @@ class LengthCounts(NamedTuple):
   def positions(
     self, lengths: list[tuple[int, int]], rows: Callable[[int, int], int]
   ) -> int:
-    """Of an epoch of `BatchPlan`, on average: a shape's last, unfilled batch
-    moves on to larger ones, which is what many shapes cost few pairs."""
+    """Returns the positions of an average epoch of `BatchSampler`.
+
+    The examples of an incomplete batch move on to larger shapes, which is the cost of
+    many shapes for few examples.
+    """
     left_C, total = self.count_C.astype(np.float64), 0
     for s, t in lengths:
       fitting_C = np.where((self.length_C2 <= (s, t)).all(1), left_C, 0.0)
@@ -142,14 +145,14 @@ class LengthCounts(NamedTuple):
 
 
 def round_up(length: Any, multiple: Any) -> Any:
-  """The next multiple."""
+  """Returns the next multiple."""
   return -(-length // multiple) * multiple
 
 
 def doubled(length: int, minimum: int) -> int:
-  """The first of least, 2 · least, 4 · least, ... that holds a length.
+  """Returns the first of minimum, 2 · minimum, 4 · minimum, ... that holds a length.
 
-  So that what comes in any length is padded to few.
+  Arbitrary lengths are padded to few ones in this way.
   """
   while minimum < length:
     minimum *= 2
@@ -157,12 +160,12 @@ def doubled(length: int, minimum: int) -> int:
 
 
 class ShapeTable(NamedTuple):
-  """The first of some shapes that holds a pair, looked up by its lengths.
+  """Lookup of the first shape that holds an example, by its lengths.
 
   Attributes:
-    source: by length, which of the shapes' different lengths holds it.
-    target: the same.
-    shape: number of the shape by those two.
+    source: Row of the table for each source length.
+    target: Column of the table for each target length.
+    shape: Indices of shapes.
   """
 
   source: np.ndarray
@@ -176,8 +179,8 @@ class ShapeTable(NamedTuple):
     place = [np.searchsorted(s, np.arange(s[-1] + 1)) for s in sides]
     s, t = np.meshgrid(*sides, indexing="ij")
     first = np.full(s.shape, -1)
-    for position, (source, target) in reversed(list(enumerate(size_2))):
-      first[(s <= source) & (t <= target)] = position
+    for index, (source, target) in reversed(list(enumerate(size_2))):
+      first[(s <= source) & (t <= target)] = index
     return cls(place[0], place[1], first)
 
   def __call__(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -1,95 +1,102 @@
-"""Columns of some examples, read from their files into memory.
-
-Before this file: `jaxsyn.data.store.prepared`. After it: `columns`, which are
-padded.
-"""
+"""Reading examples into memory, and a background thread that does so in advance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import collections
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.loader.examples import Blocks
 from jaxsyn.data.schema import FEATURES, origins
+from jaxsyn.data.store.dataset import Examples
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows
 
+T = TypeVar("T")
+_END: Any = object()
+
+
+def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
+  """Makes up to `depth` items in advance, in a background thread.
+
+  An exception is raised where its item would have come. Closing the generator ends the
+  thread.
+  """
+  if depth <= 0:
+    yield from items
+    return
+  pool = ThreadPoolExecutor(1, "batches")
+  try:
+    waiting = collections.deque(
+      pool.submit(next, items, _END) for _ in range(depth)
+    )
+    while (item := waiting.popleft().result()) is not _END:
+      waiting.append(pool.submit(next, items, _END))
+      yield item
+  finally:
+    pool.shutdown(cancel_futures=True)
+
 
 def load(
-  files: Blocks,
+  source: Examples,
   features: Sequence[str],
   ids: np.ndarray | None = None,
-  buffer: Columns | None = None,
-) -> Columns:
-  """Reads examples: all, or those of some numbers, in the order of these.
+  buffer: Rows | None = None,
+) -> Rows:
+  """Reads examples into memory.
 
   Args:
-    files: of the split.
-    features: names of those to read; what a batch makes is not.
-    ids: ascending, each once.
-    buffer: of this function too, and not used any more: its memory is taken.
+    source: Examples of a split.
+    features: Names of features; what a batch computes is not read.
+    ids: Indices of the examples, ascending, each once; None for all.
+    buffer: Former result that is not used any more; its memory is taken.
 
   Raises:
-    InputError: a file is missing or damaged.
+    InputError: A file is missing or corrupt.
   """
   features = origins(features)
-  lengths = files.lengths if ids is None else files.lengths.of(ids)
+  if ids is None:
+    ids, lengths = np.arange(len(source)), source.lengths
+  else:
+    lengths = source.lengths.of(ids)
+  flat: dict[str, np.ndarray] = {}
   start: dict[str, np.ndarray] = {}
-  # One array for features of one size.
-  by_size: dict[tuple[str, str], np.ndarray] = {}
-  flat = {}
-  known = [name for name in features if lengths.sizes(name) is not None]
-  # Of others it is known when they are read; there are few, and they are small.
-  remaining: dict[str, list[Rows]] = {n: [] for n in features if n not in known}
-  for name in known:
-    if measure(name) not in by_size:
-      size = lengths.sizes(name)
-      assert size is not None, name
-      by_size[measure(name)] = np.cumsum(np.append(0, size))
-    start[name] = by_size[measure(name)]
-    # As large as it will be: parts that are joined are there twice.
+  start_of_size: dict[tuple[str, str], np.ndarray] = {}
+  # The sizes of other features are known after reading; these are few and small.
+  parts_of: dict[str, list[Rows]] = {}
+  for name in features:
+    size = lengths.sizes(name)
+    if size is None:
+      parts_of[name] = []
+      continue
+    if measure(name) not in start_of_size:  # one array for features of one size
+      start_of_size[measure(name)] = np.cumsum(np.append(0, size))
+    start[name] = start_of_size[measure(name)]
+    # In its final size, since joining parts would take twice the memory.
     flat[name] = _allocate(buffer, name, int(start[name][-1]))
-  for begin, rows in _read_parts(files, features, ids):
+  known, begin = tuple(flat), 0
+  for rows in source.select(ids, features):
     for name in known:
       place = start[name][begin]
       flat[name][place : place + len(rows.flat[name])] = rows.flat[name]
-    for name, parts in remaining.items():
-      one = {name: rows.flat[name]}, {name: rows.start[name]}
-      parts.append(Rows(*one))
-  for name, parts in remaining.items():
+    for name, parts in parts_of.items():
+      parts.append(rows.of_features([name]))
+    begin += len(rows)
+  for name, parts in parts_of.items():
     joined = Rows.joined([Rows.of([], [name]), *parts])
     flat[name], start[name] = joined.flat[name], joined.start[name]
-  return Columns(flat, start)
+  return Rows(flat, start)
 
 
-def _allocate(buffer: Columns | None, name: str, size: int) -> np.ndarray:
-  """Memory for so many values of a feature.
+def _allocate(buffer: Rows | None, name: str, size: int) -> np.ndarray:
+  """Returns memory for values of a feature: that of the buffer, if it is large enough.
 
-  That of before where it is enough: a system that has to find new memory for
-  every window spends up to a third of the time of reading on it.
+  Allocating new memory for every window takes up to a third of the time of reading.
   """
-  room = None if buffer is None else buffer.flat[name].base
-  if room is None or room.size < size:
-    # A little more, since the next window may have it; till then it costs none.
-    room = np.empty(size + size // 16, FEATURES[name].dtype)
-  return room[:size]
-
-
-def _read_parts(
-  files: Blocks, features: Sequence[str], ids: np.ndarray | None
-) -> Iterator[tuple[int, Rows]]:
-  """(place of the first, examples), block by block."""
-  if ids is None:
-    blocks = range(len(files.start) - 1)
-    yield from zip(files.start.tolist(), files.read(blocks, features))
-    return
-  cut = np.searchsorted(ids, files.start)
-  numbers = np.flatnonzero(np.diff(cut))
-  for k, rows in zip(numbers, files.read(numbers, features)):
-    local_ids = ids[cut[k] : cut[k + 1]] - files.start[k]
-    yield (
-      int(cut[k]),
-      rows if len(local_ids) == len(rows) else rows.take(local_ids),
-    )
+  memory = None if buffer is None else buffer.flat[name].base
+  if memory is None or memory.size < size:
+    # A little more than needed, since the next window may need it.
+    memory = np.empty(size + size // 16, FEATURES[name].dtype)
+  return memory[:size]

@@ -1,17 +1,13 @@
-"""Several prepared folders as one training split: config.data.mixture.
+"""Several dataset directories as one training split: config.data.mixture.
 
-Back-translations, other domains, other languages. The vocabulary is one, so that
-ids mean the same; ids of relations, and of lemmas and the like, become those of
-config.data.directory. An epoch
-goes through a corpus as often as its rate says: so many whole times, and through
-a part that is drawn anew each epoch (`windows`).
-
-Before this file: `jaxsyn.data.store.prepared`. After it: `held`, `windows`.
+For back-translations, other domains and other languages. All directories share one
+vocabulary; ids of relations and annotations are mapped to those of
+config.data.directory. The rate of a corpus says how often an epoch reads it: that many
+complete times, and a part that is drawn again in each epoch
+(`jaxsyn.data.loader.batch_sampler`).
 
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
-
-Letters: C corpus; U block.
 """
 
 from __future__ import annotations
@@ -25,8 +21,14 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
-from jaxsyn.data.loader.examples import Blocks
-from jaxsyn.data.options import Mixture
+from jaxsyn.data.loader.transforms import (
+  Transform,
+  Window,
+  longer_sources,
+  transformed,
+  translations,
+)
+from jaxsyn.data.options import Data, Mixture
 from jaxsyn.data.schema import (
   ALTERNATIVES,
   FEATURES,
@@ -34,30 +36,32 @@ from jaxsyn.data.schema import (
   relation_ids,
 )
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset, Examples, Split
 from jaxsyn.data.store.lengths import Lengths
-from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
+Tables = Mapping[str, np.ndarray]
+
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Ids of the tags, one a folder of the mixture; none unless asked for."""
+  """Returns the ids of the corpus tags, one for each folder; none without tags."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
 
 def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
-  """How often an epoch goes through each corpus.
+  """Returns how often an epoch reads each corpus.
 
-  With a temperature of 1 that is its weight; else it is multiplied so that n_i
-  examples of it, of as many as all have, are in proportion to N_i^(1/T).
+  With a temperature of 1 that is its weight. Otherwise the weight is multiplied so that
+  the numbers of examples n_i are proportional to N_i^(1/T), with an unchanged total.
 
   Args:
     mixture: config.data.mixture.
-    sizes: N_i, examples of config.data.directory and of each folder.
+    sizes: Number of examples of config.data.directory and of each folder.
 
   Raises:
-    InputError: weights that do not fit the folders, or are all 0.
+    InputError: The weights do not match the folders, or are all 0.
   """
   weights = mixture.weights or (1.0,) * len(sizes)
   if len(weights) != len(sizes) or not any(weights):
@@ -71,241 +75,263 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
   return (rate_C * weights).tolist()
 
 
+class CorpusLabels(Transform):
+  """Maps ids of relations and annotations to those of config.data.directory."""
+
+  def __init__(self, tables: Tables):
+    self._tables = tables
+
+  def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
+    mapped = {
+      name: table[rows.flat[name]]
+      for name, table in self._tables.items()
+      if name in rows.flat
+    }
+    return Rows({**rows.flat, **mapped}, rows.start)
+
+
+class CorpusTag(Transform):
+  """Puts a tag, which names the corpus, before each source that is not empty.
+
+  The tag belongs to no word and is its own parent, as EOS is.
+  """
+
+  def __init__(self, tag: int):
+    self._tag = tag
+
+  def lengths(self, lengths: Lengths) -> Lengths:
+    return longer_sources(lengths, 1)
+
+  def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
+    flat, start = dict(rows.flat), dict(rows.start)
+    for name in rows.flat:
+      if FEATURES[name].axes != "S":
+        continue
+      subwords = rows.sizes(name)
+      is_tagged = subwords > 1
+      start[name] = np.append(0, np.cumsum(subwords + is_tagged))
+      is_tag_S = np.zeros(start[name][-1], bool)
+      is_tag_S[start[name][:-1][is_tagged]] = True
+      fill = self._tag if name == "source_id" else FEATURES[name].fill
+      flat[name] = np.full(len(is_tag_S), fill, FEATURES[name].dtype)
+      flat[name][~is_tag_S] = rows.flat[name]
+      if name == "source_parent_mid":  # a position, which moves by the tag
+        flat[name][~is_tag_S] += np.repeat(is_tagged, subwords)
+    return Rows(flat, start)
+
+
 @dataclasses.dataclass(frozen=True)
-class _Corpus:
-  """A corpus, and what makes its examples those of the mixture.
+class Corpus:
+  """A corpus of a mixture.
 
   Attributes:
-    name: for the log.
-    files: its examples.
-    relations: feature -> id here of each id there; of lemmas and the like too.
-    tag: put before each source; None: none.
+    name: Name in the log.
+    examples: Its examples, with labels and tags of the mixture.
   """
 
   name: str
-  files: Blocks
-  relations: Mapping[str, np.ndarray]
-  tag: int | None
-
-  @property
-  def lengths(self) -> Lengths:
-    lengths = self.files.lengths
-    if self.tag is None:
-      return lengths
-    longer = lengths.source.astype(np.int32) + (lengths.source > 1)
-    return lengths._replace(
-      source=longer.astype(np.min_scalar_type(longer.max(initial=0)))
-    )
-
-  def read(
-    self, numbers: Sequence[int], features: Sequence[str]
-  ) -> Iterator[Rows]:
-    for rows in self.files.read(numbers, features):
-      flat, start = dict(rows.flat), dict(rows.start)
-      for name in features:
-        if name in self.relations:
-          flat[name] = self.relations[name][flat[name]]
-        if self.tag is not None and FEATURES[name].axes == "S":
-          flat[name], start[name] = _tagged(rows, name, self.tag)
-      yield Rows(flat, start)
+  examples: Examples
 
 
-def _tagged(rows: Rows, name: str, tag: int) -> tuple[np.ndarray, np.ndarray]:
-  """Values and starts with a tag before each source that is not empty.
-
-  It belongs to no word and is its own parent, as EOS is.
-  """
-  size = rows.sizes(name)
-  grown = size > 1
-  start = np.cumsum(np.append(0, size + grown))
-  new = np.zeros(start[-1], bool)
-  new[start[:-1][grown]] = True
-  flat = np.empty(start[-1], rows.flat[name].dtype)
-  if name == "source_parent_mid":  # places, one further on
-    flat[~new] = rows.flat[name] + np.repeat(grown, size)
-  else:
-    flat[~new] = rows.flat[name]
-  # Of a subword that is new, what pads have: it is of no word, and so on.
-  flat[new] = tag if name == "source_id" else FEATURES[name].fill
-  return flat, start
-
-
-@dataclasses.dataclass(frozen=True)
-class MixedCorpora:
-  """Columns of several corpora, one after the other; see `Blocks`.
+class MixedExamples(Examples):
+  """The examples of several corpora, one corpus after the other.
 
   Attributes:
-    corpora: the corpora.
-    lengths, start: of all of them.
-    rates: how often an epoch goes through each.
-    notes: what the reader is told.
+    corpora: The corpora.
+    rates: How often an epoch reads each corpus.
+    messages: Warnings for the log.
   """
 
-  corpora: Sequence[_Corpus]
-  lengths: Lengths
-  start: np.ndarray
-  rates: Sequence[float]
-  messages: Sequence[str] = ()
-
-  def __len__(self) -> int:
-    return len(self.lengths.source)
+  def __init__(
+    self,
+    corpora: Sequence[Corpus],
+    rates: Sequence[float],
+    messages: Sequence[str] = (),
+  ):
+    self.corpora, self.rates, self.messages = corpora, rates, messages
+    each = [corpus.examples for corpus in corpora]
+    self._ends = np.cumsum([len(one) for one in each])
+    begin = np.append(0, self._ends)
+    starts = [one.block_start[:-1] + b for one, b in zip(each, begin)]
+    self.block_start = np.concatenate([*starts, self._ends[-1:]])
+    self.lengths = Lengths(
+      *map(np.concatenate, zip(*(one.lengths for one in each)))
+    )
 
   @property
-  def rate_U(self) -> np.ndarray:
-    """How often an epoch goes through each block."""
-    blocks = [len(corpus.files.start) - 1 for corpus in self.corpora]
+  def examples_per_epoch(self) -> int:
+    """Number of examples that an epoch reads."""
+    corpora = zip(self.corpora, self.rates)
+    return round(sum(len(one.examples) * rate for one, rate in corpora))
+
+  @property
+  def block_rates(self) -> np.ndarray:
+    """How often an epoch reads each block."""
+    blocks = [len(one.examples.block_start) - 1 for one in self.corpora]
     return np.repeat(self.rates, blocks)
 
-  def read(
-    self, numbers: Iterable[int], features: Sequence[str]
+  def read_blocks(
+    self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Some blocks, ascending."""
-    numbers, first = np.fromiter(numbers, np.int64), 0
+    """Reads blocks, given in ascending order."""
+    blocks, first = np.fromiter(blocks, np.int64), 0
     for corpus in self.corpora:
-      end = first + len(corpus.files.start) - 1
-      local_ids = numbers[(numbers >= first) & (numbers < end)] - first
-      yield from corpus.read(local_ids.tolist(), features)
+      end = first + len(corpus.examples.block_start) - 1
+      local = blocks[(blocks >= first) & (blocks < end)] - first
+      yield from corpus.examples.read_blocks(local.tolist(), features)
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
-    """How many of some examples are of which corpus."""
-    sizes = [len(corpus.files) for corpus in self.corpora]
-    corpus_of_id = np.searchsorted(np.cumsum(sizes), ids, "right")
-    counts = np.bincount(corpus_of_id, minlength=len(sizes)).tolist()
-    return {c.name: n for c, n in zip(self.corpora, counts)}
+    """Returns how many of some examples each corpus has, by its name."""
+    corpus_of_id = np.searchsorted(self._ends, ids, "right")
+    counts = np.bincount(corpus_of_id, minlength=len(self.corpora)).tolist()
+    return {one.name: n for one, n in zip(self.corpora, counts)}
 
-
-def mix(
-  first: PreparedSplit,
-  others: Mapping[str, PreparedSplit],
-  files: Sequence[Blocks],
-  *,
-  mixture: Mixture,
-  features: Collection[str],
-) -> MixedCorpora:
-  """The split of a mixture.
-
-  Args:
-    first: of config.data.directory.
-    others: by folder.
-    files: the columns of each of them, in this order.
-    mixture: config.data.mixture.
-    features: names of those that are read.
-
-  Raises:
-    InputError: vocabularies differ, or weights do not fit.
-  """
-  tagged: Sequence[int | None] = tags(mixture, first.manifest)
-  put = [None, *(tagged or [None] * len(others))]
-  messages, corpora = list[str](), list[_Corpus]()
-  names = _names([str(first.directory), *others])
-  splits = [first, *others.values()]
-  for name, split, columns, tag in zip(names, splits, files, put):
-    _check_vocabulary(first, split)
-    relations = _relations(first, split, features)
-    messages += _unknown(split, columns, relations)
-    corpora.append(_Corpus(name, columns, relations, tag))
-  lengths = zip(*(corpus.lengths for corpus in corpora))
-  sizes = [len(columns) for columns in files]
-  ends = np.cumsum([0, *sizes])
-  start = [columns.start[:-1] + end for columns, end in zip(files, ends)]
-  return MixedCorpora(
-    corpora,
-    Lengths(*map(np.concatenate, lengths)),
-    np.concatenate([*start, ends[-1:]]),
-    rates(mixture, sizes),
-    messages,
-  )
-
-
-def _names(folders: Sequence[str]) -> list[str]:
-  """Short and different."""
-  short = [pathlib.PurePath(folder).name for folder in folders]
-  often = collections.Counter(short)
-  return [
-    name if often[name] == 1 else folder for name, folder in zip(short, folders)
-  ]
-
-
-def _check_vocabulary(first: PreparedSplit, other: PreparedSplit) -> None:
-  for side, expected in first.manifest["vocabulary"].items():
-    sha256 = other.manifest["vocabulary"][side]
-    if sha256["sha256"] != expected["sha256"]:
-      raise InputError(
-        f"config.data.mixture: {other.directory / sha256['file']}, the {side} "
-        f"vocabulary, is not that of {first.directory} (SHA-256 "
-        f"{sha256['sha256']} and {expected['sha256']}). Prepare it anew with "
-        f"--config.prepare.vocabulary.like={first.directory}."
-      )
-
-
-def _relations(
-  first: PreparedSplit, other: PreparedSplit, features: Collection[str]
-) -> dict[str, np.ndarray]:
-  """Feature -> id of the first of each id of the other, where they differ."""
-  relations = {}
-  for side, labels in other.manifest["relations"].items():
-    ours = first.manifest["relations"].get(side, [])
-    if f"{side}_relation" in features and labels != ours:
-      ids = relation_ids(ours)
-      table = [NO_RELATION, *(ids.get(label, NO_RELATION) for label in labels)]
-      relations[f"{side}_relation"] = np.array(table, np.int32)
-      relations[f"{side}_other_relation"] = relations[f"{side}_relation"]
-  for side, of_side in other.manifest.get("labels", {}).items():
-    known = first.manifest.get("labels", {}).get(side, {})
-    for name, labels in of_side.items():
-      ours = known.get(name, labels)
-      if f"{side}_{name}" in features and labels != ours:
-        ids = label_ids(ours)
-        table = [NO_LABEL, *(ids.get(label, ids[UNKNOWN]) for label in labels)]
-        relations[f"{side}_{name}"] = np.array(table, np.int32)
-  return relations
-
-
-def _unknown(
-  split: PreparedSplit, files: Blocks, relations: Mapping[str, np.ndarray]
-) -> Iterator[str]:
-  """What is to be told of relations that have no id in the first corpus."""
-  for name, table in relations.items():
-    if not name.endswith("_relation") or name in ALTERNATIVES:
-      continue  # of others that are unknown there are in any data
-    lost = np.flatnonzero(table[1:] == NO_RELATION) + 1
-    if not len(lost):
-      continue
-    count = 0
-    for rows in files.read(range(len(files.start) - 1), [name]):
-      count += int(np.isin(rows.flat[name], lost).sum())
-    labels = split.manifest["relations"][name.partition("_")[0]]
-    named = ", ".join(labels[i - 1] for i in lost[:5])
-    more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-    yield (
-      f"{split.directory}: {count:,} words have a relation that "
-      f"config.data.directory does not know, and are read without: {named}{more}"
+  def summary(self) -> str:
+    """Describes how many examples of each corpus an epoch reads."""
+    each = (
+      f"{one.name} {len(one.examples):,} x {rate:.4g}"
+      for one, rate in zip(self.corpora, self.rates)
     )
+    return f"examples an epoch: {', '.join(each)}"
 
 
-def open_corpora(
+def open_splits(
   mixture: Mixture, name: str, required: Collection[str]
-) -> dict[str, PreparedSplit]:
-  """The splits of the folders, by folder.
+) -> list[Split]:
+  """Opens a split of each folder of a mixture.
 
   Args:
     mixture: config.data.mixture.
-    name: of the split.
-    required: features that parts and losses read.
+    name: Name of the split.
+    required: Features that modifiers and losses read.
 
   Raises:
-    InputError: a folder is none, or lacks what is read; names it.
+    InputError: A folder is no dataset directory, or lacks a feature; names it.
   """
-  splits = {}
+  splits: dict[str, Split] = {}
   for folder in mixture.folders:
     if folder in splits:
       raise InputError(
         f"config.data.mixture.folders has {folder} twice; raise its weight."
       )
-    splits[folder] = PreparedSplit(folder, name)
+    splits[folder] = Dataset(folder).split(name)
     try:
-      manifests.features_for(splits[folder].manifest, required)
+      manifests.features_for(splits[folder].dataset.manifest, required)
     except InputError as error:
       raise InputError(f"config.data.mixture, {folder}: {error}") from None
-  return splits
+  return list(splits.values())
+
+
+def mix(
+  first: tuple[Split, Examples],
+  others: Sequence[Split],
+  data: Data,
+  *,
+  seed: int,
+  features: Collection[str],
+) -> MixedExamples:
+  """Returns the examples of a mixture.
+
+  Args:
+    first: Split of config.data.directory, and its examples.
+    others: Splits of the folders, of `open_splits`.
+    data: config.data.
+    seed: config.seed, for random trees.
+    features: Names of the features that are read.
+
+  Raises:
+    InputError: The vocabularies differ, or the weights do not match.
+  """
+  main, examples = first
+  corpora, messages = [examples], list[str]()
+  tag_ids = tags(data.mixture, main.dataset.manifest)
+  for k, split in enumerate(others):
+    _check_vocabulary(main.dataset, split.dataset)
+    tables = _label_tables(main.dataset, split.dataset, features)
+    messages += _unknown_relations(split, tables)
+    transforms: list[Transform] = [CorpusLabels(tables)] if tables else []
+    if tag_ids:
+      transforms.append(CorpusTag(tag_ids[k]))
+    corpora.append(transformed(translations(split, data, seed), transforms))
+  names = _short_names([main, *others], data.mixture)
+  return MixedExamples(
+    [Corpus(*pair) for pair in zip(names, corpora)],
+    rates(data.mixture, [len(corpus) for corpus in corpora]),
+    messages,
+  )
+
+
+def _short_names(splits: Sequence[Split], mixture: Mixture) -> list[str]:
+  """Returns the last part of each path, or the path where parts are equal."""
+  folders = [str(splits[0].dataset.directory), *mixture.folders]
+  short = [pathlib.PurePath(folder).name for folder in folders]
+  count = collections.Counter(short)
+  return [
+    name if count[name] == 1 else folder for name, folder in zip(short, folders)
+  ]
+
+
+def _check_vocabulary(first: Dataset, other: Dataset) -> None:
+  for side, expected in first.manifest["vocabulary"].items():
+    found = other.manifest["vocabulary"][side]
+    if found["sha256"] != expected["sha256"]:
+      raise InputError(
+        f"config.data.mixture: {other.directory / found['file']}, the {side} "
+        f"vocabulary, is not that of {first.directory} (SHA-256 "
+        f"{found['sha256']} and {expected['sha256']}). Prepare it again with "
+        f"--config.prepare.vocabulary.like={first.directory}."
+      )
+
+
+def _label_tables(
+  first: Dataset, other: Dataset, features: Collection[str]
+) -> dict[str, np.ndarray]:
+  """Returns the ids in the first dataset of the other's labels, where they differ.
+
+  Args:
+    first: The dataset of config.data.directory.
+    other: The other dataset.
+    features: Names of the features that are read.
+  """
+  tables = {}
+  for side, labels in other.manifest["relations"].items():
+    known = first.manifest["relations"].get(side, [])
+    if f"{side}_relation" in features and labels != known:
+      ids = relation_ids(known)
+      table = [NO_RELATION, *(ids.get(label, NO_RELATION) for label in labels)]
+      tables[f"{side}_relation"] = np.array(table, np.int32)
+      tables[f"{side}_other_relation"] = tables[f"{side}_relation"]
+  for side, of_side in other.manifest.get("labels", {}).items():
+    known_names = first.manifest.get("labels", {}).get(side, {})
+    for name, labels in of_side.items():
+      known = known_names.get(name, labels)
+      if f"{side}_{name}" in features and labels != known:
+        ids = label_ids(known)
+        table = [NO_LABEL, *(ids.get(label, ids[UNKNOWN]) for label in labels)]
+        tables[f"{side}_{name}"] = np.array(table, np.int32)
+  return tables
+
+
+def _unknown_relations(split: Split, tables: Tables) -> Iterator[str]:
+  """Yields warnings about relations without an id in the first dataset.
+
+  Other annotations have an id for unknown labels, in any data.
+  """
+  for name, table in tables.items():
+    if not name.endswith("_relation") or name in ALTERNATIVES:
+      continue
+    lost = np.flatnonzero(table[1:] == NO_RELATION) + 1
+    if not len(lost):
+      continue
+    count = sum(
+      int(np.isin(rows.flat[name], lost).sum()) for rows in split.rows([name])
+    )
+    labels = split.dataset.manifest["relations"][name.partition("_")[0]]
+    named = ", ".join(labels[i - 1] for i in lost[:5])
+    more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+    yield (
+      f"{split.dataset.directory}: {count:,} words have a relation that "
+      "config.data.directory does not know, and are read without: "
+      f"{named}{more}"
+    )

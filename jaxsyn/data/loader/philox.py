@@ -1,11 +1,11 @@
-"""Random numbers by counter: each is a function of its key and its counter.
+"""Counter-based random numbers: each is a function of its key and its counter.
 
-What is drawn for a word so depends on nothing that was drawn before. The numbers
-are the same in any version and on any machine; NumPy's own Philox gives them one
-stream at a time, here they are of many counters at once.
+So the numbers of a word do not depend on numbers drawn before. They are equal in any
+version and on any machine. NumPy's own Philox generates one stream at a time; this
+function takes many counters at once.
 
 Source: Philox4x32-10 of Salmon et al. 2011, "Parallel Random Numbers: As Easy as
-1, 2, 3", as in their library Random123 (its known answers are in the test).
+1, 2, 3", as in their library Random123 (the test has its known answers).
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ import numpy as np
 
 _ROUNDS = 10
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL = 0x9E3779B9, 0xBB67AE85  # what is added to the keys after a round
+_WEYL = 0x9E3779B9, 0xBB67AE85  # added to the keys after each round
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def philox(
   key: tuple[int, int], counters: Sequence[np.ndarray | int]
 ) -> list[np.ndarray]:
-  """Four numbers of 32 bits for each counter.
+  """Returns four random 32-bit numbers for each counter.
 
   Args:
-    key: two numbers of 32 bits.
-    counters: four of 32 bits: integers, or arrays of one size.
+    key: Two 32-bit numbers.
+    counters: Four 32-bit numbers: integers, or arrays of one size.
 
-  Returns:
-    four arrays of that size, uint64 below 2³².
+  Returns: four arrays of that size, uint64 below 2³².
   """
   c0, c1, c2, c3 = np.broadcast_arrays(
     *(np.asarray(word).astype(np.uint64) for word in counters)

@@ -1,24 +1,22 @@
-"""A second task beside translation: more examples out of the same pairs.
+"""Auxiliary tasks: further training examples made of the same sentence pairs.
 
-config.data.second says which. "parse" teaches to translate and to parse, and
-tags around the source say which of the two is wanted; "source" teaches to
-translate plain sources and bracketed ones. Examples of both tasks are columns
-of one data set, shuffled together. Validation and translation know the first
-task alone (`tag`), so they need no trees. A task is an entry of TASKS; what its
-trees are made from, one of BRACKETS.
-
-Before this file: `jaxsyn.data.sentence.linearise`. After it: `examples`.
+config.data.second selects one. "parse" trains translation and parsing; tags around
+the source select which of them is wanted. "source" translates sources with and without
+brackets. The examples of both tasks are shuffled together. Validation and translation
+use the first task only (`tag`), so they need no trees. A task is an entry of TASKS; the
+kind of tree that brackets show is one of BRACKETS.
 
 Source: Currey & Heafield 2019, "Incorporating Source Syntax into
-Transformer-Based Neural Machine Translation", as summed up and re-done by
+Transformer-Based Neural Machine Translation", as summarized and reproduced by
 Bugliarello & Okazaki 2020 (arXiv:1909.03149), section 5, "+C&H".
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,27 +32,28 @@ from jaxsyn.options.bounds import Amount, Count
 
 @dataclasses.dataclass(frozen=True)
 class Brackets(Choice):
-  """What brackets show: a kind of trees of the source, as bracketings."""
+  """A kind of source trees that an auxiliary task writes as brackets."""
 
-  dependencies: ClassVar[bool]  # of words, and of the trees of config.data.tree
-  lacking: ClassVar[str]  # what to prepare where the data has none
+  # Whether these are the dependency trees of config.data.tree.
+  dependencies: ClassVar[bool]
+  lacking: ClassVar[str]  # option that prepares such trees
 
   def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
-    """Labels of the brackets, from 1; None: the data has no such trees."""
+    """Returns the bracket labels, ids from 1; None if the data has no such trees."""
     raise NotImplementedError
 
   def bracketing(self, example: Example) -> np.ndarray:
-    """The tree between whose brackets words or subwords stand, maybe empty."""
+    """Returns the tree as brackets around words or subwords, maybe empty."""
     raise NotImplementedError
 
   def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    """That bracketing, between subwords."""
+    """Returns a bracketing of the subwords."""
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Dependency(Brackets):
-  """Dependency trees, those of config.data.tree."""
+  """Dependency trees, of the kind config.data.tree."""
 
   dependencies: ClassVar[bool] = True
   lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
@@ -75,7 +74,7 @@ class Dependency(Brackets):
 
 @dataclasses.dataclass(frozen=True)
 class Constituency(Brackets):
-  """Constituency trees, where those were given."""
+  """Constituency trees, if the data was prepared with some."""
 
   dependencies: ClassVar[bool] = False
   lacking: ClassVar[str] = "config.prepare.parse.source_brackets"
@@ -97,10 +96,10 @@ BRACKETS: Registry[Brackets] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTaskSpec(Choice):
-  """What else is learnt of a pair than to translate it."""
+  """A task that is trained in addition to translation."""
 
   any: ClassVar[bool] = True
-  tags: ClassVar[bool] = False  # tags around the source tell it from the first
+  tags: ClassVar[bool] = False  # whether tags around the source select the task
 
   def make(
     self,
@@ -109,27 +108,27 @@ class AuxiliaryTaskSpec(Choice):
     brackets: Brackets,
     sizes: Mapping[str, int],
   ) -> Example:
-    """The example of this task.
+    """Returns the example of this task for a sentence pair.
 
     Args:
-      example: of the first task.
-      bracketing: of its source, not empty.
-      brackets: what that is.
-      sizes: side -> ids of its vocabulary; symbols come after them.
+      example: Example of translation, without tags.
+      bracketing: Tree of its source, not empty.
+      brackets: Kind of that tree.
+      sizes: Vocabulary size of each side; symbols follow the vocabulary.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslationTask(AuxiliaryTaskSpec):
-  """Nothing else."""
+  """No auxiliary task."""
 
   any: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)
 class ParsingTask(AuxiliaryTaskSpec):
-  """From the source, between tags, to its tree without words."""
+  """Parsing: predicts the tree of the source, without words."""
 
   tags: ClassVar[bool] = True
 
@@ -143,7 +142,7 @@ class ParsingTask(AuxiliaryTaskSpec):
     numbers = linearise.skeleton(bracketing, heads=brackets.dependencies)
     new = tagged(example, sizes["source"] + linearise.PARSE)
     id_T = np.array([*(sizes["target"] + numbers), EOS])
-    # Brackets are no sentence: they have no words and no tree.
+    # Brackets have no words and no tree.
     values: dict[str, Any] = {
       "id": id_T,
       "word": np.full(len(id_T), NO_WORD),
@@ -160,7 +159,7 @@ class ParsingTask(AuxiliaryTaskSpec):
 
 @dataclasses.dataclass(frozen=True)
 class SourceTask(AuxiliaryTaskSpec):
-  """From the source's tree with its words to the same target."""
+  """Translation of sources that contain the brackets of their trees."""
 
   def make(
     self,
@@ -214,7 +213,7 @@ class AuxiliaryTask:
 
 
 def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:
-  """What config.data.second calls its task and its brackets."""
+  """Returns the names of the task and of the brackets in config.data.second."""
   return TASKS.name_of(auxiliary.task), BRACKETS.name_of(auxiliary.brackets)
 
 
@@ -223,7 +222,7 @@ def check(
   manifest: Mapping[str, Any],
   directory: str | os.PathLike[str],
 ) -> None:
-  """Raises InputError where the data has no trees for the second task."""
+  """Raises InputError if the data has no trees for the auxiliary task."""
   if auxiliary.task.any and auxiliary.brackets.labels(manifest) is None:
     task, kind = names(auxiliary)
     raise InputError(
@@ -236,11 +235,11 @@ def check(
 def symbols(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> tuple[str, ...]:
-  """Symbols that both sides know beyond their vocabularies; maybe none.
+  """Returns the symbols that an auxiliary task adds to both vocabularies.
 
   Args:
     auxiliary: config.data.second.
-    manifest: of the prepared folder.
+    manifest: Manifest of the dataset directory.
   """
   if not auxiliary.task.any:
     return ()
@@ -248,7 +247,49 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Id of the tag around a source that is to be translated; None: no tags."""
+  """Returns the id of the tag around a source to translate; None for no tags."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
+
+
+def make_examples(
+  translations: Iterable[Example],
+  auxiliary: AuxiliaryTask,
+  manifest: Mapping[str, Any],
+  counts: collections.Counter[str],
+) -> Iterator[Example]:
+  """Yields the examples of an auxiliary task.
+
+  Args:
+    translations: Examples of translation, without tags.
+    auxiliary: config.data.second.
+    manifest: Manifest of the dataset directory.
+    counts: Counter that is updated: number of "translations" and of examples of the
+      task ("second"), and of pairs with "no tree" or "too long".
+  """
+  sizes = {side: one["size"] for side, one in manifest["vocabulary"].items()}
+  for example in translations:
+    counts["translations"] += 1
+    bracketing = auxiliary.brackets.bracketing(example)
+    if not (bracketing < 0).any():
+      counts["no tree"] += 1
+      continue
+    new = auxiliary.task.make(example, bracketing, auxiliary.brackets, sizes)
+    if max(len(new["source_id"]), len(new["target_id"])) > auxiliary.longest:
+      counts["too long"] += 1
+      continue
+    counts["second"] += 1
+    yield new
+
+
+def summary(counts: Mapping[str, int]) -> str:
+  """Describes the counts of `make_examples`; empty if there are none."""
+  if "translations" not in counts:
+    return ""
+  count = {k: counts.get(k, 0) for k in ("second", "no tree", "too long")}
+  return (
+    f"second task: {count['second']:,} examples beside {counts['translations']:,} "
+    f"translations; left out: {count['no tree']:,} without a tree, "
+    f"{count['too long']:,} too long"
+  )

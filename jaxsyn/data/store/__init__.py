@@ -1,15 +1,15 @@
-"""Dataset directories: how they are laid out, written and read.
+"""Dataset directories: layout, writing and reading.
 
-layout          paths of the files
-manifests       the manifest; its format is in `manifest_format`
-integrity       sizes and checksums of the files
-rows            many examples in one array a feature
-tfrecord        frames of the TFRecord format
-encoding        examples to records
-decoding        records to examples; `example_check` validates values
-lengths         lengths of examples
-index           the index of a split
-prepared        a split: what training, validation and --verify read
-tfds_builder    dataset directories as TensorFlow Datasets
-fetch           downloads with checksums
+dataset          `Dataset` and `Split`, which training, validation and --verify read
+layout           paths of the files
+manifests        the manifest; `manifest_format` checks its fields
+integrity        sizes and checksums of the files; reading text and trees
+rows             ragged arrays of many examples
+tfrecord         the TFRecord format
+encoding         serializes examples to records
+decoding         decodes records; `example_check` validates the values
+lengths          lengths of examples
+index            the index of a split
+tfds_builder     dataset directories as TensorFlow Datasets
+fetch            downloads with checksums
 """

@@ -18,7 +18,7 @@ import google_crc32c
 import numpy as np
 
 from jaxsyn.data.schema import FEATURES, TEXTS, UTF8, Feature
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Rows, runs
 from jaxsyn.data.store.tfrecord import FOOTER, HEADER
 
 _FIELD = (
@@ -29,11 +29,11 @@ _LISTS = {"bytes_list": 0x0A, "float_list": 0x12, "int64_list": 0x1A}
 
 
 class InvalidExampleError(ValueError):
-  """A record is intact, but is no example of the data set.
+  """An intact record that is no example of the dataset.
 
   Attributes:
-    number: Index of the record among those that were decoded.
-    why: Its fault.
+    number: Index of the record among the decoded ones.
+    why: Fault of the record.
   """
 
   def __init__(self, index: int, why: str):
@@ -63,7 +63,7 @@ def check_frames(
     crc: Masked CRC-32C of each payload in the index, uint32.
 
   Raises:
-    NotAnExample: A frame is corrupt, or the index belongs to other records.
+    InvalidExampleError: A frame is corrupt, or the index belongs to other records.
   """
   array = np.frombuffer(data, np.uint8)
   expected = size.astype("<u8").view(np.uint8).reshape(-1, 8)
@@ -99,7 +99,7 @@ def decode(
     wanted: Names of the features to decode: of `stored`, or of `schema.UTF8`.
 
   Raises:
-    NotAnExample: A record does not have these features in this layout.
+    InvalidExampleError: A record does not have these features in this layout.
   """
   array, view = np.frombuffer(data or b"\0", np.uint8), memoryview(data)
   names = sorted([*stored, *TEXTS])
@@ -159,10 +159,9 @@ def _places(
     position, following = _field(array, position, _FIELD, name)
     _reject(following > end, f"{name} is cut off")
     if name in wanted:
-      where = np.minimum(
-        position[:, None] + np.arange(len(key)), len(array) - 1
-      )
-      different = (array[where] != key).any(1)
+      where = np.clip(position, 0, max(len(array) - len(key), 0))
+      different = (runs(array, where, len(key)) != key).any(1)
+      different |= position + len(key) > following
       _reject(different, f"it has no {name} where one is expected")
       text = name in TEXTS
       kind = "bytes_list" if text else kind_of(FEATURES[name])
@@ -229,12 +228,11 @@ def _integers(
     array: Bytes that hold the records.
     first: First byte of the list of each record.
     size: Bytes of each list.
-    name: Of the feature.
+    name: Name of the feature.
 
   Returns: int64 values of all records, and the number of values of each.
   """
-  shift = np.repeat(first - np.cumsum(size) + size, size)
-  packed = array[shift + np.arange(len(shift))]
+  packed = _joined(array, first, size)
   is_last = packed < 128
   stop = np.cumsum(size)
   if len(packed):
@@ -242,24 +240,45 @@ def _integers(
     some = size > 0
     cut[some] = ~is_last[stop[some] - 1]
     _reject(cut, f"{name} ends within a number")
-  count = np.diff(np.append(0, np.cumsum(is_last))[np.append(0, stop)])
-  end = np.flatnonzero(is_last) + 1
-  begin = np.append(0, end[:-1])[: len(end)]
-  value = (packed[begin] & 127).astype(np.int64)
-  longer, k = np.flatnonzero(end - begin > 1), 1
-  while len(longer):
-    if k > 9:
-      record = np.repeat(np.arange(len(count)), count)[longer[0]]
+  last = np.flatnonzero(is_last)  # position of the last byte of each value
+  count = np.diff(np.searchsorted(last, stop), prepend=0)
+  # Nearly all values have one or two bytes. The byte before the first value is the
+  # last one of all, which ends a value, as the byte before any other value does.
+  value = packed[last].astype(np.int64)
+  before = packed[last - 1]
+  longer = np.flatnonzero(before > 127)
+  value[longer] = value[longer] << 7 | before[longer] & 127
+  longer = longer[packed[last[longer] - 2] > 127]
+  if len(longer):
+    begin = np.where(longer > 0, last[longer - 1] + 1, 0)
+    length = last[longer] + 1 - begin
+    if (length > 10).any():
+      record = np.repeat(np.arange(len(count)), count)[longer[length > 10][0]]
       raise InvalidExampleError(
         int(record), f"{name} has a number of over 64 bits"
       )
-    value[longer] |= (packed[begin[longer] + k] & 127).astype(np.int64) << 7 * k
-    k += 1
-    longer = longer[end[longer] - begin[longer] > k]
+    total = np.zeros(len(longer), np.int64)
+    for k in range(int(length.max())):
+      has = length > k
+      byte = packed[begin[has] + k] & 127
+      total[has] |= byte.astype(np.int64) << 7 * k
+    value[longer] = total
   return value, count
 
 
+def _joined(
+  array: np.ndarray, first: np.ndarray, size: np.ndarray
+) -> np.ndarray:
+  """Returns the bytes of one list of each record, one list after the other."""
+  longest = int(size.max(initial=0))
+  if longest * len(size) > 8 * size.sum() + 4096:  # few long lists
+    shift = np.repeat(first - np.cumsum(size) + size, size)
+    return array[shift + np.arange(len(shift))]
+  # Four times as fast.
+  return runs(array, first, longest)[np.arange(longest) < size[:, None]]
+
+
 def _reject(bad: np.ndarray, why: str) -> None:
-  """Raises NotAnExample for the first bad record."""
+  """Raises InvalidExampleError for the first bad record."""
   if bad.any():
     raise InvalidExampleError(int(np.argmax(bad)), why)

@@ -1,7 +1,6 @@
-"""Arrays to serialised tf.train.Examples, hundreds at a time.
+"""Serializes examples as tf.train.Examples, many at a time.
 
-The counterpart of `jaxsyn.data.store.decoding`. What a chunk of a corpus goes
-through on its way to a data set:
+The counterpart of `jaxsyn.data.store.decoding`. Preparation encodes a chunk so:
 
   parses = list(conllu_text.match(conllu.blocks_of_text(trees, name), lines, file))
   rows = example.encode_all(parses, targets, lines=numbers, **known)
@@ -10,8 +9,8 @@ through on its way to a data set:
   writer.write_all(payloads)                  # of jaxsyn.data.store.tfrecord
   counts.add_all(rows)                        # of preprocess.report
 
-The features of each record are sorted by name, and the bytes are those that protobuf
-writes for the same order: values become varints in NumPy, all of a feature at once.
+The features of each record are sorted by name. The bytes are those that protobuf writes
+for this order; all values of a feature become varints together, in NumPy.
 `jaxsyn.data.store.decoding` relies on this layout.
 Source: protobuf.dev/programming-guides/encoding; example.proto and
 feature.proto of tensorflow/core/example.
@@ -36,15 +35,14 @@ Serialize = Callable[[Rows, Mapping[str, Sequence[str]]], list[bytes]]
 
 
 def serializer(names: Iterable[str]) -> Serialize:
-  """A function from examples, and their texts, to tf.train.Examples.
+  """Returns a function from examples and their texts to tf.train.Examples.
 
-  It takes `Rows` and, by name, what each example has of the `TEXTS` of
-  `jaxsyn.data.schema`. The same examples give the same bytes always: those of
-  TFDS's own ExampleSerializer but for the order of the features, which that
-  leaves to chance.
+  The function takes `Rows` and the texts of each example, by the names in
+  `jaxsyn.data.schema.TEXTS`. Equal examples always give equal bytes: those of the
+  ExampleSerializer of TFDS, except for the order of features, which is random there.
 
   Args:
-    names: of the features in the rows.
+    names: Names of the features in the rows.
   """
   stored_names = tuple(names)
 
@@ -64,7 +62,7 @@ def serializer(names: Iterable[str]) -> Serialize:
 
 
 def _values(rows: Rows, name: str) -> list[bytes]:
-  """What each example has of a feature, as its list holds it."""
+  """Returns the bytes of the values of a feature in each example."""
   feature, flat, start = FEATURES[name], rows.flat[name], rows.start[name]
   kind = kind_of(feature)
   if kind == "int64_list":
@@ -78,9 +76,9 @@ def _values(rows: Rows, name: str) -> list[bytes]:
 
 
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-  """Integers as protobuf writes them, seven bits a byte; and where each ends.
+  """Encodes integers as varints, with seven bits in a byte.
 
-  What is negative has ten bytes.
+  Returns: the bytes, and the end of each number. Negative numbers have ten bytes.
   """
   rest = values.astype(np.int64).view(np.uint64)
   size = np.ones(len(rest), np.int64)
@@ -101,7 +99,7 @@ def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 def _tagged(field: int, size: int) -> bytes:
-  """What stands before a message, or bytes, in a field."""
+  """Returns the header of a length-delimited field."""
   return bytes([field << 3 | 2]) + _varint(size)
 
 
@@ -116,12 +114,14 @@ def _varint(value: int) -> bytes:
 
 @functools.lru_cache(1 << 16)
 def _before(name: str, kind: str, size: int) -> bytes:
-  """What stands before the values of a feature in an Example.
+  """Returns the bytes before the values of a feature in an Example.
 
   Args:
-    size: bytes of the values.
+    name: Name of the feature.
+    kind: Kind of its list.
+    size: Bytes of the values.
   """
-  # A list of numbers is packed; if it is empty, that field is not there.
+  # A list of numbers is packed; an empty one has no field.
   packed = _tagged(1, size) if size or kind == "bytes_list" else b""
   prefix = _tagged(_FIELDS[kind], len(packed) + size) + packed
   key = _tagged(1, len(name)) + name.encode("ascii")

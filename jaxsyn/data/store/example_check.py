@@ -1,9 +1,9 @@
-"""Whether decoded examples are what a manifest says that examples are.
+"""Validates decoded examples against the manifest of their dataset.
 
-A record can be whole and still be of another data set, or of no program of
-ours. What passes here can be gathered and indexed with: every id is in its
-vocabulary, every word in its sentence, and the heads are trees. Many examples
-are looked at together, which costs a few microseconds each.
+An intact record may belong to another dataset or come from another program. The features
+of a valid example can be used as indices: every id is in its vocabulary, every word in its
+sentence, and the heads form trees. Checking many examples together costs a few
+microseconds for each.
 
 Letters: C bracket or subword of a bracketed sentence.
 """
@@ -23,13 +23,13 @@ from jaxsyn.data.store.rows import Rows
 
 
 class Check:
-  """Of the examples of one data set."""
+  """A check of the examples of one dataset."""
 
   def __init__(self, manifest: Mapping[str, Any]):
-    """Takes the bounds from a manifest.
+    """Reads the bounds from a manifest.
 
     Args:
-      manifest: of `jaxsyn.data.store.manifests.read`.
+      manifest: Manifest of the dataset.
     """
     self._pieces = {s: e["size"] for s, e in manifest["vocabulary"].items()}
     self._labels = {s: len(e) for s, e in manifest["relations"].items()}
@@ -40,15 +40,15 @@ class Check:
     }
 
   def __call__(self, rows: Rows) -> None:
-    """Raises InvalidExampleError for the first that is none."""
+    """Raises InvalidExampleError for the first invalid example."""
     for bad, name, why in self._faults(rows):
       if bad.any():
         raise InvalidExampleError(int(np.argmax(bad)), f"{name} {why}")
 
   def _faults(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
-    """(which examples are bad, feature, why).
+    """Yields (mask of bad examples, feature, fault).
 
-    One after the other: what comes later indexes with what was right before.
+    In order: later checks use values as indices that earlier ones validate.
     """
     yield rows.flat["line"] < 1, "line", "is no line number"
     for side in SIDES:
@@ -95,7 +95,7 @@ class Check:
     yield rows.which(word, bad), word, "has a word that is not in the sentence"
     bad = _beyond(rows.flat[relation], self._labels[side] + 1)
     yield rows.which(relation, bad), relation, "has an unknown relation"
-    middle_S = rows.flat[middle]  # what is no number compares as false
+    middle_S = rows.flat[middle]  # NaN compares as false
     bad = ~((middle_S >= 0) & (middle_S <= np.repeat(pieces - 1, pieces)))
     yield (
       rows.which(middle, bad),
@@ -146,16 +146,18 @@ class Check:
 def _heads(
   rows: Rows, name: str, words: np.ndarray
 ) -> Iterator[tuple[np.ndarray, str, str]]:
-  """Faults of heads of one or several trees of each example.
+  """Yields faults of the heads of one or several trees of each example.
 
   Args:
-    words: of each example.
+    rows: Examples.
+    name: Feature with the heads.
+    words: Words of each example.
   """
   head_W, size = rows.flat[name], rows.sizes(name)
   words_W = np.repeat(words, size)
   bad = _beyond(head_W, words_W)
   yield rows.which(name, bad), name, "has a word that is not in the sentence"
-  # Each by its place among all: of its example, and there of its tree.
+  # Heads as positions among all values: of the example, and of the tree in it.
   nth_W = np.arange(len(head_W)) - np.repeat(rows.start[name][:-1], size)
   head_W = head_W + np.arange(len(head_W)) - nth_W % np.maximum(words_W, 1)
   above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
@@ -165,5 +167,5 @@ def _heads(
 
 
 def _beyond(values: np.ndarray, end: np.ndarray | int) -> np.ndarray:
-  """Which int32 values are not from 0 to end - 1."""
-  return values.view(np.uint32) >= end  # what is negative is large without sign
+  """Returns a mask of the int32 values that are not from 0 to end - 1."""
+  return values.view(np.uint32) >= end  # negative values are large without sign

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from jaxsyn.data.store.lengths import Lengths
-from jaxsyn.data.store.tfrecord import REMEDY, masked_crc
+from jaxsyn.data.store.tfrecord import CorruptFileError, masked_crc
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
@@ -43,14 +43,14 @@ def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
   made = np.empty(count, ENTRY)
   made["crc"] = np.fromiter(map(masked_crc, payloads), np.uint32, count)
   sizes = np.fromiter(map(len, payloads), np.int64, count)
-  columns = (
+  fields = (
     ("bytes", "bytes", sizes),
     ("source", "source subwords", lengths.source),
     ("target", "target subwords", lengths.target),
     ("source_words", "source words", lengths.source_words),
     ("target_words", "target words", lengths.target_words),
   )
-  for name, unit, values in columns:
+  for name, unit, values in fields:
     limit = np.iinfo(ENTRY[name]).max
     if (largest := int(values.max(initial=0))) > limit:
       raise InputError(
@@ -75,7 +75,7 @@ def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
     examples: Number of records of the split.
 
   Raises:
-    InputError: The file is no index of so many records.
+    CorruptFileError: The file is no index of so many records.
   """
   try:
     if remote.is_remote(path):
@@ -83,9 +83,7 @@ def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
     else:
       found = np.load(os.fspath(path), mmap_mode="r")
   except (OSError, ValueError, EOFError) as error:
-    raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
+    raise CorruptFileError(f"{path} cannot be read ({error})") from None
   if found.dtype != ENTRY or found.shape != (examples,):
-    raise InputError(
-      f"{path} is not the index of {examples:,} records. {REMEDY}"
-    )
+    raise CorruptFileError(f"{path} is not the index of {examples:,} records")
   return found

@@ -1,8 +1,8 @@
-"""Whether the files of a prepared folder are as they were written.
+"""Verification of the files of a dataset directory, and reading its text and trees.
 
-The manifest holds the size and the CRC-32C of every file under "files", and a
-checksum of itself, so that nothing that is flipped, cut, or copied in part is
-taken for data.
+The manifest holds the size and the CRC-32C of every file under "files", and a checksum of
+itself, so flipped bits, truncated files and partial copies are detected. Records have a
+CRC each (`jaxsyn.data.store.dataset`).
 """
 
 from __future__ import annotations
@@ -16,62 +16,63 @@ from typing import Any
 
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.tfrecord import REMEDY
-from jaxsyn.errors import InputError
+from jaxsyn.data.store.tfrecord import CorruptFileError
 from jaxsyn.storage import checksums, files
+
+PathLike = os.PathLike[str] | str
+Manifest = Mapping[str, Any]
 
 
 def corrupt_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  deep: bool = True,
+  directory: PathLike, manifest: Manifest, deep: bool = True
 ) -> dict[str, str]:
-  """The files that are not as the manifest has them -> what is wrong.
+  """Returns the fault of each file that differs from the manifest, by name.
 
   Args:
-    directory: the prepared folder.
-    manifest: of `jaxsyn.data.store.manifests.read`.
-    deep: read all files; else only their sizes are looked at.
+    directory: Dataset directory.
+    manifest: Its manifest.
+    deep: Whether to read all files; otherwise only their sizes are compared.
   """
-  return {
-    name: wrong
-    for name, facts in manifest["files"].items()
-    if (
-      wrong := checksums.corrupt_files(directory, {name: facts}, lambda _: deep)
-    )
+  faults = {
+    name: _fault(directory, manifest, name, deep) for name in manifest["files"]
   }
+  return {name: fault for name, fault in faults.items() if fault}
+
+
+def _fault(
+  directory: PathLike, manifest: Manifest, name: str, deep: bool
+) -> str:
+  expected = {name: manifest["files"][name]}
+  return checksums.corrupt_files(directory, expected, lambda _: deep)
 
 
 def check(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  name: os.PathLike[str] | str,
-  deep: bool = True,
+  directory: PathLike, manifest: Manifest, name: PathLike, deep: bool = True
 ) -> None:
-  """Raises InputError unless one file is as the manifest has it.
+  """Checks that one file is as in the manifest.
 
   Args:
-    directory: the prepared folder.
-    manifest: of `jaxsyn.data.store.manifests.read`.
-    name: of the file, relative to the directory.
-    deep: read it; else only its size is looked at.
+    directory: Dataset directory.
+    manifest: Its manifest.
+    name: Path of the file, relative to the directory.
+    deep: Whether to read the file; otherwise only its size is compared.
+
+  Raises:
+    CorruptFileError: The file is missing or differs.
   """
   name = pathlib.PurePath(name).as_posix()
-  facts = {name: manifest["files"][name]}
-  if wrong := checksums.corrupt_files(directory, facts, lambda _: deep):
-    raise InputError(f"{wrong}. {REMEDY}")
+  if fault := _fault(directory, manifest, name, deep):
+    raise CorruptFileError(fault)
 
 
 def read_text(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split: str,
-  side: str,
+  directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> list[str]:
-  """The raw lines of a side of a split, as its records number them.
+  """Reads the raw lines of a side of a split, one for each record.
 
   Raises:
-    InputError: the file is not as it was written, or has not a line a record.
+    CorruptFileError: A file differs from the manifest, or has another number of lines
+      than the split has records.
   """
   shards = manifests.split(manifest, split)["shards"]
   paths = layout.text_files("", manifest, split, side)
@@ -81,30 +82,26 @@ def read_text(
     check(directory, manifest, name)
     path = files.path_of(directory) / name
     try:
-      lines = (
-        gzip.decompress(files.read_bytes(path)).decode("utf-8").split("\n")
-      )
+      text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-      raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
+      raise CorruptFileError(f"{path} cannot be read ({error})") from None
+    lines = text.split("\n")
     if len(lines) - 1 != shard["examples"] or lines[-1]:
-      raise InputError(
-        f"{path} has {len(lines) - 1} lines, but the {of} has"
-        f" {shard['examples']} records. {REMEDY}"
+      raise CorruptFileError(
+        f"{path} has {len(lines) - 1} lines, but the {of} has "
+        f"{shard['examples']} records"
       )
     texts += lines[:-1]
   return texts
 
 
 def sentences(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split: str,
-  side: str,
+  directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> Iterator[str | conllu_text.Parse]:
-  """The lines of a side of a split; with their trees, where the side has some.
+  """Yields the lines of a side of a split, with their trees if the side has some.
 
   Raises:
-    InputError: text or trees are not as they were written.
+    CorruptFileError: A file with text or trees differs from the manifest.
   """
   lines = read_text(directory, manifest, split, side)
   if side not in manifest["sides"]:
@@ -118,12 +115,9 @@ def sentences(
 
 
 def read_trees(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split: str,
-  side: str,
+  directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> list[conllu_text.Parse] | None:
-  """The trees of `sentences`; None where the side has none."""
+  """Reads the trees of a side of a split; None if the side has none."""
   if side not in manifest["sides"]:
     return None
   trees = sentences(directory, manifest, split, side)

@@ -1,15 +1,15 @@
-"""Where the files of a prepared folder are, which looks like this:
+"""Paths of the files of a dataset directory, which looks like this:
 
   manifest.json
   vocabulary.model                    or source.model and target.model
-  parser.source.udpipe                a copy, where the parser is such a file
-  conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
-  text/SPLIT.SIDE.gz                  the raw text; line N is record N
+  parser.source.udpipe                copy of the parser, if it is a file
+  conllu/SPLIT.SIDE.conllu.gz         trees; tree N is that of line N of the text
+  text/SPLIT.SIDE.gz                  raw text; line N is that of record N
   NAME/VERSION/                       the TFDS dataset and its indexes
   report.txt, report.png
 
-Text and trees of several shards are SPLIT.SIDE-00000-of-00002.gz. A manifest (of
-`jaxsyn.data.store.manifests`) says how many there are.
+Text and trees of several shards are SPLIT.SIDE-00000-of-00002.gz. The manifest
+(`jaxsyn.data.store.manifests`) has the number of shards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jaxsyn.storage import files
 
 
 def names(manifest: Mapping[str, Any]) -> list[str]:
-  """The files that follow from a manifest, relative to its folder."""
+  """Returns the files that a manifest implies, relative to its directory."""
   files = list(models(manifest))
   folder = tfds_folder("", manifest)
   for name, facts in manifest["splits"].items():
@@ -39,7 +39,7 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def models(manifest: Mapping[str, Any]) -> dict[str, str]:
-  """Files of vocabularies and parsers, which runs have copies of -> SHA-256."""
+  """Returns the SHA-256 of the vocabularies and parsers that runs copy, by file."""
   entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
   return {
     entry["file"]: entry["sha256"]
@@ -51,7 +51,7 @@ def models(manifest: Mapping[str, Any]) -> dict[str, str]:
 def tfds_folder(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> pathlib.Path:
-  """Where the records are: NAME/VERSION in the prepared folder."""
+  """Returns the path of the TFDS dataset: NAME/VERSION."""
   return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
@@ -72,7 +72,7 @@ def text_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """The raw text of a side, a line a record, gzip; of a shard, of so many."""
+  """Returns the path of the raw text of a side, a line for each record."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
   return files.path_of(directory) / "text" / file
 
@@ -83,7 +83,7 @@ def text_files(
   split_name: str,
   side: str,
 ) -> list[pathlib.Path]:
-  """The raw text of a side: a file a shard."""
+  """Returns the paths of the raw text of a side, a file for each shard."""
   return _each_shard(
     text_file, directory, manifest, split=split_name, side=side
   )
@@ -97,7 +97,7 @@ def conllu_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """The trees of a side, gzip; of a shard, of so many."""
+  """Returns the path of the trees of a side."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.conllu.gz"
   return files.path_of(directory) / "conllu" / file
 
@@ -108,7 +108,7 @@ def conllu_files(
   split_name: str,
   side: str,
 ) -> list[pathlib.Path]:
-  """The trees of a side: a file a shard."""
+  """Returns the paths of the trees of a side, a file for each shard."""
   return _each_shard(
     conllu_file, directory, manifest, split=split_name, side=side
   )
@@ -136,14 +136,14 @@ def _shard(shard: int, shards: int) -> str:
 def vocabulary_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path:
-  """The SentencePiece model of a side; both sides may share it."""
+  """Returns the path of the SentencePiece model of a side; both may share it."""
   return files.path_of(directory) / manifest["vocabulary"][side]["file"]
 
 
 def parser_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path | None:
-  """The copy of the parser of a side; None where there is none."""
+  """Returns the path of the copy of a side's parser; None if there is none."""
   parser = manifest["parser"].get(side)
   if not parser or not parser["file"]:
     return None

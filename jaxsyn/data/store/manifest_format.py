@@ -1,8 +1,8 @@
-"""What manifest.json may say: types, bounds, and what must fit together.
+"""Fields of manifest.json: types, bounds, and rules between fields.
 
-A prepared folder may come from somebody else, so nothing in its manifest is
-taken on trust: no number is out of bounds, and no name leads out of the folder.
-`jaxsyn.data.store.manifests` reads and writes it.
+A dataset directory may come from somebody else, so its manifest is not trusted: no number
+is out of bounds, and no name leads out of the directory. `jaxsyn.data.store.manifests`
+reads and writes it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
 _SHA256 = r"[0-9a-f]{64}"
 _MOST_LABELS = 1 << 16
 
-Number = Annotated[int, Range(0, 1 << 53)]  # what JSON can say exactly
+Number = Annotated[int, Range(0, 1 << 53)]  # exact in JSON
 Version = Annotated[
   str, TextPattern(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", "like 1.0.0")
 ]
 FileName = Annotated[
   str, TextPattern(f"{_PLAIN}(/{_PLAIN})*", "names of files, / between folders")
 ]
-# The suffix also keeps a copy from taking the place of another file of a run.
+# The suffix prevents a copy from replacing another file of a run.
 ModelFile = Annotated[
   str, TextPattern(rf"{_PLAIN}\.model", "the name of a .model file")
 ]
@@ -68,7 +68,7 @@ class SplitFacts:
   examples: Number
   shards: tuple[Shard, ...]
   records_sha256: Sha256
-  # For people alone.
+  # For readers only.
   lines: Number = 0
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   unparsed: Number = 0
@@ -91,7 +91,7 @@ class VocabularyFacts:
 
 @dataclasses.dataclass(frozen=True)
 class ParserFacts:
-  file: ParserFile  # "": no copy of it is here, or CoNLL-U was given
+  file: ParserFile  # "": there is no copy, or the trees came as CoNLL-U
   sha256: Sha256OrNone
   kind: Annotated[str, RegistryKey(PARSERS)] = "udpipe"
   name: str = ""
@@ -125,7 +125,7 @@ class Manifest:
   labels: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(
     default_factory=dict
   )
-  # For people alone, and `preprocess.build`.
+  # For readers and `preprocess.build` only.
   source_language: str = ""
   target_language: str = ""
   versions: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -136,18 +136,17 @@ class Manifest:
 
 
 def records_sha256(shards: Sequence[str]) -> str:
-  """The hash of a split's records, from those of its files in order."""
+  """Returns the hash of a split from the hashes of its shards in order."""
   return hashlib.sha256("".join(shards).encode()).hexdigest()
 
 
 def check(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError for what is no manifest; names the field and the value.
+  """Raises InputError for an invalid manifest; names the field and the value.
 
-  That "files" has all files is for `jaxsyn.data.store.manifests` to check, which knows
-  where they lie.
+  `jaxsyn.data.store.manifests` checks that "files" is complete.
 
   Args:
-    manifest: as JSON has it, without its checksum.
+    manifest: Content of the JSON document, without its checksum.
   """
   typed = from_config(
     Manifest, manifest, ConfigPath("manifest"), CHECKPOINT_MODE
@@ -156,11 +155,11 @@ def check(manifest: Mapping[str, Any]) -> None:
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
 
 
-Fault = tuple[str, Any, str]  # field, its value, what it must be
+Fault = tuple[str, Any, str]  # field, value, rule
 
 
 def _faults(manifest: Manifest) -> Iterator[Fault]:
-  """All rules that the types do not say, broken."""
+  """Yields violations of rules that types do not express."""
   sides = set(manifest.sides)
   if not sides <= set(SIDES) or len(sides) < len(manifest.sides):
     yield "sides", manifest.sides, "of source and target, each once"

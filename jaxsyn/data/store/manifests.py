@@ -1,9 +1,9 @@
-"""manifest.json of a prepared folder: what it holds and where it came from.
+"""Manifest of a dataset directory: its contents and their origin, in manifest.json.
 
-`preprocess.build` writes it last, so a folder with a manifest is whole. It has
-the sum of each file of the folder (`jaxsyn.data.store.integrity`), and one of
-itself. Where those files are, `jaxsyn.data.store.layout` knows; what else it may
-say stands in `jaxsyn.data.store.manifest_format`.
+`preprocess.build` writes it last, so a directory with a manifest is complete. It holds a
+checksum of each file (`jaxsyn.data.store.integrity`) and one of itself.
+`jaxsyn.data.store.layout` knows the paths of the files, and
+`jaxsyn.data.store.manifest_format` the fields.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.storage import checksums, files, lock, remote
 
 FILE = "manifest.json"
+_FORMER_FOLDER = "columns"  # of directories of format 4
 
 
 def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
-  """The manifest of a prepared folder, or of a run.
+  """Reads the manifest of a dataset directory, or of a run.
 
   Raises:
-    InputError: no such folder, no manifest in it, or one that is damaged, of
-      another format, or says what no manifest may; names the field.
+    InputError: There is no such directory or no manifest in it, or the manifest is
+      corrupt, of another format, or has an invalid field; names the field.
   """
   path = files.path_of(directory) / FILE
   prepare = "Run jaxsyn prepare --config FILE"
@@ -53,7 +54,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
   except (OSError, ValueError) as error:
     reason = str(error).rstrip(".")
     raise InputError(
-      f"{path} is damaged ({reason}). {prepare} again."
+      f"{path} is corrupt ({reason}). {prepare} again."
     ) from None
   raise InputError(
     f"{path} has format {version!r}; this version reads {FORMAT}. {prepare} again."
@@ -63,14 +64,31 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
 def write(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> None:
-  """Writes the manifest with its checksum, whole or not at all.
+  """Writes the manifest with its checksum, atomically.
 
   Raises:
-    InputError: `read` would refuse it.
+    InputError: The manifest has an invalid field.
   """
   document = checksums.add_checksum({**manifest, "format": FORMAT})
   _validate(checksums.verify_checksum(document))
   files.write_json(files.path_of(directory) / FILE, document)
+
+
+def remove_former_files(directory: os.PathLike[str] | str) -> None:
+  """Removes the folder columns/ of a directory that a former version has prepared.
+
+  Directories of format 4 had a second copy of the data there. Other files of former
+  versions are replaced when the directory is rebuilt.
+  """
+  directory = files.path_of(directory)
+  try:
+    names = files.read_json(directory / FILE)["files"]
+    is_former = any(name.startswith(f"{_FORMER_FOLDER}/") for name in names)
+  except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    return  # no manifest, or a corrupt one
+  folder = directory / _FORMER_FOLDER
+  if is_former and (remote.is_remote(folder) or os.path.isdir(folder)):
+    files.remove_folder(folder)
 
 
 @contextlib.contextmanager
@@ -80,10 +98,10 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
   The lock ends with its process. Directories on object stores have none.
 
   Args:
-    directories: dataset directories.
+    directories: Dataset directories.
 
   Raises:
-    InputError: a directory is being prepared; names the process.
+    InputError: A directory is being prepared; names the process.
   """
   with contextlib.ExitStack() as stack:
     for directory in directories:
@@ -96,14 +114,14 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError for what `read` and `write` refuse."""
+  """Raises InputError for an invalid field or a missing checksum of a file."""
   manifest_format.check(manifest)
   if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
     raise InputError(f"manifest.files lacks {lacking[0]}.")
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
-  """What each example holds, by name."""
+  """Returns the features of an example, by name."""
   return schema.features(
     manifest["sides"],
     brackets=bool(manifest.get("brackets")),
@@ -116,14 +134,14 @@ def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
 def features_for(
   manifest: Mapping[str, Any], required: Collection[str]
 ) -> tuple[str, ...]:
-  """Names of the features of a batch for a system, in their order in it.
+  """Returns the names of the features of a batch for a system, in order.
 
   Args:
-    manifest: of the data.
-    required: features that its parts and losses read, e.g. "source_parent_mid".
+    manifest: Manifest of the data.
+    required: Features that modifiers and losses read, e.g. "source_parent_mid".
 
   Raises:
-    InputError: the data lacks one; the message says how to get it.
+    InputError: The data lacks a feature; the message says how to prepare it.
   """
   if unknown := sorted(set(required) - set(schema.FEATURES)):
     raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
@@ -168,7 +186,7 @@ def features_for(
 
 
 def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-  """What `jaxsyn.data.sentence.example.encode` must know of a data set.
+  """Returns the arguments of `jaxsyn.data.sentence.example.encode` for a dataset.
 
   Returns: "relations", side -> relation label -> id; "annotations"; and "labels",
     side -> open annotation -> label -> id.
@@ -189,7 +207,7 @@ def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def label_counts(
   manifest: Mapping[str, Any], side: str
 ) -> tuple[tuple[str, int], ...]:
-  """How many labels each annotation of a side has: (name, number).
+  """Returns the number of labels of each annotation of a side: (name, number).
 
   Open annotations that the data lacks have none.
   """
@@ -201,7 +219,7 @@ def label_counts(
 
 
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-  """What the manifest says of a split; InputError if there is none."""
+  """Returns the entry of a split; raises InputError if there is none."""
   if name not in manifest["splits"]:
     raise InputError(
       f"data set {manifest['name']} has no split {name!r}. "
@@ -213,7 +231,7 @@ def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
 def vocabulary(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> Vocabulary:
-  """The vocabulary of a side, checked; of a prepared folder or a run."""
+  """Loads the vocabulary of a side of a dataset directory or run, and checks it."""
   path = layout.vocabulary_file(directory, manifest, side)
   expected = manifest["vocabulary"][side]["sha256"]
   vocabulary_ = Vocabulary(fetch.local(path, expected))
@@ -224,11 +242,11 @@ def vocabulary(
 def check_vocabulary(
   manifest: Mapping[str, Any], vocabulary: Any, side: str = "source"
 ) -> None:
-  """Raises InputError unless a vocabulary made this data.
+  """Raises InputError unless the data was prepared with a vocabulary.
 
   Args:
-    manifest: of the data.
-    vocabulary: has `path`, `sha256`, `size` (`jaxsyn.data.sentence.vocabulary.Vocabulary`).
+    manifest: Manifest of the data.
+    vocabulary: Vocabulary, with `path`, `sha256` and `size`.
     side: "source" or "target".
   """
   expected = manifest["vocabulary"][side]
@@ -241,7 +259,7 @@ def check_vocabulary(
 
 
 def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
-  """The parser of a side; None where its trees came as CoNLL-U without one."""
+  """Returns the parser of a side; None if its trees came as CoNLL-U without one."""
   entry = manifest["parser"].get(side)
   known = entry and (entry.get("name") or entry["sha256"])
   return Identity.of(entry) if entry and known else None
@@ -250,13 +268,13 @@ def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
 def check_parser(
   manifest: Mapping[str, Any], parser: Identity, side: str = "source"
 ) -> None:
-  """Raises InputError unless a parser made this data's trees.
+  """Raises InputError unless the data was parsed with a parser.
 
-  Data whose trees came as CoNLL-U names no parser; then any is accepted.
+  Data whose trees came as CoNLL-U names no parser; then any parser is accepted.
 
   Args:
-    manifest: of the data.
-    parser: what is given.
+    manifest: Manifest of the data.
+    parser: Parser to compare.
     side: "source" or "target".
   """
   expected = recorded_parser(manifest, side)

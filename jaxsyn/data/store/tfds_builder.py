@@ -1,15 +1,14 @@
-"""The records as a data set of TensorFlow Datasets (TFDS).
+"""The records as a dataset of TensorFlow Datasets (TFDS).
 
-`write` is what `preprocess.build` calls: TFRecord shards, their index and the
-TFDS metadata, made without TensorFlow. Whoever has TensorFlow reads the same
-folder with
+`write` writes TFRecord shards, their index and the TFDS metadata, without TensorFlow. Where
+TensorFlow is installed, the same directory is read with
 
   tfds.load("multi30k_en_de", data_dir="data/multi30k_en_de")
   tfds.builder_from_directory("data/multi30k_en_de/multi30k_en_de/1.0.0")
 
-Tree distances come out as flat uint8 (W·W): the file keeps them as bytes.
+Tree distances are flat uint8 arrays (W·W), which records hold as bytes.
 
-`SyntaxPairs` puts such a data set into another place or format of TFDS.
+`SyntaxPairs` copies such a dataset to another directory or format of TFDS.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from jaxsyn.storage import files
 
 VERSION = "1.0.0"
 
-Example = Mapping[str, Any]  # its arrays, and its texts; those not said are ""
+Example = Mapping[str, Any]  # arrays and texts; missing texts are ""
 
 
 @dataclasses.dataclass(frozen=True)
 class About:
-  """What the data set's page says of it.
+  """Description of a dataset in its TFDS metadata.
 
   Attributes:
-    title: what it is, in a line: languages, vocabulary, parsers.
-    citation: of those whose corpus it is, BibTeX; "": none.
-    homepage: of the corpus.
+    title: Languages, vocabulary and parsers, in a line.
+    citation: BibTeX entry of the corpus; "" for none.
+    homepage: Web page of the corpus.
   """
 
   title: str = ""
   citation: str = ""
-  # TFDS makes up an address of its own where there is none.
+  # TFDS invents an address if there is none.
   homepage: str = "none"
 
 
@@ -64,23 +63,23 @@ def write(
   shards: int = 1,
   about: About | None = None,
 ) -> dict[str, dict[str, Any]]:
-  """Writes directory/name/version, which appears when it is complete.
+  """Writes directory/name/version atomically.
 
   Args:
-    directory: the prepared folder.
-    name: lower case, digits and underscores, as TFDS wants.
-    version: three numbers, "1.0.0".
-    features: what an example holds, of `jaxsyn.data.schema.tfds_features`.
-    splits: split name -> (number of examples, the examples in order).
-    shards: files a split; fewer where there are fewer examples.
-    about: what people are told of it.
+    directory: Dataset directory.
+    name: Name of the dataset: lower case, digits and underscores, as in TFDS.
+    version: Three numbers, "1.0.0".
+    features: Features of an example, of `jaxsyn.data.schema.tfds_features`.
+    splits: Split name -> (number of examples, the examples in order).
+    shards: Files of a split; fewer if there are fewer examples.
+    about: Description in the metadata.
 
   Returns:
-    What the manifest says of each split: "examples", "shards" (file, examples,
+    Entries of the manifest for each split: "examples", "shards" (file, examples,
     bytes, sha256 of each) and "records_sha256".
 
   Raises:
-    ValueError: a split does not hold as many examples as it said.
+    ValueError: A split has another number of examples than given.
   """
   directory = pathlib.Path(directory)
   with files.publish_folder(directory / name / version) as folder:
@@ -204,17 +203,17 @@ def write_metadata(
 
 @dataclasses.dataclass(eq=False)
 class Prepared(tfds.core.BuilderConfig):  # type: ignore[misc]  # untyped
-  """Of which data set.
+  """Configuration of the builder: the dataset to copy.
 
   Attributes:
-    directory: the folder that jaxsyn prepare has prepared.
+    directory: Dataset directory.
   """
 
   directory: str = ""
 
 
 class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # untyped
-  """The records of a prepared folder, in another place or format of TFDS.
+  """Builder that copies a dataset to another directory or format of TFDS.
 
     SyntaxPairs(prepared="data/multi30k_en_de", data_dir="data/arrays",
       file_format="array_record").download_and_prepare()
@@ -234,8 +233,8 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # unt
     """Makes a builder.
 
     Args:
-      prepared: a prepared folder; "" where `config` names it.
-      **options: of every TFDS builder: data_dir, config, file_format, ...
+      prepared: Dataset directory; "" if `config` names it.
+      **options: Options of every TFDS builder: data_dir, config, file_format, ...
     """
     if prepared:
       name = manifests.read(prepared)["name"]

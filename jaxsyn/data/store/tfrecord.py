@@ -1,11 +1,9 @@
-"""The TFRecord file format, with no TensorFlow.
+"""The TFRecord file format, without TensorFlow.
 
-A file is a run of frames, numbers little-endian:
+A file is a sequence of frames, with little-endian numbers:
 
   uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
 
-`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.prepared` reads
-them.
 Source: tensorflow/core/lib/io/record_writer.h and tensorflow/tsl hash/crc32c.h.
 """
 
@@ -25,11 +23,21 @@ from jaxsyn.storage import files, remote
 
 HEADER = 12  # bytes before a payload
 FOOTER = 4  # bytes after it
-REMEDY = "Prepare the data again (jaxsyn prepare) or copy the file anew."
+REMEDY = "Prepare the data again (jaxsyn prepare --config FILE) or copy the file again."
+
+
+class CorruptFileError(InputError):
+  """A file of a dataset directory is missing, unreadable or corrupt.
+
+  Its message ends with the command that rebuilds the file.
+  """
+
+  def __init__(self, fault: str):
+    super().__init__(f"{fault}. {REMEDY}")
 
 
 def masked_crc(data: bytes) -> int:
-  """CRC-32C, rotated right by 15 bits and shifted by a constant.
+  """Returns the CRC-32C, rotated right by 15 bits and shifted by a constant.
 
   >>> hex(masked_crc(b"123456789"))  # the unmasked value is 0xe3069283
   '0xc78ab0e5'
@@ -39,11 +47,11 @@ def masked_crc(data: bytes) -> int:
 
 
 class Writer:
-  """Writes records to a file.
+  """Writer of records.
 
   Attributes:
-    size, number: bytes and records so far.
-    digest: of SHA-256, of the bytes so far.
+    size, number: Bytes and records written so far.
+    digest: SHA-256 of the bytes written so far.
   """
 
   def __init__(self, file: IO[bytes]):
@@ -64,7 +72,7 @@ class Writer:
 
 
 def frame(payload: bytes) -> bytes:
-  """A record as it stands in a file."""
+  """Returns the bytes of a record in a file."""
   length = struct.pack("<Q", len(payload))
   of_length, of_payload = (
     struct.pack("<I", masked_crc(data)) for data in (length, payload)
@@ -74,17 +82,16 @@ def frame(payload: bytes) -> bytes:
 
 @contextlib.contextmanager
 def writer(path: os.PathLike[str] | str) -> Iterator[Writer]:
-  """Records for a file that appears when the block ends well."""
+  """Opens a file for records. It appears when the block ends without an error."""
   with files.publish(path) as file:
     yield Writer(file)
 
 
 def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
-  """All payloads of a file in order, their CRCs checked.
+  """Yields all payloads of a file in order, and verifies their CRCs.
 
   Raises:
-    InputError: the file is missing, truncated or damaged; the message gives
-      the file and the record.
+    CorruptFileError: The file is missing, truncated or corrupt; names the record.
   """
   with _open(path) as (file, file_size):
     count = 0
@@ -93,66 +100,51 @@ def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
       count += 1
 
 
-def read(path: os.PathLike[str] | str, offset: int, index: int) -> bytes:
-  """The payload of the frame at an offset; errors as of `scan`.
-
-  Args:
-    path: the file.
-    offset: in bytes.
-    index: which record it is, for messages.
-  """
-  with _open(path, read_ahead=1 << 16) as (file, file_size):
-    file.seek(offset)
-    return _payload(
-      file, file.read(HEADER), file_size, f"{path}: record {index}"
-    )
-
-
 @contextlib.contextmanager
-def _open(
-  path: os.PathLike[str] | str, read_ahead: int = 8 << 20
-) -> Iterator[tuple[IO[bytes], int]]:
-  """A file and its size; what cannot be read is an InputError."""
+def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
+  """Opens a file; returns it and its size."""
   try:
-    with files.open_read(path, read_ahead) as file:
+    with files.open_read(path, 8 << 20) as file:
       if remote.is_remote(path):
         yield file, files.size_of(path)
       else:
         yield file, os.fstat(file.fileno()).st_size
   except FileNotFoundError:
-    raise InputError(f"{path} is missing. {REMEDY}") from None
+    raise CorruptFileError(f"{path} is missing") from None
   except OSError as error:
-    raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    raise CorruptFileError(
+      f"{path} cannot be read: {error.strerror or error}"
+    ) from None
 
 
 def _payload(
-  file: IO[bytes], header: bytes, file_size: int, which: str
+  file: IO[bytes], header: bytes, file_size: int, record: str
 ) -> bytes:
-  """The payload that a header announces.
+  """Reads the payload after a header.
 
   Args:
-    file: at the payload.
-    header: before it.
-    file_size: bytes of the file.
-    which: the record, for the message.
+    file: File, positioned at the payload.
+    header: Bytes before the payload.
+    file_size: Bytes of the file.
+    record: Name of the record, for messages.
   """
   if len(header) < HEADER:
-    raise InputError(
-      f"{which} is truncated: {len(header)} of the {HEADER} bytes of its header"
-      f" are there. {REMEDY}"
+    raise CorruptFileError(
+      f"{record} is truncated: {len(header)} of the {HEADER} bytes of its header "
+      "are there"
     )
   length, crc = struct.unpack("<QI", header)
   if masked_crc(header[:8]) != crc:
-    raise InputError(
-      f"{which} is damaged: the checksum of its length differs. {REMEDY}"
+    raise CorruptFileError(
+      f"{record} is corrupt: the checksum of its length differs"
     )
-  # No more than there is: whoever mends a checksum can ask for 2⁶⁴ bytes.
+  # A length with a forged checksum must not allocate 2⁶⁴ bytes.
   rest = file.read(min(length + FOOTER, file_size))
   if len(rest) < length + FOOTER:
-    raise InputError(
-      f"{which} is truncated: {HEADER + len(rest)} of its"
-      f" {HEADER + length + FOOTER} bytes are there. {REMEDY}"
+    raise CorruptFileError(
+      f"{record} is truncated: {HEADER + len(rest)} of its "
+      f"{HEADER + length + FOOTER} bytes are there"
     )
   if masked_crc(rest[:length]) != int.from_bytes(rest[length:], "little"):
-    raise InputError(f"{which} is damaged: its checksum differs. {REMEDY}")
+    raise CorruptFileError(f"{record} is corrupt: its checksum differs")
   return rest[:length]

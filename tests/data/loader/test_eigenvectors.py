@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from toy_folders import data_of, opened
 
-from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Columns, pad
+from jaxsyn.data.loader.collate import collate, pad
 from jaxsyn.data.options import Mixture
-from jaxsyn.data.schema import EIGENVECTORS
+from jaxsyn.data.schema import EIGENVECTORS, origins
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import PreparedSplit, RecordFiles
+from jaxsyn.data.store.dataset import Dataset, Split
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 READS = ("source_eigenvectors",)
@@ -22,7 +23,7 @@ NAMES = ("source_id", "source_word", "source_head", *READS)
 
 @pytest.fixture(scope="module")
 def records(prepared):
-  return PreparedSplit(prepared, "test")
+  return Dataset(prepared).split("test")
 
 
 def check(batch):
@@ -40,7 +41,7 @@ def check(batch):
 
 @pytest.mark.parametrize("tree", ["parsed", "linear", "random", "sampled"])
 @pytest.mark.parametrize("gib", [1.0, 2e-6])
-def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
+def test_batches_have_the_eigenvectors_of_their_trees(records, tree, gib):
   split = opened(
     records, READS, data=data_of(tree), seed=3, memory_gib=gib, tokens=512
   )
@@ -56,34 +57,35 @@ def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
     assert result.shape == (rows, words, EIGENVECTORS) and not result.any()
 
 
-def test_they_are_not_read_from_the_records(records, monkeypatch):
-  read, original = [], RecordFiles.read
+def test_eigenvectors_are_not_read_from_records(records, monkeypatch):
+  read, original = [], Split.read_blocks
 
   def watched(self, numbers, features):
     read.extend(features)
     return original(self, numbers, features)
 
-  monkeypatch.setattr(RecordFiles, "read", watched)
+  monkeypatch.setattr(Split, "read_blocks", watched)
   split = opened(records, READS, data=data_of("random"), seed=4)
   next(iter(split.in_order()))
   assert "source_head" in read
   assert READS[0] not in read
 
 
-def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
-  train = PreparedSplit(records.directory, "train")
+def test_auxiliary_tasks_and_mixtures_have_eigenvectors(records):
+  train = Dataset(records.dataset.directory).split("train")
   second = opened(train, READS, data=data_of(task="parse"))
   assert len(second) > len(train)
   sampled = second.batches(Position())
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
   mixed = dataclasses.replace(
-    data_of(), mixture=Mixture(folders=(str(records.directory),), tags=True)
+    data_of(),
+    mixture=Mixture(folders=(str(records.dataset.directory),), tags=True),
   )
   sampled = opened(train, READS, data=mixed).batches(Position())
   assert sum(check(next(sampled).batch) for _ in range(3)) > 50
 
 
-def test_words_without_subwords_one_word_none_and_a_forest():
+def test_pads_eigenvectors_of_unusual_trees():
   heads = [[1, 1, 1, 2], [0], [], [0, 0, 2, 2, 2], [0, 1, 2]]
   words = [[0, 3, -1], [0, -1], [-1], [0, 1, 2, 3, 4, -1], [2, -1]]
   examples = [
@@ -104,13 +106,14 @@ def test_words_without_subwords_one_word_none_and_a_forest():
   assert not result[5].any()
 
 
-def test_a_batch_with_more_rows_than_examples_in_another_order():
+def test_pads_eigenvectors_of_reordered_examples():
   examples = [
     {"target_head": np.array(head)} for head in ([0, 0, 1], [1, 1], [0, 0, 0])
   ]
   names = ["target_head", "target_eigenvectors"]
-  columns = Columns.of(examples, names)
-  batch = columns.batch(
+  loaded = Rows.of(examples, origins(names))
+  batch = collate(
+    loaded,
     names,
     np.array([2, 0]),
     Shape(3, 1, 1, 1, 3),
@@ -121,7 +124,7 @@ def test_a_batch_with_more_rows_than_examples_in_another_order():
   assert not batch["target_eigenvectors_BWE"][2].any()
 
 
-def test_without_trees_they_cannot_be_made(records):
-  manifest = {**records.manifest, "sides": ["source"]}
+def test_rejects_eigenvectors_without_trees(records):
+  manifest = {**records.dataset.manifest, "sides": ["source"]}
   with pytest.raises(InputError, match=r"reads target_eigenvectors, .* trees"):
     manifests.features_for(manifest, ["target_eigenvectors"])

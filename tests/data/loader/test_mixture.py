@@ -11,12 +11,12 @@ from toy_folders import data_of, example, opened, write
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import manifests, prepared, tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store import dataset, manifests, tfds_builder
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
 READS = ("source_relation", "source_parent_mid", "source_tree_distance")
@@ -46,7 +46,7 @@ def folder_of(folder, first, count, relations, **fields):
 def blocks_of_four():
   """Blocks are of four records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(prepared, "BLOCK", 4)
+    patch.setattr(dataset, "BLOCK", 4)
     yield
 
 
@@ -66,7 +66,7 @@ def mixed(corpora, *, memory_gib=1.0, share=None, **options):
   )
   batch = {"tokens": 32, "shapes": 2, "row_multiple": 2}
   split = opened(
-    PreparedSplit(main, "train"),
+    Dataset(main).split("train"),
     READS,
     data=data,
     memory_gib=memory_gib,
@@ -89,12 +89,10 @@ SMALL = 2e-6  # GiB, of which the thirty and eleven take several times as much
 
 
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
-def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
-  corpora, memory_gib
-):
+def test_an_epoch_reads_a_corpus_as_often_as_its_weight(corpora, memory_gib):
   split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
   assert split.in_memory == (memory_gib == 1)
-  windows = {p.window for p in split.plan.epoch(0)}
+  windows = {p.window for p in split.batch_sampler.epoch(0)}
   assert (len(windows) == 1) == split.in_memory
   parts = []
   for epoch in (0, 1, 2):
@@ -111,7 +109,7 @@ def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
   ) == (drawn(split, 1))
 
 
-def test_none_of_one_and_a_half_of_the_other(corpora):
+def test_weights_of_zero_and_one_half(corpora):
   result = drawn(mixed(corpora, weights=(0.5, 0.0)), 3)
   assert set(result) <= set(range(30)) and set(result.values()) == {1}
   assert len(result) == 15
@@ -130,7 +128,7 @@ def test_rates():
 
 
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
-def test_a_run_that_goes_on_gets_the_same_batches(corpora, memory_gib):
+def test_a_resumed_run_gets_the_same_batches(corpora, memory_gib):
   split = mixed(corpora, weights=(1.0, 1.5), memory_gib=memory_gib)
   complete = list(itertools.islice(split.batches(Position()), 40))
   for begin in range(0, 39, 7):
@@ -182,7 +180,7 @@ def by_number(split):
       return by_name
 
 
-def test_relations_become_those_of_the_first(corpora):
+def test_maps_relations_to_those_of_the_first_corpus(corpora):
   split = mixed(corpora)
   result = by_number(split)
   # There: b c d x = 1 2 3 4; here b c d = 2 3 4, and x is not known.
@@ -194,21 +192,25 @@ def test_relations_become_those_of_the_first(corpora):
   assert message.endswith("are read without: x")
 
 
-def test_lemmas_become_those_of_the_first(corpora):
+def test_maps_lemmas_to_those_of_the_first_corpus(corpora):
   """Those that the first does not know are unknown, as they are anywhere."""
-  main, other = (PreparedSplit(folder, "train") for folder in corpora)
+  main, other = (Dataset(folder) for folder in corpora)
   open_ = {"annotations": ["lemma"]}
   ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]
   main.manifest.update(open_, labels={"source": {"lemma": ours}})
   other.manifest.update(open_, labels={"source": {"lemma": theirs}})
-  result = mixture._relations(main, other, ["source_lemma", "source_relation"])
+  result = mixture._label_tables(
+    main, other, ["source_lemma", "source_relation"]
+  )
   # There: none, <unk>, b, x and a are 0 to 4.
   assert result["source_lemma"].tolist() == [0, 1, 3, 1, 2]
-  assert "source_lemma" not in mixture._relations(main, other, [])
-  assert "source_lemma" not in mixture._relations(main, main, ["source_lemma"])
+  assert "source_lemma" not in mixture._label_tables(main, other, [])
+  assert "source_lemma" not in mixture._label_tables(
+    main, main, ["source_lemma"]
+  )
 
 
-def test_tags_are_before_the_sources_of_other_corpora(corpora):
+def test_tags_precede_the_sources_of_other_corpora(corpora):
   result, plain = (
     by_number(mixed(corpora, tags=True)),
     by_number(mixed(corpora)),
@@ -233,7 +235,7 @@ def test_tags_are_before_the_sources_of_other_corpora(corpora):
   )
 
 
-def test_what_does_not_fit_is_named(corpora, tmp_path):
+def test_names_a_corpus_that_does_not_match(corpora, tmp_path):
   main, other = corpora
   strange = shutil.copytree(other, tmp_path / "strange")
   manifest = manifests.read(strange)

@@ -27,7 +27,7 @@ def test_known_answers(counter, key, expected):
   assert [int(x) for x in philox(tuple(key), counter)] == expected
 
 
-def test_many_at_once_are_those_of_each():
+def test_many_counters_equal_single_ones():
   count_I = np.array([0, 1, 7, 2**32 - 1])
   result = philox((5, 6), (count_I, 2, 3, count_I[::-1]))
   for i, (first, last) in enumerate(zip(count_I, count_I[::-1])):

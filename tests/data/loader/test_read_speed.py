@@ -7,7 +7,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def test_it_tells_its_figures():
+def test_prints_its_figures():
   command = [sys.executable, "-m", "benchmarks.read_speed", "--synthetic=3000"]
   done = subprocess.run(
     [*command, "--seconds=0.1", "--reads=source_tree_distance"],

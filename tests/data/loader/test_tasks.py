@@ -10,14 +10,14 @@ from toy_folders import SHA256, values
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import PlannedBatch, Position
+from jaxsyn.data.loader.batch_sampler import PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError
 
 SOURCE, TARGET = 50, 60  # sizes of the vocabularies
@@ -65,7 +65,7 @@ def data(**second):
 def make(tmp_path_factory):
   """A function that prepares a folder with or without constituency trees."""
 
-  def prepare(brackets: bool) -> PreparedSplit:
+  def prepare(brackets: bool) -> Split:
     folder = tmp_path_factory.mktemp("prepared")
     saved = schema.features(["source"], brackets=brackets)
     examples = [{name: one[name] for name in saved} for one in EXAMPLES]
@@ -90,7 +90,7 @@ def make(tmp_path_factory):
     if brackets:
       manifest["brackets"] = {"source": ["NP", "S"]}
     toy_folders.write(folder, manifest)
-    return PreparedSplit(folder, "train")
+    return Dataset(folder).split("train")
 
   return prepare
 
@@ -101,10 +101,8 @@ def records(make):
 
 
 def made(records, data):
-  examples = Examples(records, data, 0, both=True)
-  blocks, counts = examples.open(records.features)
-  parts = blocks.read(range(len(blocks.start) - 1), records.features)
-  return [one for rows in parts for one in rows.examples()], dict(counts)
+  examples, counts = with_auxiliary_task(records, data, 0, records.features)
+  return examples.all.examples(), dict(counts)
 
 
 def source(*symbols):
@@ -147,7 +145,7 @@ def test_every_source_is_translated_and_parsed(records):
     )
 
 
-def test_a_tree_as_the_source(records):
+def test_sources_contain_the_brackets_of_their_trees(records):
   result, messages = made(records, data(task="source"))
   assert messages == {
     "translations": 5,
@@ -176,7 +174,7 @@ def test_a_tree_as_the_source(records):
     assert array.dtype == schema.FEATURES[name].dtype
 
 
-def test_constituents(records):
+def test_uses_constituency_trees(records):
   result, messages = made(records, data(brackets="constituency"))
   # NP is label 1, the symbol after (?; the long sentence has no tree left.
   assert messages == {
@@ -196,7 +194,7 @@ def test_constituents(records):
   ]
 
 
-def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
+def test_limits_the_length_with_tags_and_brackets(records):
   # Tags and EOS: 12 + 3 subwords; with brackets and EOS: 12 + 2 + 1.
   for task in ("parse", "source"):
     assert made(records, data(task=task, longest=15))[1]["second"] == 3
@@ -205,21 +203,21 @@ def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
   assert made(records, data(longest=7))[1]["second"] == 1
 
 
-def test_control_trees_reach_the_second_task(records):
+def test_the_auxiliary_task_uses_control_trees(records):
   linear = data(tree="linear")
   result, _ = made(records, linear)
   # Word 1 depends on word 0: (det ^ (root ) ), relations as they were.
   assert result[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 
-def test_random_trees_of_the_second_task_follow_the_seed(records):
+def test_random_trees_of_the_auxiliary_task_depend_on_the_seed(records):
   """Of the three words of the third pair there are nine rooted trees."""
   random = data(tree="random")
 
   def heads(seed):
     both = toy_folders.opened(
       records, READS, data=random, seed=seed
-    ).all_columns
+    ).all_examples
     heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
     assert heads == again  # translated and parsed
     return tuple(heads)
@@ -236,24 +234,24 @@ def test_a_split_holds_both_tasks(records):
   parse = data(weight=0.5)
   found, _ = made(records, parse)
   both = opened(records, parse)
-  assert both.counters["second"] == 2
+  assert len(both) == 7
   assert (
     "2 examples beside 5 translations; left out: 2 without a tree, 1"
     in both.messages[0]
   )
   for name in both.features:
     for i, one in enumerate(found):
-      stored = values(both.all_columns, name, i)
+      stored = values(both.all_examples, name, i)
       np.testing.assert_array_equal(stored, one[name].ravel())
   assert both.auxiliary == (5, 0.5)
   other = opened(records, data(task="source"))
-  assert other.counters["second"] == 2
-  assert opened(records, data(longest=7)).counters["second"] == 1
+  assert len(other) == 7
+  assert len(opened(records, data(longest=7))) == 6
   plain = opened(records, data(task="none"))
   assert len(plain) == 5 and not plain.messages
 
 
-def test_a_batch_says_what_each_row_counts(records):
+def test_batches_have_the_weight_of_each_row(records):
   both = opened(records, data(weight=0.5))
   planned = PlannedBatch(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
   batch = both.batch(planned)
@@ -265,7 +263,7 @@ def test_a_batch_says_what_each_row_counts(records):
 
 
 def test_an_epoch_has_both_tasks_in_any_order(records):
-  plan = opened(records, data()).plan
+  plan = opened(records, data()).batch_sampler
   epochs = [
     np.concatenate([p.ids for p in plan.epoch(index)]) for index in (0, 1)
   ]
@@ -274,7 +272,7 @@ def test_an_epoch_has_both_tasks_in_any_order(records):
     assert sorted(ids.tolist()) == list(range(7))
 
 
-def test_a_run_that_goes_on_gets_the_same_batches(records):
+def test_a_resumed_run_gets_the_same_batches(records):
   """Columns opened anew, from a position in the middle."""
 
   def batches(position):
@@ -288,7 +286,7 @@ def test_a_run_that_goes_on_gets_the_same_batches(records):
       np.testing.assert_array_equal(array, again.batch[name])
 
 
-def test_a_target_that_reads_trees_finds_none_in_brackets(records):
+def test_bracket_targets_have_no_tree(records):
   """For systems with parts on the target side."""
   one = dict(next(iter(records)))
   side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
@@ -305,19 +303,19 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
     assert array.dtype == schema.FEATURES[name].dtype
 
 
-def test_what_the_data_lacks_is_named(make, tmp_path):
+def test_names_missing_trees(make, tmp_path):
   older = make(brackets=False)
   assert "source_brackets" not in older.features
   assert made(older, data())[1]["second"] == 2
   with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
     opened(older, data(brackets="constituency"))
-  older.manifest.update(sides=[], relations={})
+  older.dataset.manifest.update(sides=[], relations={})
   with pytest.raises(
     InputError, match=r"needs dependency trees .*parse\.sides"
   ):
     opened(older, data())
 
 
-def test_nothing_left_is_an_error(records):
+def test_rejects_a_task_without_examples(records):
   with pytest.raises(InputError, match=r"no example is left .* 3 too long"):
     opened(records, data(longest=2))

@@ -12,14 +12,14 @@ from toy_folders import data_of, opened, write
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
-from jaxsyn.data.store import prepared, tfds_builder
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store import dataset, tfds_builder
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 
@@ -90,18 +90,18 @@ def folder_of(folder, some):
 def blocks_of_sixteen():
   """Blocks are of sixteen records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(prepared, "BLOCK", 16)
+    patch.setattr(dataset, "BLOCK", 16)
     yield
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
   folder = tmp_path_factory.mktemp("toy")
-  return PreparedSplit(folder_of(folder, list(examples(90))), "train")
+  return Dataset(folder_of(folder, list(examples(90)))).split("train")
 
 
 def drawing(
-  records, reads=READS, *, rate=RATE, share=None, both_tasks=True, **options
+  records, reads=READS, *, rate=RATE, share=None, training=True, **options
 ):
   data = dataclasses.replace(
     data_of(), tree=Parsed() if rate is None else Sampled(rate)
@@ -110,7 +110,7 @@ def drawing(
     records,
     reads,
     data=dataclasses.replace(data, **options.pop("data", {})),
-    both_tasks=both_tasks,
+    training=training,
     **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
   )
   return split if share is None else dataclasses.replace(split, shard=share)
@@ -120,7 +120,7 @@ def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
   by_name = {}
   for planned, train_batch in zip(
-    split.plan.epoch(epoch), split.batches(Position(epoch))
+    split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
   ):
     for row, index in enumerate(planned.ids.tolist()):
       by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
@@ -147,7 +147,7 @@ def path(head_W, word):
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])
-def test_all_facts_are_those_of_the_drawn_heads(records, rate):
+def test_features_follow_from_the_resampled_heads(records, rate):
   """Against loops over words, in five epochs of both sides."""
   split, bare, merged = drawing(records, rate=rate), 0, 0
   edited = collections.Counter()
@@ -199,7 +199,7 @@ def test_all_facts_are_those_of_the_drawn_heads(records, rate):
   assert min(edited.values()) > 100 and bare > 100 and merged > 0
 
 
-def test_at_a_rate_of_0_all_is_as_it_is_stored(records):
+def test_a_rate_of_0_keeps_the_stored_trees(records):
   """To the bit, also of a window, and with no feature more or less."""
   required = (*READS, "source_head", "target_head")
   for memory_gib in (1.0, 40e3 / 2**30):
@@ -208,14 +208,14 @@ def test_at_a_rate_of_0_all_is_as_it_is_stored(records):
       for rate in (0.0, None)
     ]
     assert splits[0].in_memory == (memory_gib == 1)
-    assert splits[0].trees and not splits[1].trees
+    assert splits[0].transforms and not splits[1].transforms
     for epoch in range(2):
       one, other = (epoch_of(split, epoch) for split in splits)
       for index in other:
         same(one[index], other[index])
 
 
-def test_only_what_is_read_is_made(records):
+def test_computes_only_required_features(records):
   """PASCAL reads the middles: drawn ones, which are those of all reads."""
   all_ids = epoch_of(drawing(records))
   rows = epoch_of(drawing(records, ("source_parent_mid",)))
@@ -233,7 +233,7 @@ def test_only_what_is_read_is_made(records):
     )
 
 
-def test_words_are_drawn_as_often_as_the_rate_says(records):
+def test_replaces_heads_at_the_given_rate(records):
   """Of those that have another parent to take; 90 sentences, 60 epochs."""
   split = drawing(records, ("source_head", "target_head"), rate=0.15)
   replaced = may = 0
@@ -258,7 +258,7 @@ def test_words_are_drawn_as_often_as_the_rate_says(records):
   assert abs(replaced / may - 0.15) < 5 * deviation + 0.002
 
 
-def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
+def test_samples_differ_between_epochs_and_are_reproducible(records):
   split = drawing(records)
   first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
   other = epoch_of(drawing(records, seed=4))
@@ -274,13 +274,13 @@ def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
   assert max(counts["epoch"], counts["seed"]) < counts["all"] / 4
 
 
-def test_sides_and_sentences_have_draws_of_their_own(tmp_path):
+def test_samples_differ_between_sides_and_sentences(tmp_path):
   """The same pair many times, whose two sides are the same."""
   one = next(examples(1, first=17))
   one |= {f"target_{k[7:]}": v for k, v in one.items() if k[:6] == "source"}
   assert len(one["source_head"]) > 6
   some = [{**one, "line": np.int64(i + 1)} for i in range(40)]
-  records = PreparedSplit(folder_of(tmp_path, some), "train")
+  records = Dataset(folder_of(tmp_path, some)).split("train")
   rows = epoch_of(drawing(records))
   collected = [
     [tuple(heads_of(row, one, side)) for row in rows.values()] for side in BOTH
@@ -290,7 +290,7 @@ def test_sides_and_sentences_have_draws_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("hosts", [2, 4])
-def test_resumed_or_on_several_hosts_it_is_the_same(records, hosts):
+def test_samples_are_equal_when_resumed_or_on_several_hosts(records, hosts):
   small_set = {"tokens": 700, "row_multiple": hosts}
   walk = [
     *itertools.islice(drawing(records, **small_set).batches(Position()), 40)
@@ -314,7 +314,7 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records, hosts):
   assert single or hosts == 2  # a host that has padding alone
 
 
-def test_neither_order_nor_windows_change_a_draw(records):
+def test_samples_do_not_depend_on_order_or_windows(records):
   plain = epoch_of(drawing(records), 1)
   windows = drawing(records, memory_gib=40e3 / 2**30)
   assert not windows.in_memory
@@ -327,22 +327,22 @@ def test_neither_order_nor_windows_change_a_draw(records):
         assert next(heads) == next(heads)
 
 
-def test_evaluation_draws_nothing(records):
+def test_evaluation_does_not_resample(records):
   """Neither a split that is not trained on, nor this one in order."""
   splits = [
-    drawing(records, both_tasks=False),
-    drawing(records, ("source_head", *READS), both_tasks=True),
+    drawing(records, training=False),
+    drawing(records, ("source_head", *READS), training=True),
   ]
-  assert splits[0].trees is None and splits[1].trees
-  plain = drawing(records, rate=None, both_tasks=False)
+  assert not splits[0].transforms and splits[1].transforms
+  plain = drawing(records, rate=None, training=False)
   for split in splits:
     for one, other in zip(split.in_order(), plain.in_order(), strict=True):
       same({k: one[k] for k in other}, other)
 
 
-def test_with_subwords_drawn_too(prepared):
+def test_resamples_trees_and_subwords_together(prepared):
   """The middles are those of the drawn parents, in the drawn subwords."""
-  records, sampled = PreparedSplit(prepared, "train"), 0
+  records, sampled = Dataset(prepared).split("train"), 0
   split = drawing(
     records,
     ("source_parent_mid",),
@@ -360,7 +360,7 @@ def test_with_subwords_drawn_too(prepared):
   assert sampled > 30
 
 
-def test_of_a_mixture_all_corpora_are_drawn(records, tmp_path):
+def test_resamples_all_corpora_of_a_mixture(records, tmp_path):
   """And what is tagged stays so: a tag is of no word, and its own parent."""
   rest = list(examples(20, first=100))
   folder = folder_of(tmp_path, rest)
@@ -380,13 +380,13 @@ def test_of_a_mixture_all_corpora_are_drawn(records, tmp_path):
       tree.parent_mid(word_S, np.array(head_W)),
     )
   assert edited > 10
-  assert any("drawn anew" in message for message in split.messages)
+  assert any("resampled" in message for message in split.messages)
 
 
-def test_what_is_drawn_is_said(records):
+def test_messages_describe_the_resampling(records):
   (message,) = drawing(records, rate=0.25).messages
   assert message == (
-    "trees drawn anew in every epoch, of the source and the target: each "
+    "trees resampled in every epoch, of the source and the target: each "
     "word's parent is another with probability 0.25"
   )
   (message,) = drawing(records, ()).messages
@@ -398,7 +398,7 @@ def test_what_is_drawn_is_said(records):
   assert drawing(records, rate=None).messages == []
 
 
-def test_second_tasks_are_refused():
+def test_rejects_auxiliary_tasks():
   config = base.get_config()
   config.data.tree, config.data.second.task = "sampled", "parse"
   with pytest.raises(
@@ -408,7 +408,7 @@ def test_second_tasks_are_refused():
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1])
-def test_rates_that_are_none_are_refused(rate):
+def test_rejects_invalid_rates(rate):
   config = base.get_config()
   config.data.tree, config.data.sampled.rate = "sampled", rate
   with pytest.raises(InputError, match=r"config\.data\.sampled\.rate"):

@@ -5,7 +5,7 @@ import pytest
 
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.collate import collate
 from jaxsyn.data.loader.tasks import Constituency, ParsingTask
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
@@ -85,16 +85,17 @@ EXAMPLES = [
 
 
 def test_a_batch_links_the_subwords_of_linked_words():
-  columns, shape = Columns.of(EXAMPLES, LINKED), Shape(6, 7, 5)
+  examples, shape = Rows.of(EXAMPLES, LINKED), Shape(6, 7, 5)
   order = np.array([4, 0, 2, 1, 3])
-  batch = columns.batch(LINKED, order, shape, rows=6)
+  batch = collate(examples, LINKED, order, shape, rows=6)
   assert batch["links_BTS"].dtype == np.uint8
   for row, index in enumerate(order):
     wanted = by_loops(EXAMPLES[index], shape)
     np.testing.assert_array_equal(batch["links_BTS"][row], wanted)
   assert batch["links_BTS"][1, :3, :2].tolist() == [[1, 0], [1, 0], [0, 1]]
   assert not batch["links_BTS"][5].any()
-  nobody = columns.batch(LINKED, np.empty(0, np.int64), shape, rows=2)
+  no_ids = np.empty(0, np.int64)
+  nobody = collate(examples, LINKED, no_ids, shape, rows=2)
   assert (
     nobody["links_BTS"].shape == (2, 5, 7) and not nobody["links_BTS"].any()
   )
@@ -120,5 +121,6 @@ def test_subwords_that_are_put_in_are_of_no_word():
   rows = Rows.of(
     [pair, {**pair, "source_unit": np.array([-1])}], ["source_unit"]
   )
-  flat, start = mixture._tagged(rows, "source_unit", 9)
+  new = mixture.CorpusTag(9)(rows, np.arange(2), (0, 0))
+  flat, start = new.flat["source_unit"], new.start["source_unit"]
   assert flat.tolist() == [-1, 0, 0, 1, -1, -1] and start.tolist() == [0, 5, 6]

@@ -327,7 +327,7 @@ def test_names_the_record_whose_list_has_a_length_of_many_bytes(name):
   assert error.value.number == 2
 
 
-def test_lengths_that_lie_lead_out_of_no_array():
+def test_wrong_lengths_do_not_leave_the_array():
   """Every length of a record, in turn, is as large as it can be."""
   payload = PAYLOADS[4]
   for place in range(len(payload)):

@@ -28,7 +28,7 @@ def names(folder: pathlib.Path):
   return sorted(path.name for path in folder.iterdir())
 
 
-def test_fetched_once_and_recorded(server, tmp_path):
+def test_downloads_once_and_records_the_checksum(server, tmp_path):
   server.answers["a.en"] = BODY
   path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   for _ in range(2):
@@ -44,7 +44,7 @@ def test_fetched_once_and_recorded(server, tmp_path):
   )
 
 
-def test_other_content_than_the_first_time(server, tmp_path):
+def test_rejects_content_that_differs_from_the_first_download(server, tmp_path):
   server.answers["a.en"] = BODY
   path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   fetch.get(path, address)
@@ -58,7 +58,7 @@ def test_other_content_than_the_first_time(server, tmp_path):
 
 
 @pytest.mark.parametrize("sha256", [SUM, ""])
-def test_damaged_here_and_fetched_again(server, tmp_path, sha256, capsys):
+def test_downloads_a_corrupt_file_again(server, tmp_path, sha256, capsys):
   server.answers["a.en"] = BODY
   path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"), sha256)
   fetch.get(path, address)
@@ -68,7 +68,7 @@ def test_damaged_here_and_fetched_again(server, tmp_path, sha256, capsys):
   assert "a.en is not what it was" in capsys.readouterr().err
 
 
-def test_put_there_by_hand(tmp_path):
+def test_records_a_file_that_was_not_downloaded(tmp_path):
   path = tmp_path / "a.en"
   path.write_bytes(BODY)
   null = fetch.Download("http://127.0.0.1:9/a.en")
@@ -80,7 +80,7 @@ def test_put_there_by_hand(tmp_path):
   assert path.read_bytes() == BODY[:-1]  # the user's own; never lost
 
 
-def test_damaged_record(server, tmp_path):
+def test_rejects_a_corrupt_record(server, tmp_path):
   server.answers["a.en"] = BODY
   path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   fetch.get(path, address)
@@ -162,7 +162,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_lies(server, tmp_path, lie):
+def test_rejects_wrong_responses(server, tmp_path, lie):
   (server.answers["a.gz"], sha256, maximum), message = LIES[lie]
   path = tmp_path / "raw" / "a.gz"
   if "gzip" not in lie and "unpacks" not in lie:
@@ -173,7 +173,9 @@ def test_lies(server, tmp_path, lie):
   assert names(path.parent) == []
 
 
-def test_whole_without_a_length(server, tmp_path):
+def test_accepts_a_response_without_a_length_if_its_checksum_is_known(
+  server, tmp_path
+):
   server.answers |= {
     "known": web_server.send(BODY, None),
     "chunks": chunked(WHOLE_CHUNK, b"0\r\n\r\n"),
@@ -186,7 +188,7 @@ def test_whole_without_a_length(server, tmp_path):
 @pytest.mark.parametrize(
   "url", ["file:///etc/passwd", "ftp://h/a", "a.en", "http:///a", "http://[/"]
 )
-def test_no_address(tmp_path, url):
+def test_rejects_invalid_addresses(tmp_path, url):
   with pytest.raises(InputError, match=r"no address of http|Invalid IPv6"):
     fetch.get(tmp_path / "a", fetch.Download(url))
 
@@ -202,12 +204,12 @@ def test_redirects_stay_encrypted():
     follow(*rest, "http://mirror.org/a")
 
 
-def test_nobody_there(tmp_path):
+def test_reports_an_unreachable_server(tmp_path):
   with pytest.raises(InputError, match="Connection refused"):
     fetch.get(tmp_path / "a", fetch.Download("http://127.0.0.1:9/a"))
 
 
-def test_too_slow(server, tmp_path, monkeypatch):
+def test_rejects_a_slow_server(server, tmp_path, monkeypatch):
   monkeypatch.setattr(fetch, "_TIMEOUT", 0.2)
 
   def drip(handler):
@@ -231,7 +233,7 @@ def test_too_slow(server, tmp_path, monkeypatch):
   assert names(tmp_path) == []
 
 
-def test_two_at_once_fetch_once(server, tmp_path):
+def test_two_processes_download_once(server, tmp_path):
   def slow(handler):
     time.sleep(0.2)
     web_server.send(BODY)(handler)

@@ -12,7 +12,7 @@ from jaxsyn.data.store import (
   manifests,
   tfds_builder,
 )
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 
@@ -27,7 +27,7 @@ def folder(prepared, tmp_path):
   return shutil.copytree(prepared, tmp_path / "copy")
 
 
-def test_whole_folders_are_whole(prepared):
+def test_a_prepared_directory_has_no_corrupt_file(prepared):
   manifest = manifests.read(prepared)
   assert integrity.corrupt_files(prepared, manifest) == {}
   assert set(layout.names(manifest)) <= set(manifest["files"])
@@ -42,7 +42,7 @@ def test_whole_folders_are_whole(prepared):
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "grow", "delete"])
-def test_every_harm_to_every_file(folder, harm):
+def test_finds_any_corruption_of_any_file(folder, harm):
   manifest = manifests.read(folder)
   for name, facts in manifest["files"].items():
     path = folder / name
@@ -66,7 +66,7 @@ def test_every_harm_to_every_file(folder, harm):
   assert integrity.corrupt_files(folder, manifest) == {}
 
 
-def test_text_as_it_was_written(prepared):
+def test_reads_text(prepared):
   manifest = manifests.read(prepared)
   expected = [f"train source {i}" for i in range(11)]
   assert integrity.read_text(prepared, manifest, "train", "source") == expected
@@ -79,7 +79,7 @@ def read_targets(folder):
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 20, -1])
-def test_text_that_is_cut_is_named(folder, size):
+def test_names_truncated_text(folder, size):
   """Of references: a shorter file would be scored against other lines."""
   path = layout.text_files(folder, manifests.read(folder), "train", "target")[0]
   path.write_bytes(path.read_bytes()[:size])
@@ -89,7 +89,7 @@ def test_text_that_is_cut_is_named(folder, size):
     read_targets(folder)
 
 
-def test_text_that_is_missing_or_another(folder):
+def test_names_missing_and_changed_text(folder):
   path = layout.text_files(folder, manifests.read(folder), "train", "target")[0]
   lines = gzip.decompress(path.read_bytes()).replace(b"2", b"4")
   path.write_bytes(gzip.compress(lines, mtime=0))
@@ -115,7 +115,7 @@ def test_text_that_is_missing_or_another(folder):
   ],
   ids=["few", "one less", "no UTF-8", "no gzip", "cut"],  # gzip has the time
 )
-def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
+def test_names_text_with_other_lines_than_the_records(folder, content, message):
   name = "text/train.target-00000-of-00003.gz"
   (folder / name).write_bytes(content)
   manifest = manifests.read(folder)
@@ -125,7 +125,7 @@ def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
     read_targets(folder)
 
 
-def test_builders_look_at_what_they_read(folder, tmp_path):
+def test_builders_verify_records(folder, tmp_path):
   """Damaged records are put into no other format."""
   builder = tfds_builder.SyntaxPairs(
     prepared=str(folder), data_dir=tmp_path, file_format="array_record"
@@ -136,9 +136,9 @@ def test_builders_look_at_what_they_read(folder, tmp_path):
     builder.download_and_prepare()
 
 
-def test_records_of_a_damaged_folder_are_not_read(folder):
+def test_rejects_a_truncated_shard(folder):
   name = "toy/1.0.0/toy-train.tfrecord-00000-of-00003"
   data = (folder / name).read_bytes()
   (folder / name).write_bytes(data[:-1])
   with pytest.raises(InputError, match=r"00000-of-00003 has .* bytes and had"):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")

@@ -13,7 +13,7 @@ from benchmarks.faults import mutants
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 from jaxsyn.trained import workdir
@@ -38,14 +38,14 @@ def test_round_trip(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_right_files_pass():
+def test_accepts_the_recorded_vocabulary_and_parser():
   manifests.check_vocabulary(MANIFEST, given(A), "target")
   manifests.check_parser(MANIFEST, Identity("udpipe", "elsewhere", B))
   other = Identity("spacy", "any", C)
   manifests.check_parser(MANIFEST, other, "target")  # came as CoNLL-U
 
 
-def test_other_vocabulary():
+def test_rejects_another_vocabulary():
   message = f"given.model is not the target vocabulary.*{C}.*{A}"
   with pytest.raises(InputError, match=message):
     manifests.check_vocabulary(MANIFEST, given(C), "target")
@@ -57,7 +57,7 @@ def test_a_manifest_with_another_size_than_the_vocabulary():
     manifests.check_vocabulary(MANIFEST, given(A, 9), "target")
 
 
-def test_other_parser():
+def test_rejects_another_parser():
   for kind, digest, options in (
     ("udpipe", C, {}),
     ("udpipe", B, {"beam": "1"}),
@@ -77,7 +77,7 @@ def test_paths(tmp_path):
   assert layout.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
 
 
-def test_hash_of_texts_knows_where_one_ends():
+def test_hash_of_texts_depends_on_their_ends():
   hashes = {
     manifests.sha256_texts(texts)
     for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])
@@ -163,7 +163,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("path", "value", "message"), LIES)
-def test_what_no_manifest_says_is_named(folder, path, value, message):
+def test_names_invalid_fields(folder, path, value, message):
   content = manifests.read(folder)
   section, key = at(content, path)
   section[key] = value
@@ -176,15 +176,15 @@ def test_what_no_manifest_says_is_named(folder, path, value, message):
 @pytest.mark.parametrize(
   "text", ["", "[]", "null", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000]
 )
-def test_what_is_no_manifest(folder, text):
+def test_rejects_other_documents(folder, text):
   (folder / manifests.FILE).write_bytes(text.encode("latin-1"))
   with pytest.raises(
-    InputError, match=r"manifest.json (is damaged|has format)"
+    InputError, match=r"manifest.json (is corrupt|has format)"
   ):
     manifests.read(folder)
 
 
-def test_a_manifest_changed_by_hand(folder):
+def test_rejects_a_changed_manifest(folder):
   path = folder / manifests.FILE
   text = path.read_text()
   path.write_text(text.replace('"a",', '"z",'))
@@ -203,7 +203,7 @@ def test_sizes_beyond_32_bits(folder):
   assert manifests.read(folder) == content
 
 
-def test_hundreds_of_manifests(folder):
+def test_validates_hundreds_of_mutated_manifests(folder):
   """As bytes, and as another content with a right checksum."""
   path = folder / manifests.FILE
   good, data = manifests.read(folder), path.read_bytes()
@@ -223,7 +223,7 @@ def test_hundreds_of_manifests(folder):
         inside = (folder / name).resolve().relative_to(folder.resolve())
         assert inside.as_posix() == name
       for split in loaded["splits"]:
-        assert len(list(PreparedSplit(folder, split))) in (0, 1, 11)
+        assert len(list(Dataset(folder).split(split))) in (0, 1, 11)
     except InputError:
       rejected += 1
   assert rejected > 180
@@ -244,7 +244,7 @@ def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
   assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "payload"]
 
 
-def test_a_batch_has_what_is_read_and_what_that_needs():
+def test_lists_the_features_of_a_batch():
   manifest = toy_folders.manifest_of()
   required = ["source_parent_mid"]
   assert manifests.features_for(manifest, required) == (
@@ -258,7 +258,7 @@ def test_a_batch_has_what_is_read_and_what_that_needs():
     manifests.features_for(manifest, ["target_head"])
 
 
-def test_what_is_lacking_is_named_with_a_line_to_paste():
+def test_names_missing_features_with_the_option_to_set():
   required = ("source_head", "target_head", "source_relation")
   with pytest.raises(InputError) as error:
     manifests.features_for(toy_folders.manifest_of(sides=[]), required)
@@ -276,8 +276,42 @@ def test_what_is_lacking_is_named_with_a_line_to_paste():
   )
 
 
-def test_one_that_was_written_before_an_option_was_there_is_read(tmp_path):
+def test_reads_a_manifest_without_newer_options(tmp_path):
   manifest = toy_folders.manifest_of(tmp_path)
   assert manifest["options"].pop("alignments") == {}
   manifests.write(tmp_path, manifest)
   assert "links" not in manifests.features(manifests.read(tmp_path))
+
+
+def test_rejects_a_former_format_with_the_command_that_rebuilds(folder):
+  path = folder / manifests.FILE
+  path.write_text(json.dumps({**json.loads(path.read_text()), "format": 4}))
+  with pytest.raises(
+    InputError,
+    match=r"has format 4; this version reads 5\. Run jaxsyn prepare --config",
+  ):
+    manifests.read(folder)
+
+
+def test_removes_the_columns_of_a_former_format(folder):
+  columns = folder / "columns"
+  columns.mkdir()
+  (columns / "train-00000-of-00001.arrow").write_bytes(b"columns")
+  before = {path for path in folder.rglob("*") if columns not in path.parents}
+  manifests.remove_former_files(folder)
+  assert columns.exists()  # which no manifest mentions: a user's files
+  path = folder / manifests.FILE
+  content = json.loads(path.read_text())
+  content["files"] |= {"columns/train-00000-of-00001.arrow": {}}
+  path.write_text(json.dumps({**content, "format": 4}))
+  manifests.remove_former_files(folder)
+  assert {*folder.rglob("*")} == before - {columns}
+  manifests.remove_former_files(folder)  # again, when there is none
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": [3]}'])
+def test_removes_nothing_without_a_readable_manifest(folder, text):
+  (folder / "columns").mkdir()
+  (folder / manifests.FILE).write_text(text)
+  manifests.remove_former_files(folder)
+  assert (folder / "columns").exists()

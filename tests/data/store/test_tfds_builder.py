@@ -17,7 +17,7 @@ from jaxsyn.data.store import (
   tfds_builder,
   tfrecord,
 )
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -106,7 +106,7 @@ def test_metadata_without_tensorflow(tmp_path):
     assert parsed(theirs) == parsed(payload)
 
 
-def test_same_bytes_always(tmp_path):
+def test_writes_equal_bytes(tmp_path):
   for name in "ab":
     write(tmp_path / name)
   for path in (tmp_path / "a").rglob("*"):
@@ -116,7 +116,7 @@ def test_same_bytes_always(tmp_path):
 
 
 @pytest.mark.parametrize("count", [6, 8])
-def test_wrong_count_leaves_nothing(tmp_path, count):
+def test_writes_nothing_if_the_count_is_wrong(tmp_path, count):
   features = schema.tfds_features(SIDES, relations=RELATIONS)
   splits = {"train": (count, EXAMPLES)}
   with pytest.raises(ValueError, match=rf"does not hold {count} examples"):
@@ -126,7 +126,7 @@ def test_wrong_count_leaves_nothing(tmp_path, count):
   assert list(tmp_path.rglob("*.tfrecord*")) == []
 
 
-def test_old_folder_stays_when_writing_fails(tmp_path):
+def test_keeps_the_old_directory_if_writing_fails(tmp_path):
   write(tmp_path)
   before = sorted(tmp_path.rglob("*"))
   features = schema.tfds_features(SIDES, relations=RELATIONS)
@@ -165,7 +165,7 @@ def prepared(shared_data, tmp_path_factory):
   return build.run(config)
 
 
-def test_what_is_prepared_can_be_read(prepared):
+def test_tfds_reads_a_prepared_directory(prepared):
   """Texts, relations by their names, and what the page says."""
   manifest = manifests.read(prepared)
   builder = tfds.builder_from_directory(layout.tfds_folder(prepared, manifest))
@@ -186,7 +186,7 @@ def test_what_is_prepared_can_be_read(prepared):
   assert relations == ["nummod", "nsubj", "root", "punct"]
 
 
-def test_builder_serves_what_is_prepared(prepared, tmp_path):
+def test_builder_copies_a_prepared_directory(prepared, tmp_path):
   builder = tfds_builder.SyntaxPairs(
     prepared=str(prepared), data_dir=tmp_path, file_format="array_record"
   )
@@ -194,7 +194,7 @@ def test_builder_serves_what_is_prepared(prepared, tmp_path):
   assert builder.info.full_name == "syntax_pairs/toy/1.0.0"
   assert builder.info.citation == "@misc{x}"
   result = builder.as_data_source("train")
-  expected = PreparedSplit(prepared, "train")
+  expected = Dataset(prepared).split("train")
   texts = ["Two men play.", "", "I can't see it."]
   assert len(result) == len(expected) == len(texts)
   for one, other, text in zip(result, expected, texts):
@@ -203,14 +203,14 @@ def test_builder_serves_what_is_prepared(prepared, tmp_path):
     same(one, other)
 
 
-def test_builder_of_nothing(tmp_path):
+def test_builder_rejects_a_missing_directory(tmp_path):
   with pytest.raises(InputError, match=r"which prepared folder"):
     tfds_builder.SyntaxPairs(data_dir=tmp_path)
   with pytest.raises(InputError, match=r"is not a prepared folder"):
     tfds_builder.SyntaxPairs(prepared=str(tmp_path), data_dir=tmp_path)
 
 
-def test_names_of_labels_that_a_file_could_not_hold():
+def test_makes_valid_label_names():
   names = schema.class_names(["<none>", "", "a\nb", "a b", "obj"])
   assert names == ["<none>", "<none>_", "_", "a b", "a b_", "obj"]
 

@@ -38,7 +38,7 @@ def test_bytes_of_one_record(tmp_path):
   assert data[12:14] == b"ab"
 
 
-def test_scan_gives_what_was_written(path):
+def test_reads_what_was_written(path):
   assert list(tfrecord.scan(path)) == PAYLOADS
 
 
@@ -60,18 +60,18 @@ def test_every_flipped_bit_is_found(path):
     (536, "record 2 is truncated: 499 of its 516"),
   ],
 )
-def test_truncated(path, size, message):
+def test_names_a_truncated_record(path, size, message):
   os.truncate(path, size)
   with pytest.raises(InputError, match=message):
     list(tfrecord.scan(path))
 
 
-def test_missing(tmp_path):
+def test_names_a_missing_file(tmp_path):
   with pytest.raises(InputError, match=r"no.tfrecord is missing. Prepare"):
     list(tfrecord.scan(tmp_path / "no.tfrecord"))
 
 
-def test_nothing_stays_after_a_failure(tmp_path):
+def test_leaves_no_file_after_an_error(tmp_path):
   with (
     pytest.raises(RuntimeError),
     tfrecord.writer(tmp_path / "x") as writer,
@@ -81,7 +81,7 @@ def test_nothing_stays_after_a_failure(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-def test_full_disk(tmp_path):
+def test_leaves_no_file_on_a_full_disk(tmp_path):
   """A limit on the size of files, which says when the last bytes are written."""
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -98,7 +98,7 @@ def test_full_disk(tmp_path):
 
 
 @pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
-def test_a_length_with_a_mended_checksum_takes_no_memory(path, length):
+def test_a_forged_length_does_not_allocate_memory(path, length):
   header = length.to_bytes(8, "little")
   data = bytearray(path.read_bytes())
   crc = tfrecord.masked_crc(header).to_bytes(4, "little")
@@ -109,6 +109,6 @@ def test_a_length_with_a_mended_checksum_takes_no_memory(path, length):
     list(tfrecord.scan(path))
 
 
-def test_what_cannot_be_read_is_named(tmp_path):
+def test_names_an_unreadable_file(tmp_path):
   with pytest.raises(InputError, match=r"cannot be read: Is a directory"):
     list(tfrecord.scan(tmp_path))

@@ -10,15 +10,15 @@ from toy_folders import data_of, opened
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import pud
-from jaxsyn.data.loader import sampling
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import HostShard
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.store import integrity, prepared
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store import dataset, integrity
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import build
@@ -34,7 +34,7 @@ BOTH = ("source", "target")
 def blocks_of_sixteen():
   """Blocks are of sixteen records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(prepared, "BLOCK", 16)
+    patch.setattr(dataset, "BLOCK", 16)
     yield
 
 
@@ -57,7 +57,7 @@ def records(request, shared_data, tmp_path_factory):
   folder = folder_of(
     shared_data, tmp_path_factory.mktemp(request.param), request.param
   )
-  return PreparedSplit(folder, "train")
+  return Dataset(folder).split("train")
 
 
 def drawing(
@@ -86,11 +86,17 @@ def drawing(
   return split if share is None else dataclasses.replace(split, shard=share)
 
 
+def resampled(split):
+  """The transform that resamples subwords."""
+  (transform,) = split.transforms
+  return transform
+
+
 def epoch_of(split, epoch=0):
   """The rows of an epoch by the number of their pair, without padding."""
   by_name = {}
   for planned, train_batch in zip(
-    split.plan.epoch(epoch), split.batches(Position(epoch))
+    split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
   ):
     for row, index in enumerate(planned.ids.tolist()):
       by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
@@ -101,13 +107,15 @@ def ids(row, name="source_id_BS"):
   return row[name][row[name] != PAD].tolist()
 
 
-def test_all_facts_are_those_of_the_drawn_subwords(records):
+def test_features_follow_from_the_resampled_subwords(records):
   """Against `encode`, which made the records, and loops over characters."""
   split = drawing(records)
   rows, crossing, bare = epoch_of(split), 0, 0
   parses = zip(
     *(
-      integrity.sentences(records.directory, records.manifest, "train", side)
+      integrity.sentences(
+        records.dataset.directory, records.dataset.manifest, "train", side
+      )
       for side in BOTH
     )
   )
@@ -116,7 +124,7 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
     row = rows[index]
     for side, axis, parse in zip(BOTH, "ST", both):
       text = parse.text
-      pieces = split.sampler.pieces(side, index, text, 0)
+      pieces = resampled(split).pieces(side, index, text, 0)
       draws += pieces.id != stored[f"{side}_id"][:-1].tolist()
       assert ids(row, f"{side}_id_B{axis}") == [*pieces.id, EOS]
       word_S = []
@@ -156,7 +164,7 @@ def test_all_facts_are_those_of_the_drawn_subwords(records):
   assert crossing > 20 and bare > 10  # pieces that hold several words
 
 
-def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
+def test_samples_differ_between_epochs_and_are_reproducible(records):
   split = drawing(records)
   first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
   assert first.keys() == second.keys() == {*range(len(records))}
@@ -170,7 +178,7 @@ def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
   assert sum(ids(first[n]) == ids(other[n]) for n in first) < len(records) / 2
 
 
-def test_resumed_or_on_several_hosts_it_is_the_same(records):
+def test_samples_are_equal_when_resumed_or_on_several_hosts(records):
   split = drawing(records, tokens=1200)
   walk = [*itertools.islice(split.batches(Position()), 12)]
   assert walk[-1].after.epoch >= 1
@@ -188,7 +196,7 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records):
       np.testing.assert_array_equal(both, array)
 
 
-def test_neither_order_nor_windows_change_a_draw(records):
+def test_samples_do_not_depend_on_order_or_windows(records):
   plain = epoch_of(drawing(records))
   # Windows of some blocks of 16, and batches of other pairs.
   for other in (
@@ -204,16 +212,16 @@ def test_neither_order_nor_windows_change_a_draw(records):
   assert not drawing(records, memory_gib=40e3 / 2**30).in_memory
 
 
-def test_batches_are_planned_for_what_is_drawn(records):
-  split, stored = drawing(records), records.records.lengths
-  bounds = split.sampler.bounds
+def test_plans_batches_from_sampled_lengths(records):
+  split, stored = drawing(records), records.lengths
+  bounds = resampled(split).bounds
   assert (bounds.source >= stored.source).all()
-  small, largest = split.plan.shapes
+  small, largest = split.batch_sampler.shapes
   assert 0 <= largest.source - bounds.source.max() < 4  # rounded up
   assert 0 <= largest.target - bounds.target.max() < 4
   for epoch in range(3):
     for planned, train_batch in zip(
-      split.plan.epoch(epoch), split.batches(Position(epoch))
+      split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
     ):
       batch = train_batch.batch
       assert batch["source_id_BS"].shape[1] == planned.shape.source
@@ -235,17 +243,15 @@ def test_batches_are_planned_for_what_is_drawn(records):
   assert fits - small.rows < narrow <= fits
   one = drawing(records, sides=("target",))
   train_batch = [
-    *itertools.islice(one.batches(Position()), len(one.plan.epoch(0)))
+    *itertools.islice(one.batches(Position()), len(one.batch_sampler.epoch(0)))
   ]
   assert sum(each.source for each in train_batch) == stored.source.sum()
 
 
-def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
-  request, records
-):
+def test_plans_shorter_samples_with_their_stored_lengths(request, records):
   """Its words are as many as before, for which the shape must have room."""
-  sampler = drawing(records, alpha=0.6).sampler
-  stored, all_ids = records.records.lengths, np.arange(len(records))
+  sampler = resampled(drawing(records, alpha=0.6))
+  stored, all_ids = records.lengths, np.arange(len(records))
   beyond = 0
   for epoch in range(4):
     sizes = np.array(sampler.sizes((epoch, 0), all_ids))
@@ -255,39 +261,41 @@ def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
   assert (beyond > 0) == (kind == "unigram")  # BPE-dropout never shortens
 
 
-def test_what_is_drawn_is_drawn_once(records, monkeypatch):
+def test_samples_each_window_once(records, monkeypatch):
   """A window is kept while it is planned and used, with the one before."""
   split, count = drawing(records), collections.Counter()
-  draw = sampling.Sampler.pieces
+  draw = ResampledSubwords.pieces
 
   def counted(self, side, size, text, epoch):
     count[epoch] += 1
     return draw(self, side, size, text, epoch)
 
-  monkeypatch.setattr(sampling.Sampler, "pieces", counted)
-  split.plan.first_used(Position(), 100)
+  monkeypatch.setattr(ResampledSubwords, "pieces", counted)
+  split.batch_sampler.first_used(Position(), 100)
   for train_batch in split.batches(Position()):
     if train_batch.after.epoch == 3:
       break
   assert {*count.values()} == {2 * len(records)}
 
 
-def test_what_never_fits_is_not_drawn(records):
+def test_keeps_the_stored_subwords_if_no_sample_fits(records):
   split = drawing(records, alpha=0.9)
-  lengths = records.records.lengths
-  sampler = split.sampler
+  lengths = records.lengths
+  sampler = resampled(split)
   sampler.__dict__["bounds"] = lengths._replace(
     source=np.ones_like(lengths.source)
   )
   (text,) = itertools.islice(
-    integrity.sentences(records.directory, records.manifest, "train", "source"),
+    integrity.sentences(
+      records.dataset.directory, records.dataset.manifest, "train", "source"
+    ),
     1,
   )
   result = sampler.pieces("source", 0, text.text, 0)
   assert result.id == records[0]["source_id"][:-1].tolist()
 
 
-def test_one_side_alone(records):
+def test_resamples_one_side(records):
   """The other is as it is stored."""
   rows, sampled = epoch_of(drawing(records, sides=("target",))), 0
   for index, one in enumerate(records):
@@ -297,15 +305,17 @@ def test_one_side_alone(records):
 
 
 @pytest.mark.parametrize("sides", [("source",), ()], ids=["source", "none"])
-def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
+def test_resamples_a_side_without_trees(shared_data, tmp_path, sides):
   folder = folder_of(shared_data, tmp_path, "bpe", sides)
-  records = PreparedSplit(folder, "train")
+  records = Dataset(folder).split("train")
   required = ("source_parent_mid",) if sides else ()
   split = drawing(records, required)
   rows, sampled = epoch_of(split), 0
-  lines = integrity.sentences(folder, records.manifest, "train", "target")
+  lines = integrity.sentences(
+    folder, records.dataset.manifest, "train", "target"
+  )
   for index, (one, line) in enumerate(zip(records, lines)):
-    result = split.sampler.pieces("target", index, line, 0).id
+    result = resampled(split).pieces("target", index, line, 0).id
     assert ids(rows[index], "target_id_BT") == [*result, EOS]
     sampled += result != one["target_id"][:-1].tolist()
     if not sides:
@@ -313,7 +323,7 @@ def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
   assert sampled > len(records) / 2
 
 
-def test_controls_have_their_own_heads(records):
+def test_resampled_subwords_follow_control_trees(records):
   linear = dataclasses.replace(data_of("linear"), sampling=Sampling(sides=BOTH))
   split = opened(records, READS, data=linear, seed=3, tokens=4000, shapes=2)
   row = epoch_of(split)[0]
@@ -325,10 +335,10 @@ def test_controls_have_their_own_heads(records):
   assert TREES.name_of(linear.tree) == "linear"
 
 
-def test_evaluation_draws_nothing(records):
+def test_evaluation_does_not_resample(records):
   data = dataclasses.replace(data_of(), sampling=Sampling(sides=BOTH))
-  split = opened(records, READS, data=data, both_tasks=False)
-  assert split.sampler is None
+  split = opened(records, READS, data=data, training=False)
+  assert not split.transforms
   training = drawing(records)
   stored = {tuple(one["source_id"].tolist()) for one in records}
   by_name = {
@@ -339,13 +349,13 @@ def test_evaluation_draws_nothing(records):
   assert by_name - {()} == stored
 
 
-def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):
+def test_rejects_a_vocabulary_with_one_segmentation(shared_data, tmp_path):
   for kind in ("word", "char"):
     folder = folder_of(shared_data, tmp_path / kind, kind)
     with pytest.raises(
       InputError, match=r"sampling\.sides=.*source\.model has"
     ):
-      drawing(PreparedSplit(folder, "train"))
+      drawing(Dataset(folder).split("train"))
 
 
 @pytest.mark.parametrize(
@@ -355,7 +365,7 @@ def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):
     ("second", data_of(task="parse").second, r"data\.second\.task"),
   ],
 )
-def test_what_is_not_made_for_it_is_refused(section, value, name):
+def test_rejects_incompatible_options(section, value, name):
   config = read_config(pud.pud("ja", "en"))
   data = dataclasses.replace(
     config.data, sampling=Sampling(sides=BOTH), **{section: value}

@@ -11,15 +11,18 @@ import pytest
 import toy_folders
 from toy_folders import opened, stored, values
 
-from jaxsyn.data.loader.batch_plan import BatchPlan, PlannedBatch, Position
+from jaxsyn.data.loader.batch_sampler import (
+  BatchSampler,
+  PlannedBatch,
+  Position,
+  Windows,
+)
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
-from jaxsyn.data.loader.columns import pad, words_of
-from jaxsyn.data.loader.loading import load
-from jaxsyn.data.loader.prefetching import prefetch
-from jaxsyn.data.loader.split import SINGLE_HOST, HostShard, LoadedSplit
-from jaxsyn.data.loader.windows import Windows
-from jaxsyn.data.store import prepared
-from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.loader.collate import pad, words_of
+from jaxsyn.data.loader.loader import SINGLE_HOST, DataLoader, HostShard
+from jaxsyn.data.loader.loading import load, prefetch
+from jaxsyn.data.store import dataset
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
 NAMES = (
@@ -47,10 +50,12 @@ def example(words: int, target: int, start: int):
 
 def split_of(files, features=NAMES, share=SINGLE_HOST, windows=None, **sizes):
   sizes = {"shapes": 1, "row_multiple": 1, **sizes}
-  plan = BatchPlan(files.lengths, windows, seed=0, length_multiple=1, **sizes)
-  is_complete = windows is None
-  return LoadedSplit(
-    files, tuple(features), plan, in_memory=is_complete, shard=share
+  plan = BatchSampler(
+    files.lengths, windows, seed=0, length_multiple=1, **sizes
+  )
+  in_memory = windows is None
+  return DataLoader(
+    files, tuple(features), plan, in_memory=in_memory, shard=share
   )
 
 
@@ -69,7 +74,7 @@ def files(examples):
   return stored(examples)
 
 
-def test_a_batch_by_hand(files):
+def test_collates_a_small_batch(files):
   shape = Shape(rows=3, source=5, target=4, source_words=6)
   planned = PlannedBatch(shape, np.array([2, 0]))
   batch = assembled(files, NAMES, planned)
@@ -109,7 +114,7 @@ def test_hosts_share_the_rows(files):
     np.testing.assert_array_equal(ends[name], array[[0, 3]])
 
 
-def test_a_translation_batch_is_the_same_as_a_training_batch(files, examples):
+def test_translation_and_training_pad_equally(files, examples):
   names = [name for name in NAMES if name.startswith("source")]
   planned = PlannedBatch(Shape(4, 6, 4, source_words=5), np.arange(3))
   trained = assembled(files, names, planned)
@@ -133,10 +138,10 @@ def shared_piece():
   }
 
 
-def test_words_that_outnumber_subwords_are_all_there(tmp_path):
+def test_keeps_words_that_outnumber_subwords(tmp_path):
   one = shared_piece()
   split = split_of(stored([one]), NARROW, tokens=8)
-  (shape,) = split.plan.shapes
+  (shape,) = split.batch_sampler.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
   (trained,) = split.in_order()
   assert words_of(one, NARROW) == words_of(one, NARROW[2:]) == 4
@@ -147,7 +152,7 @@ def test_words_that_outnumber_subwords_are_all_there(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
-def test_nothing_is_cut(name, tmp_path):
+def test_rejects_examples_larger_than_the_shape(name, tmp_path):
   one = shared_piece()
   files = stored([one])
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
@@ -161,7 +166,7 @@ def test_nothing_is_cut(name, tmp_path):
     pad([one], [name], subwords=source, words=words, rows=1)
 
 
-def test_a_split_without_any_word(tmp_path):
+def test_collates_examples_without_words(tmp_path):
   none = {
     "source_id": np.array([3], np.int32),
     "target_id": np.array([3], np.int32),
@@ -174,7 +179,7 @@ def test_a_split_without_any_word(tmp_path):
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
 
 
-def test_a_batch_of_nobody_has_the_shapes_of_any_other(examples):
+def test_empty_batches_have_the_shapes_of_other_batches(examples):
   names = [name for name in NAMES if name.startswith("source")]
   sizes = {"subwords": 6, "words": 5, "rows": 4}
   full, empty = (pad(some, names, **sizes) for some in (examples, []))
@@ -182,26 +187,26 @@ def test_a_batch_of_nobody_has_the_shapes_of_any_other(examples):
     assert (array.shape, array.dtype) == (empty[name].shape, empty[name].dtype)
 
 
-def test_lengths_are_padded_to_few():
+def test_doubles_lengths():
   assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
 
 
-def test_features_are_read_when_they_are_first_asked_for(files, monkeypatch):
+def test_reads_features_when_they_are_first_needed(files, monkeypatch):
   read = []
 
   def watched(files, features, *others):
     read.append(tuple(features))
     return load(files, features, *others)
 
-  monkeypatch.setattr("jaxsyn.data.loader.split.hold", watched)
+  monkeypatch.setattr("jaxsyn.data.loader.loader.load", watched)
   split = split_of(files, ["target_id"], tokens=64)
   assert not read
-  assert values(split.held, "target_id", 1).tolist() == [34, 35]
+  assert values(split.all_examples, "target_id", 1).tolist() == [34, 35]
   next(split.batches(Position()))
   assert read == [("target_id",)]
 
 
-def test_the_stream_goes_on_from_any_position(files):
+def test_resumes_from_any_position(files):
   split = split_of(files, tokens=8, shapes=2)
   complete = list(itertools.islice(split.batches(Position()), 9))
   rest = itertools.islice(split.batches(complete[4].after), 4)
@@ -214,7 +219,7 @@ def test_the_stream_goes_on_from_any_position(files):
 @pytest.fixture
 def blocks_of_two(monkeypatch):
   """Thirteen examples in seven blocks, and a list of them."""
-  monkeypatch.setattr(prepared, "BLOCK", 2)
+  monkeypatch.setattr(dataset, "BLOCK", 2)
   many = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
   return stored(many), many
 
@@ -223,7 +228,7 @@ def windows_of(files, share_of_all, seed=0):
   complete = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
   assert complete.in_memory
   maximum = complete.bytes_U.sum() * share_of_all
-  return dataclasses.replace(complete, max_examples=maximum)
+  return dataclasses.replace(complete, max_bytes=maximum)
 
 
 def told(batches):
@@ -237,32 +242,34 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
   windows = windows_of(files, share_of_all)
   split = split_of(files, windows=windows, tokens=12, shapes=2)
   for epoch in (0, 1):
-    planned = split.plan.epoch(epoch)
+    planned = split.batch_sampler.epoch(epoch)
     assert sorted(np.concatenate([p.ids for p in planned])) == list(range(13))
     of = {i: p.window for p in planned for i in p.ids}
     assert len(set(of.values())) > 1
     bytes_of = collections.Counter()
     for k, size in enumerate(windows.bytes_U):
       bytes_of[of[2 * k]] += size
-    maximum = windows.max_examples / 2 + windows.bytes_U.max()
+    maximum = windows.max_bytes / 2 + windows.bytes_U.max()
     assert max(bytes_of.values()) <= maximum
     # A block is in one window; those of epochs differ.
     assert all(of[i] == of[i + 1] for i in range(0, 12, 2))
-  epochs = [[p.ids.tolist() for p in split.plan.epoch(e)] for e in (0, 1)]
+  epochs = [
+    [p.ids.tolist() for p in split.batch_sampler.epoch(e)] for e in (0, 1)
+  ]
   assert epochs[0] != epochs[1]
   count = len(epochs[0])
   batches = [
     d.batch for d in itertools.islice(split.batches(Position()), count)
   ]
   everything = split_of(files, tokens=12, shapes=2)
-  for batch, planned in zip(batches, split.plan.epoch(0), strict=True):
+  for batch, planned in zip(batches, split.batch_sampler.epoch(0), strict=True):
     for name, array in everything.batch(planned).items():
       np.testing.assert_array_equal(batch[name], array)
   rows = np.concatenate([b["source_id_BS"][:, 0] for b in split.in_order()])
   assert sorted(rows[rows > 0]) == sorted(one["source_id"][0] for one in many)
 
 
-def test_windows_go_on_from_any_position(blocks_of_two):
+def test_windows_resume_from_any_position(blocks_of_two):
   files, _ = blocks_of_two
   split = split_of(files, windows=windows_of(files, 0.5), tokens=12, shapes=2)
   complete = list(itertools.islice(split.batches(Position()), 21))
@@ -273,7 +280,7 @@ def test_windows_go_on_from_any_position(blocks_of_two):
     assert told([train_batch.batch]) == told([complete[begin + 1].batch])
 
 
-def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
+def test_a_host_loads_only_its_rows_of_a_window(blocks_of_two, monkeypatch):
   files, _ = blocks_of_two
   loaded = []
 
@@ -281,7 +288,7 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
     loaded.append(load(*args))
     return loaded[-1]
 
-  monkeypatch.setattr("jaxsyn.data.loader.split.load", watched)
+  monkeypatch.setattr("jaxsyn.data.loader.loader.load", watched)
   expected = []
   for host in (0, 1):
     split = split_of(
@@ -291,11 +298,11 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
       tokens=24,
       row_multiple=2,
     )
-    batches = len(split.plan.epoch(0))
+    batches = len(split.batch_sampler.epoch(0))
     stream = split.batches(Position())
     expected.append([next(stream).batch for _ in range(batches)])
     stream.close()
-    planned = split.plan.epoch(0)
+    planned = split.batch_sampler.epoch(0)
     index = {
       window: sum(len(p.ids) for p in planned if p.window == window)
       for window in {p.window for p in planned}
@@ -321,14 +328,16 @@ def test_plans_the_same_batches_for_any_number_of_devices(
   plans = []
   for count in devices:
     split = opened(
-      PreparedSplit(prepared, "train"),
+      Dataset(prepared).split("train"),
       ["source_head"],
       share=HostShard((count - 1,), count),
       row_multiple=row_multiple,
       tokens=row_multiple * 75,
     )
     epochs = [
-      planned for index in (0, 1) for planned in split.plan.epoch(index)
+      planned
+      for index in (0, 1)
+      for planned in split.batch_sampler.epoch(index)
     ]
     plans.append([(one.shape, one.ids.tolist()) for one in epochs])
     train_batch = next(split.batches(Position()))
@@ -345,7 +354,7 @@ def test_rejects_devices_that_rows_cannot_be_split_over(
   prepared, devices, remedy
 ):
   with pytest.raises(InputError) as error:
-    opened(PreparedSplit(prepared, "train"), (), share=HostShard((0,), devices))
+    opened(Dataset(prepared).split("train"), (), share=HostShard((0,), devices))
   message = str(error.value)
   assert (
     f"config.batch.row_multiple=8 is not a multiple of {devices} devices"
@@ -355,36 +364,34 @@ def test_rejects_devices_that_rows_cannot_be_split_over(
   assert "1, 2, 4 or 8 devices" in message
 
 
-def test_windows_are_the_same_whatever_is_read(blocks_of_two):
+def test_windows_do_not_depend_on_the_features(blocks_of_two):
   files, _ = blocks_of_two
   ids = [
     [
       p.ids.tolist()
       for p in split_of(
         files, features, windows=windows_of(files, 0.3), tokens=12
-      ).plan.epoch(3)
+      ).batch_sampler.epoch(3)
     ]
     for features in (NAMES, NAMES[:2])
   ]
   assert ids[0] == ids[1]
 
 
-def test_a_corrupt_record_is_named_when_its_window_is_read(
-  monkeypatch, tmp_path
-):
+def test_names_a_corrupt_record_when_its_window_is_read(monkeypatch, tmp_path):
   """Windows before it are read; and all of a record is checked in all of them."""
-  monkeypatch.setattr(prepared, "BLOCK", 2)
+  monkeypatch.setattr(dataset, "BLOCK", 2)
   folder = toy_folders.prepare(tmp_path / "data")
   path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"
   data = path.read_bytes()
   place = data.index(b"source_text 6")
   path.write_bytes(data[:place] + b"S" + data[place + 1 :])
-  files = PreparedSplit(folder, "train").records
+  files = Dataset(folder).split("train")
   windows = windows_of(files, 0.5)
   for names in (NAMES, ["source_id"]):
     split = split_of(files, names, windows=windows, tokens=12, shapes=2)
-    of = {i: p.window for p in split.plan.epoch(0) for i in p.ids}
-    before = sum(p.window < of[5] for p in split.plan.epoch(0))
+    of = {i: p.window for p in split.batch_sampler.epoch(0) for i in p.ids}
+    before = sum(p.window < of[5] for p in split.batch_sampler.epoch(0))
     stream, read = split.batches(Position()), 0
     with pytest.raises(
       InputError, match=r"00001-of-00003: record 2 is corrupt.*checksum"
@@ -394,11 +401,11 @@ def test_a_corrupt_record_is_named_when_its_window_is_read(
     assert read == before
 
 
-def test_items_ahead_are_the_same_items_in_order():
+def test_prefetch_keeps_the_order():
   assert list(prefetch(iter(range(20)), 3)) == list(range(20))
 
 
-def test_an_error_ahead_reaches_the_reader():
+def test_prefetch_raises_errors_of_the_thread():
   def items():
     yield 1
     raise InputError("bad record")
@@ -409,7 +416,7 @@ def test_an_error_ahead_reaches_the_reader():
     next(reader)
 
 
-def test_closing_ends_the_thread():
+def test_closing_prefetch_ends_the_thread():
   reader = prefetch(itertools.count(), 2)
   assert next(reader) == 0
   reader.close()

@@ -5,18 +5,18 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxsyn.data.loader import batch_plan, batch_shapes
-from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader import batch_sampler, batch_shapes
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import LengthCounts, by_area
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.errors import InputError
 
 
-def BatchPlan(source, target, *words, **sizes):
+def BatchSampler(source, target, *words, **sizes):
   none = np.zeros(len(source), int)
   lengths = Lengths(source, target, *(words or (none, none)))
   sizes = {"row_multiple": 8, "length_multiple": 1, **sizes}
-  return batch_plan.BatchPlan(lengths, **sizes)
+  return batch_sampler.BatchSampler(lengths, **sizes)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def lengths():
   return source, np.maximum(source + rng.integers(-3, 6, 3000), 2)
 
 
-def test_two_lengths_of_four_pairs():
+def test_plans_four_pairs_of_two_lengths():
   # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
   # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
   source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
@@ -36,7 +36,7 @@ def test_two_lengths_of_four_pairs():
   assert by_area(active.greedy(5)) == [(2, 2), (4, 4)]
 
 
-def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
+def test_chooses_more_shapes_for_more_pairs(lengths):
   """The number that is chosen costs least: an epoch's positions, and programs."""
   for copies, wanted in ((1, 4), (4, 8), (12, 12)):
     pairs = [np.tile(side, copies) for side in lengths]
@@ -44,19 +44,19 @@ def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
       k: sum(p.shape.positions for p in plan.epoch(0))
       + batch_shapes.MIN_GAIN * len(plan.shapes)
       for k in range(1, batch_shapes.MAX_SHAPES + 1)
-      for plan in [BatchPlan(*pairs, tokens=2048, shapes=k, seed=1)]
+      for plan in [BatchSampler(*pairs, tokens=2048, shapes=k, seed=1)]
     }
-    plan = BatchPlan(*pairs, tokens=2048, shapes=0, seed=5)
+    plan = BatchSampler(*pairs, tokens=2048, shapes=0, seed=5)
     chosen = len(plan.shapes)
     assert cost[chosen] <= min(cost.values()) * 1.001
     assert chosen == wanted
-    again = BatchPlan(*pairs, tokens=2048, shapes=chosen, seed=0)
+    again = BatchSampler(*pairs, tokens=2048, shapes=chosen, seed=0)
     assert plan.shapes == again.shapes  # whatever the seed
 
 
 @pytest.mark.parametrize("start", [Position(), Position(3, 2)])
-def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
-  plan = BatchPlan(*lengths, tokens=512, shapes=8, seed=0)
+def test_returns_shapes_in_the_order_of_their_first_use(lengths, start):
+  plan = BatchSampler(*lengths, tokens=512, shapes=8, seed=0)
   coming = [p.shape for _, p in itertools.islice(plan.walk(start), 900)]
   used = plan.first_used(start, 900)
   assert len(used) == 8
@@ -68,8 +68,8 @@ def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
   assert list(small_set) == list(dict.fromkeys(coming[:3]))
 
 
-def test_rows_keep_the_budget(lengths):
-  plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+def test_rows_stay_within_the_token_budget(lengths):
+  plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=0)
   assert len(plan.shapes) == 5
   for shape in plan.shapes:
     assert shape.rows % 8 == 0
@@ -78,7 +78,7 @@ def test_rows_keep_the_budget(lengths):
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
-  plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+  plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=0)
   batches = plan.epoch(epoch)
   ids = np.concatenate([b.ids for b in batches])
   assert sorted(ids) == list(range(3000))
@@ -90,10 +90,10 @@ def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
 
 
 @pytest.mark.parametrize("multiple", [1, 8])
-def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
+def test_shapes_hold_the_words_of_all_pairs_that_fit(lengths, multiple):
   rng = np.random.default_rng(2)
   words = [rng.integers(0, 60, 3000), rng.integers(0, 9, 3000)]
-  plan = BatchPlan(
+  plan = BatchSampler(
     *lengths, *words, tokens=512, shapes=5, seed=0, length_multiple=multiple
   )
   source, target = lengths
@@ -109,13 +109,13 @@ def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
 
 
 def test_data_without_trees_has_no_words(lengths):
-  plan = BatchPlan(*lengths, tokens=512, shapes=2, seed=0)
+  plan = BatchSampler(*lengths, tokens=512, shapes=2, seed=0)
   assert {(s.source_words, s.target_words) for s in plan.shapes} == {(1, 1)}
 
 
 def test_order_depends_on_seed_and_epoch_alone(lengths):
   def ids(seed, epoch):
-    plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=seed)
+    plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=seed)
     return np.concatenate([b.ids for b in plan.epoch(epoch)]).tolist()
 
   assert ids(0, 3) == ids(0, 3)
@@ -123,8 +123,8 @@ def test_order_depends_on_seed_and_epoch_alone(lengths):
   assert ids(0, 3) != ids(0, 4)
 
 
-def test_positions_walk_over_epochs(lengths):
-  plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+def test_positions_continue_into_the_next_epoch(lengths):
+  plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=0)
   batches = [*plan.epoch(0), *plan.epoch(1)]
   last = len(plan.epoch(0)) - 1
   after, walked = zip(
@@ -137,32 +137,34 @@ def test_positions_walk_over_epochs(lengths):
     assert (next(plan.walk(start))[1].ids == planned.ids).all()
 
 
-def test_more_shapes_waste_less(lengths):
+def test_more_shapes_reduce_padding(lengths):
   shares = [
-    BatchPlan(*lengths, tokens=512, shapes=k, seed=0).padding()
+    BatchSampler(*lengths, tokens=512, shapes=k, seed=0).padding()
     for k in (1, 4, 12)
   ]
   assert shares[0] > shares[1] > shares[2]
   # By hand for one shape: positions are rows of 39 + 44 at most.
-  plan = BatchPlan(*lengths, tokens=512, shapes=1, seed=0)
+  plan = BatchSampler(*lengths, tokens=512, shapes=1, seed=0)
   shape = plan.shapes[0]
   batches = -(-3000 // shape.rows)
   real = lengths[0].sum() + lengths[1].sum()
   assert plan.padding() == pytest.approx(1 - real / (batches * shape.positions))
 
 
-def test_evaluation_takes_every_pair_once_longest_first(lengths):
-  batches = BatchPlan(*lengths, tokens=512, shapes=5, seed=0).in_order()
+def test_evaluation_reads_every_pair_once_longest_first(lengths):
+  batches = BatchSampler(*lengths, tokens=512, shapes=5, seed=0).in_order()
   assert sorted(np.concatenate([b.ids for b in batches])) == list(range(3000))
   areas = [b.shape.source + b.shape.target for b in batches]
   assert areas == sorted(areas, reverse=True)
 
 
-def test_a_pair_beyond_the_budget_is_an_error():
+def test_rejects_a_pair_beyond_the_token_budget():
   with pytest.raises(InputError, match=r"config.batch.tokens=64 cannot hold"):
-    BatchPlan(np.array([5, 9]), np.array([5, 5]), tokens=64, shapes=2, seed=0)
+    BatchSampler(
+      np.array([5, 9]), np.array([5, 5]), tokens=64, shapes=2, seed=0
+    )
 
 
-def test_no_pairs_is_an_error():
+def test_rejects_a_split_without_pairs():
   with pytest.raises(InputError, match="no examples"):
-    BatchPlan(np.array([]), np.array([]), tokens=64, shapes=2, seed=0)
+    BatchSampler(np.array([]), np.array([]), tokens=64, shapes=2, seed=0)

@@ -7,17 +7,20 @@ import numpy as np
 import pytest
 from toy_folders import data_of, example, opened, same, stored, values
 
-from jaxsyn.data.loader.examples import (
-  BlocksInMemory,
-  DerivedBlocks,
-  Examples,
+from jaxsyn.data.loader.transforms import (
+  ControlTrees,
+  ExamplesInMemory,
+  TaskTags,
+  TransformedExamples,
+  iterate_translations,
+  translations,
 )
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import tagged
-from jaxsyn.data.store import prepared as store
+from jaxsyn.data.store import dataset as store
+from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.lengths import lengths_of
-from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -26,12 +29,19 @@ OF_TREES = ("head", "parent_mid", "tree_distance")
 
 @pytest.fixture(scope="module")
 def records(prepared):
-  return PreparedSplit(prepared, "test")
+  return Dataset(prepared).split("test")
 
 
 def all_rows(blocks, features):
-  numbers = range(len(blocks.start) - 1)
-  return Rows.joined([*blocks.read(numbers, features)])
+  return Rows.joined([*blocks.rows(features)])
+
+
+def with_transforms(examples, kind, seed, tag):
+  """Examples with control trees and tags."""
+  tree = TREES[kind]()
+  trees = [ControlTrees(tree, seed)] if tree.replaces else []
+  tags = [] if tag is None else [TaskTags(tag)]
+  return TransformedExamples(examples, [*trees, *tags])
 
 
 def same_rows(found, expected):
@@ -45,7 +55,7 @@ def same_rows(found, expected):
 @pytest.mark.parametrize("kind", ["linear", "random"])
 def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   edited = {"source": 0, "target": 0}
-  result = Examples(records, data_of(kind), 7)
+  result = iterate_translations(records, data_of(kind), 7)
   for parsed, control in zip(records, result, strict=True):
     for side in edited:
       words = len(parsed[f"{side}_head"])
@@ -66,7 +76,7 @@ def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   assert min(edited.values()) > 20  # of 24 sentences
 
 
-def test_trees_that_there_are_none_of_are_refused():
+def test_rejects_an_unknown_kind_of_trees():
   with pytest.raises(
     InputError, match=r"data\.tree has no trees 'upside down'"
   ):
@@ -74,23 +84,22 @@ def test_trees_that_there_are_none_of_are_refused():
 
 
 def test_parsed_trees_stay(records):
-  examples = Examples(records, data_of(), 7)
+  examples = iterate_translations(records, data_of(), 7)
   for parsed, found in zip(records, examples, strict=True):
     same(found, parsed)
 
 
 def test_parsed_trees_are_read_from_the_records(records):
-  blocks, counts = Examples(records, data_of(), 7).open(records.features)
-  assert blocks is records.records and not counts
+  assert translations(records, data_of(), 7) is records
 
 
 @pytest.mark.parametrize(
   ("tree", "task", "kind"),
   [
-    ("parsed", "none", store.RecordFiles),
-    ("parsed", "parse", DerivedBlocks),
-    ("linear", "none", DerivedBlocks),
-    ("wrong_parents", "source", DerivedBlocks),
+    ("parsed", "none", Split),
+    ("parsed", "parse", TransformedExamples),
+    ("linear", "none", TransformedExamples),
+    ("wrong_parents", "source", TransformedExamples),
   ],
 )
 @pytest.mark.parametrize("block", [1, 5, 4096])
@@ -98,64 +107,51 @@ def test_blocks_hold_the_examples(
   prepared, tree, task, kind, block, monkeypatch
 ):
   monkeypatch.setattr(store, "BLOCK", block)
-  records = PreparedSplit(prepared, "test")
-  examples = Examples(records, data_of(tree, task=task), 7)
-  blocks, _ = examples.open(records.features)
+  records = Dataset(prepared).split("test")
+  data = data_of(tree, task=task)
+  blocks = translations(records, data, 7)
   assert isinstance(blocks, kind)
   assert len(blocks) == 24
+  examples = iterate_translations(records, data, 7)
   expected = Rows.of([*examples], records.features)
   same_rows(all_rows(blocks, records.features), expected)
 
 
 @pytest.mark.parametrize("tag", [None, 9])
 @pytest.mark.parametrize("kind", ["parsed", "linear", "random"])
-def test_derived_blocks_are_the_same_whatever_is_read(
+def test_transformed_examples_do_not_depend_on_the_features(
   prepared, monkeypatch, kind, tag
 ):
   monkeypatch.setattr(store, "BLOCK", 7)
-  records = PreparedSplit(prepared, "test")
-  blocks = DerivedBlocks(records.records, TREES[kind](), 3, tag)
+  records = Dataset(prepared).split("test")
+  blocks = with_transforms(records, kind, 3, tag)
   complete = all_rows(blocks, records.features)
   for name in records.features:
     same_rows(all_rows(blocks, [name]), complete.of_features([name]))
   some = ("target_tree_distance", "line", "source_parent_mid")
   same_rows(all_rows(blocks, some), complete.of_features(some))
   for number in (3, 0):
-    (rows,) = blocks.read([number], records.features)
-    same_rows(rows, complete.part(*blocks.start[number : number + 2]))
+    (rows,) = blocks.read_blocks([number], records.features)
+    same_rows(rows, complete.part(*blocks.block_start[number : number + 2]))
 
 
 @pytest.mark.parametrize("tag", [None, 9])
-def test_derived_blocks_have_the_lengths_of_what_they_read(
-  tmp_path, monkeypatch, tag
-):
+def test_transformed_examples_have_their_lengths(tmp_path, monkeypatch, tag):
   """Among the sentences are empty ones, to which no tag is added."""
   from toy_folders import prepare
 
   monkeypatch.setattr(store, "BLOCK", 2)
-  records = PreparedSplit(prepare(tmp_path), "train")
-  empty = records.records.index["source"] == 1
+  records = Dataset(prepare(tmp_path)).split("train")
+  empty = records.index["source"] == 1
   assert not empty.any()  # see `test_tags_are_not_added_to_empty_sentences`
   for kind in ("parsed", "linear", "random"):
-    blocks = DerivedBlocks(records.records, TREES[kind](), 3, tag)
+    blocks = with_transforms(records, kind, 3, tag)
     names = [name for name in records.features if name != "target_head"]
     measured = lengths_of(all_rows(blocks, names))
     for own, expected in zip(blocks.lengths, measured, strict=True):
       assert own.tolist() == expected.tolist()
       assert own.dtype == np.uint8
-    assert blocks.start is records.records.start
-
-
-class FewRecords:
-  """Records in memory, in the place of `RecordFiles`."""
-
-  def __init__(self, examples):
-    self._blocks = BlocksInMemory(Rows.of(examples, examples[0]))
-    self.start, self.lengths = self._blocks.start, self._blocks.lengths
-    self.read = self._blocks.read
-
-  def __len__(self):
-    return len(self._blocks)
+    assert blocks.block_start is records.block_start
 
 
 EMPTY = {
@@ -171,7 +167,7 @@ EMPTY = {
 
 def test_tags_are_not_added_to_empty_sentences():
   some = [EMPTY, example(1), EMPTY, EMPTY, example(2), EMPTY]
-  blocks = DerivedBlocks(FewRecords(some), TREES["parsed"](), 3, 9)
+  blocks = with_transforms(stored(some), "parsed", 3, 9)
   rows = all_rows(blocks, tuple(some[0]))
   assert rows.sizes("source_id").tolist() == [1, 6, 1, 1, 7, 1]
   for own, measured in zip(blocks.lengths, lengths_of(rows), strict=True):
@@ -182,41 +178,44 @@ def test_tags_are_not_added_to_empty_sentences():
     same(found, expected)
 
 
-def test_lengths_with_tags_have_a_type_that_holds_them():
+def test_lengths_with_tags_do_not_overflow():
   long = np.arange(254, dtype=np.int32)
   one = {**EMPTY, "source_id": long, "source_word": long}
-  records = FewRecords([one, EMPTY])
+  records = stored([one, EMPTY])
   assert records.lengths.source.tolist() == [254, 1]
   records.lengths = records.lengths._replace(
     source=records.lengths.source.astype(np.uint8)
   )
-  blocks = DerivedBlocks(records, TREES["parsed"](), 0, 9)
+  blocks = with_transforms(records, "parsed", 0, 9)
   assert blocks.lengths.source.tolist() == [256, 1]
 
 
-def test_blocks_in_memory_are_parts_of_the_examples(monkeypatch):
+def test_reads_blocks_of_examples_in_memory(monkeypatch):
   monkeypatch.setattr(store, "BLOCK", 4)
   many = [example(i) for i in range(11)]
   blocks = stored(many)
   assert len(blocks) == 11
-  assert blocks.start.tolist() == [0, 4, 8, 11]
+  assert blocks.block_start.tolist() == [0, 4, 8, 11]
   names = ("target_id", "line")
-  for number, rows in zip([2, 0, 0], blocks.read([2, 0, 0], names)):
+  for number, rows in zip([2, 0, 0], blocks.read_blocks([2, 0, 0], names)):
     expected = many[4 * number : 4 * number + 4]
     same_rows(rows, Rows.of(expected, names))
     assert tuple(rows.flat) == names
-  for own, measured in zip(blocks.lengths, lengths_of(blocks.rows)):
+  for own, measured in zip(blocks.lengths, lengths_of(blocks.all)):
     np.testing.assert_array_equal(own, measured)
-  assert BlocksInMemory(Rows.of([], names)).start.tolist() == [0]
+  empty = ExamplesInMemory(Rows.of([], names))
+  assert empty.block_start.tolist() == [0]
 
 
-def test_random_trees_are_those_of_their_seed(records):
+def test_random_trees_depend_on_the_seed(records):
   names, data, drawn = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):
-    found = opened(records, names, data=data, seed=seed).all_columns
+    found = opened(records, names, data=data, seed=seed).all_examples
     for name in names:
       drawn.append([values(found, name, i).tolist() for i in range(24)])
-      wanted = [one[name].tolist() for one in Examples(records, data, seed)]
+      wanted = [
+        one[name].tolist() for one in iterate_translations(records, data, seed)
+      ]
       assert drawn[-1] == wanted
   assert sum(a != b for a, b in zip(drawn[0], drawn[2])) > 20
   assert drawn[0] == drawn[4]
@@ -225,14 +224,14 @@ def test_random_trees_are_those_of_their_seed(records):
 def test_nothing_is_written_into_the_dataset_directory(prepared, records):
   before = sorted(prepared.rglob("*"))
   data = data_of("random", task="parse")
-  split = opened(records, ("source_head",), data=data, both_tasks=True)
-  assert len(split.all_columns) == len(split) > 24
+  split = opened(records, ("source_head",), data=data, training=True)
+  assert len(split.all_examples) == len(split) > 24
   assert sorted(prepared.rglob("*")) == before
 
 
 def test_lengths_are_of_subwords_and_words(records):
   loaded = opened(records, ("source_tree_distance", "target_head"))
-  loaded = loaded.files.lengths
+  loaded = loaded.examples.lengths
   for item, one in zip(zip(*loaded, strict=True), records, strict=True):
     assert item == tuple(
       len(one[name])

@@ -10,11 +10,12 @@ import pytest
 from toy_folders import example, prepare, same
 
 from jaxsyn.data import schema
-from jaxsyn.data.store import index, integrity, manifests, prepared, tfrecord
+from jaxsyn.data.store import dataset as datasets
+from jaxsyn.data.store import index, integrity, manifests, tfrecord
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
-from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
@@ -37,7 +38,7 @@ def folder(dataset, tmp_path):
 
 @pytest.fixture
 def blocks_of_two(monkeypatch):
-  monkeypatch.setattr(prepared, "BLOCK", 2)
+  monkeypatch.setattr(datasets, "BLOCK", 2)
 
 
 def shard(folder, number):
@@ -78,8 +79,8 @@ def update_checksum(folder, name, data):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 4096])
 def test_reads_examples_by_number_and_in_order(dataset, monkeypatch, block):
-  monkeypatch.setattr(prepared, "BLOCK", block)
-  found = PreparedSplit(dataset, "train")
+  monkeypatch.setattr(datasets, "BLOCK", block)
+  found = Dataset(dataset).split("train")
   assert len(found) == 11
   for one, expected in zip(found, EXAMPLES, strict=True):
     same(one, expected)
@@ -88,25 +89,25 @@ def test_reads_examples_by_number_and_in_order(dataset, monkeypatch, block):
   for i in (-1, 11):
     with pytest.raises(IndexError, match=rf" {i} of 11"):
       found[i]
-  assert len(PreparedSplit(dataset, "test")) == 1
-  assert list(PreparedSplit(dataset, "none")) == []
+  assert len(Dataset(dataset).split("test")) == 1
+  assert list(Dataset(dataset).split("none")) == []
   with pytest.raises(InputError, match=r"no split 'trian'. Did you mean 'tr"):
-    PreparedSplit(dataset, "trian")
+    Dataset(dataset).split("trian")
 
 
 def test_blocks_end_where_shards_end(dataset, blocks_of_two):
-  records = PreparedSplit(dataset, "train").records
+  records = Dataset(dataset).split("train")
   # 11 records in 3 shards: 3, 4, 4.
-  assert np.diff(records.start).tolist() == [2, 1, 2, 2, 2, 2]
-  assert PreparedSplit(dataset, "none").records.start.tolist() == [0]
+  assert np.diff(records.block_start).tolist() == [2, 1, 2, 2, 2, 2]
+  assert Dataset(dataset).split("none").block_start.tolist() == [0]
 
 
 def test_reads_blocks_in_any_order_and_repeatedly(dataset, blocks_of_two):
-  records = PreparedSplit(dataset, "train").records
+  records = Dataset(dataset).split("train")
   numbers = [5, 0, 0, 3, 2, 1, 4, 0]
-  found = list(records.read(numbers, ["line", "source_id"]))
+  found = list(records.read_blocks(numbers, ["line", "source_id"]))
   for number, rows in zip(numbers, found, strict=True):
-    first, end = records.start[number : number + 2]
+    first, end = records.block_start[number : number + 2]
     assert rows.flat["line"].tolist() == list(range(first + 1, end + 1))
     expected = [EXAMPLES[i]["source_id"] for i in range(first, end)]
     assert rows.flat["source_id"].tolist() == np.concatenate(expected).tolist()
@@ -116,7 +117,7 @@ def test_reads_blocks_in_any_order_and_repeatedly(dataset, blocks_of_two):
 @pytest.mark.parametrize("split", ["train", "test", "none"])
 def test_rows_hold_the_named_features_and_texts(dataset, split):
   names = ("target_utf8", "target_id", "source_utf8")
-  found = list(PreparedSplit(dataset, split).rows(names))
+  found = list(Dataset(dataset).split(split).rows(names))
   lines = [
     bytes(one["target_utf8"]).decode()
     for rows in found
@@ -128,7 +129,7 @@ def test_rows_hold_the_named_features_and_texts(dataset, split):
 
 
 def test_lengths_have_the_smallest_types(dataset):
-  found = PreparedSplit(dataset, "train").records.lengths
+  found = Dataset(dataset).split("train").lengths
   assert [side.dtype for side in found] == [np.uint8] * 4
   assert found.source.tolist() == [3 + i % 3 for i in range(11)]
   assert found.target.tolist() == [1 + i % 4 for i in range(11)]
@@ -137,7 +138,7 @@ def test_lengths_have_the_smallest_types(dataset):
 
 
 def test_index_has_the_size_of_each_payload(dataset):
-  entries = PreparedSplit(dataset, "train").records.index
+  entries = Dataset(dataset).split("train").index
   sizes = [
     len(payload)
     for number in range(3)
@@ -148,12 +149,12 @@ def test_index_has_the_size_of_each_payload(dataset):
 
 
 def test_counts_sentences_without_a_tree(folder):
-  assert PreparedSplit(folder, "train").unparsed("source") == 0
+  assert Dataset(folder).split("train").unparsed("source") == 0
   unparsed = [{**one, "source_parsed": np.uint8(0)} for one in EXAMPLES[3:5]]
   payloads = payloads_of([*EXAMPLES[:3], *unparsed, *EXAMPLES[5:7]])
   write_shard(shard(folder, 1), payloads[3:])
   update_crcs(folder, [*map(tfrecord.masked_crc, payloads)])
-  assert PreparedSplit(folder, "train").unparsed("source") == 2
+  assert Dataset(folder).split("train").unparsed("source") == 2
 
 
 def test_names_a_missing_shard_when_it_is_opened(folder):
@@ -161,7 +162,7 @@ def test_names_a_missing_shard_when_it_is_opened(folder):
   with pytest.raises(
     InputError, match=r"00001-of-00003: No such file.*[Pp]repare"
   ):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")
 
 
 @pytest.mark.parametrize("change", [-1, 4])
@@ -171,11 +172,11 @@ def test_names_a_shard_of_another_size_when_it_is_opened(folder, change):
   with pytest.raises(
     InputError, match=r"00002-of-00003 has .* bytes and had .*[Pp]repare"
   ):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")
 
 
 def test_names_a_shard_that_vanishes_after_it_was_opened(folder):
-  found = PreparedSplit(folder, "train")
+  found = Dataset(folder).split("train")
   shard(folder, 1).unlink()
   same(found[10], EXAMPLES[10])
   with pytest.raises(
@@ -188,8 +189,8 @@ def test_names_a_shard_that_vanishes_after_it_was_opened(folder):
 @pytest.mark.parametrize("block", [2, 4096])
 def test_names_the_record_where_a_shard_ends_early(folder, monkeypatch, block):
   """A shard may be cut after the split was opened."""
-  monkeypatch.setattr(prepared, "BLOCK", block)
-  found = PreparedSplit(folder, "train")
+  monkeypatch.setattr(datasets, "BLOCK", block)
+  found = Dataset(folder).split("train")
   sizes = [len(payload) + 16 for payload in tfrecord.scan(shard(folder, 1))]
   ends = np.cumsum(sizes).tolist()
   for size, record in (
@@ -214,21 +215,21 @@ def test_names_a_folder_in_the_place_of_a_shard(folder):
   path.unlink()
   path.mkdir()
   with pytest.raises(InputError, match=r"00000-of-00003"):
-    list(PreparedSplit(folder, "train"))
+    list(Dataset(folder).split("train"))
   path.rmdir()
   path.write_bytes(bytes(size))
   with pytest.raises(InputError, match=r"00000-of-00003: record 0 is corrupt"):
-    list(PreparedSplit(folder, "train"))
+    list(Dataset(folder).split("train"))
 
 
 @pytest.mark.parametrize("block", [2, 4096])
 def test_names_the_record_with_a_flipped_bit(folder, monkeypatch, block):
-  monkeypatch.setattr(prepared, "BLOCK", block)
+  monkeypatch.setattr(datasets, "BLOCK", block)
   path = shard(folder, 1)
   data = bytearray(path.read_bytes())
   data[-20] ^= 1  # in the payload of the last of its 4 records
   path.write_bytes(data)
-  found = PreparedSplit(folder, "train")
+  found = Dataset(folder).split("train")
   same(found[2], EXAMPLES[2])
   same(found[7], EXAMPLES[7])
   if block == 2:
@@ -248,7 +249,7 @@ def test_finds_a_flipped_bit_in_features_that_are_not_read(folder):
   place = data.index(b"target_text 1")
   path.write_bytes(data[:place] + b"T" + data[place + 1 :])
   with pytest.raises(InputError, match=r"00000-of-00003: record 0 is corrupt"):
-    list(PreparedSplit(folder, "train").rows(["line"]))
+    list(Dataset(folder).split("train").rows(["line"]))
 
 
 @pytest.mark.parametrize(
@@ -263,14 +264,14 @@ def test_names_records_of_other_data(folder, examples, record):
   assert (grown > 0) == (9 in examples)
   if grown:
     with pytest.raises(InputError, match=r"00000-of-00003 has .* bytes and"):
-      PreparedSplit(folder, "train")
+      Dataset(folder).split("train")
     return
   with pytest.raises(
     InputError,
     match=rf"00000-of-00003: record {record} is corrupt, or of another data "
     r"set: its size differs from the index.*[Pp]repare",
   ):
-    list(PreparedSplit(folder, "train"))
+    list(Dataset(folder).split("train"))
 
 
 def test_names_a_record_whose_sentences_have_other_lengths(folder):
@@ -291,7 +292,7 @@ def test_names_a_record_whose_sentences_have_other_lengths(folder):
     match=r"record 0 is corrupt, or of another data set: "
     r"source_id has another length than the index",
   ):
-    list(PreparedSplit(folder, "train").rows(["source_id"]))
+    list(Dataset(folder).split("train").rows(["source_id"]))
 
 
 def test_names_the_record_of_other_data_that_differs_in_values_alone(folder):
@@ -306,7 +307,7 @@ def test_names_the_record_of_other_data_that_differs_in_values_alone(folder):
   assert list(integrity.corrupt_files(folder, manifest)) == [
     f"toy/1.0.0/{path.name}"
   ]
-  found = PreparedSplit(folder, "train")
+  found = Dataset(folder).split("train")
   message = r"00000-of-00003: record 0 is corrupt, or of another data set: its "
   with pytest.raises(InputError, match=message + r"checksum differs from the"):
     list(found)
@@ -329,7 +330,7 @@ def test_rejects_a_corrupt_index_when_it_is_opened(folder, harm):
     path.write_bytes(other)
     message = rf"{path.name} has another checksum.*[Pp]repare"
   with pytest.raises(InputError, match=message):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")
 
 
 def array_file(array):
@@ -351,7 +352,7 @@ def array_file(array):
     (b"\x93NUMPY\x01\x00", "cannot be read"),
   ],
 )
-def test_rejects_an_index_that_is_none(
+def test_rejects_an_invalid_index(
   folder, tmp_path, monkeypatch, content, message
 ):
   """Its checksum is right, as if another program had written it."""
@@ -361,7 +362,7 @@ def test_rejects_an_index_that_is_none(
   with pytest.raises(
     InputError, match=rf"index-train.npy {message}.*[Pp]repare"
   ):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")
 
 
 def test_names_the_record_where_the_index_of_other_data_differs(folder):
@@ -374,7 +375,7 @@ def test_names_the_record_where_the_index_of_other_data_differs(folder):
     index.save(folder / "other.npy", [other])
     data = (folder / "other.npy").read_bytes()
     update_checksum(folder, INDEX, data)
-    found = PreparedSplit(folder, "train")
+    found = Dataset(folder).split("train")
     if name == "target_words":  # the target has no trees
       list(found)
       continue
@@ -390,7 +391,7 @@ def test_rejects_an_index_of_fewer_records_than_the_manifest(folder):
   with pytest.raises(
     InputError, match=r"index-train.npy is not the index of 12 records"
   ):
-    PreparedSplit(folder, "train")
+    Dataset(folder).split("train")
 
 
 def test_names_the_shard_with_fewer_records_than_in_the_manifest(folder):
@@ -401,7 +402,7 @@ def test_names_the_shard_with_fewer_records_than_in_the_manifest(folder):
   with pytest.raises(
     InputError, match=r"00000-of-00003: record 3 is truncated"
   ):
-    list(PreparedSplit(folder, "train"))
+    list(Dataset(folder).split("train"))
 
 
 def test_manifest_faults(folder):
@@ -410,7 +411,7 @@ def test_manifest_faults(folder):
   with pytest.raises(InputError, match=r"has format 99; this version reads 5"):
     manifests.read(folder)
   path.write_text("{")
-  with pytest.raises(InputError, match=r"manifest.json is damaged"):
+  with pytest.raises(InputError, match=r"manifest.json is corrupt"):
     manifests.read(folder)
   path.unlink()
   with pytest.raises(
@@ -423,7 +424,7 @@ def test_manifest_faults(folder):
 
 def test_reads_more_than_a_block_in_several_shards(folder):
   """Blocks of 4,096 records, and shards that end within one."""
-  assert prepared.BLOCK == 4096
+  assert datasets.BLOCK == 4096
   drawn = np.random.default_rng(0).integers(11, size=12_000)
   examples = [
     EXAMPLES[k] | {"line": np.int64(i + 1)} for i, k in enumerate(drawn)
@@ -446,9 +447,12 @@ def test_reads_more_than_a_block_in_several_shards(folder):
     [one["sha256"] for one in facts["shards"]]
   )
   manifests.write(folder, manifest)
-  found = PreparedSplit(folder, "train")
-  assert np.diff(found.records.start).tolist() == [4096, 904, 1, 4096, 2903]
-  rows, expected = Rows.joined([*found.rows()]), Rows.of(examples, FEATURES)
+  found = Dataset(folder).split("train")
+  assert np.diff(found.block_start).tolist() == [4096, 904, 1, 4096, 2903]
+  rows, expected = (
+    Rows.joined([*found.rows(FEATURES)]),
+    Rows.of(examples, FEATURES),
+  )
   for name in FEATURES:
     np.testing.assert_array_equal(rows.flat[name], expected.flat[name])
     np.testing.assert_array_equal(rows.start[name], expected.start[name])

@@ -1,0 +1,276 @@
+"""Collation: pads examples to the static shape of a batch.
+
+Training and translation pad with the same function, so their batches cannot differ.
+Arrays of a batch are named side_feature_LETTERS: the feature names of
+`jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
+
+Letters: E eigenvector.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.schema import (
+  ALTERNATIVES,
+  EIGENVECTORS,
+  FEATURES,
+  MADE,
+  origins,
+)
+from jaxsyn.data.sentence.spectrum import cached_eigenvectors
+from jaxsyn.data.store.lengths import measure
+from jaxsyn.data.store.rows import Rows, runs
+from jaxsyn.errors import InputError
+
+Batch = dict[str, np.ndarray]
+BatchTransform = Callable[[Batch], Batch]
+
+
+def collate(
+  examples: Rows,
+  features: Iterable[str],
+  ids: np.ndarray,
+  shape: Shape,
+  *,
+  rows: int,
+) -> Batch:
+  """Returns the features of some examples, right-padded with their fill values.
+
+  Args:
+    examples: Examples in memory.
+    features: Names of features; "links" after the units that they link, and what is
+      computed here (`schema.MADE`) after what it is computed from. Alternative parses
+      are in no batch.
+    ids: Indices of the examples.
+    shape: Shape of the batch: subwords and words.
+    rows: Rows of the arrays: one for each example, then rows of padding.
+
+  Raises:
+    ValueError: The shape is too small for an example: nothing is ever cut.
+  """
+  batch: Batch = {}
+  extents = dict[tuple[str, str], _Extent]()
+  for feature in features:
+    if feature in ALTERNATIVES:
+      continue
+    about = FEATURES[feature]
+    if feature == "links":
+      batch["links_BTS"] = _linked(examples, ids, batch)
+      continue
+    if feature in MADE:
+      name = f"{feature}_BWE"
+      batch[name] = _eigenvectors(examples, MADE[feature], ids, batch)
+      continue
+    flat = examples.flat[feature]
+    if not about.axes:
+      array = np.full(rows, about.fill, about.dtype)
+      array[: len(ids)] = flat[ids]
+    else:
+      if (size := measure(feature)) not in extents:
+        start = examples.start[feature]
+        extents[size] = _extent(feature, start, ids, shape, rows=rows)
+      pad_values = _pad_squares if about.axes == "WW" else _pad_rows
+      array = pad_values(flat, extents[size], about.fill)
+    batch[f"{feature}_B{about.axes}"] = array
+  return batch
+
+
+class _Extent(NamedTuple):
+  """Position of the values of a batch, equal for features of the same sizes.
+
+  Attributes:
+    begin: First value of each example.
+    length: Values of each example; for squares, in each row.
+    padding: Mask of padded places; for squares bytes, 255 or 0.
+  """
+
+  begin: np.ndarray
+  length: np.ndarray
+  padding: np.ndarray
+
+
+def _extent(
+  feature: str, start: np.ndarray, ids: np.ndarray, shape: Shape, *, rows: int
+) -> _Extent:
+  axes, is_source = FEATURES[feature].axes, feature.startswith("source")
+  words = shape.source_words if is_source else shape.target_words
+  length = {"S": shape.source, "T": shape.target}.get(axes, words)
+  begin = start[ids]
+  length_B = start[ids + 1] - begin
+  # A row of padding is an example without values. Padding these arrays for every
+  # batch, with or without such rows, took 9 % of the time of reading.
+  if len(ids) < rows:
+    begin, length_B = (
+      np.pad(x, (0, rows - len(ids))) for x in (begin, length_B)
+    )
+  if axes == "WW":
+    length_B = np.sqrt(length_B).round().astype(np.int64)
+  if (longest := length_B.max(initial=0)) > length:
+    raise ValueError(
+      f"{feature}: an example of {longest} does not fit into an array of "
+      f"{length}."
+    )
+  if axes == "WW":
+    return _Extent(begin, length_B, _square_padding(length_B, length))
+  return _Extent(begin, length_B, np.arange(length) >= length_B[:, None])
+
+
+def _pad_rows(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
+  array = runs(flat, extent.begin, extent.padding.shape[1])
+  np.copyto(array, fill, where=extent.padding)
+  return array
+
+
+def _pad_squares(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
+  """Pads n² values of each example, stored row by row, to length² values."""
+  length = extent.padding.shape[1]
+  # First the values of an example, then its rows: memory is read in long runs.
+  values = runs(flat, extent.begin, length**2).reshape(-1)
+  begin = np.arange(length) * extent.length[:, None]
+  begin += np.arange(0, values.size, length**2)[:, None]
+  array = runs(values, begin, length)
+  assert array.dtype == np.uint8, "bytes, which are filled by bits"
+  # `copyto` with a mask takes five times as long.
+  array ^= (array ^ np.uint8(fill)) & extent.padding
+  return array
+
+
+def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:
+  """Returns the mask of padded places of squares: 255 for padding, else 0.
+
+  Args:
+    sizes: Words of each example.
+    length: Words of a row of the batch.
+  """
+  if length < len(sizes):  # there are fewer sizes than examples
+    return _square_paddings(length).take(sizes, axis=0)
+  beyond = np.arange(length) >= sizes[:, None]
+  return (beyond[:, :, None] | beyond[:, None, :]) * np.uint8(255)
+
+
+@functools.lru_cache(64)  # an entry for each shape
+def _square_paddings(length: int) -> np.ndarray:
+  """Returns `_square_padding` of examples of 0 to length words."""
+  return np.concatenate(
+    [_square_padding(np.array([n]), length) for n in range(length + 1)]
+  )
+
+
+def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
+  """Returns which subwords are of linked words: uint8 ones, BTS.
+
+  Args:
+    examples: Examples in memory.
+    ids: Indices of the examples in the batch.
+    batch: Batch with source_unit_BS and target_unit_BT.
+  """
+  unit_BS, unit_BT = batch["source_unit_BS"], batch["target_unit_BT"]
+  start, flat = examples.start["links"], examples.flat["links"]
+  size = (start[ids + 1] - start[ids]) // 2
+  row = np.repeat(np.arange(len(ids)), size)
+  nth = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size)
+  place = start[ids][row] + 2 * nth
+  source, target = (flat[place + end] for end in (0, 1))
+  # A word without a subword has no entry.
+  sizes = [unit.max(initial=-1) + 1 for unit in (unit_BT, unit_BS)]
+  in_range = (target < sizes[0]) & (source < sizes[1])
+  # Subwords of no word (-1) index the last row or column, which is zero.
+  words = np.zeros((len(unit_BS), sizes[0] + 1, sizes[1] + 1), np.uint8)
+  words[row[in_range], target[in_range], source[in_range]] = 1
+  row_B = np.arange(len(words))[:, None, None]
+  return words[row_B, unit_BT[:, :, None], unit_BS[:, None, :]]
+
+
+def _eigenvectors(
+  examples: Rows, head: str, ids: np.ndarray, batch: Batch
+) -> np.ndarray:
+  """Returns Laplacian eigenvectors of trees, vector_BWE; 0 for padding.
+
+  Args:
+    examples: Examples in memory.
+    head: Feature with the heads of the trees.
+    ids: Indices of the examples in the batch.
+    batch: Batch with that feature.
+  """
+  start, flat = examples.start[head], examples.flat[head]
+  vectors = cached_eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
+  size = *batch[f"{head}_BW"].shape, EIGENVECTORS
+  vector_BWE = np.zeros(size, np.float32)
+  for target_WE, vector_WE in zip(vector_BWE, vectors):
+    target_WE[: len(vector_WE)] = vector_WE
+  return vector_BWE
+
+
+def pad(
+  examples: Sequence[Mapping[str, np.ndarray]],
+  features: Iterable[str],
+  *,
+  subwords: int,
+  words: int,
+  rows: int,
+) -> Batch:
+  """Returns the batch of examples that are in no dataset, source side only.
+
+  Args:
+    examples: Examples of `jaxsyn.data.sentence.example.encode`, at most `rows`.
+    features: Names of features of the source side.
+    subwords: Subwords of a row (S).
+    words: Words of a row (W).
+    rows: Rows (B).
+
+  Raises:
+    ValueError: S or W is too small for an example.
+  """
+  features = tuple(features)
+  shape = Shape(rows, subwords, target=1, source_words=words)
+  loaded, ids = Rows.of(examples, origins(features)), np.arange(len(examples))
+  return collate(loaded, features, ids, shape, rows=rows)
+
+
+def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
+  """Returns the words of an example; 0 if none of the features determines them.
+
+  There may be more words than subwords: a word that shares its subword with the word
+  before it, as in Japanese and Chinese, has no subword of its own.
+  """
+  for feature in features:
+    if FEATURES[feature].axes == "W":
+      return len(example[feature])
+    if FEATURES[feature].axes == "WW":
+      return math.isqrt(example[feature].size)
+  return 0
+
+
+def apply_batch_transform(
+  batch: Batch, transform: BatchTransform | None
+) -> Batch:
+  """Returns the batch after a caller's function, e.g. one that adds a matrix.
+
+  Double precision becomes single precision, in which the model computes.
+
+  Raises:
+    InputError: The function did not return a dict of arrays with as many rows.
+  """
+  if transform is None:
+    return batch
+  rows = len(batch["source_id_BS"])
+  new = transform(dict(batch))
+  if not isinstance(new, dict):
+    raise InputError(f"the batch transform returned {type(new).__name__}.")
+  for name, array in new.items():
+    array = np.asarray(array)
+    if array.ndim == 0 or len(array) != rows:
+      raise InputError(
+        f"the batch transform made {name} of shape {array.shape}; its first "
+        f"axis must be the {rows} rows of the batch."
+      )
+    is_double = array.dtype == np.float64
+    new[name] = array.astype(np.float32) if is_double else array
+  return new

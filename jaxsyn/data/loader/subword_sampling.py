@@ -1,0 +1,346 @@
+"""Resampled subwords: another segmentation in every epoch (config.data.sampling).
+
+The segmentation of a sentence depends on (seed, epoch, index, side) only, and so not on
+hosts, on the order of batches or on where a run was resumed. Words and trees stay; the
+words of subwords and the positions of parents are computed again by character offsets,
+as in preparation: records have the texts and the ends of words.
+
+A window of an epoch is sampled before it is planned, on every host, so batches are
+planned from the sampled lengths. A sentence longer than a bound, which one sample in a
+thousand exceeds, is sampled again, and after `TRIES` is segmented without sampling. So
+the shapes of batches hold the samples of any epoch.
+
+Source: Provilkov et al. 2020 (arXiv:1910.13267), BPE-dropout; Kudo 2018
+(arXiv:1804.10959), subword regularization.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import hashlib
+import threading
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from jaxsyn.data.loader.transforms import Transform, Window
+from jaxsyn.data.options import Sampling
+from jaxsyn.data.schema import EOS, NO_WORD, SIDES, SPELLING, UTF8
+from jaxsyn.data.sentence import alignments
+from jaxsyn.data.sentence.align import words_of_pieces
+from jaxsyn.data.sentence.tree import parent_mid
+from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
+from jaxsyn.data.store.dataset import Examples, Split
+from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.tfrecord import CorruptFileError
+from jaxsyn.errors import InputError
+
+TRIES = 8
+_MEASURED = 2048  # sentences sampled to estimate the lengths of others
+_MEASURED_BLOCKS = 8  # blocks they are taken from
+# Windows in memory: the next two are planned too while shapes are compiled.
+_CACHED_WINDOWS = 3
+
+
+class ResampledSubwords(Transform):
+  """Samples the segmentation of each sentence in every epoch.
+
+  Attributes:
+    vocabularies: Vocabulary of each resampled side.
+  """
+
+  scope: ClassVar = "window"
+
+  def __init__(
+    self,
+    examples: Examples,
+    sampling: Sampling,
+    vocabularies: Mapping[str, Vocabulary],
+    *,
+    seed: int,
+    features: tuple[str, ...],
+    linked: bool = False,
+  ):
+    """Makes the transform.
+
+    Args:
+      examples: Records with texts and, for sides with trees, ends of words.
+      sampling: config.data.sampling.
+      vocabularies: Vocabulary of each resampled side.
+      seed: config.seed.
+      features: Names of the features with texts and ends of words.
+      linked: Whether word alignments are read, which need units of subwords.
+    """
+    self._examples, self._sampling, self._seed = examples, sampling, seed
+    self.vocabularies, self._features = vocabularies, features
+    self._linked = linked
+    # Sampled windows: indices of examples, their subwords and words.
+    self._cache = collections.OrderedDict[Window, tuple[np.ndarray, Rows]]()
+    self._lock = threading.Lock()
+
+  @property
+  def summary(self) -> str:  # type: ignore[override]  # computed on first use
+    sides = (f"{side} x {a:.3g}" for side, (a, _) in self.growth.items())
+    return (
+      f"subwords resampled in every epoch, of the {', of the '.join(sides)}"
+    )
+
+  def required(self, features: Collection[str]) -> set[str]:
+    return {
+      f"{side}_head"
+      for side in self.vocabularies
+      if f"{side}_parent_mid" in features
+    }
+
+  @functools.cached_property
+  def _texts(self) -> Rows:
+    """Texts of all examples."""
+    return self._load(np.arange(len(self._examples)))
+
+  def _load(self, ids: np.ndarray) -> Rows:
+    """Reads texts and ends of words of some examples, in ascending order."""
+    parts = self._examples.select(ids, self._features)
+    return Rows.joined([Rows.of([], self._features), *parts])
+
+  @functools.cached_property
+  def growth(self) -> dict[str, tuple[float, float]]:
+    """Side -> (a, b): n subwords become about a · n, seldom b · √n more."""
+    start = self._examples.block_start
+    blocks = np.linspace(0, len(start) - 2, _MEASURED_BLOCKS).astype(np.int64)
+    blocks = np.unique(blocks)
+    count = -(-_MEASURED // len(blocks))
+    ids = np.concatenate(
+      [
+        np.unique(np.linspace(a, b - 1, count).astype(np.int64))
+        for a, b in zip(start[blocks], start[blocks + 1])
+      ]
+    )
+    texts = self._load(ids)
+    growth = {}
+    for side, vocabulary in self.vocabularies.items():
+      stored = self._examples.lengths[SIDES.index(side)][ids]
+      n = stored.astype(np.int64) - 1
+      lines = [_text(texts, side, i) for i in range(len(ids))]
+      samples = [
+        self._sample(vocabulary, line, (i, side, "bound"))
+        for i, line in zip(ids.tolist(), lines)
+      ]
+      m = np.array([len(sample.id) for sample in samples])
+      n, m = n[n > 0], m[n > 0]
+      if not len(n):
+        growth[side] = 1.0, 0.0
+        continue
+      a = float(m.sum() / n.sum())
+      growth[side] = a, float(max(0.0, ((m - a * n) / np.sqrt(n)).max()))
+    return growth
+
+  @functools.cached_property
+  def bounds(self) -> Lengths:
+    """Upper bounds of the lengths, EOS included."""
+    return self._scaled_lengths(1.0)
+
+  @functools.cached_property
+  def expected(self) -> Lengths:
+    """Expected lengths, from which the shapes of batches are chosen.
+
+    The longest example of each side has its bound.
+    """
+    expected = self._scaled_lengths(0.0)
+    for length, bound in zip(expected[:2], self.bounds[:2]):
+      length[np.argmax(bound)] = bound.max()
+    return expected
+
+  def _scaled_lengths(self, deviation: float) -> Lengths:
+    scaled = {}
+    for side, stored in zip(SIDES, self._examples.lengths):
+      a, b = self.growth.get(side, (1.0, 0.0))
+      n = np.maximum(stored.astype(np.int64) - 1, 0)
+      length = np.ceil(a * n + deviation * b * np.sqrt(n)).astype(np.int32) + 1
+      scaled[side] = np.maximum(length, stored)
+    return self._examples.lengths._replace(**scaled)
+
+  def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
+    """Returns the lengths that a window is planned from: source_I, target_I.
+
+    They are at least the stored ones, from which shapes have their words.
+
+    Args:
+      window: Window that is planned.
+      ids: Its examples, ascending.
+    """
+    rows = self._sampled(window, ids, keep=True)
+    sizes = []
+    for side, stored in zip(SIDES, self._examples.lengths):
+      size = stored[ids].astype(np.int64)
+      if side in self.vocabularies:
+        size = np.maximum(size, rows.sizes(f"{side}_id"))
+      sizes.append(size)
+    return sizes
+
+  def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
+    """Returns the source and target subwords of some examples of a window."""
+    rows = self._sampled(window, ids)
+    source, target = (
+      int(
+        rows.sizes(f"{side}_id").sum()
+        if side in self.vocabularies
+        else stored[ids].sum()
+      )
+      for side, stored in zip(SIDES, self._examples.lengths)
+    )
+    return source, target
+
+  def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
+    sampled = self._sampled(window, ids)
+    flat, start = dict(rows.flat), dict(rows.start)
+    for side in self.vocabularies:
+      parts = ("id", "word", "unit", "parent_mid")
+      id_, word, unit, middle = (f"{side}_{part}" for part in parts)
+      for name in (id_, word, unit):
+        if name in flat:
+          flat[name] = sampled.flat[name]
+      if middle in flat:
+        head = f"{side}_head"
+        flat[middle] = parent_mid(
+          sampled.flat[word],
+          flat[head],
+          pieces=sampled.sizes(id_),
+          words=np.diff(start[head]),
+        )
+      for name in (id_, word, unit, middle):
+        if name in start:  # one array for features of one size
+          start[name] = sampled.start[id_]
+    return Rows(flat, start)
+
+  def _sampled(
+    self, window: Window, ids: np.ndarray, keep: bool = False
+  ) -> Rows:
+    """Returns sampled subwords of some examples, and their words.
+
+    Args:
+      window: Window of the examples.
+      ids: Indices of the examples.
+      keep: Whether these are the complete window, which is cached.
+    """
+    with self._lock:
+      if window in self._cache:
+        window_ids, rows = self._cache[window]
+        place = np.minimum(
+          np.searchsorted(window_ids, ids), len(window_ids) - 1
+        )
+        if (window_ids[place] == ids).all():
+          return rows if np.array_equal(window_ids, ids) else rows.take(place)
+      rows = self._sample_all(window[0], ids)
+      if keep:
+        self._cache[window] = ids, rows
+        while len(self._cache) > _CACHED_WINDOWS:
+          self._cache.popitem(last=False)
+      return rows
+
+  def _sample_all(self, epoch: int, ids: np.ndarray) -> Rows:
+    is_complete = len(ids) == len(self._examples)
+    texts = self._texts if is_complete else self._load(ids)
+    flat, start = {}, {}
+    for side in self.vocabularies:
+      ends = f"{side}_word_end"
+      has_trees = ends in texts.flat
+      id_, word, unit, sizes = [], [], [], []
+      for i, index in enumerate(ids.tolist()):
+        text = _text(texts, side, i)
+        pieces = self.pieces(side, index, text, epoch)
+        id_ += [*pieces.id, EOS]
+        sizes.append(len(pieces.id) + 1)
+        if has_trees:
+          a, b = texts.start[ends][i : i + 2]
+          end_W = texts.flat[ends][a:b].tolist()
+          word += words_of_pieces(text, pieces.begin, pieces.end, end_W, end_W)
+          word.append(NO_WORD)
+        if self._linked:
+          unit += alignments.units(text, pieces)
+      made = {"id": id_}
+      if has_trees:
+        made["word"] = word
+      if self._linked:
+        made["unit"] = unit
+      starts = np.cumsum([0, *sizes])
+      for part, values in made.items():
+        flat[f"{side}_{part}"] = np.array(values, np.int32)
+        start[f"{side}_{part}"] = starts
+    return Rows(flat, start)
+
+  def pieces(self, side: str, index: int, text: str, epoch: int) -> Pieces:
+    """Returns the subwords of a sentence in an epoch, without EOS."""
+    vocabulary = self.vocabularies[side]
+    limit = int(self.bounds[SIDES.index(side)][index]) - 1
+    for attempt in range(TRIES):
+      sampled = self._sample(vocabulary, text, (index, side, epoch, attempt))
+      if len(sampled.id) <= limit:
+        return sampled
+    return vocabulary.encode(text)
+
+  def _sample(
+    self, vocabulary: Vocabulary, text: str, key: tuple[int | str, ...]
+  ) -> Pieces:
+    seed_text = " ".join(map(str, (self._seed, *key))).encode()
+    digest = hashlib.blake2b(seed_text, digest_size=4).digest()
+    seed = int.from_bytes(digest, "big")
+    return vocabulary.sample(text, seed, self._sampling.alpha)
+
+
+def _text(texts: Rows, side: str, i: int) -> str:
+  """Returns a sentence.
+
+  Raises:
+    CorruptFileError: The text is not UTF-8.
+  """
+  begin, end = texts.start[f"{side}_utf8"][i : i + 2]
+  data = texts.flat[f"{side}_utf8"][begin:end].tobytes()
+  try:
+    return data.decode()
+  except UnicodeDecodeError:
+    raise CorruptFileError(f"{side}_text of a record is not UTF-8") from None
+
+
+def resampled_subwords(
+  split: Split, sampling: Sampling, *, seed: int, linked: bool = False
+) -> ResampledSubwords | None:
+  """Returns the transform of config.data.sampling; None if it is off.
+
+  Args:
+    split: Opened split.
+    sampling: config.data.sampling.
+    seed: config.seed.
+    linked: Whether word alignments are read.
+
+  Raises:
+    InputError: A vocabulary has only one segmentation of a sentence.
+  """
+  sides: list[str] = [side for side in SIDES if side in sampling.sides]
+  if not sides or not len(split):
+    return None
+  vocabularies = {side: split.dataset.vocabulary(side) for side in sides}
+  for side, vocabulary in vocabularies.items():
+    if not vocabulary.can_sample:
+      raise InputError(
+        f"config.data.sampling.sides={sampling.sides}: {vocabulary.path} has one"
+        f" way to write a {side} sentence, so nothing can be drawn. Leave the"
+        " side out, or prepare with config.prepare.vocabulary.type='bpe' or"
+        " 'unigram'."
+      )
+  features = tuple(
+    name
+    for name in SPELLING
+    if name.partition("_")[0] in sides
+    and (name in UTF8 or name in split.features)
+  )
+  return ResampledSubwords(
+    split,
+    sampling,
+    vocabularies,
+    seed=seed,
+    features=features,
+    linked=linked,
+  )
