@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.schema import EOS, FEATURES, LINKED, MADE, NO_WORD, SPECIAL

@@ -16,10 +16,10 @@ from typing import Any
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
+from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.text import decoded, normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
@@ -280,7 +280,7 @@ class Chunk:
 
   def trees(
     self, side: str, lines: Sequence[str], files: Sequence[int]
-  ) -> Iterator[conllu_text.Parse]:
+  ) -> Iterator[conllu.Parse]:
     """The trees of the lines of a side that has some.
 
     Args:
@@ -301,7 +301,7 @@ class Chunk:
         )
       missing -= indices[file].visible
     texts = self.split.texts[side]
-    return conllu_text.match(
+    return conllu.match(
       (block for some in blocks for block in some),
       lines,
       ", ".join(self.tools.job.files[file].file for file in texts),

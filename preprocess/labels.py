@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import most_frequent as chosen
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.annotations import most_frequent as chosen
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.preprocess.corpus import Tools
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
 from jaxsyn.preprocess import (
@@ -37,7 +37,7 @@ _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines; of large chunks more
 _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
-Tree = tuple[conllu_text.Parse, str]  # and its CoNLL-U
+Tree = tuple[conllu.Parse, str]  # and its CoNLL-U
 
 
 def trees(tools: Tools, index: int, out: Output) -> Facts:
@@ -177,7 +177,7 @@ def _tree_warnings(
   return warnings
 
 
-def _parse_record(parse: conllu_text.Parse, is_complete: bool) -> list[object]:
+def _parse_record(parse: conllu.Parse, is_complete: bool) -> list[object]:
   """A parse for `parses_of`; its text stands elsewhere."""
   words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
   return [*words, parse.parsed, parse.line_W if is_complete else ()]
@@ -185,11 +185,11 @@ def _parse_record(parse: conllu_text.Parse, is_complete: bool) -> list[object]:
 
 def parses_of(
   tools: Tools, index: int, side: str, lines: Sequence[str]
-) -> list[conllu_text.Parse]:
+) -> list[conllu.Parse]:
   """What `trees` has found of the lines of a chunk that become examples."""
   pages = tools.work.read_json(f"trees/{index}.parses.{side}")
   return [
-    conllu_text.Parse(
+    conllu.Parse(
       *(text, tuple(start), tuple(end), tuple(head), tuple(relation)),
       parsed=parsed,
       line_W=tuple(rows),
@@ -218,7 +218,7 @@ def _read_trees(
   files = chunk.split.trees[side]
   for row, parse in enumerate(chunk.trees(side, lines, files)):
     if row in named:
-      yield parse, conllu_text.to_text(parse, named[row], is_complete)
+      yield parse, conllu.to_text(parse, named[row], is_complete)
 
 
 def chunks(lines: Sequence[str], cut: int = _CUT) -> list[range]:
@@ -263,7 +263,7 @@ def _parsed(
       name = f"# sent_id = {names[part.start + row]}"
       written[row] += f"{_ID.sub(name, block, count=1)}\n\n"
     where = f"kept lines of the {side}"
-    yield from zip(conllu_text.match(blocks, chunk_lines, where), written)
+    yield from zip(conllu.match(blocks, chunk_lines, where), written)
 
 
 def parse(

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu_text, example
+from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.store import fetch, integrity, layout, manifests
 from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.example_check import Check
@@ -190,8 +190,8 @@ def _split(
 
 def _with_texts(
   rows: Rows,
-  source: Sequence[str | conllu_text.Parse],
-  target: Sequence[str | conllu_text.Parse],
+  source: Sequence[str | conllu.Parse],
+  target: Sequence[str | conllu.Parse],
 ) -> Rows:
   """Adds the texts of sentences to their examples."""
   flat, start = {**rows.flat}, {**rows.start}

@@ -14,7 +14,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -80,7 +80,7 @@ def test_from_raw_text_to_translations(
   direct = PARSERS[kind](place).open()
   expected = direct.parses(lines[:180])
   trees = conllu.read(layout.conllu_file(folder, "train", "source"))
-  assert [*conllu_text.match(trees, lines[:180], "all.en")] == expected
+  assert [*conllu.match(trees, lines[:180], "all.en")] == expected
   for parse, example in zip(
     expected, PreparedSplit(folder, "train"), strict=True
   ):

@@ -18,8 +18,7 @@ from jax.sharding import SingleDeviceSharding
 
 from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_plan import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns, pad

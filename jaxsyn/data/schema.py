@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.sentence.align import NO_WORD as NO_WORD
 
 if TYPE_CHECKING:
   import tensorflow_datasets as tfds
@@ -28,7 +29,6 @@ SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 # Of open annotations: side -> name -> labels in the order of their ids.
 Labels = Mapping[str, Mapping[str, Sequence[str]]]
 
-NO_WORD = -1  # the word of EOS and pads
 NO_RELATION = 0  # EOS, pads, and a label that training never saw
 FAR = 254  # a tree distance of 254 edges or more
 OTHER_TREE = 255  # no path: the two words stand in different trees

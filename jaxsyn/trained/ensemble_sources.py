@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.trained.sources import Example, Fitted, SourceReader
 

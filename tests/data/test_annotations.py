@@ -8,7 +8,7 @@ from toy_folders import opened, values
 from jaxsyn.configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.sentence import conllu, conllu_text, example
+from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
@@ -41,7 +41,7 @@ PRON, VERB, ADP, NOUN = (
 def folder(tmp_path_factory):
   """A treebank, its third line not parsed, prepared with parts of speech."""
   raw = tmp_path_factory.mktemp("raw")
-  none = conllu_text.to_text(conllu_text.unparsed("oh je"), "3")
+  none = conllu.to_text(conllu.unparsed("oh je"), "3")
   (raw / "de.conllu").write_text(TREES + none)
   (raw / "en").write_text("he goes\nyes\noh dear\n")
   config = base.get_config()

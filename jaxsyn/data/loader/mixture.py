@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
+from jaxsyn.data.annotations import NO_LABEL, UNKNOWN, label_ids
 from jaxsyn.data.loader.examples import Blocks
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import (

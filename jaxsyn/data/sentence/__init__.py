@@ -5,7 +5,7 @@ Reading order:
   stream        the sentences of a file or of standard input, as they come
   align         where words stand, and which word a subword is of
   conllu        trees as a file in CoNLL-U has them; `conllu_rows`
-  conllu_text   the same tied to lines: a sentence with its tree
+  conllu   the same tied to lines: a sentence with its tree
   parsers       the same by a parser, from raw lines, after the second story;
                 `parser_identity`
   vocabulary    subwords, with their places in the raw line

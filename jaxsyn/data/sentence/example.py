@@ -26,7 +26,7 @@ from jaxsyn.data.schema import (
   SIDES,
 )
 from jaxsyn.data.sentence.align import words_of_pieces
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import Parsed, TreeControl
 from jaxsyn.data.sentence.tree import parent_mid, tree_distances
 from jaxsyn.data.sentence.vocabulary import Vocabulary

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
@@ -100,7 +100,7 @@ def sentences(
   manifest: Mapping[str, Any],
   split: str,
   side: str,
-) -> Iterator[str | conllu_text.Parse]:
+) -> Iterator[str | conllu.Parse]:
   """The lines of a side of a split; with their trees, where the side has some.
 
   Raises:
@@ -114,7 +114,7 @@ def sentences(
   paths = layout.conllu_files(directory, manifest, split, side)
   blocks = (block for path in paths for block in conllu.read(path))
   texts = layout.text_files(directory, manifest, split, side)
-  return conllu_text.match(blocks, lines, ", ".join(map(os.fspath, texts)))
+  return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
 
 def read_trees(
@@ -122,9 +122,9 @@ def read_trees(
   manifest: Mapping[str, Any],
   split: str,
   side: str,
-) -> list[conllu_text.Parse] | None:
+) -> list[conllu.Parse] | None:
   """The trees of `sentences`; None where the side has none."""
   if side not in manifest["sides"]:
     return None
   trees = sentences(directory, manifest, split, side)
-  return [parse for parse in trees if isinstance(parse, conllu_text.Parse)]
+  return [parse for parse in trees if isinstance(parse, conllu.Parse)]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from jaxsyn.data.sentence import align, conllu, conllu_rows, conllu_text
+from jaxsyn.data.sentence import align, conllu, conllu_rows
 from jaxsyn.errors import InputError
 
 TREEBANKS = ("en_pud", "de_pud", "fr_pud", "cs_pud", "tr_pud", "zh_pud")
@@ -42,7 +42,7 @@ def test_a_simple_tree():
   assert block.form_W == ("The", "monkey", "eats", "a", "banana")
   assert block.head_W == (1, 2, 2, 4, 2)
   assert block.relation_W == ("det", "nsubj", "root", "det", "obj")
-  parse = conllu_text.attach([block], " The  monkey eats a banana")
+  parse = conllu.attach([block], " The  monkey eats a banana")
   assert parse.start_W == (1, 6, 13, 18, 20)
   assert parse.end_W == (4, 12, 17, 19, 26)
   assert parse.head_W == block.head_W
@@ -66,7 +66,7 @@ def test_a_multi_word_token_is_one_word():
   assert block.relation_W == ("nsubj", "root", "case", "obl", "punct")
   assert block.space_after_W == (True, True, True, False, True)
   assert block.text == "Er geht zum Bahnhof."
-  parse = conllu_text.attach([block], "Er geht zum Bahnhof.")
+  parse = conllu.attach([block], "Er geht zum Bahnhof.")
   assert [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
     *block.form_W
   ]
@@ -140,7 +140,7 @@ def test_several_roots_stay():
 
 def test_several_trees_of_a_line_are_offset():
   # Two trees of one line: the second one's heads count on.
-  parse = conllu_text.attach(
+  parse = conllu.attach(
     blocks(
       rows("1 Go 0 root", "2 . 1 punct"), rows("1 I 2 x", "2 stay 0 root")
     ),
@@ -231,7 +231,7 @@ def test_line_ends_byte_order_mark_and_blank_lines(tmp_path):
 def test_characters_that_only_look_like_line_ends_do_not_split():
   (block,) = blocks(rows("1 a\u2028b 0 root", "2 c\x85\x0b 1 dep"))
   assert block.form_W == ("a\u2028b", "c\x85\x0b")
-  parse = conllu_text.attach([block], "a\u2028b c\x85\x0b")
+  parse = conllu.attach([block], "a\u2028b c\x85\x0b")
   assert (parse.start_W, parse.end_W) == ((0, 4), (3, 5))
 
 
@@ -241,7 +241,7 @@ def test_blanks_inside_words_and_invisible_characters():
   (block,) = blocks(
     rows("1 10_000 2 nummod", "2 Euro 0 root").replace("10_000", "10 000")
   )
-  parse = conllu_text.attach([block], "\ufeff10\u00a0000 \u200bEuro\u200b ")
+  parse = conllu.attach([block], "\ufeff10\u00a0000 \u200bEuro\u200b ")
   assert [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
     "10\u00a0000",
     "Euro",
@@ -250,10 +250,10 @@ def test_blanks_inside_words_and_invisible_characters():
 
 def test_a_word_of_zero_width_characters_has_an_empty_span():
   (block,) = blocks(rows("1 a 2 x", "2 \u200b 0 root", "3 b 2 x"))
-  parse = conllu_text.attach([block], "a \u200b b")
+  parse = conllu.attach([block], "a \u200b b")
   assert (parse.start_W, parse.end_W) == ((0, 1, 4), (1, 1, 5))
-  text = conllu_text.to_text(parse, "1")
-  again = conllu_text.attach(conllu.blocks_of_text(text, "x"), parse.text)
+  text = conllu.to_text(parse, "1")
+  again = conllu.attach(conllu.blocks_of_text(text, "x"), parse.text)
   assert again == parse
 
 
@@ -264,7 +264,7 @@ def test_combining_marks_and_emoji_keep_raw_offsets():
       "1 👩\u200d👧 2 x", "2 e\u0301te\u0301 0 root", "3 👍🏽 2 x", "4 . 2 x"
     )
   )
-  parse = conllu_text.attach([block], text)
+  parse = conllu.attach([block], text)
   assert [text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
     *block.form_W
   ]
@@ -273,15 +273,15 @@ def test_combining_marks_and_emoji_keep_raw_offsets():
 def test_changed_characters_are_refused():
   (block,) = blocks(MONKEY)
   with pytest.raises(InputError, match=r"x.conllu:1: the word 'eats' is not"):
-    conllu_text.attach([block], "The monkey ate a banana")
+    conllu.attach([block], "The monkey ate a banana")
   with pytest.raises(InputError, match=r"no word covers .* from '!'"):
-    conllu_text.attach([block], "The monkey eats a banana!")
+    conllu.attach([block], "The monkey eats a banana!")
   with pytest.raises(InputError, match=r"'banana' .* where it reads ''"):
-    conllu_text.attach([block], "The monkey eats a")
+    conllu.attach([block], "The monkey eats a")
   # Composed and decomposed accents are different characters.
   (block,) = blocks(rows("1 \u00e9 0 root"))
   with pytest.raises(InputError, match="'é' is not in the text"):
-    conllu_text.attach([block], "e\u0301")
+    conllu.attach([block], "e\u0301")
 
 
 def test_match_takes_what_each_line_needs():
@@ -293,7 +293,7 @@ def test_match_takes_what_each_line_needs():
     rows("1 \ufeff 0 root"),
   )
   lines = ["A B", "", " \t", "\u200bC"]
-  parses = list(conllu_text.match(iter(trees), lines, "x.en"))
+  parses = list(conllu.match(iter(trees), lines, "x.en"))
   assert [p.text for p in parses] == lines
   assert [p.head_W for p in parses] == [(0, 1), (), (), (0,)]
   assert [p.parsed for p in parses] == [True, False, False, False]
@@ -311,43 +311,41 @@ def test_match_takes_what_each_line_needs():
 def test_match_refuses_other_text(lines, message):
   trees = blocks(rows("1 A 0 root"), rows("1 B 0 root"))
   with pytest.raises(InputError, match=message):
-    list(conllu_text.match(iter(trees), lines, "raw.en"))
+    list(conllu.match(iter(trees), lines, "raw.en"))
 
 
 def test_match_refuses_a_tree_over_two_lines():
   trees = blocks(rows("1 A 0 root", "2 B 1 dep"))
   with pytest.raises(InputError, match=r"'B' is not .*Line 1 of raw.en"):
-    list(conllu_text.match(iter(trees), ["A", "B"], "raw.en"))
+    list(conllu.match(iter(trees), ["A", "B"], "raw.en"))
 
 
 def test_unparsed_lines_are_cut_at_blanks():
-  parse = conllu_text.unparsed(" one\u3000\u200btwo\u200b \u200b three\x00 ")
+  parse = conllu.unparsed(" one\u3000\u200btwo\u200b \u200b three\x00 ")
   words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
   assert words == ["one", "two", "three"]
   assert parse.head_W == (0, 1, 2)
   assert not parse.parsed
-  assert conllu_text.unparsed("") == conllu_text.Parse(
-    "", (), (), (), (), False
-  )
+  assert conllu.unparsed("") == conllu.Parse("", (), (), (), (), False)
 
 
 @pytest.mark.parametrize(
   "text", ["one two", "a\tb\x00 c\u2028d", "10 000\u00a0x", "# hash", "\u200bz"]
 )
 def test_what_is_written_is_read_back(text):
-  parse = conllu_text.unparsed(text)
-  block = conllu_text.to_text(parse, "7")
+  parse = conllu.unparsed(text)
+  block = conllu.to_text(parse, "7")
   assert block.startswith("# sent_id = 7\n")
-  (again,) = conllu_text.match(conllu.blocks_of_text(block, "x"), [text], "x")
+  (again,) = conllu.match(conllu.blocks_of_text(block, "x"), [text], "x")
   assert again == parse
 
 
 def test_a_written_tree_keeps_heads_and_glue():
-  parse = conllu_text.attach(blocks(rows("1 No 0 root", "2 ! 1 punct")), "No!")
-  text = conllu_text.to_text(parse, "1")
+  parse = conllu.attach(blocks(rows("1 No 0 root", "2 ! 1 punct")), "No!")
+  text = conllu.to_text(parse, "1")
   assert "1\tNo\t_\t_\t_\t_\t0\troot\t_\tSpaceAfter=No\n" in text
   assert "2\t!\t_\t_\t_\t_\t1\tpunct\t_\t_\n" in text
-  assert conllu_text.to_text(conllu_text.unparsed(""), "1") == ""
+  assert conllu.to_text(conllu.unparsed(""), "1") == ""
 
 
 def test_text_of_a_block():
@@ -366,7 +364,7 @@ def test_gold_treebanks(shared_data, name):
     re.findall(r"^1-\d+\t", content, re.M)
   )
   texts = re.findall(r"^# text = (.*)$", content, re.M)
-  parses = list(conllu_text.match(iter(trees), texts, name))
+  parses = list(conllu.match(iter(trees), texts, name))
   assert len(parses) == len(trees)
   joined = 0
   for block, parse in zip(trees, parses):
@@ -390,7 +388,7 @@ def test_parsed_captions_match_the_raw_lines(shared_data):
     with gzip.open(folder / f"val.{language}.gz", "rt", newline="\n") as file:
       lines = file.read().split("\n")[:-1]
     trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
-    parses = list(conllu_text.match(trees, lines, f"val.{language}"))
+    parses = list(conllu.match(trees, lines, f"val.{language}"))
     assert len(parses) == 1014
     assert all(parse.parsed for parse in parses)
 
@@ -410,7 +408,7 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
       texts += [f"{text}\n\n" for text in page.split("\n\n")[:60] if text]
   trees = [blocks(text) for text in texts]
   lines = [" ".join(block.text for block in item) for item in trees]
-  parses = [conllu_text.attach(*both) for both in zip(trees, lines)]
+  parses = [conllu.attach(*both) for both in zip(trees, lines)]
   plain = sum(
     align._plain_spans([*tree[0].form_W], line) is not None
     for tree, line in zip(trees, lines)
@@ -419,7 +417,7 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
   slowly(monkeypatch)
   assert [blocks(text) for text in texts] == trees
   for tree, line, parse in zip(trees, lines, parses, strict=True):
-    assert conllu_text.attach(tree, line) == parse
+    assert conllu.attach(tree, line) == parse
 
 
 @pytest.mark.parametrize(

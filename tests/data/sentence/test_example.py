@@ -14,7 +14,6 @@ from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
 from jaxsyn.data.sentence import (
   align,
   conllu,
-  conllu_text,
   example,
   tree,
 )
@@ -22,7 +21,7 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 
-MONKEY = conllu_text.Parse(
+MONKEY = conllu.Parse(
   "The monkey eats a banana",
   start_W=(0, 4, 11, 16, 18),
   end_W=(3, 10, 15, 17, 24),
@@ -92,7 +91,7 @@ def test_words_of_several_subwords(characters):
 def test_whole_words_with_their_punctuation(whole_words):
   # None of them is in the vocabulary: they stay apart and keep their places.
   # ( and ) depend on "old", "." on "sleeps".
-  parse = conllu_text.Parse(
+  parse = conllu.Parse(
     "The (old) fox sleeps.",
     start_W=(0, 4, 5, 8, 10, 14, 20),
     end_W=(3, 5, 8, 9, 13, 20, 21),
@@ -110,21 +109,21 @@ def test_whole_words_with_their_punctuation(whole_words):
 
 def test_a_fractional_parent(characters):
   # "a" is ▁ a = 0 1; "bc" depends on it.
-  parse = conllu_text.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
+  parse = conllu.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
   facts = encode(parse, characters)
   assert facts["source_parent_mid"].tolist() == [0.5] * 5 + [5]
 
 
 def test_spelt_out_characters_stay_in_their_word(characters):
   # NFKC: "½" is 1 ⁄ 2 and "ﬁ" is f i; ▁ 1 ⁄ 2 ▁ f i EOS.
-  parse = conllu_text.Parse("½ ﬁ", (0, 2), (1, 3), (1, 1), ("x", "root"))
+  parse = conllu.Parse("½ ﬁ", (0, 2), (1, 3), (1, 1), ("x", "root"))
   facts = encode(parse, characters)
   assert facts["source_word"].tolist() == [0, 0, 0, 0, 1, 1, 1, -1]
   assert facts["source_relation"].tolist() == [NO_RELATION, 4]
 
 
 def test_features_by_side(whole_words):
-  both = encode(MONKEY, whole_words, conllu_text.unparsed("a banana"))
+  both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
   assert set(both) == set(schema.features(["source", "target"]))
   assert both["target_parsed"] == 0
   assert both["target_relation"].tolist() == [1, 1]
@@ -137,7 +136,7 @@ def test_features_by_side(whole_words):
 
 
 def test_an_empty_line_is_eos_alone(whole_words):
-  facts = encode(conllu_text.unparsed(""), whole_words, "")
+  facts = encode(conllu.unparsed(""), whole_words, "")
   assert facts["source_id"].tolist() == facts["target_id"].tolist() == [EOS]
   assert facts["source_word"].tolist() == [NO_WORD]
   assert facts["source_parent_mid"].tolist() == [0]
@@ -147,7 +146,7 @@ def test_an_empty_line_is_eos_alone(whole_words):
 
 
 def test_an_unparsed_line_has_no_tree(whole_words):
-  facts = encode(conllu_text.unparsed("The monkey"), whole_words)
+  facts = encode(conllu.unparsed("The monkey"), whole_words)
   assert facts["source_parsed"] == 0
   assert facts["source_head"].tolist() == [0, 1]
   assert facts["source_parent_mid"].tolist() == [0, 1, 2]
@@ -189,7 +188,7 @@ def test_control_trees(whole_words):
 
 @pytest.mark.parametrize("kind", ["linear", "random", "wrong_parents"])
 def test_control_trees_on_both_sides(whole_words, kind):
-  target = conllu_text.unparsed("a banana The monkey")
+  target = conllu.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)
   direct = encode(MONKEY, whole_words, target, tree=TREES[kind]())
   source = control_trees.retree(parsed, "source", tree=TREES[kind](), seed=0)
@@ -206,7 +205,7 @@ def test_control_trees_on_both_sides(whole_words, kind):
 
 
 def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
-  other = conllu_text.Parse(
+  other = conllu.Parse(
     MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5
   )
   one = encode(MONKEY, whole_words, "a", line=3, tree=TREES["random"]())
@@ -216,9 +215,7 @@ def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
     tuple(
       encode(parse, whole_words, tree=TREES["random"]())["source_head"].tolist()
     )
-    for parse in map(
-      conllu_text.unparsed, ("a a a a", "a a a The", "The a a a")
-    )
+    for parse in map(conllu.unparsed, ("a a a a", "a a a The", "The a a a"))
   }
   assert len(heads) > 1
   by_seed = {
@@ -253,7 +250,7 @@ def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
 
 def test_an_empty_line_gets_no_tags(whole_words):
   assert encode("", whole_words, tag=77)["source_id"].tolist() == [EOS]
-  facts = encode(conllu_text.unparsed(""), whole_words, tag=77)
+  facts = encode(conllu.unparsed(""), whole_words, tag=77)
   assert facts["source_word"].tolist() == [NO_WORD]
 
 
@@ -275,22 +272,22 @@ def test_tfds_stores_and_returns_the_same(whole_words):
       assert again[name].dtype == array.dtype
 
 
-def block(text: str, *words: str) -> conllu_text.Parse:
+def block(text: str, *words: str) -> conllu.Parse:
   """A sentence of words "id form head relation upos"."""
   rows = []
   for word in words:
     id_, form, head, relation, upos = word.split(" ")
     rows.append("\t".join([id_, form, "_", upos, *"__", head, relation, *"__"]))
   blocks = conllu.blocks_of_text("\n".join(rows) + "\n\n", "x")
-  return conllu_text.attach(blocks, text)
+  return conllu.attach(blocks, text)
 
 
 LONG = " ".join(map(str, range(300)))
 HURTFUL = [
   MONKEY,
-  conllu_text.unparsed(""),
-  conllu_text.unparsed("\u200b"),
-  conllu_text.unparsed("no tree\there\r"),
+  conllu.unparsed(""),
+  conllu.unparsed("\u200b"),
+  conllu.unparsed("no tree\there\r"),
   # One word in the text, two in the tree; an empty node.
   block(
     "zum Bahnhof",
@@ -358,7 +355,7 @@ def test_hurtful_sentences_one_by_one(small):
     check(parse, small)
 
 
-def check(parse: conllu_text.Parse, model: Vocabulary) -> None:
+def check(parse: conllu.Parse, model: Vocabulary) -> None:
   """The promises of an example, from the definitions, the slow way."""
   facts = encode(parse, model)
   pieces = model.encode(parse.text)
@@ -396,7 +393,7 @@ def check(parse: conllu_text.Parse, model: Vocabulary) -> None:
 def test_gold_sentences(shared_data, tmp_path, name):
   """Gold trees, through subwords of another text's vocabulary."""
   trees = list(conllu.read(shared_data / "ud" / f"{name}.conllu.gz"))
-  parses = [conllu_text.attach([block], block.text) for block in trees]
+  parses = [conllu.attach([block], block.text) for block in trees]
   model = train(
     [parse.text for parse in parses[::2]],
     tmp_path / "v.model",
@@ -415,7 +412,7 @@ def test_real_captions(shared_data, tmp_path, type):
     model = train(lines, tmp_path / "v.model", Subwords(size=1500, type=type))
     trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
     for parse in itertools.islice(
-      conllu_text.match(trees, lines, "val"), 0, None, 3
+      conllu.match(trees, lines, "val"), 0, None, 3
     ):
       check(parse, model)
 

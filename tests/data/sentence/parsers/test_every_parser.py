@@ -7,7 +7,7 @@ import pickle
 import parsers_under_test
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.errors import InputError
@@ -107,7 +107,7 @@ def test_what_is_written_is_read_back(parser):
   names = [str(i) for i in range(len(LINES))]
   texts = parser.conllu_all(LINES, names)
   blocks = conllu.blocks_of_text("".join(texts), "all")
-  again = list(conllu_text.match(blocks, LINES, "raw"))
+  again = list(conllu.match(blocks, LINES, "raw"))
   assert again == parser.parses(LINES)
   for name, text in zip(names, texts):
     each = conllu.blocks_of_text(text, "one")

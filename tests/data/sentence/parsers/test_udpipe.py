@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
@@ -24,7 +24,7 @@ def japanese(shared_data) -> UDPipe:
   return UDPipe(shared_data / "udpipe" / "japanese.udpipe")
 
 
-def words(parse: conllu_text.Parse) -> list[str]:
+def words(parse: conllu.Parse) -> list[str]:
   return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
 
 
@@ -88,7 +88,7 @@ def test_any_line_gives_one_parse(english, line):
   parse = english(line)
   assert parse.text == line
   text = english.conllu(line, "9")
-  (again,) = conllu_text.match(conllu.blocks_of_text(text, "x"), [line], "raw")
+  (again,) = conllu.match(conllu.blocks_of_text(text, "x"), [line], "raw")
   assert again == parse
   # UDPipe's tokeniser ends at a NUL; blank lines have nothing to parse.
   assert parse.parsed == ("\x00" not in line and bool(visible(line)))
@@ -110,9 +110,9 @@ def test_the_stored_parses_come_back(english, shared_data):
   with gzip.open(folder / "val.en.gz", "rt", newline="\n") as file:
     lines = [line.rstrip("\n") for line in itertools.islice(file, 100)]
   stored = conllu.read(folder / "parsed" / "val.en.conllu.gz")
-  stored = conllu_text.match(itertools.islice(stored, 100), lines, "val.en")
+  stored = conllu.match(itertools.islice(stored, 100), lines, "val.en")
   text = "".join(english.conllu(line, str(i)) for i, line in enumerate(lines))
-  ours = conllu_text.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
+  ours = conllu.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
   assert list(ours) == list(stored) == [english(line) for line in lines]
 
 

@@ -8,14 +8,14 @@ import pytest
 import spacy_udpipe.utils
 import web_server
 
-from jaxsyn.data.sentence.parsers import udpipe_models
+from jaxsyn.data.sentence.parsers import udpipe
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT
 
 find = functools.partial(
-  udpipe_models.find,
+  udpipe.find_model,
   at=ROOT / "prepare" / "parse" / "source" / "udpipe",
   check=UDPipe,
 )
