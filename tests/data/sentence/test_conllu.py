@@ -155,18 +155,18 @@ def test_several_trees_of_a_line_are_offset():
   [
     ("1\tThe\t_\n\n", "x.conllu:1: 3 columns, but CoNLL-U has 10"),
     (MONKEY.replace("\t", " "), "x.conllu:1: 1 columns, but CoNLL-U has 10"),
-    (rows("1 a 0 root", "3 b 1 dep"), ":2: the id is '3' where 2 is due"),
-    (rows("2 a 0 root"), ":1: the id is '2' where 1 is due"),
-    (rows("1 a 0 root", "1 b 1 dep"), ":2: the id is '1' where 2 is due"),
-    (rows("x a 0 root"), ":1: the id is 'x' where 1 is due"),
-    (rows("1 a 0 root", "2.1 b _ _"), ":2: the id is '2.1' where 2 is due"),
+    (rows("1 a 0 root", "3 b 1 dep"), ":2: the id is '3', expected 2"),
+    (rows("2 a 0 root"), ":1: the id is '2', expected 1"),
+    (rows("1 a 0 root", "1 b 1 dep"), ":2: the id is '1', expected 2"),
+    (rows("x a 0 root"), ":1: the id is 'x', expected 1"),
+    (rows("1 a 0 root", "2.1 b _ _"), ":2: the id is '2.1', expected 2"),
     (rows("1 a 3 dep", "2 b 0 root"), ":1: the head of word 1 is 3, but the"),
     (rows("1 a -1 dep"), ":1: the head .* is '-1', but must be"),
     (rows("1 a _ _"), ":1: the head .* is '_', but must be .*parsed"),
     (rows("1 a ² dep"), ":1: the head .* is '²', but must be"),
-    (rows("1 a 0 root", "٢ b 1 dep"), ":2: the id is '٢' where 2 is due"),
+    (rows("1 a 0 root", "٢ b 1 dep"), ":2: the id is '٢', expected 2"),
     (rows(f"1 a {'9' * 99} dep"), ":1: the head .* is '9{40}…', but must be"),
-    (rows("0 a 0 root"), ":1: the id is '0' where 1 is due"),
+    (rows("0 a 0 root"), ":1: the id is '0', expected 1"),
     (rows("1 a 2 dep", "2 b 1 dep"), ":1: the sentence has no root"),
     (
       rows("1 a 0 root", "2 b 3 dep", "3 c 4 dep", "4 d 2 dep"),
@@ -395,7 +395,7 @@ def test_parsed_captions_match_the_raw_lines(shared_data):
 
 def slowly(monkeypatch):
   """Without what is asked first, for nearly all sentences are plain."""
-  monkeypatch.setattr(conllu_rows, "_plain", lambda lines: None)
+  monkeypatch.setattr(conllu_rows, "_join_plain", lambda lines: None)
   monkeypatch.setattr(align, "_plain_spans", lambda words, text: None)
 
 

@@ -178,7 +178,7 @@ def test_threads_and_instructions_do_not_change_the_vectors(variables):
 
 
 def test_remembered():
-  expected = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
+  expected = EigenvectorCache(max_bytes=24 * 4 * EIGENVECTORS)  # 24 words
   trees = [control_trees.random(6, i) for i in range(3)]
   first = expected(trees)
   again = expected(trees[::-1])[::-1]
