@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, from text with its parser to translations."""
+"""Tests vocabularies of whole words from raw text to translations."""
 
 import gzip
 import re

@@ -1,4 +1,4 @@
-"""Trees with wrong parents: the same everywhere in a run, and recorded."""
+"""Tests that trees with wrong parents are equal throughout a run and recorded."""
 
 import dataclasses
 import json
@@ -72,7 +72,7 @@ def check(batch, ids, wanted):
       )
 
 
-def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
+def test_batches_have_equal_trees_in_any_epoch_window_and_host(prepared):
   records = PreparedSplit(prepared, "train")
   wanted = expected(records, seed=3)
   parsed = list(records)
@@ -118,7 +118,7 @@ def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
       assert one[name].dtype == other[name].dtype
 
 
-def test_rates_and_seeds_have_trees_of_their_own(prepared):
+def test_trees_differ_by_rate_and_seed(prepared):
   records = PreparedSplit(prepared, "validation")
   found = {}
   for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
@@ -130,7 +130,7 @@ def test_rates_and_seeds_have_trees_of_their_own(prepared):
   assert len({*map(tuple, found.values())}) == 3
 
 
-def test_sentences_without_a_tree_do_not_count(prepared):
+def test_unparsed_sentences_do_not_count_in_the_rate(prepared):
   class HalfParsed(PreparedSplit):
     """All words of the other half are roots: they cannot be wrong."""
 
@@ -175,9 +175,7 @@ def trained(made_once, prepared):
   return made_once("wrong_parents", make) / "run"
 
 
-def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
-  trained, prepared
-):
+def test_translation_of_raw_text_uses_the_prepared_trees(trained, prepared):
   session = Session(trained, checkpoint="last", beam=2)
   assert session.sources.tree == "wrong_parents"
   for split in ("test", "train"):
@@ -194,7 +192,7 @@ def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
     assert differ > 15
 
 
-def test_the_rate_of_every_split_is_recorded(trained, prepared):
+def test_records_the_rate_of_every_split(trained, prepared):
   result = workdir.wrong_parents(trained)
   assert [*result] == ["train", "validation", "test"]
   config = Session(trained).plan.config
@@ -205,7 +203,7 @@ def test_the_rate_of_every_split_is_recorded(trained, prepared):
     assert abs(rates["source"] - RATE) < 0.05
 
 
-def test_a_corrupt_record_of_the_rates_is_an_error(trained, tmp_path):
+def test_rejects_a_corrupt_record_of_rates(trained, tmp_path):
   folder = shutil.copytree(trained, tmp_path / "run")
   path = folder / workdir.WRONG_PARENTS
   path.write_text(path.read_text().replace("0.", "0.1", 1))
@@ -220,9 +218,7 @@ def test_a_corrupt_record_of_the_rates_is_an_error(trained, tmp_path):
     workdir.wrong_parents(folder)
 
 
-def test_the_log_shows_the_rates_and_another_rate_is_refused(
-  trained, tmp_path, capsys
-):
+def test_logs_the_rates_and_rejects_another_rate(trained, tmp_path, capsys):
   folder = shutil.copytree(trained, tmp_path / "run")
   config = Session(folder).plan.config
   longer = dataclasses.replace(
@@ -240,7 +236,7 @@ def test_the_log_shows_the_rates_and_another_rate_is_refused(
     train.run(dataclasses.replace(config, data=other), folder)
 
 
-def test_a_system_with_wrong_parents_neither_is_nor_has_a_control(tiny):
+def test_wrong_parents_are_not_a_control_and_have_none(tiny):
   plain = read_config(tiny("neighbour_heads"))
 
   def on(tree):
@@ -258,7 +254,7 @@ def test_a_system_with_wrong_parents_neither_is_nor_has_a_control(tiny):
   ]
 
 
-def test_compare_reports_a_variant_with_wrong_parents(
+def test_compare_reports_the_rate_of_wrong_parents(
   prepared, environment, tmp_path
 ):
   """The command of the documents, on the small corpus."""

@@ -1,4 +1,4 @@
-"""CoNLL-U: what is read, what is refused, and what is tied to which text."""
+"""Tests reading and writing CoNLL-U and its attachment to text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MONKEY = rows(
 )
 
 
-def test_a_simple_tree():
+def test_reads_a_simple_tree():
   (block,) = blocks(MONKEY)
   assert block.form_W == ("The", "monkey", "eats", "a", "banana")
   assert block.head_W == (1, 2, 2, 4, 2)
@@ -49,7 +49,7 @@ def test_a_simple_tree():
   assert parse.parsed
 
 
-def test_a_multi_word_token_is_one_word():
+def test_multi_word_token_is_one_word():
   # "zum" = "zu" + "dem", both on "Bahnhof", which depends on "geht".
   text = rows(
     "1 Er 2 nsubj",
@@ -72,7 +72,7 @@ def test_a_multi_word_token_is_one_word():
   ]
 
 
-def test_a_multi_word_token_that_holds_the_root():
+def test_multi_word_token_with_the_root():
   # Spanish "dámelo": the clitics depend on the verb inside the token.
   text = rows("1-3 dámelo _ _", "1 da 0 root", "2 me 1 iobj", "3 lo 1 obj")
   (block,) = blocks(text)
@@ -94,7 +94,7 @@ def test_heads_inside_and_into_a_multi_word_token():
   assert block.head_W == (2, 2, 2, 1)
 
 
-def test_the_member_nearest_to_the_root_counts():
+def test_multi_word_token_takes_head_of_member_nearest_to_root():
   # Joined, "ab" must not depend on "c" because of "a": "c" depends on "ab".
   #   a -> c -> b -> root
   text = rows("1-2 ab _ _", "1 a 3 dep", "2 b 0 root", "3 c 2 dep")
@@ -133,12 +133,12 @@ def test_empty_nodes_are_skipped():
   assert block.head_W == (1, 1, 1, 1)
 
 
-def test_several_roots_stay():
+def test_keeps_several_roots():
   (block,) = blocks(rows("1 Yes 0 root", "2 No 0 root", "3 . 2 punct"))
   assert block.head_W == (0, 1, 1)
 
 
-def test_several_trees_of_a_line_are_offset():
+def test_heads_of_later_trees_of_a_line_are_shifted():
   # Two trees of one line: the second one's heads count on.
   parse = conllu.attach(
     blocks(
@@ -186,19 +186,19 @@ def test_several_trees_of_a_line_are_offset():
     (rows("0.1 E _ _"), ":1: a sentence without words"),
   ],
 )
-def test_malformed_files_are_refused(text, message):
+def test_rejects_malformed_files(text, message):
   with pytest.raises(InputError, match=message):
     blocks(text)
 
 
-def test_messages_name_file_and_line(tmp_path):
+def test_errors_name_file_and_line(tmp_path):
   path = tmp_path / "bad.conllu"
   path.write_text(MONKEY + "# a comment\n" + rows("1 a 9 root"))
   with pytest.raises(InputError, match=f"{path}:8: the head of word 1 is 9"):
     list(conllu.read(path))
 
 
-def test_invalid_utf8_names_the_line(tmp_path):
+def test_invalid_utf8_error_names_the_line(tmp_path):
   path = tmp_path / "latin1.conllu"
   path.write_bytes(MONKEY.encode() + "1\tÄ\n".encode("latin-1"))
   with pytest.raises(
@@ -207,7 +207,7 @@ def test_invalid_utf8_names_the_line(tmp_path):
     list(conllu.read(path))
 
 
-def test_missing_and_broken_files(tmp_path):
+def test_rejects_missing_and_corrupt_files(tmp_path):
   with pytest.raises(InputError, match=r"none.conllu is missing"):
     list(conllu.read(tmp_path / "none.conllu"))
   path = tmp_path / "half.conllu.gz"
@@ -219,7 +219,7 @@ def test_missing_and_broken_files(tmp_path):
     list(conllu.read(path))
 
 
-def test_line_ends_byte_order_mark_and_blank_lines(tmp_path):
+def test_accepts_crlf_byte_order_mark_and_blank_lines(tmp_path):
   path = tmp_path / "dos.conllu"
   text = MONKEY + "\n\n# only a comment\n\n" + MONKEY.rstrip("\n")
   path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
@@ -228,14 +228,14 @@ def test_line_ends_byte_order_mark_and_blank_lines(tmp_path):
   assert (first.line, second.line) == (1, 11)
 
 
-def test_characters_that_only_look_like_line_ends_do_not_split():
+def test_unicode_line_separators_do_not_end_lines():
   (block,) = blocks(rows("1 a\u2028b 0 root", "2 c\x85\x0b 1 dep"))
   assert block.form_W == ("a\u2028b", "c\x85\x0b")
   parse = conllu.attach([block], "a\u2028b c\x85\x0b")
   assert (parse.start_W, parse.end_W) == ((0, 4), (3, 5))
 
 
-def test_blanks_inside_words_and_invisible_characters():
+def test_ignores_blanks_and_invisible_characters_in_words():
   # The word "10 000" holds a no-break space in the text and a space in its
   # form; the parser dropped the zero-width space before "Euro".
   (block,) = blocks(
@@ -248,7 +248,7 @@ def test_blanks_inside_words_and_invisible_characters():
   ]
 
 
-def test_a_word_of_zero_width_characters_has_an_empty_span():
+def test_word_of_zero_width_characters_has_an_empty_span():
   (block,) = blocks(rows("1 a 2 x", "2 \u200b 0 root", "3 b 2 x"))
   parse = conllu.attach([block], "a \u200b b")
   assert (parse.start_W, parse.end_W) == ((0, 1, 4), (1, 1, 5))
@@ -257,7 +257,7 @@ def test_a_word_of_zero_width_characters_has_an_empty_span():
   assert again == parse
 
 
-def test_combining_marks_and_emoji_keep_raw_offsets():
+def test_combining_marks_and_emoji_have_raw_offsets():
   text = "👩\u200d👧 e\u0301te\u0301 👍🏽."
   (block,) = blocks(
     rows(
@@ -270,7 +270,7 @@ def test_combining_marks_and_emoji_keep_raw_offsets():
   ]
 
 
-def test_changed_characters_are_refused():
+def test_attach_rejects_changed_characters():
   (block,) = blocks(MONKEY)
   with pytest.raises(InputError, match=r"x.conllu:1: the word 'eats' is not"):
     conllu.attach([block], "The monkey ate a banana")
@@ -284,7 +284,7 @@ def test_changed_characters_are_refused():
     conllu.attach([block], "e\u0301")
 
 
-def test_match_takes_what_each_line_needs():
+def test_match_takes_as_many_trees_as_a_line_needs():
   trees = blocks(
     rows("1 A 0 root"),
     rows("1 B 0 root"),
@@ -308,19 +308,19 @@ def test_match_takes_what_each_line_needs():
     (["A", "B B"], r"raw.en:2: the CoNLL-U has no tree for"),
   ],
 )
-def test_match_refuses_other_text(lines, message):
+def test_match_rejects_other_text(lines, message):
   trees = blocks(rows("1 A 0 root"), rows("1 B 0 root"))
   with pytest.raises(InputError, match=message):
     list(conllu.match(iter(trees), lines, "raw.en"))
 
 
-def test_match_refuses_a_tree_over_two_lines():
+def test_match_rejects_a_tree_over_two_lines():
   trees = blocks(rows("1 A 0 root", "2 B 1 dep"))
   with pytest.raises(InputError, match=r"'B' is not .*Line 1 of raw.en"):
     list(conllu.match(iter(trees), ["A", "B"], "raw.en"))
 
 
-def test_unparsed_lines_are_cut_at_blanks():
+def test_unparsed_lines_are_split_at_blanks():
   parse = conllu.unparsed(" one\u3000\u200btwo\u200b \u200b three\x00 ")
   words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
   assert words == ["one", "two", "three"]
@@ -332,7 +332,7 @@ def test_unparsed_lines_are_cut_at_blanks():
 @pytest.mark.parametrize(
   "text", ["one two", "a\tb\x00 c\u2028d", "10 000\u00a0x", "# hash", "\u200bz"]
 )
-def test_what_is_written_is_read_back(text):
+def test_written_unparsed_line_reads_back(text):
   parse = conllu.unparsed(text)
   block = conllu.to_text(parse, "7")
   assert block.startswith("# sent_id = 7\n")
@@ -340,7 +340,7 @@ def test_what_is_written_is_read_back(text):
   assert again == parse
 
 
-def test_a_written_tree_keeps_heads_and_glue():
+def test_written_tree_keeps_heads_and_space_after():
   parse = conllu.attach(blocks(rows("1 No 0 root", "2 ! 1 punct")), "No!")
   text = conllu.to_text(parse, "1")
   assert "1\tNo\t_\t_\t_\t_\t0\troot\t_\tSpaceAfter=No\n" in text
@@ -348,13 +348,13 @@ def test_a_written_tree_keeps_heads_and_glue():
   assert conllu.to_text(conllu.unparsed(""), "1") == ""
 
 
-def test_text_of_a_block():
+def test_block_text_is_comment_or_joined_words():
   (block,) = blocks(rows("1 Hi 0 root", comments=("# text = Hi ",)))
   assert block.text == "Hi"
 
 
 @pytest.mark.parametrize("name", [*TREEBANKS, "ja_pud", "en_ewt-dev"])
-def test_gold_treebanks(shared_data, name):
+def test_reads_gold_treebanks(shared_data, name):
   """All trees read, cover their text, and are trees after joining."""
   path = shared_data / "ud" / f"{name}.conllu.gz"
   trees = list(conllu.read(path))
@@ -393,13 +393,15 @@ def test_parsed_captions_match_the_raw_lines(shared_data):
     assert all(parse.parsed for parse in parses)
 
 
-def slowly(monkeypatch):
+def disable_fast_paths(monkeypatch):
   """Without what is asked first, for nearly all sentences are plain."""
   monkeypatch.setattr(conllu_rows, "_join_plain", lambda lines: None)
   monkeypatch.setattr(align, "_plain_spans", lambda words, text: None)
 
 
-def test_plain_sentences_are_as_others(shared_data, monkeypatch):
+def test_fast_path_of_plain_sentences_gives_equal_parses(
+  shared_data, monkeypatch
+):
   texts = [MONKEY]
   for name in TREEBANKS:
     path = shared_data / "ud" / f"{name}.conllu.gz"
@@ -414,7 +416,7 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
     for tree, line in zip(trees, lines)
   )
   assert plain > len(texts) / 2
-  slowly(monkeypatch)
+  disable_fast_paths(monkeypatch)
   assert [blocks(text) for text in texts] == trees
   for tree, line, parse in zip(trees, lines, parses, strict=True):
     assert conllu.attach(tree, line) == parse
@@ -441,7 +443,7 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
     ([], ""),
   ],
 )
-def test_plain_spans_are_as_others(words, text, monkeypatch):
+def test_fast_path_of_spans_gives_equal_offsets(words, text, monkeypatch):
   def found():
     try:
       return align.spans([(word,) for word in words], text)
@@ -449,5 +451,5 @@ def test_plain_spans_are_as_others(words, text, monkeypatch):
       return str(error), error.word
 
   quickly = found()
-  slowly(monkeypatch)
+  disable_fast_paths(monkeypatch)
   assert found() == quickly

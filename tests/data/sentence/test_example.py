@@ -1,4 +1,4 @@
-"""From a parsed pair to arrays: the worked examples, and real sentences."""
+"""Tests the arrays of parsed pairs with worked examples and real sentences."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def encode(source, vocabulary, target=None, **options):
   )
 
 
-def test_the_worked_example(whole_words):
+def test_arrays_of_the_worked_example(whole_words):
   facts = encode(MONKEY, whole_words, "a banana", line=7)
   assert {name: array.dtype for name, array in facts.items()} == {
     name: feature.dtype for name, feature in schema.features(["source"]).items()
@@ -88,7 +88,7 @@ def test_words_of_several_subwords(characters):
   assert facts["source_parent_mid"].tolist() == list(itertools.chain(*expected))
 
 
-def test_whole_words_with_their_punctuation(whole_words):
+def test_whole_words_include_adjacent_punctuation(whole_words):
   # None of them is in the vocabulary: they stay apart and keep their places.
   # ( and ) depend on "old", "." on "sleeps".
   parse = conllu.Parse(
@@ -107,14 +107,14 @@ def test_whole_words_with_their_punctuation(whole_words):
   assert facts["source_parent_mid"].tolist() == [2, 2, 3, 3, 4]
 
 
-def test_a_fractional_parent(characters):
+def test_fractional_parent_middle(characters):
   # "a" is ▁ a = 0 1; "bc" depends on it.
   parse = conllu.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
   facts = encode(parse, characters)
   assert facts["source_parent_mid"].tolist() == [0.5] * 5 + [5]
 
 
-def test_spelt_out_characters_stay_in_their_word(characters):
+def test_spelled_out_characters_stay_in_their_word(characters):
   # NFKC: "½" is 1 ⁄ 2 and "ﬁ" is f i; ▁ 1 ⁄ 2 ▁ f i EOS.
   parse = conllu.Parse("½ ﬁ", (0, 2), (1, 3), (1, 1), ("x", "root"))
   facts = encode(parse, characters)
@@ -122,7 +122,7 @@ def test_spelt_out_characters_stay_in_their_word(characters):
   assert facts["source_relation"].tolist() == [NO_RELATION, 4]
 
 
-def test_features_by_side(whole_words):
+def test_features_of_each_side(whole_words):
   both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
   assert set(both) == set(schema.features(["source", "target"]))
   assert both["target_parsed"] == 0
@@ -135,7 +135,7 @@ def test_features_by_side(whole_words):
     schema.features(["left"])
 
 
-def test_an_empty_line_is_eos_alone(whole_words):
+def test_empty_line_is_only_eos(whole_words):
   facts = encode(conllu.unparsed(""), whole_words, "")
   assert facts["source_id"].tolist() == facts["target_id"].tolist() == [EOS]
   assert facts["source_word"].tolist() == [NO_WORD]
@@ -145,7 +145,7 @@ def test_an_empty_line_is_eos_alone(whole_words):
   assert facts["source_parsed"] == 0
 
 
-def test_an_unparsed_line_has_no_tree(whole_words):
+def test_unparsed_line_has_no_tree(whole_words):
   facts = encode(conllu.unparsed("The monkey"), whole_words)
   assert facts["source_parsed"] == 0
   assert facts["source_head"].tolist() == [0, 1]
@@ -153,7 +153,7 @@ def test_an_unparsed_line_has_no_tree(whole_words):
   assert facts["source_tree_distance"].tolist() == [0, 255, 255, 0]
 
 
-def test_control_trees(whole_words):
+def test_control_trees_of_the_worked_example(whole_words):
   parsed = encode(MONKEY, whole_words, "a")
   linear = control_trees.retree(
     parsed, "source", tree=TREES["linear"](), seed=3
@@ -204,7 +204,7 @@ def test_control_trees_on_both_sides(whole_words, kind):
   assert turned["source_head"].tolist() == direct["target_head"].tolist()
 
 
-def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
+def test_random_trees_depend_only_on_words_and_seed(whole_words):
   other = conllu.Parse(
     MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5
   )
@@ -228,7 +228,7 @@ def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
   assert len({tuple(head_W.tolist()) for head_W in by_seed.values()}) > 5
 
 
-def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
+def test_tags_surround_the_sentence_and_belong_to_no_word(whole_words):
   plain = encode(MONKEY, whole_words, "a", line=4)
   facts = encode(MONKEY, whole_words, "a", line=4, tag=77)
   ids = plain["source_id"].tolist()
@@ -248,13 +248,13 @@ def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
   assert text["source_id"].tolist() == facts["source_id"].tolist()
 
 
-def test_an_empty_line_gets_no_tags(whole_words):
+def test_empty_line_gets_no_tags(whole_words):
   assert encode("", whole_words, tag=77)["source_id"].tolist() == [EOS]
   facts = encode(conllu.unparsed(""), whole_words, tag=77)
   assert facts["source_word"].tolist() == [NO_WORD]
 
 
-def test_tfds_stores_and_returns_the_same(whole_words):
+def test_tfds_round_trip(whole_words):
   facts = encode(MONKEY, whole_words, "a")
   features = schema.tfds_features(
     ["source"], relations={"source": list(RELATIONS["source"])}
@@ -326,7 +326,7 @@ def small(request, tmp_path_factory) -> Vocabulary:
 
 
 @pytest.mark.parametrize("kind", ["parsed", "random"])
-def test_many_pairs_are_as_each_alone(small, kind):
+def test_encode_all_equals_encode_of_each(small, kind):
   relations = {label: i for i, label in enumerate(["det", "dep", "root"], 1)}
   known = {
     "vocabularies": (small, small),
@@ -349,7 +349,7 @@ def test_many_pairs_are_as_each_alone(small, kind):
           np.testing.assert_array_equal(made[name], array, name)
 
 
-def test_hurtful_sentences_one_by_one(small):
+def test_difficult_sentences(small):
   """So that what is compared above is right."""
   for parse in HURTFUL:
     check(parse, small)
