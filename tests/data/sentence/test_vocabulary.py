@@ -423,7 +423,7 @@ def test_sampling_without_noise_equals_sentencepiece(
   alpha = 0.0
   if kind == "unigram":
     cut = segmentation.by_lattice
-    expected._cut = lambda normal, scores, alpha, rng: cut(
+    expected._segment = lambda normal, scores, alpha, rng: cut(
       normal, scores, 1.0, None
     )
   for line in (*real_lines[::4], *HARD, "", " "):
