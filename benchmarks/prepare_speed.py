@@ -29,7 +29,7 @@ from benchmarks.figures import Figures, processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, conllu_text, example
+from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Subwords, train
@@ -89,7 +89,7 @@ def run(
     told = _parsed(parser, sources, costs)
   else:
     blocks = itertools.islice(conllu.read(trees), 2 * len(sources))
-    parses = conllu_text.match(blocks, sources, source, last=False)
+    parses = conllu.match(blocks, sources, source, last=False)
     told = [_told(own) for own in _chunks([*parses])]
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
@@ -110,11 +110,9 @@ def _chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
   return [items[i : i + CHUNK] for i in range(0, len(items), CHUNK)]
 
 
-def _told(parses: Sequence[conllu_text.Parse]) -> str:
+def _told(parses: Sequence[conllu.Parse]) -> str:
   """The CoNLL-U of parses."""
-  return "".join(
-    conllu_text.to_text(one, str(i)) for i, one in enumerate(parses)
-  )
+  return "".join(conllu.to_text(one, str(i)) for i, one in enumerate(parses))
 
 
 def _parsed(path: str, sources: list[str], costs: Costs) -> list[str]:
@@ -166,7 +164,7 @@ def _stages(
     "vocabularies": (vocabulary, vocabulary),
   }
 
-  def encode(parses: list[conllu_text.Parse], others: list[str]) -> Rows:
+  def encode(parses: list[conllu.Parse], others: list[str]) -> Rows:
     lines = range(1, len(others) + 1)
     return example.encode_all(parses, others, lines=lines, **known)
 
@@ -188,10 +186,8 @@ def _pack(texts: list[str]) -> None:
     gzip.compress(text.encode(), LEVEL)
 
 
-def _read(text: str, lines: Sequence[str]) -> list[conllu_text.Parse]:
-  return [
-    *conllu_text.match(conllu.blocks_of_text(text, "trees"), lines, "text")
-  ]
+def _read(text: str, lines: Sequence[str]) -> list[conllu.Parse]:
+  return [*conllu.match(conllu.blocks_of_text(text, "trees"), lines, "text")]
 
 
 def _whole(

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import Batch, collate
 from jaxsyn.data.schema import (

@@ -77,7 +77,7 @@ PAGES = {
       "jaxsyn.data.sentence.tree",
       "jaxsyn.data.sentence.align",
       "jaxsyn.data.sentence.example",
-      "jaxsyn.data.annotations.annotation",
+      "jaxsyn.data.annotations",
       "jaxsyn.data.loader.tasks",
       "jaxsyn.data.store.encoding",
       "jaxsyn.data.store.tfds_builder",

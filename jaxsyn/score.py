@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import flags
 
 from jaxsyn import cli
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.scoring import alignments, buckets, significance, tokenizers
@@ -165,17 +165,17 @@ def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
 
 def _parses(
   source_conllu: Path, sources: Mapping[str, Sequence[str]], count: int
-) -> list[conllu_text.Parse]:
+) -> list[conllu.Parse]:
   """The trees of all lines."""
   blocks = list(conllu.read(source_conllu))
   for name, lines in sources.items():
-    return list(conllu_text.match(blocks, lines, name))
+    return list(conllu.match(blocks, lines, name))
   if len(blocks) != count:
     raise InputError(
       f"{source_conllu} has {len(blocks)} trees for {count} lines. Give the "
       "text too (--source): a line may hold several trees, or none."
     )
-  return [conllu_text.attach([block], block.text) for block in blocks]
+  return [conllu.attach([block], block.text) for block in blocks]
 
 
 def _report_tokenizer(values: flags.FlagValues) -> None:

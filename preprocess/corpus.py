@@ -14,9 +14,9 @@ from typing import Any
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
-from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
+from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
@@ -247,7 +247,7 @@ class Chunk:
 
   def trees(
     self, stream: str, side: str, lines: list[str]
-  ) -> Iterator[conllu_text.Parse]:
+  ) -> Iterator[conllu.Parse]:
     """Yields the trees of the lines of a side.
 
     Args:
@@ -258,7 +258,7 @@ class Chunk:
     Raises:
       InputError: the CoNLL-U is malformed, or of another text.
     """
-    return conllu_text.match(
+    return conllu.match(
       self._blocks(stream),
       lines,
       self.split.file_names(side),

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import most_frequent
+from jaxsyn.data.annotations import ANNOTATIONS, most_frequent
 from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.align import MismatchError, spans
 from jaxsyn.data.sentence.alignments import Links
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError

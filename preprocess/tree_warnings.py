@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 
 _MIN_WORDS = 8  # of a tree whose shape is informative
 _LONG = 20  # characters of a word

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
 from jaxsyn.preprocess import clean, extras, tree_warnings, vocabulary
@@ -28,7 +28,7 @@ _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
 _MAX_CUTS = 4  # ... or after this many times as many lines
 _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
-Tree = tuple[conllu_text.Parse, str]  # with its CoNLL-U
+Tree = tuple[conllu.Parse, str]  # with its CoNLL-U
 
 
 def make_trees(context: Context, number: int, out: TaskOutput) -> Result:
@@ -169,7 +169,7 @@ def _report_warnings(
   return found
 
 
-def _parse_record(parse: conllu_text.Parse, with_rows: bool) -> list[object]:
+def _parse_record(parse: conllu.Parse, with_rows: bool) -> list[object]:
   """Returns a parse as JSON for `parses_of`, without its text."""
   words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
   return [*words, parse.parsed, parse.line_W if with_rows else ()]
@@ -177,11 +177,11 @@ def _parse_record(parse: conllu_text.Parse, with_rows: bool) -> list[object]:
 
 def parses_of(
   context: Context, number: int, side: str, lines: Sequence[str]
-) -> list[conllu_text.Parse]:
+) -> list[conllu.Parse]:
   """Returns the trees of the lines of a chunk that become examples."""
   records = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
   return [
-    conllu_text.Parse(
+    conllu.Parse(
       text,
       start_W=tuple(start),
       end_W=tuple(end),
@@ -210,7 +210,7 @@ def _given_trees(
   # All are read, so that malformed trees and those of another text are errors.
   for row, parse in enumerate(chunk.trees(f"trees.{side}", side, lines)):
     if row in name_of:
-      yield parse, conllu_text.to_text(parse, name_of[row], with_rows)
+      yield parse, conllu.to_text(parse, name_of[row], with_rows)
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
@@ -256,7 +256,7 @@ def _parsed_trees(
       name = f"# sent_id = {names[run.start + row]}"
       written[row] += f"{_ID.sub(name, block, count=1)}\n\n"
     where = f"kept lines of the {side}"
-    yield from zip(conllu_text.match(blocks, part, where), written)
+    yield from zip(conllu.match(blocks, part, where), written)
 
 
 def parse_lines(

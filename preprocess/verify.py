@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu_text, example
+from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.store import fetch, integrity, layout, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.decoding import InvalidExampleError
@@ -202,8 +202,8 @@ def _check_lines(
 
 def _with_texts(
   rows: Rows,
-  source: Sequence[str | conllu_text.Parse],
-  target: Sequence[str | conllu_text.Parse],
+  source: Sequence[str | conllu.Parse],
+  target: Sequence[str | conllu.Parse],
 ) -> Rows:
   """Returns examples with the texts of their sentences added."""
   flat, start = {**rows.flat}, {**rows.start}

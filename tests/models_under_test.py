@@ -12,8 +12,7 @@ import numpy as np
 
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_sampler import BatchSampler
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import collate

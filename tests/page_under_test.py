@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
@@ -41,7 +41,7 @@ def parse_of(document):
   """The tree that the page would send."""
   block = document.get_by_label("A tree of your own").input_value()
   blocks = conllu.blocks_of_text(block + "\n\n", "page")
-  return conllu_text.attach(blocks, LINE)
+  return conllu.attach(blocks, LINE)
 
 
 def lead(document, child, to):

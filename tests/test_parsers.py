@@ -1,4 +1,4 @@
-"""Other parsers than UDPipe, from raw text to translations."""
+"""Tests spaCy and Stanza parsers from raw text to translations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -80,7 +80,7 @@ def test_from_raw_text_to_translations(
   direct = PARSERS[kind](place).open()
   expected = direct.parses(lines[:180])
   trees = conllu.read(layout.conllu_file(folder, "train", "source"))
-  assert [*conllu_text.match(trees, lines[:180], "all.en")] == expected
+  assert [*conllu.match(trees, lines[:180], "all.en")] == expected
   for parse, example in zip(
     expected, Dataset(folder).split("train"), strict=True
   ):
@@ -124,7 +124,7 @@ def test_from_raw_text_to_translations(
   assert "\n" not in message and direct.identity.model in message
 
 
-def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
+def test_missing_parser_is_reported_before_preparation(tiny, raw, tmp_path):
   config = tiny("pascal")
   config.data.directory = str(tmp_path / "data")
   config.data.validation, config.data.test = "train", ()
@@ -135,8 +135,8 @@ def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
   config.prepare.parse.sides = ("source",)
   config.prepare.alignments = {}
   for kind, message in (
-    ("spacy", r"parse\.source\.spacy\.model is empty: name a pipeline"),
-    ("stanza", r"Stanza, which is not installed \(pip|no models of 'en'"),
+    ("spacy", r"parse\.source\.spacy\.model is empty: name a spaCy pipeline"),
+    ("stanza", r"Stanza, which is not installed \(pip|Stanza's models of 'en'"),
   ):
     config.prepare.parse.source.parser = kind
     with pytest.raises(InputError, match=message):
@@ -148,7 +148,7 @@ def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
   assert not os.path.exists(tmp_path / "data" / "manifest.json")
 
 
-def test_options_of_parsers_are_kept_as_they_were(prepared):
+def test_parser_options_keep_their_names_on_disk(prepared):
   options = manifests.read(prepared)["options"]["parse"]["source"]
   assert json.dumps(sorted(options)) == '["parser", "udpipe"]'
   assert options["parser"] == "udpipe" and schema.SIDES

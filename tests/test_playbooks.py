@@ -31,7 +31,7 @@ from jaxsyn.configs import base, quickstart, recurrent_systems, systems
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.decode.search import Sources
 from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
@@ -268,7 +268,7 @@ def test_the_annotation_reads_a_column(follow):
     "2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_",
   ]
   (block,) = conllu.blocks_of_text("\n".join(rows) + "\n\n", "a test")
-  parse = conllu_text.attach([block], "dogs bark")
+  parse = conllu.attach([block], "dogs bark")
   np.testing.assert_array_equal(ANNOTATIONS["number"]().array(parse), [2, 0])
 
 

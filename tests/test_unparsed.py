@@ -8,7 +8,7 @@ import raw_corpora
 
 from jaxsyn import compare, train
 from jaxsyn.config import read_config
-from jaxsyn.data.sentence import conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_parsed, resolve
@@ -36,11 +36,11 @@ def corpus(tmp_path_factory):
         path = base / name / "raw" / f"{split}.{side}.conllu"
         blocks = []
         for i, line in enumerate(lines):
-          parse = conllu_text.unparsed(line)
+          parse = conllu.unparsed(line)
           if parsed[split][side](i):
             blocks.append(raw_corpora.chain(line))
           else:
-            blocks.append(conllu_text.to_text(parse, str(i)))
+            blocks.append(conllu.to_text(parse, str(i)))
         path.write_text("".join(blocks))
         config.prepare.parse[f"{side}_conllu"][split] = str(path)
     build.run(config, str(base / name / "raw"))

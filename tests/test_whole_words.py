@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, from text with its parser to translations."""
+"""Tests vocabularies of whole words from raw text to translations."""
 
 import gzip
 import re
@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
 from jaxsyn.data.store import layout
 from jaxsyn.data.store.dataset import Dataset
@@ -59,7 +59,7 @@ def test_from_text_to_translations(of_words, tmp_path):
   # its first character stands in.
   trees = conllu.read(layout.conllu_file(folder, "test", "source"))
   lines = text(folder, "test", "source")
-  parses = conllu_text.match(trees, lines, "test")
+  parses = conllu.match(trees, lines, "test")
   unknown = multiple = words = 0
   for line, parse, example in zip(lines, parses, Dataset(folder).split("test")):
     starts = [match.start() for match in re.finditer(r"\S+", line)]

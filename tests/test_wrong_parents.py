@@ -1,4 +1,4 @@
-"""Trees with wrong parents: the same everywhere in a run, and recorded."""
+"""Tests that trees with wrong parents are equal throughout a run and recorded."""
 
 import dataclasses
 import json
@@ -177,9 +177,7 @@ def trained(made_once, prepared):
   return made_once("wrong_parents", make) / "run"
 
 
-def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
-  trained, prepared
-):
+def test_translation_of_raw_text_uses_the_prepared_trees(trained, prepared):
   session = Session(trained, checkpoint="last", beam=2)
   assert session.sources.tree == "wrong_parents"
   for split in ("test", "train"):
@@ -196,7 +194,7 @@ def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
     assert differ > 15
 
 
-def test_the_rate_of_every_split_is_recorded(trained, prepared):
+def test_records_the_rate_of_every_split(trained, prepared):
   result = workdir.wrong_parents(trained)
   assert [*result] == ["train", "validation", "test"]
   config = Session(trained).plan.config
@@ -207,7 +205,7 @@ def test_the_rate_of_every_split_is_recorded(trained, prepared):
     assert abs(rates["source"] - RATE) < 0.05
 
 
-def test_a_corrupt_record_of_the_rates_is_an_error(trained, tmp_path):
+def test_rejects_a_corrupt_record_of_rates(trained, tmp_path):
   folder = shutil.copytree(trained, tmp_path / "run")
   path = folder / workdir.WRONG_PARENTS
   path.write_text(path.read_text().replace("0.", "0.1", 1))
@@ -222,9 +220,7 @@ def test_a_corrupt_record_of_the_rates_is_an_error(trained, tmp_path):
     workdir.wrong_parents(folder)
 
 
-def test_the_log_shows_the_rates_and_another_rate_is_refused(
-  trained, tmp_path, capsys
-):
+def test_logs_the_rates_and_rejects_another_rate(trained, tmp_path, capsys):
   folder = shutil.copytree(trained, tmp_path / "run")
   config = Session(folder).plan.config
   longer = dataclasses.replace(
@@ -242,7 +238,7 @@ def test_the_log_shows_the_rates_and_another_rate_is_refused(
     train.run(dataclasses.replace(config, data=other), folder)
 
 
-def test_a_system_with_wrong_parents_neither_is_nor_has_a_control(tiny):
+def test_wrong_parents_are_not_a_control_and_have_none(tiny):
   plain = read_config(tiny("neighbour_heads"))
 
   def on(tree):
@@ -260,7 +256,7 @@ def test_a_system_with_wrong_parents_neither_is_nor_has_a_control(tiny):
   ]
 
 
-def test_compare_reports_a_variant_with_wrong_parents(
+def test_compare_reports_the_rate_of_wrong_parents(
   prepared, environment, tmp_path
 ):
   """The command of the documents, on the small corpus."""

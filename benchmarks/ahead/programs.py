@@ -18,8 +18,7 @@ from jax.sharding import SingleDeviceSharding
 
 from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import Batch, collate, pad
 from jaxsyn.data.loader.loader import HostShard, open_loader

@@ -26,7 +26,7 @@ from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.schema import UTF8
-from jaxsyn.data.sentence import conllu, conllu_text, tree
+from jaxsyn.data.sentence import conllu, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
@@ -96,7 +96,7 @@ def _must(holds: bool, what: str) -> None:
 def sentence(state: MutationCases, rng: Rng) -> None:
   line, block = _some(state.sentences, rng)
   blocks = conllu.blocks_of_text(mutants.conllu(block, rng) + "\n\n", "mutant")
-  parse = conllu_text.attach(blocks, line)
+  parse = conllu.attach(blocks, line)
   words = len(parse.head_W)
   _must(parse.text == line, "another text")
   _must(all(0 <= h < words for h in parse.head_W), f"heads {parse.head_W}")
@@ -193,7 +193,7 @@ def given(state: MutationCases, rng: Rng) -> None:
   packed = rng.random() < 0.2
   path = state.folder / ("given.conllu.gz" if packed else "given.conllu")
   path.write_bytes(gzip.compress(data, 1) if packed else data)
-  found = list(conllu_text.match(conllu.read(path), lines, "lines"))
+  found = list(conllu.match(conllu.read(path), lines, "lines"))
   _must([parse.text for parse in found] == list(lines), "other lines")
   for parse in found:
     spans = zip(parse.start_W, parse.end_W)

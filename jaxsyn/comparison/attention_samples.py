@@ -21,7 +21,7 @@ import matplotlib
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.attention_sampler import informative_maps

@@ -1,9 +1,7 @@
-"""What an example is: the names, types and axes of its arrays.
+"""Features of an example: names, types, axes, and reserved ids.
 
-`jaxsyn.data.sentence.example` makes the arrays, the TFRecords of a prepared folder
-hold them, `jaxsyn.data.loader.collate` pads them with the fill values given here.
-Everything else that must agree between preparing, training and translating
-stands here too: the reserved ids, and the numbers that stand for "none".
+`jaxsyn.data.sentence.example` makes the arrays, the TFRecords of a dataset directory
+store them, and `jaxsyn.data.loader.collate` pads them with the fill values given here.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.sentence.align import NO_WORD as NO_WORD
 
 if TYPE_CHECKING:
   import tensorflow_datasets as tfds
@@ -25,14 +24,13 @@ SIDES = ("source", "target")
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
-# Of open annotations: side -> name -> labels in the order of their ids.
+# Labels of open annotations: side -> name -> labels in the order of their ids.
 Labels = Mapping[str, Mapping[str, Sequence[str]]]
 
-NO_WORD = -1  # the word of EOS and pads
-NO_RELATION = 0  # EOS, pads, and a label that training never saw
-FAR = 254  # a tree distance of 254 edges or more
-OTHER_TREE = 255  # no path: the two words stand in different trees
-EIGENVECTORS = 16  # of a tree's Laplacian, that a batch has
+NO_RELATION = 0  # EOS, padding, and relations that the training data lacks
+FAR = 254  # tree distance of 254 edges or more
+OTHER_TREE = 255  # no path: the two words are in different trees
+EIGENVECTORS = 16  # eigenvectors of a tree's Laplacian in a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +39,13 @@ class Feature:
 
   Attributes:
     dtype: NumPy type.
-    axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
-      and target, EOS included; W words of the side; C brackets and subwords
-      of a constituency tree; L ends of the links of an alignment; P words of
-      the parses beside the best, one after the other; X bytes; E eigenvectors.
-      "" is a single number. "WW" is kept flat, row by row.
-    fill: what pads hold.
-    meaning: one line for the data set's page.
+    axes: One letter for each axis (`jaxsyn.shapes`): S and T source and target
+      subwords, EOS included; W words of the side; C brackets and subwords of a
+      constituency tree; L ends of the links of a word alignment; P words of the
+      alternative parses, one after the other; X bytes; E eigenvectors. "" is a
+      single number. "WW" is stored flat, row by row.
+    fill: Value of padding.
+    meaning: One line for the documentation of the dataset.
   """
 
   dtype: np.dtype
@@ -62,64 +60,18 @@ def _table() -> dict[str, Feature]:
       np.dtype(np.int64), "", 0, "line number in the raw file, from 1"
     )
   }
-  for side, pieces in zip(SIDES, "ST"):
-    for name, dtype, axes, fill, meaning in (
-      ("id", np.int32, pieces, PAD, "subword ids, EOS last"),
-      ("word", np.int32, pieces, NO_WORD, "word of each subword; EOS: -1"),
-      ("head", np.int32, "W", 0, "parent word; a root is its own"),
-      ("relation", np.int32, "W", NO_RELATION, "dependency relation id"),
-      (
-        "parent_mid",
-        np.float32,
-        pieces,
-        0.0,
-        "middle, in subwords, of the parent word's subwords",
-      ),
-      (
-        "tree_distance",
-        np.uint8,
-        "WW",
-        OTHER_TREE,
-        "edges between two words; 254: that or more; 255: other tree",
-      ),
-      ("parsed", np.uint8, "", 0, "1: has a parser's tree; 0: no tree"),
-    ):
-      table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, fill, meaning)
-    for name, annotation in ANNOTATIONS.items():
-      table[f"{side}_{name}"] = Feature(
-        annotation.dtype, "W", 0, annotation.meaning
-      )
-    for name, fill, meaning in (
-      ("other_head", 0, "the heads of more parses, one after the other"),
-      ("other_relation", NO_RELATION, "the relations of the same"),
-    ):
-      table[f"{side}_{name}"] = Feature(np.dtype(np.int32), "P", fill, meaning)
-    table[f"{side}_unit"] = Feature(
-      np.dtype(np.int32),
-      pieces,
-      NO_WORD,
-      "word between blanks of each subword; EOS: -1",
-    )
-    table[f"{side}_word_end"] = Feature(
-      np.dtype(np.int32), "W", 0, "character offset after each word"
-    )
-    table[f"{side}_utf8"] = Feature(
-      np.dtype(np.uint8), "X", 0, "sentence, in UTF-8"
-    )
-    table[f"{side}_eigenvectors"] = Feature(
-      np.dtype(np.float32),
-      "WE",
-      0,
-      "of the Laplacian of the tree, word by word",
-    )
+  for side, subwords in zip(SIDES, "ST"):
+    for name, feature in _features_of_side(subwords).items():
+      table[f"{side}_{name}"] = feature
+  int32 = np.dtype(np.int32)
   table["source_brackets"] = Feature(
-    np.dtype(np.int32),
+    int32,
     "C",
     0,
     "constituency tree: subword positions; -1: ); -2 - k: ( of label k, from 1",
   )
   table["links"] = Feature(
-    np.dtype(np.int32),
+    int32,
     "L",
     0,
     "word alignment: a source and a target word between blanks, of each link",
@@ -127,40 +79,74 @@ def _table() -> dict[str, Feature]:
   return table
 
 
-# Every feature by name, in the order in which records hold them.
+def _features_of_side(subwords: str) -> dict[str, Feature]:
+  """Returns the features of a side by name; its subword axis is `subwords`."""
+  int32, uint8 = np.dtype(np.int32), np.dtype(np.uint8)
+  float32 = np.dtype(np.float32)
+  middle = "middle, in subwords, of the parent word's subwords"
+  distance = "edges between two words; 254: that or more; 255: other tree"
+  heads = "the heads of more parses, one after the other"
+  unit = "word between blanks of each subword; EOS: -1"
+  vectors = "of the Laplacian of the tree, word by word"
+  relation = "dependency relation id"
+  annotations = {
+    name: Feature(annotation.dtype, "W", 0, annotation.meaning)
+    for name, annotation in ANNOTATIONS.items()
+  }
+  return {
+    "id": Feature(int32, subwords, PAD, "subword ids, EOS last"),
+    "word": Feature(int32, subwords, NO_WORD, "word of each subword; EOS: -1"),
+    "head": Feature(int32, "W", 0, "parent word; a root is its own"),
+    "relation": Feature(int32, "W", NO_RELATION, relation),
+    "parent_mid": Feature(float32, subwords, 0.0, middle),
+    "tree_distance": Feature(uint8, "WW", OTHER_TREE, distance),
+    "parsed": Feature(uint8, "", 0, "1: has a parser's tree; 0: no tree"),
+    **annotations,
+    "other_head": Feature(int32, "P", 0, heads),
+    "other_relation": Feature(
+      int32, "P", NO_RELATION, "the relations of the same"
+    ),
+    "unit": Feature(int32, subwords, NO_WORD, unit),
+    "word_end": Feature(int32, "W", 0, "character offset after each word"),
+    "utf8": Feature(uint8, "X", 0, "sentence, in UTF-8"),
+    "eigenvectors": Feature(float32, "WE", 0, vectors),
+  }
+
+
+# Every feature by name, in the order in which records store them.
 FEATURES: Mapping[str, Feature] = _table()
 
-# The raw sentences, for people and for sampling subwords.
+# Raw sentences, for people and for sampling subwords.
 TEXTS: Mapping[str, str] = {
   f"{side}_text": f"the {side} sentence, as it is in the raw file"
   for side in SIDES
 }
 
-# Those that every data set has; the others need the side to be parsed, the
-# annotation to be asked for, or constituency trees or alignments to be given.
+# Features of every dataset. The others require that the side is parsed, that the
+# annotation is requested, or that constituency trees or alignments are given.
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
 LINKED = ("source_unit", "target_unit", "links")
-# What follows from the heads of a side, and those themselves.
+# The parents of a side's words, and the features that are computed from them.
 OF_HEADS = ("head", "parent_mid", "tree_distance")
-# For the loader alone, which draws among them; in no batch.
+# Alternative parses, from which the loader samples; not in batches.
 ALTERNATIVES = tuple(
   f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
 )
-# Bytes of the texts. Records have them as text; the loader samples subwords of them.
+# Bytes of the texts, which records store as text; the loader samples subwords of them.
 UTF8: Mapping[str, str] = {f"{side}_utf8": f"{side}_text" for side in SIDES}
-# Read to sample subwords alone; in no batch.
+# Features that are only read to sample subwords; not in batches.
 SPELLING = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
 )
-# Neither: a batch has it, made of the feature that is named here.
+# Features of batches that are not stored, but computed from the feature named here.
 MADE: Mapping[str, str] = {
   f"{side}_eigenvectors": f"{side}_head" for side in SIDES
 }
 
 
 def origins(names: Iterable[str]) -> tuple[str, ...]:
-  """Features of a batch without those that it makes itself of the others."""
+  """Returns the features without those that a batch computes from others."""
   return tuple(name for name in names if name not in MADE)
 
 
@@ -172,23 +158,23 @@ def features(
   alternatives: Collection[str] = (),
   annotations: Collection[str] = (),
 ) -> dict[str, Feature]:
-  """The features of a data set, by name.
+  """Returns the stored features of a dataset, by name.
 
   Args:
-    sides: the sides that have trees, of "source" and "target".
-    brackets: constituency trees of the source were given.
-    alignments: alignments of words were given.
-    alternatives: sides of which more parses were given.
-    annotations: of those sides, names of `jaxsyn.data.annotations`.
+    sides: Sides with trees, of "source" and "target".
+    brackets: Whether constituency trees of the source are given.
+    alignments: Whether word alignments are given.
+    alternatives: Sides with alternative parses.
+    annotations: Names of `jaxsyn.data.annotations` for the sides with trees.
 
   Raises:
-    ValueError: an unknown side.
+    ValueError: A side is unknown.
   """
   unknown = set(sides) - set(SIDES)
   if unknown:
     raise ValueError(f"sides must be of {SIDES}, got {sorted(unknown)}.")
 
-  def there(name: str) -> bool:
+  def is_stored(name: str) -> bool:
     side, _, field = name.partition("_")
     if name in GIVEN:
       return brackets
@@ -198,10 +184,10 @@ def features(
       return side in alternatives
     if name in UTF8 or name in MADE:
       return False
-    is_wanted = field not in ANNOTATIONS or field in annotations
-    return name in ALWAYS or (side in sides and is_wanted)
+    is_requested = field not in ANNOTATIONS or field in annotations
+    return name in ALWAYS or (side in sides and is_requested)
 
-  return {name: about for name, about in FEATURES.items() if there(name)}
+  return {name: one for name, one in FEATURES.items() if is_stored(name)}
 
 
 def tfds_features(
@@ -214,20 +200,20 @@ def tfds_features(
   annotations: Collection[str] = (),
   labels: Labels | None = None,
 ) -> tfds.features.FeaturesDict:
-  """`features` and `TEXTS` for TensorFlow Datasets (imported here: it is slow).
+  """Returns `features` and `TEXTS` for TensorFlow Datasets.
 
-  Tree distances are stored as raw bytes: one byte a pair of words, and read
-  back without a copy. Relations, and annotations with labels, are `ClassLabel`,
-  which knows their names.
+  Tree distances are stored as raw bytes, one for each pair of words, and are read
+  without a copy. Relations, and annotations with labels, are `ClassLabel`, which
+  includes the names.
 
   Args:
-    sides, brackets, alignments, alternatives, annotations: see `features`.
-    relations: side -> labels of the relations in the order of their ids, from 1.
-    labels: of open annotations, in the same order.
+    sides, brackets, alignments, alternatives, annotations: See `features`.
+    relations: Side -> labels of the relations in the order of their ids, from 1.
+    labels: Labels of open annotations, in the same order.
   """
-  import tensorflow_datasets as tfds
+  import tensorflow_datasets as tfds  # slow to import
 
-  def names_of(name: str) -> Sequence[str] | None:
+  def labels_of(name: str) -> Sequence[str] | None:
     side, _, field = name.partition("_")
     if field in ("relation", "other_relation"):
       return relations[side]
@@ -244,7 +230,7 @@ def tfds_features(
   )
   types: dict[str, Any] = {}
   for name, feature in stored.items():
-    named = names_of(name)
+    named = labels_of(name)
     if named is not None:
       classes = tfds.features.ClassLabel(names=class_names(named))
       types[name] = tfds.features.Sequence(classes, doc=feature.meaning)
@@ -262,12 +248,12 @@ def tfds_features(
 def labels_of_annotation(
   name: str, side: str, labels: Labels | None
 ) -> Sequence[str]:
-  """The labels of an annotation in the order of their ids, from 1; (): numbers.
+  """Returns an annotation's labels in id order, from 1; () if it has numbers.
 
   Args:
-    name: of `jaxsyn.data.annotations`.
+    name: Name in `jaxsyn.data.annotations`.
     side: "source" or "target".
-    labels: of the open ones, as a manifest has them.
+    labels: Labels of open annotations, from a manifest.
   """
   if ANNOTATIONS[name].open:
     return (labels or {}).get(side, {}).get(name, ())
@@ -275,10 +261,10 @@ def labels_of_annotation(
 
 
 def class_names(labels: Iterable[str]) -> list[str]:
-  """Names of ids from 0 for TFDS, which keeps them as the lines of a file.
+  """Returns unique names of the ids from 0 for TFDS, which stores one per line.
 
-  Id 0 has a name too, so all are visible, without blanks at their ends, and
-  differ: what is not so gets "_" appended.
+  Names must be visible, distinct, and without blanks at their ends: others get "_"
+  appended.
 
   >>> class_names(["det", "nsubj", " "])
   ['<none>', 'det', 'nsubj', '_']
@@ -293,5 +279,5 @@ def class_names(labels: Iterable[str]) -> list[str]:
 
 
 def relation_ids(labels: Iterable[str]) -> dict[str, int]:
-  """Ids of one side's relation labels: 1, 2, ... in sorted order."""
+  """Returns the id of each relation label of a side: 1, 2, ... in sorted order."""
   return {label: i for i, label in enumerate(sorted(set(labels)), start=1)}

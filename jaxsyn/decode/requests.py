@@ -17,7 +17,7 @@ import json
 import math
 from typing import Any, NoReturn
 
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.errors import InputError, did_you_mean
 

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from jaxsyn.data.loader.collate import BatchTransform
-from jaxsyn.data.sentence import conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.store import integrity
 from jaxsyn.inspection import pictures
@@ -95,4 +95,4 @@ def _parsed(
   if trees := integrity.read_trees(directory, manifest, split, "source"):
     return [*trees]
   lines = integrity.read_text(directory, manifest, split, "source")
-  return [conllu_text.unparsed(line) for line in lines]
+  return [conllu.unparsed(line) for line in lines]

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data.sentence import tree
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.results import Bucket

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxsyn.data.sentence import conllu_text
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.translator import EMPTY_TRANSLATION, Translation
 from jaxsyn.errors import InputError
@@ -36,7 +36,7 @@ def parsed(parse: Parse) -> dict[str, Any]:
   """A parse, and its CoNLL-U, which may come back with other heads."""
   return {
     "text": parse.text,
-    "conllu": conllu_text.to_text(parse, "1", is_complete=True),
+    "conllu": conllu.to_text(parse, "1", is_complete=True),
     "words": [parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W)],
     "heads": list(parse.head_W),
     "relations": list(parse.relation_W),
@@ -77,6 +77,6 @@ def inspected(
       for entry in fields[name]
       if layers is None or entry["layer"] in layers
     ]
-  fields["conllu"] = conllu_text.to_text(parse, "1", is_complete=True)
+  fields["conllu"] = conllu.to_text(parse, "1", is_complete=True)
   fields["nbest"] = translations(nbests[0])
   return render_json(fields).encode()

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.workers import WorkerDiedError, Workers, cores

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.decode import requests
 from jaxsyn.decode.requests import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxsyn import progress
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.sentence.conllu_text import unparsed
+from jaxsyn.data.sentence.conllu import unparsed
 from jaxsyn.decode.translator import SHORTEST
 from jaxsyn.serving.batching import RequestQueue
 from jaxsyn.session import Session

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxsyn.data.sentence import text
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import encode_all, tagged
 from jaxsyn.data.sentence.parsers import Parser, recorded

@@ -1,4 +1,4 @@
-"""An annotation of words, from CoNLL-U to what a part reads."""
+"""Tests annotations of words, from CoNLL-U to the features of a modifier."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +8,7 @@ from toy_folders import opened, values
 from jaxsyn.configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.sentence import conllu, conllu_text, example
+from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
@@ -41,7 +41,7 @@ PRON, VERB, ADP, NOUN = (
 def folder(tmp_path_factory):
   """A treebank, its third line not parsed, prepared with parts of speech."""
   raw = tmp_path_factory.mktemp("raw")
-  none = conllu_text.to_text(conllu_text.unparsed("oh je"), "3")
+  none = conllu.to_text(conllu.unparsed("oh je"), "3")
   (raw / "de.conllu").write_text(TREES + none)
   (raw / "en").write_text("he goes\nyes\noh dear\n")
   config = base.get_config()
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
   return build.run(config, str(raw)), config
 
 
-def test_prepared_and_read_as_any_other_feature(folder, capsys):
+def test_annotation_is_prepared_and_read_as_a_feature(folder, capsys):
   directory, config = folder
   verify.run(directory)
   assert "is intact" in capsys.readouterr().out
@@ -77,7 +77,7 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
     assert upos == (expected[0][word] if word >= 0 else 0)
 
 
-def test_given_conllu_keeps_what_annotations_read(folder):
+def test_given_conllu_keeps_annotation_columns(folder):
   path = layout.conllu_file(folder[0], "train", "source")
   first, *_ = conllu.read(path)
   row_W = [line.split("\t") for line in first.line_W]
@@ -85,7 +85,7 @@ def test_given_conllu_keeps_what_annotations_read(folder):
   assert [row[9] for row in row_W] == ["_", "X=1", "_", "_"]
 
 
-def test_data_and_manifests_that_lack_it_are_refused(folder):
+def test_rejects_data_without_the_annotation(folder):
   config = folder[1].copy_and_resolve_references()
   config.prepare.parse.annotations = ("upso",)
   with pytest.raises(
@@ -131,7 +131,7 @@ def opened_labels(tmp_path_factory):
   return build.run(config, str(raw)), config
 
 
-def test_labels_are_the_most_frequent_of_training(opened_labels):
+def test_open_labels_are_the_most_frequent_of_training(opened_labels):
   manifest = manifests.read(opened_labels[0])
   # Equally frequent ones by their characters; what is rare is the first.
   assert manifest["labels"] == {
@@ -165,7 +165,7 @@ def test_words_have_the_ids_of_their_labels(
   assert "is intact" in capsys.readouterr().out
 
 
-def test_the_data_set_s_page_has_the_labels(opened_labels):
+def test_dataset_documentation_has_the_labels(opened_labels):
   import tensorflow_datasets as tfds
 
   manifest = manifests.read(opened_labels[0])
@@ -175,7 +175,7 @@ def test_the_data_set_s_page_has_the_labels(opened_labels):
   assert lemma.names == ["<none>", "<unk>", "a", "b", "c"]
 
 
-def test_another_limit_is_another_preparation(opened_labels, capsys):
+def test_changed_label_limit_prepares_again(opened_labels, capsys):
   directory, config = opened_labels
   assert build.run(config, str(directory.parent)) == directory
   assert "prepared already" in capsys.readouterr().out
@@ -186,7 +186,7 @@ def test_another_limit_is_another_preparation(opened_labels, capsys):
   assert loaded["labels"]["source"]["lemma"] == ["<unk>", "a"]
 
 
-def test_labels_that_no_data_can_have_are_refused(opened_labels):
+def test_rejects_invalid_labels_in_a_manifest(opened_labels):
   directory, _ = opened_labels
   manifest = manifests.read(directory)
   expected = manifest["labels"]["source"]
@@ -205,7 +205,7 @@ def test_labels_that_no_data_can_have_are_refused(opened_labels):
       manifests.write(directory, {**manifest, "labels": labels})
 
 
-def test_raw_text_has_what_the_parser_says(shared_data, tmp_path):
+def test_raw_text_gets_annotations_of_the_parser(shared_data, tmp_path):
   """UDPipe's part of speech, features and lemma, as in prepared data."""
   parse = UDPipe(shared_data / "udpipe" / "english.udpipe")
   ids = {

@@ -50,7 +50,7 @@ def test_damaged_parsers_are_refused(shared_data, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   # What stands behind the end of a model is not read.
-  rejected = f"{harmed}: not a (whole) UDPipe 1 model"
+  rejected = f"{harmed}: not a (complete) UDPipe 1 model"
   assert done.stdout.count(rejected) == len(HARMS) - 1
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.preprocess.toy import corpus, lexicon
 from jaxsyn.preprocess.toy.grammar import Node
 from jaxsyn.preprocess.toy.lexicon import Word
@@ -145,7 +145,7 @@ def test_target_trees_are_the_source_trees(pairs):
   """The parent of a translation is the translation of the parent."""
   text = "".join(p.conllu(str(i), "target") for i, p in enumerate(pairs))
   blocks = conllu.blocks_of_text(text, "pairs")
-  parses = conllu_text.match(blocks, [p.target for p in pairs], "targets")
+  parses = conllu.match(blocks, [p.target for p in pairs], "targets")
   for p, block, parse in zip(pairs, blocks, parses, strict=True):
     assert block.text == p.target == parse.text
     words = [

@@ -11,7 +11,7 @@ import pytest
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart as settings
 from jaxsyn.configs import systems
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -43,7 +43,7 @@ def test_files(made):
       assert [tree.comment_text for tree in trees] == lines
       ids = [f"# sent_id = {split}-{i + 1}" for i in range(count)]
       assert [tree.comments[0] for tree in trees] == ids
-      for parse in conllu_text.match(trees, lines, "raw"):
+      for parse in conllu.match(trees, lines, "raw"):
         assert sum(i == head for i, head in enumerate(parse.head_W)) == 1
   assert not list(folder.glob("*.tmp"))
   stored = json.loads((folder / "report.json").read_text())

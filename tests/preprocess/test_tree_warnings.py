@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.preprocess import report, tree_warnings
 from jaxsyn.preprocess.tree_warnings import TreeStats
@@ -97,7 +97,7 @@ LANGUAGES = ("en", "de", "fr", "cs", "tr", "zh", "ja")
 def test_gold_trees_cause_no_warning(shared_data, language):
   blocks = conllu.read(shared_data / "ud" / f"{language}_pud.conllu.gz")
   parses = [
-    conllu_text.attach([block], block.text)
+    conllu.attach([block], block.text)
     for block in itertools.islice(blocks, 300)
   ]
   assert tree_warnings.find_warnings(counted(parses, language)) == []

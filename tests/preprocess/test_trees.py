@@ -7,7 +7,7 @@ import stage_runs
 from raw_corpora import chain
 
 from jaxsyn.data.options import Clean, SideParser, Trees
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.sentence.vocabulary import Subwords
 from jaxsyn.preprocess import trees
@@ -65,7 +65,7 @@ def output(tmp_path):
 def test_parses_lines(parser, tmp_path):
   text = trees.parse_lines(TEXT, parser, tmp_path, output(tmp_path))
   blocks = conllu.blocks_of_text(text, "trees")
-  result = list(conllu_text.match(blocks, TEXT, "text"))
+  result = list(conllu.match(blocks, TEXT, "text"))
   assert [p.text for p in result] == TEXT
   assert [p.parsed for p in result] == [True, False, True, False, False]
   assert result[4].head_W == (0,)  # no 100 million distances

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 from jaxsyn.score import in_buckets
 from jaxsyn.scoring import buckets
@@ -13,7 +13,7 @@ from jaxsyn.scoring.metrics import METRICS, scorer_of
 from jaxsyn.scoring.settings import Settings
 
 
-def parse(words: str, heads: list[int], relations: str) -> conllu_text.Parse:
+def parse(words: str, heads: list[int], relations: str) -> conllu.Parse:
   """A tree; heads from 1, 0 for a root."""
   rows = zip(words.split(), heads, relations.split())
   text = "".join(
@@ -21,7 +21,7 @@ def parse(words: str, heads: list[int], relations: str) -> conllu_text.Parse:
     for i, (word, head, relation) in enumerate(rows, start=1)
   )
   (block,) = conllu.blocks_of_text(text, "tree")
-  return conllu_text.attach([block], block.text)
+  return conllu.attach([block], block.text)
 
 
 # Edges: the-dog, dog-bites, that-barks, barks-dog, .-bites.
@@ -90,7 +90,7 @@ def test_every_relation_of_a_clause_counts_and_no_other():
 
 
 def test_lines_without_a_tree_have_a_bucket():
-  empty, flat = conllu_text.unparsed(""), conllu_text.unparsed("no tree here")
+  empty, flat = conllu.unparsed(""), conllu.unparsed("no tree here")
   for table in buckets.by_tree([DOG, empty, flat]):
     assert labels(table)[1:] == [buckets.NO_TREE] * 2
     assert table.labels[-1] == buckets.NO_TREE
@@ -113,7 +113,7 @@ def test_buckets_add_up_to_the_whole():
   }
   runs = {name: {0: value} for name, value in measured.items()}
   words = [len(line.split()) for line in lines]
-  parses = [conllu_text.unparsed(line) for line in lines[:-3]] + [
+  parses = [conllu.unparsed(line) for line in lines[:-3]] + [
     DOG,
     HEARING,
     YES,
@@ -159,7 +159,7 @@ def test_buckets_add_up_to_the_whole():
 
 def test_real_trees_fall_into_all_kinds_of_buckets(shared_data):
   blocks = list(conllu.read(shared_data / "ud" / "de_pud.conllu.gz"))
-  parses = [conllu_text.attach([block], block.text) for block in blocks]
+  parses = [conllu.attach([block], block.text) for block in blocks]
   for table in buckets.by_tree(parses):
     count = np.bincount(table.bucket_B, minlength=len(table.labels))
     assert count.sum() == 1000 and (count > 0).all(), table.by

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
+from jaxsyn.data.annotations import NO_LABEL, UNKNOWN, label_ids
 from jaxsyn.data.loader.transforms import (
   Transform,
   Window,

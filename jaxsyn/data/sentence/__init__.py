@@ -1,16 +1,14 @@
-"""The first story: what a sentence is.
+"""Sentences: text, CoNLL-U, alignment of words and subwords, trees, examples.
 
-Reading order:
-  text          lines of raw text, opened and checked
-  stream        the sentences of a file or of standard input, as they come
-  align         where words stand, and which word a subword is of
-  conllu        trees as a file in CoNLL-U has them; `conllu_rows`
-  conllu_text   the same tied to lines: a sentence with its tree
-  parsers       the same by a parser, from raw lines, after the second story;
-                `parser_identity`
-  vocabulary    subwords, with their places in the raw line
-  tree          what a tree says of its words: distances, parents' middles
-  controls      other trees than the parser's, to compare with
-  example       all of this as the arrays of `jaxsyn.data.schema`
-  linearise     a tree as a row of brackets
+Modules, each importing only from those above it:
+  text, sgml: lines of raw text from files, pipes and SGML test sets
+  align: character offsets of words, and the word of each subword
+  conllu, conllu_rows: CoNLL-U, and parses of lines
+  stream: sentences that are translated as they arrive
+  vocabulary, segmentation: subwords by SentencePiece, and sampled subwords
+  alignments: word alignments of sentence pairs
+  tree, spectrum, linearise: arrays computed from a tree
+  controls, noise: linear, random and noisy trees
+  example: all arrays of a sentence pair
+  parsers: dependency parsers
 """

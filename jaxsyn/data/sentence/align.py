@@ -1,9 +1,8 @@
-"""Which characters count, where words stand, and which word a subword is of.
+"""Aligns words and subwords by their character offsets in the raw sentence.
 
-Words (from a parser) and subwords (from SentencePiece) both know their span in
-the untouched sentence, so they are matched by character offsets and nothing
-is ever re-tokenised. `spans` finds those of words, `jaxsyn.data.sentence.vocabulary`
-those of subwords, `jaxsyn.data.sentence.example` joins them.
+Parsers give the words and SentencePiece gives the subwords of the same text, so
+nothing is tokenized again. `spans` finds the offsets of words, `words_of_pieces` the
+word of each subword. Spellings are compared by their visible characters.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from jaxsyn.data.schema import NO_WORD
+NO_WORD = -1  # the word of EOS and padding
 
-# Control and format characters (zero-width space, byte order mark, joiners)
-# and separators: tools drop, keep or turn them into spaces as they please.
+# Control and format characters (zero-width space, byte order mark, joiners) and
+# separators: tools drop them, keep them, or turn them into spaces.
 _INVISIBLE = frozenset(["Cc", "Cf", "Zs", "Zl", "Zp"])
 
 
 @functools.cache
 def is_visible(character: str) -> bool:
-  """Whether a character counts when two spellings of a text are compared.
+  """Returns whether a character counts when two spellings are compared.
 
   Blanks and control and format characters do not; combining marks do.
   """
@@ -29,76 +28,78 @@ def is_visible(character: str) -> bool:
 
 
 def visible_positions(text: str) -> list[int]:
-  """The offsets of the visible characters of a text, ascending."""
+  """Returns the offsets of the visible characters of a text, ascending."""
   if text.isprintable():
     return [i for i, character in enumerate(text) if character != " "]
   return [i for i, character in enumerate(text) if is_visible(character)]
 
 
 def visible(text: str) -> str:
-  """The visible characters of a text."""
-  # To Python what is printable has, of those that do not count, blanks alone:
-  # a fifth of the time, for nearly all text.
+  """Returns the visible characters of a text."""
+  # The only printable character that is not visible is the blank. Nearly all text
+  # is printable, and takes a fifth of the time this way.
   if text.isprintable():
     return text.replace(" ", "")
   return "".join(filter(is_visible, text))
 
 
 class MismatchError(ValueError):
-  """Words are not those of a text.
+  """A word that is not in the text, or text that no word covers.
 
   Attributes:
-    word: which is not in it, from 0; behind the last: text is left over.
+    word: Index of the first word that is not in the text; the number of words if
+      text is left over.
   """
 
-  def __init__(self, what: str, word: int):
-    super().__init__(what)
+  def __init__(self, message: str, word: int):
+    super().__init__(message)
     self.word = word
 
 
 def spans(
   words: Iterable[Sequence[str]], text: str
 ) -> tuple[list[int], list[int]]:
-  """Where words begin and end in a text, by offsets.
+  """Returns the start and end offsets of words in a text.
 
-  Compared are visible characters only: blanks and zero-width characters may
-  differ. A word without any has no span of its own.
+  Only visible characters are compared: blanks and zero-width characters may differ.
+  A word without visible characters gets an empty span.
 
   Args:
-    words: in order, each as it may be spelled.
-    text: that they are the words of.
+    words: Possible spellings of each word, in order.
+    text: The text that the words are from.
 
   Raises:
-    Mismatch: a word is not in the text in its turn, or text is left over.
+    MismatchError: The next word is not in the text, or text is left over.
   """
   words = list(words)
-  if word_spans := _plain_spans([spellings[0] for spellings in words], text):
-    return word_spans
-  positions, wanted = visible_positions(text), visible(text)
+  plain = _plain_spans([spellings[0] for spellings in words], text)
+  if plain:
+    return plain
+  positions, visible_text = visible_positions(text), visible(text)
   start_W: list[int] = []
   end_W: list[int] = []
-  done = 0
+  matched = 0  # visible characters
   for spellings in words:
     for spelling in spellings:
-      seen = visible(spelling)
-      if wanted.startswith(seen, done):
+      visible_word = visible(spelling)
+      if visible_text.startswith(visible_word, matched):
         break
     else:
-      rest = text[positions[done] :] if done < len(positions) else ""
+      rest = text[positions[matched] :] if matched < len(positions) else ""
       raise MismatchError(
         f"the word {shortened(spellings[0])} is not in the text where it reads"
         f" {shortened(rest)}",
         word=len(start_W),
       )
-    if seen:
-      start_W.append(positions[done])
-      done += len(seen)
-      end_W.append(positions[done - 1] + 1)
+    if visible_word:
+      start_W.append(positions[matched])
+      matched += len(visible_word)
+      end_W.append(positions[matched - 1] + 1)
     else:
       start_W.append(end_W[-1] if end_W else 0)
       end_W.append(start_W[-1])
-  if done < len(positions):
-    rest = shortened(text[positions[done] :])
+  if matched < len(positions):
+    rest = shortened(text[positions[matched] :])
     raise MismatchError(
       f"no word covers the text from {rest}", word=len(start_W)
     )
@@ -108,9 +109,9 @@ def spans(
 def _plain_spans(
   words: list[str], text: str
 ) -> tuple[list[int], list[int]] | None:
-  """What `spans` gives where words stand as they are, a blank or none between.
+  """Returns what `spans` does if at most one blank separates words, else None.
 
-  That is nearly always so, and takes a third of the time. None: it is not.
+  This is the usual case and takes a third of the time.
   """
   joined = "".join(words)
   if not joined.isprintable() or " " in joined or not all(words):
@@ -136,32 +137,28 @@ def words_of_pieces(
   start_W: Sequence[int],
   end_W: Sequence[int],
 ) -> list[int]:
-  """The word of each subword.
+  """Returns the word index of each subword; all NO_WORD if there are no words.
 
-  A subword belongs to the word that holds its first visible character. One
-  without any goes with the subword after it, the last with the one before: a
-  lone "▁", or the first subwords of a character that normalisation spells out
-  (SentencePiece gives all of "½" to the "2" of "1⁄2" and empty spans to the
-  others).
+  A subword belongs to the word that contains its first visible character. A subword
+  without visible characters belongs to the word of the next subword, the last one
+  to that of the previous subword. Examples are a lone "▁", and all but the last
+  subword of a character that normalization spells out (SentencePiece gives all of
+  "½" to the "2" of "1⁄2" and empty spans to the others).
 
   Args:
-    text: the untouched sentence.
-    begin: offset of each subword's first character, ascending.
-    end: offset after each subword's last character.
-    start_W: offset of each word's first character, ascending.
-    end_W: offset after each word's last character.
-
-  Returns:
-    word indices from 0; all -1 if the sentence has no words.
+    text: The unchanged sentence.
+    begin: Offset of each subword's first character, ascending.
+    end: Offset after each subword's last character.
+    start_W: Offset of each word's first character, ascending.
+    end_W: Offset after each word's last character.
   """
   if not len(start_W):
     return [NO_WORD] * len(begin)
   words: list[int] = []
   word, last = 0, len(end_W) - 1
-  printable = text.isprintable()  # then all is visible but blanks
-  for first, stop in zip(begin, end):
-    position = first
-    if printable:
+  is_printable = text.isprintable()  # then only blanks are invisible
+  for position, stop in zip(begin, end):
+    if is_printable:
       while position < stop and text[position] == " ":
         position += 1
     else:
@@ -170,34 +167,32 @@ def words_of_pieces(
     if position >= stop:
       words.append(NO_WORD)
       continue
-    # The first word that ends behind the character holds it.
+    # The first word that ends after the character contains it.
     while end_W[word] <= position and word < last:
       word += 1
     words.append(word)
-  # Backwards, so that runs of such subwords reach the next one with a word.
+  # Backwards, so that several such subwords in a row reach the next word.
   following = word
-  for place in reversed(range(len(words))):
-    if words[place] == NO_WORD:
-      words[place] = following
-    following = words[place]
+  for i in reversed(range(len(words))):
+    if words[i] == NO_WORD:
+      words[i] = following
+    following = words[i]
   return words
 
 
 def before_composing(
   text: str, start_W: Sequence[int], end_W: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Where words of the NFC of a text are in the text itself.
+  """Converts word offsets in the NFC of a text to offsets in the text.
 
   Args:
-    text: as it was.
-    start_W, end_W: offsets in its NFC.
-
-  Returns: the same in the text.
+    text: The text, not normalized.
+    start_W, end_W: Offsets of the words in its NFC.
 
   Raises:
-    Mismatch: parts of it do not compose as the whole does.
+    MismatchError: Parts of the text do not compose as the complete text does.
   """
-  # What composes is a character with those after it that combine with it.
+  # A character composes with the combining characters that follow it.
   first = [
     i
     for i, character in enumerate(text)
@@ -208,24 +203,24 @@ def before_composing(
   composed = []
   for low, high in zip(first, [*first[1:], len(text)]):
     part = unicodedata.normalize("NFC", text[low:high])
-    same = part == text[low:high]
-    start += range(low, high) if same else [low] * len(part)
-    end += range(low + 1, high + 1) if same else [high] * len(part)
+    is_same = part == text[low:high]
+    start += range(low, high) if is_same else [low] * len(part)
+    end += range(low + 1, high + 1) if is_same else [high] * len(part)
     composed.append(part)
   if "".join(composed) != unicodedata.normalize("NFC", text):
     raise MismatchError("characters compose across letters", word=0)
-  starts = [*start, len(text)]
+  start.append(len(text))
   return (
-    tuple(starts[offset] for offset in start_W),
+    tuple(start[offset] for offset in start_W),
     tuple(end[offset - 1] if offset else 0 for offset in end_W),
   )
 
 
 def _joins(character: str) -> bool:
-  """Whether it may become one with the letter before it, though a letter."""
-  return "\u1161" <= character <= "\u11c2"  # vowels and finals of Hangul
+  """Returns whether a letter may compose with the one before it (Hangul)."""
+  return "\u1161" <= character <= "\u11c2"  # vowels and finals
 
 
 def shortened(text: str) -> str:
-  """A text for a message."""
+  """Returns the repr of a text, truncated for a message."""
   return repr(text if len(text) <= 40 else text[:40] + "…")

@@ -1,11 +1,9 @@
-"""Trees as a file in CoNLL-U has them.
+"""Reads and writes CoNLL-U, and ties its trees to lines of raw text.
 
-`read` turns a file into blocks (one tree each) and refuses what is malformed.
-After it: `conllu_text`, which ties blocks to the raw lines that they are parses of.
-
-A word is what UD calls a surface token: the German "zum" (two syntactic words)
-is one word here, because it is one in the text. It hangs where that of its
-members hangs that is nearest to the root.
+`read` yields the blocks of a file (one tree each) and rejects malformed ones.
+`match` ties blocks to the lines that they are parses of: each line becomes a
+`Parse`, from which `jaxsyn.data.sentence.example` makes arrays. `to_text` writes a
+parse as CoNLL-U.
 """
 
 from __future__ import annotations
@@ -17,10 +15,15 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from jaxsyn.data.sentence.align import (
-  visible,
+from jaxsyn.data.sentence.align import MismatchError, shortened, spans, visible
+from jaxsyn.data.sentence.conllu_rows import (
+  COLUMNS,
+  HEAD,
+  LEMMA,
+  MISC,
+  Row,
+  join_tokens,
 )
-from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined
 from jaxsyn.data.sentence.text import (
   LONGEST,
   PAUSE,
@@ -32,25 +35,54 @@ from jaxsyn.data.sentence.text import (
 )
 from jaxsyn.errors import InputError
 
-NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
+NOT_PARSED = "# parsed = no"  # marks a block that is only split at blanks
 
 _SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
 _NAME = r"sent_id\s*=\s*(\S+)"
+_NO_COLUMNS = "\t".join("_" * (HEAD - LEMMA))  # the columns of annotations
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parse:
+  """The words, parents and relations of a raw line.
+
+  Attributes:
+    text: The unchanged line.
+    start_W: Offset in `text` of each word's first character.
+    end_W: Offset after each word's last character.
+    head_W: Parent of each word, from 0; a root is its own parent.
+    relation_W: Dependency relation of each word.
+    parsed: False if there is no tree: the words are then the tokens between
+      blanks, each its own root.
+    line_W: CoNLL-U line of each word; empty without a tree.
+  """
+
+  text: str
+  start_W: tuple[int, ...]
+  end_W: tuple[int, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  parsed: bool = True
+  # Not split into columns: Python's garbage collector took longer to traverse
+  # these lists than reading them takes.
+  line_W: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+  @property
+  def row_W(self) -> tuple[list[str], ...]:
+    """The ten CoNLL-U columns of each word; empty without a tree."""
+    return tuple(line.split("\t") for line in self.line_W)
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """One tree of a CoNLL-U file, multi-word tokens joined.
+  """One tree of a CoNLL-U file; multi-word tokens are joined.
 
   Attributes:
-    file: name of the file, for messages.
-    line: number of the block's first line, from 1.
-    comments: the lines that start with "#", whole.
-    form_W: surface tokens.
-    head_W: parent of each, from 0; a root is its own.
-    relation_W: dependency relation of each.
-    space_after_W: whether a blank follows each in the text.
-    line_W: the line of each; of its member nearest to the root.
+    file: File name for messages.
+    line: Number of the block's first line, from 1.
+    comments: Complete lines that start with "#".
+    form_W, head_W, relation_W, space_after_W, line_W: See `conllu_rows.Tokens`.
   """
 
   file: str
@@ -65,11 +97,11 @@ class Block:
   @property
   def name(self) -> str:
     """The sentence's `# sent_id`; "" if there is none."""
-    return _comment_values(self.comments, _NAME)
+    return _comment_value(self.comments, _NAME)
 
   @property
   def parsed(self) -> bool:
-    """Whether the block is a tree: not marked as only cut at blanks."""
+    """Whether the block is a parser's tree, not marked by NOT_PARSED."""
     return NOT_PARSED not in self.comments
 
   @functools.cached_property
@@ -79,12 +111,12 @@ class Block:
 
   @property
   def comment_text(self) -> str:
-    """The sentence as its `# text` comment has it; "" if there is none."""
-    return _comment_values(self.comments, r"text\s*=\s*(.*\S)")
+    """The sentence in its `# text` comment; "" if there is none."""
+    return _comment_value(self.comments, r"text\s*=\s*(.*\S)")
 
   @property
   def text(self) -> str:
-    """The sentence: from its `# text` comment, or else put together."""
+    """The sentence in its `# text` comment, or else joined from its words."""
     if self.comment_text:
       return self.comment_text
     blanks = (" " if space else "" for space in self.space_after_W)
@@ -92,12 +124,12 @@ class Block:
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Block]:
-  """The trees of a CoNLL-U file, plain or .gz.
+  """Yields the trees of a CoNLL-U file, plain or compressed.
 
   Empty nodes (8.1) are skipped; several roots are allowed.
 
   Raises:
-    InputError: the file cannot be read, or a line is malformed; the message
+    InputError: The file cannot be read, or a line is malformed; the message
       starts with FILE:LINE.
   """
   return whole(arriving(path))
@@ -106,33 +138,32 @@ def read(path: str | os.PathLike[str]) -> Iterator[Block]:
 def arriving(
   path: str | os.PathLike[str], replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
-  """The same as they come: a malformed block is a Faulty, and others follow.
+  """Yields trees as they arrive; a malformed block is a Faulty, None a pause.
 
   Args:
-    path: of a file, a pipe, or "-".
-    replace: bytes that are not UTF-8 are U+FFFD, not a fault.
+    path: File, pipe, or "-" for standard input.
+    replace: Replaces bytes that are not UTF-8 with U+FFFD.
 
   Raises:
-    InputError: the file is missing, no gzip or cut off.
+    InputError: The file is missing, truncated, or not compressed as it claims.
   """
-  name = name_of(path)
-  return _blocks(raw_lines(path), name, replace)
+  return _blocks(raw_lines(path), name_of(path), replace)
 
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
-  """The trees of CoNLL-U in a string; `name` stands for the file in errors."""
+  """Returns the trees of CoNLL-U in a string; `name` is the file in errors."""
   return list(blocks_of_lines(text.encode().split(b"\n"), name))
 
 
 def blocks_of_lines(
   lines: Iterable[bytes], name: str, above: int = 0
 ) -> Iterator[Block]:
-  """The trees of lines of a file, which begin with a sentence.
+  """Yields the trees of some lines of a file.
 
   Args:
-    lines: without their ends.
-    name: of the file, for messages.
-    above: how many lines of the file come before.
+    lines: Lines without line ends; the first begins a sentence.
+    name: File name for messages.
+    above: Number of lines of the file before these.
   """
   return whole(_blocks(lines, name, above=above))
 
@@ -143,7 +174,7 @@ def _blocks(
   replace: bool = False,
   above: int = 0,
 ) -> Iterator[Block | Faulty | None]:
-  """Blocks of lines without their ends, but for a carriage return."""
+  """Yields the blocks of lines, which may end in a carriage return."""
   first = above + 1  # line of the block
   block: list[bytes] = []
   for raw in itertools.chain(lines, [b""]):
@@ -157,40 +188,22 @@ def _blocks(
     if raw:
       block.append(raw)
       continue
-    if block and (parsed := _block(file, first, block, replace)):
-      yield parsed
+    if block and (result := _block(file, first, block, replace)):
+      yield result
     first += len(block) + 1
     block = []
-
-
-def _lost(file: str, first: int, comments: list[str]) -> str:
-  """What is wrong with comments that have no words below them; "" if nothing.
-
-  Those that tell of a sentence need it; others (# newdoc, a licence) may stand
-  by themselves.
-  """
-  for line_number, comment in enumerate(comments, first):
-    if match := _SENTENCE.match(comment):
-      return (
-        f"{file}:{line_number}: a sentence ({match[1]}) without words; give it its"
-        " words, or remove the block."
-      )
-  return ""
 
 
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """The tree of one sentence, or what is wrong with it.
-
-  None for comments that stand by themselves.
-  """
+  """Returns the tree of one sentence, its fault, or None for comments alone."""
   comments: list[str] = []
   rows: list[Row] = []
   fault = ""
-  for line_number, (wrong, line) in enumerate(_texts(lines), first):
-    if wrong and not replace:
-      fault = fault or f"{file}:{line_number}: {wrong}"
+  for line_number, (error, line) in enumerate(_decode(lines), first):
+    if error and not replace:
+      fault = fault or f"{file}:{line_number}: {error}"
     if line.startswith("#"):
       comments.append(line)
       continue
@@ -203,19 +216,33 @@ def _block(
     if not fault:
       rows.append((line_number, line))
   if not rows:
-    fault = fault or _lost(file, first, comments)
+    fault = fault or _comments_fault(file, first, comments)
     if not fault:
       return None
   if not fault:
     try:
-      return Block(file, first, tuple(comments), *joined(file, rows))
-    except InputError as error:
-      fault = str(error)
-  return Faulty(fault, name=_comment_values(comments, _NAME))
+      return Block(file, first, tuple(comments), *join_tokens(file, rows))
+    except InputError as invalid:
+      fault = str(invalid)
+  return Faulty(fault, name=_comment_value(comments, _NAME))
 
 
-def _texts(lines: list[bytes]) -> list[tuple[str, str]]:
-  """`decoded` of each line; at once, where there is nothing wrong."""
+def _comments_fault(file: str, first: int, comments: list[str]) -> str:
+  """Returns the fault of comments without words; "" if there is none.
+
+  Comments about a sentence require one; others (# newdoc, a license) do not.
+  """
+  for line_number, comment in enumerate(comments, first):
+    if match := _SENTENCE.match(comment):
+      return (
+        f"{file}:{line_number}: a sentence ({match[1]}) without words; give it its"
+        " words, or remove the block."
+      )
+  return ""
+
+
+def _decode(lines: list[bytes]) -> list[tuple[str, str]]:
+  """Returns the fault and the text of each line; fast if none has a fault."""
   block = b"\n".join(lines)
   try:
     if len(block) <= LONGEST:
@@ -225,7 +252,148 @@ def _texts(lines: list[bytes]) -> list[tuple[str, str]]:
   return [decoded(raw) for raw in lines]
 
 
-def _comment_values(comments: Iterable[str], pattern: str) -> str:
-  """What the first comment of a pattern tells; "" if there is none."""
+def _comment_value(comments: Iterable[str], pattern: str) -> str:
+  """Returns the value of the first comment that matches; "" if none does."""
   matches = (re.match(rf"#\s*{pattern}", comment) for comment in comments)
   return next((match[1] for match in matches if match), "")
+
+
+def attach(blocks: Iterable[Block], text: str) -> Parse:
+  """Ties consecutive trees to the line that they are parses of.
+
+  Forms and text are compared as in `align.spans`. All roots are kept.
+
+  Raises:
+    InputError: Visible characters differ; names the block and the first
+      difference.
+  """
+  blocks = [block for block in blocks if block.visible]
+  try:
+    words = [(form,) for block in blocks for form in block.form_W]
+    start, end = spans(words, text)
+  except MismatchError as error:
+    of_word = [block for block in blocks for _ in block.form_W]
+    near = of_word[: error.word + 1][-1:]  # the last if text is left over
+    where = "".join(f"{block.file}:{block.line}: " for block in near)
+    raise InputError(
+      f"{where}{error}; parse the same text that is given."
+    ) from None
+  head: tuple[int, ...] = ()
+  relation: tuple[str, ...] = ()
+  line: tuple[str, ...] = ()
+  for block in blocks:
+    before = len(head)
+    head += tuple(h + before for h in block.head_W) if before else block.head_W
+    relation += block.relation_W
+    line += block.line_W
+  parsed = bool(blocks) and all(block.parsed for block in blocks)
+  return Parse(
+    text,
+    start_W=tuple(start),
+    end_W=tuple(end),
+    head_W=head,
+    relation_W=relation,
+    parsed=parsed,
+    line_W=line if parsed else (),
+  )
+
+
+def match(
+  blocks: Iterable[Block],
+  lines: Iterable[str],
+  file: str,
+  *,
+  first: int = 1,
+  last: bool = True,
+) -> Iterator[Parse]:
+  """Ties trees to the lines of a text; yields one Parse for each line.
+
+  A line takes as many trees as its visible characters need, none if it has none.
+
+  Args:
+    blocks: Trees in the order of the text.
+    lines: Raw lines without line ends.
+    file: Name of the text for messages.
+    first: Number of the first line.
+    last: Rejects trees after the last line.
+
+  Raises:
+    InputError: Text and trees differ, or one is longer; names the CoNLL-U file
+      and line, the line of the text and the first difference.
+  """
+  # A tree without visible characters belongs to no line.
+  trees = (block for block in blocks if block.visible)
+  line_number = first - 1
+  for line_number, line in enumerate(lines, start=first):
+    missing, matched = len(visible(line)), []
+    while missing > 0:
+      block = next(trees, None)
+      if block is None:
+        raise InputError(
+          f"{file}:{line_number}: the CoNLL-U has no tree for (the rest of) this"
+          f" line, {shortened(line)}; it must have all lines, in order."
+        )
+      matched.append(block)
+      missing -= len(block.visible)
+    try:
+      parse = attach(matched, line)
+    except InputError as error:
+      raise InputError(f"{error} (Line {line_number} of {file}.)") from None
+    yield parse
+  block = next(trees, None) if last else None
+  if block is not None:
+    raise InputError(
+      f"{block.file}:{block.line}: this tree, {shortened(' '.join(block.form_W))},"
+      f" comes after the last line ({line_number}) of {file}; the CoNLL-U must have"
+      " the same lines, in order."
+    )
+
+
+def unparsed(text: str) -> Parse:
+  """Returns a line without a tree: blank-separated words, each its own root."""
+  words = [(token,) for token in text.split() if visible(token)]
+  start, end = map(tuple, spans(words, text))
+  head, relation = tuple(range(len(words))), ("root",) * len(words)
+  return Parse(text, start, end, head, relation, parsed=False)
+
+
+def to_text(parse: Parse, sentence_id: str, is_complete: bool = False) -> str:
+  """Returns a parse as one CoNLL-U block that ends in a blank line.
+
+  Reading the block and attaching it to the same text gives the same parse. A parse
+  without words gives "".
+
+  Args:
+    parse: The parse.
+    sentence_id: Value of `# sent_id`.
+    is_complete: Includes the columns that only annotations read, if present.
+  """
+  if not parse.head_W:
+    return ""
+  line = _one_line(parse.text)
+  rows = [f"# sent_id = {sentence_id}", f"# text = {line}"]
+  if not parse.parsed:
+    rows.append(NOT_PARSED)
+  words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+  row_W = parse.row_W if is_complete else ()
+  for i, (start, end, head, relation) in enumerate(words):
+    # A word without characters is written as an invisible one.
+    form = parse.text[start:end]
+    form = (form if line == parse.text else _one_line(form)) or "\u200b"
+    is_glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
+    between, misc = _NO_COLUMNS, "SpaceAfter=No" if is_glued else "_"
+    if row_W:
+      row = row_W[i]
+      between = "\t".join(row[LEMMA:HEAD])
+      others = [
+        m for m in row[MISC].split("|") if not m.startswith("SpaceAfter=")
+      ]
+      misc = "|".join(m for m in (*others, misc) if m != "_") or "_"
+    parent = 0 if head == i else head + 1
+    rows.append(f"{i + 1}\t{form}\t{between}\t{parent}\t{relation}\t_\t{misc}")
+  return "\n".join(rows) + "\n\n"
+
+
+def _one_line(text: str) -> str:
+  """Returns text for a CoNLL-U field, without tabs, line ends or controls."""
+  return _CONTROL.sub("", " ".join(text.split()))

@@ -1,75 +1,94 @@
-"""One sentence of CoNLL-U: its rows checked, its multi-word tokens joined.
+"""Checks the rows of one CoNLL-U sentence and joins its multi-word tokens.
 
-`jaxsyn.data.sentence.conllu` cuts a file into sentences and calls `joined` for each.
+A word of jaxsyn is a surface token of UD: German "zum" (two syntactic words) is one
+word, because it is one word in the text. Its parent is the parent of its member
+nearest to the root.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
-from jaxsyn.data.annotations.annotation import FORM, HEAD, ID, MISC, RELATION
 from jaxsyn.data.sentence.align import shortened
 from jaxsyn.errors import InputError
 
+# Columns of CoNLL-U.
+ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, RELATION, DEPS, MISC = range(10)
 COLUMNS = MISC + 1
-Row = tuple[int, str]  # number of its line in the file, from 1; the line
-_Columns = tuple[int, list[str]]  # the same, the columns of the line
+
+Row = tuple[int, str]  # line number in the file, from 1; the line
+_SplitRow = tuple[int, list[str]]  # line number; the columns of the line
 # A surface token: its first and last word, form, whether a blank follows.
-Unit = tuple[int, int, str, bool]
+_Token = tuple[int, int, str, bool]
 
 # 8, the range 8-9, or the empty node 8.1
 _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
-# Of the sentences that `_plain` takes.
+_HEAD = re.compile(r"\d{1,9}", re.ASCII)
+# Ids and heads that `_join_plain` accepts.
 _NUMBERS = tuple(map(str, range(1000)))
 _NUMBER_OF = {number: i for i, number in enumerate(_NUMBERS)}
 _IDS = _NUMBERS[1:]
-_HEAD = re.compile(r"\d{1,9}", re.ASCII)
 
 
-def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
+class Tokens(NamedTuple):
   """The surface tokens of a sentence.
 
-  Args:
-    file: name of the file, for messages.
-    rows: at least one, each of COLUMNS columns.
+  Attributes:
+    form_W: Form of each token.
+    head_W: Parent of each token, from 0; a root is its own parent.
+    relation_W: Dependency relation of each token.
+    space_after_W: Whether a blank follows the token in the text.
+    line_W: CoNLL-U line of each token; of a multi-word token, the line of its
+      member nearest to the root.
+  """
 
-  Returns:
-    form, head (from 0; a root is its own), relation of each surface token,
-    whether a blank follows it, and the line of its member nearest to the root.
+  form_W: tuple[str, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  space_after_W: tuple[bool, ...]
+  line_W: tuple[str, ...]
+
+
+def join_tokens(file: str, rows: Sequence[Row]) -> Tokens:
+  """Returns the surface tokens of a sentence.
+
+  Args:
+    file: File name for messages.
+    rows: At least one row, each with COLUMNS columns.
 
   Raises:
-    InputError: the rows are no tree; the message starts with FILE:LINE.
+    InputError: The rows are not a tree; the message starts with FILE:LINE.
   """
   lines = [line for _, line in rows]
-  if plain := _plain(lines):
+  if plain := _join_plain(lines):
     return plain
-  words, units = _words(file, [(n, line.split("\t")) for n, line in rows])
+  words, tokens = _check(file, [(n, line.split("\t")) for n, line in rows])
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
-  unit_of = [0]  # syntactic word, by id -> its surface token
-  for unit, (low, high, _, _) in enumerate(units):
-    unit_of += [unit] * (high + 1 - low)
+  token_of = [0]  # syntactic word, by id -> its surface token
+  for token, (low, high, _, _) in enumerate(tokens):
+    token_of += [token] * (high + 1 - low)
   head_W, row_W = [], []
-  for unit, (low, high, _, _) in enumerate(units):
-    # The member nearest to the root hangs outside its token, and taking it
-    # cannot close a cycle: the token above is nearer to the root still.
+  for token, (low, high, _, _) in enumerate(tokens):
+    # The parent of the member nearest to the root is outside the token, and taking
+    # it cannot close a cycle: the parent's token is nearer to the root still.
     top = low
     if low < high:
       top = min(range(low, high + 1), key=depths.__getitem__)
-    head_W.append(unit_of[heads[top]] if heads[top] else unit)
+    head_W.append(token_of[heads[top]] if heads[top] else token)
     row_W.append(words[top - 1][1])
-  _, _, form_W, space_after_W = zip(*units)
+  _, _, form_W, space_after_W = zip(*tokens)
   relation_W = tuple(columns[RELATION] for columns in row_W)
   line_W = tuple(map("\t".join, row_W))
-  return form_W, tuple(head_W), relation_W, space_after_W, line_W
+  return Tokens(form_W, tuple(head_W), relation_W, space_after_W, line_W)
 
 
-def _plain(lines: list[str]) -> tuple[Any, ...] | None:
-  """What `joined` gives where each line is a word; None: it is not so simple.
+def _join_plain(lines: list[str]) -> Tokens | None:
+  """Returns what `join_tokens` does if each line is a word, else None.
 
-  Nearly all sentences are, and take a third of the time.
+  Nearly all sentences are like this, and take a third of the time.
   """
   words = len(lines)
   if words >= len(_NUMBERS):
@@ -84,79 +103,82 @@ def _plain(lines: list[str]) -> tuple[Any, ...] | None:
     return None
   if max(heads) > words:
     return None
-  above = heads  # doubling: in the end everything has led to 0, or to a cycle
+  # Pointer doubling: finally each word has reached 0, or is on a cycle.
+  ancestors = heads
   for _ in range(words.bit_length()):
-    if not any(above):
+    if not any(ancestors):
       break
-    above = [above[head] for head in above]
-  if any(above):
+    ancestors = [ancestors[head] for head in ancestors]
+  if any(ancestors):
     return None
-  head_W = tuple(h - 1 if h else i for i, h in enumerate(heads[1:]))
+  parent_W = tuple(h - 1 if h else i for i, h in enumerate(heads[1:]))
   space_after_W = tuple("SpaceAfter=No" not in misc for misc in misc_W)
-  return form_W, head_W, relation_W, space_after_W, tuple(lines)
+  return Tokens(form_W, parent_W, relation_W, space_after_W, tuple(lines))
 
 
-def _words(
-  file: str, rows: Sequence[_Columns]
-) -> tuple[Sequence[_Columns], list[Unit]]:
-  """Checks the rows of one sentence.
+def _check(
+  file: str, rows: Sequence[_SplitRow]
+) -> tuple[Sequence[_SplitRow], list[_Token]]:
+  """Checks ids, forms, heads and ranges of one sentence.
 
   Returns:
-    the row of each syntactic word; and of each surface token its first word,
-    last word, form, and whether a blank follows.
+    Row of each syntactic word, and the surface tokens.
   """
-  words: list[_Columns] = []
-  units: list[Unit] = []
-  covered, widest = 0, ""  # the last word in a surface token; the last range
+  words: list[_SplitRow] = []
+  tokens: list[_Token] = []
+  covered, last_range = 0, ""  # last word that has a token; message of a range
   for row in rows:
     line, columns = row
     name, form, misc = columns[ID], columns[FORM], columns[MISC]
     word, last = len(words) + 1, 0
-    # To match the pattern for each row took a tenth of the reading.
+    # Matching the pattern for each row took a tenth of the reading time.
     if name != str(word):
-      id_, empty = _ID.fullmatch(name), "." in name
-      if not id_ or int(id_[1]) != word - empty:
+      id_, is_empty = _ID.fullmatch(name), "." in name
+      if not id_ or int(id_[1]) != word - is_empty:
         raise InputError(
-          f"{file}:{line}: the id is {shortened(name)} where {word} is due;"
+          f"{file}:{line}: the id is {shortened(name)}, expected {word};"
           " ids must count up from 1 in every sentence."
         )
-      if empty:
+      if is_empty:
         continue
       last = int(id_[2])
     if not form:
       raise InputError(f"{file}:{line}: the word has no form (second column).")
     if last:
-      widest = f"{file}:{line}: the multi-word token {name}"
+      last_range = f"{file}:{line}: the multi-word token {name}"
       if word <= covered or last < word:
         raise InputError(
-          f"{widest} overlaps another or ends before it starts; ranges must be"
-          " disjoint and ascending."
+          f"{last_range} overlaps another or ends before it starts; ranges must"
+          " be disjoint and ascending."
         )
       covered = last
-      units.append((word, covered, form, "SpaceAfter=No" not in misc))
+      tokens.append((word, covered, form, "SpaceAfter=No" not in misc))
       continue
-    if not _HEAD.fullmatch(head := columns[HEAD]):
+    head = columns[HEAD]
+    if not _HEAD.fullmatch(head):
       raise InputError(
         f"{file}:{line}: the head (seventh column) is {shortened(head)}, but"
         " must be a word's id or 0; was the text parsed?"
       )
     words.append(row)
-    if word > covered:  # else its surface token stands above
+    if word > covered:  # not a member of a multi-word token
       covered = word
-      units.append((word, word, form, "SpaceAfter=No" not in misc))
+      tokens.append((word, word, form, "SpaceAfter=No" not in misc))
   if not words:
     raise InputError(
       f"{file}:{rows[0][0]}: a sentence without words; remove the block."
     )
   if covered > len(words):
-    raise InputError(f"{widest} reaches beyond the last word, {len(words)}.")
-  return words, units
+    raise InputError(
+      f"{last_range} reaches beyond the last word, {len(words)}."
+    )
+  return words, tokens
 
 
 def _depths(
-  file: str, heads: list[int], words: Sequence[_Columns]
+  file: str, heads: list[int], words: Sequence[_SplitRow]
 ) -> list[int]:
-  """Edges above each word, 0 (above the roots), 1, 2, ...; checks the tree."""
+  """Checks that heads form a tree; returns the depth of each word, roots 1."""
   for word, head in enumerate(heads):
     if head > len(words):
       raise InputError(
@@ -180,6 +202,6 @@ def _depths(
         )
       path.append(ancestor)
       ancestor = heads[ancestor]
-    for depth, seen in enumerate(reversed(path), start=depths[ancestor] + 1):
-      depths[seen] = depth
+    for depth, visited in enumerate(reversed(path), depths[ancestor] + 1):
+      depths[visited] = depth
   return depths

@@ -1,10 +1,9 @@
-"""Parsed sentence pairs to the arrays of `jaxsyn.data.schema`.
+"""Makes the arrays of `jaxsyn.data.schema` from parsed sentence pairs.
 
-The one place where they are made: `preprocess` stores what `encode_all` returns
-of hundreds of pairs, `jaxsyn.translate` batches what `encode` returns of one, which
-is the same code, so training and translation agree.
-`retree` makes the examples of the control systems out of stored ones, `tagged`
-those of a system that is told by a tag what to do.
+`preprocess` stores the arrays of `encode_all` for many pairs, and `jaxsyn.translate`
+calls it for its input, so training and translation agree. The other functions change
+examples: `retree` replaces trees, `tagged` and `tagged_rows` mark the task of an
+example, `rearranged` changes the subwords of the source.
 """
 
 from __future__ import annotations
@@ -26,15 +25,17 @@ from jaxsyn.data.schema import (
   SIDES,
 )
 from jaxsyn.data.sentence.align import words_of_pieces
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import Parsed, TreeControl
 from jaxsyn.data.sentence.tree import parent_mid, tree_distances
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store.rows import Rows
 
 PARSED = Parsed()
-# side -> open annotation -> label -> id.
+# Side -> open annotation -> label -> id.
 Labels = Mapping[str, Mapping[str, Mapping[str, int]]]
+# Values of all sentences; number of values of each sentence.
+Ragged = tuple[Any, np.ndarray]
 
 
 def encode(
@@ -50,26 +51,23 @@ def encode(
   seed: int = 0,
   tag: int | None = None,
 ) -> dict[str, np.ndarray]:
-  """The arrays of one sentence pair.
+  """Returns the arrays of one sentence pair, by feature.
+
+  A line that could not be parsed has `*_parsed` 0 and words that are their own roots.
 
   Args:
-    source: the parse of the source; or only its text, where the data set has
-      no trees on this side.
-    target: the same for the target; None when there is nothing but a source
-      to translate.
-    vocabularies: of the source and the target; twice the same if joint.
-    relations: side ("source", "target") -> relation label -> id, from
-      `schema.relation_ids`; needed for sides that are parses.
-    annotations: names of `jaxsyn.data.annotations`, for sides that are parses.
-    labels: of the open ones among them.
-    line: number of the pair in the raw files, from 1.
-    tree: which tree is to be given: see `retree`.
-    seed: of the run, for random trees.
-    tag: symbol to put around the source, see `tagged`; None: none.
-
-  Returns:
-    the features of `schema.features`, by name. A line that could not be parsed
-    has `*_parsed` 0, and words that are each their own root.
+    source: Parse of the source; only its text if the dataset has no trees on this
+      side.
+    target: The same for the target; None if there is only a source to translate.
+    vocabularies: Source and target vocabulary; the same twice if joint.
+    relations: Side -> relation label -> id, from `schema.relation_ids`; required for
+      sides with parses.
+    annotations: Names of `jaxsyn.data.annotations` for sides with parses.
+    labels: Label ids of the open annotations.
+    line: Number of the pair in the raw files, from 1.
+    tree: Kind of the trees; see `retree`.
+    seed: Seed of the run, for random trees.
+    tag: Id of a symbol to put around the source, see `tagged`.
   """
   rows = encode_all(
     [source],
@@ -98,12 +96,12 @@ def encode_all(
   tree: TreeControl = PARSED,
   seed: int = 0,
 ) -> Rows:
-  """The arrays of some hundreds of pairs: `encode`, a quarter of the time.
+  """Returns the arrays of many pairs, in a quarter of the time of `encode`.
 
   Args:
-    sources, targets: at least one; on a side all are parses, or all texts.
-    lines: number of each pair.
-    vocabularies, relations, annotations, labels, tree, seed: see `encode`.
+    sources, targets: At least one pair; a side has either parses or texts.
+    lines: Line number of each pair.
+    vocabularies, relations, annotations, labels, tree, seed: See `encode`.
   """
   flat, sizes = {}, {}
   flat["line"] = np.fromiter(lines, FEATURES["line"].dtype, len(sources))
@@ -111,24 +109,23 @@ def encode_all(
   for side, sentences, vocabulary in zip(
     SIDES, (sources, targets), vocabularies
   ):
-    parses = [one for one in sentences or () if not isinstance(one, str)]
+    parses = [item for item in sentences or () if not isinstance(item, str)]
     if parses:
-      made = _encode_trees(
+      side_labels = (labels or {}).get(side, {})
+      arrays = _encode_parses(
         parses,
         vocabulary,
         relations[side],
-        annotations={
-          n: (labels or {}).get(side, {}).get(n) for n in annotations
-        },
+        annotations={name: side_labels.get(name) for name in annotations},
         tree=tree,
         seed=seed,
       )
     elif sentences:
-      texts = [one for one in sentences if isinstance(one, str)]
-      made = {"id": _ids(map(vocabulary.ids, texts))}
+      texts = [item for item in sentences if isinstance(item, str)]
+      arrays = {"id": _with_eos(map(vocabulary.ids, texts))}
     else:
       continue
-    for name, (values, size) in made.items():
+    for name, (values, size) in arrays.items():
       feature = f"{side}_{name}"
       flat[feature] = np.asarray(values, FEATURES[feature].dtype)
       sizes[feature] = size
@@ -136,10 +133,7 @@ def encode_all(
   return Rows(flat, start)
 
 
-Ragged = tuple[Any, np.ndarray]  # values of all sentences; how many each has
-
-
-def _encode_trees(
+def _encode_parses(
   parses: Sequence[Parse],
   vocabulary: Vocabulary,
   relations: Mapping[str, int],
@@ -148,9 +142,9 @@ def _encode_trees(
   tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
-  """The features of a side with trees, by name without the side."""
+  """Returns the features of a side with trees, by name without the side."""
   encoded = [vocabulary.encode(parse.text) for parse in parses]
-  id_S, pieces = _ids(one.id for one in encoded)
+  id_S, subwords = _with_eos(pieces.id for pieces in encoded)
   words = np.array([len(parse.head_W) for parse in parses])
   word: list[int] = []
   for parse, (_, begin, end) in zip(parses, encoded):
@@ -160,36 +154,32 @@ def _encode_trees(
   heads = itertools.chain.from_iterable(parse.head_W for parse in parses)
   head_W = np.array([*heads], np.int32)
   if tree.replaces:
-    head_W = tree.heads(head_W, words, _numbers(seed, id_S, pieces))
+    head_W = tree.heads(head_W, words, _sentence_seeds(seed, id_S, subwords))
   relation_W = [
     relations.get(relation, NO_RELATION)
     for parse in parses
     for relation in parse.relation_W
   ]
-  middle_S = parent_mid(word_S, head_W, pieces=pieces, words=words)
-  one = np.ones_like(words)
-  return {
-    "id": (id_S, pieces),
-    "word": (word_S, pieces),
+  middle_S = parent_mid(word_S, head_W, pieces=subwords, words=words)
+  features: dict[str, Ragged] = {
+    "id": (id_S, subwords),
+    "word": (word_S, subwords),
     "head": (head_W, words),
     "relation": (relation_W, words),
-    "parent_mid": (middle_S, pieces),
+    "parent_mid": (middle_S, subwords),
     "tree_distance": (tree_distances(head_W, words), words * words),
-    "parsed": ([parse.parsed for parse in parses], one),
+    "parsed": ([parse.parsed for parse in parses], np.ones_like(words)),
     "word_end": ([end for parse in parses for end in parse.end_W], words),
-    **{
-      name: (
-        np.concatenate([one().array(parse, ids) for parse in parses]),
-        words,
-      )
-      for name, ids in annotations.items()
-      for one in (ANNOTATIONS[name],)
-    },
   }
+  for name, ids in annotations.items():
+    annotation = ANNOTATIONS[name]()
+    values = [annotation.array(parse, ids) for parse in parses]
+    features[name] = (np.concatenate(values), words)
+  return features
 
 
-def _ids(sentences: Iterable[list[int]]) -> Ragged:
-  """The subwords of sentences, each with EOS."""
+def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
+  """Returns the subword ids of all sentences, each with EOS, and their numbers."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:
@@ -199,28 +189,31 @@ def _ids(sentences: Iterable[list[int]]) -> Ragged:
   return np.array(ids, np.int32), np.diff(ends)
 
 
-def _numbers(seed: int, id_S: np.ndarray, subwords: np.ndarray) -> list[int]:
-  """Returns a number for each sentence in the runs of a seed, for random trees.
+def _sentence_seeds(
+  seed: int, id_S: np.ndarray, subwords: np.ndarray
+) -> list[int]:
+  """Returns a random seed for each sentence in the runs of a seed.
 
-  It depends on the seed and the subword ids alone, so a sentence has the same tree in
-  training and translation of a run, and another one in runs of other seeds. No two
-  pairs of seed and sentence share a number, unless the CRC-32 of sentences collide.
+  It depends on the run's seed and the subword ids only, so a sentence has the same
+  random tree in training and translation of a run, and another one in runs of other
+  seeds. No two pairs of run seed and sentence share a seed, unless the CRC-32 of
+  sentences collide.
 
   Args:
     seed: Seed of the run.
     id_S: Subword ids of all sentences.
-    subwords: Subwords of each sentence.
+    subwords: Number of subwords of each sentence.
   """
   data = id_S.astype("<i4").tobytes()
   ends = (4 * np.cumsum(subwords)).tolist()
   return [
-    seed << 32 | zlib.crc32(data[a:b])
-    for a, b in itertools.pairwise([0, *ends])
+    seed << 32 | zlib.crc32(data[begin:end])
+    for begin, end in itertools.pairwise([0, *ends])
   ]
 
 
 def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
-  """Replaces the trees of one side, and what follows from them.
+  """Replaces the trees of one side, and the features computed from them.
 
   Args:
     rows: Examples with ids, words and heads of this side.
@@ -229,13 +222,13 @@ def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
     seed: Seed of the run.
 
   Returns:
-    Examples in which heads, and parent middles and tree distances if there are any,
-    differ. Relations and all other arrays are shared.
+    Examples with other heads, and other parent middles and tree distances if there
+    are any. Relations and all other arrays are shared.
   """
   head, middle, distance = (f"{side}_{name}" for name in OF_HEADS)
   subwords, words = rows.sizes(f"{side}_id"), rows.sizes(head)
-  numbers = _numbers(seed, rows.flat[f"{side}_id"], subwords)
-  head_W = tree.heads(rows.flat[head], words, numbers)
+  seeds = _sentence_seeds(seed, rows.flat[f"{side}_id"], subwords)
+  head_W = tree.heads(rows.flat[head], words, seeds)
   flat = {**rows.flat, head: head_W}
   if middle in flat:
     flat[middle] = parent_mid(
@@ -249,34 +242,33 @@ def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
 def tagged(
   example: Mapping[str, np.ndarray], tag: int
 ) -> dict[str, np.ndarray]:
-  """The same example with a tag before the source and another before its EOS.
+  """Returns an example with a tag before the source and another before its EOS.
 
-  A tag belongs to no word and is its own parent, as EOS is. An empty sentence
-  (EOS alone) stays as it is, so that its translation stays empty.
+  A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
+  EOS) does not change, so that its translation stays empty.
 
   Args:
-    example: of `encode`.
-    tag: id of the tag.
+    example: Arrays from `encode`.
+    tag: Id of the tag.
   """
   id_S = example["source_id"]
   if len(id_S) == 1:
     return dict(example)
-  # The tag, the sentence, the tag again, EOS; -1 is what was not there before.
-  place_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
-  tag_S = np.full(len(place_S), tag)
-  return rearranged(example, np.array(place_S), tag_S)
+  # Old positions of the tag (new: -1), the sentence, the tag again, and EOS.
+  old_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
+  return rearranged(example, np.array(old_S), np.full(len(old_S), tag))
 
 
 def tagged_rows(rows: Rows, tag: int) -> Rows:
-  """Applies `tagged` to many examples; they may lack any feature."""
+  """Returns many examples as `tagged` does; any feature may be missing."""
   flat, start = {**rows.flat}, {**rows.start}
   for name in rows.flat:
     if FEATURES[name].axes != "S":
       continue
     subwords = rows.sizes(name)
     is_tagged = subwords > 1
-    grown = subwords + 2 * is_tagged
-    start[name] = np.append(0, np.cumsum(grown))
+    new_subwords = subwords + 2 * is_tagged
+    start[name] = np.append(0, np.cumsum(new_subwords))
     is_old_S = np.ones(start[name][-1], bool)
     is_old_S[start[name][:-1][is_tagged]] = False
     is_old_S[start[name][1:][is_tagged] - 2] = False
@@ -284,45 +276,37 @@ def tagged_rows(rows: Rows, tag: int) -> Rows:
     flat[name] = np.full(len(is_old_S), fill, FEATURES[name].dtype)
     flat[name][is_old_S] = rows.flat[name]
     if name == "source_parent_mid":
-      position_S = np.arange(len(is_old_S)) - np.repeat(start[name][:-1], grown)
+      first_S = np.repeat(start[name][:-1], new_subwords)
+      position_S = np.arange(len(is_old_S)) - first_S
       flat[name][is_old_S] += np.repeat(is_tagged, subwords)
-      for own_S in (~is_old_S, start[name][1:] - 1):  # the tags, and EOS
-        flat[name][own_S] = position_S[own_S]
+      for no_word_S in (~is_old_S, start[name][1:] - 1):  # tags and EOS
+        flat[name][no_word_S] = position_S[no_word_S]
   return Rows(flat, start)
 
 
 def rearranged(
   example: Mapping[str, np.ndarray], place_S: np.ndarray, id_S: np.ndarray
 ) -> dict[str, np.ndarray]:
-  """The same example with other subwords, or the same elsewhere, as source.
+  """Returns an example with moved, removed or added source subwords.
+
+  Words, parents and relations of the sentence do not change.
 
   Args:
-    example: of `encode`.
-    place_S: position in the example of what now stands here; -1: something
-      new, which belongs to no word.
-    id_S: ids of the new ones.
-
-  Returns:
-    a new dict; words, heads and relations of the sentence are as they were.
+    example: Arrays from `encode`.
+    place_S: Old position of each subword; -1: a new one, which belongs to no word.
+    id_S: Ids of the new subwords.
   """
-  new = {**example}
-  old_S = place_S >= 0
-  was_S = np.where(old_S, place_S, 0)
-  ids = np.where(old_S, example["source_id"][was_S], id_S)
-  new |= _features("source", {"id": ids})
-  if "source_unit" in example:
-    unit_S = np.where(old_S, example["source_unit"][was_S], NO_WORD)
-    new |= _features("source", {"unit": unit_S})
-  if "source_word" in example:
-    word_S = np.where(old_S, example["source_word"][was_S], NO_WORD)
-    middle_S = parent_mid(word_S, example["source_head"])
-    new |= _features("source", {"word": word_S, "parent_mid": middle_S})
+  is_old_S = place_S >= 0
+  index_S = np.where(is_old_S, place_S, 0)
+  values = {"id": np.where(is_old_S, example["source_id"][index_S], id_S)}
+  for name in ("unit", "word"):
+    if f"source_{name}" in example:
+      old_S = example[f"source_{name}"][index_S]
+      values[name] = np.where(is_old_S, old_S, NO_WORD)
+  if "word" in values:
+    values["parent_mid"] = parent_mid(values["word"], example["source_head"])
+  new = dict(example)
+  for name, value in values.items():
+    feature = f"source_{name}"
+    new[feature] = np.asarray(value, FEATURES[feature].dtype)
   return new
-
-
-def _features(side: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-  """Values of one side as its features, by name."""
-  return {
-    f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)
-    for name, value in values.items()
-  }

@@ -1,19 +1,21 @@
-"""Trees with some parents replaced, as if a parser had erred there.
+"""Replaces parents in dependency trees, as if a parser had made errors.
 
-Of each word in turn that was drawn the parent becomes another word, any of those
-under which the sentence still is a tree: none that is below the word itself.
-Its relation is kept. A root has no parent, so there are as many roots as there were:
-a forest stays one, whose trees may take in words of each other, and a line
-without a tree (each word its own root) stays as it is.
+`noised` serves sampled trees (`jaxsyn.data.loader.tree_sampling`): it replaces the
+parents of given words in many trees at once, and its random numbers are given.
+`wrong_parents` serves the trees of the choice "wrong_parents": an exact rate of wrong
+parents in one tree. Both return trees with as many roots and keep relations.
 
-Before this file: `tree`. After it: `jaxsyn.data.loader.tree_sampling`.
-
-Letters: C word that may be the parent.
+Letters: C word that may become the parent.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
+
 import numpy as np
+
+_TRIES = 20  # a draw of parents may leave none for the last words
 
 
 def noised(
@@ -23,34 +25,33 @@ def noised(
   is_replaced_W: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """The heads of many trees, some replaced; all trees at a time.
+  """Replaces the parents of given words in many trees; returns int64 parents.
+
+  The selected words of a tree are processed in order. The new parent of each is
+  another word that is not below it. Roots stay roots, so a line without a tree
+  (each word its own root) does not change.
 
   Args:
-    head_W: of all trees, one after the other; a root is its own.
-    words: of each tree.
-    is_replaced_W: whether the parent of a word is to be replaced. Where no other
-      word can be it, it stays.
-    random_W: which of those it is that can, as a part of 2³²; each equally
-      often if numbers of 32 bits are.
-
-  Returns:
-    new heads, int64.
+    head_W: Parents in all trees, one tree after the other; a root is its own.
+    words: Number of words of each tree.
+    is_replaced_W: Whether to replace the parent of a word. It stays if no other
+      word can be the parent.
+    random_W: Integers below 2³²; their fraction of 2³² selects the new parent.
   """
   first = np.cumsum(words) - words
   shift_W = np.repeat(first, words)
-  head_W = np.asarray(head_W, np.int64) + shift_W  # by place among all
+  head_W = np.asarray(head_W, np.int64) + shift_W  # positions in all trees
   is_root_W = head_W == np.arange(len(head_W))
   replaced = np.flatnonzero(is_replaced_W & ~is_root_W)
   tree = np.repeat(np.arange(len(words)), words)[replaced]
-  # The first of each tree together, then the second: each in the tree that those
-  # before it made.
+  # First word of each tree together, then the second of each, and so on: each change
+  # applies to the tree that the changes before it made.
   turn = np.arange(len(replaced)) - np.searchsorted(tree, tree)
   for k in range(turn.max(initial=-1) + 1):
     word_B, tree_B = replaced[turn == k], tree[turn == k]
-    parent_B = _other_parents(
+    head_W[word_B] = _other_parents(
       head_W, word_B, first[tree_B], words=words[tree_B], random_W=random_W
     )
-    head_W[word_B] = parent_B
   return head_W - shift_W
 
 
@@ -62,32 +63,106 @@ def _other_parents(
   words: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """The new parent of one word in each of some trees, or the one that it has.
+  """Returns a new parent of one word in each of some trees.
 
   Args:
-    head_W, random_W: of all trees; see `noised`.
-    word_B: the words.
-    first_B, words: the first word of each of their trees, and how many it has.
+    head_W, random_W: Arrays of all trees; see `noised`.
+    word_B: One word of each tree.
+    first_B, words: First word and number of words of each tree.
   """
-  # W from here on: the words of these trees alone.
+  # From here on, W covers the words of these trees only.
   begin_B = np.cumsum(words) - words
-  place_W = np.arange(words.sum()) + np.repeat(first_B - begin_B, words)
-  above_W = head_W[place_W] - np.repeat(first_B - begin_B, words)
-  position_B = word_B - first_B + begin_B
-  above_W[position_B] = (
-    position_B  # a root, for now: that of all that are below it
-  )
-  # Doubling: after step k a word's is 2**k edges up, or a root.
+  shift_W = np.repeat(first_B - begin_B, words)
+  index_W = np.arange(words.sum()) + shift_W
+  ancestor_W = head_W[index_W] - shift_W
+  local_B = word_B - first_B + begin_B
+  ancestor_W[local_B] = local_B  # makes the word the root of its subtree
+  # Pointer doubling: after step k an ancestor is 2**k edges up, or a root.
   for _ in range(int(words.max(initial=1)).bit_length()):
-    above_W = above_W[above_W]
-  can_W = above_W != np.repeat(position_B, words)
-  can_W[head_W[word_B] - first_B + begin_B] = False  # which it has
-  other_C = np.flatnonzero(can_W)
-  count_B = np.add.reduceat(can_W, begin_B, dtype=np.int64)
+    ancestor_W = ancestor_W[ancestor_W]
+  is_candidate_W = ancestor_W != np.repeat(local_B, words)
+  is_candidate_W[head_W[word_B] - first_B + begin_B] = False  # present parent
+  candidate_C = np.flatnonzero(is_candidate_W)
+  count_B = np.add.reduceat(is_candidate_W, begin_B, dtype=np.int64)
   product_B = random_W[word_B].astype(np.uint64) * count_B.astype(np.uint64)
   chosen_B = (product_B >> np.uint64(32)).astype(np.int64)
-  some_B = count_B > 0
+  has_any_B = count_B > 0
   parent_B = head_W[word_B]
-  nth_B = np.cumsum(count_B) - count_B + chosen_B
-  parent_B[some_B] = place_W[other_C[nth_B[some_B]]]
+  chosen_B += np.cumsum(count_B) - count_B
+  parent_B[has_any_B] = index_W[candidate_C[chosen_B[has_any_B]]]
   return parent_B
+
+
+def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
+  """Replaces the parents of some words of a tree; returns a tree, int32 W.
+
+  Of `rate * W` words, rounded up or down at random so that the expectation is
+  exact, each gets a parent that it does not have in `head_W`. The words are
+  drawn uniformly. The number of roots stays: where a root is drawn, another drawn
+  word becomes a root in its place, and the old root gets a parent in the tree of
+  the new one. So a root is never the only wrong word of a sentence. Any word
+  outside the subtree of a word may become its new parent, each equally often.
+
+  Fewer words are wrong where no tree has so many: one word, or words that are each
+  their own root, stay as they are; of two words in a tree both or none are wrong.
+
+  Args:
+    head_W: Parent of each word; a root is its own.
+    rate: Share of wrong parents, 0 to 1.
+    seed: Seed of the draws, which come from Python's Mersenne Twister (see
+      `controls.random_trees`).
+  """
+  draw = random.Random(seed).random
+  parsed = head_W.tolist()
+  count = int(rate * len(parsed) + draw())
+  best, most_wrong = parsed, 0
+  for _ in range(_TRIES):
+    heads, wrong = _with_wrong_parents(parsed, count, draw)
+    if wrong > most_wrong:
+      best, most_wrong = heads, wrong
+    if most_wrong == count:
+      break
+  return np.array(best, np.int32)
+
+
+def _with_wrong_parents(
+  parsed: list[int], count: int, draw: Callable[[], float]
+) -> tuple[list[int], int]:
+  """Tries to replace `count` parents; returns the tree and how many changed."""
+  heads, words, wrong = [*parsed], range(len(parsed)), 0
+  order = sorted(words, key=[draw() for _ in words].__getitem__)
+  roots = [word for word in order[:count] if parsed[word] == word]
+  candidates = [word for word in order if parsed[word] != word]
+  for root in roots:
+    if wrong + 2 > count or not candidates:
+      break
+    new = candidates.pop(0)
+    heads[new] = new
+    heads[root] = _nth(_subtree(heads, new), draw())
+    wrong += 2
+  for word in candidates:
+    if wrong == count:
+      break
+    below = set(_subtree(heads, word))
+    free = [w for w in words if w not in below and w != heads[word]]
+    if free:
+      heads[word] = _nth(free, draw())
+      wrong += 1
+  return heads, wrong
+
+
+def _nth(words: Sequence[int], fraction: float) -> int:
+  """Returns the word at a relative position from 0 (included) to 1."""
+  return words[int(fraction * len(words))]
+
+
+def _subtree(heads: Sequence[int], top: int) -> list[int]:
+  """Returns a word and all words below it, ascending."""
+  children: list[list[int]] = [[] for _ in heads]
+  for word, parent in enumerate(heads):
+    if word != parent:
+      children[parent].append(word)
+  words = [top]
+  for word in words:
+    words += children[word]
+  return sorted(words)

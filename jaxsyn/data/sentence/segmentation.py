@@ -1,13 +1,11 @@
-"""Subwords drawn at random, over the pieces and scores of a SentencePiece model.
+"""Samples subword segmentations with the pieces and scores of SentencePiece.
 
-SentencePiece draws too, but its random numbers differ from process to process
-whatever seed is set (version 0.2.3), so no run could be resumed. Without chance
-both give SentencePiece's own subwords.
+SentencePiece can sample too, but its random numbers differ between processes for the
+same seed (version 0.2.3), so runs could not be resumed exactly. Without sampling, both
+functions return SentencePiece's own subwords.
 
 Sources: Provilkov, Emelianenko & Voita 2020, "BPE-Dropout" (arXiv:1910.13267),
 algorithm 1; Kudo 2018, "Subword Regularization" (arXiv:1804.10959), section 3.
-
-Before this file: `vocabulary`.
 """
 
 from __future__ import annotations
@@ -17,26 +15,25 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 
-BLANK = "▁"  # SentencePiece's, before each word
-Cut = Callable[[str, Mapping[str, float], float, random.Random], list[int]]
+BLANK = "▁"  # SentencePiece's blank before each word
+Segment = Callable[[str, Mapping[str, float], float, random.Random], list[int]]
 
 _NONE = math.inf
-# Below the least score of a piece: what SentencePiece takes of a character that
-# the vocabulary lacks.
+# SentencePiece's score of an unknown character is this much below the lowest score.
 _PENALTY = 10.0
 
 
 def by_merges(
   normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
-  """Where subwords of a normalised sentence end, by BPE with dropout.
+  """Returns the end offset of each subword by BPE-dropout.
 
   Args:
-    normal: as SentencePiece normalises it.
-    scores: of all pieces; of two merges that of the higher one comes first.
-    alpha: p, how probably a merge is left out, drawn for each at each step
-      (SentencePiece leaves what it left out once out for good).
-    rng: of the sentence.
+    normal: Sentence as normalized by SentencePiece.
+    scores: Score of each piece; merges with higher scores come first.
+    alpha: Probability of dropping a merge, p, drawn for each merge at each step (in
+      SentencePiece a dropped merge stays dropped).
+    rng: Random numbers of the sentence.
   """
   ends, position = [], 0
   for word in _words(normal):
@@ -47,7 +44,7 @@ def by_merges(
 
 
 def _words(normal: str) -> Iterator[str]:
-  """Parts that begin with a blank: no piece has one within it."""
+  """Yields parts that begin with a blank; no piece has a blank inside."""
   starts = [i for i, c in enumerate(normal) if c == BLANK and i]
   for begin, end in itertools.pairwise([0, *starts, len(normal)]):
     yield normal[begin:end]
@@ -59,22 +56,24 @@ def _merged(
   alpha: float,
   rng: random.Random,
 ) -> list[str]:
+  """Returns the symbols of a word after all merges that are not dropped."""
+
   def rank(left: str, right: str) -> float:
     return -scores.get(left + right, -_NONE)
 
   ranks = [rank(a, b) for a, b in itertools.pairwise(symbols)]
   while ranks:
     dropped = []
-    # The first in their order that is not left out, the leftmost of equal ones.
+    # The first merge that is not dropped, the leftmost of equal ones.
     while (best := min(ranks)) < _NONE:
       i = ranks.index(best)
       if not alpha or rng.random() >= alpha:
         break
       dropped.append((i, best))
       ranks[i] = _NONE
-    for j, was in dropped:
-      ranks[j] = was
-    if best == _NONE:  # there are none, or all were left out: it ends
+    for j, dropped_rank in dropped:
+      ranks[j] = dropped_rank
+    if best == _NONE:  # there are none, or all are dropped
       break
     symbols[i] += symbols.pop(i + 1)
     del ranks[i]
@@ -91,20 +90,22 @@ def by_lattice(
   alpha: float,
   rng: random.Random | None,
 ) -> list[int]:
-  """Where subwords end, drawn of all segmentations; P ∝ exp(alpha · Σ scores).
+  """Returns the end offset of each subword of a sampled segmentation.
 
-  Filtered forward, drawn backward.
+  The probability of a segmentation is proportional to exp(alpha · Σ scores): forward
+  filtering, backward sampling.
 
   Args:
-    normal: as SentencePiece normalises it.
-    scores: of all pieces, logarithms of probabilities.
-    alpha: of the power.
-    rng: of the sentence; None: the most probable one.
+    normal: Sentence as normalized by SentencePiece.
+    scores: Log-probability of each piece.
+    alpha: Exponent of the probabilities.
+    rng: Random numbers of the sentence; None: the most probable segmentation.
   """
   longest = max(map(len, scores), default=1)
   unknown = min(scores.values(), default=0.0) - _PENALTY
   size = len(normal)
-  total = [0.0, *[-_NONE] * size]  # of all that end here, or of the best
+  # Log-sum over the segmentations that end at each offset, or their maximum.
+  total = [0.0, *[-_NONE] * size]
   into: list[list[tuple[int, float]]] = [[] for _ in range(size + 1)]
   for begin in range(size):
     is_single = False
@@ -129,9 +130,9 @@ def by_lattice(
     if rng is None:
       position = max(choices, key=lambda choice: choice[1])[0]
       continue
-    left, total_weight = rng.random(), total[position]
-    for position, value in choices:  # noqa: B007  # rounding may leave the last
-      left -= math.exp(value - total_weight)
-      if left < 0:
+    remaining, total_weight = rng.random(), total[position]
+    for position, value in choices:  # noqa: B007  # or the last, after rounding
+      remaining -= math.exp(value - total_weight)
+      if remaining < 0:
         break
   return ends[::-1]

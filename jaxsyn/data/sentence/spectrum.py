@@ -6,7 +6,7 @@ I - D^-1/2 A D^-1/2 (Chung 1997, section 1.2; the row of a word without edges is
 for equal eigenvalues, which are common in trees. Therefore one basis is chosen for
 equal eigenvalues, and the components are rounded to six digits.
 
-Letters: E eigenvector that is kept.
+Letters: E eigenvector.
 """
 
 from __future__ import annotations
@@ -21,74 +21,76 @@ import threadpoolctl
 
 from jaxsyn.data.schema import EIGENVECTORS
 
-_EQUAL = 1e-9  # eigenvalues that are no further apart are equal
-_SEEN = 1e-4  # the square of a component that counts
+_EQUAL = 1e-9  # difference up to which eigenvalues are equal
+_NONZERO = 1e-4  # squares of components up to this count as 0
 _DIGITS = 6
-_CACHE = 1 << 14  # cells that are worked on together: what is near at hand
-_CACHED_TREES = 1 << 28  # bytes of vectors that are remembered
+_CACHE = (
+  1 << 14
+)  # matrix entries computed together, to fit in a processor's cache
+_CACHED_BYTES = 1 << 28  # of eigenvectors
 
 
 def eigenvectors(
   heads: Sequence[np.ndarray], count: int = EIGENVECTORS
 ) -> list[np.ndarray]:
-  """Those of the smallest eigenvalues above 0, of some trees.
+  """Returns the eigenvectors of the smallest positive eigenvalues of some trees.
 
-  A tree has one eigenvalue 0, a forest one for each of its trees; their vectors
-  say nothing and are left out. Of equal eigenvalues, the first vector is what is
-  left of the first word that it does not pass by, the next one of the next such
-  word after that, and so on; so the first component of each is positive, and
-  vectors of two trees of a forest do not mix. Components up to 0.01 count as 0
-  in this, and all are rounded to six digits.
+  A tree has one eigenvalue 0, a forest one for each of its trees; their vectors are
+  uninformative and omitted. The basis of equal eigenvalues is the projection of the
+  first word with a nonzero one, then that of the next such word, orthogonalized, and
+  so on. So the first nonzero component of each vector is positive, and vectors of two
+  trees of a forest do not mix. Components up to 0.01 count as 0 in this, and all are
+  rounded to six digits.
 
   Args:
-    heads: head_W of each, as in `jaxsyn.data.sentence.tree`.
-    count: E.
+    heads: head_W of each tree, as in `jaxsyn.data.sentence.tree`.
+    count: Number of eigenvectors, E.
 
-  Returns: of each tree vector_WE, float32, of length 1 along W; where it has less
-    than E of them, the others are 0.
+  Returns: vector_WE of each tree, float32, of length 1 along W; missing vectors are 0.
   """
   vectors = [np.zeros((len(head_W), count), np.float32) for head_W in heads]
   order = sorted(range(len(heads)), key=lambda i: len(heads[i]))
-  some: list[int] = []
+  group: list[int] = []
   for i in [*order, None]:
-    if some and (i is None or (len(some) + 1) * len(heads[i]) ** 2 > _CACHE):
-      for j, vector_EW in zip(some, _compute([heads[j] for j in some], count)):
+    if group and (i is None or (len(group) + 1) * len(heads[i]) ** 2 > _CACHE):
+      vector_BEW = _compute([heads[j] for j in group], count)
+      for j, vector_EW in zip(group, vector_BEW):
         vectors[j][:] = vector_EW[:, : len(heads[j])].T
-      some = []
+      group = []
     if i is not None and len(heads[i]) > 1:
-      some.append(i)
+      group.append(i)
   return vectors
 
 
 class EigenvectorCache:
-  """`eigenvectors`, made once of each tree while there is room.
+  """A thread-safe least-recently-used cache of `eigenvectors`.
 
   Args:
-    most: bytes of vectors that are kept; those asked for longest ago go first.
+    max_bytes: Maximum size of the cached vectors.
   """
 
-  def __init__(self, max_trees: int = _CACHED_TREES):
-    self._room = max_trees
-    self._of: collections.OrderedDict[bytes, np.ndarray] = (
+  def __init__(self, max_bytes: int = _CACHED_BYTES):
+    self._free_bytes = max_bytes
+    self._vectors: collections.OrderedDict[bytes, np.ndarray] = (
       collections.OrderedDict()
     )
     self._lock = threading.Lock()
 
   def __call__(self, heads: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """vector_WE of each tree; not to be written to."""
+    """Returns vector_WE of each tree; callers must not modify them."""
     keys = [np.asarray(head_W, "<i4").tobytes() for head_W in heads]
     with self._lock:
-      known = {key: self._of[key] for key in keys if key in self._of}
+      known = {key: self._vectors[key] for key in keys if key in self._vectors}
     new = {key: head for key, head in zip(keys, heads) if key not in known}
     known |= zip(new, eigenvectors([*new.values()]))
     with self._lock:
       for key in keys:
-        if key not in self._of:
-          self._room -= known[key].nbytes
-        self._of[key] = known[key]
-        self._of.move_to_end(key)
-      while self._room < 0:
-        self._room += self._of.popitem(last=False)[1].nbytes
+        if key not in self._vectors:
+          self._free_bytes -= known[key].nbytes
+        self._vectors[key] = known[key]
+        self._vectors.move_to_end(key)
+      while self._free_bytes < 0:
+        self._free_bytes += self._vectors.popitem(last=False)[1].nbytes
     return [known[key] for key in keys]
 
 
@@ -96,15 +98,15 @@ cached_eigenvectors = EigenvectorCache()
 
 
 def _compute(heads: Sequence[np.ndarray], count: int) -> np.ndarray:
-  """vector_BEW of trees of about the same size."""
+  """Returns vector_BEW of trees of about the same size."""
   words_B = np.array([len(head_W) for head_W in heads])
   longest, trees = int(words_B.max()), len(heads)
   # Padding comes last: the eigenvalues of a tree are at most 2.
   value_WB = np.full((longest, trees), 3.0)
   vector_WWB = np.zeros((longest, longest, trees))
   roots_B = np.zeros(trees, np.int64)
-  # On busy cores more threads are slower for matrices this small: 14.2 ms of processor
-  # time instead of 0.45 for a tree of 40 words.
+  # On busy cores, several threads are slower for matrices this small: 14.2 ms of
+  # processor time instead of 0.45 ms for a tree of 40 words.
   with _blas().limit(limits=1):
     for b, head_W in enumerate(heads):
       words = len(head_W)
@@ -114,13 +116,13 @@ def _compute(heads: Sequence[np.ndarray], count: int) -> np.ndarray:
       value_W, vector_WW = np.linalg.eigh(_laplacian(np.asarray(head_W)))
       value_WB[:words, b], vector_WWB[:words, :words, b] = value_W, vector_WW.T
   vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, count)
-  # Not -0.0.
+  # Adding 0.0 removes -0.0.
   return np.moveaxis(np.round(vector_EWB, _DIGITS) + 0.0, -1, 0)
 
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
-  """Controls the threads of NumPy's BLAS; to find the library takes milliseconds."""
+  """Returns the controller of BLAS threads; finding the library takes time."""
   return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
@@ -145,46 +147,44 @@ def _basis(
   words_B: np.ndarray,
   count: int,
 ) -> np.ndarray:
-  """The vectors that are kept, of a basis that only the matrix decides.
+  """Returns vector_EWB in a basis that depends on the matrix only.
 
-  Of equal eigenvalues: the factor of Cholesky's decomposition of the projector
-  onto their space, where words whose pivot is 0 are passed by.
+  For equal eigenvalues, the basis is the Cholesky factor of the projector onto their
+  space; words whose pivot is 0 are skipped.
 
   Args:
-    value_WB: ascending.
-    vector_WWB: rows in that order.
-    roots_B: eigenvalues 0.
-    words_B: how many are of a tree.
+    value_WB: Eigenvalues, ascending.
+    vector_WWB: Eigenvectors as rows, in the same order.
+    roots_B: Number of eigenvalues 0.
+    words_B: Number of words of each tree.
     count: E.
-
-  Returns: vector_EWB.
   """
   longest, _, trees = vector_WWB.shape
   tree_B = np.arange(trees)
-  new_WB = np.ones(value_WB.shape, bool)
-  new_WB[1:] = value_WB[1:] - value_WB[:-1] > _EQUAL
-  group_WB = np.cumsum(new_WB, axis=0)
+  is_new_WB = np.ones(value_WB.shape, bool)
+  is_new_WB[1:] = value_WB[1:] - value_WB[:-1] > _EQUAL
+  group_WB = np.cumsum(is_new_WB, axis=0)
   basis_EWB = np.zeros((count, longest, trees))
   rest_WWB = np.zeros_like(vector_WWB)
   for e in range(min(count, longest - 1)):
-    at_B = np.minimum(roots_B + e, longest - 1)
+    index_B = np.minimum(roots_B + e, longest - 1)
     exists_B = roots_B + e < words_B
     if not exists_B.any():
       break
-    group_B = group_WB[at_B, tree_B]
-    begins_B = exists_B & (new_WB[at_B, tree_B] | (e == 0))
-    rest_WWB[:, :, begins_B] = 0
-    for further in range(longest):
-      member_B = np.minimum(at_B + further, longest - 1)
-      is_one_B = begins_B & (at_B + further < longest)
-      is_one_B &= group_WB[member_B, tree_B] == group_B
-      if not is_one_B.any():
+    group_B = group_WB[index_B, tree_B]
+    is_first_B = exists_B & (is_new_WB[index_B, tree_B] | (e == 0))
+    rest_WWB[:, :, is_first_B] = 0
+    for offset in range(longest):
+      member_B = np.minimum(index_B + offset, longest - 1)
+      is_member_B = is_first_B & (index_B + offset < longest)
+      is_member_B &= group_WB[member_B, tree_B] == group_B
+      if not is_member_B.any():
         break
-      (tree,) = np.nonzero(is_one_B)
+      (tree,) = np.nonzero(is_member_B)
       vector_WB = vector_WWB[member_B[tree], :, tree].T
       rest_WWB[:, :, tree] += vector_WB[:, None] * vector_WB[None]
     diagonal_WB = rest_WWB[np.arange(longest), np.arange(longest)]
-    pivot_B = np.argmax(diagonal_WB > _SEEN, axis=0)
+    pivot_B = np.argmax(diagonal_WB > _NONZERO, axis=0)
     size_B = np.where(exists_B, diagonal_WB[pivot_B, tree_B], 1)
     vector_WB = rest_WWB[:, pivot_B, tree_B] / np.sqrt(size_B)
     vector_WB = np.where(exists_B, vector_WB, 0)

@@ -12,12 +12,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from jaxsyn.data.sentence import conllu, conllu_text, text
+from jaxsyn.data.sentence import conllu, text
 from jaxsyn.data.sentence.text import PAUSE, Faulty
 from jaxsyn.errors import InputError
 
 T = TypeVar("T")
-Source = str | conllu_text.Parse
+Source = str | conllu.Parse
 
 
 def is_conllu(path: str | os.PathLike[str]) -> bool:
@@ -49,7 +49,7 @@ def sentences(
   return text.treated(_parses(blocks), errors)
 
 
-def parses_of_text(conllu_source: str, name: str) -> list[conllu_text.Parse]:
+def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:
   """The sentences of CoNLL-U in a string.
 
   Args:
@@ -64,7 +64,7 @@ def parses_of_text(conllu_source: str, name: str) -> list[conllu_text.Parse]:
 
 def _parses(
   items: Iterable[conllu.Block | Faulty | None],
-) -> Iterator[conllu_text.Parse | Faulty | None]:
+) -> Iterator[conllu.Parse | Faulty | None]:
   group: list[conllu.Block | Faulty] = []
   for item in itertools.chain(items, [Faulty("", name="the end")]):
     if item is PAUSE:
@@ -79,7 +79,7 @@ def _parses(
       group = []
 
 
-def _parse(group: list[conllu.Block | Faulty]) -> conllu_text.Parse | Faulty:
+def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
   """One sentence of its trees."""
   blocks: list[conllu.Block] = []
   for item in group:
@@ -87,7 +87,7 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu_text.Parse | Faulty:
       return Faulty(item.message)
     blocks.append(item)
   try:
-    return conllu_text.attach(blocks, " ".join(block.text for block in blocks))
+    return conllu.attach(blocks, " ".join(block.text for block in blocks))
   except InputError as error:
     return Faulty(str(error))
 

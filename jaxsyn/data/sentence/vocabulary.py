@@ -1,13 +1,11 @@
-"""SentencePiece: raw text to subword ids with their character spans, and back.
+"""Vocabulary: raw text to subword ids with character spans, and back.
 
-Text enters and leaves untouched: normalisation and blanks are SentencePiece's
-business alone, so that detokenisation is exact. The ids of the special symbols
-are those of `jaxsyn.data.schema` in every model.
+Only SentencePiece normalizes text and handles blanks, so detokenization is exact. The
+ids of the special symbols are those of `jaxsyn.data.schema` in every model.
 
-Vocabularies of whole words (type "word") hold what stands between two blanks,
-punctuation that is written without one included; give tokenised text to have
-words as a tokeniser cuts them. What they lack is UNK, one for each word, and
-UNKNOWN in a translation.
+Vocabularies of type "word" contain strings between blanks, which include adjacent
+punctuation; tokenize the text beforehand to separate it. Each unknown word is one UNK,
+and UNKNOWN in a translation.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ from jaxsyn.options import option
 from jaxsyn.options.bounds import MAX_COUNT, Range
 from jaxsyn.storage import files
 
-# How an unknown word is written: set off by blanks, SentencePiece's own sign. To
-# BLEU it is one token, which normalised text cannot hold.
+# Text of an unknown word: SentencePiece's symbol, between blanks. BLEU counts it as one
+# token, which normalized text cannot contain.
 UNKNOWN = "⁇"
 
 
@@ -80,13 +78,13 @@ class Subwords:
 
 
 class Pieces(NamedTuple):
-  """Subwords of a sentence, EOS not among them.
+  """Subwords of a sentence, without EOS.
 
   Attributes:
-    id: subword ids.
-    begin: offset in the sentence of each subword's first character.
-    end: offset after its last character. Spans follow each other; a subword
-      of a character that was spelt out (the "1" of "½") may have an empty one.
+    id: Subword ids.
+    begin: Offset in the sentence of each subword's first character.
+    end: Offset after its last character. Spans are consecutive; a subword of a
+      character that normalization spells out (the "1" of "½") may have an empty one.
   """
 
   id: list[int]
@@ -98,16 +96,17 @@ class Vocabulary:
   """A SentencePiece model.
 
   Attributes:
-    path: the model's file.
-    size: number of ids, special symbols included.
-    whole_words: each piece is all that stands between two blanks.
+    path: Model file.
+    size: Number of ids, including special symbols.
+    whole_words: Whether each piece is a string between two blanks.
   """
 
   def __init__(self, path: str | Path):
     """Loads a model.
 
     Raises:
-      InputError: no file, no SentencePiece model, or other special symbols.
+      InputError: The file is missing, not a SentencePiece model, or has other
+        special symbols.
     """
     self.path = files.path_of(path)
     try:
@@ -117,11 +116,11 @@ class Vocabulary:
     except OSError as error:
       raise InputError(
         f"{path}: cannot read the vocabulary ({error.strerror}); run"
-        " jaxsyn prepare, or give the right folder."
+        " jaxsyn prepare, or give the right directory."
       ) from error
     except RuntimeError as error:
       raise InputError(
-        f"{path}: not a (whole) SentencePiece model; make it again with"
+        f"{path}: not a (complete) SentencePiece model; make it again with"
         " jaxsyn prepare."
       ) from error
     self.size = self._processor.vocab_size()
@@ -133,7 +132,7 @@ class Vocabulary:
         f" {(PAD, UNK, BOS, EOS)}; train it with --pad_id={PAD} --unk_id={UNK}"
         f" --bos_id={BOS} --eos_id={EOS}."
       )
-    # All other models have letters as pieces, which begin no word.
+    # All other model types have pieces without a blank, such as letters.
     self.whole_words = all(
       p.id_to_piece(i).startswith(BLANK)
       for i in reversed(range(len(SPECIAL), self.size))
@@ -141,13 +140,13 @@ class Vocabulary:
 
   @functools.cached_property
   def sha256(self) -> str:
-    """Hash of the model's file, as manifests and checkpoints name it."""
+    """Hash of the model file, as recorded in manifests and checkpoints."""
     return hashlib.sha256(self._model).hexdigest()
 
   def encode(self, text: str) -> Pieces:
-    """The subwords of a sentence, with offsets in the untouched `text`."""
+    """Returns the subwords of a sentence, with offsets in the unchanged text."""
     if self.whole_words:
-      return self._words(text)
+      return self._encode_words(text)
     mapping = self._processor.encode(text, return_type="offset_mapping")
     offsets = mapping["offsets"]
     return Pieces(
@@ -155,27 +154,27 @@ class Vocabulary:
     )
 
   def ids(self, text: str) -> list[int]:
-    """The same subwords' ids alone, in half the time."""
+    """Returns only the ids of `encode`, in half the time."""
     if self.whole_words:
-      return self._words(text).id
+      return self._encode_words(text).id
     return self._processor.encode(text)
 
   def sample(self, text: str, seed: int, alpha: float) -> Pieces:
-    """Subwords drawn at random; as `encode` otherwise, for models that can.
+    """Returns sampled subwords of a sentence; requires `can_sample`.
 
     Args:
-      text: the sentence.
-      seed: what is drawn follows from it, the text and the model alone.
-      alpha: of config.data.sampling; 0, of BPE: those of `encode`.
+      text: The sentence.
+      seed: Random seed; the result depends on it, the text and the model only.
+      alpha: Option of config.data.sampling; with BPE, 0 gives those of `encode`.
     """
-    assert self._cut, "can_sample says it"
+    assert self._segment, "requires can_sample"
     normal, offset = self._processor.normalize(text, with_offsets=True)
-    ends = self._cut(normal, self._scores, alpha, random.Random(seed))
+    ends = self._segment(normal, self._scores, alpha, random.Random(seed))
     pieces = Pieces([], [], [])
     for i, j in zip([0, *ends], ends):
       piece = self._processor.piece_to_id(normal[i:j])
       if piece == UNK and pieces.id and pieces.id[-1] == UNK:
-        pieces.end[-1] = offset[j]  # SentencePiece makes neighbours one
+        pieces.end[-1] = offset[j]  # as SentencePiece joins them
         continue
       pieces.id.append(piece)
       pieces.begin.append(offset[i])
@@ -184,14 +183,14 @@ class Vocabulary:
 
   @property
   def can_sample(self) -> bool:
-    """Whether a sentence can have other subwords than those of `encode`."""
-    return self._cut is not None
+    """Whether `sample` works for this type of model."""
+    return self._segment is not None
 
   @functools.cached_property
-  def _cut(self) -> segmentation.Cut | None:
+  def _segment(self) -> segmentation.Segment | None:
     from sentencepiece import sentencepiece_model_pb2
 
-    proto: Any = sentencepiece_model_pb2  # whose classes are made when loaded
+    proto: Any = sentencepiece_model_pb2  # its classes are created at import
     model = proto.ModelProto.FromString(self._model)
     return {
       proto.TrainerSpec.BPE: segmentation.by_merges,
@@ -204,11 +203,11 @@ class Vocabulary:
     ids = range(len(SPECIAL), self.size)
     return {p.id_to_piece(i): p.get_score(i) for i in ids}
 
-  def _words(self, text: str) -> Pieces:
-    """As `encode`, of whole words.
+  def _encode_words(self, text: str) -> Pieces:
+    """Returns `encode` of a vocabulary of whole words.
 
-    SentencePiece's own ids, but that it makes neighbouring unknown words one
-    UNK, which would lose their number and their places in the tree.
+    SentencePiece joins adjacent unknown words into one UNK, which would lose their
+    number and their positions in the tree.
     """
     normal, offset = self._processor.normalize(text, with_offsets=True)
     starts = [i for i, c in enumerate(normal) if c == BLANK]
@@ -220,22 +219,22 @@ class Vocabulary:
     )
 
   def written(self, text: str) -> str:
-    """The text as subwords write it: normalised, "▁" for its blanks."""
+    """Returns the normalized text with "▁" for blanks."""
     return self._processor.normalize(text)
 
   def pieces(self, ids: Iterable[int]) -> list[str]:
-    """Subwords as they are written, "▁" for a blank before them.
+    """Returns the text of subwords, with "▁" for a blank before them.
 
-    A number that is no id of this vocabulary, as of a tag, is "".
+    A number that is not an id of this vocabulary, such as a tag, gives "".
     """
     write = self._processor.id_to_piece
     return [write(int(i)) if 0 <= i < self.size else "" for i in ids]
 
   def decode(self, ids: Iterable[int]) -> str:
-    """The text of subword ids up to the first EOS.
+    """Returns the text of subword ids up to the first EOS.
 
-    Padding, BOS and numbers that are no id of this vocabulary are passed over.
-    Of whole words an unknown one is UNKNOWN.
+    Padding, BOS and numbers that are not ids of this vocabulary are skipped. An
+    unknown word of a vocabulary of whole words is UNKNOWN.
     """
     decoded_ids = []
     for id_ in map(int, ids):
@@ -255,21 +254,21 @@ class Vocabulary:
 def train(
   lines: Iterable[str], path: str | Path, options: Subwords
 ) -> Vocabulary:
-  """Trains a SentencePiece model and writes it, whole or not at all.
+  """Trains a SentencePiece model and writes it atomically.
 
-  The same lines in the same order give the same file. Where the text is too
-  small for `size` pieces the vocabulary is as large as it can be: compare the
-  `size` of what is returned. Of "word" the most frequent words are kept; of
-  those equally frequent the first by code points.
+  The same lines in the same order give the same file. If the text is too small for
+  `size` pieces, the vocabulary is as large as possible: compare the `size` of the
+  result. Type "word" contains the most frequent words; equally frequent words are
+  sorted by code points.
 
   Args:
-    lines: raw sentences of one side, or of both for a joint vocabulary.
-    path: file to write.
-    options: `joint` is not looked at; nor is `character_coverage` of "word",
-      where frequency alone decides.
+    lines: Raw sentences of one side, or of both for a joint vocabulary.
+    path: File to write.
+    options: Options. `joint` is ignored, and `character_coverage` with type "word",
+      which depends on frequency only.
 
   Raises:
-    InputError: no text, or a size that cannot hold the characters.
+    InputError: There is no text, or the size is too small for its characters.
   """
   lines = [line for line in lines if line.strip()]
   if not lines:
@@ -281,7 +280,7 @@ def train(
 
 
 def _train(lines: list[str], options: Subwords) -> bytes:
-  """A trained model, serialised."""
+  """Returns a trained and serialized model."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(
@@ -289,7 +288,7 @@ def _train(lines: list[str], options: Subwords) -> bytes:
       model_writer=model,
       model_type=options.type,
       vocab_size=options.size,
-      # SentencePiece would leave out frequent words with a rare character.
+      # SentencePiece would omit frequent words with a rare character.
       character_coverage=(
         1.0 if options.type == "word" else options.character_coverage
       ),
@@ -303,15 +302,16 @@ def _train(lines: list[str], options: Subwords) -> bytes:
       unk_piece=SPECIAL[UNK],
       bos_piece=SPECIAL[BOS],
       eos_piece=SPECIAL[EOS],
-      num_threads=1,  # sums in one order: the same model every time
-      max_sentence_length=1 << 24,  # bytes; longer lines would be left out
+      num_threads=1,  # a fixed order of summation, for the same model each time
+      max_sentence_length=1 << 24,  # bytes; longer lines would be omitted
       minloglevel=2,
     )
   except RuntimeError as error:
-    if short := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+    required = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
+    if required:
       raise InputError(
         f"a vocabulary of {options.size} pieces cannot hold the text's characters;"
-        f" it needs at least {short[1]}, or a smaller character_coverage."
+        f" it needs at least {required[1]}, or a smaller character_coverage."
       ) from error
     raise InputError(
       f"SentencePiece could not train a vocabulary: {error}"

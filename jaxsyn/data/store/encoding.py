@@ -2,7 +2,7 @@
 
 The counterpart of `jaxsyn.data.store.decoding`. Preparation encodes a chunk so:
 
-  parses = list(conllu_text.match(conllu.blocks_of_text(trees, name), lines, file))
+  parses = list(conllu.match(conllu.blocks_of_text(trees, name), lines, file))
   rows = example.encode_all(parses, targets, lines=numbers, **known)
   texts = {"source_text": lines, "target_text": targets}
   payloads = serializer(rows.flat)(rows, texts)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.tfrecord import CorruptFileError
 from jaxsyn.storage import checksums, files
@@ -97,7 +97,7 @@ def read_text(
 
 def sentences(
   directory: PathLike, manifest: Manifest, split: str, side: str
-) -> Iterator[str | conllu_text.Parse]:
+) -> Iterator[str | conllu.Parse]:
   """Yields the lines of a side of a split, with their trees if the side has some.
 
   Raises:
@@ -111,14 +111,14 @@ def sentences(
   paths = layout.conllu_files(directory, manifest, split, side)
   blocks = (block for path in paths for block in conllu.read(path))
   texts = layout.text_files(directory, manifest, split, side)
-  return conllu_text.match(blocks, lines, ", ".join(map(os.fspath, texts)))
+  return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
 
 def read_trees(
   directory: PathLike, manifest: Manifest, split: str, side: str
-) -> list[conllu_text.Parse] | None:
+) -> list[conllu.Parse] | None:
   """Reads the trees of a side of a split; None if the side has none."""
   if side not in manifest["sides"]:
     return None
   trees = sentences(directory, manifest, split, side)
-  return [parse for parse in trees if isinstance(parse, conllu_text.Parse)]
+  return [parse for parse in trees if isinstance(parse, conllu.Parse)]

@@ -13,8 +13,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.options import MAX_LABELS, DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.data.sentence.parsers import PARSERS

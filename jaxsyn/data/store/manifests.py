@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxsyn.data import schema
-from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.annotations.annotation import label_ids
-from jaxsyn.data.sentence.parser_identity import Identity
-from jaxsyn.data.sentence.parser_identity import sha256_texts as sha256_texts
+from jaxsyn.data.annotations import ANNOTATIONS, label_ids
+from jaxsyn.data.sentence.parsers.parser import Identity
+from jaxsyn.data.sentence.parsers.parser import sha256_texts as sha256_texts
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, layout, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT

@@ -1,4 +1,4 @@
-"""Word alignments: read strictly, tied to subwords by characters."""
+"""Tests reading of word alignments and their mapping to subwords."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 
-def test_sure_and_possible_links():
+def test_reads_sure_and_possible_links():
   sure, links = parsed(" 0-0 1?2\t2p1  10-3", "x:1", possible=True)
   assert sure == ((0, 0), (10, 3))
   assert links == ((0, 0), (1, 2), (2, 1), (10, 3))
@@ -28,14 +28,14 @@ def test_sure_and_possible_links():
 @pytest.mark.parametrize(
   "line", ["0-", "a-b", "0:1", "0--1", "-1-0", "1.5-2", "0-0,1-1", "0?1", "٣-1"]
 )
-def test_what_is_no_link_is_refused(line):
+def test_rejects_malformed_links(line):
   bad = line.split()[0]
   with pytest.raises(InputError, match=r"^x:7: '.*' is no link\. .* i-j") as e:
     parsed(f"0-0 {line}", "x:7", possible=False)
   assert repr(bad) in str(e.value)
 
 
-def test_units_are_words_between_blanks(tmp_path):
+def test_units_are_blank_separated_words(tmp_path):
   """▁ a ▁ d o g , ▁ s o . as subwords: marks are of the word they stand at."""
   text = "a dog, so."
   vocabulary = train([text], tmp_path / "v", Subwords(size=99, type="char"))
@@ -44,7 +44,7 @@ def test_units_are_words_between_blanks(tmp_path):
   assert alignments.units("", vocabulary.encode("")) == [-1]
 
 
-def test_a_subword_of_several_words_is_of_the_first():
+def test_subword_of_several_words_belongs_to_the_first():
   # "in the house": one subword of the first two words.
   pieces = Pieces([5, 6], [0, 6], [6, 12])
   assert alignments.units("in the house", pieces) == [0, 2, -1]
@@ -53,7 +53,7 @@ def test_a_subword_of_several_words_is_of_the_first():
   assert alignments.units(far, Pieces([5], [6], [7])) == [-1, -1]
 
 
-def test_other_words_are_parts_of_those_between_blanks():
+def test_regrouped_maps_parsed_words_to_blank_separated_words():
   text = "It's a dog."
   assert regrouped([0, 2, 5, 7, 10], [2, 4, 6, 10, 11], text) == [0, 0, 1, 2, 2]
 
@@ -101,7 +101,7 @@ def test_a_batch_links_the_subwords_of_linked_words():
   )
 
 
-def test_subwords_that_are_put_in_are_of_no_word():
+def test_inserted_subwords_belong_to_no_word():
   """Tags, brackets and a mixture's tag; brackets as a target have no links."""
   pair = {
     **example([0, 0, 1, -1], [0, 1, -1], [(0, 0)]),

@@ -1,4 +1,4 @@
-"""CoNLL-U: what is read, what is refused, and what is tied to which text."""
+"""Tests reading and writing CoNLL-U and its attachment to text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from jaxsyn.data.sentence import align, conllu, conllu_rows, conllu_text
+from jaxsyn.data.sentence import align, conllu, conllu_rows
 from jaxsyn.errors import InputError
 
 TREEBANKS = ("en_pud", "de_pud", "fr_pud", "cs_pud", "tr_pud", "zh_pud")
@@ -37,19 +37,19 @@ MONKEY = rows(
 )
 
 
-def test_a_simple_tree():
+def test_reads_a_simple_tree():
   (block,) = blocks(MONKEY)
   assert block.form_W == ("The", "monkey", "eats", "a", "banana")
   assert block.head_W == (1, 2, 2, 4, 2)
   assert block.relation_W == ("det", "nsubj", "root", "det", "obj")
-  parse = conllu_text.attach([block], " The  monkey eats a banana")
+  parse = conllu.attach([block], " The  monkey eats a banana")
   assert parse.start_W == (1, 6, 13, 18, 20)
   assert parse.end_W == (4, 12, 17, 19, 26)
   assert parse.head_W == block.head_W
   assert parse.parsed
 
 
-def test_a_multi_word_token_is_one_word():
+def test_multi_word_token_is_one_word():
   # "zum" = "zu" + "dem", both on "Bahnhof", which depends on "geht".
   text = rows(
     "1 Er 2 nsubj",
@@ -66,13 +66,13 @@ def test_a_multi_word_token_is_one_word():
   assert block.relation_W == ("nsubj", "root", "case", "obl", "punct")
   assert block.space_after_W == (True, True, True, False, True)
   assert block.text == "Er geht zum Bahnhof."
-  parse = conllu_text.attach([block], "Er geht zum Bahnhof.")
+  parse = conllu.attach([block], "Er geht zum Bahnhof.")
   assert [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
     *block.form_W
   ]
 
 
-def test_a_multi_word_token_that_holds_the_root():
+def test_multi_word_token_with_the_root():
   # Spanish "dámelo": the clitics depend on the verb inside the token.
   text = rows("1-3 dámelo _ _", "1 da 0 root", "2 me 1 iobj", "3 lo 1 obj")
   (block,) = blocks(text)
@@ -94,7 +94,7 @@ def test_heads_inside_and_into_a_multi_word_token():
   assert block.head_W == (2, 2, 2, 1)
 
 
-def test_the_member_nearest_to_the_root_counts():
+def test_multi_word_token_takes_head_of_member_nearest_to_root():
   # Joined, "ab" must not depend on "c" because of "a": "c" depends on "ab".
   #   a -> c -> b -> root
   text = rows("1-2 ab _ _", "1 a 3 dep", "2 b 0 root", "3 c 2 dep")
@@ -133,14 +133,14 @@ def test_empty_nodes_are_skipped():
   assert block.head_W == (1, 1, 1, 1)
 
 
-def test_several_roots_stay():
+def test_keeps_several_roots():
   (block,) = blocks(rows("1 Yes 0 root", "2 No 0 root", "3 . 2 punct"))
   assert block.head_W == (0, 1, 1)
 
 
-def test_several_trees_of_a_line_are_offset():
+def test_heads_of_later_trees_of_a_line_are_shifted():
   # Two trees of one line: the second one's heads count on.
-  parse = conllu_text.attach(
+  parse = conllu.attach(
     blocks(
       rows("1 Go 0 root", "2 . 1 punct"), rows("1 I 2 x", "2 stay 0 root")
     ),
@@ -155,18 +155,18 @@ def test_several_trees_of_a_line_are_offset():
   [
     ("1\tThe\t_\n\n", "x.conllu:1: 3 columns, but CoNLL-U has 10"),
     (MONKEY.replace("\t", " "), "x.conllu:1: 1 columns, but CoNLL-U has 10"),
-    (rows("1 a 0 root", "3 b 1 dep"), ":2: the id is '3' where 2 is due"),
-    (rows("2 a 0 root"), ":1: the id is '2' where 1 is due"),
-    (rows("1 a 0 root", "1 b 1 dep"), ":2: the id is '1' where 2 is due"),
-    (rows("x a 0 root"), ":1: the id is 'x' where 1 is due"),
-    (rows("1 a 0 root", "2.1 b _ _"), ":2: the id is '2.1' where 2 is due"),
+    (rows("1 a 0 root", "3 b 1 dep"), ":2: the id is '3', expected 2"),
+    (rows("2 a 0 root"), ":1: the id is '2', expected 1"),
+    (rows("1 a 0 root", "1 b 1 dep"), ":2: the id is '1', expected 2"),
+    (rows("x a 0 root"), ":1: the id is 'x', expected 1"),
+    (rows("1 a 0 root", "2.1 b _ _"), ":2: the id is '2.1', expected 2"),
     (rows("1 a 3 dep", "2 b 0 root"), ":1: the head of word 1 is 3, but the"),
     (rows("1 a -1 dep"), ":1: the head .* is '-1', but must be"),
     (rows("1 a _ _"), ":1: the head .* is '_', but must be .*parsed"),
     (rows("1 a ² dep"), ":1: the head .* is '²', but must be"),
-    (rows("1 a 0 root", "٢ b 1 dep"), ":2: the id is '٢' where 2 is due"),
+    (rows("1 a 0 root", "٢ b 1 dep"), ":2: the id is '٢', expected 2"),
     (rows(f"1 a {'9' * 99} dep"), ":1: the head .* is '9{40}…', but must be"),
-    (rows("0 a 0 root"), ":1: the id is '0' where 1 is due"),
+    (rows("0 a 0 root"), ":1: the id is '0', expected 1"),
     (rows("1 a 2 dep", "2 b 1 dep"), ":1: the sentence has no root"),
     (
       rows("1 a 0 root", "2 b 3 dep", "3 c 4 dep", "4 d 2 dep"),
@@ -186,19 +186,19 @@ def test_several_trees_of_a_line_are_offset():
     (rows("0.1 E _ _"), ":1: a sentence without words"),
   ],
 )
-def test_malformed_files_are_refused(text, message):
+def test_rejects_malformed_files(text, message):
   with pytest.raises(InputError, match=message):
     blocks(text)
 
 
-def test_messages_name_file_and_line(tmp_path):
+def test_errors_name_file_and_line(tmp_path):
   path = tmp_path / "bad.conllu"
   path.write_text(MONKEY + "# a comment\n" + rows("1 a 9 root"))
   with pytest.raises(InputError, match=f"{path}:8: the head of word 1 is 9"):
     list(conllu.read(path))
 
 
-def test_invalid_utf8_names_the_line(tmp_path):
+def test_invalid_utf8_error_names_the_line(tmp_path):
   path = tmp_path / "latin1.conllu"
   path.write_bytes(MONKEY.encode() + "1\tÄ\n".encode("latin-1"))
   with pytest.raises(
@@ -207,7 +207,7 @@ def test_invalid_utf8_names_the_line(tmp_path):
     list(conllu.read(path))
 
 
-def test_missing_and_broken_files(tmp_path):
+def test_rejects_missing_and_corrupt_files(tmp_path):
   with pytest.raises(InputError, match=r"none.conllu is missing"):
     list(conllu.read(tmp_path / "none.conllu"))
   path = tmp_path / "half.conllu.gz"
@@ -219,7 +219,7 @@ def test_missing_and_broken_files(tmp_path):
     list(conllu.read(path))
 
 
-def test_line_ends_byte_order_mark_and_blank_lines(tmp_path):
+def test_accepts_crlf_byte_order_mark_and_blank_lines(tmp_path):
   path = tmp_path / "dos.conllu"
   text = MONKEY + "\n\n# only a comment\n\n" + MONKEY.rstrip("\n")
   path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
@@ -228,63 +228,63 @@ def test_line_ends_byte_order_mark_and_blank_lines(tmp_path):
   assert (first.line, second.line) == (1, 11)
 
 
-def test_characters_that_only_look_like_line_ends_do_not_split():
+def test_unicode_line_separators_do_not_end_lines():
   (block,) = blocks(rows("1 a\u2028b 0 root", "2 c\x85\x0b 1 dep"))
   assert block.form_W == ("a\u2028b", "c\x85\x0b")
-  parse = conllu_text.attach([block], "a\u2028b c\x85\x0b")
+  parse = conllu.attach([block], "a\u2028b c\x85\x0b")
   assert (parse.start_W, parse.end_W) == ((0, 4), (3, 5))
 
 
-def test_blanks_inside_words_and_invisible_characters():
+def test_ignores_blanks_and_invisible_characters_in_words():
   # The word "10 000" holds a no-break space in the text and a space in its
   # form; the parser dropped the zero-width space before "Euro".
   (block,) = blocks(
     rows("1 10_000 2 nummod", "2 Euro 0 root").replace("10_000", "10 000")
   )
-  parse = conllu_text.attach([block], "\ufeff10\u00a0000 \u200bEuro\u200b ")
+  parse = conllu.attach([block], "\ufeff10\u00a0000 \u200bEuro\u200b ")
   assert [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
     "10\u00a0000",
     "Euro",
   ]
 
 
-def test_a_word_of_zero_width_characters_has_an_empty_span():
+def test_word_of_zero_width_characters_has_an_empty_span():
   (block,) = blocks(rows("1 a 2 x", "2 \u200b 0 root", "3 b 2 x"))
-  parse = conllu_text.attach([block], "a \u200b b")
+  parse = conllu.attach([block], "a \u200b b")
   assert (parse.start_W, parse.end_W) == ((0, 1, 4), (1, 1, 5))
-  text = conllu_text.to_text(parse, "1")
-  again = conllu_text.attach(conllu.blocks_of_text(text, "x"), parse.text)
+  text = conllu.to_text(parse, "1")
+  again = conllu.attach(conllu.blocks_of_text(text, "x"), parse.text)
   assert again == parse
 
 
-def test_combining_marks_and_emoji_keep_raw_offsets():
+def test_combining_marks_and_emoji_have_raw_offsets():
   text = "👩\u200d👧 e\u0301te\u0301 👍🏽."
   (block,) = blocks(
     rows(
       "1 👩\u200d👧 2 x", "2 e\u0301te\u0301 0 root", "3 👍🏽 2 x", "4 . 2 x"
     )
   )
-  parse = conllu_text.attach([block], text)
+  parse = conllu.attach([block], text)
   assert [text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
     *block.form_W
   ]
 
 
-def test_changed_characters_are_refused():
+def test_attach_rejects_changed_characters():
   (block,) = blocks(MONKEY)
   with pytest.raises(InputError, match=r"x.conllu:1: the word 'eats' is not"):
-    conllu_text.attach([block], "The monkey ate a banana")
+    conllu.attach([block], "The monkey ate a banana")
   with pytest.raises(InputError, match=r"no word covers .* from '!'"):
-    conllu_text.attach([block], "The monkey eats a banana!")
+    conllu.attach([block], "The monkey eats a banana!")
   with pytest.raises(InputError, match=r"'banana' .* where it reads ''"):
-    conllu_text.attach([block], "The monkey eats a")
+    conllu.attach([block], "The monkey eats a")
   # Composed and decomposed accents are different characters.
   (block,) = blocks(rows("1 \u00e9 0 root"))
   with pytest.raises(InputError, match="'é' is not in the text"):
-    conllu_text.attach([block], "e\u0301")
+    conllu.attach([block], "e\u0301")
 
 
-def test_match_takes_what_each_line_needs():
+def test_match_takes_as_many_trees_as_a_line_needs():
   trees = blocks(
     rows("1 A 0 root"),
     rows("1 B 0 root"),
@@ -293,7 +293,7 @@ def test_match_takes_what_each_line_needs():
     rows("1 \ufeff 0 root"),
   )
   lines = ["A B", "", " \t", "\u200bC"]
-  parses = list(conllu_text.match(iter(trees), lines, "x.en"))
+  parses = list(conllu.match(iter(trees), lines, "x.en"))
   assert [p.text for p in parses] == lines
   assert [p.head_W for p in parses] == [(0, 1), (), (), (0,)]
   assert [p.parsed for p in parses] == [True, False, False, False]
@@ -308,55 +308,53 @@ def test_match_takes_what_each_line_needs():
     (["A", "B B"], r"raw.en:2: the CoNLL-U has no tree for"),
   ],
 )
-def test_match_refuses_other_text(lines, message):
+def test_match_rejects_other_text(lines, message):
   trees = blocks(rows("1 A 0 root"), rows("1 B 0 root"))
   with pytest.raises(InputError, match=message):
-    list(conllu_text.match(iter(trees), lines, "raw.en"))
+    list(conllu.match(iter(trees), lines, "raw.en"))
 
 
-def test_match_refuses_a_tree_over_two_lines():
+def test_match_rejects_a_tree_over_two_lines():
   trees = blocks(rows("1 A 0 root", "2 B 1 dep"))
   with pytest.raises(InputError, match=r"'B' is not .*Line 1 of raw.en"):
-    list(conllu_text.match(iter(trees), ["A", "B"], "raw.en"))
+    list(conllu.match(iter(trees), ["A", "B"], "raw.en"))
 
 
-def test_unparsed_lines_are_cut_at_blanks():
-  parse = conllu_text.unparsed(" one\u3000\u200btwo\u200b \u200b three\x00 ")
+def test_unparsed_lines_are_split_at_blanks():
+  parse = conllu.unparsed(" one\u3000\u200btwo\u200b \u200b three\x00 ")
   words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
   assert words == ["one", "two", "three"]
   assert parse.head_W == (0, 1, 2)
   assert not parse.parsed
-  assert conllu_text.unparsed("") == conllu_text.Parse(
-    "", (), (), (), (), False
-  )
+  assert conllu.unparsed("") == conllu.Parse("", (), (), (), (), False)
 
 
 @pytest.mark.parametrize(
   "text", ["one two", "a\tb\x00 c\u2028d", "10 000\u00a0x", "# hash", "\u200bz"]
 )
-def test_what_is_written_is_read_back(text):
-  parse = conllu_text.unparsed(text)
-  block = conllu_text.to_text(parse, "7")
+def test_written_unparsed_line_reads_back(text):
+  parse = conllu.unparsed(text)
+  block = conllu.to_text(parse, "7")
   assert block.startswith("# sent_id = 7\n")
-  (again,) = conllu_text.match(conllu.blocks_of_text(block, "x"), [text], "x")
+  (again,) = conllu.match(conllu.blocks_of_text(block, "x"), [text], "x")
   assert again == parse
 
 
-def test_a_written_tree_keeps_heads_and_glue():
-  parse = conllu_text.attach(blocks(rows("1 No 0 root", "2 ! 1 punct")), "No!")
-  text = conllu_text.to_text(parse, "1")
+def test_written_tree_keeps_heads_and_space_after():
+  parse = conllu.attach(blocks(rows("1 No 0 root", "2 ! 1 punct")), "No!")
+  text = conllu.to_text(parse, "1")
   assert "1\tNo\t_\t_\t_\t_\t0\troot\t_\tSpaceAfter=No\n" in text
   assert "2\t!\t_\t_\t_\t_\t1\tpunct\t_\t_\n" in text
-  assert conllu_text.to_text(conllu_text.unparsed(""), "1") == ""
+  assert conllu.to_text(conllu.unparsed(""), "1") == ""
 
 
-def test_text_of_a_block():
+def test_block_text_is_comment_or_joined_words():
   (block,) = blocks(rows("1 Hi 0 root", comments=("# text = Hi ",)))
   assert block.text == "Hi"
 
 
 @pytest.mark.parametrize("name", [*TREEBANKS, "ja_pud", "en_ewt-dev"])
-def test_gold_treebanks(shared_data, name):
+def test_reads_gold_treebanks(shared_data, name):
   """All trees read, cover their text, and are trees after joining."""
   path = shared_data / "ud" / f"{name}.conllu.gz"
   trees = list(conllu.read(path))
@@ -366,7 +364,7 @@ def test_gold_treebanks(shared_data, name):
     re.findall(r"^1-\d+\t", content, re.M)
   )
   texts = re.findall(r"^# text = (.*)$", content, re.M)
-  parses = list(conllu_text.match(iter(trees), texts, name))
+  parses = list(conllu.match(iter(trees), texts, name))
   assert len(parses) == len(trees)
   joined = 0
   for block, parse in zip(trees, parses):
@@ -390,18 +388,20 @@ def test_parsed_captions_match_the_raw_lines(shared_data):
     with gzip.open(folder / f"val.{language}.gz", "rt", newline="\n") as file:
       lines = file.read().split("\n")[:-1]
     trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
-    parses = list(conllu_text.match(trees, lines, f"val.{language}"))
+    parses = list(conllu.match(trees, lines, f"val.{language}"))
     assert len(parses) == 1014
     assert all(parse.parsed for parse in parses)
 
 
-def slowly(monkeypatch):
+def disable_fast_paths(monkeypatch):
   """Without what is asked first, for nearly all sentences are plain."""
-  monkeypatch.setattr(conllu_rows, "_plain", lambda lines: None)
+  monkeypatch.setattr(conllu_rows, "_join_plain", lambda lines: None)
   monkeypatch.setattr(align, "_plain_spans", lambda words, text: None)
 
 
-def test_plain_sentences_are_as_others(shared_data, monkeypatch):
+def test_fast_path_of_plain_sentences_gives_equal_parses(
+  shared_data, monkeypatch
+):
   texts = [MONKEY]
   for name in TREEBANKS:
     path = shared_data / "ud" / f"{name}.conllu.gz"
@@ -410,16 +410,16 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
       texts += [f"{text}\n\n" for text in page.split("\n\n")[:60] if text]
   trees = [blocks(text) for text in texts]
   lines = [" ".join(block.text for block in item) for item in trees]
-  parses = [conllu_text.attach(*both) for both in zip(trees, lines)]
+  parses = [conllu.attach(*both) for both in zip(trees, lines)]
   plain = sum(
     align._plain_spans([*tree[0].form_W], line) is not None
     for tree, line in zip(trees, lines)
   )
   assert plain > len(texts) / 2
-  slowly(monkeypatch)
+  disable_fast_paths(monkeypatch)
   assert [blocks(text) for text in texts] == trees
   for tree, line, parse in zip(trees, lines, parses, strict=True):
-    assert conllu_text.attach(tree, line) == parse
+    assert conllu.attach(tree, line) == parse
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
     ([], ""),
   ],
 )
-def test_plain_spans_are_as_others(words, text, monkeypatch):
+def test_fast_path_of_spans_gives_equal_offsets(words, text, monkeypatch):
   def found():
     try:
       return align.spans([(word,) for word in words], text)
@@ -451,5 +451,5 @@ def test_plain_spans_are_as_others(words, text, monkeypatch):
       return str(error), error.word
 
   quickly = found()
-  slowly(monkeypatch)
+  disable_fast_paths(monkeypatch)
   assert found() == quickly

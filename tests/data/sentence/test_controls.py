@@ -1,4 +1,4 @@
-"""Trees of many sentences at once: the same as one by one."""
+"""Tests linear and random trees, and changes of many examples at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def one_random_tree(words: int, seed: int) -> np.ndarray:
 SIZES = [*range(60), 200]
 
 
-def test_random_trees_equal_those_of_a_step_by_step_decoding():
+def test_random_trees_equal_step_by_step_decoding():
   rng = np.random.default_rng(0)
   words = np.array(SIZES * 20)
   rng.shuffle(words)
@@ -58,25 +58,25 @@ def test_random_trees_equal_those_of_a_step_by_step_decoding():
 
 
 @pytest.mark.parametrize("words", SIZES)
-def test_a_random_tree_does_not_depend_on_the_others(words):
+def test_random_tree_does_not_depend_on_other_trees(words):
   found = random_trees(np.array([words]), [words + 7])
   np.testing.assert_array_equal(found, one_random_tree(words, words + 7))
 
 
-def test_random_trees_of_the_same_size_and_seed_are_equal():
+def test_random_trees_of_same_size_and_seed_are_equal():
   found = random_trees(np.array([9] * 1100), [4] * 1100).reshape(1100, 9)
   assert (found == found[0]).all()
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0], [1], [0, 1, 0, 1]])
-def test_trees_of_no_or_one_word(sizes):
+def test_trees_of_zero_or_one_word(sizes):
   words = np.array(sizes, np.int64)
   for found in (random_trees(words, sizes), linear_trees(words)):
     assert found.tolist() == [0] * sum(sizes)
     assert found.dtype == np.int32
 
 
-def test_linear_trees_begin_in_each_sentence():
+def test_linear_trees_start_in_each_sentence():
   found = linear_trees(np.array([3, 0, 1, 4]))
   assert found.tolist() == [0, 0, 1, 0, 0, 0, 1, 2]
 
@@ -109,7 +109,7 @@ def examples():
 
 
 @pytest.mark.parametrize("kind", [*TREES])
-def test_new_trees_of_many_examples_are_those_of_each(kind):
+def test_retree_of_many_examples_equals_each_alone(kind):
   many, tree = examples(), TREES[kind]()
   rows = Rows.of(many, many[0])
   found = retree(rows, "source", tree=tree, seed=11)
@@ -134,7 +134,7 @@ def test_new_trees_of_many_examples_are_those_of_each(kind):
     assert found.flat[name] is rows.flat[name]
 
 
-def test_new_trees_change_only_the_features_that_are_there():
+def test_retree_changes_only_present_features():
   many = examples()[:40]
   names = ("source_id", "source_head", "source_tree_distance")
   tree = TREES["random"]()
@@ -145,7 +145,7 @@ def test_new_trees_change_only_the_features_that_are_there():
     np.testing.assert_array_equal(some.flat[name], complete.flat[name])
 
 
-def test_tags_of_many_examples_are_those_of_each():
+def test_tagged_rows_equals_tagged_of_each():
   """Sentences without a word stay as they are."""
   many = examples()
   found = tagged_rows(Rows.of(many, many[0]), 77)
@@ -156,7 +156,7 @@ def test_tags_of_many_examples_are_those_of_each():
   assert empty > 20
 
 
-def test_tags_can_be_added_to_any_selection_of_features():
+def test_tagged_rows_accepts_any_selection_of_features():
   many = examples()[:50]
   complete = tagged_rows(Rows.of(many, many[0]), 77)
   for name in many[0]:

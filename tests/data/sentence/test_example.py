@@ -1,4 +1,4 @@
-"""From a parsed pair to arrays: the worked examples, and real sentences."""
+"""Tests the arrays of parsed pairs with worked examples and real sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
 from jaxsyn.data.sentence import (
   align,
   conllu,
-  conllu_text,
   example,
   tree,
 )
@@ -22,7 +21,7 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 
-MONKEY = conllu_text.Parse(
+MONKEY = conllu.Parse(
   "The monkey eats a banana",
   start_W=(0, 4, 11, 16, 18),
   end_W=(3, 10, 15, 17, 24),
@@ -55,7 +54,7 @@ def encode(source, vocabulary, target=None, **options):
   )
 
 
-def test_the_worked_example(whole_words):
+def test_arrays_of_the_worked_example(whole_words):
   facts = encode(MONKEY, whole_words, "a banana", line=7)
   assert {name: array.dtype for name, array in facts.items()} == {
     name: feature.dtype for name, feature in schema.features(["source"]).items()
@@ -89,10 +88,10 @@ def test_words_of_several_subwords(characters):
   assert facts["source_parent_mid"].tolist() == list(itertools.chain(*expected))
 
 
-def test_whole_words_with_their_punctuation(whole_words):
+def test_whole_words_include_adjacent_punctuation(whole_words):
   # None of them is in the vocabulary: they stay apart and keep their places.
   # ( and ) depend on "old", "." on "sleeps".
-  parse = conllu_text.Parse(
+  parse = conllu.Parse(
     "The (old) fox sleeps.",
     start_W=(0, 4, 5, 8, 10, 14, 20),
     end_W=(3, 5, 8, 9, 13, 20, 21),
@@ -108,23 +107,23 @@ def test_whole_words_with_their_punctuation(whole_words):
   assert facts["source_parent_mid"].tolist() == [2, 2, 3, 3, 4]
 
 
-def test_a_fractional_parent(characters):
+def test_fractional_parent_middle(characters):
   # "a" is ▁ a = 0 1; "bc" depends on it.
-  parse = conllu_text.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
+  parse = conllu.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
   facts = encode(parse, characters)
   assert facts["source_parent_mid"].tolist() == [0.5] * 5 + [5]
 
 
-def test_spelt_out_characters_stay_in_their_word(characters):
+def test_spelled_out_characters_stay_in_their_word(characters):
   # NFKC: "½" is 1 ⁄ 2 and "ﬁ" is f i; ▁ 1 ⁄ 2 ▁ f i EOS.
-  parse = conllu_text.Parse("½ ﬁ", (0, 2), (1, 3), (1, 1), ("x", "root"))
+  parse = conllu.Parse("½ ﬁ", (0, 2), (1, 3), (1, 1), ("x", "root"))
   facts = encode(parse, characters)
   assert facts["source_word"].tolist() == [0, 0, 0, 0, 1, 1, 1, -1]
   assert facts["source_relation"].tolist() == [NO_RELATION, 4]
 
 
-def test_features_by_side(whole_words):
-  both = encode(MONKEY, whole_words, conllu_text.unparsed("a banana"))
+def test_features_of_each_side(whole_words):
+  both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
   assert set(both) == set(schema.features(["source", "target"]))
   assert both["target_parsed"] == 0
   assert both["target_relation"].tolist() == [1, 1]
@@ -136,8 +135,8 @@ def test_features_by_side(whole_words):
     schema.features(["left"])
 
 
-def test_an_empty_line_is_eos_alone(whole_words):
-  facts = encode(conllu_text.unparsed(""), whole_words, "")
+def test_empty_line_is_only_eos(whole_words):
+  facts = encode(conllu.unparsed(""), whole_words, "")
   assert facts["source_id"].tolist() == facts["target_id"].tolist() == [EOS]
   assert facts["source_word"].tolist() == [NO_WORD]
   assert facts["source_parent_mid"].tolist() == [0]
@@ -146,15 +145,15 @@ def test_an_empty_line_is_eos_alone(whole_words):
   assert facts["source_parsed"] == 0
 
 
-def test_an_unparsed_line_has_no_tree(whole_words):
-  facts = encode(conllu_text.unparsed("The monkey"), whole_words)
+def test_unparsed_line_has_no_tree(whole_words):
+  facts = encode(conllu.unparsed("The monkey"), whole_words)
   assert facts["source_parsed"] == 0
   assert facts["source_head"].tolist() == [0, 1]
   assert facts["source_parent_mid"].tolist() == [0, 1, 2]
   assert facts["source_tree_distance"].tolist() == [0, 255, 255, 0]
 
 
-def test_control_trees(whole_words):
+def test_control_trees_of_the_worked_example(whole_words):
   parsed = encode(MONKEY, whole_words, "a")
   linear = control_trees.retree(
     parsed, "source", tree=TREES["linear"](), seed=3
@@ -189,7 +188,7 @@ def test_control_trees(whole_words):
 
 @pytest.mark.parametrize("kind", ["linear", "random", "wrong_parents"])
 def test_control_trees_on_both_sides(whole_words, kind):
-  target = conllu_text.unparsed("a banana The monkey")
+  target = conllu.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)
   direct = encode(MONKEY, whole_words, target, tree=TREES[kind]())
   source = control_trees.retree(parsed, "source", tree=TREES[kind](), seed=0)
@@ -205,8 +204,8 @@ def test_control_trees_on_both_sides(whole_words, kind):
   assert turned["source_head"].tolist() == direct["target_head"].tolist()
 
 
-def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
-  other = conllu_text.Parse(
+def test_random_trees_depend_only_on_words_and_seed(whole_words):
+  other = conllu.Parse(
     MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5
   )
   one = encode(MONKEY, whole_words, "a", line=3, tree=TREES["random"]())
@@ -216,9 +215,7 @@ def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
     tuple(
       encode(parse, whole_words, tree=TREES["random"]())["source_head"].tolist()
     )
-    for parse in map(
-      conllu_text.unparsed, ("a a a a", "a a a The", "The a a a")
-    )
+    for parse in map(conllu.unparsed, ("a a a a", "a a a The", "The a a a"))
   }
   assert len(heads) > 1
   by_seed = {
@@ -231,7 +228,7 @@ def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
   assert len({tuple(head_W.tolist()) for head_W in by_seed.values()}) > 5
 
 
-def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
+def test_tags_surround_the_sentence_and_belong_to_no_word(whole_words):
   plain = encode(MONKEY, whole_words, "a", line=4)
   facts = encode(MONKEY, whole_words, "a", line=4, tag=77)
   ids = plain["source_id"].tolist()
@@ -251,13 +248,13 @@ def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
   assert text["source_id"].tolist() == facts["source_id"].tolist()
 
 
-def test_an_empty_line_gets_no_tags(whole_words):
+def test_empty_line_gets_no_tags(whole_words):
   assert encode("", whole_words, tag=77)["source_id"].tolist() == [EOS]
-  facts = encode(conllu_text.unparsed(""), whole_words, tag=77)
+  facts = encode(conllu.unparsed(""), whole_words, tag=77)
   assert facts["source_word"].tolist() == [NO_WORD]
 
 
-def test_tfds_stores_and_returns_the_same(whole_words):
+def test_tfds_round_trip(whole_words):
   facts = encode(MONKEY, whole_words, "a")
   features = schema.tfds_features(
     ["source"], relations={"source": list(RELATIONS["source"])}
@@ -275,22 +272,22 @@ def test_tfds_stores_and_returns_the_same(whole_words):
       assert again[name].dtype == array.dtype
 
 
-def block(text: str, *words: str) -> conllu_text.Parse:
+def block(text: str, *words: str) -> conllu.Parse:
   """A sentence of words "id form head relation upos"."""
   rows = []
   for word in words:
     id_, form, head, relation, upos = word.split(" ")
     rows.append("\t".join([id_, form, "_", upos, *"__", head, relation, *"__"]))
   blocks = conllu.blocks_of_text("\n".join(rows) + "\n\n", "x")
-  return conllu_text.attach(blocks, text)
+  return conllu.attach(blocks, text)
 
 
 LONG = " ".join(map(str, range(300)))
 HURTFUL = [
   MONKEY,
-  conllu_text.unparsed(""),
-  conllu_text.unparsed("\u200b"),
-  conllu_text.unparsed("no tree\there\r"),
+  conllu.unparsed(""),
+  conllu.unparsed("\u200b"),
+  conllu.unparsed("no tree\there\r"),
   # One word in the text, two in the tree; an empty node.
   block(
     "zum Bahnhof",
@@ -329,7 +326,7 @@ def small(request, tmp_path_factory) -> Vocabulary:
 
 
 @pytest.mark.parametrize("kind", ["parsed", "random"])
-def test_many_pairs_are_as_each_alone(small, kind):
+def test_encode_all_equals_encode_of_each(small, kind):
   relations = {label: i for i, label in enumerate(["det", "dep", "root"], 1)}
   known = {
     "vocabularies": (small, small),
@@ -352,13 +349,13 @@ def test_many_pairs_are_as_each_alone(small, kind):
           np.testing.assert_array_equal(made[name], array, name)
 
 
-def test_hurtful_sentences_one_by_one(small):
+def test_difficult_sentences(small):
   """So that what is compared above is right."""
   for parse in HURTFUL:
     check(parse, small)
 
 
-def check(parse: conllu_text.Parse, model: Vocabulary) -> None:
+def check(parse: conllu.Parse, model: Vocabulary) -> None:
   """The promises of an example, from the definitions, the slow way."""
   facts = encode(parse, model)
   pieces = model.encode(parse.text)
@@ -396,7 +393,7 @@ def check(parse: conllu_text.Parse, model: Vocabulary) -> None:
 def test_gold_sentences(shared_data, tmp_path, name):
   """Gold trees, through subwords of another text's vocabulary."""
   trees = list(conllu.read(shared_data / "ud" / f"{name}.conllu.gz"))
-  parses = [conllu_text.attach([block], block.text) for block in trees]
+  parses = [conllu.attach([block], block.text) for block in trees]
   model = train(
     [parse.text for parse in parses[::2]],
     tmp_path / "v.model",
@@ -415,7 +412,7 @@ def test_real_captions(shared_data, tmp_path, type):
     model = train(lines, tmp_path / "v.model", Subwords(size=1500, type=type))
     trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
     for parse in itertools.islice(
-      conllu_text.match(trees, lines, "val"), 0, None, 3
+      conllu.match(trees, lines, "val"), 0, None, 3
     ):
       check(parse, model)
 

@@ -1,4 +1,4 @@
-"""Codes of languages, of two letters and of three."""
+"""Tests conversion of three-letter language codes to two letters."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_short_codes(code, due):
   assert short(code) == due
 
 
-def test_every_two_letter_code_has_one_language():
+def test_each_two_letter_code_has_one_language():
   from jaxsyn.data.sentence import language_codes
 
   codes = language_codes._TWO_LETTERS
@@ -47,6 +47,6 @@ def test_hausa_and_igbo_are_known_languages(shared_data, code, part):
   assert dropped < 0.1 * len(lines)
 
 
-def test_a_language_that_is_not_known_is_an_error():
+def test_unknown_language_is_an_error():
   with pytest.raises(InputError, match=r"target_language: .* 'qaa'"):
     clean.tests(clean.Clean(language=True), "en", "qaa")

@@ -1,4 +1,4 @@
-"""Brackets in a line: worked examples, and back again for many trees."""
+"""Tests bracketings of trees with worked examples and round trips."""
 
 import control_trees
 import numpy as np
@@ -82,7 +82,7 @@ def shown(bracketing, words=None):
   )
 
 
-def test_the_worked_example():
+def test_bracketing_of_the_worked_example():
   words = ["The", "monkey", "eats", "a", "banana"]
   signs = linearise([1, 2, 2, 4, 2], [1, 2, 4, 1, 3])
   assert signs.dtype == np.int32
@@ -97,7 +97,7 @@ def test_the_worked_example():
   assert relation_W.tolist() == [1, 2, 4, 1, 3]
 
 
-def test_numbers_of_symbols_do_not_change():
+def test_symbol_indices_are_fixed():
   """They are in checkpoints."""
   fixed = ("<TR>", "<PA>", ")", "^", "(?")
   assert (*fixed, "(det", "(nsubj", "(obj", "(root") == NAMES
@@ -105,19 +105,19 @@ def test_numbers_of_symbols_do_not_change():
   assert opening(opening(3)) == 3
 
 
-def test_several_roots_and_a_label_never_seen():
+def test_several_roots_and_an_unknown_label():
   signs = linearise([0, 0, 2], [4, 0, 4])
   assert shown(signs, "abc") == "(root a (? b ) ) (root c )"
   assert shown(signs) == "(root ^ (? ) ) (root )"
   assert delinearise(skeleton(signs, True))[0].tolist() == [0, 0, 2]
 
 
-def test_no_words_no_brackets():
+def test_no_words_give_no_brackets():
   assert skeleton(linearise([], []), heads=True).tolist() == []
   assert delinearise([])[0].tolist() == []
 
 
-def test_words_of_arcs_that_cross_stand_with_their_heads():
+def test_words_of_crossing_edges_are_next_to_their_parents():
   # b depends on d over the root c; a depends on c: the order is a c b d.
   head_W, relation_W = [2, 3, 2, 2], [1, 2, 4, 3]
   signs = linearise(head_W, relation_W)
@@ -145,7 +145,7 @@ def random_projective(rng, words):
   return head_W
 
 
-def test_thousands_of_projective_trees_come_back():
+def test_projective_trees_round_trip():
   rng = np.random.default_rng(0)
   multiple = 0
   for _ in range(3000):
@@ -164,7 +164,7 @@ def test_thousands_of_projective_trees_come_back():
   assert multiple > 500
 
 
-def test_any_tree_keeps_its_arcs():
+def test_any_tree_keeps_its_edges():
   for seed in range(300):
     head_W = control_trees.random(3 + seed % 20, seed)
     relation_W = np.arange(len(head_W))  # names the words
@@ -173,7 +173,7 @@ def test_any_tree_keeps_its_arcs():
     assert relation[head].tolist() == head_W[relation].tolist()
 
 
-def test_gold_trees_come_back(shared_data):
+def test_gold_trees_round_trip(shared_data):
   blocks = list(conllu.read(shared_data / "ud" / "en_pud.conllu.gz"))
   same = 0
   for block in blocks:
@@ -186,7 +186,7 @@ def test_gold_trees_come_back(shared_data):
   assert len(blocks) == 1000 and same >= 950  # the others have crossing arcs
 
 
-def test_a_deep_chain():
+def test_deep_chain():
   words = 5000
   head, _ = delinearise(
     skeleton(linearise(control_trees.linear(words), [0] * words), heads=True)
@@ -205,19 +205,19 @@ def test_a_deep_chain():
     ("(det <PA> )", "symbol 1 is no bracket"),
   ],
 )
-def test_what_is_no_tree_is_refused(text, message):
+def test_rejects_malformed_bracketings(text, message):
   with pytest.raises(ValueError, match=message):
     delinearise([NAMES.index(name) for name in text.split()])
 
 
-def test_subwords_stand_for_their_words():
+def test_of_subwords_replaces_words():
   signs = linearise([1, 1, 1], [1, 4, 3])
   # Word 0 is subwords 0 and 1, word 1 has none, word 2 is subword 2; EOS.
   placed = of_subwords(signs, np.array([0, 0, 2, -1]))
   assert shown(placed, "xyz.") == "(root (det x y ) (obj z ) )"
 
 
-def test_constituents_have_no_heads():
+def test_skeleton_of_constituents_has_no_head_marks():
   # (S (NP x y ) z ), labels 1 and 2
   signs = np.array([opening(2), opening(1), 0, 1, CLOSE, 2, CLOSE])
   names = symbols(["NP", "S"])

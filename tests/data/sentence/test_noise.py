@@ -1,13 +1,19 @@
-"""Parents replaced by others: what comes out is a tree, drawn as it is said."""
+"""Tests replaced parents: the results are trees with the requested changes."""
 
 import collections
+import gzip
+import random
 
 import control_trees
 import numpy as np
 import pytest
 
-from jaxsyn.data.sentence.noise import noised
+from jaxsyn.data import schema
+from jaxsyn.data.sentence.controls import WrongParents
+from jaxsyn.data.sentence.noise import noised, wrong_parents
 from jaxsyn.data.sentence.tree import depth
+
+RATES = (0.1, 0.3, 0.6, 1.0)
 
 HALF, MOST = 2**31, 2**32 - 1  # of what is drawn, half of 2³² and the most
 
@@ -46,7 +52,7 @@ def one(head_W, is_replaced_W, index_W):
   ).tolist()
 
 
-def test_by_hand():
+def test_noised_worked_example():
   """0 ← 1 ← 2, 1 ← 3: what may take in word 2 is 0 and 3, as 1 has it."""
   tree = [0, 0, 1, 1]
   assert one(tree, [0, 0, 1, 0], [0, 0, HALF - 1, 0]) == [0, 0, 0, 1]
@@ -68,7 +74,7 @@ def test_by_hand():
     ([0, 0, 2, 2], [0, 3, 2, 0]),
   ],
 )
-def test_all_replaced(tree, expected):
+def test_noised_with_all_parents_replaced(tree, expected):
   assert one(tree, [1] * len(tree), [HALF] * len(tree)) == expected
 
 
@@ -84,7 +90,7 @@ def trees(rng):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_of_many_trees_each_is_as_by_loops_and_a_tree(seed):
+def test_noised_equals_loops_and_gives_trees(seed):
   rng = np.random.default_rng(seed)
   some = list(trees(rng))
   words = np.array([len(tree) for tree in some])
@@ -113,12 +119,12 @@ def test_of_many_trees_each_is_as_by_loops_and_a_tree(seed):
   assert (before == np.concatenate(some)).all()  # what was given stays
 
 
-def test_none_replaced_is_the_same():
+def test_noised_without_replacements_changes_nothing():
   tree = control_trees.random(40, 3)
   assert one(tree, [0] * 40, [MOST] * 40) == tree.tolist()
 
 
-def test_other_parents_come_equally_often():
+def test_noised_parents_are_uniform():
   """Of word 3 below 2 in 0 ← 1, 0 ← 2 ← 3 ← 4: 0 and 1, whatever is below."""
   count, times = collections.Counter(), 8000
   rng = np.random.default_rng(1)
@@ -134,3 +140,158 @@ def test_other_parents_come_equally_often():
   assert count.keys() == {0, 1}
   # Half of them: the standard deviation is 45.
   assert abs(count[0] - times / 2) < 4 * 45
+
+
+def roots(head_W):
+  return sum(parent == word for word, parent in enumerate(head_W))
+
+
+@pytest.fixture(scope="module")
+def multi30k(shared_data):
+  """The parser's trees of 3,000 captions."""
+  heads, expected = [], []
+  path = shared_data / "multi30k" / "parsed" / "train.en.conllu.gz"
+  with gzip.open(path, "rt", encoding="utf-8") as file:
+    for line in file:
+      columns = line.rstrip("\n").split("\t")
+      if columns[0].isdigit():
+        parent = int(columns[6]) - 1
+        expected.append(len(expected) if parent < 0 else parent)
+      elif columns == [""] and expected:
+        heads.append(np.array(expected, np.int32))
+        expected = []
+        if len(heads) == 3000:
+          return heads
+  return heads
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_wrong_parents_of_real_trees_have_the_rate(multi30k, rate):
+  """Each sentence to less than a word, all together to the sampling error."""
+  wrong = words = 0
+  roots_changed = 0
+  for index, head_W in enumerate(multi30k):
+    new_W = wrong_parents(head_W, rate, index).tolist()
+    for word in range(len(new_W)):
+      path(new_W, word)
+    assert roots(new_W) == roots(head_W)
+    count = sum(a != b for a, b in zip(new_W, head_W.tolist()))
+    assert abs(count - rate * len(head_W)) < 1
+    wrong, words = wrong + count, words + len(head_W)
+    roots_changed += any(
+      new_W[word] != word for word, up in enumerate(head_W) if up == word
+    )
+  # Rounding to whole words has a standard deviation of half a word at most.
+  assert abs(wrong / words - rate) < 4 * 0.5 * len(multi30k) ** 0.5 / words
+  if rate > 0.1:  # where a single word is wrong it is never the root
+    assert abs(roots_changed / len(multi30k) - rate) < 0.04
+
+
+@pytest.mark.parametrize("words", [3, 4, 7, 40])
+def test_wrong_parents_of_random_trees_have_exactly_the_rate(words):
+  for index in range(200):
+    head_W = control_trees.random(words, index)
+    for rate in (0.5, 1.0):
+      new_W = wrong_parents(head_W, rate, index).tolist()
+      for word in range(words):
+        path(new_W, word)
+      assert roots(new_W) == 1
+      count = sum(a != b for a, b in zip(new_W, head_W.tolist()))
+      # Of three words, one alone can be impossible: the middle of a chain.
+      assert abs(count - rate * words) < (1 if words > 3 else 2)
+      if rate == 1:
+        assert count == words
+
+
+def test_wrong_parents_keep_the_number_of_roots():
+  forest_W = np.array([0, 0, 1, 3, 3, 3, 6, 6], np.int32)
+  for index in range(200):
+    for rate in RATES:
+      new_W = wrong_parents(forest_W, rate, index).tolist()
+      for word in range(8):
+        path(new_W, word)
+      assert roots(new_W) == 3
+      count = sum(a != b for a, b in zip(new_W, forest_W.tolist()))
+      assert abs(count - rate * 8) < 1
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_words_without_another_possible_parent_stay(rate):
+  for head_W in ([], [0], [0, 1, 2]):  # none, one, none with a parent
+    new_W = wrong_parents(np.array(head_W, np.int32), rate, 7)
+    assert new_W.tolist() == head_W
+  for index in range(20):  # of two words both or none
+    pair = wrong_parents(np.array([1, 1], np.int32), rate, index).tolist()
+    assert pair in ([1, 1], [0, 0])
+    assert pair == [0, 0] or rate < 1
+
+
+def test_wrong_parents_reach_every_possible_parent():
+  """Word 3 of 0 ← 1 ← 2 ← 3 may depend on 0 or 1, each equally often."""
+  chain_W = np.array([0, 0, 1, 2], np.int32)
+  collected = [
+    tuple(wrong_parents(chain_W, 0.25, index).tolist()) for index in range(3000)
+  ]
+  for tree in ((0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)):
+    assert tree in collected
+  # Word 1 has no other parent than the root, so another word is wrong instead.
+  assert {*collected} == {(0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)}
+  last = [tree for tree in collected if tree[3] != 2]
+  assert abs(sum(tree[3] for tree in last) / len(last) - 0.5) < 0.05
+
+
+def test_wrong_parents_differ_by_seed_and_sentence():
+  head_W = control_trees.random(20, 1)
+  sampled = [tuple(wrong_parents(head_W, 0.3, s).tolist()) for s in range(50)]
+  assert len({*sampled}) == 50
+  again = tuple(wrong_parents(head_W, 0.3, 3).tolist())
+  assert again == sampled[3]
+
+
+def test_distances_and_middles_follow_from_wrong_parents():
+  """Against loops over words, of subwords that some words lack."""
+  dice = random.Random(0)
+  for index in range(60):
+    words = dice.randint(1, 14)
+    head_W = control_trees.random(words, index)
+    pieces = [dice.choice([0, 1, 1, 2, 3]) for _ in range(words - 1)] + [1]
+    word_S = np.append(np.repeat(np.arange(words), pieces), -1)
+    inputs = {
+      "source_id": np.append(np.arange(len(word_S) - 1) + 10 + index, 2),
+      "source_word": word_S,
+      "source_head": head_W,
+      "source_relation": np.arange(words),
+      "source_parent_mid": np.zeros(len(word_S)),
+      "source_tree_distance": np.zeros(words**2, np.uint8),
+      "source_parsed": np.array(1, np.uint8),
+    }
+    tree = WrongParents(0.5)
+    result = control_trees.retree(inputs, "source", tree=tree, seed=3)
+    new_W = result["source_head"].tolist()
+    above = [path(new_W, word) for word in range(words)]
+    square = result["source_tree_distance"].reshape(words, words)
+    for w, one in enumerate(above):
+      for v, other in enumerate(above):
+        common = [x for x in one if x in other]
+        edges = schema.OTHER_TREE
+        if common:
+          edges = one.index(common[0]) + other.index(common[0])
+        assert square[w, v] == edges
+    places = [np.flatnonzero(word_S == w) for w in range(words)]
+    for i, word in enumerate(word_S[:-1]):
+      up = new_W[word]
+      while not len(places[up]) and new_W[up] != up:
+        up = new_W[up]
+      mean = np.mean(places[up] if len(places[up]) else places[word])
+      assert result["source_parent_mid"][i] == np.float32(mean)
+    np.testing.assert_array_equal(
+      result["source_relation"], inputs["source_relation"]
+    )
+
+
+def test_wrong_parents_at_rate_0_keep_the_tree():
+  for index in range(50):
+    head_W = control_trees.random(index, index)
+    result_W = WrongParents(0.0).heads(head_W, np.array([index]), [index])
+    np.testing.assert_array_equal(result_W, head_W)
+    assert result_W.dtype == head_W.dtype

@@ -1,4 +1,4 @@
-"""Subwords drawn at random: how often which, against all that there are."""
+"""Tests frequencies of sampled subwords against all possible ones."""
 
 import collections
 import itertools
@@ -35,7 +35,7 @@ MERGES = {"a": -9.0, "b": -8.0, "c": -7.0, "ab": -1.0, "bc": -2.0, "abc": -3.0}
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_merges_are_left_out_anew_at_each_step(p):
+def test_merges_are_dropped_again_at_each_step(p):
   """Algorithm 1: two may be made of a b c, then one of what is left."""
   first, second, none = 1 - p, p * (1 - p), p * p
   expected = {
@@ -47,7 +47,7 @@ def test_merges_are_left_out_anew_at_each_step(p):
   near(shares(by_merges, "abc", MERGES, p), expected)
 
 
-def test_the_higher_merge_comes_first_and_the_left_one_of_two():
+def test_higher_scored_merges_come_first_then_leftmost():
   rng = random.Random(0)
   assert by_merges("abc", MERGES, 0.0, rng) == [3]
   lower = {**MERGES, "ab": -4.0} | {"abc": -9.0}
@@ -57,7 +57,7 @@ def test_the_higher_merge_comes_first_and_the_left_one_of_two():
   assert by_merges("", MERGES, 0.5, rng) == []
 
 
-def test_no_merge_crosses_a_blank():
+def test_merges_do_not_cross_blanks():
   scores = {**MERGES, "▁a": -0.5}
   result = by_merges("▁abc▁abc", scores, 0.0, random.Random(0))
   assert result == [2, 4, 6, 8]  # ▁a bc ▁a bc
@@ -67,7 +67,7 @@ PIECES = {"a": -1.0, "b": -1.5, "ab": -1.2, "ba": -2.0, "aba": -4.0}
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
-def test_a_segmentation_is_as_frequent_as_its_probability(alpha):
+def test_segmentations_have_their_probability(alpha):
   """Against all of them, one by one."""
   normal = "abab"
   weights = {}
@@ -83,7 +83,7 @@ def test_a_segmentation_is_as_frequent_as_its_probability(alpha):
   near(shares(by_lattice, normal, PIECES, alpha), expected)
 
 
-def test_a_character_that_no_piece_has_stands_alone():
+def test_unknown_character_is_one_subword():
   assert by_lattice("axxb", PIECES, 1.0, random.Random(0)) == [1, 2, 3, 4]
   assert by_lattice("abab", PIECES, 1.0, None) == [2, 4]
   assert by_lattice("", PIECES, 1.0, random.Random(0)) == []

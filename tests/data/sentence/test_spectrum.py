@@ -1,4 +1,4 @@
-"""Tests the eigenvectors of trees against worked and independent results."""
+"""Tests eigenvectors of trees against worked and independent results."""
 
 import os
 import subprocess
@@ -81,7 +81,7 @@ def chosen(matrix, kept):
 
 
 @pytest.mark.parametrize("head_W", TREES, ids=lambda head_W: str(len(head_W)))
-def test_hard_trees_have_the_documented_basis(head_W):
+def test_difficult_trees_have_the_documented_basis(head_W):
   """Ties, forests, single words and empty sentences, and the sign convention."""
   (vector_WE,) = eigenvectors([head_W])
   assert vector_WE.shape == (len(head_W), EIGENVECTORS)
@@ -106,7 +106,7 @@ def test_hard_trees_have_the_documented_basis(head_W):
   assert (vectors[first_E, np.arange(present)] > 0).all()
 
 
-def test_by_hand():
+def test_eigenvectors_of_the_worked_example():
   # A star of four leaves: 1 thrice, 2 once. Of the leaves' space: e1 less the
   # mean, and so on; then the root against its leaves.
   (vector_WE,) = eigenvectors([np.array(STAR)], 5)
@@ -125,12 +125,12 @@ def test_trees_of_a_forest_do_not_mix():
   np.testing.assert_allclose(vector_WE, expected, atol=6e-7)
 
 
-def test_which_end_is_the_root_makes_no_difference():
+def test_root_does_not_change_eigenvectors():
   chain, turned = np.array([0, 0, 1, 2]), np.array([1, 2, 3, 3])
   np.testing.assert_array_equal(*eigenvectors([chain, turned]))
 
 
-def test_a_tree_has_the_same_bits_in_any_batch():
+def test_eigenvectors_are_identical_in_any_batch():
   combined = eigenvectors(TREES)
   backwards = eigenvectors(TREES[::-1])[::-1]
   many = eigenvectors(
@@ -177,8 +177,8 @@ def test_threads_and_instructions_do_not_change_the_vectors(variables):
   assert run.stdout.strip() == DIGEST
 
 
-def test_remembered():
-  expected = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
+def test_cache_evicts_the_least_recently_used():
+  expected = EigenvectorCache(max_bytes=24 * 4 * EIGENVECTORS)  # 24 words
   trees = [control_trees.random(6, i) for i in range(3)]
   first = expected(trees)
   again = expected(trees[::-1])[::-1]

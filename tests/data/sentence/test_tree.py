@@ -1,4 +1,4 @@
-"""Depths, distances, parent positions and control trees, against hand work."""
+"""Tests depths, distances, parent middles and control trees."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def distances_by_search(head_W) -> np.ndarray:
   return result
 
 
-def test_depths():
+def test_depths_of_worked_examples():
   assert tree.depth(MONKEY).tolist() == [2, 1, 0, 2, 1]
   # "My father bought a red car ."
   assert tree.depth([1, 2, 2, 5, 5, 2, 2]).tolist() == [2, 1, 0, 2, 2, 1, 1]
@@ -59,7 +59,7 @@ def test_distances_of_the_worked_example():
   assert tree.tree_distance(MONKEY).dtype == np.uint8
 
 
-def test_words_of_other_trees_are_marked():
+def test_distance_to_other_trees_is_marked():
   other = OTHER_TREE
   assert tree.tree_distance([0, 0, 2, 2]).tolist() == [
     [0, 1, other, other],
@@ -79,7 +79,7 @@ def test_long_distances_saturate():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_distances_of_random_forests(seed):
+def test_distances_of_random_forests_equal_search(seed):
   rng = np.random.default_rng(seed)
   words = int(rng.integers(1, 40))
   # Any function to an earlier place of a shuffled order is a forest.
@@ -96,7 +96,7 @@ def test_distances_of_random_forests(seed):
 @pytest.mark.parametrize(
   "name", ["cs_pud", "de_pud", "en_pud", "fr_pud", "ja_pud", "tr_pud", "zh_pud"]
 )
-def test_distances_of_gold_trees(shared_data, name):
+def test_distances_of_gold_trees_equal_search(shared_data, name):
   path = shared_data / "ud" / f"{name}.conllu.gz"
   for block in itertools.islice(conllu.read(path), 0, None, 10):
     distance_WW = tree.tree_distance(block.head_W)
@@ -108,25 +108,25 @@ def test_distances_of_gold_trees(shared_data, name):
     np.testing.assert_array_equal(distance_WW[root], tree.depth(block.head_W))
 
 
-def test_parents_of_the_worked_example():
+def test_parent_middles_of_the_worked_example():
   # One subword a word, then EOS, which is its own parent.
   middle_S = tree.parent_mid([0, 1, 2, 3, 4, -1], MONKEY)
   assert middle_S.tolist() == [1, 2, 2, 4, 2, 5]
   assert middle_S.dtype == np.float32
 
 
-def test_a_parent_of_two_subwords_has_a_fractional_middle():
+def test_parent_of_two_subwords_has_a_fractional_middle():
   # Words a | b | c | d, c = subwords 3 and 4, all on c but d on a;
   # subwords: a 0, b 1 2, c 3 4, d 5, EOS 6. Middles .0, 1.5, 3.5, 5.
   middle_S = tree.parent_mid([0, 1, 1, 2, 2, 3, -1], [2, 2, 2, 0])
   assert middle_S.tolist() == [3.5, 3.5, 3.5, 3.5, 3.5, 0, 6]
 
 
-def test_a_parent_of_three_subwords_has_its_centre():
+def test_parent_of_three_subwords_has_the_middle_position():
   assert tree.parent_mid([0, 0, 0, 1], [0, 0]).tolist() == [1, 1, 1, 1]
 
 
-def test_parents_without_subwords_are_passed_over():
+def test_parents_without_subwords_are_skipped():
   # 0 <- 1 <- 2 <- 3; words 1 and 2 have no subword: 3 sees 0.
   assert tree.parent_mid([0, 3], [0, 0, 1, 2]).tolist() == [0, 0]
   # The root itself has none: its dependants count as roots.
@@ -149,14 +149,14 @@ def test_parents_without_subwords_are_passed_over():
     ([-1], "heads of 1 words"),
   ],
 )
-def test_heads_that_are_no_tree(head_W, message):
+def test_rejects_invalid_heads(head_W, message):
   with pytest.raises(ValueError, match=message):
     tree.depth(head_W)
   with pytest.raises(ValueError, match=message):
     tree.tree_distance(head_W)
 
 
-def test_linear_trees():
+def test_linear_trees_chain_the_words():
   assert control_trees.linear(4).tolist() == [0, 0, 1, 2]
   assert control_trees.linear(1).tolist() == [0]
   assert control_trees.linear(0).tolist() == []
@@ -214,7 +214,7 @@ def test_projective_trees_have_only_descendants_between_word_and_parent():
   assert seen == {True, False}
 
 
-def test_many_trees_at_once():
+def test_many_trees_equal_each_alone():
   """Of all sizes, so that some are filled up and some are alone."""
   trees = [
     control_trees.random(words, words) for words in (*range(40), 200, 300)
@@ -237,7 +237,7 @@ def test_many_trees_at_once():
   assert tree.tree_distances(none, none).tolist() == []
 
 
-def test_of_many_trees_the_bad_one_is_named():
+def test_error_names_the_invalid_tree_of_many():
   words = np.array([2, 3])
   with pytest.raises(ValueError, match=r"heads of 3 words.*got \[0, 3, 0\]"):
     tree.depth(np.array([1, 1, 0, 3, 0]), words)

@@ -1,4 +1,4 @@
-"""SentencePiece: offsets in the raw text, exact round trips, clear errors."""
+"""Tests offsets in raw text, round trips, sampling and errors of vocabularies."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def check_spans(model: vocabulary.Vocabulary, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HARD)
-def test_spans_of_hard_text(small, text):
+def test_spans_of_difficult_text(small, text):
   check_spans(small, text)
 
 
@@ -93,7 +93,7 @@ def words(tmp_path_factory) -> vocabulary.Vocabulary:
   return vocabulary.train(LINES, path, Subwords(size=99, type="word"))
 
 
-def test_each_word_is_one_piece_also_where_neighbours_are_unknown(words):
+def test_each_word_is_one_piece_even_between_unknown_words(words):
   text = "  A zebra, (or two) walks."
   assert words.whole_words
   assert [s.strip() for s in surfaces(words, text)] == text.split()
@@ -107,7 +107,7 @@ def test_each_word_is_one_piece_also_where_neighbours_are_unknown(words):
   assert words.encode("ﷺ man").id[:4] == [UNK] * 4
 
 
-def test_other_models_are_not_taken_for_whole_words(small, tmp_path):
+def test_other_model_types_have_no_whole_words(small, tmp_path):
   assert not small.whole_words
   for type in ("unigram", "char"):
     model = vocabulary.train(
@@ -142,7 +142,7 @@ def check_words(model: vocabulary.Vocabulary, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HARD)
-def test_whole_words_of_hard_text(words, text):
+def test_whole_words_of_difficult_text(words, text):
   check_words(words, text)
 
 
@@ -167,9 +167,7 @@ def test_whole_words_of_real_lines(real_lines, tmp_path):
 
 
 @pytest.mark.parametrize("coverage", [1.0, 0.98])
-def test_the_most_frequent_words_are_kept_whatever_their_letters(
-  tmp_path, coverage
-):
+def test_keeps_most_frequent_words_with_rare_letters(tmp_path, coverage):
   # x... 4, é 3; b, c and ｃ (NFKC: c) 2 each, of which b comes first; a 1. Of the
   # letters 98 % are x, so at that coverage others would count as rare.
   long = "x" * 200
@@ -184,7 +182,7 @@ def test_the_most_frequent_words_are_kept_whatever_their_letters(
   assert model.encode("b é c a").id == [6, 5, UNK, UNK]
 
 
-def test_unknown_words_in_a_translation(words):
+def test_decodes_unknown_words(words):
   a, man = words.encode("A man").id
   # Set off by blanks, also at the ends and side by side.
   assert words.decode([UNK, a, UNK, UNK, man, UNK]) == "⁇ A ⁇ ⁇ man ⁇"
@@ -210,7 +208,7 @@ def test_offsets_count_characters_of_the_raw_text(small):
   assert "".join(surfaces(small, text)) == text
 
 
-def test_a_character_spelt_out_belongs_to_one_piece(small):
+def test_spelled_out_character_belongs_to_one_piece(small):
   # NFKC: ½ -> 1⁄2. Two pieces or three, one of them holds the character.
   assert [s.strip() for s in surfaces(small, "½")].count("½") == 1
   # ﬁ -> fi, within the word "ﬁnally".
@@ -228,7 +226,7 @@ def test_offsets_of_full_width_letters_and_blanks(small):
 
 
 @pytest.mark.parametrize("type", ["bpe", "unigram", "char"])
-def test_real_lines(real_lines, tmp_path, type):
+def test_spans_and_round_trips_of_real_lines(real_lines, tmp_path, type):
   """Ids and text are SentencePiece's own; spans hold every character."""
   model = vocabulary.train(
     real_lines, tmp_path / "v.model", Subwords(size=3000, type=type)
@@ -244,18 +242,18 @@ def test_real_lines(real_lines, tmp_path, type):
 
 
 @pytest.mark.parametrize("text", HARD)
-def test_decoding_is_sentencepieces(small, text):
+def test_decode_equals_sentencepiece(small, text):
   reference = sentencepiece.SentencePieceProcessor(model_file=str(small.path))
   ids = small.encode(text).id
   assert ids == reference.encode(text)
   assert small.decode(ids) == reference.decode(ids)
 
 
-def test_special_symbols_in_text_are_text(small):
+def test_special_symbols_in_text_are_ordinary_text(small):
   assert not {PAD, BOS, EOS} & set(small.encode("<s> a </s> <pad>").id)
 
 
-def test_decoding_stops_at_eos_and_passes_over_padding(small):
+def test_decode_stops_at_eos_and_skips_padding(small):
   ids = small.encode("A man walks").id
   noisy = [BOS, PAD, *ids, -1, small.size, 10**6, EOS, *ids]
   assert small.decode(noisy) == "A man walks"
@@ -278,7 +276,7 @@ def test_special_ids_and_hash(small):
 
 
 @pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
-def test_training_is_repeatable(tmp_path, type):
+def test_training_is_deterministic(tmp_path, type):
   one, two = (
     vocabulary.train(LINES, tmp_path / name, Subwords(size=60, type=type))
     for name in ("one.model", "two.model")
@@ -291,7 +289,7 @@ def test_training_is_repeatable(tmp_path, type):
 
 
 @pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
-def test_too_large_a_size_is_lowered(tmp_path, type):
+def test_size_is_reduced_to_the_text(tmp_path, type):
   model = vocabulary.train(
     LINES, tmp_path / "v", Subwords(size=9000, type=type)
   )
@@ -299,40 +297,42 @@ def test_too_large_a_size_is_lowered(tmp_path, type):
   assert UNK not in model.encode("A man eats bread .").id or type == "word"
 
 
-def test_long_lines_train_too(tmp_path):
+def test_trains_on_long_lines(tmp_path):
   # SentencePiece leaves out lines above 4,192 bytes unless told otherwise.
   model = vocabulary.train(["ab " * 5000], tmp_path / "v", Subwords(size=9))
   assert UNK not in model.encode("ab ab").id
 
 
-def test_too_small_a_size(tmp_path):
+def test_rejects_a_size_below_the_characters(tmp_path):
   # Characters: "▁", a, b, c and the four special symbols.
   with pytest.raises(InputError, match=r"of 5 pieces .* at least 8"):
     vocabulary.train(["a b c"], tmp_path / "v.model", Subwords(size=5))
   assert not list(tmp_path.iterdir())
 
 
-def test_other_errors_of_training(tmp_path):
+def test_reports_other_training_errors(tmp_path):
   with pytest.raises(InputError, match="no text to train"):
     vocabulary.train(["", "  "], tmp_path / "v", Subwords(size=9))
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", None])
-def test_files_that_are_no_model(small, tmp_path, content):
+def test_rejects_files_that_are_not_a_model(small, tmp_path, content):
   path = tmp_path / "bad.model"
   path.write_bytes(
     small.path.read_bytes()[:-100] if content is None else content
   )
-  with pytest.raises(InputError, match=r"bad.model: not a \(whole\) Sentence"):
+  with pytest.raises(
+    InputError, match=r"bad.model: not a \(complete\) Sentence"
+  ):
     vocabulary.Vocabulary(path)
 
 
-def test_a_missing_file(tmp_path):
+def test_rejects_a_missing_file(tmp_path):
   with pytest.raises(InputError, match=r"none.model: cannot read the voc"):
     vocabulary.Vocabulary(tmp_path / "none.model")
 
 
-def test_a_model_with_other_special_symbols(tmp_path):
+def test_rejects_a_model_with_other_special_symbols(tmp_path):
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(LINES),
     model_prefix=str(tmp_path / "other"),
@@ -354,7 +354,7 @@ def drawn(vocabulary, line, seed, alpha=0.3):
   return vocabulary.sample(line, seed, alpha)
 
 
-def test_a_seed_is_a_segmentation(sampled):
+def test_sample_depends_only_on_the_seed(sampled):
   """Whatever was drawn before, and in whatever thread."""
   lines = [*LINES[:5], *HARD]
   first = [drawn(sampled, line, seed) for seed, line in enumerate(lines)]
@@ -366,7 +366,7 @@ def test_a_seed_is_a_segmentation(sampled):
   assert len(different) > 5
 
 
-def test_a_segmentation_is_of_the_same_text(sampled):
+def test_sampled_subwords_spell_the_same_text(sampled):
   for line in (*LINES[:5], *HARD):
     plain = sampled.encode(line)
     for seed in range(20):
@@ -381,7 +381,7 @@ def test_a_segmentation_is_of_the_same_text(sampled):
       assert [*pieces.begin] == sorted(pieces.begin)
 
 
-def test_how_much_is_drawn_follows_alpha(sampled):
+def test_alpha_controls_the_amount_of_sampling(sampled):
   line = LINES[1]
   plain = len(sampled.encode(line).id)
 
@@ -398,7 +398,7 @@ def test_how_much_is_drawn_follows_alpha(sampled):
     assert small_set > some > many >= plain
 
 
-def test_the_same_is_drawn_in_another_process(sampled):
+def test_sampling_is_equal_in_another_process(sampled):
   """SentencePiece's own generator has other numbers in each."""
   result = [drawn(sampled, line, 7).id for line in LINES[:5]]
   code = (
@@ -412,7 +412,7 @@ def test_the_same_is_drawn_in_another_process(sampled):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_without_chance_subwords_are_sentencepiece_s(
+def test_sampling_without_noise_equals_sentencepiece(
   kind, real_lines, tmp_path
 ):
   """Merges that are never left out; of all segmentations the most probable."""
@@ -423,14 +423,14 @@ def test_without_chance_subwords_are_sentencepiece_s(
   alpha = 0.0
   if kind == "unigram":
     cut = segmentation.by_lattice
-    expected._cut = lambda normal, scores, alpha, rng: cut(
+    expected._segment = lambda normal, scores, alpha, rng: cut(
       normal, scores, 1.0, None
     )
   for line in (*real_lines[::4], *HARD, "", " "):
     assert expected.sample(line, 0, alpha) == expected.encode(line), line
 
 
-def test_who_has_a_choice_is_known(sampled, tmp_path):
+def test_can_sample_depends_on_the_model_type(sampled, tmp_path):
   assert sampled.can_sample
   for kind in ("char", "word"):
     options = Subwords(size=120, type=kind)

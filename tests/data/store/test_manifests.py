@@ -11,7 +11,7 @@ import toy_folders
 
 from benchmarks.faults import mutants
 from jaxsyn.config import read_config
-from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError

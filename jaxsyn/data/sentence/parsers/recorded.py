@@ -19,14 +19,15 @@ def spec(
   side: str,
   place: str = "",
 ) -> ParserSpec | None:
-  """What opens the parser of a side; None where there is none.
+  """Returns the recorded parser of a side; None if there is none.
 
   Args:
-    folder: of the data or the run, that has a copy of its file.
-    manifest: of it.
+    folder: Dataset or run directory, which has a copy of the parser's file.
+    manifest: Manifest of the dataset.
     side: "source" or "target".
-    place: where it is now, if elsewhere: a UDPipe file, or the folder of a spaCy
-      pipeline or of Stanza's models. Of data without a parser, a UDPipe file.
+    place: Present location of the parser if it has moved: a UDPipe file, or the
+      folder of a spaCy pipeline or of Stanza's models. For data without a parser, a
+      UDPipe file.
   """
   known = manifests.recorded_parser(manifest, side)
   if not known:
@@ -42,7 +43,7 @@ def spec(
   copy = layout.parser_file(folder, manifest, side)
   if not place and copy:
     place = os.fspath(copy)
-  # What was prepared knows its model by its whole name.
+  # The manifest has the full name of the model.
   parser = parser.with_identity(known)
   return parser.at(place) if place else parser
 
@@ -52,15 +53,15 @@ def open_recorded(
   manifest: Mapping[str, Any],
   side: str,
 ) -> Parser:
-  """A parser, if it is that of the data.
+  """Opens a parser and checks that it is the one of the dataset.
 
   Args:
-    resolved: what opens it.
-    manifest: of the data.
+    resolved: Spec of the parser, from `spec`.
+    manifest: Manifest of the dataset.
     side: "source" or "target".
 
   Raises:
-    InputError: it is another, or cannot be opened.
+    InputError: It is another parser, or cannot be opened.
   """
   known = manifests.recorded_parser(manifest, side)
   try:
@@ -70,7 +71,7 @@ def open_recorded(
       raise
     raise InputError(
       f"{error} It is the {side} parser of data set {manifest['name']}, {known};"
-      " --parser says where it is now."
+      " give its present location with --parser."
     ) from None
   manifests.check_parser(manifest, parser.identity, side)
   return parser

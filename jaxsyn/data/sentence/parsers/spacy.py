@@ -1,8 +1,8 @@
-"""spaCy: any pipeline that has a parser, a package or a folder.
+"""spaCy: any pipeline that has a parser, as a package or a folder.
 
-A line is one sentence to it: words may start none but the first. Blanks that
-spaCy counts as words are none here. Its label ROOT is UD's root; all others are
-the pipeline's own, which of English or German are not UD's.
+Each line is parsed as one sentence. Blanks that spaCy counts as words are removed. The
+label ROOT becomes UD's "root"; all others are the pipeline's labels, which for English
+and German are not those of UD.
 
 Source: Honnibal et al. 2020, "spaCy: Industrial-strength Natural Language
 Processing in Python".
@@ -19,59 +19,60 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parser_identity import Identity, sha256_texts
 from jaxsyn.data.sentence.parsers.parser import (
+  Identity,
   Parser,
   ParserSpec,
   not_installed,
   on_one_line,
+  sha256_texts,
 )
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums, files
 
-_BATCH = 64  # lines that a pipeline takes together
-# What a pipeline may do beside parsing, and what would cut lines.
-_LEFT_OUT = (
+_BATCH = 64  # lines per call of the pipeline
+# Components that parsing does not need, and those that would split lines.
+_EXCLUDED = (
   *("ner", "entity_linker", "entity_ruler", "textcat", "textcat_multilabel"),
   *("senter", "sentencizer", "spancat"),
 )
 
 
 class SpacyParser(Parser):
-  """A pipeline of spaCy.
+  """A spaCy pipeline.
 
   Attributes:
-    nlp: the pipeline.
+    nlp: The pipeline.
   """
 
   def __init__(self, model: str):
     """Loads a pipeline.
 
     Args:
-      model: name of an installed package, or a folder.
+      model: Name of an installed package, or a folder.
 
     Raises:
-      InputError: there is none, or it has no parser.
+      InputError: The pipeline is missing or has no parser.
     """
     try:
       import spacy
     except ImportError:
       raise not_installed("spaCy", "pip install spacy") from None
     try:
-      self.nlp: Any = spacy.load(model, exclude=_LEFT_OUT)
+      self.nlp: Any = spacy.load(model, exclude=_EXCLUDED)
     except (OSError, ValueError, ImportError) as error:
       reason = " ".join(str(error).split())
       raise InputError(
-        f"{model!r} is no pipeline of spaCy that can be loaded ({reason[:300]})."
+        f"{model!r} is not a spaCy pipeline that can be loaded ({reason[:300]})."
         f" Install it (python -m spacy download {model or 'NAME'}), or name the"
-        " folder of one."
+        " folder of a pipeline."
       ) from None
     self._name = model
     if "parser" not in self.nlp.pipe_names:
       raise InputError(
-        f"the pipeline {model} of spaCy has no parser, but"
+        f"the spaCy pipeline {model} has no parser, but"
         f" {', '.join(self.nlp.pipe_names) or 'nothing'}; name one with a parser."
       )
 
@@ -93,11 +94,11 @@ class SpacyParser(Parser):
   def _texts(self, lines: Sequence[str]) -> list[str]:
     return [
       self._text(doc)
-      for doc in self.nlp.pipe(self._uncut_texts(lines), batch_size=_BATCH)
+      for doc in self.nlp.pipe(self._documents(lines), batch_size=_BATCH)
     ]
 
-  def _uncut_texts(self, lines: Sequence[str]) -> Iterator[Any]:
-    """Lines cut into words, each told to be one sentence."""
+  def _documents(self, lines: Sequence[str]) -> Iterator[Any]:
+    """Yields tokenized lines, each marked as one sentence."""
     for line in lines:
       doc = self.nlp.make_doc(on_one_line(line))
       for word in doc:
@@ -105,30 +106,37 @@ class SpacyParser(Parser):
       yield doc
 
   def _text(self, doc: Any) -> str:
-    word_number: dict[int, int] = {}  # of the words that can be seen, from 1
+    index: dict[int, int] = {}  # of visible words, from 1
     for word in doc:
       if visible(word.text):
-        word_number[word.i] = len(word_number) + 1
+        index[word.i] = len(index) + 1
     rows = []
     for word in doc:
-      if word.i not in word_number:
+      if word.i not in index:
         continue
       head = word.head
-      while head.i not in word_number and head.head.i != head.i:
-        head = head.head  # what depends on a blank goes where that does
-      root = head.i == word.i or head.i not in word_number
+      while head.i not in index and head.head.i != head.i:
+        head = head.head  # a blank's dependents move to its head
+      is_root = head.i == word.i or head.i not in index
       columns = (
-        *(word_number[word.i], word.text, word.lemma_, word.pos_, word.tag_),
-        *(word.morph, 0 if root else word_number[head.i]),
-        *("root" if root else word.dep_, "", ""),
+        index[word.i],
+        word.text,
+        word.lemma_,
+        word.pos_,
+        word.tag_,
+        word.morph,
+        0 if is_root else index[head.i],
+        "root" if is_root else word.dep_,
+        "",
+        "",
       )
-      rows.append("\t".join(str(one) or "_" for one in columns))
+      rows.append("\t".join(str(column) or "_" for column in columns))
     return "\n".join([f"# text = {doc.text}", *rows]) + "\n\n" if rows else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class SpacySpec(ParserSpec):
-  """spaCy: a pipeline that has a parser."""
+  """spaCy: any pipeline that has a parser."""
 
   kind: ClassVar[str] = "spacy"
 
@@ -147,10 +155,12 @@ class SpacySpec(ParserSpec):
   ) -> SpacySpec:
     if not self.model:
       raise (at / "model").error(
-        ' is empty: name a pipeline of spaCy with a parser, as "en_core_web_sm".'
+        ' is empty: name a spaCy pipeline with a parser, such as "en_core_web_sm".'
       )
     if os.path.isdir(self.model):
-      return self.at(os.path.abspath(self.model))  # workers may be elsewhere
+      return self.at(
+        os.path.abspath(self.model)
+      )  # workers may have another directory
     return self
 
   def at(self, place: str) -> SpacySpec:
@@ -161,7 +171,7 @@ class SpacySpec(ParserSpec):
 
 
 def sha256_of_folder(folder: pathlib.Path) -> str:
-  """One hash of all files in a folder and of their names."""
+  """Returns one hash of the names and contents of all files in a folder."""
   names = sorted(
     path.relative_to(folder).as_posix()
     for path in folder.rglob("*")

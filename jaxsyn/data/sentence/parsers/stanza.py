@@ -1,7 +1,7 @@
-"""Stanza: Stanford's neural pipelines, one for each of some 70 languages.
+"""Stanza: Stanford's neural pipelines for about 70 languages.
 
-`stanza.download` downloads its models. Here Stanza runs on the CPU, with one
-thread in each process; text that was parsed on a GPU is read as CoNLL-U.
+`stanza.download` downloads the models. Stanza runs on the CPU with one thread in each
+process; to parse on a GPU, do so beforehand and give the CoNLL-U.
 
 Source: Qi et al. 2020, "Stanza: A Python Natural Language Processing Toolkit for
 Many Human Languages".
@@ -15,42 +15,44 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxsyn.data.sentence.parser_identity import Identity, sha256_texts
 from jaxsyn.data.sentence.parsers.parser import (
+  Identity,
   Parser,
   ParserSpec,
   not_installed,
   on_one_line,
   sentences,
+  sha256_texts,
 )
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.storage import checksums
 
-# `mwt` comes where a language has such words; the parser wants tags and lemmas.
+# Stanza adds `mwt` for languages with multi-word tokens; the parser reads tags and
+# lemmas.
 _PROCESSORS = "tokenize,pos,lemma,depparse"
 
 
 class StanzaParser(Parser):
-  """A pipeline of Stanza.
+  """A Stanza pipeline.
 
   Attributes:
-    nlp: the pipeline.
+    nlp: The pipeline.
   """
 
   def __init__(self, spec: StanzaSpec):
     """Loads a pipeline.
 
     Raises:
-      InputError: Stanza is not installed, or has no such models.
+      InputError: Stanza is not installed, or the models are missing.
     """
     try:
       import stanza
       import torch
     except ImportError:
       raise not_installed("Stanza", "pip install -e '.[stanza]'") from None
-    # Threads would not come along where a process is forked.
+    # Threads do not survive a fork.
     torch.set_num_threads(1)
     folder = {"dir": spec.folder} if spec.folder else {}
     try:
@@ -64,10 +66,10 @@ class StanzaParser(Parser):
         logging_level="ERROR",
         **folder,
       )
-    except Exception as error:  # of many kinds, some of them Stanza's own
+    except Exception as error:  # many types, some defined by Stanza
       raise InputError(
-        f"Stanza has no models of {spec.model!r}, {spec.package!r}, here"
-        f" ({' '.join(str(error).split())[:300]}). Fetch them: python -c"
+        f"Stanza's models of {spec.model!r}, {spec.package!r}, cannot be loaded"
+        f" ({' '.join(str(error).split())[:300]}). Download them: python -c"
         f" \"import stanza; stanza.download('{spec.model}')\""
       ) from None
     self._document = stanza.Document
@@ -90,7 +92,7 @@ class StanzaParser(Parser):
     return self._identity
 
   def _texts(self, lines: Sequence[str]) -> list[str]:
-    # Lines among blanks have an empty one nowhere, where Stanza would cut.
+    # Stanza splits at empty lines; there are none in one line.
     documents = [self._document([], text=on_one_line(line)) for line in lines]
     return [
       "".join(sentences(f"{document:C}\n\n"))
@@ -100,7 +102,7 @@ class StanzaParser(Parser):
 
 @dataclasses.dataclass(frozen=True)
 class StanzaSpec(ParserSpec):
-  """Stanza: a neural pipeline, on the processor."""
+  """Stanza: a neural pipeline, run on the CPU."""
 
   kind: ClassVar[str] = "stanza"
 

@@ -1,7 +1,6 @@
-"""UDPipe 1: a file, and nothing but the processor.
+"""UDPipe 1, the default parser: a model in one file, run on the CPU.
 
-The default; `udpipe_models` knows models by language. UDPipe is imported where
-it is used: who trains needs none.
+UDPipe is imported only where it is used, since training does not need it.
 
 Source: Straka and Straková 2017, "Tokenizing, POS Tagging, Lemmatizing and
 Parsing UD 2.0 with UDPipe".
@@ -13,26 +12,29 @@ import dataclasses
 import functools
 import os
 import pathlib
+import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from jaxsyn.data.sentence.parser_identity import Identity
-from jaxsyn.data.sentence.parsers import udpipe_models
 from jaxsyn.data.sentence.parsers.parser import (
   LONGEST_LINE,
+  Identity,
   Parser,
   ParserSpec,
   not_installed,
 )
 from jaxsyn.data.store import fetch
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Range
 from jaxsyn.storage import checksums, files
 
+MAX_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
+_NO_DOWNLOADS: Mapping[str, fetch.Download] = types.MappingProxyType({})
+
 
 def load_udpipe() -> Any:
-  """UDPipe's module; raises InputError where it is not installed."""
+  """Imports UDPipe; raises InputError if it is not installed."""
   try:
     from ufal import udpipe
   except ImportError:
@@ -41,21 +43,23 @@ def load_udpipe() -> Any:
 
 
 class UDPipe(Parser):
-  """A UDPipe 1 model that cuts lines into words and parses them.
+  """A UDPipe 1 model that splits lines into words and parses them.
 
   Attributes:
-    path: the model's file.
-    beam: width of the parser's beam search; 0: the model's own. 1 is fastest.
+    path: Model file.
+    beam: Width of the parser's beam search; 0: the model's default. 1 is fastest.
   """
 
   def __init__(self, path: str | os.PathLike[str], beam: int = 0):
     """Loads a model.
 
     Args:
-      path, beam: see above.
+      path: Model file.
+      beam: Width of the parser's beam search; 0: the model's default.
 
     Raises:
-      InputError: no file, or no UDPipe model with a tokeniser and a parser.
+      InputError: The file is missing, or is not a UDPipe model with a tokenizer and
+        a parser.
     """
     udpipe = load_udpipe()
     self.path, self.beam = pathlib.Path(path), beam
@@ -66,25 +70,25 @@ class UDPipe(Parser):
     model = udpipe.Model.load(str(path))
     if model is None:
       raise InputError(
-        f"{path}: not a (whole) UDPipe 1 model; download or copy it again."
+        f"{path}: not a (complete) UDPipe 1 model; download or copy it again."
       )
     self._udpipe = udpipe
     self._model = model
     self._options = f"beam_search={beam}" if beam else model.DEFAULT
-    # A presegmented line is one sentence, if the model lets it be.
+    # A presegmented line is one sentence, if the model supports it.
     self._tokenizer = model.newTokenizer(model.TOKENIZER_PRESEGMENTED)
     self._format = udpipe.OutputFormat.newConlluOutputFormat()
     probe = udpipe.Sentence()
     probe.addWord("a")
     if self._tokenizer is None or not model.parse(probe, self._options):
       raise InputError(
-        f"{path}: the UDPipe model lacks a tokeniser or a parser; take one that"
+        f"{path}: the UDPipe model lacks a tokenizer or a parser; use one that"
         " has both."
       )
 
   @functools.cached_property
   def sha256(self) -> str:
-    """Hash of the model's file, as manifests and checkpoints name it."""
+    """Hash of the model file, as recorded in manifests and checkpoints."""
     return checksums.sha256_of(self.path)
 
   @property
@@ -100,7 +104,6 @@ class UDPipe(Parser):
     return [self._text(line) for line in lines]
 
   def _text(self, line: str) -> str:
-    """What UDPipe says, as CoNLL-U."""
     blocks = []
     error = self._udpipe.ProcessingError()
     sentence = self._udpipe.Sentence()
@@ -114,7 +117,7 @@ class UDPipe(Parser):
 
 @dataclasses.dataclass(frozen=True)
 class UDPipeSpec(ParserSpec):
-  """UDPipe 1: a model in a file, on the processor alone."""
+  """UDPipe 1: a model in one file, run on the CPU."""
 
   kind: ClassVar[str] = "udpipe"
 
@@ -142,7 +145,7 @@ class UDPipeSpec(ParserSpec):
     directory: str | pathlib.Path,
     downloads: Mapping[str, fetch.Download],
   ) -> UDPipeSpec:
-    path = udpipe_models.find(
+    path = find_model(
       self.model,
       language,
       directory,
@@ -157,3 +160,68 @@ class UDPipeSpec(ParserSpec):
 
   def open(self, sha256: str = "") -> UDPipe:
     return UDPipe(fetch.local(self.model, sha256), self.beam)
+
+
+def find_model(
+  model: str,
+  language: str,
+  directory: str | pathlib.Path,
+  *,
+  at: ConfigPath,
+  check: fetch.Check,
+  downloads: Mapping[str, fetch.Download] = _NO_DOWNLOADS,
+) -> pathlib.Path:
+  """Returns the model file that a config names, downloaded if necessary.
+
+  Args:
+    model: A file; a name that spacy-udpipe knows ("en", "en-gum", "de"); one of
+      `downloads`; or "" for the `language`.
+    language: Language code of the side.
+    directory: Directory of downloaded models.
+    at: Path of the parser in the config, for messages.
+    check: Raises InputError for a file that is not a model.
+    downloads: File name -> address. It may give another address or the SHA-256 of a
+      spacy-udpipe model. Without a SHA-256, that of the first download is recorded
+      (`jaxsyn.data.store.fetch`) and required from then on.
+
+  Raises:
+    InputError: There is no such file or name, or the download failed.
+  """
+  if model and files.is_file(model):
+    return files.path_of(model)
+  name = model or language
+  if name in downloads:
+    file = name
+  else:
+    from spacy_udpipe import utils as spacy_udpipe
+
+    if name not in spacy_udpipe.LANGUAGES:
+      message = (
+        f"the language {name!r} (config.data.*_language) has no parser model"
+      )
+      if model:
+        message = f"parser model {name!r} is no file and no name"
+      known = [*spacy_udpipe.LANGUAGES, *downloads]
+      guess = "" if "." in name else f" {did_you_mean(name, known)}"
+      raise InputError(
+        f"{message} of spacy-udpipe. Name a UDPipe file or one of its models with "
+        f"{at}.model, or another parser with {at.above}.parser, or prepare "
+        f'without trees: --config.prepare.parse.sides="()".{guess}'
+      )
+    file = spacy_udpipe.LANGUAGES[name]
+    address = fetch.Download(
+      f"{spacy_udpipe.BASE_URL}/{file}", max_bytes=MAX_BYTES
+    )
+    downloads = {file: address, **downloads}
+  path = files.path_of(directory) / file
+  try:
+    fetch.get(path, downloads[file], check)
+  except InputError as error:
+    raise InputError(
+      f"parser model {name!r}: download of {file} from {downloads[file].url}"
+      f" failed ({error}). Put the file into {path.parent} by hand, or name"
+      f" another .udpipe file in {at}.model. Systems without trees, as"
+      " transformer, need none:"
+      ' --config.prepare.parse.sides="()" prepares for them alone.'
+    ) from None
+  return path

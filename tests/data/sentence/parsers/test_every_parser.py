@@ -1,4 +1,4 @@
-"""What all parsers do alike: lines that hurt, and which one it was."""
+"""Tests behavior that all parsers share: difficult lines and identity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import parsers_under_test
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.errors import InputError
@@ -98,16 +98,16 @@ def test_each_line_has_one_parse(parser):
   assert len(words(parses[3])) >= 8
 
 
-def test_lines_together_are_lines_alone(parser):
+def test_lines_parsed_together_equal_lines_alone(parser):
   assert parser.parses(LINES) == [parser(line) for line in LINES]
   assert parser.parses([]) == parser.conllu_all([], []) == []
 
 
-def test_what_is_written_is_read_back(parser):
+def test_written_conllu_reads_back(parser):
   names = [str(i) for i in range(len(LINES))]
   texts = parser.conllu_all(LINES, names)
   blocks = conllu.blocks_of_text("".join(texts), "all")
-  again = list(conllu_text.match(blocks, LINES, "raw"))
+  again = list(conllu.match(blocks, LINES, "raw"))
   assert again == parser.parses(LINES)
   for name, text in zip(names, texts):
     each = conllu.blocks_of_text(text, "one")
@@ -118,7 +118,7 @@ def test_what_is_written_is_read_back(parser):
   assert "# parsed = no" in texts[10]
 
 
-def test_it_is_known_and_opened_again(found, parser, tmp_path):
+def test_identity_is_recorded_and_reopens(found, parser, tmp_path):
   identity = parser.identity
   assert identity.kind == found.kind and PARSERS[identity.kind] is type(found)
   assert identity.entry()["name"] in str(identity)

@@ -1,4 +1,4 @@
-"""spaCy with a pipeline that is trained here: its own words and heads."""
+"""Tests the spaCy parser with a pipeline that is trained here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def whole(nlp, line):
   return nlp(doc)
 
 
-def test_words_and_heads_are_spacy_s_own(parser, pipeline, shared_data):
+def test_words_and_heads_equal_spacy(parser, pipeline, shared_data):
   import spacy
 
   nlp = spacy.load(pipeline)
@@ -49,7 +49,7 @@ def test_words_and_heads_are_spacy_s_own(parser, pipeline, shared_data):
     assert [row[3] for row in parse.row_W] == [word.pos_ or "_" for word in doc]
 
 
-def test_blanks_are_no_words(parser):
+def test_blanks_are_not_words(parser):
   line = "  He   sleeps \t in\u3000 the  park .  "
   parse = parser(line)
   words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
@@ -57,7 +57,7 @@ def test_blanks_are_no_words(parser):
   assert all(map(visible, words)) and parse.parsed
 
 
-def test_a_pipeline_without_a_parser_is_refused(tmp_path):
+def test_rejects_a_pipeline_without_a_parser(tmp_path):
   import spacy
 
   spacy.blank("en").to_disk(tmp_path / "blank")
@@ -65,7 +65,7 @@ def test_a_pipeline_without_a_parser_is_refused(tmp_path):
     SpacyParser(str(tmp_path / "blank"))
 
 
-def test_its_hash_is_of_all_its_files(parser, pipeline, tmp_path):
+def test_hash_covers_all_files(parser, pipeline, tmp_path):
   import shutil
 
   copy = shutil.copytree(pipeline, tmp_path / "copy")

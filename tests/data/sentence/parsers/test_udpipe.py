@@ -1,17 +1,28 @@
-"""UDPipe with the real models: every line gives one parse, never an error."""
+"""Tests UDPipe with real models, and finding and downloading of models."""
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import itertools
 
 import pytest
+import spacy_udpipe.utils
+import web_server
 
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parsers.udpipe import UDPipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, find_model
+from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
+from jaxsyn.options import ROOT
+
+find = functools.partial(
+  find_model,
+  at=ROOT / "prepare" / "parse" / "source" / "udpipe",
+  check=UDPipe,
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +35,11 @@ def japanese(shared_data) -> UDPipe:
   return UDPipe(shared_data / "udpipe" / "japanese.udpipe")
 
 
-def words(parse: conllu_text.Parse) -> list[str]:
+def words(parse: conllu.Parse) -> list[str]:
   return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
 
 
-def test_an_english_line(english):
+def test_parses_an_english_line(english):
   parse = english(" I can't\u00a0go  home.")
   assert words(parse) == ["I", "can't", "go", "home", "."]
   assert parse.head_W == (2, 2, 2, 2, 2)
@@ -36,7 +47,7 @@ def test_an_english_line(english):
   assert parse.parsed
 
 
-def test_a_german_line(shared_data):
+def test_parses_a_german_line(shared_data):
   parse = UDPipe(shared_data / "udpipe" / "german.udpipe")(
     "Er geht zum Bahnhof."
   )
@@ -45,7 +56,7 @@ def test_a_german_line(shared_data):
   assert parse.head_W[zum] == bahnhof
 
 
-def test_japanese_lines(japanese):
+def test_parses_japanese_lines(japanese):
   parse = japanese("私は学生です。")
   assert words(parse) == ["私", "は", "学生", "です", "。"]
   assert parse.head_W == (2, 0, 2, 2, 2)
@@ -56,7 +67,7 @@ def test_japanese_lines(japanese):
   assert visible("".join(words(parse))) == visible(text)
 
 
-def test_a_line_of_two_sentences_stays_one_line(english):
+def test_line_of_two_sentences_is_one_parse(english):
   line = "He sleeps. She reads a book."
   parse = english(line)
   assert "".join(words(parse)) == line.replace(" ", "")
@@ -88,13 +99,13 @@ def test_any_line_gives_one_parse(english, line):
   parse = english(line)
   assert parse.text == line
   text = english.conllu(line, "9")
-  (again,) = conllu_text.match(conllu.blocks_of_text(text, "x"), [line], "raw")
+  (again,) = conllu.match(conllu.blocks_of_text(text, "x"), [line], "raw")
   assert again == parse
   # UDPipe's tokeniser ends at a NUL; blank lines have nothing to parse.
   assert parse.parsed == ("\x00" not in line and bool(visible(line)))
 
 
-def test_a_line_whose_characters_get_lost_is_flagged(english, monkeypatch):
+def test_line_with_lost_characters_is_unparsed(english, monkeypatch):
   lost = "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
   monkeypatch.setattr(english, "_text", lambda line: lost)
   parse = english("a man")
@@ -104,35 +115,108 @@ def test_a_line_whose_characters_get_lost_is_flagged(english, monkeypatch):
   assert text.startswith("# sent_id = 3\n# text = a man\n# parsed = no\n1\ta\t")
 
 
-def test_the_stored_parses_come_back(english, shared_data):
+def test_reproduces_the_stored_parses(english, shared_data):
   """Multi30k: the same parses as the ones stored beside the captions."""
   folder = shared_data / "multi30k"
   with gzip.open(folder / "val.en.gz", "rt", newline="\n") as file:
     lines = [line.rstrip("\n") for line in itertools.islice(file, 100)]
   stored = conllu.read(folder / "parsed" / "val.en.conllu.gz")
-  stored = conllu_text.match(itertools.islice(stored, 100), lines, "val.en")
+  stored = conllu.match(itertools.islice(stored, 100), lines, "val.en")
   text = "".join(english.conllu(line, str(i)) for i, line in enumerate(lines))
-  ours = conllu_text.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
+  ours = conllu.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
   assert list(ours) == list(stored) == [english(line) for line in lines]
 
 
-def test_beam(shared_data, english):
+def test_beam_changes_the_identity(shared_data, english):
   fast = UDPipe(shared_data / "udpipe" / "english.udpipe", beam=1)
   line = "Two young men are playing football in the park."
   assert fast._options == "beam_search=1"
   assert words(fast(line)) == words(english(line))
 
 
-def test_hash(english):
+def test_hash_is_that_of_the_file(english):
   content = english.path.read_bytes()
   assert english.sha256 == hashlib.sha256(content).hexdigest()
 
 
-def test_files_that_are_no_model(tmp_path, english):
+def test_rejects_files_that_are_not_a_model(tmp_path, english):
   with pytest.raises(InputError, match=r"none.udpipe: no such parser model"):
     UDPipe(tmp_path / "none.udpipe")
   bad = tmp_path / "bad.udpipe"
   for content in (b"", b"<html>", english.path.read_bytes()[:500_000]):
     bad.write_bytes(content)
-    with pytest.raises(InputError, match=r"bad.udpipe: not a \(whole\) UDPipe"):
+    with pytest.raises(
+      InputError, match=r"bad.udpipe: not a \(complete\) UDPipe"
+    ):
       UDPipe(bad)
+
+
+def test_find_model_accepts_a_file(tmp_path):
+  model = tmp_path / "my.udpipe"
+  model.touch()
+  assert find(str(model), "en", tmp_path / "kept") == model
+
+
+@pytest.fixture
+def models(monkeypatch):
+  """The server that models come from, on this machine."""
+  with web_server.serve() as server:
+    monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
+    yield server
+
+
+GERMAN = "german-gsd-ud-2.5-191206.udpipe"
+
+
+def test_find_model_downloads_once(models, tmp_path, shared_data, capsys):
+  model = (shared_data / "udpipe" / "german.udpipe").read_bytes()
+  models.answers[f"udpipe/{GERMAN}"] = model
+  path = find("", "de", tmp_path)
+  assert path == find("de", "en", tmp_path) == tmp_path / GERMAN
+  assert models.asked == [f"/udpipe/{GERMAN}"]
+  assert capsys.readouterr().out == ""  # stdout belongs to translations
+  assert UDPipe(path)("Er geht.").parsed
+  # What came first must come again: another model is refused, a damaged one
+  # fetched again.
+  path.write_bytes(model[:-1])
+  assert find("", "de", tmp_path).read_bytes() == model
+  path.unlink()
+  models.answers[f"udpipe/{GERMAN}"] = model + b"x"
+  with pytest.raises(InputError, match=rf"has changed .*{GERMAN}\.sha256"):
+    find("", "de", tmp_path)
+
+
+def test_config_can_give_the_checksum_of_a_model(models, tmp_path, shared_data):
+  path = shared_data / "udpipe" / "german.udpipe"
+  models.answers |= {"mine": path.read_bytes()}
+  address = fetch.Download(models.url("mine"), UDPipe(path).sha256)
+  result = find("", "de", tmp_path, downloads={GERMAN: address})
+  assert result.read_bytes() == path.read_bytes()
+  result = find("my.udpipe", "de", tmp_path, downloads={"my.udpipe": address})
+  assert result == tmp_path / "my.udpipe"
+  other = address._replace(sha256="0" * 64)
+  with pytest.raises(InputError, match="downloads says 0000"):
+    find("", "de", tmp_path / "other", downloads={GERMAN: other})
+
+
+def test_find_model_reports_remedies_without_network(tmp_path, monkeypatch):
+  null = "http://127.0.0.1:9"
+  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", null)
+  message = r"refused.*by hand, or name.*Systems without trees.*sides=\"\(\)\""
+  with pytest.raises(InputError, match=message):
+    find("", "de", tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_find_model_rejects_other_files(models, tmp_path):
+  models.answers[f"udpipe/{GERMAN}"] = b"<html>moved</html>"
+  with pytest.raises(
+    InputError, match=r"download of german.*not a \(complete\)"
+  ):
+    find("", "de", tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_find_model_rejects_an_unknown_name(tmp_path):
+  with pytest.raises(InputError, match=r"'englsh' is no file and no name"):
+    find("englsh", "en", tmp_path)
