@@ -114,7 +114,9 @@ def test_a_file_that_may_not_grow(score, build, place):
       score, cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True,
       preexec_fn=limit,
     )  # fmt: skip
-  one_message(done, 2, "error: File too large. Files may not grow so large")
+  one_message(
+    done, 2, "error: File too large. The file would exceed a size limit"
+  )
   done = subprocess.run(
     build, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit
   )
@@ -252,11 +254,17 @@ def test_text_is_utf8_whatever_the_locale(score, place):
     (MemoryError(), "error: out of memory. End other programs"),
     (
       NotADirectoryError(20, "Not a directory", "a/b"),
-      "Not a directory: a/b. A",
+      "Not a directory: a/b. There is a file where a folder is needed",
     ),
-    (IsADirectoryError(21, "Is a directory", b"a"), "Is a directory: a. A fo"),
+    (
+      IsADirectoryError(21, "Is a directory", b"a"),
+      "Is a directory: a. There is a folder where a file is needed",
+    ),
     (OSError(5, "Input/output error"), "error: Input/output error. The disk"),
-    (OSError(99, "Something new", "a"), "error: Something new: a. Check the n"),
+    (
+      OSError(99, "Something new", "a"),
+      "error: Something new: a. Check the path.",
+    ),
   ],
 )
 def test_errors_of_the_system_are_messages(capsys, error, message):
