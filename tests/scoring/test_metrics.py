@@ -129,8 +129,8 @@ def test_every_metric_says_which_way_is_better(name):
 def test_what_selects_is_a_metric_or_the_likelihood():
   _, kind = fields_of(Train)["selection"]
   (names,) = kind.__metadata__
-  assert set(names.table) == {*METRICS, selection.LIKELIHOOD}
-  assert all(selection.name_of(choice) for choice in names.table)
+  assert set(names.registry) == {*METRICS, selection.LIKELIHOOD}
+  assert all(selection.name_of(choice) for choice in names.registry)
 
 
 def test_an_unknown_metric_is_named():
