@@ -8,6 +8,8 @@ complete times, and a part that is drawn again in each epoch
 
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
+
+Letters: C corpus.
 """
 
 from __future__ import annotations
