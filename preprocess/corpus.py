@@ -151,7 +151,7 @@ class Context:
 
   @functools.cached_property
   def last_drawn(self) -> tuple[int, int]:
-    """Highest random number in the training subset, and the line that has it."""
+    """Highest random number in the random training subset, and its line."""
     for stage in ("clean", "language"):
       if found := self.outputs.summary(stage).get("last_drawn"):
         rank, line = found

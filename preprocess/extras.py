@@ -207,7 +207,7 @@ def bracket_features(
 
 
 def bracket_counts(results: Sequence[Result]) -> dict[str, int]:
-  """Returns the number of rows by use of their constituency tree, in all results.
+  """Returns the number of rows whose constituency tree is used or left out.
 
   The keys are "used", "another text" and "no tree".
   """

@@ -91,7 +91,7 @@ class RawSplit:
     return list(dict.fromkeys(names)) if both else names
 
   def split_input(self) -> SplitInput:
-    """Returns the input streams of the split for workers, with absolute paths."""
+    """Returns the input of the split for workers, with absolute paths."""
     streams = dict(self.texts)
     groups = {f"trees.{side}": paths for side, paths in self.trees.items()}
     for side, paths in self.alternatives.items():
@@ -214,13 +214,13 @@ def read_inputs(
   fetched: pathlib.Path,
   prepared: Collection[str] = (),
 ) -> Inputs:
-  """Returns the input of a dataset: downloads files, opens parsers, computes hashes.
+  """Returns the complete input of a dataset; downloads files that are missing.
 
   Args:
     config: options of the dataset.
     raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
     fetched: folder of downloaded files.
-    prepared: names of splits that are prepared already. They are not left out if
+    prepared: names of splits that are already prepared. They are not left out if
       their files cannot be downloaded now.
 
   Raises:
@@ -290,7 +290,7 @@ class _Finder:
   def texts(
     self, split: str, entry: options.SplitEntry
   ) -> dict[str, tuple[Source, ...]]:
-    """Returns the text files of each side for one entry of config.prepare.splits."""
+    """Returns the text files of each side that a split's config entry names."""
     data, fields = self._config.data, self._config.prepare.fields
     languages = {s: getattr(data, f"{s}_language") for s in schema.SIDES}
     if entry.is_tfds:
@@ -366,7 +366,7 @@ def _add_given_files(
 def _use_trees_of_treebanks(
   config: DataConfig, splits: Mapping[str, RawSplit]
 ) -> None:
-  """Uses the trees of raw text files that are treebanks, unless others are given.
+  """Uses the trees of raw files that are treebanks, unless others are given.
 
   Raises:
     InputError: a side is a treebank in only some of the splits.
@@ -399,7 +399,7 @@ def _key(
   parsers: Mapping[str, Parser | None],
   sums: Mapping[pathlib.Path, str],
 ) -> str:
-  """Returns a hash of all options, files and parsers that affect the dataset."""
+  """Returns a hash of the options, files and parsers that affect the dataset."""
   recorded = as_dict(config.prepare)
   for name in _UNRECORDED:
     del recorded[name]

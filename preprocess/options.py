@@ -109,7 +109,7 @@ def _check_entry(name: str, entry: Sequence[str]) -> None:
 def _check_trees(
   side: str, data: Data, parse: Trees, splits: Collection[str]
 ) -> None:
-  """Raises InputError unless the CoNLL-U options name files for these splits."""
+  """Raises InputError if CoNLL-U options of a side do not match the splits."""
   given = getattr(parse, f"{side}_conllu")
   if given and set(given) != set(splits):
     raise InputError(
