@@ -220,8 +220,8 @@ def read_inputs(
     config: options of the dataset.
     raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
     fetched: folder of downloaded files.
-    prepared: names of splits that are already prepared. They are not left out if
-      their files cannot be downloaded now.
+    prepared: names of splits that are already prepared. These are not left out
+      if their files cannot be downloaded now.
 
   Raises:
     InputError: an option is wrong, or a file or parser does not exist.
@@ -399,7 +399,7 @@ def _key(
   parsers: Mapping[str, Parser | None],
   sums: Mapping[pathlib.Path, str],
 ) -> str:
-  """Returns a hash of the options, files and parsers that affect the dataset."""
+  """Returns a hash of all options, files and parsers that affect the result."""
   recorded = as_dict(config.prepare)
   for name in _UNRECORDED:
     del recorded[name]

@@ -5,8 +5,8 @@
 Line N of the file is the tree of line N of the source. It becomes a bracketing
 (`jaxsyn.data.sentence.linearise`): constituents with the positions of subwords
 between their brackets. Pre-terminals (parts of speech) are left out, as in
-Bugliarello & Okazaki's code, and so are traces (-NONE-) and constituents without
-words. Other labels are not changed (NP-SBJ).
+Bugliarello & Okazaki's code, and so are traces (-NONE-) and empty constituents.
+Other labels are not changed (NP-SBJ).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def spellings(word: str) -> tuple[str, ...]:
 def bracketing(
   tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
-  """Returns the feature `source_brackets`: subwords within constituent brackets.
+  """Returns the feature `source_brackets`: subwords in constituent brackets.
 
   Args:
     tree: constituency tree of the text.

@@ -71,7 +71,7 @@ def publish(
 ) -> None:
   """Moves a new dataset into its directory and writes the manifest last.
 
-  The old manifest is removed first. A folder without a manifest is not a dataset,
+  The old manifest is removed first. A folder without a manifest is no dataset,
   so a mix of old and new files is never used, even after a loss of power.
 
   Args:

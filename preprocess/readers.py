@@ -192,7 +192,7 @@ def _json_text(value: Any, names: list[str], where: str) -> str:
 
 
 class TfdsShard(Reader):
-  """Reader of the shards of a TFDS dataset in TFRecord or ArrayRecord format."""
+  """Reader of shards of a TFDS dataset, in TFRecord or ArrayRecord format."""
 
   unit = "example"
   may_have_line_breaks = True
