@@ -2,7 +2,7 @@
 
 A task is one step of the work, named STAGE/NUMBER. It writes one file of named
 parts (bytes, arrays or JSON) and a result, a small JSON object. The file
-appears atomically, in a folder named by a hash of the input. A task is done when
+appears atomically, in a folder named by a hash of the input. A task is done if
 its file exists, and any process may run it again at any time.
 
 The parts and the header of the file have checksums, so incomplete files of a

@@ -50,8 +50,8 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
   """Checks that all files of a split have the same number of lines.
 
   Returns:
-    "counts": split -> stream -> number of lines in each file; and "lines": start
-    and stop index of the lines of each split.
+    "counts": split -> stream -> number of lines in each file; and "lines", the
+    start and stop index of each split's lines.
 
   Raises:
     InputError: line counts differ, or a split takes lines that do not exist.
@@ -249,7 +249,7 @@ def _tree_size(block: Sequence[bytes]) -> int:
 
 
 def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
-  """Raises InputError unless source and target have as many lines as another."""
+  """Raises InputError if the two sides of a split differ in number of lines."""
   texts = [counts[side] for side in schema.SIDES]
   if sum(texts[0]) == sum(texts[1]):
     return

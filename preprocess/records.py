@@ -1,8 +1,8 @@
 """Encoding of examples, and their files: shards of records, text and trees.
 
 Shard k of the records, the text and the trees of a split has the same examples.
-A shard ends with the first example that reaches its size, so shards do not depend
-on chunks of lines.
+A shard ends with the first example that reaches its size, so shards do not
+depend on chunks of lines.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def encode(context: Context, number: int, out: TaskOutput) -> Result:
 def _optional_features(
   context: Context, number: int, rows: Sequence[int]
 ) -> tuple[list[extras.Features], Result]:
-  """Returns features from brackets, alignments and further parses, and counts."""
+  """Returns features from brackets, alignments, further parses; and counts."""
   chunk, manifest = context.chunk(number), context.manifest
   found: list[list[extras.Features]] = []
   result: Result = {}
@@ -109,8 +109,8 @@ def _sentences(
   """Returns the text lines of a chunk, and the input of both sides to encode.
 
   Returns:
-    Name of the text feature -> lines; and for each side its parses, or its lines
-    if the side has no trees.
+    Name of the text feature -> lines; and for each side its parses, or lines if
+    the side has no trees.
   """
   texts: dict[str, list[str]] = {}
   sentences: list[Sequence[Any]] = []
@@ -236,7 +236,7 @@ def _content(
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
-  """Writes content as gzip without a time, so equal content gives equal bytes."""
+  """Writes content as gzip without a time; equal content gives equal bytes."""
   with (
     # Level 6 compresses text as well as 9, three times as fast.
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,

@@ -184,7 +184,7 @@ def _listed(dropped: Mapping[str, int]) -> str:
 
 
 def _share(unknown: int, subwords: Mapping[int, int]) -> str:
-  """Returns the percentage of unknown subwords among all subwords except EOS."""
+  """Returns the percentage of unknown subwords, EOS not counted, as text."""
   subword_count = sum(
     (length - 1) * times for length, times in subwords.items()
   )
@@ -192,7 +192,7 @@ def _share(unknown: int, subwords: Mapping[int, int]) -> str:
 
 
 def _summary(histogram: Mapping[int, int]) -> str:
-  """Returns mean, median, 99th percentile and maximum of a histogram as text."""
+  """Returns mean, median, 99th percentile and maximum of a histogram."""
   if not histogram:
     return "none"
   numbers, times = map(np.array, zip(*sorted(histogram.items())))

@@ -84,7 +84,7 @@ def _load_context(job: PrepareJob) -> Context:
 
 
 def local(context: Context) -> InProcessRunner | ProcessRunner:
-  """Returns a runner on this machine, with processes in proportion to the input."""
+  """Returns a local runner, with processes in proportion to the input size."""
   paths = {
     source.path
     for split, stream in context.job.streams
@@ -199,7 +199,7 @@ _idle: dict[bytes, list[Context]] = {}  # unused contexts of this worker, by job
 
 
 def borrow_context(job: bytes) -> Context:
-  """Returns an idle `Context` of a preparation job for one thread, or a new one.
+  """Returns an idle or new `Context` of a preparation job, for one thread.
 
   Some runners repeat the setup for each element, and parsers load slowly.
 
@@ -286,7 +286,7 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
 
 
 def _check_visible(job: PrepareJob, runner: str) -> None:
-  """Raises InputError if the job has a local path, which remote workers lack."""
+  """Raises InputError if the job has local paths, which remote workers lack."""
   sources = [s for split, name in job.streams for s in split.streams[name]]
   for path in (job.outputs.folder, *(source.path for source in sources)):
     if not remote.is_remote(path):

@@ -1,8 +1,8 @@
 """Random subset of the training pairs, as set in config.prepare.subset.
 
-Each line has a random number that depends only on the seed and on the line index.
-The clean pairs with the lowest numbers are sampled. So the subset depends neither
-on chunks of lines nor on processes, and for the same seed a smaller subset is
+Each line has a random number that depends only on the seed and the line index.
+The clean pairs with the lowest numbers are sampled. So the subset depends on
+neither chunks of lines nor processes, and for the same seed a smaller subset is
 contained in a larger one.
 """
 
@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   context: Context, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Samples the training subset; returns its highest random number, and the line.
+  """Samples the training subset; returns its last random number and line.
 
   Args:
     context: preparation job and its loaded data.
@@ -80,7 +80,7 @@ def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
 
 
 def file_of(split: str) -> str:
-  """Returns the path of the file of subset line numbers in a dataset directory."""
+  """Returns the path of a split's subset line numbers in a dataset directory."""
   return f"text/{split}.drawn.gz"
 
 
