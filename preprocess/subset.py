@@ -80,7 +80,7 @@ def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
 
 
 def file_of(split: str) -> str:
-  """Returns the path of a split's subset line numbers in a dataset directory."""
+  """Returns the path in a dataset directory for a split's subset line numbers."""
   return f"text/{split}.drawn.gz"
 
 

@@ -1,9 +1,9 @@
-"""Warnings about suspicious trees, for example of a parser for another language.
+"""Warnings about suspicious trees, as from a parser for another language.
 
-A parser returns trees for any text. If it parses Czech as English, there is no
-error, but the trees are wrong, and a translation system gains nothing from them.
-`TreeStats` counts properties of such trees, and `find_warnings` returns messages
-for values out of bounds. They are warnings, since a corpus may be unusual.
+A parser returns trees for any text. If it parses Czech as English, no error
+occurs, but the trees are wrong and do not help a translation system.
+`TreeStats` counts properties of such trees, and `find_warnings` returns a
+message for each value out of bounds. They are warnings, since a corpus may be unusual.
 
 The limits were chosen on gold trees (seven languages of UD's PUD, and English
 EWT; at least 1,000 sentences each) and on texts parsed by UDPipe 1 (English,
@@ -23,7 +23,7 @@ another language:
   foreign letters    5.3          0.0
 
 Gold trees and trees of a model for the language cause no warnings; 40 of the 43
-other pairs do. The remaining three are English texts parsed by the German and the
+other pairs do. The other three are English texts parsed by the German and the
 Czech model. None of these parsers marks words as unparsed or unlabelled.
 """
 
@@ -166,10 +166,7 @@ class TreeStats:
 
 
 def rates(stats: TreeStats) -> dict[str, float]:
-  """Returns percentages, such as of flat trees, if based on enough lines or trees.
-
-  The keys are those of `LIMITS`.
-  """
+  """Returns the percentages that `LIMITS` bounds, if enough lines or trees exist."""
   rates_found = {}
   if stats.lines >= _MIN_COUNT:
     rates_found["unparsed"] = _share(stats.unparsed, stats.lines)
@@ -236,13 +233,13 @@ def _sum_of(words: collections.Counter[str], kinds: frozenset[str]) -> float:
 
 @functools.cache
 def _base(relation: str) -> str:
-  """Returns a dependency relation without its subtype: "nsubj" of "nsubj:pass"."""
+  """Returns a dependency relation without its subtype (after the colon)."""
   return relation.partition(":")[0]
 
 
 @functools.cache
 def _script(letter: str) -> str:
-  """Returns the script of a letter, from its Unicode name; "" for non-letters."""
+  """Returns the script of a letter by its Unicode name; "" for non-letters."""
   if not letter.isalpha():
     return ""
   words = unicodedata.name(letter, "").split(" ")

@@ -1,8 +1,8 @@
-"""Creation of the trees for a chunk of lines, by a parser or from CoNLL-U files.
+"""Creation of trees for a chunk of lines, by a parser or from CoNLL-U files.
 
 Parsers are slow (UDPipe 1 parses about 300 sentences per second and core), so
-parses are stored for later runs. Each file has the parses of several lines and is
-named by a hash of these lines and the parser. A changed line costs one such file.
+parses are stored for later runs. Each file has the parses of several lines and
+is named by a hash of these lines and the parser. A changed line costs one file.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def make_trees(context: Context, number: int, out: TaskOutput) -> Result:
 
   Writes "rows", the indices of these lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE", and
-  "alternatives.SIDE" if further parses were given; and "sizes", the bytes of each
-  row in texts and CoNLL-U.
+  "alternatives.SIDE" if further parses were given; and "sizes", the bytes of
+  each row in texts and CoNLL-U.
   """
   chunk = context.chunk(number)
   config = context.config.prepare
@@ -170,7 +170,7 @@ def _report_warnings(
 
 
 def _parse_record(parse: conllu.Parse, with_rows: bool) -> list[object]:
-  """Returns a parse without its text as a JSON list, which `parses_of` reads."""
+  """Returns a parse without its text as a JSON list for `parses_of`."""
   words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
   return [*words, parse.parsed, parse.line_W if with_rows else ()]
 
@@ -310,8 +310,8 @@ def _read_parse(path: pathlib.Path) -> str | None:
     return None
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:
     raise ValueError(str(error)) from None
-  # gzip has a checksum, but an empty file is valid, and a file may have the name
-  # of another. So each file begins with its own name.
+  # gzip has a checksum, but an empty file is valid, and a file may have been
+  # renamed. So each file begins with its own name.
   first, _, trees = text.partition("\n")
   if first != _first_line(path):
     raise ValueError("it is another file")

@@ -22,13 +22,14 @@ _HASHES = 1 << 64
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns the vocabulary of each side in another dataset that the config names.
+  """Returns the vocabularies of another dataset that the config names, by side.
 
   Returns:
     Side -> vocabulary; empty if config.prepare.vocabulary.like is not set.
 
   Raises:
-    InputError: the path has no dataset, or only one of both is joint.
+    InputError: the path has no dataset, or its vocabulary is joint and the
+      configured vocabulary is not, or vice versa.
   """
   options = config.prepare.vocabulary
   if not options.like:
