@@ -173,7 +173,7 @@ def _make(
   """Makes the dataset in a new folder, then moves it to its directory."""
   place = files.absolute(directory)  # workers may have another current folder
   work = place / "work"
-  # Not in work/, which may be a link to another disk: nothing moves from there.
+  # Not in work/, which may be a link to another disk: moves must be atomic.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
   outputs = Outputs(work / f"stages-{inputs.key[:16]}")
   _remove_unfinished(directory, new, outputs)

@@ -35,7 +35,7 @@ Test = Callable[[str, str], bool]  # returns whether a pair is dropped
 
 
 def clean(context: Context, number: int, out: TaskOutput) -> Result:
-  """Runs the cleaning tests that precede the search for duplicates on a chunk.
+  """Tests the pairs in a chunk of lines before the search for duplicates.
 
   Runs all tests if duplicates are not dropped. Writes "kept", whether each line
   is kept, and "keys.N", hashes and line indices of kept pairs by partition.
@@ -82,14 +82,14 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 
 
 def partition_count(context: Context) -> int:
-  """Returns the number of `find_duplicates` tasks, one for each hash range."""
+  """Returns the number of `find_duplicates` tasks, one per hash partition."""
   if not context.config.prepare.clean.duplicates:
     return 0
   return -(-len(context.line_ranges[0]) // _PARTITION_PAIRS)
 
 
 def find_duplicates(context: Context, number: int, out: TaskOutput) -> Result:
-  """Finds duplicate training pairs among those in one partition of all hashes.
+  """Finds duplicates among the training pairs in one partition of hashes.
 
   Writes "group.N", line indices of duplicates in group N of chunks of lines.
   """
@@ -119,7 +119,7 @@ def language_count(context: Context) -> int:
 
 
 def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
-  """Drops duplicates from a training chunk of lines, then tests the languages.
+  """Drops duplicates in a training chunk, then pairs in a wrong language.
 
   Writes "kept", whether each line is kept.
   """
@@ -145,7 +145,7 @@ def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def combine_language(context: Context, results: Sequence[Result]) -> Result:
-  """Prints and returns drop counts of training pairs, with duplicates."""
+  """Prints and returns drop counts of training pairs and their duplicates."""
   dropped = {}
   if results:
     split = context.job.splits[0]
@@ -157,7 +157,7 @@ def combine_language(context: Context, results: Sequence[Result]) -> Result:
 
 
 def kept_rows(context: Context, number: int) -> list[int]:
-  """Returns the rows of a chunk of lines that cleaning and subset keep."""
+  """Returns the indices of lines in a chunk that cleaning and subset keep."""
   rows = _clean_rows(context, number)
   chunk = context.chunk(number)
   if context.is_train(chunk.split):
@@ -166,7 +166,7 @@ def kept_rows(context: Context, number: int) -> list[int]:
 
 
 def _clean_rows(context: Context, number: int) -> np.ndarray:
-  """Returns the rows of a chunk of lines that cleaning keeps."""
+  """Returns the indices of lines in a chunk that cleaning keeps."""
   task, split = f"clean/{number}", context.chunk(number).split
   if _finds_duplicates(context, split):
     task = f"language/{number - context.train_chunks.start}"
@@ -180,7 +180,7 @@ def _kept(context: Context, task: str) -> np.ndarray:
 def _draw_subset(
   context: Context, dropped: Mapping[str, dict[str, int]]
 ) -> Result:
-  """Samples the training subset if that split is clean; counts pairs left out.
+  """Samples the training subset after cleaning; counts the pairs left out.
 
   Args:
     context: preparation job and its loaded data.
@@ -374,7 +374,7 @@ def pair_key(pair: Pair) -> bytes:
 def _keys(
   chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray, partitions: int
 ) -> list[np.ndarray]:
-  """Returns a table of hashes and line indices of kept pairs per partition."""
+  """Returns hashes and line indices of kept pairs, a table per partition."""
   rows = np.flatnonzero(keep_P)
   keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
   both = np.frombuffer(keys, "<u8").reshape(-1, 2)

@@ -135,7 +135,7 @@ class Context:
 
   @functools.cached_property
   def shards(self) -> list[list[list[tuple[int, int, int]]]]:
-    """Rows in each shard of each split, as from `preprocess.records.plan`."""
+    """Rows of chunks in each shard of a split (`preprocess.records.plan`)."""
     return self.outputs.summary("encode")["shards"]
 
   @functools.cached_property

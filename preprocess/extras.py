@@ -33,8 +33,8 @@ USED, OTHER_WORDS, OTHER_TEXT, NO_TREE = (
   "no tree",
 )
 
-Alternative = tuple[Sequence[int], Sequence[str]]  # heads, relations
-Words = tuple[Any, Any, Any]  # starts, ends, whether the best parse is one
+Alternative = tuple[Sequence[int], Sequence[str]]  # parents, relations
+Words = tuple[Any, Any, Any]  # starts, ends, and whether there is a tree
 Features = dict[str, np.ndarray]
 
 
@@ -117,9 +117,9 @@ def alternative_features(
 
 
 def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
-  """Returns the number of further parses in all results: side -> kind -> count.
+  """Returns the number of further parses in all results, by side and by use.
 
-  The kinds are used parses, parses of other words, and those without a tree.
+  Parses are used, have other words, or have no tree.
   """
   total: dict[str, collections.Counter[str]] = {}
   for result in results:
@@ -131,7 +131,7 @@ def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
 def check_alternatives(
   split: str, counts: Mapping[str, Mapping[str, int]]
 ) -> None:
-  """Raises InputError if all further parses of a side have unexpected words."""
+  """Raises InputError if no further parse has the words of the best parse."""
   for side, count in counts.items():
     if count[OTHER_WORDS] and not count[USED]:
       raise InputError(
@@ -351,7 +351,7 @@ class LabelCounts:
 
 
 def frequent_labels(context: Context, side: str) -> dict[str, list[str]]:
-  """Returns the most frequent training labels of each open annotation.
+  """Returns the most frequent labels of annotations without a fixed label set.
 
   All different labels of the training split are in memory at once.
   """

@@ -30,9 +30,9 @@ from jaxsyn.preprocess.readers import Source, reader_of
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
-# Increase it when the same input must be prepared again.
+# Increase it when datasets from unchanged input must be prepared again.
 _RECIPE = 3
-# Options without effect on the result, or part of the content of the splits.
+# Options that do not affect the result, or are in the content of the splits.
 _UNRECORDED = (
   "raw_dir",
   "downloads",
@@ -314,7 +314,7 @@ class _Finder:
     return found
 
   def named(self, option: str, file: str) -> Paths:
-    """Returns the paths of a file that an option other than splits names."""
+    """Returns the paths for a file name in an option of config.prepare."""
     if file in self.downloads:
       return self._expand(file)
     for path in (files.path_of(self._raw_dir) / file, files.path_of(file)):

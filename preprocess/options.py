@@ -133,7 +133,7 @@ def _check_given(
   data: Data,
   splits: Collection[str],
 ) -> None:
-  """Raises InputError if an option lacks the training split or names others.
+  """Raises InputError if an option has an unknown split or no training split.
 
   Args:
     option: name of the option in config.prepare.

@@ -24,7 +24,7 @@ import numpy as np
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files, remote
 
-_READ_AHEAD = 1 << 16  # bytes of a request to an object store
+_READ_AHEAD = 1 << 16  # bytes in a request to an object store
 _DIGITS = 8  # hexadecimal digits of a length or of a CRC-32C
 _TAIL = 1 << 12  # bytes that mostly hold the header
 Result = dict[str, Any]
@@ -95,7 +95,7 @@ class Outputs:
       raise self._corrupt(task) from None
 
   def finished(self, task: str) -> Header | None:
-    """Returns the header of a task's output file, None if not finished."""
+    """Returns the output file header of a task, None if the task must run."""
     try:
       header = self.header(task)
       for name, size in header.files.items():
@@ -106,7 +106,7 @@ class Outputs:
     return header
 
   def all_finished(self, tasks: Iterable[str]) -> list[Header | None]:
-    """Returns the output header of each task, None where not finished."""
+    """Returns the output file header of each task, None if a task must run."""
     if remote.is_remote(self.folder):
       return remote.each(self.finished, tasks)
     return [self.finished(task) for task in tasks]

@@ -45,7 +45,7 @@ def check_no_user_files(
 
 
 def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields the paths of visible files in a folder, or the path of a file."""
+  """Yields the visible paths directly in a folder, or the path of a file."""
   if remote.is_remote(folder):
     existing = {name.partition("/")[0] for name in files.names(folder)}
     yield from (folder / name for name in sorted(existing) if name[0] != ".")

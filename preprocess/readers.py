@@ -29,7 +29,7 @@ FIELDS_REMEDY = (
   ' text, as in ("source_text", "target_text") or ("translation/en",'
   ' "translation/de").'
 )
-_RECORDS = 1024  # of an ArrayRecord file, read at once
+_RECORDS = 1024  # records of an ArrayRecord file to read at once
 _PACKED = ("", ".gz", ".zst")
 _TABLES = tuple(f".tsv{packing}" for packing in _PACKED)
 _JSON = tuple(f".jsonl{packing}" for packing in _PACKED)
@@ -286,7 +286,7 @@ READERS: dict[str, Reader] = {
 
 
 def reader_of(name: str) -> str:
-  """Returns the key in READERS that matches the name of a file."""
+  """Returns the key in READERS of the reader that fits a file name."""
   if is_conllu(name):
     return "conllu"
   if name.endswith(_TABLES):
@@ -295,5 +295,5 @@ def reader_of(name: str) -> str:
 
 
 def has_both_sides(name: str) -> bool:
-  """Returns whether a raw file name stands for both source and target."""
+  """Returns whether a raw file or TFDS dataset has both source and target."""
   return name.endswith((*_TABLES, *_JSON)) or name.startswith("tfds:")

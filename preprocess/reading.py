@@ -47,7 +47,7 @@ def read(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def combine(context: Context, results: Sequence[Result]) -> Result:
-  """Checks that all files of a split have the same number of lines.
+  """Checks that files of a split have equally many lines; returns the counts.
 
   Returns:
     "counts": split -> stream -> number of lines in each file; and "lines", the

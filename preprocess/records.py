@@ -30,7 +30,7 @@ from jaxsyn.storage import checksums, files
 _RECORDS = "records"
 _MIB = 1 << 20
 
-Part = tuple[int, int, int]  # number of a chunk, first row, row after the last
+Part = tuple[int, int, int]  # chunk index, first row, row after the last
 
 
 def encode(context: Context, number: int, out: TaskOutput) -> Result:
@@ -79,7 +79,7 @@ def encode(context: Context, number: int, out: TaskOutput) -> Result:
 def _optional_features(
   context: Context, number: int, rows: Sequence[int]
 ) -> tuple[list[extras.Features], Result]:
-  """Returns features from brackets, alignments, further parses; and counts."""
+  """Returns the optional features of a chunk's examples, and input counts."""
   chunk, manifest = context.chunk(number), context.manifest
   found: list[list[extras.Features]] = []
   result: Result = {}
@@ -260,7 +260,7 @@ def _file_name(context: Context, split: int, shard: int, kind: str) -> str:
 
 
 def write_index(context: Context, number: int, out: TaskOutput) -> Result:
-  """Writes the record index of a split.
+  """Writes the index of a split's records and returns its metadata.
 
   Returns:
     "files": name -> size and CRC-32C; and the manifest entry of the records.

@@ -27,7 +27,7 @@ from jaxsyn.preprocess.corpus import Context, PrepareJob
 from jaxsyn.storage import files, remote
 from jaxsyn.workers import Workers, cores
 
-_BYTES_PER_PROCESS = 1 << 14  # of input, below which a process does not pay
+_BYTES_PER_PROCESS = 1 << 14  # minimum size of input for a worker process
 _DIED = (
   "a worker process died, perhaps because memory ran out. Run the same command"
   " again: what is done stays. --config.prepare.workers=1 needs least memory."

@@ -25,7 +25,7 @@ def _no_summary(context: Context, results: Sequence[Result]) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-  """A stage of dataset preparation, as the functions that its tasks call.
+  """A stage of dataset preparation: functions to count, run and combine tasks.
 
   Attributes:
     count: function that returns the number of tasks.

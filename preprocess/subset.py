@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   context: Context, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Samples the training subset; returns its last random number and line.
+  """Samples the training subset; returns its highest random number and line.
 
   Args:
     context: preparation job and its loaded data.
@@ -80,7 +80,7 @@ def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
 
 
 def file_of(split: str) -> str:
-  """Returns the path in a dataset directory for a split's subset line numbers."""
+  """Returns the path of a split's file of subset line numbers in a dataset."""
   return f"text/{split}.drawn.gz"
 
 

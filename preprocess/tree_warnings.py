@@ -3,7 +3,8 @@
 A parser returns trees for any text. If it parses Czech as English, no error
 occurs, but the trees are wrong and do not help a translation system.
 `TreeStats` counts properties of such trees, and `find_warnings` returns a
-message for each value out of bounds. They are warnings, since a corpus may be unusual.
+message for each value out of bounds. A corpus may be unusual, so these are only
+warnings.
 
 The limits were chosen on gold trees (seven languages of UD's PUD, and English
 EWT; at least 1,000 sentences each) and on texts parsed by UDPipe 1 (English,
@@ -166,7 +167,7 @@ class TreeStats:
 
 
 def rates(stats: TreeStats) -> dict[str, float]:
-  """Returns the percentages that `LIMITS` bounds, if enough lines or trees exist."""
+  """Returns tree statistics in percent, without those of too little text."""
   rates_found = {}
   if stats.lines >= _MIN_COUNT:
     rates_found["unparsed"] = _share(stats.unparsed, stats.lines)

@@ -160,10 +160,10 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
 def rows_that_fit(
   context: Context, pairs: Sequence[Pair], rows: Sequence[int]
 ) -> tuple[list[int], dict[str, int]]:
-  """Returns rows with pairs of at most max_subwords subwords, EOS included.
+  """Returns the indices of pairs that have at most max_subwords subwords.
 
-  If empty pairs are dropped, so are pairs with a side without subwords: "▁"
-  alone is text, but a blank to the vocabulary.
+  EOS counts as a subword. If empty pairs are dropped, so are pairs with a side
+  without subwords: "▁" alone is text, but a blank to the vocabulary.
 
   Args:
     context: preparation job and its loaded data.

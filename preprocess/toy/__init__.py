@@ -1,4 +1,4 @@
-"""Generator of the quickstart's parallel text: English and an invented language.
+"""Generator of the quickstart's corpus in English and an invented language.
 
 `preprocess.quickstart` writes the corpus. The modules, in order of reading:
   lexicon      words of both languages

@@ -19,7 +19,7 @@ class Sizes:
 
 
 def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
-  """Returns the sentence pairs of each split, with distinct English sentences."""
+  """Returns the sentence pairs of each split, without repeated sentences."""
   counts = {s: getattr(sizes, s) for s in ("train", "validation", "test")}
   generated = iter(pairs(sum(counts.values()), seed))
   return {

@@ -26,7 +26,7 @@ from jaxsyn.preprocess.toy.lexicon import (
 
 @dataclasses.dataclass
 class Node:
-  """A word of a dependency tree, with its dependents on both sides in English."""
+  """A word of a dependency tree, with its left and right dependents."""
 
   word: Word
   relation: str
@@ -68,7 +68,7 @@ class Grammar:
     return verb
 
   def verb(self, relation: str, transitive: bool | None = None) -> Node:
-    """Returns a random verb: in the past tense, or with an auxiliary on its left."""
+    """Returns a random verb in the past tense or with an auxiliary."""
     if transitive is None:
       transitive = self.chance(0.8)
     node = self.word(VERBS[not transitive], relation)
@@ -86,7 +86,7 @@ class Grammar:
     Args:
       verb: verb of the clause; modified in place.
       depth: 0 in the main clause, 1 in a relative clause.
-      gap: whether the clause has no object, since the pronoun stands for it.
+      gap: whether a relative pronoun is the object of the verb.
     """
     if verb.word.kind == "transitive" and not gap:
       kinds = ANIMATE if self.chance(0.5) else ("thing",)
@@ -190,5 +190,5 @@ class Grammar:
 
 @functools.cache
 def _zipf(count: int) -> tuple[float, ...]:
-  """Returns cumulative word frequencies 1/(i + 3), so that some words are rare."""
+  """Returns cumulative sums of the relative word frequencies 1/(rank + 3)."""
   return tuple(itertools.accumulate(1 / (rank + 3) for rank in range(count)))

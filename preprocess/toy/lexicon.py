@@ -1,7 +1,7 @@
 """Words of the quickstart corpus, in English and in an invented language.
 
-The most frequent words of each class come first. All nouns have a regular plural,
-and nearly all verbs a regular past tense without a doubled consonant.
+The most frequent words of each class come first. All nouns have a regular
+plural, and nearly all verbs a regular past tense without a doubled consonant.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def past(verb: str) -> str:
 
 
 def pick(rng: random.Random, choices):
-  """Returns a random element of a sequence, equal in every version of Python.
+  """Returns a random element, the same for a seed in every version of Python.
 
   Of the methods of a generator, only `random()` never changes.
   """

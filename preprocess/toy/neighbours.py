@@ -23,11 +23,11 @@ NEIGHBOURS = {
 def predictability(
   train: Sequence[Pair], test: Sequence[Pair]
 ) -> dict[str, float]:
-  """Returns how well each other word in a sentence predicts a translation.
+  """Returns how often a word and another word predict the word's translation.
 
-  The prediction is the most frequent translation of a word in training, given the
-  class of another word in its sentence and the side it is on (or of the word
-  alone, if the two never occur together). Trees are useful if the parent predicts
+  The prediction is the most frequent translation of a word in training, given
+  the class and side of another word in its sentence (or of the word alone, if
+  the two never occur together). Trees are useful if the parent predicts
   more translations than other words do.
 
   Returns:
@@ -56,7 +56,7 @@ def predictability(
 def _translated_words(
   pair: Pair, other: Callable, rng: random.Random
 ) -> Iterator[tuple[str, tuple[str, int], str]]:
-  """Yields each translated word, the class and side of another, and translation."""
+  """Yields a word, the class and side of another word, and a translation."""
   for i, translation in enumerate(pair.translations):
     if translation:
       j = other(pair.heads, i, rng.random())

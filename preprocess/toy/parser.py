@@ -25,7 +25,7 @@ PARSER_OPTIONS = (
 
 
 def train_parser(pairs: Sequence[Pair]) -> bytes:
-  """Returns a UDPipe 1 model (tokenizer, tagger, parser) trained on gold trees."""
+  """Returns a UDPipe 1 model (tokenizer, tagger, parser) trained on pairs."""
   udpipe = load_udpipe()
   error = udpipe.ProcessingError()
   reader = udpipe.InputFormat.newConlluInputFormat()

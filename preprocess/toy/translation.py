@@ -19,8 +19,8 @@ and the form of almost every word depends on its parent, however distant:
 
 So a translation system needs to know the parent of each word.
 
-All relations are those of Universal Dependencies. The target tree is the English
-tree without the words that have no translation.
+All relations are those of Universal Dependencies. The target tree is the
+English tree without the words that have no translation.
 """
 
 from __future__ import annotations
