@@ -1,1 +1,1 @@
-"""Offline: text in, TFRecords out. Its own code imports no JAX."""
+"""Offline preparation of datasets: makes TFRecords from text without JAX."""

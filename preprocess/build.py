@@ -1,14 +1,14 @@
-"""Prepares a dataset: raw parallel text in, TFRecords and a report out.
+"""Prepares a dataset: turns raw parallel text into TFRecords and a report.
 
   jaxsyn prepare --config multi30k_en_de [--raw_dir DIR]
 
 Writes CoNLL-U, vocabulary, TFRecords, indexes, manifest and report into
-config.data.directory. Work that is done is used again, also after an
-interruption. If nothing changed and nothing is corrupt, nothing is done; corrupt
-files are made again. --verify only checks, everything. The folder work/ has what
-later runs use again; it may be deleted.
+config.data.directory. A run reuses finished work, also after an interruption.
+If no input changed and no file is corrupt, it does nothing; corrupt files are
+rebuilt. --verify checks all files and changes none. The folder work/ stores
+results for later runs; it may be deleted.
 
-On a cluster whose machines all see the raw files and the prepared folder:
+On a cluster whose machines all see the raw files and the dataset directory:
 
   jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
 """
@@ -65,18 +65,18 @@ MakeRunner = Callable[[Context], stages.Runner]
 def run(
   config: Any, raw_dir: str = "", runner: MakeRunner = runners.local
 ) -> pathlib.Path:
-  """Prepares the dataset of a config.
+  """Prepares the dataset that a config describes.
 
   Args:
-    config: a Config, or a ConfigDict of get_config.
+    config: Config, or ConfigDict from get_config.
     raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
-    runner: makes the runner of tasks: processes, or a cluster.
+    runner: factory of the task runner, which uses processes or a cluster.
 
   Returns:
-    The prepared folder, config.data.directory.
+    Dataset directory, config.data.directory.
 
   Raises:
-    InputError: something is wrong with the config or the files.
+    InputError: the config or a file is invalid.
   """
   sections = _sections(config)
   directory = files.path_of(sections.data.directory)
@@ -90,7 +90,7 @@ def run(
 
 
 def _sections(config: Any) -> DataConfig:
-  """Returns the sections that preparation reads, and no others.
+  """Returns the two config sections that preparation reads, data and prepare.
 
   Worker processes unpickle them: a complete config would load JAX there.
   """
@@ -108,7 +108,7 @@ def _run(
   runner: MakeRunner,
 ) -> pathlib.Path:
   started = time.monotonic()
-  # A folder that is prepared may be on a read-only disk.
+  # A prepared dataset may be on a read-only disk.
   if not files.is_file(directory / manifests.FILE):
     _check_writable(directory)
   inputs = read_inputs(config, raw_dir, directory / "raw", _splits(directory))
@@ -138,7 +138,7 @@ def _run(
 
 
 def _splits(directory: pathlib.Path) -> list[str]:
-  """Returns the splits of a directory, none if it is not prepared."""
+  """Returns the split names in a dataset directory, [] if not prepared."""
   try:
     return [*manifests.read(directory)["splits"]]
   except InputError:  # no manifest, or a corrupt one
@@ -151,7 +151,7 @@ def _check_writable(directory: pathlib.Path) -> None:
 
 
 def _check_name(directory: pathlib.Path, name: str) -> None:
-  """Raises InputError for a folder that has another dataset."""
+  """Raises InputError if a directory has a dataset with another name."""
   try:
     other = manifests.read(directory)["name"]
   except InputError:  # no manifest, or a corrupt one
@@ -170,10 +170,10 @@ def _make(
   started: float,
   runner: MakeRunner,
 ) -> None:
-  """Makes the dataset in a new folder, then moves it to its place."""
+  """Makes the dataset in a new folder, then moves it to its directory."""
   place = files.absolute(directory)  # workers may have another current folder
   work = place / "work"
-  # Not in work/, which may be a link to another disk: nothing moves from there.
+  # Not in work/, which may be a link to another disk: moves must be atomic.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
   outputs = Outputs(work / f"stages-{inputs.key[:16]}")
   _remove_unfinished(directory, new, outputs)
@@ -183,7 +183,7 @@ def _make(
     stages.run(context, workers)
   finally:
     workers.close()
-  # What killed workers have left must not be published.
+  # Unfinished files of killed workers must not be published.
   for folder, _, _ in os.walk(new):  # on an object store they leave nothing
     files.remove_unfinished(folder)
   files.remove(new / manifests.FILE)  # of a run that was killed at the end
@@ -197,7 +197,7 @@ def _make(
 def _remove_unfinished(
   directory: pathlib.Path, new: pathlib.Path, outputs: Outputs
 ) -> None:
-  """Removes what runs with other input have left unfinished."""
+  """Removes unfinished files and folders of runs with other input."""
   parent = outputs.folder.parent
   for folder in (directory, parent, parent / "parse"):
     files.remove_unfinished(folder, but=new.name)
@@ -210,7 +210,7 @@ def _remove_unfinished(
 
 
 def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
-  """Writes metadata, models and report; returns the manifest."""
+  """Writes metadata, models and report of a dataset; returns its manifest."""
   from jaxsyn.data.store import tfds_builder
 
   job, described = context.job, context.manifest
@@ -289,7 +289,7 @@ def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
 
 
 def _write_subset(context: Context) -> dict[str, Any]:
-  """Writes the drawn line numbers; returns their entry of the manifest."""
+  """Writes line numbers of the random subset; returns its manifest entry."""
   options, name = context.config.prepare.subset, context.config.data.train
   lines = [
     context.chunk(number).lines[row]
@@ -311,7 +311,7 @@ def _describe(
   split: SplitInput,
   counts: report.ReportCounts,
 ) -> dict[str, Any]:
-  """Returns where a split came from, for the manifest."""
+  """Returns the origin and line counts of a split, for the manifest."""
   raw = inputs.splits[split.name]
   number = [one.name for one in context.job.splits].index(split.name)
   return {
@@ -325,7 +325,7 @@ def _describe(
 
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
-  """Returns a description of the dataset in one line."""
+  """Returns a one-line description of the dataset."""
   data, tree_files = inputs.config.data, inputs.train.trees
   trees = " and ".join(
     f"{side} side ({_title_of(parser if side not in tree_files else None)})"
@@ -346,7 +346,7 @@ def _title_of(parser: Parser | None) -> str:
 
 
 def _copy_models(inputs: Inputs, context: Context) -> dict[str, Any]:
-  """Copies vocabularies and parsers; returns that part of the manifest."""
+  """Copies vocabularies and parsers; returns their manifest entries."""
   joint, new = inputs.config.prepare.vocabulary.joint, context.job.new
   recorded = {}
   for side, vocabulary in context.vocabularies.items():
@@ -370,7 +370,7 @@ def _copy_models(inputs: Inputs, context: Context) -> dict[str, Any]:
 
 
 def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
-  if values.raw_dir:  # in the config, so that options that refer to it follow
+  if values.raw_dir:  # in the config, since other options may refer to it
     values.config.prepare.raw_dir = values.raw_dir
   directory = _sections(values.config).data.directory
   if values.verify:
@@ -388,7 +388,7 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn prepare`."""
   cli.config_flag()
   flags.DEFINE_string(
     "raw_dir", "", "Folder of the raw files; else config.prepare.raw_dir."

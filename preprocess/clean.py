@@ -1,9 +1,9 @@
-"""Cleaning of the training pairs: each test is an option, each drop is counted.
+"""Cleaning of the training split: drops sentence pairs and counts the reasons.
 
-Nothing is dropped from other splits: what is translated must be scored.
-Duplicates are found among all chunks by a hash of the pair. If they are dropped,
-the tests of the training split run in three stages: `clean` before the search,
-`find_duplicates`, and `clean_language` after it.
+Each test is an option. No pair is dropped from other splits, whose translations
+must all be scored. Duplicates are found by a hash of the pair, among all chunks
+of lines. If they are dropped, the training split is cleaned in three stages:
+`clean`, `find_duplicates`, and `clean_language`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from jaxsyn.preprocess.outputs import Result, TaskOutput
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _PARTITION_PAIRS = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
-_GROUP = 256  # chunks
+_GROUP = 256  # chunks of lines
 
 Pair = tuple[str, str]
 Test = Callable[[str, str], bool]  # returns whether a pair is dropped
 
 
 def clean(context: Context, number: int, out: TaskOutput) -> Result:
-  """Runs the tests before the search for duplicates; all if there is none.
+  """Tests the pairs in a chunk of lines before the search for duplicates.
 
-  Parts: "kept", whether each line is kept; and "keys.N", hashes and lines of
-  these pairs, by partition.
+  Runs all tests if duplicates are not dropped. Writes "kept", whether each line
+  is kept, and "keys.N", hashes and line indices of kept pairs by partition.
   """
   chunk = context.chunk(number)
   pairs, changes = chunk.pairs(), {}
@@ -72,7 +72,7 @@ def clean(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def combine(context: Context, results: Sequence[Result]) -> Result:
-  """Reports what was found in the splits that are clean now."""
+  """Prints and returns drop counts for splits whose duplicates are kept."""
   dropped = {}
   for split in context.job.splits:
     if not _finds_duplicates(context, split):
@@ -82,16 +82,16 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 
 
 def partition_count(context: Context) -> int:
-  """Returns the number of tasks of `find_duplicates`."""
+  """Returns the number of `find_duplicates` tasks, one per hash partition."""
   if not context.config.prepare.clean.duplicates:
     return 0
   return -(-len(context.line_ranges[0]) // _PARTITION_PAIRS)
 
 
 def find_duplicates(context: Context, number: int, out: TaskOutput) -> Result:
-  """Finds the pairs of a partition of all hashes that occurred before.
+  """Finds duplicates among the training pairs in one partition of hashes.
 
-  Parts: "group.N", lines of duplicates, by groups of chunks.
+  Writes "group.N", line indices of duplicates in group N of chunks of lines.
   """
   chunks = context.train_chunks
   tables = [
@@ -112,16 +112,16 @@ def find_duplicates(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def language_count(context: Context) -> int:
-  """Returns the number of tasks of `clean_language`."""
+  """Returns the number of `clean_language` tasks, one per training chunk."""
   if not context.config.prepare.clean.duplicates:
     return 0
   return len(context.train_chunks)
 
 
 def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
-  """Drops duplicates of a training chunk, then runs the tests after them.
+  """Drops duplicates in a training chunk, then pairs in a wrong language.
 
-  Parts: "kept", whether each line is kept.
+  Writes "kept", whether each line is kept.
   """
   chunk_number = context.train_chunks[number]
   chunk = context.chunk(chunk_number)
@@ -145,7 +145,7 @@ def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def combine_language(context: Context, results: Sequence[Result]) -> Result:
-  """Reports what was found in the training split, if duplicates were."""
+  """Prints and returns drop counts of training pairs and their duplicates."""
   dropped = {}
   if results:
     split = context.job.splits[0]
@@ -157,7 +157,7 @@ def combine_language(context: Context, results: Sequence[Result]) -> Result:
 
 
 def kept_rows(context: Context, number: int) -> list[int]:
-  """Returns the rows of a chunk that are clean and, in training, drawn."""
+  """Returns the indices of lines in a chunk that cleaning and subset keep."""
   rows = _clean_rows(context, number)
   chunk = context.chunk(number)
   if context.is_train(chunk.split):
@@ -166,7 +166,7 @@ def kept_rows(context: Context, number: int) -> list[int]:
 
 
 def _clean_rows(context: Context, number: int) -> np.ndarray:
-  """Returns the rows of a chunk that cleaning keeps."""
+  """Returns the indices of lines in a chunk that cleaning keeps."""
   task, split = f"clean/{number}", context.chunk(number).split
   if _finds_duplicates(context, split):
     task = f"language/{number - context.train_chunks.start}"
@@ -180,7 +180,12 @@ def _kept(context: Context, task: str) -> np.ndarray:
 def _draw_subset(
   context: Context, dropped: Mapping[str, dict[str, int]]
 ) -> Result:
-  """Draws the subset once the training split is clean; counts the others."""
+  """Samples the training subset after cleaning; counts the pairs left out.
+
+  Args:
+    context: preparation job and its loaded data.
+    dropped: split -> reason -> number of dropped pairs; gets "subset".
+  """
   name = context.config.data.train
   if not context.config.prepare.subset.pairs or name not in dropped:
     return {}
@@ -202,15 +207,15 @@ def _finds_duplicates(context: Context, split: SplitInput) -> bool:
 def _report(
   context: Context, split: SplitInput, results: Sequence[Result]
 ) -> dict[str, int]:
-  """Reports what was found in a split.
+  """Prints cleaning messages for a split and returns drop counts by reason.
 
   Args:
-    context: the job.
-    split: the split.
-    results: results of its chunks, in order.
+    context: preparation job and its loaded data.
+    split: split to report.
+    results: results of the split's chunks of lines, in order.
 
   Returns:
-    Reason -> number of pairs that were dropped.
+    Reason -> number of dropped pairs.
 
   Raises:
     InputError: no line has text, or no training pair is left.
@@ -252,7 +257,7 @@ def _report(
 def _check_text(
   context: Context, split: SplitInput, results: Sequence[Result]
 ) -> None:
-  """Raises InputError for a split in which no pair has text."""
+  """Raises InputError if no pair of a split has text on both sides."""
   if any(result.get("has_text") for result in results):
     return
   source, target = (split.file_names(side) for side in schema.SIDES)
@@ -268,16 +273,16 @@ def _check_text(
 def _count_control_characters(
   chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray
 ) -> Result:
-  """Finds control characters in the kept lines.
+  """Counts the control characters in the kept lines of a chunk.
 
-  UDPipe and much else ends a text at NUL; other control characters do no harm,
-  and texts to score must stay as they were published.
+  UDPipe and other programs end a text at NUL. Other control characters do no
+  harm, and texts for scoring must stay as they were published.
 
   Returns:
-    "control": side -> their number, and the first with its place.
+    "control": side -> number, first character, and FILE:LINE of the first.
 
   Raises:
-    InputError: there is a NUL; names FILE:LINE.
+    InputError: a line has a NUL; names FILE:LINE.
   """
   counts: dict[str, Any] = {}
   rows = np.flatnonzero(keep_P).tolist()
@@ -306,10 +311,14 @@ def _tests_of(context: Context) -> tuple[dict[str, Test], dict[str, Test]]:
 def tests(
   options: Clean, source_language: str, target_language: str
 ) -> tuple[dict[str, Test], dict[str, Test]]:
-  """Returns reason -> test, in order: before and after duplicates."""
+  """Returns the cleaning tests to run before and after dropping duplicates.
+
+  Returns:
+    Two ordered dictionaries, reason -> test.
+  """
   before: dict[str, Test] = {}
   if options.empty:
-    # Not strip: of a line of zero-width characters alone no subword is left.
+    # Not strip: zero-width characters alone give no subword.
     before["empty"] = lambda s, t: not visible(s) or not visible(t)
   if options.control:
     before["control"] = lambda s, t: bool(
@@ -334,15 +343,15 @@ def tests(
 def _drop(
   keep_P: np.ndarray, pairs: Sequence[Pair], table: Mapping[str, Test]
 ) -> Result:
-  """Marks the pairs that are dropped.
+  """Marks the sentence pairs that a table of tests drops, and counts them.
 
   Args:
-    keep_P: whether each pair is kept; changed.
-    pairs: all pairs of the chunk.
+    keep_P: mask of kept pairs; modified in place.
+    pairs: all pairs of the chunk of lines.
     table: reason -> test.
 
   Returns:
-    "dropped": reason -> number; a pair counts once, for the first reason.
+    "dropped": reason -> number of pairs; only a pair's first reason counts.
   """
   dropped = dict.fromkeys(table, 0)
   for row in np.flatnonzero(keep_P).tolist():
@@ -356,7 +365,7 @@ def _drop(
 
 
 def pair_key(pair: Pair) -> bytes:
-  """Returns a hash of 16 bytes; no two of a billion pairs share theirs."""
+  """Returns a 16-byte hash of a sentence pair, unique among a billion pairs."""
   source, target = (text.encode() for text in pair)
   size = len(source).to_bytes(8, "little")
   return hashlib.blake2b(size + source + target, digest_size=16).digest()
@@ -365,7 +374,7 @@ def pair_key(pair: Pair) -> bytes:
 def _keys(
   chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray, partitions: int
 ) -> list[np.ndarray]:
-  """Returns hashes and lines of the kept pairs, by partition."""
+  """Returns hashes and line indices of kept pairs, a table per partition."""
   rows = np.flatnonzero(keep_P)
   keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
   both = np.frombuffer(keys, "<u8").reshape(-1, 2)
@@ -375,16 +384,16 @@ def _keys(
 
 
 def _ratio(source: str, target: str) -> float:
-  """Returns words of the longer side / words of the shorter, maybe inf."""
+  """Returns the ratio of word counts, longer side to shorter, or infinity."""
   short_side, long_side = sorted((len(source.split()), len(target.split())))
   return long_side / short_side if short_side else float("inf")
 
 
 def _other_language(source_language: str, target_language: str) -> Test:
-  """Returns a test of whether a side seems to be in another language.
+  """Returns a test that drops pairs with a side in an unexpected language.
 
-  The first guess counts, however uncertain. py3langid is deterministic, so the
-  same text always gives the same answer.
+  The most probable language counts, however uncertain. py3langid is
+  deterministic.
   """
   import py3langid
 
@@ -394,7 +403,7 @@ def _other_language(source_language: str, target_language: str) -> Test:
     ("source_language", source_language),
     ("target_language", target_language),
   ):
-    # It has some languages by three letters ("kik"), most by two ("ha").
+    # py3langid has three letters for some languages ("kik"), or two ("ha").
     known_code = next((c for c in (code, short(code)) if c in known), "")
     wanted.append(known_code)
     if not known_code:

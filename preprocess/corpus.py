@@ -1,7 +1,7 @@
-"""A preparation job, what a worker has loaded for it, and chunks of its text.
+"""Preparation jobs, the data that workers load for them, and chunks of lines.
 
-The lines of a split are cut into chunks of consecutive line pairs. Each stage
-(`preprocess.stages`) works on one chunk at a time.
+The lines of a split are cut into chunks of consecutive line pairs. A task of a
+stage (`preprocess.stages`) usually processes one chunk.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _BYTES_PER_LINE = 60
 
 @dataclasses.dataclass(frozen=True)
 class SplitInput:
-  """The input of a split.
+  """Input files of a split, as streams with a line or tree for each pair.
 
   Attributes:
     name: name of the split.
-    lines: lines that it takes: "FIRST-LAST", "FIRST-", or "" for all.
-    chunk_lines: lines of a chunk; the last has fewer.
+    lines: range of lines to read: "FIRST-LAST", "FIRST-", or "" for all.
+    chunk_lines: number of lines in a chunk; the last chunk may have fewer.
     streams: name of a stream -> sources with a line or tree for each pair:
       "source" and "target", the texts; "trees.SIDE", given trees;
       "alternatives.SIDE.N", further parses; "brackets", constituency trees;
@@ -49,30 +49,30 @@ class SplitInput:
   streams: Mapping[str, tuple[Source, ...]]
 
   def alternatives(self, side: str) -> list[str]:
-    """Returns the streams of further parses of a side."""
+    """Returns the names of the streams with further parses of a side."""
     return [n for n in self.streams if n.startswith(f"alternatives.{side}.")]
 
   def file_names(self, stream: str) -> str:
-    """Returns the paths of the files of a stream, for messages."""
+    """Returns the file paths of a stream, joined with commas for messages."""
     return ", ".join(str(source.path) for source in self.streams[stream])
 
 
 def chunk_lines(size: int) -> int:
-  """Returns the lines of a chunk of a text of a number of bytes."""
+  """Returns the number of lines in a chunk, given the text's size in bytes."""
   share = max(1, size // _BYTES_PER_LINE // _CHUNKS)
   return min(max(MIN_LINES, 1 << (share - 1).bit_length()), MAX_LINES)
 
 
 @dataclasses.dataclass(frozen=True)
 class PrepareJob:
-  """What a worker needs to know; text comes from files only.
+  """Picklable description of one dataset preparation, sent to workers.
 
   Attributes:
     config: options of the dataset.
-    outputs: outputs of the tasks.
+    outputs: folder of task outputs.
     new: folder of the new dataset, until it is complete.
     retained: folder of parses and vocabularies that later runs use again.
-    splits: the splits, the training split first.
+    splits: inputs of all splits, the training split first.
     parsers: side -> specification and identity of its parser, for the sides
       whose lines are parsed.
   """
@@ -86,15 +86,15 @@ class PrepareJob:
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
-    """All streams of all splits."""
+    """Pairs of split and stream name, for all input streams of the job."""
     return [(split, name) for split in self.splits for name in split.streams]
 
 
 class Context:
-  """A job and what was loaded for it, in the launcher or in a worker.
+  """A preparation job with its loaded parsers, vocabularies and summaries.
 
   Attributes:
-    job: the job.
+    job: job that is prepared.
   """
 
   def __init__(self, job: PrepareJob):
@@ -110,7 +110,7 @@ class Context:
 
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:
-    """Parser of each side whose lines are parsed."""
+    """Opened parser of each side whose lines are parsed."""
     opened = {}
     for side, (spec, identity) in self.job.parsers.items():
       opened[side] = spec.open(identity.sha256)
@@ -123,35 +123,35 @@ class Context:
 
   @functools.cached_property
   def vocabularies(self) -> dict[str, Vocabulary]:
-    """Vocabulary of each side."""
+    """Loaded subword vocabulary of each side."""
     paths = self.outputs.summary("vocabulary")
     loaded = {path: Vocabulary(path) for path in set(paths.values())}
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   @functools.cached_property
   def manifest(self) -> Result:
-    """The part of the manifest that describes examples."""
+    """Manifest entries that describe examples: sides, relations, labels etc."""
     return self.outputs.summary("trees")["manifest"]
 
   @functools.cached_property
   def shards(self) -> list[list[list[tuple[int, int, int]]]]:
-    """Plan of the shards of each split; see `preprocess.records.plan`."""
+    """Rows of chunks in each shard of a split (`preprocess.records.plan`)."""
     return self.outputs.summary("encode")["shards"]
 
   @functools.cached_property
   def line_ranges(self) -> list[range]:
-    """Lines of each split, as indices in its files."""
+    """Range of line indices that each split takes from its files."""
     return [range(*pair) for pair in self.outputs.summary("read")["lines"]]
 
   @functools.cached_property
   def dropped(self) -> dict[str, dict[str, int]]:
-    """Split -> reason -> pairs that cleaning dropped."""
+    """Number of pairs that cleaning dropped: split -> reason -> count."""
     found = dict(self.outputs.summary("clean")["dropped"])
     return found | self.outputs.summary("language")["dropped"]
 
   @functools.cached_property
   def last_drawn(self) -> tuple[int, int]:
-    """Highest rank of the drawn subset, and its line (`preprocess.subset`)."""
+    """Highest random number in the random training subset, and its line."""
     for stage in ("clean", "language"):
       if found := self.outputs.summary(stage).get("last_drawn"):
         rank, line = found
@@ -159,7 +159,7 @@ class Context:
     raise LookupError("no subset was drawn")
 
   def chunks(self, name: str) -> range:
-    """Returns the numbers of the chunks of a split."""
+    """Returns the indices of a split's chunks of lines, among all splits."""
     first = 0
     for split, lines in zip(self.job.splits, self.line_ranges):
       count = -(-len(lines) // split.chunk_lines)
@@ -170,16 +170,16 @@ class Context:
 
   @property
   def train_chunks(self) -> range:
-    """Numbers of the chunks of the training split."""
+    """Indices of the training split's chunks of lines."""
     return self.chunks(self.config.data.train)
 
   @property
   def chunk_count(self) -> int:
-    """Number of chunks of all splits."""
+    """Number of chunks of lines in all splits."""
     return self.chunks(self.job.splits[-1].name).stop
 
   def chunk(self, number: int) -> Chunk:
-    """Returns a chunk, numbered through all splits."""
+    """Returns a chunk of lines, given its index among all splits."""
     for split, lines in zip(self.job.splits, self.line_ranges):
       chunks = self.chunks(split.name)
       if number in chunks:
@@ -193,26 +193,26 @@ class Context:
     return split.name == self.config.data.train
 
   def is_normalized(self, split: SplitInput, side: str) -> bool:
-    """Returns whether the text of a side is rewritten in Unicode NFC."""
+    """Returns whether the text of a side in a split is converted to NFC."""
     # References stay as they are: a score must not change with the option.
     trained = side == "source" or self.is_train(split)
     return self.config.prepare.clean.nfc and trained
 
 
 def stream_task(split: str, stream: str, index: int) -> str:
-  """Returns the name of the output that has a chunk of a stream."""
+  """Returns the name of the output file with one chunk of an input stream."""
   return f"streams/{split}.{stream}/{index}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-  """Consecutive line pairs of a split.
+  """A chunk of lines: consecutive line pairs of a split.
 
   Attributes:
-    context: the job.
-    split: the split.
-    index: number of the chunk within the split.
-    lines: its lines, as indices in the files of the split.
+    context: preparation job and its loaded data.
+    split: input files of the split.
+    index: index of the chunk within the split.
+    lines: range of line indices in the files of the split.
     is_last: whether it is the last chunk of the split.
   """
 
@@ -223,11 +223,11 @@ class Chunk:
   is_last: bool
 
   def texts(self, side: str) -> list[str]:
-    """Returns the lines of a side, as the files have them."""
+    """Returns the raw lines of a side in this chunk, without line ends."""
     return self._read(side)
 
   def pairs(self) -> list[tuple[str, str]]:
-    """Returns the line pairs, in Unicode NFC if the options ask for it."""
+    """Returns the line pairs of this chunk, in Unicode NFC if configured."""
     sides = []
     for side in schema.SIDES:
       lines = self.texts(side)
@@ -237,26 +237,26 @@ class Chunk:
     return list(zip(*sides, strict=True))
 
   def place(self, stream: str, row: int) -> str:
-    """Returns FILE:LINE of a row of a stream, for messages."""
+    """Returns the position FILE:LINE of a row in a stream, for messages."""
     return _place(self._sections(stream), row)
 
   def placed(self, stream: str) -> list[tuple[str, str]]:
-    """Returns FILE:LINE and the text of each line of a stream."""
+    """Returns FILE:LINE and text for each line of a stream in this chunk."""
     sections, lines = self._sections(stream), self._read(stream)
     return [(_place(sections, row), line) for row, line in enumerate(lines)]
 
   def trees(
     self, stream: str, side: str, lines: list[str]
   ) -> Iterator[conllu.Parse]:
-    """Yields the trees of the lines of a side.
+    """Yields the parse of each given line of a side, from a stream of CoNLL-U.
 
     Args:
-      stream: stream of trees.
-      side: side that the trees are of.
+      stream: name of a stream of trees.
+      side: side that the trees belong to.
       lines: lines of that side in the chunk.
 
     Raises:
-      InputError: the CoNLL-U is malformed, or of another text.
+      InputError: the CoNLL-U is malformed or belongs to another text.
     """
     return conllu.match(
       self._blocks(stream),
@@ -291,7 +291,12 @@ class Chunk:
 
 
 def _place(sections: list[Any], row: int) -> str:
-  """Returns FILE:LINE of a row, given first row, file, noun and line of each."""
+  """Returns the position FILE:LINE of a row in a stream.
+
+  Args:
+    sections: (first row, file, noun for a line, line number) for each file.
+    row: index of the row in the chunk.
+  """
   first, file, noun, number = next(
     section for section in reversed(sections) if section[0] <= row
   )

@@ -1,4 +1,4 @@
-"""Optional input besides texts and best trees, on its way into examples.
+"""Optional features of examples from further parses, alignments and labels.
 
 Further parses (config.prepare.parse.source_alternatives), constituency trees
 (source_brackets), word alignments (config.prepare.alignments), and the labels
@@ -33,8 +33,8 @@ USED, OTHER_WORDS, OTHER_TEXT, NO_TREE = (
   "no tree",
 )
 
-Alternative = tuple[Sequence[int], Sequence[str]]  # heads, relations
-Words = tuple[Any, Any, Any]  # starts, ends, whether the best parse is one
+Alternative = tuple[Sequence[int], Sequence[str]]  # parents, relations
+Words = tuple[Any, Any, Any]  # starts, ends, and whether there is a tree
 Features = dict[str, np.ndarray]
 
 
@@ -49,27 +49,27 @@ def matching_alternatives(
   rows: Sequence[int],
   words: Sequence[Words],
 ) -> tuple[list[list[Alternative]], dict[str, int]]:
-  """Finds the further parses that have the same words as the best parse.
+  """Returns the further parses that have the same words as the best parse.
 
   Args:
-    chunk: chunk of a split that has further parses.
+    chunk: chunk of lines in a split that has further parses.
     side: side of the parses.
     lines: lines of that side in the chunk.
-    rows: rows that become examples.
+    rows: indices of lines that become examples.
     words: words of the best parse of each row.
 
   Returns:
-    Heads and relations of each parse of each row; and the number of parses of
-    each kind.
+    Parents and relations in each parse of each row; and the number of parses
+    that are used, have other words, or have no tree.
 
   Raises:
-    InputError: the CoNLL-U is malformed, or of another text.
+    InputError: the CoNLL-U is malformed or belongs to another text.
   """
   counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
   found: list[list[Alternative]] = [[] for _ in rows]
   index_of = {row: i for i, row in enumerate(rows)}
   for stream in chunk.split.alternatives(side):
-    # All are read, so that malformed trees and those of another text are errors.
+    # All trees are read, to detect malformed trees and trees of another text.
     for row, parse in enumerate(chunk.trees(stream, side, lines)):
       if row not in index_of or not lines[row].strip():
         continue
@@ -85,7 +85,7 @@ def matching_alternatives(
 
 
 def sides_with_alternatives(context: Context) -> dict[str, list[str]]:
-  """Returns the entry of the manifest; empty if there are no further parses."""
+  """Returns the manifest entry that lists the sides with further parses."""
   options = context.config.prepare.parse
   sides: list[str] = list(options.sides)
   given = [side for side in sides if getattr(options, f"{side}_alternatives")]
@@ -95,7 +95,7 @@ def sides_with_alternatives(context: Context) -> dict[str, list[str]]:
 def alternative_features(
   context: Context, number: int, rows: int
 ) -> list[Features]:
-  """Returns the features `schema.ALTERNATIVES` of the rows of a chunk."""
+  """Returns the features `schema.ALTERNATIVES` for each example of a chunk."""
   values: list[Features] = [{} for _ in range(rows)]
   split = context.chunk(number).split
   for side in context.manifest.get("alternatives", ()):
@@ -117,7 +117,10 @@ def alternative_features(
 
 
 def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
-  """Returns side -> kind -> number of further parses in all chunks."""
+  """Returns the number of further parses in all results, by side and by use.
+
+  Parses are used, have other words, or have no tree.
+  """
   total: dict[str, collections.Counter[str]] = {}
   for result in results:
     for side, counts in result.get("alternatives", {}).items():
@@ -128,7 +131,7 @@ def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
 def check_alternatives(
   split: str, counts: Mapping[str, Mapping[str, int]]
 ) -> None:
-  """Raises InputError if no further parse has the words of the best one."""
+  """Raises InputError if no further parse has the words of the best parse."""
   for side, count in counts.items():
     if count[OTHER_WORDS] and not count[USED]:
       raise InputError(
@@ -144,7 +147,7 @@ def check_alternatives(
 def _penn_trees(
   chunk: Chunk, texts: Sequence[str]
 ) -> list[penn.PennTree | None]:
-  """Returns the constituency trees of all lines of a chunk."""
+  """Returns the constituency tree of each line in a chunk, None without one."""
   both = zip(chunk.placed("brackets"), texts, strict=True)
   return [penn.tree_of(line, text, where) for (where, line), text in both]
 
@@ -152,13 +155,13 @@ def _penn_trees(
 def bracket_labels(
   chunk: Chunk, texts: Sequence[str], rows: Sequence[int]
 ) -> set[str]:
-  """Returns the labels of the constituents of rows of a chunk."""
+  """Returns the set of constituent labels in the given rows of a chunk."""
   trees = _penn_trees(chunk, texts)
   return {x for row in rows if (tree := trees[row]) for x in tree.labels}
 
 
 def check_brackets(labels: Sequence[str], is_given: bool) -> None:
-  """Raises InputError if trees are given and none has a label."""
+  """Raises InputError if constituency trees are given and none has a label."""
   if is_given and not labels:
     raise InputError(
       "config.prepare.parse.source_brackets: no kept line has a tree with"
@@ -172,13 +175,14 @@ def bracket_features(
   vocabulary: Vocabulary,
   ids: Mapping[str, int],
 ) -> tuple[list[Features], Result]:
-  """Returns the feature `source_brackets` of rows of a chunk.
+  """Returns the feature `source_brackets` for each given row of a chunk.
 
-  A tree that is not of its line is left out and counted.
+  A tree that does not match its line is left out and counted.
 
   Returns:
-    The features; and "brackets", the number of rows with each kind of tree, and
-    "left_out", a message about the first that was left out.
+    Features of each row; and a result with "brackets", the number of rows whose
+    tree is used, belongs to another text, or is missing, and "left_out", a
+    message about the first tree that was left out.
   """
   nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
   counts, left_out = dict.fromkeys((USED, OTHER_TEXT, NO_TREE), 0), ""
@@ -203,7 +207,10 @@ def bracket_features(
 
 
 def bracket_counts(results: Sequence[Result]) -> dict[str, int]:
-  """Returns kind of constituency tree -> number of rows in all chunks."""
+  """Returns the number of rows whose constituency tree is used or left out.
+
+  The keys are "used", "another text" and "no tree".
+  """
   total: collections.Counter[str] = collections.Counter()
   for result in results:
     total.update(result["brackets"])
@@ -213,12 +220,12 @@ def bracket_counts(results: Sequence[Result]) -> dict[str, int]:
 def report_brackets(
   counts: Mapping[str, int], left_out: str, files: Sequence[str]
 ) -> None:
-  """Prints which tree of a split was left out first.
+  """Prints a message about the first constituency tree that was left out.
 
   Args:
-    counts: counts of all chunks.
-    left_out: message of the first chunk that has one, or "".
-    files: files of the trees, and of the text.
+    counts: number of rows from `bracket_counts`.
+    left_out: message about the first tree that was left out, or "".
+    files: names of the tree files, and of the text files.
 
   Raises:
     InputError: all trees were left out.
@@ -236,15 +243,15 @@ def report_brackets(
 
 
 def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
-  """Returns the links of all lines of a chunk, between words of the raw text.
+  """Returns the word alignment of each line pair, as indices of raw words.
 
   Args:
-    chunk: chunk of a split that has alignments.
-    pairs: its lines.
+    chunk: chunk of lines in a split that has alignments.
+    pairs: line pairs of the chunk.
 
   Raises:
-    InputError: a line is malformed, a word does not exist, or the words that
-      were aligned are not those of the text.
+    InputError: a line is malformed, a word does not exist, or the aligned words
+      differ from the words of the text.
   """
   words = [
     _linked_words(chunk, side, [pair[i] for pair in pairs])
@@ -264,7 +271,7 @@ def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
             " give their files too: config.prepare.alignments."
           )
     source_W, target_W = (words_of[row] for words_of in words)
-    # Several words that were aligned may be one word between blanks.
+    # Several aligned words may belong to one word between blanks.
     found.append(tuple({(source_W[i], target_W[j]): None for i, j in links}))
   return found
 
@@ -272,7 +279,7 @@ def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
 def _linked_words(
   chunk: Chunk, side: str, lines: Sequence[str]
 ) -> list[Sequence[int]]:
-  """Returns for each aligned word of each line its word between blanks."""
+  """Returns, for each line, the blank-separated word of each aligned word."""
   stream = f"words.{side}"
   if stream not in chunk.split.streams:
     return [range(len(alignments.spans(line)[0])) for line in lines]
@@ -294,10 +301,10 @@ def _linked_words(
 def link_features(
   chunk: Chunk, rows: Sequence[int], vocabularies: Mapping[str, Vocabulary]
 ) -> tuple[list[Features], Result]:
-  """Returns the features `schema.LINKED` of rows of a chunk.
+  """Returns the alignment features `schema.LINKED` for given rows of a chunk.
 
   Returns:
-    The features; and "linked", the number of rows that have links.
+    Features of each row; and "linked", the number of rows that have links.
   """
   pairs = chunk.pairs()
   links: Sequence[Links] = [()] * len(pairs)
@@ -335,7 +342,7 @@ class LabelCounts:
         counts.update(map(str, ANNOTATIONS[name]().read(parse)))
 
   def merge(self, other: Mapping[str, Mapping[str, int]]) -> None:
-    """Adds the `as_dict` of other counts."""
+    """Adds label frequencies that `as_dict` of another object returned."""
     for name, counts in self._counts.items():
       counts.update(other[name])
 
@@ -344,7 +351,7 @@ class LabelCounts:
 
 
 def frequent_labels(context: Context, side: str) -> dict[str, list[str]]:
-  """Returns the labels of each such annotation, for the manifest.
+  """Returns the most frequent labels of annotations without a fixed label set.
 
   All different labels of the training split are in memory at once.
   """

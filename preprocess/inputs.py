@@ -1,7 +1,7 @@
-"""The input of a dataset: options, raw files and parsers, and their hash.
+"""Input of a dataset: options, raw files and parsers, and a hash of these.
 
-Everything is looked up before any work is done, so that wrong options and
-missing files are reported at once.
+All input is located before any work is done, so that wrong options and missing
+files are reported at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from jaxsyn.preprocess.readers import Source, reader_of
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
-# Increase it when the same input must be prepared again.
+# Increase it when datasets from unchanged input must be prepared again.
 _RECIPE = 3
-# Options without effect on the result, or part of the content of the splits.
+# Options that do not affect the result, or are in the content of the splits.
 _UNRECORDED = (
   "raw_dir",
   "downloads",
@@ -48,17 +48,17 @@ Paths = tuple[pathlib.Path, ...]
 
 @dataclasses.dataclass
 class RawSplit:
-  """The files of a split.
+  """Input files of one split: text of both sides, given trees and alignments.
 
   Attributes:
     name: name of the split.
-    texts: side -> sources; both sides may be read from the same files.
-    lines: lines that it takes, as in config.prepare.splits.
-    trees: side -> CoNLL-U of all lines, if trees are given.
-    alternatives: side -> CoNLL-U files, each a further parse of all lines.
-    brackets: constituency trees of all lines of the source.
-    alignments: links of all lines.
-    aligned: side -> words that these link, if they are not those of the text.
+    texts: side -> text files; both sides may be read from the same files.
+    lines: range of lines to read, as in config.prepare.splits.
+    trees: side -> CoNLL-U files of all lines, if trees are given.
+    alternatives: side -> CoNLL-U files, each with a further parse of all lines.
+    brackets: files with constituency trees of all source lines.
+    alignments: files with word alignments of all lines.
+    aligned: side -> files with the aligned words, if they differ from the text.
   """
 
   name: str
@@ -72,12 +72,12 @@ class RawSplit:
 
   @property
   def text_paths(self) -> list[pathlib.Path]:
-    """Files of the texts of both sides, each side in order."""
+    """Paths of the source text files, then of the target text files."""
     return [source.path for side in schema.SIDES for source in self.texts[side]]
 
   @property
   def files(self) -> list[pathlib.Path]:
-    """All files that the split is made from."""
+    """Paths of all input files of the split, without duplicates."""
     groups: list[Iterable[pathlib.Path]] = [self.text_paths, self.brackets]
     groups += [*self.trees.values(), *self.alternatives.values()]
     groups += [self.alignments, *self.aligned.values()]
@@ -85,13 +85,13 @@ class RawSplit:
 
   @property
   def file_names(self) -> list[str]:
-    """Names of the text files, once if they have both sides."""
+    """Names of the text files; a file that has both sides is listed once."""
     names = [path.name for path in self.text_paths]
     both = self.texts["source"][0].field
     return list(dict.fromkeys(names)) if both else names
 
   def split_input(self) -> SplitInput:
-    """Returns the split for workers, which may have another current folder."""
+    """Returns the input of the split for workers, with absolute paths."""
     streams = dict(self.texts)
     groups = {f"trees.{side}": paths for side, paths in self.trees.items()}
     for side, paths in self.alternatives.items():
@@ -113,7 +113,11 @@ class RawSplit:
     return SplitInput(self.name, self.lines, chunk_lines(size), absolute)
 
   def content(self, sums: Mapping[pathlib.Path, str]) -> dict[str, Any]:
-    """Returns hashes of all content, for the hash of the input."""
+    """Returns the line range and file hashes that identify the split's content.
+
+    Args:
+      sums: path -> SHA-256 of each file.
+    """
 
     def hashes(paths: Paths) -> list[str]:
       return [sums[path] for path in paths]
@@ -139,17 +143,17 @@ class RawSplit:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-  """What a dataset is made from.
+  """Complete input of a dataset: options, raw files, parsers and their hashes.
 
   Attributes:
     config: options of the dataset.
-    splits: name -> split, the training split first.
-    parsers: parser of each side with trees. If trees are given it is the one
-      for `jaxsyn.translate`, None if the config names none.
-    specs: specification of each parser.
-    fetched: folder of fetched files.
-    sums: SHA-256 of each file.
-    key: hash of all that decides on the result.
+    splits: name -> input files of the split, the training split first.
+    parsers: side with trees -> its parser. If trees are given, the parser is
+      for `jaxsyn.translate`; None if the config names none.
+    specs: side -> specification of its parser.
+    fetched: folder of downloaded files.
+    sums: path -> SHA-256 of each file.
+    key: hash of all input and options that affect the dataset.
     left_out: optional test split -> reason why it is left out.
   """
 
@@ -168,16 +172,16 @@ class Inputs:
 
   @property
   def files(self) -> list[pathlib.Path]:
-    """Files that the splits are made from."""
+    """Paths of the input files of all splits."""
     return [file for split in self.splits.values() for file in split.files]
 
   def sha256(self, split: RawSplit) -> str:
-    """Returns a hash of the texts of a split."""
+    """Returns a hash of the source and target texts of a split."""
     return manifests.sha256_texts(self.sums[path] for path in split.text_paths)
 
   @property
   def downloads(self) -> dict[str, str]:
-    """File name -> SHA-256 and origin of all fetched files."""
+    """SHA-256 and origin of each downloaded file, by file name."""
     paths = {file for spec in self.specs.values() if (file := spec.file)}
     return {
       path.name: origin
@@ -188,7 +192,7 @@ class Inputs:
   def job(
     self, outputs: Outputs, new: pathlib.Path, retained: pathlib.Path
   ) -> PrepareJob:
-    """Returns the job for workers; arguments as of `PrepareJob`."""
+    """Returns the preparation job for workers; arguments as in `PrepareJob`."""
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
@@ -210,18 +214,17 @@ def read_inputs(
   fetched: pathlib.Path,
   prepared: Collection[str] = (),
 ) -> Inputs:
-  """Finds the raw files and the parsers.
+  """Returns the complete input of a dataset; downloads files that are missing.
 
   Args:
     config: options of the dataset.
     raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
-    fetched: folder of fetched files.
-    prepared: splits that the directory already has. They are not left out if
-      their files cannot be fetched now.
+    fetched: folder of downloaded files.
+    prepared: names of splits that are already prepared. These are not left out
+      if their files cannot be downloaded now.
 
   Raises:
-    InputError: an option is wrong, a file is missing, or there is no such
-      parser.
+    InputError: an option is wrong, or a file or parser does not exist.
   """
   options.check(config)
   finder = _Finder(config, raw_dir or config.prepare.raw_dir, fetched)
@@ -274,10 +277,10 @@ def read_inputs(
 
 
 class _Finder:
-  """Finds raw files by the names that a config has.
+  """Finder of raw files by their names in the config, which may download them.
 
   Attributes:
-    downloads: config.prepare.downloads by file name.
+    downloads: file name -> URL and hash, from config.prepare.downloads.
   """
 
   def __init__(self, config: DataConfig, raw_dir: str, fetched: pathlib.Path):
@@ -287,7 +290,7 @@ class _Finder:
   def texts(
     self, split: str, entry: options.SplitEntry
   ) -> dict[str, tuple[Source, ...]]:
-    """Returns the sources of each side of an entry of config.prepare.splits."""
+    """Returns the text files of each side that a split's config entry names."""
     data, fields = self._config.data, self._config.prepare.fields
     languages = {s: getattr(data, f"{s}_language") for s in schema.SIDES}
     if entry.is_tfds:
@@ -311,7 +314,7 @@ class _Finder:
     return found
 
   def named(self, option: str, file: str) -> Paths:
-    """Returns a file that another option of config.prepare names."""
+    """Returns the paths for a file name in an option of config.prepare."""
     if file in self.downloads:
       return self._expand(file)
     for path in (files.path_of(self._raw_dir) / file, files.path_of(file)):
@@ -345,7 +348,7 @@ def _warn_of_left_out(config: DataConfig, left_out: Mapping[str, str]) -> None:
 def _add_given_files(
   config: DataConfig, split: RawSplit, finder: _Finder
 ) -> None:
-  """Adds given trees, further parses and constituency trees to a split."""
+  """Adds files with trees, further parses and constituency trees to a split."""
   parse, name = config.prepare.parse, split.name
   for side in parse.sides:
     if given := getattr(parse, f"{side}_conllu"):
@@ -363,10 +366,10 @@ def _add_given_files(
 def _use_trees_of_treebanks(
   config: DataConfig, splits: Mapping[str, RawSplit]
 ) -> None:
-  """Takes trees from raw text that is a treebank, unless others are named.
+  """Uses the trees of raw files that are treebanks, unless others are given.
 
   Raises:
-    InputError: some splits are treebanks and others are not.
+    InputError: a side is a treebank in only some of the splits.
   """
   parse = config.prepare.parse
   for side in parse.sides:
@@ -396,7 +399,7 @@ def _key(
   parsers: Mapping[str, Parser | None],
   sums: Mapping[pathlib.Path, str],
 ) -> str:
-  """Returns a hash of all that decides on the result."""
+  """Returns a hash of all options, files and parsers that affect the result."""
   recorded = as_dict(config.prepare)
   for name in _UNRECORDED:
     del recorded[name]

@@ -1,4 +1,4 @@
-"""Checks of the options of a dataset beyond their types."""
+"""Checks of dataset options for consistency, in addition to type checks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ RESERVED_NAMES = ("conllu", "raw", "text", "work")
 
 @dataclasses.dataclass(frozen=True)
 class SplitEntry:
-  """An entry of config.prepare.splits.
+  """A parsed entry of config.prepare.splits: the raw text of one split.
 
   Attributes:
-    source: files of the source, or what has both sides.
-    target: files of the target; the same as `source` if that has both sides.
-    lines: lines that are taken, "" for all.
-    tfds_split: split of the TFDS dataset, "" for that of the same name.
+    source: files of the source, or a file or TFDS dataset with both sides.
+    target: files of the target; equals `source` if that has both sides.
+    lines: range of lines to read, "" for all.
+    tfds_split: split of the TFDS dataset, "" for the split of the same name.
   """
 
   source: str
@@ -37,7 +37,7 @@ class SplitEntry:
 
 
 def split_entry(entry: Sequence[str]) -> SplitEntry:
-  """Returns an entry of config.prepare.splits that `check` has accepted."""
+  """Parses an entry of config.prepare.splits that `check` has accepted."""
   source, *rest = entry
   if source.startswith(PREFIX):
     tfds_split, lines = (*rest, "", "")[:2]
@@ -49,7 +49,7 @@ def split_entry(entry: Sequence[str]) -> SplitEntry:
 
 
 def check(config: DataConfig) -> None:
-  """Raises InputError for options that are wrong or contradict each other."""
+  """Raises InputError for dataset options that are wrong or contradictory."""
   data, prepare = config.data, config.prepare
   if data.name in RESERVED_NAMES:
     raise InputError(
@@ -109,7 +109,7 @@ def _check_entry(name: str, entry: Sequence[str]) -> None:
 def _check_trees(
   side: str, data: Data, parse: Trees, splits: Collection[str]
 ) -> None:
-  """Raises InputError for CoNLL-U that does not fit the splits."""
+  """Raises InputError if CoNLL-U options of a side do not match the splits."""
   given = getattr(parse, f"{side}_conllu")
   if given and set(given) != set(splits):
     raise InputError(
@@ -133,7 +133,15 @@ def _check_given(
   data: Data,
   splits: Collection[str],
 ) -> None:
-  """Raises InputError unless files are of splits, training among them."""
+  """Raises InputError if an option has an unknown split or no training split.
+
+  Args:
+    option: name of the option in config.prepare.
+    what: noun for the files, for the message.
+    given: split -> files, the value of the option.
+    data: data options, which name the training split.
+    splits: names of all splits.
+  """
   if given and not {data.train} <= set(given) <= set(splits):
     raise InputError(
       f"config.prepare.{option} must name {what} the split {data.train} and may"

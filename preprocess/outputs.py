@@ -1,12 +1,12 @@
-"""Output files of preparation tasks, complete or absent.
+"""Output files of preparation tasks, written atomically and with checksums.
 
-A task is one step of the work, named STAGE/NUMBER. All that it makes is one
-file: parts (bytes, arrays or JSON) and a result, a small JSON object. The file
-appears atomically in a folder named by a hash of the input, so a task is done
-when its file exists, and may be done again at any time by any process.
+A task is one step of the work, named STAGE/NUMBER. It writes one file of named
+parts (bytes, arrays or JSON) and a result, a small JSON object. The file
+appears atomically, in a folder named by a hash of the input. A task is done if
+its file exists, and any process may run it again at any time.
 
-Parts and the directory of the file have checksums. What a killed process or a
-loss of power left behind is never used.
+The parts and the header of the file have checksums, so incomplete files of a
+killed process or after a loss of power are never used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files, remote
 
-_READ_AHEAD = 1 << 16  # bytes of a request to an object store
+_READ_AHEAD = 1 << 16  # bytes in a request to an object store
 _DIGITS = 8  # hexadecimal digits of a length or of a CRC-32C
 _TAIL = 1 << 12  # bytes that mostly hold the header
 Result = dict[str, Any]
@@ -32,13 +32,13 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-  """The directory of an output file.
+  """Metadata of a task's output file: its result, and offsets of its parts.
 
   Attributes:
     result: result of the task.
-    messages: lines for the user.
+    messages: lines to print for the user.
     parts: name of a part -> offset, size and CRC-32C.
-    files: other files that the task wrote -> their sizes.
+    files: name of each further file that the task wrote -> its size.
   """
 
   result: Result
@@ -49,24 +49,24 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-  """A folder of output files.
+  """A folder of output files, one for each finished preparation task.
 
   Attributes:
-    folder: the folder; it may be on another disk or on an object store.
+    folder: path of the folder, maybe on another disk or on an object store.
   """
 
   folder: pathlib.Path
 
   def path(self, name: str) -> pathlib.Path:
-    # The path of an object store would take another for a part of its own.
+    # A path on an object store would append another address to its own.
     return files.path_of(name) if remote.is_remote(name) else self.folder / name
 
   def read(self, task: str, part: str) -> bytes:
-    """Returns a part of a finished task.
+    """Returns the bytes of a named part in a finished task's output file.
 
     Raises:
-      InputError: the file is not as it was written; it is removed, and the next
-        run does the task again.
+      InputError: the file is corrupt; it is removed, and the next run repeats
+        the task.
     """
     try:
       with files.open_read(self.path(task), _READ_AHEAD) as file:
@@ -88,14 +88,14 @@ class Outputs:
       return dict(arrays)
 
   def result(self, task: str) -> Result:
-    """Returns the result of a finished task; errors as of `read`."""
+    """Returns the result of a finished task; raises the errors of `read`."""
     try:
       return self.header(task).result
     except (OSError, ValueError):
       raise self._corrupt(task) from None
 
   def finished(self, task: str) -> Header | None:
-    """Returns the header of a task, None if it is to be done."""
+    """Returns the output file header of a task, None if the task must run."""
     try:
       header = self.header(task)
       for name, size in header.files.items():
@@ -106,28 +106,28 @@ class Outputs:
     return header
 
   def all_finished(self, tasks: Iterable[str]) -> list[Header | None]:
-    """Returns `finished` of each task."""
+    """Returns the output file header of each task, None if a task must run."""
     if remote.is_remote(self.folder):
       return remote.each(self.finished, tasks)
     return [self.finished(task) for task in tasks]
 
   def header(self, task: str) -> Header:
-    """Reads the header of a task.
+    """Reads the header of a task's output file.
 
     Raises:
-      OSError: there is no file.
+      OSError: the file does not exist.
       ValueError: the file is corrupt.
     """
     with files.open_read(self.path(task), _READ_AHEAD) as file:
       return _read_header(file, task)
 
   def write_summary(self, stage: str, summary: Mapping[str, Any]) -> None:
-    """Writes what was combined from all results of a stage."""
+    """Writes the summary of a stage, combined from the results of its tasks."""
     out = TaskOutput(self, _summary_task(stage))
     out.finish(dict(summary))
 
   def summary(self, stage: str) -> Result:
-    """Returns what `write_summary` wrote; errors as of `read`."""
+    """Returns the summary of a finished stage; raises the errors of `read`."""
     return self.result(_summary_task(stage))
 
   def _corrupt(self, task: str) -> InputError:
@@ -139,7 +139,11 @@ class Outputs:
 
 
 def _read_header(file: IO[bytes], task: str) -> Header:
-  """Reads the header at the end of a file; ValueError if it is corrupt."""
+  """Reads the header at the end of an output file.
+
+  Raises:
+    ValueError: the header is corrupt.
+  """
   size = file.seek(0, os.SEEK_END)
   file.seek(max(0, size - _TAIL))
   tail = file.read()
@@ -154,7 +158,7 @@ def _read_header(file: IO[bytes], task: str) -> Header:
 
 
 def _header_crc(task: str, data: bytes) -> bytes:
-  # The name is included: a complete file may be that of another task.
+  # The task's name is included, to detect a complete file of another task.
   named = f"{checksums.crc32c(data)} {task}".encode()
   return checksums.crc32c(named).encode()
 
@@ -164,11 +168,11 @@ def _summary_task(stage: str) -> str:
 
 
 class TaskOutput:
-  """Collects what one task makes, then writes it.
+  """Writer of a task's output file, which collects its named parts first.
 
   Attributes:
-    outputs: where the file is written.
-    messages: lines for the user.
+    outputs: folder of the output file.
+    messages: lines to print for the user.
   """
 
   def __init__(self, outputs: Outputs, task: str):
@@ -178,7 +182,7 @@ class TaskOutput:
     self._files: dict[str, int] = {}
 
   def write(self, part: str, data: bytes) -> None:
-    """Adds a part."""
+    """Adds a named part to the output file."""
     self._parts[part] = data
 
   def write_arrays(self, part: str, arrays: Mapping[str, np.ndarray]) -> None:
@@ -190,19 +194,19 @@ class TaskOutput:
     self.write(part, json.dumps(content, ensure_ascii=False).encode())
 
   def add_file(self, path: str | os.PathLike[str]) -> None:
-    """Makes the task depend on another file that was written for it."""
+    """Adds a further file that must exist for the task to count as finished."""
     name = os.fspath(path)
     self._files[name] = files.size_of(self.outputs.path(name))
 
   def finish(self, result: Result) -> None:
-    """Writes the file."""
+    """Writes the output file with all parts and the result of the task."""
     table, offset = {}, 0
     for name, data in self._parts.items():
       table[name] = (offset, len(data), checksums.crc32c(data))
       offset += len(data)
     header = Header(result, self.messages, table, self._files)
     data = json.dumps(dataclasses.asdict(header), ensure_ascii=False).encode()
-    # Without waiting for the disk: the checksums tell what was lost.
+    # No wait for the disk: the checksums detect lost data.
     with files.publish(self.outputs.path(self._task), flush=False) as file:
       for part in self._parts.values():
         file.write(part)

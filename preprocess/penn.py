@@ -1,12 +1,12 @@
-"""Constituency trees in Penn brackets, one per line, aligned to the raw text.
+"""Reader of constituency trees in Penn brackets, one per line of raw text.
 
   (ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))
 
 Line N of the file is the tree of line N of the source. It becomes a bracketing
 (`jaxsyn.data.sentence.linearise`): constituents with the positions of subwords
 between their brackets. Pre-terminals (parts of speech) are left out, as in
-Bugliarello & Okazaki's code, and so are traces (-NONE-) and constituents without
-words. Other labels stay as they are (NP-SBJ).
+Bugliarello & Okazaki's code, and so are traces (-NONE-) and empty constituents.
+Other labels are not changed (NP-SBJ).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _SPELLINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class PennTree:
-  """A constituency tree.
+  """A constituency tree of one line, as a sequence of brackets and words.
 
   Attributes:
-    signs: label of an opening bracket, CLOSE, or index of a word, in order.
-    words: words as the tree has them, without traces.
+    signs: labels of opening brackets, CLOSE, and indices of words, in order.
+    words: words as spelled in the tree, without traces.
   """
 
   signs: tuple[str | int, ...]
@@ -60,10 +60,10 @@ class PennTree:
 
 
 def tree_of(line: str, text: str, where: str) -> PennTree | None:
-  """Returns the tree on a line of a file, None if there is no tree.
+  """Returns the constituency tree of a text line, None if it has no tree.
 
-  A parser that failed writes empty brackets, () or (()). The line of a text
-  without visible characters is empty or has those.
+  A parser that failed writes empty brackets, () or (()). For a text without
+  visible characters, the line is empty or has such brackets.
 
   Args:
     line: line of the file of trees.
@@ -71,7 +71,7 @@ def tree_of(line: str, text: str, where: str) -> PennTree | None:
     where: FILE:LINE for messages.
 
   Raises:
-    InputError: the line is no tree, there are several on it, or it is empty and
+    InputError: the line has no valid tree or several trees, or it is empty and
       the text is not; names FILE:LINE.
   """
   if line.strip():
@@ -85,10 +85,10 @@ def tree_of(line: str, text: str, where: str) -> PennTree | None:
 
 
 def parse(line: str, where: str) -> PennTree | None:
-  """Returns the tree of a line, None if it has no constituents.
+  """Parses a line in Penn brackets; returns None if it has no constituents.
 
   Args:
-    line: Penn brackets.
+    line: constituency tree in Penn brackets.
     where: FILE:LINE for messages.
 
   Raises:
@@ -137,7 +137,7 @@ def parse(line: str, where: str) -> PennTree | None:
 
 @dataclasses.dataclass
 class _Bracket:
-  """An open bracket: index of its sign, and counts of its direct content."""
+  """An open bracket of a tree, with counts of the words and brackets in it."""
 
   start: int
   words: int = 0
@@ -145,7 +145,13 @@ class _Bracket:
 
 
 def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
-  """Closes a bracket, or removes it: pre-terminals, traces, empty ones."""
+  """Closes a bracket, or removes it if it is a pre-terminal, a trace or empty.
+
+  Args:
+    bracket: bracket to close.
+    signs: brackets and words of the tree so far; modified in place.
+    words: words of the tree so far; modified in place.
+  """
   start = bracket.start
   if len(signs) == start + 1:  # nothing in it, or only traces
     del signs[start]
@@ -160,7 +166,7 @@ def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
 
 
 def spellings(word: str) -> tuple[str, ...]:
-  """Returns how a word of a tree may be spelled in the text."""
+  """Returns possible spellings in raw text for a word of a Penn tree."""
   bare = word.replace("\\", "")  # 1\/2
   return (word, *_SPELLINGS.get(word, ()), bare)
 
@@ -168,16 +174,16 @@ def spellings(word: str) -> tuple[str, ...]:
 def bracketing(
   tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
-  """Returns the feature `source_brackets`, a bracketing of subwords.
+  """Returns the feature `source_brackets`: subwords in constituent brackets.
 
   Args:
-    tree: tree of the text.
-    text: the raw line.
+    tree: constituency tree of the text.
+    text: raw line.
     vocabulary: vocabulary of the source.
     ids: label -> id, from `jaxsyn.data.schema.relation_ids`.
 
   Raises:
-    MismatchError: the tree is not of this text.
+    MismatchError: the tree belongs to another text.
   """
   start_W, end_W = spans(map(spellings, tree.words), text)
   pieces = vocabulary.encode(text)

@@ -1,4 +1,4 @@
-"""Moves a new dataset to its place in the prepared folder."""
+"""Moves a new dataset into the dataset directory, with its manifest last."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from jaxsyn.storage import files, remote
 def check_no_user_files(
   directory: pathlib.Path, name: str, used: Iterable[pathlib.Path]
 ) -> None:
-  """Checks before any work that no file of the user would be replaced.
+  """Raises InputError if the new dataset would replace a file of the user.
 
   Args:
-    directory: the prepared folder; it may not exist.
+    directory: dataset directory; it may not exist.
     name: name of the dataset.
-    used: files that the dataset is made from.
+    used: input files of the dataset.
 
   Raises:
-    InputError: names a file that is where prepared files go.
+    InputError: a file of the user is in a folder for prepared files.
   """
   shard = r"(-\d{5}-of-\d{5})?"
   folders = {
@@ -45,7 +45,7 @@ def check_no_user_files(
 
 
 def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields what is in a folder, without hidden files; or a file itself."""
+  """Yields the visible paths directly in a folder, or the path of a file."""
   if remote.is_remote(folder):
     existing = {name.partition("/")[0] for name in files.names(folder)}
     yield from (folder / name for name in sorted(existing) if name[0] != ".")
@@ -69,14 +69,14 @@ def _in_the_way(path: pathlib.Path, place: pathlib.Path) -> InputError:
 def publish(
   new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
 ) -> None:
-  """Moves all files to their places; removes the manifest first, writes it last.
+  """Moves a new dataset into its directory and writes the manifest last.
 
-  A folder without a manifest is not a dataset, so a mix of old and new files is
-  never used, not even after a loss of power.
+  The old manifest is removed first. A folder without a manifest is no dataset,
+  so a mix of old and new files is never used, even after a loss of power.
 
   Args:
     new: folder of the new files, in `directory`.
-    directory: the prepared folder.
+    directory: dataset directory.
     manifest: manifest of the new files.
   """
   manifests.remove_former_files(directory)
@@ -100,7 +100,7 @@ def publish(
 def _publish_remote(
   new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
 ) -> None:
-  """Does the same on an object store, which cannot move folders."""
+  """Moves a new dataset within an object store, which cannot move folders."""
   files.remove(directory / manifests.FILE)
   for name in sorted({name.partition("/")[0] for name in files.names(new)}):
     files.remove_folder(directory / name)

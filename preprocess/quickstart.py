@@ -1,11 +1,11 @@
-"""Writes the quickstart's raw corpus and trains its parser. No download.
+"""Writes the quickstart's raw corpus and trains its parser, without downloads.
 
   python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw [--pairs 2000]
 
-`jaxsyn prepare --config quickstart` then parses the raw English text with the
-parser trained here, as is done for real text; it does not read the English gold
-trees. The target side has gold trees and gold word alignments, which only
-training needs. The invented language is defined in `preprocess.toy`.
+`jaxsyn prepare --config quickstart` then parses the raw English text with this
+parser, as for real text; it does not read the English gold trees. The target
+side has gold trees and gold word alignments, which only training needs. The
+invented target language is defined in `preprocess.toy`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ LANGUAGES = ("en", "qaa")  # qaa: ISO 639 code for private use
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Statistics of the corpus and its parser, also written to report.json.
+  """Statistics of the quickstart corpus and its parser, as in report.json.
 
   Attributes:
-    pairs: sentence pairs by split.
-    words: number of source words and punctuation marks to train on.
-    uas: share of test words with the right parent, parsed from raw text.
-    las: share of test words with the right parent and relation.
-    parser_seconds: wall time of training the parser.
-    predictable: what is known of a test word -> share of words that their
-      most frequent translation in training gets right.
+    pairs: split -> number of sentence pairs.
+    words: number of source words and punctuation marks in the training split.
+    uas: share of test words with the correct parent, parsed from raw text.
+    las: share of test words with the correct parent and relation.
+    parser_seconds: wall time of training the parser, in seconds.
+    predictable: known words -> share of test words whose translation is the
+      most frequent one in training, given these words.
   """
 
   pairs: dict[str, int]
@@ -69,15 +69,15 @@ class Report:
 def run(
   output: str | os.PathLike[str], seed: int = 1, sizes: Sizes | None = None
 ) -> Report:
-  """Writes texts, gold trees of both sides, alignments, parser and report.
+  """Writes the quickstart corpus, its gold trees and alignments, and a parser.
 
-  By name: <split>.en, <split>.qaa, <split>.en.conllu, <split>.qaa.conllu,
+  The files are <split>.en, <split>.qaa, <split>.en.conllu, <split>.qaa.conllu,
   <split>.align, quickstart.udpipe, report.json.
 
   Args:
     output: folder, created if needed; files of an earlier run are replaced.
-    seed: seed of the sentences; the language itself never changes.
-    sizes: number of sentences, None for the defaults.
+    seed: seed of the sentences; the invented language never changes.
+    sizes: number of sentences in each split, None for the defaults.
   """
   sizes = sizes or Sizes()
   output = pathlib.Path(output)

@@ -1,4 +1,4 @@
-"""Raw files, found in a folder or fetched."""
+"""Raw files of a dataset, found in a local folder or downloaded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jaxsyn.storage.checksums import sha256_of
 
 
 class MissingFileError(InputError):
-  """Raised if a raw file does not exist and cannot be fetched.
+  """Error for a raw file that does not exist and cannot be downloaded.
 
   Attributes:
-    short: name of the file and the reason, in a few words.
+    short: file name and reason, in a few words.
   """
 
   def __init__(self, message: str, short: str):
@@ -28,11 +28,14 @@ _NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Returns config.prepare.downloads by file name.
+  """Returns the URL and checksum of each downloadable file, by file name.
+
+  Args:
+    downloads: value of config.prepare.downloads.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
-      a path or comes twice.
+      a path or occurs twice.
   """
   downloads_found: dict[str, fetch.Download] = {}
   for entry in downloads:
@@ -61,18 +64,18 @@ def expand(
   own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[pathlib.Path, ...]:
-  """Returns the files of an entry of config.prepare.splits.
+  """Returns the paths of the raw files named in config.prepare.splits.
 
   Args:
-    entry: file name, several of them with commas between, or a pattern such as
-      "part-*.en.gz", whose files are read in the order of their names.
+    entry: file name, several names with commas between them, or a pattern such
+      as "part-*.en.gz", whose files are read in the order of their names.
     raw_dir: folder of the raw files, "" for none.
-    own_folder: folder of fetched files.
-    downloads: what can be fetched, from `addresses`.
+    own_folder: folder of downloaded files.
+    downloads: files that can be downloaded, from `addresses`.
 
   Raises:
-    MissingFileError: a file is missing, or no name fits the pattern.
-    InputError: as `find`.
+    MissingFileError: a file is missing, or no name matches the pattern.
+    InputError: errors of `find`.
   """
   files_found = []
   for name in entry.split(","):
@@ -97,17 +100,17 @@ def find(
   own_folder: pathlib.Path,
   downloads: Mapping[str, fetch.Download],
 ) -> pathlib.Path:
-  """Returns a file: from raw_dir, fetched before, or fetched now.
+  """Returns the path of a raw file, which is downloaded if it does not exist.
 
   Args:
-    name: name of the file in config.prepare.splits.
+    name: file name in config.prepare.splits.
     raw_dir: folder of the raw files, "" for none.
-    own_folder: folder of fetched files.
-    downloads: what can be fetched, from `addresses`.
+    own_folder: folder of downloaded files.
+    downloads: files that can be downloaded, from `addresses`.
 
   Raises:
-    MissingFileError: there is none and it cannot be fetched.
-    InputError: it is another file than the config expects, or an archive.
+    MissingFileError: the file does not exist and cannot be downloaded.
+    InputError: the file has another hash than in the config, or is an archive.
   """
   if name.lower().endswith(_NOT_TEXT):
     raise InputError(

@@ -1,4 +1,4 @@
-"""Input readers: each turns one kind of raw input into lines of text.
+"""Input readers, each of which turns one raw file format into lines of text.
 
   text      plain text, gzip, Zstandard, or a test set in SGML or XML
   conllu    treebank in CoNLL-U; the `# text` comments are the lines
@@ -6,7 +6,7 @@
   jsonl     JSON lines with a field for each side
   tfds      examples of a TensorFlow Datasets dataset, read without TensorFlow
 
-A new kind of input is a subclass of `Reader` in the table READERS.
+To support another format, add a subclass of `Reader` to the table READERS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FIELDS_REMEDY = (
   ' text, as in ("source_text", "target_text") or ("translation/en",'
   ' "translation/de").'
 )
-_RECORDS = 1024  # of an ArrayRecord file, read at once
+_RECORDS = 1024  # records of an ArrayRecord file to read at once
 _PACKED = ("", ".gz", ".zst")
 _TABLES = tuple(f".tsv{packing}" for packing in _PACKED)
 _JSON = tuple(f".jsonl{packing}" for packing in _PACKED)
@@ -37,16 +37,16 @@ _JSON = tuple(f".jsonl{packing}" for packing in _PACKED)
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """One file of raw text, of one side.
+  """A raw text file and its reader, for one side of a split.
 
   Attributes:
     path: path of the file.
-    reader: key in READERS.
-    field: column of a table, or name of the text in an example, for files that
+    reader: key of the reader in READERS.
+    field: column of a table, or name of a field in an example, for files that
       have both sides; "" otherwise.
-    first: index of the first example of a TFDS shard that is read.
-    count: number of examples of a TFDS shard that are read.
-    total: number of examples of the TFDS shard.
+    first: index of the first example to read from a TFDS shard.
+    count: number of examples to read from a TFDS shard.
+    total: number of all examples in a TFDS shard.
   """
 
   path: pathlib.Path
@@ -57,17 +57,22 @@ class Source:
   total: int = 0
 
   def content_key(self, sha256: str) -> str:
-    """Returns a string that identifies the text, given the file's hash."""
+    """Returns a string that identifies the text of this source.
+
+    Args:
+      sha256: hash of the file.
+    """
     if self.reader not in ("jsonl", "tfds"):
       return sha256
     return f"{sha256} {self.field} {self.first} {self.count}"
 
 
 class Reader(abc.ABC):
-  """A kind of raw input.
+  """Base class of readers, which extract lines of text from raw input files.
 
   Attributes:
-    unit: name of what becomes a line, for messages; "" for a line of the file.
+    unit: noun in messages for the unit that becomes one line of text, such as
+      "sentence"; "" if it is a line of the file.
     may_have_line_breaks: whether texts may have line breaks, which become
       blanks.
   """
@@ -77,22 +82,22 @@ class Reader(abc.ABC):
 
   @abc.abstractmethod
   def texts(self, source: Source) -> Iterator[str]:
-    """Yields the texts of a side in order.
+    """Yields the texts that become lines of one side, in file order.
 
     Raises:
-      InputError: the file is missing, corrupt or malformed; names the place.
+      InputError: the file is missing, corrupt or malformed; names FILE:LINE.
     """
 
 
 class PlainText(Reader):
-  """Plain or compressed text, or the segments of a test set in SGML or XML."""
+  """Reader of plain or compressed text, and of test sets in SGML or XML."""
 
   def texts(self, source: Source) -> Iterator[str]:
     return text.lines_of(source.path)
 
 
 class Treebank(Reader):
-  """CoNLL-U whose `# text` comments are the lines."""
+  """Reader of CoNLL-U treebanks, whose `# text` comments are the lines."""
 
   unit = "sentence"
 
@@ -102,10 +107,10 @@ class Treebank(Reader):
 
 
 def _sentence(block: conllu.Block) -> str:
-  """Returns the `# text` comment of a sentence of a treebank.
+  """Returns the `# text` comment of a sentence in a treebank.
 
   Raises:
-    InputError: there is none, or it has a line break such as U+2028.
+    InputError: the comment is missing or has a line break such as U+2028.
   """
   line, where = block.comment_text, f"{block.file}:{block.line}"
   if not line:
@@ -123,7 +128,7 @@ def _sentence(block: conllu.Block) -> str:
 
 
 class Table(Reader):
-  """Lines of two columns, source and target, with a tab between them."""
+  """Reader of tables with a source and a target column, separated by tabs."""
 
   def texts(self, source: Source) -> Iterator[str]:
     column = int(source.field)
@@ -138,7 +143,7 @@ class Table(Reader):
 
 
 class JsonLines(Reader):
-  """Lines that are JSON objects, with a field for each side."""
+  """Reader of files with a JSON object on each line, with a field per side."""
 
   may_have_line_breaks = True
 
@@ -157,7 +162,15 @@ class JsonLines(Reader):
 
 
 def _json_text(value: Any, names: list[str], where: str) -> str:
-  """Returns the text of a field, for a language code also of "translation"."""
+  """Returns the text of a field in a JSON object.
+
+  A single name may also be a key of the nested object "translation".
+
+  Args:
+    value: parsed JSON value of a line.
+    names: path of keys to the field.
+    where: FILE:LINE for messages.
+  """
   found = value
   for name in names:
     found = found.get(name) if isinstance(found, dict) else None
@@ -179,7 +192,7 @@ def _json_text(value: Any, names: list[str], where: str) -> str:
 
 
 class TfdsShard(Reader):
-  """Examples of a shard of a TFDS dataset, TFRecord or ArrayRecord."""
+  """Reader of shards of a TFDS dataset, in TFRecord or ArrayRecord format."""
 
   unit = "example"
   may_have_line_breaks = True
@@ -217,7 +230,7 @@ _REBUILD = "Copy the file again, or build the TFDS dataset again."
 
 
 def _records(source: Source) -> Iterator[bytes]:
-  """Yields the serialized examples of a shard."""
+  """Yields the serialized examples of a TFDS shard that a source selects."""
   last = source.first + source.count
   if ".array_record" in source.path.name:
     yield from _array_records(source, last)
@@ -273,7 +286,7 @@ READERS: dict[str, Reader] = {
 
 
 def reader_of(name: str) -> str:
-  """Returns the key of the reader of a file, by its name."""
+  """Returns the key in READERS of the reader that fits a file name."""
   if is_conllu(name):
     return "conllu"
   if name.endswith(_TABLES):
@@ -282,5 +295,5 @@ def reader_of(name: str) -> str:
 
 
 def has_both_sides(name: str) -> bool:
-  """Returns whether an entry of config.prepare.splits names both sides."""
+  """Returns whether a raw file or TFDS dataset has both source and target."""
   return name.endswith((*_TABLES, *_JSON)) or name.startswith("tfds:")

@@ -1,7 +1,7 @@
-"""The first stage: input files become chunks of lines and trees.
+"""First stage of preparation: cuts input files into chunks of lines and trees.
 
 A task reads one stream (`preprocess.corpus.SplitInput`) from start to end and
-writes a file for each chunk, so that later stages read any chunk directly.
+writes a file for each chunk, so that later stages can read any chunk directly.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ def count(context: Context) -> int:
 
 
 def read(context: Context, number: int, out: TaskOutput) -> Result:
-  """Reads a stream and writes its chunks.
+  """Reads one input stream and writes its chunks of lines or trees.
+
+  Returns:
+    "counts": number of lines in each file; and "lines": their sum.
 
   Raises:
-    InputError: a file is missing, corrupt or malformed; names the place.
+    InputError: a file is missing, corrupt or malformed; names FILE:LINE.
   """
   split, stream = context.job.streams[number]
   if stream.startswith(("trees.", "alternatives.")):
@@ -44,14 +47,14 @@ def read(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def combine(context: Context, results: Sequence[Result]) -> Result:
-  """Checks that the files have the same number of lines.
+  """Checks that files of a split have equally many lines; returns the counts.
 
   Returns:
-    counts: split -> stream -> lines of each file; and lines: first and last
-    line of each split.
+    "counts": split -> stream -> number of lines in each file; and "lines", the
+    start and stop index of each split's lines.
 
   Raises:
-    InputError: the numbers differ, or a split takes lines that do not exist.
+    InputError: line counts differ, or a split takes lines that do not exist.
   """
   counts: dict[str, dict[str, list[int]]] = {}
   for (split, stream), result in zip(context.job.streams, results):
@@ -76,7 +79,7 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 
 
 class _Writer:
-  """Writes the lines of a stream that a split takes, chunk by chunk."""
+  """Writer of a stream's lines, which cuts them into chunks of lines."""
 
   def __init__(self, split: SplitInput, stream: str, out: TaskOutput):
     self._split, self._stream, self._out = split, stream, out
@@ -90,13 +93,13 @@ class _Writer:
       self.flush()
 
   def begin_file(self, source: Source, number: int) -> None:
-    """Notes that the next line is this one of a file, from 1."""
+    """Records the file and the line number (from 1) of the next line."""
     noun = READERS[source.reader].unit
     section = (len(self._lines), str(source.path), noun, number)
     self._sections.append(section)
 
   def flush(self) -> None:
-    """Writes the lines so far as a chunk."""
+    """Writes the collected lines to the output as one chunk of lines."""
     if not self._lines:
       return
     task = stream_task(self._split.name, self._stream, self._index)
@@ -109,7 +112,7 @@ class _Writer:
 
 
 def _read_lines(split: SplitInput, stream: str, out: TaskOutput) -> list[int]:
-  """Returns the number of lines of each file."""
+  """Writes the lines of a stream in chunks; returns each file's line count."""
   first, last = _bounds(split.lines)
   writer = _Writer(split, stream, out)
   counts, before = [], 0
@@ -142,10 +145,10 @@ def without_line_breaks(text: str) -> str:
 def _read_trees(
   context: Context, split: SplitInput, stream: str, out: TaskOutput
 ) -> None:
-  """Cuts CoNLL-U where the chunks of its text end.
+  """Writes the CoNLL-U trees of a stream in the same chunks as their text.
 
-  A chunk gets the trees that its visible characters need; whether they are of
-  its lines is checked where they are used.
+  A chunk gets as many trees as cover the visible characters of its lines. Later
+  stages check that the trees match these lines.
   """
   side = stream.split(".")[1]
   first, last = _bounds(split.lines)
@@ -184,7 +187,14 @@ def _read_trees(
 def _write_chunk(
   out: TaskOutput, task: str, data: bytes, sections: Sequence[object]
 ) -> None:
-  """Writes a chunk, on which the task that reads the stream depends."""
+  """Writes one chunk of a stream, and makes the stream's task depend on it.
+
+  Args:
+    out: output of the task that reads the stream.
+    task: name of the chunk's output file.
+    data: lines or trees of the chunk.
+    sections: offset, file and line number where each file begins in the chunk.
+  """
   chunk = TaskOutput(out.outputs, task)
   chunk.write("data", data)
   chunk.finish({"sections": sections})
@@ -194,7 +204,7 @@ def _write_chunk(
 def _line_sizes(
   context: Context, split: SplitInput, side: str
 ) -> Iterator[int]:
-  """Yields the number of visible characters of each line of a side."""
+  """Yields the number of visible characters in each text line of a side."""
   is_normalized = context.is_normalized(split, side)
   for source in split.streams[side]:
     for line in READERS[source.reader].texts(source):
@@ -204,7 +214,10 @@ def _line_sizes(
 def _blocks(
   sources: Sequence[Source],
 ) -> Iterator[tuple[str, int, list[bytes], int]]:
-  """Yields file, lines before, lines and visible characters of each block."""
+  """Yields each sentence of CoNLL-U files: file, line index, lines and size.
+
+  The size is the number of visible characters.
+  """
   for source in sources:
     block: list[bytes] = []
     number = 0
@@ -221,7 +234,7 @@ def _blocks(
 
 
 def _tree_size(block: Sequence[bytes]) -> int:
-  """Returns the visible characters of the words of a tree."""
+  """Returns the number of visible characters in the words of a CoNLL-U tree."""
   forms, covered = [], 0
   for row in block:
     columns = row.split(b"\t", 2)
@@ -236,7 +249,7 @@ def _tree_size(block: Sequence[bytes]) -> int:
 
 
 def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
-  """Raises InputError unless both sides have the same number of lines."""
+  """Raises InputError if the two sides of a split differ in number of lines."""
   texts = [counts[side] for side in schema.SIDES]
   if sum(texts[0]) == sum(texts[1]):
     return
@@ -256,7 +269,10 @@ def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
 
 
 def _bounds(lines: str) -> tuple[int, int]:
-  """Returns first and last line; all lines where `line_range` will object."""
+  """Returns the start and stop index of a range of lines, "FIRST-LAST".
+
+  An invalid range selects all lines; `line_range` raises its error later.
+  """
   match = _LINES.fullmatch(lines)
   if not match or int(match[1]) < 1:
     return 0, _UNLIMITED
@@ -264,16 +280,16 @@ def _bounds(lines: str) -> tuple[int, int]:
 
 
 def line_range(lines: str, count: int, name: str) -> range:
-  """Returns the lines that a split takes, as indices.
+  """Returns the indices of the lines that a split takes from its files.
 
   Args:
-    lines: "FIRST-LAST", from 1 and both included; "FIRST-" to the last line;
-      "" for all.
+    lines: "FIRST-LAST", counted from 1 and both included; "FIRST-" to the last
+      line; "" for all.
     count: number of pairs in the files.
-    name: name of the split.
+    name: name of the split, for the message.
 
   Raises:
-    InputError: there are no such lines.
+    InputError: the range is invalid or exceeds the files.
   """
   if not lines:
     return range(count)

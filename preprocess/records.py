@@ -1,7 +1,8 @@
-"""Examples of chunks, and the files of about equal size that they fill.
+"""Encoding of examples, and their files: shards of records, text and trees.
 
-Shard k of records, text and trees of a split holds the same examples. A shard
-ends with the first example that fills it, so shards do not depend on chunks.
+Shard k of the records, the text and the trees of a split has the same examples.
+A shard ends with the first example that reaches its size, so shards do not
+depend on chunks of lines.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from jaxsyn.storage import checksums, files
 _RECORDS = "records"
 _MIB = 1 << 20
 
-Part = tuple[int, int, int]  # number of a chunk, first row, row after the last
+Part = tuple[int, int, int]  # chunk index, first row, row after the last
 
 
 def encode(context: Context, number: int, out: TaskOutput) -> Result:
-  """Makes the examples of a chunk.
+  """Encodes the examples of a chunk of lines and writes their records.
 
-  Parts: "records", framed; "sizes", bytes of each frame; "index", their entries
-  in the index.
+  Writes "records", framed for TFRecord; "sizes", the bytes of each record; and
+  "index", the index entry of each record.
   """
   chunk, manifest = context.chunk(number), context.manifest
   rows = context.outputs.read_arrays(f"trees/{number}", "rows")["rows"]
@@ -78,7 +79,7 @@ def encode(context: Context, number: int, out: TaskOutput) -> Result:
 def _optional_features(
   context: Context, number: int, rows: Sequence[int]
 ) -> tuple[list[extras.Features], Result]:
-  """Returns the features of optional input, and counts of it."""
+  """Returns the optional features of a chunk's examples, and input counts."""
   chunk, manifest = context.chunk(number), context.manifest
   found: list[list[extras.Features]] = []
   result: Result = {}
@@ -105,7 +106,12 @@ def _optional_features(
 def _sentences(
   context: Context, number: int
 ) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
-  """Returns the texts of a chunk, and texts or parses of both sides."""
+  """Returns the text lines of a chunk, and the input of both sides to encode.
+
+  Returns:
+    Name of the text feature -> lines; and for each side its parses, or lines if
+    the side has no trees.
+  """
   texts: dict[str, list[str]] = {}
   sentences: list[Sequence[Any]] = []
   for side in schema.SIDES:
@@ -119,7 +125,7 @@ def _sentences(
 
 
 def combine(context: Context, results: Sequence[Result]) -> Result:
-  """Reports constituency trees that were left out, and plans the shards.
+  """Prints which constituency trees were left out; returns the plan of shards.
 
   Raises:
     InputError: all constituency trees of a split were left out.
@@ -134,11 +140,11 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 
 
 def plan(context: Context, results: Sequence[Result]) -> list[list[list[Part]]]:
-  """Returns which rows of which chunks each shard of each split has.
+  """Returns, for each shard of each split, the rows of chunks that it contains.
 
   Args:
-    context: the job.
-    results: results of `encode`, of all chunks.
+    context: preparation job and its loaded data.
+    results: results of `encode` for all chunks.
   """
   size = round(context.config.prepare.shard_mib * _MIB)
   plans = []
@@ -166,13 +172,19 @@ def plan(context: Context, results: Sequence[Result]) -> list[list[list[Part]]]:
 
 
 def _sizes(context: Context, chunk: int, kind: str) -> np.ndarray:
-  """Returns the bytes of each row of a chunk in records, text or trees."""
+  """Returns the size in bytes of each row of a chunk in one type of file.
+
+  Args:
+    context: preparation job and its loaded data.
+    chunk: index of the chunk.
+    kind: content of the file, "records", "text.SIDE" or "conllu.SIDE".
+  """
   stage = "encode" if kind == _RECORDS else "trees"
   return context.outputs.read_arrays(f"{stage}/{chunk}", "sizes")[kind]
 
 
 def _shard_files(context: Context) -> list[tuple[int, int, str]]:
-  """Returns the files to write: split, shard, and kind of content."""
+  """Returns the shard files to write, as (split, shard, type of content)."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
   return [
@@ -188,10 +200,10 @@ def shard_count(context: Context) -> int:
 
 
 def write_shard(context: Context, number: int, out: TaskOutput) -> Result:
-  """Writes one file.
+  """Writes one shard file of records, text or trees.
 
   Returns:
-    Its name, checksums, size and number of examples.
+    Name, checksums, size and number of examples of the file.
   """
   split, shard, kind = _shard_files(context)[number]
   parts = context.shards[split][shard]
@@ -205,7 +217,7 @@ def write_shard(context: Context, number: int, out: TaskOutput) -> Result:
     else:
       _compress(file, content)
     file.flush()
-    # Before the file gets its name: from an object store it would be read back.
+    # While the file is local: an object store would have to send it back.
     if kind == _RECORDS:
       result["sha256"] = checksums.sha256_of(file.name)
     result |= checksums.file_checksums("", [file.name])[file.name]
@@ -224,7 +236,7 @@ def _content(
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
-  """Writes gzip; the same content gives the same bytes."""
+  """Writes content as gzip without a time; equal content gives equal bytes."""
   with (
     # Level 6 compresses text as well as 9, three times as fast.
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,
@@ -235,7 +247,7 @@ def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
 
 
 def _file_name(context: Context, split: int, shard: int, kind: str) -> str:
-  """Returns the name of a file, relative to the prepared folder."""
+  """Returns the path of a shard file, relative to the dataset directory."""
   name, shards = context.job.splits[split].name, len(context.shards[split])
   if kind == _RECORDS:
     folder = layout.tfds_folder("", context.manifest)
@@ -248,10 +260,10 @@ def _file_name(context: Context, split: int, shard: int, kind: str) -> str:
 
 
 def write_index(context: Context, number: int, out: TaskOutput) -> Result:
-  """Writes the index of a split.
+  """Writes the index of a split's records and returns its metadata.
 
   Returns:
-    "files", name -> size and CRC-32C; and the manifest's entry of the records.
+    "files": name -> size and CRC-32C; and the manifest entry of the records.
   """
   name, new = context.job.splits[number].name, context.job.new
   shards = []

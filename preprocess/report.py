@@ -1,7 +1,7 @@
-"""Statistics of a prepared dataset: report.txt and report.png.
+"""Statistics of a prepared dataset, written to report.txt and report.png.
 
-They come from the examples as they are written: lengths, subwords per word, tree
-depths, and how many pairs were dropped and why.
+They are computed from the written examples: lengths, subwords per word, tree
+depths, and the number of dropped pairs by reason.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BY_SIDE = ("blank", "unknown")
 
 
 class ReportCounts:
-  """Histograms of one split, by side: number -> how often it occurs.
+  """Histograms and counts of one split's examples for the report, by side.
 
   Attributes:
-    subwords: subwords of a sentence, EOS included.
-    words: words of a sentence with a tree.
-    pieces: subwords of a word; a word has none if a subword that begins in the
-      word before covers it too, as happens without blanks.
-    depth: edges from the deepest word of a sentence to its root.
+    subwords: histogram of subwords per sentence, EOS included.
+    words: histogram of words per sentence that has a tree.
+    pieces: histogram of subwords per word; a word has none if a subword that
+      begins in the previous word covers it too, as happens without blanks.
+    depth: histogram of edges from a sentence's deepest word to its root.
     unparsed: number of sentences without a tree, empty lines included.
     blank: number of sentences without a subword.
     unknown: number of subwords that are not in the vocabulary.
@@ -49,7 +49,7 @@ class ReportCounts:
     self.unknown = dict.fromkeys(schema.SIDES, 0)
 
   def as_dict(self) -> dict[str, Any]:
-    """Returns the counts as JSON, in which keys are no numbers."""
+    """Returns the counts as a JSON object; histograms become lists of pairs."""
     counts: dict[str, Any] = {"unparsed": self.unparsed}
     for name in _HISTOGRAMS:
       counts[name] = {
@@ -58,7 +58,7 @@ class ReportCounts:
     return counts | {name: getattr(self, name) for name in _BY_SIDE}
 
   def merge(self, counts: Mapping[str, Any]) -> None:
-    """Adds counts of `as_dict`."""
+    """Adds the counts that `as_dict` of another object returned."""
     self.unparsed += counts["unparsed"]
     for name in _HISTOGRAMS:
       for side, items in counts[name].items():
@@ -68,11 +68,11 @@ class ReportCounts:
         getattr(self, name)[kind] += count
 
   def add(self, example: Mapping[str, np.ndarray]) -> None:
-    """Counts one example."""
+    """Adds one example to the histograms and counts."""
     self.add_all(Rows.of([example], example))
 
   def add_all(self, rows: Rows) -> None:
-    """Counts examples."""
+    """Adds all examples of a batch of rows to the histograms and counts."""
     for side in schema.SIDES:
       id_, size = f"{side}_id", rows.sizes(f"{side}_id")
       _count(self.subwords[side], size)
@@ -112,13 +112,13 @@ def write(
   train: str,
   left_out: Mapping[str, str],
 ) -> None:
-  """Writes report.txt and report.png.
+  """Writes the dataset report as text and histograms: report.txt, report.png.
 
   Args:
-    folder: folder of the files.
-    title: description of the dataset in one line.
-    facts: entry of each split in the manifest.
-    counts: counts of each split.
+    folder: folder of the two files.
+    title: one-line description of the dataset.
+    facts: split -> its manifest entry.
+    counts: split -> its histograms and counts.
     train: name of the training split, which the histograms show.
     left_out: optional test split -> reason why it was left out.
   """
@@ -134,7 +134,7 @@ def text_report(
   facts: Mapping[str, Mapping[str, Any]],
   counts: Mapping[str, ReportCounts],
 ) -> str:
-  """Returns the report as text, one paragraph per split."""
+  """Returns the text of the dataset report, with a paragraph for each split."""
   paragraphs = [title]
   for split, fact in facts.items():
     count = counts[split]
@@ -184,7 +184,7 @@ def _listed(dropped: Mapping[str, int]) -> str:
 
 
 def _share(unknown: int, subwords: Mapping[int, int]) -> str:
-  """Returns unknown subwords in per cent of all subwords but EOS."""
+  """Returns the percentage of unknown subwords, EOS not counted, as text."""
   subword_count = sum(
     (length - 1) * times for length, times in subwords.items()
   )
@@ -192,7 +192,7 @@ def _share(unknown: int, subwords: Mapping[int, int]) -> str:
 
 
 def _summary(histogram: Mapping[int, int]) -> str:
-  """Returns mean, median, 99th percentile and maximum."""
+  """Returns mean, median, 99th percentile and maximum of a histogram."""
   if not histogram:
     return "none"
   numbers, times = map(np.array, zip(*sorted(histogram.items())))
@@ -211,12 +211,12 @@ def _plot(
   *,
   counts: ReportCounts,
 ) -> None:
-  # The object interface: no global state, no display.
+  # matplotlib's object interface uses no global state and no display.
   from matplotlib.backends.backend_agg import FigureCanvasAgg
   from matplotlib.figure import Figure
 
-  # With given margins, matplotlib need not draw everything twice to find them,
-  # which was most of the time that a small dataset took to prepare.
+  # With given margins, matplotlib need not draw twice to find them, which took
+  # most of the time of preparing a small dataset.
   figure = Figure(figsize=(11, 7))
   FigureCanvasAgg(figure)
   margins = dict(left=0.06, right=0.98, bottom=0.08, top=0.86)
@@ -236,12 +236,12 @@ def _plot(
   _drops(axes[1, 1], fact)
   for axis in axes.flat:
     axis.spines[["top", "right"]].set_visible(False)
-  # Else matplotlib writes its version into the file.
+  # Otherwise matplotlib writes its version into the file.
   figure.savefig(path, dpi=100, metadata={"Software": None})
 
 
 def _histograms(axis, histograms: Mapping[str, Mapping[int, int]]) -> None:
-  """Draws a histogram of each side, without the sparse ends."""
+  """Plots a histogram for each side, without bins that are almost empty."""
   shown = set()
   for side, histogram in histograms.items():
     total = sum(histogram.values())

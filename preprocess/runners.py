@@ -1,9 +1,9 @@
 """Runners of preparation tasks: processes of this machine, or Apache Beam.
 
 With Beam, each stage is a pipeline of task numbers and a ParDo that calls
-`stages.run_task`. Text and outputs are files, which all machines must see under
-the same names: on an object store, or on a shared disk. A task that runs twice,
-or half, does no harm, so workers may die and tasks may be retried.
+`stages.run_task`. Texts and outputs are files that all machines must see under
+the same names, on an object store or a shared disk. Tasks may be repeated and
+interrupted without harm, so workers may die and tasks may be retried.
 
   jaxsyn prepare --config FILE --beam --runner=DirectRunner \\
     --direct_running_mode=multi_processing --direct_num_workers=2
@@ -27,7 +27,7 @@ from jaxsyn.preprocess.corpus import Context, PrepareJob
 from jaxsyn.storage import files, remote
 from jaxsyn.workers import Workers, cores
 
-_BYTES_PER_PROCESS = 1 << 14  # of input, below which a process does not pay
+_BYTES_PER_PROCESS = 1 << 14  # minimum size of input for a worker process
 _DIED = (
   "a worker process died, perhaps because memory ran out. Run the same command"
   " again: what is done stays. --config.prepare.workers=1 needs least memory."
@@ -39,7 +39,7 @@ _AGAIN = "Run the same command again: what is done stays."
 
 
 class InProcessRunner:
-  """Runs tasks in this process."""
+  """Runner that executes preparation tasks one by one in this process."""
 
   def __init__(self, context: Context):
     self._context = context
@@ -53,13 +53,13 @@ class InProcessRunner:
 
 
 class ProcessRunner:
-  """Runs tasks in several processes of this machine."""
+  """Runner that executes preparation tasks in several local processes."""
 
   def __init__(self, job: PrepareJob, count: int):
-    """Starts the processes.
+    """Starts the worker processes, which load the preparation job.
 
     Args:
-      job: the job.
+      job: preparation job.
       count: number of processes.
     """
     make = functools.partial(_load_context, job)
@@ -77,14 +77,14 @@ class ProcessRunner:
 
 
 def _load_context(job: PrepareJob) -> Context:
-  """Loads a job and its parsers, whose memory the processes share."""
+  """Loads a preparation job and its parsers, whose memory processes share."""
   context = Context(job)
   _ = context.parsers
   return context
 
 
 def local(context: Context) -> InProcessRunner | ProcessRunner:
-  """Returns the runner of one machine: as many processes as there is work for."""
+  """Returns a local runner, with processes in proportion to the input size."""
   paths = {
     source.path
     for split, stream in context.job.streams
@@ -99,18 +99,18 @@ def local(context: Context) -> InProcessRunner | ProcessRunner:
 
 
 class BeamRunner:
-  """Runs each stage as a pipeline of Apache Beam."""
+  """Runner that executes each preparation stage as an Apache Beam pipeline."""
 
   def __init__(self, options: Sequence[str], context: Context):
-    """Checks the options.
+    """Imports Beam and checks its options.
 
     Args:
-      options: options of Beam, as on a command line.
-      context: the job, in the launcher.
+      options: command-line options of Beam.
+      context: preparation job in the launcher.
 
     Raises:
-      InputError: Beam is not installed or does not know an option or the
-        runner, or workers of this runner would not see a folder.
+      InputError: Beam is not installed, an option or the runner is unknown, or
+        workers of this runner would not see a folder.
     """
     self._beam = _import_beam()
     self._options, runner = check_beam_options(options)
@@ -159,7 +159,7 @@ class BeamRunner:
       ) from error
 
   def _errors(self, stage: str) -> list[str]:
-    """Returns files with errors of the input, which workers wrote, in order."""
+    """Returns names of files with errors that workers wrote, by task number."""
     names = files.names(self._outputs.folder / stage, f"*{_ERROR}")
     names.sort(key=lambda name: int(name.removesuffix(_ERROR)))
     return [f"{stage}/{name}" for name in names]
@@ -170,10 +170,10 @@ class BeamRunner:
 
 @functools.cache
 def _task_function(beam: Any) -> Any:
-  """Returns the DoFn that runs one task."""
+  """Returns the class of the Beam DoFn that runs one preparation task."""
 
   class RunTask(beam.DoFn):  # type: ignore[misc]  # untyped
-    """`stages.run_task`, with models that a worker loads once."""
+    """Beam DoFn for `stages.run_task`, with models that a worker loads once."""
 
     def __init__(self, job: bytes, stage: str):
       self._job, self._stage = job, stage
@@ -188,23 +188,23 @@ def _task_function(beam: Any) -> Any:
       try:
         stages.run_task(self._context, self._stage, number)
       except InputError as error:
-        # An error of the input remains one, however often it is retried.
+        # An input error is not raised here, since Beam would retry the task.
         name = f"{self._stage}/{number}{_ERROR}"
         files.write_json(self._context.outputs.path(name), str(error))
 
   return RunTask
 
 
-_idle: dict[bytes, list[Context]] = {}  # contexts of this worker, not in use
+_idle: dict[bytes, list[Context]] = {}  # unused contexts of this worker, by job
 
 
 def borrow_context(job: bytes) -> Context:
-  """Returns a context for one thread: loaded earlier, or new.
+  """Returns an idle or new `Context` of a preparation job, for one thread.
 
-  Some runners set up again for each element, and parsers load slowly.
+  Some runners repeat the setup for each element, and parsers load slowly.
 
   Args:
-    job: a pickled `PrepareJob`.
+    job: pickled `PrepareJob`.
   """
   if job not in _idle:
     _idle.clear()  # models of other jobs
@@ -215,7 +215,7 @@ def borrow_context(job: bytes) -> Context:
 
 
 def return_context(job: bytes, context: Context) -> None:
-  """Makes a borrowed context available again."""
+  """Makes a borrowed `Context` of a preparation job available again."""
   _idle.setdefault(job, []).append(context)
 
 
@@ -232,11 +232,11 @@ def _import_beam() -> Any:
 def split_command_line(
   argv: Sequence[str], known: flags.FlagValues | Container[str]
 ) -> tuple[list[str], list[str]]:
-  """Splits a command line with --beam into our flags and options of Beam.
+  """Splits a command line with --beam into jaxsyn's flags and Beam's options.
 
   Args:
-    argv: the command line.
-    known: names of our flags, besides those of --config.
+    argv: words of the command line.
+    known: names of jaxsyn's flags, except those of --config.
   """
   ours, theirs = [*argv[:1]], list[str]()
   part = ours
@@ -252,10 +252,10 @@ def split_command_line(
 
 
 def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
-  """Returns the options of Beam, and the name of their runner.
+  """Returns the parsed options of Beam and the class name of their runner.
 
   Raises:
-    InputError: Beam is not installed, or knows no such option or runner.
+    InputError: Beam is not installed, or an option or runner is unknown.
   """
   _import_beam()
   from apache_beam.options.pipeline_options import (
@@ -266,7 +266,7 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
 
   pipeline_options = PipelineOptions([*options])
   try:
-    # First, since some runners define options of their own.
+    # The runner comes first, since some runners define further options.
     runner = create_runner(
       pipeline_options.view_as(StandardOptions).runner or "DirectRunner"
     )
@@ -286,7 +286,7 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
 
 
 def _check_visible(job: PrepareJob, runner: str) -> None:
-  """Raises InputError for a local path where workers see no local disk."""
+  """Raises InputError if the job has local paths, which remote workers lack."""
   sources = [s for split, name in job.streams for s in split.streams[name]]
   for path in (job.outputs.folder, *(source.path for source in sources)):
     if not remote.is_remote(path):
@@ -297,10 +297,10 @@ def _check_visible(job: PrepareJob, runner: str) -> None:
 
 
 def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
-  """Copies parser files to where workers see them.
+  """Returns the job with local parser files copied to its object store, if any.
 
-  A parser may be a file of the launcher while everything else is on an object
-  store. A parser that is a package must be installed on the workers.
+  A parser may be a local file of the launcher while all other files are on an
+  object store. A parser that is a package must be installed on the workers.
   """
   if not remote.is_remote(job.retained):
     return job

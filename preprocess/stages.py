@@ -1,4 +1,4 @@
-"""The stages of a preparation, in order, and the loop that runs them.
+"""Stages of dataset preparation, in order, and the loop that runs them.
 
 A stage has numbered tasks. A task is a pure function of its number: it reads
 input files and outputs of earlier stages, and writes one output file
@@ -25,12 +25,12 @@ def _no_summary(context: Context, results: Sequence[Result]) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-  """A step of the preparation.
+  """A stage of dataset preparation: functions to count, run and combine tasks.
 
   Attributes:
-    count: returns the number of tasks.
-    run: runs one task and returns its result.
-    combine: returns the summary of the stage, from all results.
+    count: function that returns the number of tasks.
+    run: function that runs one task and returns its result.
+    combine: function that combines all results into the summary of the stage.
   """
 
   count: Callable[[Context], int]
@@ -61,13 +61,10 @@ STAGES = {
 
 
 def run_task(context: Context, stage: str, number: int) -> int:
-  """Runs one task, unless it is done; every runner calls this.
-
-  Returns:
-    Number of lines that the task processed.
+  """Runs one task of a stage unless it is done; returns its number of lines.
 
   Raises:
-    InputError: something is wrong with the input.
+    InputError: the input is invalid.
   """
   task = f"{stage}/{number}"
   header = context.outputs.finished(task)
@@ -80,18 +77,18 @@ def run_task(context: Context, stage: str, number: int) -> int:
 
 
 class Runner(Protocol):
-  """Runs the tasks of a stage."""
+  """Interface of a runner, which executes the tasks of preparation stages."""
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    """Runs tasks; yields the lines that each processed.
+    """Runs tasks of a stage; yields the number of lines that each processed.
 
     Raises:
-      InputError: error of the first task that has one.
+      InputError: the input of a task is invalid; from the first such task.
     """
     ...
 
   def close(self) -> None:
-    """Stops, even during a task."""
+    """Stops the runner and its workers, even during a task."""
     ...
 
 
@@ -103,14 +100,14 @@ def results(context: Context, stage: str) -> list[Result]:
 
 
 def run(context: Context, runner: Runner) -> None:
-  """Runs all stages; tasks that are done are not run again.
+  """Runs all stages of dataset preparation, except tasks that are done.
 
   Args:
-    context: the job, in the launcher.
-    runner: runs the tasks.
+    context: preparation job in the launcher.
+    runner: runner of the tasks.
 
   Raises:
-    InputError: something is wrong with the input.
+    InputError: the input is invalid.
   """
   outputs = context.outputs
   for name, stage in STAGES.items():
@@ -128,10 +125,10 @@ def run(context: Context, runner: Runner) -> None:
 
 
 def _show_progress(done: Iterator[int], name: str, total: int) -> None:
-  """Waits for the tasks of a stage and shows its progress.
+  """Waits for the tasks of a stage and shows a progress bar.
 
   Args:
-    done: lines of each task, as it ends.
+    done: number of lines of each task, yielded when the task ends.
     name: name of the stage.
     total: number of tasks.
   """

@@ -1,8 +1,9 @@
-"""A random subset of the training pairs: config.prepare.subset.
+"""Random subset of the training pairs, as set in config.prepare.subset.
 
-Each line has a random rank, a function of the seed and of its number alone; the
-pairs with the lowest ranks are drawn. So the draw depends neither on chunks nor
-on processes, and with one seed smaller subsets are part of larger ones.
+Each line has a random number that depends only on the seed and the line index.
+The clean pairs with the lowest numbers are sampled. So the subset depends on
+neither chunks of lines nor processes, and for the same seed a smaller subset is
+contained in a larger one.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess.corpus import Context
 from jaxsyn.storage import files
 
-_BLOCK = 1 << 20  # lines whose ranks are sorted at once, with those drawn
+_BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 
 
 def draw(
   context: Context, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Returns the highest rank in the subset, and the line that has it.
+  """Samples the training subset; returns its highest random number and line.
 
   Args:
-    context: the job.
+    context: preparation job and its loaded data.
     count: number of clean training pairs.
     total: number of training pairs.
-    clean_lines: their line indices in the files, chunk by chunk.
+    clean_lines: line indices of the clean pairs in the files, for each chunk.
 
   Raises:
-    InputError: there are fewer pairs than are to be drawn.
+    InputError: there are fewer clean pairs than the subset needs.
   """
   options = context.config.prepare.subset
   if options.pairs > count:
@@ -58,17 +59,17 @@ def _lowest(tables: Sequence[np.ndarray], pairs: int) -> np.ndarray:
 
 
 def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
-  """Returns a random number of 64 bits for each line index."""
+  """Returns a 64-bit random number for each line index, given a seed."""
   high, low, *_ = philox((seed, 0), (lines & 0xFFFFFFFF, lines >> 32, 0, 0))
   return high << np.uint64(32) | low
 
 
 def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
-  """Returns whether each clean training line is in the subset.
+  """Returns whether each clean training line is in the random subset.
 
   Args:
-    context: the job.
-    lines: line indices in the files.
+    context: preparation job and its loaded data.
+    lines: indices of clean lines in the files.
   """
   options = context.config.prepare.subset
   if not options.pairs:
@@ -79,12 +80,12 @@ def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
 
 
 def file_of(split: str) -> str:
-  """Returns the name of the file of drawn lines in a prepared folder."""
+  """Returns the path of a split's file of subset line numbers in a dataset."""
   return f"text/{split}.drawn.gz"
 
 
 def write(folder: pathlib.Path, split: str, lines: Iterable[int]) -> None:
-  """Writes the numbers of the drawn lines, from 1, one per line."""
+  """Writes the line numbers of the random subset, counted from 1, to a file."""
   text = "".join(f"{line + 1}\n" for line in lines)
   path = folder / file_of(split)
   with files.publish(path) as file:
@@ -92,6 +93,6 @@ def write(folder: pathlib.Path, split: str, lines: Iterable[int]) -> None:
 
 
 def read(folder: pathlib.Path, split: str) -> np.ndarray:
-  """Reads the line numbers of a file of `write`, from 1."""
+  """Returns the line numbers of the random subset, counted from 1."""
   text = gzip.decompress(files.read_bytes(folder / file_of(split)))
   return np.array(text.split(), np.int64)

@@ -1,8 +1,8 @@
-"""Datasets of TensorFlow Datasets (TFDS) as raw text, opened without TensorFlow.
+"""Reader of TensorFlow Datasets (TFDS) as raw text, without TensorFlow.
 
 An entry of config.prepare.splits is ("tfds:NAME", SPLIT) for a dataset in the
 data directory of TFDS, or ("tfds:FOLDER", SPLIT) for a folder that a TFDS
-builder has made. Each shard becomes a `Source` of each side.
+builder has made. Each shard becomes one `Source` for each side.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def sources(
   fields: Sequence[str],
   languages: Mapping[str, str],
 ) -> dict[str, tuple[Source, ...]]:
-  """Returns the shards of a split of a dataset, by side.
+  """Returns the shards of a TFDS split as raw text sources of each side.
 
   Args:
     entry: "tfds:NAME", "tfds:NAME/CONFIG:VERSION", or "tfds:FOLDER".
-    split: split of TFDS, which may be a slice such as "train[:10%]".
-    raw_dir: folder of the raw files, in which FOLDER may be.
-    fields: config.prepare.fields.
+    split: TFDS split, which may be a slice such as "train[:10%]".
+    raw_dir: folder of the raw files, which may contain FOLDER.
+    fields: names of the source and target text, config.prepare.fields.
     languages: language code of each side.
 
   Raises:
-    InputError: there is no such dataset, split or text feature.
+    InputError: the dataset, split or text feature does not exist.
   """
   import tensorflow_datasets as tfds
 
@@ -100,7 +100,7 @@ def sources(
 
 
 def _folder(entry: str, raw_dir: str) -> pathlib.Path:
-  """Returns the folder of a dataset that has dataset_info.json."""
+  """Returns the folder of a TFDS dataset's newest version, given its entry."""
   name = entry.removeprefix(PREFIX)
   if remote.is_remote(name):
     return files.path_of(name)
@@ -150,7 +150,7 @@ def _version(folder: pathlib.Path) -> tuple[int, ...]:
 
 
 def _text_features(features: Any, prefix: str = "") -> list[str]:
-  """Returns the names of the single texts of an example, nested with "/"."""
+  """Returns the names of all text features in an example, nested with "/"."""
   import tensorflow_datasets as tfds
 
   names = []
@@ -169,7 +169,7 @@ def _field(
   fields: Sequence[str],
   languages: Mapping[str, str],
 ) -> str:
-  """Returns the text feature of a side: named, or that of its language."""
+  """Returns the name of a side's text feature, from its field or language."""
   wanted = languages[side]
   if fields:
     wanted = fields[schema.SIDES.index(side)]

@@ -1,16 +1,18 @@
-"""Warnings about trees: a parser model of another language, or no trees at all.
+"""Warnings about suspicious trees, as from a parser for another language.
 
-A parser returns trees for any text. That Czech was parsed as English shows in no
-error, but in the trees, and later in a system that gains nothing from them.
-`TreeStats` counts what tells such trees apart, and `find_warnings` reports what
-is out of bounds. It is a warning: a corpus of headlines may be unusual.
+A parser returns trees for any text. If it parses Czech as English, no error
+occurs, but the trees are wrong and do not help a translation system.
+`TreeStats` counts properties of such trees, and `find_warnings` returns a
+message for each value out of bounds. A corpus may be unusual, so these are only
+warnings.
 
 The limits were chosen on gold trees (seven languages of UD's PUD, and English
-EWT; 1,000 sentences and more) and on texts parsed by UDPipe 1 (English, German,
-Japanese, and a Czech model of 850 sentences; captions, everyday sentences, PUD;
-60 to 120 lines each): 9 pairs of a model and a text of its language, 43 of a
-model and a text of another. In per cent, the highest share (for function words
-the lowest), and the range for models of another language:
+EWT; at least 1,000 sentences each) and on texts parsed by UDPipe 1 (English,
+German, Japanese, and a Czech model of 850 sentences; captions, everyday
+sentences, PUD; 60 to 120 lines each): 9 pairs of a model and a text of its
+language, 43 pairs of a model and a text of another language. The table has the
+highest percentage (for function words the lowest), and the range for models of
+another language:
 
                      gold         own language   another language
   uncut              3.1          0.0            0 to 86.5
@@ -21,10 +23,9 @@ the lowest), and the range for models of another language:
   function words     12.5         21.3           0 to 45.9
   foreign letters    5.3          0.0
 
-No gold trees and no trees of a model of the language cause a warning; of the 43
-others, 40 do. The three are English text parsed by the German and the Czech
-model, which know its names and, for captions, its word order. Of these parsers
-none marks words as unparsed or unlabelled.
+Gold trees and trees of a model for the language cause no warnings; 40 of the 43
+other pairs do. The other three are English texts parsed by the German and the
+Czech model. None of these parsers marks words as unparsed or unlabelled.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from typing import Any
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu import Parse
 
-_MIN_WORDS = 8  # of a tree whose shape is informative
+_MIN_WORDS = 8  # a smaller tree has no informative shape
 _LONG = 20  # characters of a word
-_MIN_COUNT = 20  # sentences, or trees, below which a share is not informative
+_MIN_COUNT = 20  # shares of fewer sentences or trees are not informative
 
 # Relations of Universal Dependencies, without their subtypes.
 _RELATIONS = """acl advcl advmod amod appos aux case cc ccomp clf compound conj
@@ -53,7 +54,7 @@ _UNIVERSAL = frozenset(_RELATIONS.split())
 _FUNCTION = frozenset(["aux", "case", "cc", "clf", "cop", "det", "mark"])
 _UNLABELLED = frozenset(["dep", "_", ""])
 
-# Scripts, as the names of their letters in Unicode begin -> language codes.
+# Scripts (first word in the Unicode names of their letters) -> language codes.
 _LANGUAGES = {
   ("CJK", "IDEOGRAPHIC", "BOPOMOFO"): "zh lzh yue",
   (
@@ -92,19 +93,19 @@ _SCRIPTS = {
 
 @dataclasses.dataclass
 class TreeStats:
-  """Counts over the lines of a side.
+  """Statistics of a side's lines and trees, which reveal unsuitable parsers.
 
   Attributes:
-    lines: lines with visible characters.
-    unparsed: such lines without a tree.
-    trees: trees of at least 8 words.
-    flat: such trees in which all words depend on one word.
-    chains: such trees in which each word depends on a neighbor.
+    lines: number of lines with visible characters.
+    unparsed: number of these lines without a tree.
+    trees: number of trees of at least 8 words.
+    flat: number of these trees in which all words depend on one word.
+    chains: number of these trees in which each word depends on a neighbor.
     relations: relation without its subtype -> number of words.
-    characters: characters of all words.
-    uncut: characters of words of more than 20 characters.
-    letters: letters of all lines.
-    foreign: letters of no script of the side's language.
+    characters: number of characters in all words.
+    uncut: number of characters in words of more than 20 characters.
+    letters: number of letters in all lines.
+    foreign: number of letters in no script of the side's language.
   """
 
   lines: int = 0
@@ -121,7 +122,7 @@ class TreeStats:
   foreign: int = 0
 
   def add(self, parse: Parse, language: str) -> None:
-    """Counts a line.
+    """Adds one parsed line to the statistics.
 
     Args:
       parse: parse of the line.
@@ -149,12 +150,12 @@ class TreeStats:
       self.chains += all(-1 <= head - i <= 1 for i, head in edges)
 
   def as_dict(self) -> dict[str, Any]:
-    """Returns the counts as JSON."""
+    """Returns the tree statistics as a JSON object."""
     return {**vars(self), "relations": dict(sorted(self.relations.items()))}
 
   @classmethod
   def sum(cls, parts: Iterable[Mapping[str, Any]]) -> TreeStats:
-    """Returns the sum of counts of `as_dict`."""
+    """Returns the sum of tree statistics that `as_dict` returned."""
     total = cls()
     for counts in parts:
       for name, value in counts.items():
@@ -166,7 +167,7 @@ class TreeStats:
 
 
 def rates(stats: TreeStats) -> dict[str, float]:
-  """Returns the per cent of each kind that has enough lines or trees."""
+  """Returns tree statistics in percent, without those of too little text."""
   rates_found = {}
   if stats.lines >= _MIN_COUNT:
     rates_found["unparsed"] = _share(stats.unparsed, stats.lines)
@@ -185,12 +186,12 @@ def rates(stats: TreeStats) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-  """A bound for a share, which trees of the right model respect.
+  """Upper or lower limit of a percentage for trees of a suitable parser.
 
   Attributes:
-    per_cent: the bound.
-    meaning: what the share counts.
-    below: whether it is a lower bound.
+    per_cent: limit in per cent.
+    meaning: description of the percentage, for messages.
+    below: whether the limit is a lower bound.
   """
 
   per_cent: float
@@ -214,7 +215,7 @@ LIMITS: dict[str, Limit] = {
 
 
 def find_warnings(stats: TreeStats) -> list[str]:
-  """Returns a message for each share that is out of bounds."""
+  """Returns a warning message for each tree statistic that is out of bounds."""
   return [
     f"{share:.1f} % of the {LIMITS[name].meaning} (usual: "
     f"{'at least' if LIMITS[name].below else 'at most'} {LIMITS[name].per_cent:g} %)"
@@ -233,13 +234,13 @@ def _sum_of(words: collections.Counter[str], kinds: frozenset[str]) -> float:
 
 @functools.cache
 def _base(relation: str) -> str:
-  """Returns a relation without its subtype."""
+  """Returns a dependency relation without its subtype (after the colon)."""
   return relation.partition(":")[0]
 
 
 @functools.cache
 def _script(letter: str) -> str:
-  """Returns the first word of a letter's Unicode name; "" for others."""
+  """Returns the script of a letter by its Unicode name; "" for non-letters."""
   if not letter.isalpha():
     return ""
   words = unicodedata.name(letter, "").split(" ")

@@ -1,8 +1,8 @@
-"""Trees of the lines of a chunk, from a parser or from CoNLL-U files.
+"""Creation of trees for a chunk of lines, by a parser or from CoNLL-U files.
 
-Parsers are slow (UDPipe 1 has about 300 sentences per second and core), so
-parses are kept for later runs: runs of lines, each in a file named by a hash of
-these lines and of the parser. A changed line costs one such file.
+Parsers are slow (UDPipe 1 parses about 300 sentences per second and core), so
+parses are stored for later runs. Each file has the parses of several lines and
+is named by a hash of these lines and the parser. A changed line costs one file.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from jaxsyn.preprocess.corpus import Chunk, Context
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import files
 
-_CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
-_MAX_CUTS = 4  # ... or after this many times as many lines
+_CUT = 128  # a file ends after a line whose hash is 0 modulo this ...
+_MAX_CUTS = 4  # ... or after _MAX_CUTS * _CUT lines
 _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
-Tree = tuple[conllu.Parse, str]  # with its CoNLL-U
+Tree = tuple[conllu.Parse, str]  # parse and its CoNLL-U
 
 
 def make_trees(context: Context, number: int, out: TaskOutput) -> Result:
-  """Decides which lines of a chunk become examples, and makes their trees.
+  """Selects the lines of a chunk that become examples, and makes their trees.
 
-  Parts: "rows", their rows in the chunk; for each side "text.SIDE", a line per
-  row; for sides with trees "conllu.SIDE" and "parses.SIDE", and if further
-  parses were given "alternatives.SIDE"; "sizes", bytes of each row in texts and
-  CoNLL-U.
+  Writes "rows", the indices of these lines in the chunk; for each side
+  "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE", and
+  "alternatives.SIDE" if further parses were given; and "sizes", the bytes of
+  each row in texts and CoNLL-U.
   """
   chunk = context.chunk(number)
   config = context.config.prepare
@@ -101,13 +101,13 @@ def _lengths(rows: Sequence[bytes]) -> np.ndarray:
 
 
 def combine(context: Context, results: Sequence[Result]) -> Result:
-  """Describes the examples: sides, relations, labels and so on.
+  """Returns manifest entries for examples and trees, drop counts and warnings.
 
   Raises:
-    InputError: no training pair is left, or no given tree has a label.
+    InputError: no training pair is left, or no constituency tree has a label.
   """
-  # Imported here: TFDS takes a second to load, and errors of the input should
-  # be reported first.
+  # Imported here, since TFDS takes a second to load and input errors should be
+  # reported first.
   from jaxsyn.data.store.tfds_builder import VERSION
 
   data, options = context.config.data, context.config.prepare
@@ -157,7 +157,7 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 def _report_warnings(
   context: Context, split: str, results: Sequence[Result]
 ) -> dict[str, list[str]]:
-  """Prints and returns what looks wrong about the trees of a split."""
+  """Prints and returns warnings about the trees of a split, by side."""
   found: dict[str, list[str]] = {}
   for side in context.config.prepare.parse.sides:
     parts = [results[n]["trees"][side] for n in context.chunks(split)]
@@ -170,7 +170,7 @@ def _report_warnings(
 
 
 def _parse_record(parse: conllu.Parse, with_rows: bool) -> list[object]:
-  """Returns a parse as JSON for `parses_of`, without its text."""
+  """Returns a parse without its text as a JSON list for `parses_of`."""
   words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
   return [*words, parse.parsed, parse.line_W if with_rows else ()]
 
@@ -178,7 +178,7 @@ def _parse_record(parse: conllu.Parse, with_rows: bool) -> list[object]:
 def parses_of(
   context: Context, number: int, side: str, lines: Sequence[str]
 ) -> list[conllu.Parse]:
-  """Returns the trees of the lines of a chunk that become examples."""
+  """Returns the stored parses of the lines of a chunk that become examples."""
   records = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
   return [
     conllu.Parse(
@@ -204,23 +204,23 @@ def _given_trees(
   rows: Sequence[int],
   names: Iterable[str],
 ) -> Iterator[Tree]:
-  """Yields the trees of rows of a chunk, from CoNLL-U of all lines."""
+  """Yields the tree of each given row of a chunk, from CoNLL-U of all lines."""
   name_of: Mapping[int, str] = dict(zip(rows, names))
   with_rows = bool(chunk.context.config.prepare.parse.annotations)
-  # All are read, so that malformed trees and those of another text are errors.
+  # All trees are read, to detect malformed trees and trees of another text.
   for row, parse in enumerate(chunk.trees(f"trees.{side}", side, lines)):
     if row in name_of:
       yield parse, conllu.to_text(parse, name_of[row], with_rows)
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
-  """Cuts lines into runs whose borders depend on the lines near them only.
+  """Cuts lines into runs of lines whose borders depend only on nearby lines.
 
-  So most runs stay the same when a line is added or removed.
+  So most runs do not change if a line is added or removed.
 
   Args:
     lines: lines of a chunk.
-    cut: approximate number of lines of a run.
+    cut: approximate number of lines in a run.
   """
   runs, start, longest = [], 0, cut * _MAX_CUTS
   for i, line in enumerate(lines):
@@ -239,7 +239,7 @@ def _parsed_trees(
   names: Sequence[str],
   out: TaskOutput,
 ) -> Iterator[Tree]:
-  """Yields the trees that a parser gives to lines."""
+  """Yields the tree of each line from the parser of its side, or as stored."""
   parser, folder = context.parsers[side], context.job.retained / "parse"
   # At most about 16 files per chunk, or large corpora would fill the disk with
   # small files.
@@ -262,16 +262,16 @@ def _parsed_trees(
 def parse_lines(
   lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: TaskOutput
 ) -> str:
-  """Returns CoNLL-U of lines, from an earlier run or parsed now.
+  """Returns the parses of lines as CoNLL-U, stored by an earlier run or new.
 
   Args:
-    lines: one sentence per line.
-    parser: the parser.
-    folder: where parses are kept, gzip files that begin with their own name.
-    out: gets a message if a file is corrupt.
+    lines: sentences, one per line.
+    parser: parser of the lines.
+    folder: folder of stored parses, gzip files that begin with their own name.
+    out: output that gets a message if a file is corrupt.
 
   Returns:
-    The trees; sentence ids are indices of lines.
+    Trees in CoNLL-U; sentence ids are indices of lines.
   """
   key = manifests.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"
@@ -288,7 +288,7 @@ def parse_lines(
 
 
 def write_gzip(path: pathlib.Path, texts: Iterable[str]) -> None:
-  """Writes texts one after the other; the same texts give the same bytes."""
+  """Writes concatenated texts to a gzip file; equal texts give equal bytes."""
   with (
     files.publish(path) as file,
     # Level 6 compresses text as well as 9, three times as fast.
@@ -299,7 +299,7 @@ def write_gzip(path: pathlib.Path, texts: Iterable[str]) -> None:
 
 
 def _read_parse(path: pathlib.Path) -> str | None:
-  """Returns the trees of a file, None if there is none.
+  """Returns the CoNLL-U in a file of stored parses, None if it does not exist.
 
   Raises:
     ValueError: the file is corrupt.
@@ -310,8 +310,8 @@ def _read_parse(path: pathlib.Path) -> str | None:
     return None
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:
     raise ValueError(str(error)) from None
-  # gzip has a checksum, but an empty file is valid, and a valid file may be
-  # another: each begins with its own name.
+  # gzip has a checksum, but an empty file is valid, and a file may have been
+  # renamed. So each file begins with its own name.
   first, _, trees = text.partition("\n")
   if first != _first_line(path):
     raise ValueError("it is another file")

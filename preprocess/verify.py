@@ -1,7 +1,7 @@
-"""Checks of a prepared folder: quickly, or all of it.
+"""Checks of a dataset directory: checksums of its files, or all its content.
 
-`corrupt_files` decides whether there is anything to prepare. `run` is `jaxsyn
-prepare --verify`: it reads and compares everything, and changes nothing.
+`corrupt_files` determines whether a dataset must be prepared. `run` implements
+`jaxsyn prepare --verify`: it compares all content and changes nothing.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from jaxsyn.storage.checksums import sha256_of
 
 
 def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
-  """Returns what is wrong with a folder that was made from the same input.
+  """Returns a message for each corrupt file of a dataset made from given input.
 
-  All files are read: that costs a fraction of reading the raw text, which was
-  read for the key.
+  Reads all files. That takes a fraction of the time of reading the raw text for
+  the key.
 
   Args:
-    directory: the prepared folder.
-    key: hash of the input, of `preprocess.inputs.Inputs`.
+    directory: dataset directory.
+    key: hash of the input, from `preprocess.inputs.Inputs`.
 
   Returns:
-    A message for each corrupt file; or None if there is no dataset, or one of
-    other input or options.
+    Messages; or None if there is no dataset, or only a dataset made from other
+    input or options.
   """
   if not files.is_file(directory / manifests.FILE):
     return None
   try:
     manifest = manifests.read(directory)
-  except InputError:  # its remedy is to prepare again, which is being done
+  except InputError:  # its remedy is to prepare again, as the caller does
     file = directory / manifests.FILE
     return [f"{file} is not as this version wrote it"]
   if manifest.get("key") != key:
@@ -55,15 +55,15 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
 
 
 def run(directory: os.PathLike[str] | str) -> None:
-  """Reads all of a prepared folder, and prints what is there and what is wrong.
+  """Verifies all content of a dataset directory; prints a summary and errors.
 
-  Every file is compared with its checksum. Every record, read as training reads
-  it, is compared with what its line, its tree and the vocabulary give. Fetched
-  files are compared with their hashes. Other raw files are not read: preparing
-  reads them, and makes the folder again if they changed.
+  Compares each file with its checksum, each record with the features computed
+  from its line, its tree and the vocabulary, and downloaded files with their
+  hashes. Other raw files are not read: preparation reads them, and makes the
+  dataset again if they changed.
 
   Raises:
-    InputError: something is corrupt, or there is no prepared folder.
+    InputError: a file or record is corrupt, or the dataset does not exist.
   """
   directory = files.path_of(directory)
   manifest = manifests.read(directory)
@@ -106,7 +106,7 @@ def run(directory: os.PathLike[str] | str) -> None:
 
 
 def _downloads(raw: pathlib.Path) -> Iterator[str]:
-  """Yields what is wrong with the fetched files."""
+  """Yields a message for each corrupt download in a folder of raw files."""
   records = files.names(raw, "*.sha256")
   paths = [(raw / name).with_suffix("") for name in records]
   paths = [path for path in paths if files.is_file(path)]  # others were removed
@@ -126,10 +126,10 @@ def _downloads(raw: pathlib.Path) -> Iterator[str]:
 def _split(
   directory: pathlib.Path, manifest: Mapping[str, Any], name: str
 ) -> Iterator[str]:
-  """Yields the first error of a split, if there is one.
+  """Yields a message about the first wrong record of a split, if there is any.
 
   Raises:
-    InputError: its text, trees or records cannot be read.
+    InputError: the text, trees or records of the split cannot be read.
   """
   records = Dataset(directory).split(name)
   check = Check(manifest)
@@ -165,7 +165,7 @@ def _split(
 
 
 def _check_examples(stored: Rows, made: Rows) -> None:
-  """Raises InvalidExampleError for the first example that differs."""
+  """Raises InvalidExampleError if a stored example differs from a made one."""
   names = [
     name
     for name in made.flat
@@ -186,7 +186,7 @@ def _check_examples(stored: Rows, made: Rows) -> None:
 def _check_lines(
   lines: np.ndarray, last: int, subset_lines: np.ndarray | None, file: str
 ) -> None:
-  """Raises InvalidExampleError unless lines ascend and are in the subset."""
+  """Raises InvalidExampleError unless line numbers ascend within the subset."""
   if subset_lines is not None:
     is_wrong = ~np.isin(lines, subset_lines)
     if is_wrong.any():
@@ -205,7 +205,7 @@ def _with_texts(
   source: Sequence[str | conllu.Parse],
   target: Sequence[str | conllu.Parse],
 ) -> Rows:
-  """Returns examples with the texts of their sentences added."""
+  """Returns a batch of examples with the texts of their sentences added."""
   flat, start = {**rows.flat}, {**rows.start}
   for name, sentences in zip(schema.UTF8, (source, target), strict=True):
     texts = [one if isinstance(one, str) else one.text for one in sentences]

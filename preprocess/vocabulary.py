@@ -1,4 +1,4 @@
-"""The vocabulary of a dataset, trained on a sample of its clean pairs."""
+"""Training of a dataset's subword vocabulary on a sample of its clean pairs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ _HASHES = 1 << 64
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns side -> vocabulary of config.prepare.vocabulary.like, or nothing.
+  """Returns the vocabularies of another dataset that the config names, by side.
+
+  Returns:
+    Side -> vocabulary; empty if config.prepare.vocabulary.like is not set.
 
   Raises:
-    InputError: it is not a prepared folder, or joint where ours is not.
+    InputError: the path has no dataset, or its vocabulary is joint and the
+      configured vocabulary is not, or vice versa.
   """
   options = config.prepare.vocabulary
   if not options.like:
@@ -46,17 +50,17 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
 
 
 def sample_count(context: Context) -> int:
-  """Returns the number of samples, one for each training chunk."""
+  """Returns the number of `sample` tasks, one for each training chunk."""
   if context.config.prepare.vocabulary.like:
     return 0
   return len(context.train_chunks)
 
 
 def sample(context: Context, number: int, out: TaskOutput) -> Result:
-  """Samples kept training pairs of a chunk for the vocabulary.
+  """Samples clean training pairs of a chunk for training the vocabulary.
 
   If there are too many pairs, those with the lowest hashes are sampled, so that
-  the sample depends on nothing but the pairs.
+  the sample depends only on the pairs.
   """
   chunk_number = context.train_chunks[number]
   pairs = context.chunk(chunk_number).pairs()
@@ -76,7 +80,7 @@ def _hash(pair: Pair) -> int:
 
 
 def _groups(context: Context) -> list[tuple[str, ...]]:
-  """Returns the sides of each vocabulary that is to be trained."""
+  """Returns, for each vocabulary to train, the sides that share it."""
   if context.config.prepare.vocabulary.like:
     return []
   if context.config.prepare.vocabulary.joint:
@@ -85,12 +89,12 @@ def _groups(context: Context) -> list[tuple[str, ...]]:
 
 
 def count(context: Context) -> int:
-  """Returns the number of vocabularies that are to be trained."""
+  """Returns the number of vocabularies to train: none, one or two."""
   return len(_groups(context))
 
 
 def make_vocabulary(context: Context, number: int, out: TaskOutput) -> Result:
-  """Trains a vocabulary on the sample, or uses that of an earlier run.
+  """Trains a vocabulary on the sampled pairs, or uses one of an earlier run.
 
   Returns:
     Side -> path of its vocabulary.
@@ -120,9 +124,9 @@ def make_vocabulary(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def combine(context: Context, results: Sequence[Result]) -> Result:
-  """Returns the path of the vocabulary of each side.
+  """Returns the path of each side's vocabulary: side -> path.
 
-  The launcher copies a given one: workers may not see the folder it is from.
+  Copies a vocabulary of another dataset, whose folder workers may not see.
   """
   paths = {side: path for result in results for side, path in result.items()}
   for side, given in given_vocabularies(context.config).items():
@@ -133,7 +137,7 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 
 
 def _lines(context: Context, sides: Sequence[str]) -> Iterator[str]:
-  """Yields the lines of the sample, side after side."""
+  """Yields the sampled training lines of the given sides, side after side."""
   for side in sides:
     column = schema.SIDES.index(side)
     for number in range(sample_count(context)):
@@ -142,7 +146,7 @@ def _lines(context: Context, sides: Sequence[str]) -> Iterator[str]:
 
 
 def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
-  """Returns whether the vocabulary of an earlier run is as it was written."""
+  """Returns whether a vocabulary of an earlier run matches its checksums."""
   try:
     expected = files.read_json(path.with_suffix(".json"))[path.name]
     wrong = checksums.corrupt_files(path.parent, {path.name: expected})
@@ -156,18 +160,18 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
 def rows_that_fit(
   context: Context, pairs: Sequence[Pair], rows: Sequence[int]
 ) -> tuple[list[int], dict[str, int]]:
-  """Returns the training pairs of at most max_subwords subwords, EOS included.
+  """Returns the indices of pairs that have at most max_subwords subwords.
 
-  If empty pairs are dropped, so are pairs with a side without subwords: "▁"
-  alone is text, but a blank to the vocabulary.
+  EOS counts as a subword. If empty pairs are dropped, so are pairs with a side
+  without subwords: "▁" alone is text, but a blank to the vocabulary.
 
   Args:
-    context: the job.
-    pairs: pairs of a chunk.
-    rows: rows that are candidates.
+    context: preparation job and its loaded data.
+    pairs: sentence pairs of a chunk.
+    rows: indices of candidate pairs.
 
   Returns:
-    The rows that are kept, and reason -> number of pairs that are dropped.
+    Indices of the kept pairs, and reason -> number of dropped pairs.
   """
   limit, empty, too_long = context.config.prepare.max_subwords, 0, 0
   kept = []
@@ -187,12 +191,12 @@ def rows_that_fit(
 
 
 def check_left(limit: int, dropped: Mapping[str, int], pairs: int) -> None:
-  """Raises InputError if `rows_that_fit` has left no pair.
+  """Raises InputError if `rows_that_fit` has dropped all training pairs.
 
   Args:
     limit: config.prepare.max_subwords.
     dropped: reason -> number of dropped pairs.
-    pairs: number of pairs that are left.
+    pairs: number of remaining pairs.
   """
   if not pairs:
     none = dropped["empty"]

@@ -1,10 +1,10 @@
-"""The quickstart's language: English, and an invented one, from one grammar.
+"""Generator of the quickstart's corpus in English and an invented language.
 
-`preprocess.quickstart` writes a corpus of it, in this order of reading:
-  lexicon      the words of both languages
-  grammar      draws random trees of English words
-  translation  reads a tree out in both languages: a `Pair`
-  corpus       as many different pairs as wanted, by split
-  parser       trains a parser on the English trees, and tries it
-  neighbours   how well the parent and other words predict translations
+`preprocess.quickstart` writes the corpus. The modules, in order of reading:
+  lexicon      words of both languages
+  grammar      random dependency trees of English words
+  translation  sentence pairs (`Pair`) from these trees
+  corpus       distinct sentence pairs for each split
+  parser       training and evaluation of a parser for the English text
+  neighbours   predictability of translations from the parent and other words
 """

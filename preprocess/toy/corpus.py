@@ -1,4 +1,4 @@
-"""Random sentence pairs, all different, by split."""
+"""Random sentence pairs of the quickstart, all distinct, for each split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxsyn.preprocess.toy.translation import Pair, read_out
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Sentence pairs a split, and gold trees for the parser."""
+  """Number of sentence pairs per split, and of gold trees for the parser."""
 
   train: int = 8000
   validation: int = 500
@@ -19,7 +19,7 @@ class Sizes:
 
 
 def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
-  """Returns pairs by split; no English sentence is in two splits."""
+  """Returns the sentence pairs of each split, without repeated sentences."""
   counts = {s: getattr(sizes, s) for s in ("train", "validation", "test")}
   generated = iter(pairs(sum(counts.values()), seed))
   return {
@@ -29,11 +29,11 @@ def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
 
 
 def pairs(count: int, seed: int) -> list[Pair]:
-  """Random sentence pairs, all different in their English.
+  """Returns random sentence pairs with distinct English sentences.
 
   Args:
-    count: how many.
-    seed: the same seed gives the same pairs, on every machine.
+    count: number of sentence pairs.
+    seed: random seed; equal seeds give equal pairs on every machine.
   """
   writer = Grammar(seed)
   pairs_found: dict[str, Pair] = {}

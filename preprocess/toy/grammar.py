@@ -1,9 +1,8 @@
-"""Random English sentences as dependency trees, from a small grammar.
+"""Grammar that generates random English sentences as dependency trees.
 
-Words between a word and its parent (relative clauses with verbs, attributes) are
-distractors. The tree still follows from the English words alone: a tool belongs
-to the verb ("fed the dog with the spoon"), a part to the noun ("with the
-collar").
+Words between a word and its parent (relative clauses, attributes) are
+distractors. The English words alone determine the tree: a tool depends on the
+verb ("fed the dog with the spoon"), a part on the noun ("with the collar").
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from jaxsyn.preprocess.toy.lexicon import (
 
 @dataclasses.dataclass
 class Node:
-  """A word of a tree, with its dependents on the left and right in English."""
+  """A word of a dependency tree, with its left and right dependents."""
 
   word: Word
   relation: str
@@ -40,19 +39,22 @@ class Node:
     self.form = self.form or self.word.lemma
 
   def child(self, relation: str) -> Node | None:
-    """Returns the first dependent of a relation, if there is one."""
+    """Returns the first dependent with a given relation, or None."""
     children = (n for n in self.left + self.right if n.relation == relation)
     return next(children, None)
 
 
 class Grammar:
-  """Productions of the grammar, which draw random trees."""
+  """Generator of random dependency trees, with a method for each production."""
 
   def __init__(self, seed: int):
     self.rng = random.Random(seed)
 
   def sentence(self) -> Node:
-    """Draws a main clause: [adverb or place,] subject verb [object] [adjuncts]."""
+    """Returns a random main clause, as the tree of a complete sentence.
+
+    Order: [adverb or place,] subject verb [object] [adjuncts].
+    """
     verb = self.verb("root")
     front = []
     if self.chance(0.45):
@@ -66,7 +68,7 @@ class Grammar:
     return verb
 
   def verb(self, relation: str, transitive: bool | None = None) -> Node:
-    """Draws a verb in the past, or an auxiliary, maybe an adverb, and a verb."""
+    """Returns a random verb in the past tense or with an auxiliary."""
     if transitive is None:
       transitive = self.chance(0.8)
     node = self.word(VERBS[not transitive], relation)
@@ -79,7 +81,13 @@ class Grammar:
     return node
 
   def finish(self, verb: Node, depth: int, gap: bool = False) -> None:
-    """Draws what follows the verb; `gap`: its object is before the clause."""
+    """Adds a random object and adjuncts to the right of a verb.
+
+    Args:
+      verb: verb of the clause; modified in place.
+      depth: 0 in the main clause, 1 in a relative clause.
+      gap: whether a relative pronoun is the object of the verb.
+    """
     if verb.word.kind == "transitive" and not gap:
       kinds = ANIMATE if self.chance(0.5) else ("thing",)
       verb.right.append(self.noun("obj", kinds, depth))
@@ -94,17 +102,20 @@ class Grammar:
       verb.right.append(self.word("adverb", "advmod"))
 
   def place(self) -> Node:
-    """Draws a place, such as "near the river"."""
+    """Returns a random phrase of place, such as "near the river"."""
     return self.noun("obl", ("place",), 2, case="near")
 
   def noun(
     self, relation: str, kinds: tuple[str, ...], depth: int, *, case: str = ""
   ) -> Node:
-    """Draws article, adjectives, noun, then an attribute, a clause or a partner.
+    """Returns a random noun phrase with article and modifiers.
 
     Args:
-      depth: 0 in the main clause, 1 in a relative clause, 2 for the simplest.
-      case: kind of the preposition before it.
+      relation: dependency relation of the noun.
+      kinds: classes of nouns to choose from, keys of `WORDS`.
+      depth: 0 in the main clause, 1 in a relative clause, 2 for a phrase with
+        only article and adjectives.
+      case: class of the preposition before the noun, "" for none.
     """
     node = self.word(pick(self.rng, kinds), relation)
     node.plural = self.chance(0.35)
@@ -135,7 +146,7 @@ class Grammar:
     return node
 
   def article(self, many: bool) -> Node:
-    """Draws an article for a singular or a plural."""
+    """Returns a random article for a singular or a plural noun."""
     node = self.word("article", "det")
     other = {"a": "some", "every": "the"} if many else {"some": "a"}
     if node.word.lemma in other:
@@ -145,7 +156,7 @@ class Grammar:
     return node
 
   def relative(self, person: bool, depth: int) -> Node:
-    """Draws a relative clause without its subject or its object."""
+    """Returns a random relative clause, as the tree of its verb."""
     gap = self.chance(0.5)
     verb = self.verb("acl:relcl", transitive=gap or None)
     pronoun = ("who", "whom")[gap] if person else "that"
@@ -157,11 +168,17 @@ class Grammar:
     return verb
 
   def chance(self, probability: float) -> bool:
-    """Returns True with this probability."""
+    """Returns True with the given probability, from the grammar's generator."""
     return self.rng.random() < probability
 
   def word(self, kind: str, relation: str, lemma: str = "") -> Node:
-    """Returns a word of a kind: the given one, or a random one by Zipf's law."""
+    """Returns a tree node with a given word, or a random one by Zipf's law.
+
+    Args:
+      kind: class of the word, a key of `lexicon()`.
+      relation: dependency relation of the word.
+      lemma: lemma of the word, "" for a random word.
+    """
     words = lexicon()[kind]
     if lemma:
       chosen = next(w for w in words if w.lemma == lemma)
@@ -173,5 +190,5 @@ class Grammar:
 
 @functools.cache
 def _zipf(count: int) -> tuple[float, ...]:
-  """Returns cumulative sums of 1/(rank + 3), so that some words are rare."""
+  """Returns cumulative sums of the relative word frequencies 1/(rank + 3)."""
   return tuple(itertools.accumulate(1 / (rank + 3) for rank in range(count)))

@@ -1,7 +1,7 @@
-"""The words of the quickstart, in English and in an invented language.
+"""Words of the quickstart corpus, in English and in an invented language.
 
-The most frequent words of each kind come first. All nouns have a regular plural
-and nearly all verbs a regular past without a doubled consonant.
+The most frequent words of each class come first. All nouns have a regular
+plural, and nearly all verbs a regular past tense without a doubled consonant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ANIMATE = ("person", "animal")
 NOUNS = (*ANIMATE, "thing", "place", "tool", "part")
 VERBS = ("transitive", "intransitive")
 
-# Kind -> lemmas. A kind is what the grammar's productions ask for.
+# Word class, as in the productions of the grammar -> lemmas.
 WORDS = {
   kind: tuple(lemmas.split())
   for kind, lemmas in {
@@ -52,19 +52,19 @@ WORDS = {
   }.items()
 }
 
-# Verbs whose past is not made by rule.
+# Past tense of irregular verbs.
 PAST = {"sleep": "slept"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Word:
-  """A word of both languages.
+  """An English word with the stems of its translations.
 
   Attributes:
-    lemma: the English dictionary form.
-    kind: a key of `WORDS`, or "pronoun" or "mark".
-    group: gender 0-3 of a noun, class 0-2 of a verb, else 0.
-    stems: the target stems; the choice may depend on the parent.
+    lemma: English dictionary form.
+    kind: word class, a key of `WORDS`, or "pronoun" or "mark".
+    group: gender 0-3 of a noun, class 0-2 of a verb, otherwise 0.
+    stems: target stems; the parent may determine which one is used.
   """
 
   lemma: str
@@ -75,7 +75,7 @@ class Word:
 
 @functools.cache
 def lexicon() -> dict[str, tuple[Word, ...]]:
-  """Returns the words of both languages by kind, always the same."""
+  """Returns the words of both languages by word class; they never change."""
   rng = random.Random("the words of the target language")
   syllables = ["".join(s) for s in itertools.product("bdfgklmnprstvz", "aeiou")]
   used = set()
@@ -111,7 +111,7 @@ def lexicon() -> dict[str, tuple[Word, ...]]:
 
 
 def plural(noun: str) -> str:
-  """The plural of a regular noun.
+  """Returns the plural of a regular English noun.
 
   >>> plural("dog"), plural("church"), plural("lady"), plural("donkey")
   ('dogs', 'churches', 'ladies', 'donkeys')
@@ -124,7 +124,7 @@ def plural(noun: str) -> str:
 
 
 def past(verb: str) -> str:
-  """The past tense of a verb of `WORDS`.
+  """Returns the past tense of an English verb in `WORDS`.
 
   >>> past("watch"), past("chase"), past("carry"), past("obey"), past("sleep")
   ('watched', 'chased', 'carried', 'obeyed', 'slept')
@@ -139,5 +139,8 @@ def past(verb: str) -> str:
 
 
 def pick(rng: random.Random, choices):
-  """One of them. `random()` alone is the same in every version of Python."""
+  """Returns a random element, the same for a seed in every version of Python.
+
+  Of the methods of a generator, only `random()` never changes.
+  """
   return choices[int(rng.random() * len(choices))]

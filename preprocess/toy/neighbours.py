@@ -1,4 +1,4 @@
-"""Predictability of translations from other words of the sentence."""
+"""Predictability of a word's translation from other words of the sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from jaxsyn.preprocess.toy.translation import Pair
 
-# Index of the other word, given heads, index, and a random number in [0, 1).
+# Known words -> function that returns the index of the other word, given the
+# parents of all words, the word's index, and a random number in [0, 1).
 NEIGHBOURS = {
   "the word alone": lambda heads, i, number: i,
   "and its previous word": lambda heads, i, number: max(i - 1, 0),
@@ -22,15 +23,15 @@ NEIGHBOURS = {
 def predictability(
   train: Sequence[Pair], test: Sequence[Pair]
 ) -> dict[str, float]:
-  """Returns how well other words of a sentence predict translations.
+  """Returns how often a word and another word predict the word's translation.
 
-  A table has the most frequent translation in training of each word, given the
-  class of another word of its sentence and the side it is on (or of the word
-  alone, if the two never occurred together). Trees are useful as far as the
-  parent predicts more than other words do.
+  The prediction is the most frequent translation of a word in training, given
+  the class and side of another word in its sentence (or of the word alone, if
+  the two never occur together). Trees are useful if the parent predicts
+  more translations than other words do.
 
   Returns:
-    What is known -> share of test words whose translation the table has.
+    Known words -> share of test words with a correct prediction.
   """
   result = {}
   for name, other in NEIGHBOURS.items():
@@ -55,7 +56,7 @@ def predictability(
 def _translated_words(
   pair: Pair, other: Callable, rng: random.Random
 ) -> Iterator[tuple[str, tuple[str, int], str]]:
-  """Yields word, class and side of the other word, and translation."""
+  """Yields a word, the class and side of another word, and a translation."""
   for i, translation in enumerate(pair.translations):
     if translation:
       j = other(pair.heads, i, rng.random())

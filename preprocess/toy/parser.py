@@ -1,4 +1,4 @@
-"""The parser of the quickstart, trained on gold trees and evaluated."""
+"""Training and evaluation of the quickstart's parser on gold trees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARSER_OPTIONS = (
 
 
 def train_parser(pairs: Sequence[Pair]) -> bytes:
-  """Trains a UDPipe 1 model (tokenizer, tagger, parser) on gold trees."""
+  """Returns a UDPipe 1 model (tokenizer, tagger, parser) trained on pairs."""
   udpipe = load_udpipe()
   error = udpipe.ProcessingError()
   reader = udpipe.InputFormat.newConlluInputFormat()
@@ -52,9 +52,9 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
 def attachment(
   model: pathlib.Path, pairs: Sequence[Pair]
 ) -> tuple[float, float]:
-  """Returns UAS and LAS on raw text.
+  """Returns UAS and LAS of a parser model on the raw English text of pairs.
 
-  All words of a sentence that the model cuts into other words count as wrong.
+  If the model tokenizes a sentence incorrectly, all its words count as wrong.
   """
   parser = UDPipe(model)
   right_head = right_both = total = 0
@@ -73,10 +73,10 @@ def attachment(
 
 @contextlib.contextmanager
 def _without_output():
-  """Captures what a C++ library prints to standard error.
+  """Captures the text that a C++ library prints to standard error.
 
   Yields:
-    A function that returns what was printed.
+    Function that returns the captured text.
   """
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:

@@ -1,26 +1,26 @@
-"""Sentence pairs of a tree: in English and in an invented language.
+"""Translation of English trees into an invented language, as sentence pairs.
 
-The English order is that of the tree (`preprocess.toy.grammar`). In the target
-the verb ends its clause, articles and prepositions follow their noun, and the
-form of almost every word depends on its parent, however far away that is:
+The tree (`preprocess.toy.grammar`) has the English word order. In the target
+language the verb ends its clause, articles and prepositions follow their noun,
+and the form of almost every word depends on its parent, however distant:
 
-  noun       case by its role and by the class of its VERB (three classes, a
-             property of the verb alone, to be learnt), or, below a noun,
-             by the gender of that NOUN
+  noun       case by its role and by the class of its VERB (three classes, to
+             be learnt for each verb), or, if its parent is a noun, by the
+             gender of that NOUN
   adverb     one of three unrelated words, by the class of its VERB
   auxiliary  ending by the class of its VERB
   article    ending by gender and number of its NOUN
-  adjective  the same; half of them are another word for animate nouns
+  adjective  ending as an article; half have another stem for animate nouns
   relative   a verb in a relative clause is a participle that agrees with the
   verb       NOUN it describes
-  main verb  agrees with its subject in gender and number, the one word here
-             that depends on a child and not on its parent
+  main verb  agrees with its subject in gender and number; the only word whose
+             form depends on a child and not on its parent
   relative pronouns and commas have no translation
 
-So the parent is what a translator must know.
+So a translation system needs to know the parent of each word.
 
-Every relation is one of Universal Dependencies. The target's tree is the same
-one, of the words that have a translation.
+All relations are those of Universal Dependencies. The target tree is the
+English tree without the words that have no translation.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ TARGET_ORDER = (
   *("advmod", "obl", "nsubj", "obj", "amod", ""),
   *("aux", "case", "det", "nmod", "acl:relcl", "cc", "conj", "punct"),
 )
-# Endings by the class of the verb a word depends on.
+# Endings by the class of the verb that is the parent.
 CASES = {
   "nsubj": ("ak", "ost", "em"),
   "obj": ("un", "il", "ard"),
   "obl": ("eva", "oru", "ita"),
 }
 AUXILIARY = ("is", "ur", "ol")
-# Endings by gender: of a noun hanging on a noun, and of what agrees with one.
+# Endings of a noun whose parent is a noun, and endings by gender.
 ATTRIBUTE = {"nmod": "no", "conj": "ka"}
 GENDERS = "aeou"
-# UPOS by kind; the rest are nouns.
+# Word class -> UPOS; other classes are nouns.
 UPOS = {
   **dict.fromkeys(VERBS, "VERB"),
   **{"adjective": "ADJ", "adverb": "ADV", "auxiliary": "AUX"},
@@ -57,7 +57,7 @@ UPOS = {
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-  """A sentence pair with its tree.
+  """A sentence pair of the quickstart, with its gold tree and word alignment.
 
   Attributes:
     source: English text.
@@ -66,13 +66,13 @@ class Pair:
     lemmas: lemma of each token.
     upos: part of speech of each token.
     plurals: whether each token is a plural.
-    classes: what the dependents of each token agree with: kind, gender or class
-      of verb, number.
+    classes: word class, gender or verb class, and number of each token, with
+      which its dependents agree.
     heads: index of the parent of each token; a root is its own parent.
     relations: dependency relation of each token.
     translations: target word of each token, "" if it has none.
-    order: token that each target word translates; the full stop is the last
-      word of both sides.
+    order: index of the token that each target word translates; the full stop is
+      the last word of both sides.
   """
 
   source: str
@@ -88,7 +88,7 @@ class Pair:
   order: tuple[int, ...]
 
   def conllu(self, sentence_id: str, side: str = "source") -> str:
-    """Returns the gold tree of a side as CoNLL-U, with its blank line.
+    """Returns the gold tree of a side as CoNLL-U, with the blank line after it.
 
     In the target a word depends on the translation of its nearest ancestor that
     has one. The full stop depends on the root, as in Universal Dependencies.
@@ -118,9 +118,9 @@ class Pair:
     return "\n".join(lines) + "\n\n"
 
   def links(self) -> list[tuple[int, int]]:
-    """Returns the source and the target word of each translation.
+    """Returns the gold alignment, as indices of linked source and target words.
 
-    Words are those between blanks; punctuation marks have no links.
+    Indices count words between blanks; punctuation marks have no links.
     """
     words = [token not in ",." for token in self.tokens]
     *order, _ = self.order  # the last is the full stop
@@ -128,7 +128,7 @@ class Pair:
 
 
 def read_out(root: Node) -> Pair:
-  """Returns the sentence pair of a tree."""
+  """Returns the sentence pair that a dependency tree generates."""
   nodes = list(_english(root, root))
   place = {id(node): i for i, (node, _) in enumerate(nodes)}
   tokens = [node.form for node, _ in nodes]
@@ -158,7 +158,7 @@ def read_out(root: Node) -> Pair:
 
 
 def translate(node: Node, parent: Node) -> str:
-  """Returns the target word of a node, "" if it has none."""
+  """Returns the target word of a tree node given its parent, "" if none."""
   word, above = node.word, parent.word
   if word.kind in ("pronoun", "mark"):
     return ""
@@ -189,7 +189,7 @@ def translate(node: Node, parent: Node) -> str:
 
 
 def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
-  """Yields words and their parents in English order."""
+  """Yields the words of a tree and their parents in English word order."""
   for child in node.left:
     yield from _english(child, node)
   yield node, parent
@@ -198,7 +198,7 @@ def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def _target(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
-  """Yields words and their parents in target order."""
+  """Yields the words of a tree and their parents in target word order."""
   children = node.left + node.right
   for relation in TARGET_ORDER:
     if not relation:
