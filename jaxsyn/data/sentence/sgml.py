@@ -23,7 +23,7 @@ _MARKS = (
   *(b"<?xml", b"<dataset"),
 )
 _SETS = ("srcset", "refset", "tstset", "src", "ref", "hyp")
-_NAMES = ("refid", "sysid", "translator", "system")  # attributes that distinguish sets
+_NAMES = ("refid", "sysid", "translator", "system")  # of sets
 _TAG = re.compile(
   rf"<!--.*?-->|<(/?)({'|'.join(_SETS)}|mteval|dataset|doc|seg)\b([^<>]*)>",
   re.IGNORECASE | re.DOTALL,

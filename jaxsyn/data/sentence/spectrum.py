@@ -33,8 +33,9 @@ _CACHED_BYTES = 1 << 28  # of eigenvectors
 def eigenvectors(
   heads: Sequence[np.ndarray], count: int = EIGENVECTORS
 ) -> list[np.ndarray]:
-  """Returns Laplacian eigenvectors of trees, of the lowest positive eigenvalues.
+  """Returns Laplacian eigenvectors of trees for the first positive eigenvalues.
 
+  Eigenvalues are in ascending order.
   A tree has one eigenvalue 0, a forest one for each of its trees; their vectors are
   uninformative and omitted. The basis of equal eigenvalues is the projection of the
   first word that has a nonzero projection, then that of the next such word,

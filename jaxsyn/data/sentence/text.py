@@ -112,7 +112,7 @@ def arriving_lines(
 
 
 def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields input items, with unreadable ones treated as the error mode requires.
+  """Yields input items, with errors among them treated as the mode requires.
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
@@ -133,7 +133,7 @@ def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
 
 def whole(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields input items without pauses; raises InputError for the first Faulty."""
+  """Yields input items without pauses; raises InputError for any Faulty."""
   return (item for item in treated(items, "strict") if item is not PAUSE)
 
 
@@ -199,7 +199,7 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
 def _without_markup(
   blocks: Iterator[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """Yields bytes unchanged, or the segments of an SGML or XML test set as lines."""
+  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
   head = b""
   for block in blocks:
     if block is PAUSE:
@@ -311,7 +311,7 @@ def _unpacked(
 
 
 def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-  """Yields the decompressed bytes of all members of a gzip file, and pauses."""
+  """Yields the decompressed bytes of all members of a gzip file."""
   unpack = zlib.decompressobj(_GZIP)
   for block in blocks:
     if block is PAUSE:
@@ -332,7 +332,7 @@ def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
 def _of_zstandard(
   blocks: Iterable[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """Yields the decompressed bytes of all frames of a Zstandard file, and pauses."""
+  """Yields the decompressed bytes of all frames of a Zstandard file."""
   try:
     import zstandard
   except ImportError:
@@ -357,7 +357,7 @@ def _of_zstandard(
 
 
 def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-  """Yields the lines in a stream of bytes, without line ends, and its pauses."""
+  """Yields the lines in a stream of bytes without line ends, and its pauses."""
   # The incomplete line; whether the rest of a line that is too long is skipped.
   rest, passing = b"", False
   for block in blocks:
@@ -380,7 +380,7 @@ def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
 
 
 def normal(line: str) -> str:
-  """Returns a line in Unicode NFC, as config.prepare.clean.nfc normalizes it."""
+  """Returns a line in Unicode NFC, the form of config.prepare.clean.nfc."""
   return unicodedata.normalize("NFC", line)
 
 
