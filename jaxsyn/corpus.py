@@ -190,7 +190,7 @@ class CorpusStats:
     return len(self.last[1])
 
   def repeated(self, keys: list[tuple[int, int]], first: int) -> list[int]:
-    """Returns how many given sources and pairs recur at or after a pair index.
+    """Returns how many of the given sources and pairs recur from an index on.
 
     Args:
       keys: Hashes of the sources and pairs, as in `CorpusStats.keys`.
@@ -297,7 +297,7 @@ def guess_language(lines: Sequence[str]) -> tuple[str, float]:
 
 
 def contradicts(code: str, guess: str, share: float) -> bool:
-  """Returns whether a language code is wrong according to a confident guess.
+  """Returns whether a confident guess contradicts a declared language code.
 
   Args:
     code: Declared language code.

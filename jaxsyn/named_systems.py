@@ -85,7 +85,7 @@ class NamedSystem:
 
 
 def table_of(texts: Sequence[str]) -> str:
-  """Returns the name of the ablation table in --systems; "" for single systems.
+  """Returns the name of the ablation table that --systems gives, or "".
 
   Raises:
     InputError: There is a table and another item.
@@ -161,7 +161,10 @@ def read(
 def _systems(
   parsed: Sequence[NamedSystem], address: str, overrides: Mapping[str, Any]
 ) -> list[planned_jobs.System]:
-  """Returns systems with complete configs: own options and common overrides."""
+  """Returns the systems of a comparison with their complete configs.
+
+  Each config has the system's options and the overrides for all systems.
+  """
   names = [one.name for one in parsed]
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")

@@ -185,7 +185,7 @@ def run(
   else:
     try:
       files.write_new(path, content)
-    except FileExistsError:  # another process was first
+    except FileExistsError:  # another process wrote it
       raise InputError(f"{path} is there already.") from None
   messages += [
     "",
@@ -468,7 +468,7 @@ def _tuple(texts: list[str] | tuple[str, ...]) -> str:
 def _commands(
   path: pathlib.Path, system: str, stats: Mapping[str, CorpusStats]
 ) -> tuple[str, ...]:
-  """Returns shell commands that prepare data, train and translate a sentence."""
+  """Returns shell commands that prepare data, train, and translate a text."""
   run_folder = path.parent / "runs" / (system or "transformer")
   config, workdir = shlex.quote(str(path)), shlex.quote(str(run_folder))
   trained = shlex.quote(f"{path}:{system}") if system else config

@@ -14,7 +14,9 @@ from typing import Annotated
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """Interval of the numbers that an option may have, never with NaN.
+  """Interval of the numbers that an option may have as its value.
+
+  NaN is never in it.
 
   Attributes:
     low, high: Bounds, both included by default.

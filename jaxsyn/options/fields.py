@@ -59,7 +59,7 @@ ROOT = ConfigPath("config")
 
 
 class ValidationMode(enum.Enum):
-  """Validation mode of config values: written by a user or in a checkpoint.
+  """Validation mode of a config: for values from a user or from a checkpoint.
 
   Attributes:
     USER: Values that a user has chosen: numbers without a Range are finite and
@@ -80,7 +80,7 @@ class Choice:
 
   @classmethod
   def fits(cls, field: str) -> bool:
-    """Returns whether the config field of the given name may select a class."""
+    """Returns whether the config field with this name may select the class."""
     return True
 
 

@@ -20,7 +20,7 @@ _INVISIBLE = frozenset(["Cc", "Cf", "Zs", "Zl", "Zp"])
 
 @functools.cache
 def is_visible(character: str) -> bool:
-  """Returns whether a character is no blank, control or format character.
+  """Returns whether a character is not a blank, control or format character.
 
   Only visible characters are compared between two spellings of a text. Combining
   marks are visible.

@@ -83,7 +83,7 @@ def units(text: str, pieces: Pieces) -> list[int]:
 def regrouped(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
-  """Returns the index of the blank-separated word around each parsed word.
+  """Returns, for each word of a parse, the index of its blank-separated word.
 
   Args:
     start_W: Offset of each word's first character, ascending.

@@ -69,7 +69,7 @@ class Parse:
 
   @property
   def row_W(self) -> tuple[list[str], ...]:
-    """The ten CoNLL-U columns of each word; empty without a tree."""
+    """CoNLL-U columns of each word, ten per word; empty without a tree."""
     return tuple(line.split("\t") for line in self.line_W)
 
 
@@ -95,7 +95,7 @@ class Block:
 
   @property
   def name(self) -> str:
-    """The sentence's `# sent_id`; "" if there is none."""
+    """Name of the sentence from its `# sent_id`; "" if there is none."""
     return _comment_value(self.comments, _NAME)
 
   @property
@@ -110,12 +110,12 @@ class Block:
 
   @property
   def comment_text(self) -> str:
-    """The sentence in its `# text` comment; "" if there is none."""
+    """Text of the sentence from its `# text` comment; "" if there is none."""
     return _comment_value(self.comments, r"text\s*=\s*(.*\S)")
 
   @property
   def text(self) -> str:
-    """The sentence in its `# text` comment, or else joined from its words."""
+    """Text of the sentence: its `# text` comment, or else the joined words."""
     if self.comment_text:
       return self.comment_text
     blanks = (" " if space else "" for space in self.space_after_W)
@@ -368,7 +368,7 @@ def unparsed(text: str) -> Parse:
 
 
 def to_text(parse: Parse, sentence_id: str, is_complete: bool = False) -> str:
-  """Returns a parse as the text of one CoNLL-U sentence, with a blank line.
+  """Returns a parse as CoNLL-U text, which ends in a blank line.
 
   Reading the text and attaching the tree to the same line gives the same parse. A
   parse without words gives "".

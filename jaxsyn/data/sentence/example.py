@@ -184,7 +184,7 @@ def _encode_parses(
 
 
 def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
-  """Returns the concatenated subword ids of sentences with EOS, and lengths."""
+  """Returns the joined subword ids of sentences with EOS, and their lengths."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:
@@ -197,7 +197,7 @@ def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
 def _sentence_seeds(
   seed: int, id_S: np.ndarray, subwords: np.ndarray
 ) -> list[int]:
-  """Returns the random seed of each sentence for trees in a run.
+  """Returns the seed for the random tree of each sentence in a run.
 
   It depends on the run's seed and the subword ids only, so a sentence has the same
   random tree in training and translation of a run, and another tree in runs of other

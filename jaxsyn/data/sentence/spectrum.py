@@ -33,9 +33,9 @@ _CACHED_BYTES = 1 << 28  # of eigenvectors
 def eigenvectors(
   heads: Sequence[np.ndarray], count: int = EIGENVECTORS
 ) -> list[np.ndarray]:
-  """Returns Laplacian eigenvectors of trees for the first positive eigenvalues.
+  """Returns each tree's Laplacian eigenvectors for the smallest eigenvalues.
 
-  Eigenvalues are in ascending order.
+  They are in ascending order of the eigenvalues, which are positive.
   A tree has one eigenvalue 0, a forest one for each of its trees; their vectors are
   uninformative and omitted. The basis of equal eigenvalues is the projection of the
   first word that has a nonzero projection, then that of the next such word,
@@ -127,7 +127,7 @@ def _compute(heads: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
-  """Returns the controller that limits BLAS threads; cached, as it is slow."""
+  """Returns the cached controller of the number of BLAS threads."""
   return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 

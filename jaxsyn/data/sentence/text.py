@@ -174,7 +174,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the lines of an input as decompressed bytes, and a PAUSE for pauses.
+  """Yields the lines of an input as decompressed bytes, and each PAUSE.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 

@@ -70,7 +70,7 @@ def tree_distance(head_W: np.ndarray) -> np.ndarray:
 
 
 def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
-  """Returns the distances between words in many trees, concatenated; uint8.
+  """Returns the edge distances between words in many trees; flat uint8.
 
   Each tree has the flattened matrix of `tree_distance`.
   Trees of similar size are processed together, padded with words that are their own

@@ -222,7 +222,7 @@ class ParserSpec(Choice):
     raise NotImplementedError
 
   def open(self, sha256: str = "") -> Parser:
-    """Returns the loaded parser.
+    """Returns the loaded parser that the spec selects.
 
     Args:
       sha256: Hash of the model file, if known.

@@ -1,4 +1,4 @@
-"""Dependency parsing with spaCy: any pipeline with a parser, installed or not.
+"""Dependency parsing with spaCy pipelines, from a package or a folder.
 
 Each line is parsed as one sentence. Blanks that spaCy counts as words are removed. The
 label ROOT becomes UD's "root"; all other labels are the pipeline's, which for English
