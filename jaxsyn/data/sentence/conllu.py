@@ -175,7 +175,7 @@ def _blocks(
   replace: bool = False,
   above: int = 0,
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the trees, errors (Faulty) and pauses (None) in CoNLL-U lines.
+  """Yields the trees, errors (`Faulty`) and pauses (None) in CoNLL-U lines.
 
   Lines may end in a carriage return.
   """
@@ -201,7 +201,7 @@ def _blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Returns the tree in the lines of one sentence, or its error as a Faulty.
+  """Returns the tree in the lines of one sentence, or its error (`Faulty`).
 
   Returns None for comments without words.
   """

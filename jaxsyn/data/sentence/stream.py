@@ -83,7 +83,7 @@ def _parses(
 
 
 def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
-  """Returns the parse of one sentence from its trees, or a Faulty."""
+  """Returns the parse of one sentence from its trees, or a `Faulty` error."""
   blocks: list[conllu.Block] = []
   for item in group:
     if isinstance(item, Faulty):

@@ -112,7 +112,7 @@ def arriving_lines(
 
 
 def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields input items, with errors among them treated as the mode requires.
+  """Yields input items; raises, replaces or empties the errors among them.
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
@@ -133,7 +133,7 @@ def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
 
 def whole(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields input items without pauses; raises InputError for any Faulty."""
+  """Yields input items without pauses; raises InputError at the first error."""
   return (item for item in treated(items, "strict") if item is not PAUSE)
 
 

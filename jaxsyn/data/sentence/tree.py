@@ -44,7 +44,7 @@ def depth(head_W: np.ndarray, words: np.ndarray | None = None) -> np.ndarray:
 
 
 def tree_distance(head_W: np.ndarray) -> np.ndarray:
-  """Returns the number of edges between all words of a tree; uint8, W by W.
+  """Returns the number of edges between any two words of a tree; uint8, WW.
 
   FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
 

@@ -44,7 +44,7 @@ class Identity:
     model: Name of the model; compared only if there is no hash.
     sha256: Hash of the model's file or files; "" if there are none.
     version: Version of the software, for messages.
-    options: Name -> value of the options that change trees.
+    options: Values of the options that change trees, by option name.
   """
 
   kind: str
