@@ -1,7 +1,7 @@
-"""`jaxsyn COMMAND`, and `python -m jaxsyn COMMAND`.
+"""Entry point of `jaxsyn COMMAND` and `python -m jaxsyn COMMAND`.
 
-The same as `python -m` with the command's module. Only the module of the command
-is imported, so that --help is fast.
+It runs the command's module, as `python -m MODULE` does. Only the module of the
+command is imported, so that --help is fast.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def main() -> None:
 
 
 def _answer(word: str) -> str:
-  """Returns the output for an argument that is not a command.
+  """Returns the output of `jaxsyn` for a first argument that is not a command.
 
   Raises:
-    InputError: It is not a flag either.
+    InputError: The argument is not --help or --version either.
   """
   if word in ("--help", "-h", "help"):
     return _help()

@@ -1,7 +1,7 @@
-"""Config files by name: --config NAME or FILE, optionally with :SYSTEM.
+"""Config addresses: --config NAME or FILE, optionally with :SYSTEM.
 
-Names are those of the files in `configs` that come with jaxsyn, such as
-multi30k_en_de or papers/pascal; with .py it is a path.
+A name is that of a file in `configs`, which comes with jaxsyn, such as
+multi30k_en_de or papers/pascal. An address with .py is a path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from jaxsyn.errors import InputError, did_you_mean
 
 FOLDER = pathlib.Path(__file__).parent / "configs"
-# Configs of datasets and papers; `base` has no data, the others no get_config.
+# Configs of datasets and papers; `base` has no data, other files no get_config.
 _MAKES_CONFIG = re.compile(
   r"^(def get_config\(\s*\w|get_config = )", re.MULTILINE
 )
@@ -21,7 +21,7 @@ _MAKES_CONFIG = re.compile(
 
 @functools.cache
 def names() -> tuple[str, ...]:
-  """Returns the names of the configs that come with jaxsyn, sorted."""
+  """Returns the sorted names of the config files that come with jaxsyn."""
   return tuple(
     path.relative_to(FOLDER).with_suffix("").as_posix()
     for path in sorted(FOLDER.rglob("*.py"))
@@ -30,10 +30,10 @@ def names() -> tuple[str, ...]:
 
 
 def file_of(name: str) -> pathlib.Path:
-  """Returns the file of a name or a path.
+  """Returns the path of the config file with a given name or path.
 
   Raises:
-    InputError: It does not exist; the message guesses which was meant.
+    InputError: The file does not exist; the message suggests similar names.
   """
   if name in names():
     return FOLDER / f"{name}.py"
@@ -53,7 +53,10 @@ def file_of(name: str) -> pathlib.Path:
 
 
 def displayed(address: str) -> str:
-  """Returns an address for messages, by name if the file comes with jaxsyn."""
+  """Returns a config address FILE[:SYSTEM] as messages show it.
+
+  Files that come with jaxsyn are shown by name.
+  """
   path, colon, rest = address.partition(":")
   file = pathlib.Path(path)
   if file.is_relative_to(FOLDER):

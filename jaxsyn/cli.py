@@ -1,6 +1,6 @@
-"""Parsing of command lines and config files, common to all commands.
+"""Parses command lines and config files for all commands.
 
-A command ends in
+The module of a command ends in
 
     def define_flags():
       cli.config_flag()
@@ -39,7 +39,7 @@ flags.disclaim_key_flags()  # --config shows in the help of the command
 
 
 def config_flag() -> None:
-  """Defines --config ADDRESS and its overrides --config.a.b=value."""
+  """Defines the flag --config and its overrides, such as --config.seed=1."""
   config_flags.DEFINE_config_file(
     "config",
     help_string="Config: the name of one that comes with jaxsyn, or a file of "
@@ -60,10 +60,10 @@ def main(
   words: bool = False,
   instead: str = "",
 ) -> None:
-  """Parses the flags, calls function(flags) and exits.
+  """Parses the command line, calls a function with the flags and exits.
 
   Args:
-    function: The command.
+    function: Function that runs the command.
     multiple, word, words, instead: See `parse`.
   """
 
@@ -75,12 +75,12 @@ def main(
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
-  """Returns the options of a command line: dotted name -> value."""
+  """Returns the config options that a command line sets, by dotted name."""
   return config_flags.get_override_values(values["config"])
 
 
 def _config_class() -> type:
-  """Returns the class of configs; commands without one do not load JAX."""
+  """Returns `Config`, imported late because the import loads JAX."""
   from jaxsyn.config import Config
 
   return Config
@@ -89,11 +89,11 @@ def _config_class() -> type:
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option that has no effect in any of some configs.
+  """Raises InputError for an option that has no effect in any of the configs.
 
   Args:
     configs: Configs of the systems.
-    options: Dotted names, as of `overrides`.
+    options: Dotted names of the options, as in `overrides`.
   """
   for option in options:
     errors = [
@@ -104,7 +104,7 @@ def check_chosen(
 
 
 def address_of(values: flags.FlagValues) -> str:
-  """Returns the value of --config: FILE or FILE:SYSTEM."""
+  """Returns the config address in --config: FILE or FILE:SYSTEM."""
   return config_flags.get_config_filename(values["config"])
 
 
@@ -116,14 +116,14 @@ def parse(
   words: bool = False,
   instead: str = "",
 ) -> flags.FlagValues:
-  """Parses flags, the config file and options.
+  """Returns the flags of a command line, including its config with overrides.
 
   Args:
     argv: Command line.
     multiple: Whether the command makes configs of several systems from --config,
       and calls `check_chosen` itself.
-    word: Flag whose name may be omitted, as of FOLDER in "new FOLDER".
-    words: Whether that flag takes all arguments without a flag.
+    word: Flag whose name may be omitted, such as "folder" in `jaxsyn new FOLDER`.
+    words: Whether the flag `word` takes all arguments without a flag.
     instead: Flag that replaces --config.
 
   Raises:
@@ -152,7 +152,7 @@ def parse(
     argv = _check_config(
       values.read_flags_from_files(list(argv), False), multiple=multiple
     )
-  values.set_gnu_getopt(bool(word))  # flags may follow it
+  values.set_gnu_getopt(bool(word))  # flags may follow the argument
   try:
     rest = values(list(argv))[1:]
     if word and rest:
@@ -170,10 +170,11 @@ def parse(
 
 
 def load(address: str) -> ml_collections.ConfigDict:
-  """Returns the config of an address.
+  """Returns the ConfigDict of a config address FILE[:SYSTEM].
 
   Args:
-    address: NAME[:SYSTEM] or FILE[:SYSTEM], of a paper NAME:TASK[:SYSTEM].
+    address: Address NAME[:SYSTEM] or FILE[:SYSTEM]; for a paper,
+      NAME:TASK[:SYSTEM].
 
   Raises:
     InputError: The file, its get_config, the task or the system does not exist.
@@ -188,7 +189,10 @@ def load(address: str) -> ml_collections.ConfigDict:
 
 
 def names_system(address: str) -> bool:
-  """Returns whether an address names a system, after the task if files have TASKS."""
+  """Returns whether a config address FILE[:SYSTEM] names a system.
+
+  In files with TASKS, the system follows the task.
+  """
   path, _, rest = address.partition(":")
   return ":" in rest if hasattr(module_of(path), "TASKS") else bool(rest)
 
@@ -213,7 +217,7 @@ def module_of(path: str) -> types.ModuleType:
 
 
 def _help() -> str:
-  """Returns the help of the running command, its flags in groups."""
+  """Returns the --help text of the running command, with flags in groups."""
   module = sys.modules["__main__"]
   name = getattr(module.__spec__, "name", "")
   command = next((c for c in COMMANDS.values() if c.module == name), None)
@@ -257,10 +261,10 @@ def _flag_help(flag: flags.Flag[Any]) -> str:
 def _help_config(
   word: str, config: ml_collections.ConfigDict | None = None
 ) -> None:
-  """Prints the help of options and exits.
+  """Prints the help for config options and exits.
 
   Args:
-    word: --helpconfig, or --helpconfig=SECTION.
+    word: Argument --helpconfig or --helpconfig=SECTION.
     config: Config whose values are shown; None: the defaults.
   """
   section = word.partition("=")[2].removeprefix("config.")
@@ -274,14 +278,16 @@ def _help_config(
 
 
 def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
-  """Rejects command lines for which ml_collections prints a traceback.
+  """Returns a command line with a checked --config and checked overrides.
+
+  Without these checks, ml_collections would print a traceback.
 
   Args:
     argv: Command line.
     multiple: See `parse`.
 
   Returns:
-    The command line with the file of --config instead of its name.
+    Command line with the file of --config instead of its name.
   """
   words, config_indices = list(argv), list[int]()
   for i, word in enumerate(argv):
@@ -313,7 +319,7 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
   """Raises InputError for an option that a config does not have.
 
   Args:
-    section: The config.
+    section: Config that must have the option.
     path: Dotted name without "config.".
     multiple: Whether the config is for several systems, and names none.
   """
@@ -348,15 +354,15 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
 def set_option(
   config: ml_collections.ConfigDict, path: str, value: Any
 ) -> None:
-  """Sets an option.
+  """Sets an option of a config by its dotted name, in place.
 
   Args:
     config: Config with the option.
     path: Dotted name without "config.".
-    value: Value of its type.
+    value: Value of the option's type.
 
   Raises:
-    InputError: There is no such option, it is a section, or has another type.
+    InputError: The option does not exist, is a section, or has another type.
   """
   check_option(config, path)
   old = config_path.get_value(path, config)

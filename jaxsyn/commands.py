@@ -1,4 +1,4 @@
-"""The registry of commands.
+"""Registry of the `jaxsyn` commands.
 
 The module of a command has a docstring for --help, `define_flags()`, and ends in
 
@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-  """A command.
+  """Command of `jaxsyn`: its module, help text and main flags.
 
   Attributes:
     module: Module that is run.
-    meaning: One line of help.
+    meaning: Help text in one line.
     required: Flags that --help lists first.
-    common: Flags that --help lists next; all others are rare.
+    common: Flags that --help lists next; all other flags are rare.
   """
 
   module: str
@@ -88,7 +88,10 @@ COMMANDS = {
 
 
 def again(name: str) -> str:
-  """Returns how to start a command in the way that this process was started."""
+  """Returns the shell command that starts a `jaxsyn` command, without flags.
+
+  It is `jaxsyn NAME` or `python -m MODULE`, like that of this process.
+  """
   if len(sys.orig_argv) > 1 and pathlib.Path(sys.orig_argv[1]).name == "jaxsyn":
     return f"jaxsyn {name}"
   return f"python -m {COMMANDS[name].module}"

@@ -1,4 +1,4 @@
-"""The complete config: the sections of all packages.
+"""Complete config of a system, with the sections of all packages.
 
 Each section is a dataclass in the package that uses it. `configs/base.py` makes
 the ConfigDict of a command line from `Config`; `read_config` reads it back and
@@ -41,7 +41,7 @@ assert architectures.ARCHITECTURES and strategies.STRATEGIES
 
 @dataclasses.dataclass(frozen=True)
 class Train(options.Train):
-  """The training run: its length, validation, checkpoints and log."""
+  """Options of the training run: length, validation, checkpoints and log."""
 
   selection: Annotated[str, RegistryKey(SELECTIONS)] = with_default(
     options.Train, "selection", "bleu"
@@ -50,7 +50,7 @@ class Train(options.Train):
 
 @dataclasses.dataclass(frozen=True)
 class Config(options.TrainingConfig):
-  """All options."""
+  """Complete config of a system: the options and sections of all packages."""
 
   system: Name = option(
     "transformer",
@@ -68,7 +68,7 @@ REMOVED = frozenset({"train.writers.mlflow"})
 def read_config(
   config: Mapping[str, Any], mode: ValidationMode = USER_MODE
 ) -> Config:
-  """Validates a complete config.
+  """Returns the validated `Config` of a ConfigDict or a nested dict.
 
   Args:
     config: ConfigDict of `get_config`, or a nested dict.
@@ -88,7 +88,7 @@ def read_config(
 
 
 def with_defaults(config: Config) -> Config:
-  """Returns a config that names the tokenizer of its target language.
+  """Returns a config that names the scoring tokenizer of its target language.
 
   Runs record this config, so that a tokenizer installed later does not change
   their scores.
@@ -104,7 +104,7 @@ def with_defaults(config: Config) -> Config:
 
 
 def _without(config: Any, name: str) -> Any:
-  """Returns a copy of a nested dict without an entry of a dotted name."""
+  """Returns a copy of a nested dict without the value of a dotted name."""
   first, _, rest = name.partition(".")
   if not isinstance(config, Mapping):
     return config

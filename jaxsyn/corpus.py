@@ -1,4 +1,4 @@
-"""Statistics of parallel text, its languages, and sizes that fit it."""
+"""Statistics and languages of parallel text, and model sizes that suit it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jaxsyn.preprocess.readers import reader_of
 from jaxsyn.scoring import tokenizers
 from jaxsyn.storage import remote
 
-MIN_PAIRS = 20  # where some are held out
+MIN_PAIRS = 20  # in a corpus from which pairs are held out
 # Multi30k: 29,000 pairs of 11.9 words are 259 batches of 2,048 subwords, padding
 # included; the best checkpoint came after 32 epochs.
 BATCH, EPOCHS = 2048, 27
@@ -31,11 +31,11 @@ BATCH, EPOCHS = 2048, 27
 _SUBWORDS_PER_WORD = {8000: 1.54, 1000: 2.7}
 _LETTERS_PER_SUBWORD = 1.5  # where no blanks separate words; an estimate
 _COVERAGE = 0.9995
-EXAMINED_PAIRS = 200_000  # the first ones; lines are counted to the end
+EXAMINED_PAIRS = 200_000  # first pairs, for statistics; all lines are counted
 _SAMPLE = 1_000  # lines of a side
 _FIRST = 4_000  # pairs that may be held out
 _LINES_PER_GUESS = 10  # a single line is often too short to identify
-_MIN_SHARE = 0.8  # of guesses that contradict a language code
+_MIN_SHARE = 0.8  # of guesses, to contradict a language code
 # Languages that py3langid confuses or has one code for.
 _ALIKE = (
   {"no", "nb", "nn"},
@@ -47,11 +47,11 @@ _ALIKE = (
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-  """The files of a split.
+  """Text files of one split: a source and a target file, or one .tsv file.
 
   Attributes:
-    source: Text of the source; with .tsv, of both sides in two columns.
-    target: Text of the target; "" with .tsv.
+    source: File of the source text, or .tsv file of both sides in two columns.
+    target: File of the target text; "" with .tsv.
   """
 
   source: str
@@ -62,7 +62,7 @@ class Files:
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The names of the one or two files."""
+    """Names of the one or two files."""
     return (self.source, self.target) if self.target else (self.source,)
 
   def check(self) -> None:
@@ -95,10 +95,12 @@ class Files:
         )
 
   def pairs(self) -> Iterator[tuple[str | None, str | None]]:
-    """Yields the lines of both sides; None after the last line of a side.
+    """Yields the source and target line of each pair.
+
+    If one side has more lines, None replaces the lines that the other side lacks.
 
     Raises:
-      InputError: A line is not UTF-8, or has not two columns.
+      InputError: A line is not UTF-8, or does not have two columns.
     """
     if self.target:
       sides = map(text.lines_of, (self.source, self.target))
@@ -116,13 +118,13 @@ class Files:
 
 @dataclasses.dataclass
 class Side:
-  """Statistics of one side.
+  """Statistics of one side of a corpus: counts and a sample of lines.
 
   Attributes:
     words: Number of words between blanks.
-    letters: Number of characters without blanks.
-    characters: Count of each character.
-    sample: Random lines.
+    letters: Number of characters other than blanks.
+    characters: Number of occurrences of each character.
+    sample: Random sample of lines.
   """
 
   words: int = 0
@@ -133,7 +135,7 @@ class Side:
   sample: list[str] = dataclasses.field(default_factory=list)
 
   def add(self, line: str, index: int | None) -> None:
-    """Counts a line, and puts it into the sample at an index."""
+    """Adds a line to the statistics, and to the sample at an index if given."""
     words = line.split()
     self.words += len(words)
     self.letters += sum(map(len, words))
@@ -143,11 +145,11 @@ class Side:
 
   @property
   def has_blanks(self) -> bool:
-    """Whether blanks separate its words."""
+    """Whether blanks separate the words of this side."""
     return not tokenizers.without_blanks(self.sample)
 
   def length(self, lines: int) -> str:
-    """Returns the mean length of its lines, in words if blanks separate them."""
+    """Returns the mean line length as text, in words or in characters."""
     if self.has_blanks:
       return f"{self.words / lines:.1f} words"
     return f"{self.letters / lines:.1f} characters"
@@ -155,18 +157,18 @@ class Side:
 
 @dataclasses.dataclass
 class CorpusStats:
-  """Statistics of a split.
+  """Statistics of the sentence pairs in one split of a corpus.
 
   Attributes:
-    files: Its files.
+    files: Files of the split.
     count: Number of pairs.
-    examined: Number of pairs, the first ones, of all other statistics.
-    source, target: The sides.
-    dropped: Reason -> number of pairs that preparation drops from training.
+    examined: Number of pairs, from the first, that all other statistics cover.
+    source, target: Statistics of each side.
+    dropped: Number of pairs that preparation drops from training, by reason.
     copies: Number of pairs whose sides are equal.
-    lengths: Characters in both sides of each of the first pairs.
-    keys: Hashes of the source and of the pair, of each of the first pairs.
-    last: Hash -> index of its last occurrence, of sources and of pairs.
+    lengths: Number of characters in both sides, for each of the first pairs.
+    keys: Hashes of the source and of the pair, for each of the first pairs.
+    last: Index of the last occurrence by hash, for sources and for pairs.
   """
 
   files: Files
@@ -188,7 +190,12 @@ class CorpusStats:
     return len(self.last[1])
 
   def repeated(self, keys: list[tuple[int, int]], first: int) -> list[int]:
-    """Returns how many sources and pairs occur at or after an index."""
+    """Returns how many of the given sources and pairs recur from an index on.
+
+    Args:
+      keys: Hashes of the sources and pairs, as in `CorpusStats.keys`.
+      first: Index of the first pair in which they count.
+    """
     return [
       sum(last.get(key, -1) >= first for key in column)
       for last, column in zip(self.last, zip(*keys))
@@ -196,11 +203,11 @@ class CorpusStats:
 
 
 def corpus_stats(files: Files) -> CorpusStats:
-  """Reads a split.
+  """Returns the statistics of one split, read from its files.
 
   Raises:
     InputError: A file is missing, truncated, not UTF-8 or empty, or the sides
-      have different numbers of lines; the message says where.
+      have different numbers of lines; the message has the location.
   """
   files.check()
   stats = CorpusStats(files)
@@ -248,11 +255,11 @@ def corpus_stats(files: Files) -> CorpusStats:
 
 
 def language_of_name(file: str, column: int = 0) -> str:
-  """Returns the language code that ends a file's name, as corpus.en.gz, or "".
+  """Returns the language code in a file name such as corpus.en.gz, or "".
 
   Args:
-    file: Name; of a .tsv with both codes, as corpus.en-fr.tsv.
-    column: Column of the .tsv.
+    file: File name; that of a .tsv has both codes, as corpus.en-fr.tsv.
+    column: Column of the .tsv file.
   """
   name = pathlib.PurePath(file).name
   for ending in (".gz", ".zst"):
@@ -272,9 +279,9 @@ def language_of_name(file: str, column: int = 0) -> str:
 
 
 def guess_language(lines: Sequence[str]) -> tuple[str, float]:
-  """Returns the most likely language of a text and its share of the text.
+  """Returns the most likely language code of a text and its share of the text.
 
-  The code is "" where there are no letters.
+  The code is "" if there are no letters.
   """
   import py3langid
 
@@ -290,7 +297,13 @@ def guess_language(lines: Sequence[str]) -> tuple[str, float]:
 
 
 def contradicts(code: str, guess: str, share: float) -> bool:
-  """Returns whether a guess is another language than a code, and certain."""
+  """Returns whether a confident guess contradicts a declared language code.
+
+  Args:
+    code: Declared language code.
+    guess: Language code of `guess_language`.
+    share: Share of the text in the guessed language.
+  """
   declared = short(code)
   if not guess or declared == guess or share < _MIN_SHARE:
     return False
@@ -299,15 +312,15 @@ def contradicts(code: str, guess: str, share: float) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-  """Sizes for corpora from a number of pairs on.
+  """Vocabulary size and training length that suit corpora of a certain size.
 
   Attributes:
-    vocabulary: Subwords; 0: two for five pairs.
-    reason: Why, for the comment in the config.
-    updates: Training steps of a base Transformer with dropout; 0: a
+    vocabulary: Number of subwords; 0: two for five pairs.
+    reason: Reason for the vocabulary size, for a comment in the config.
+    updates: Number of training steps of a base Transformer with dropout; 0: a
       Transformer-Tiny for `EPOCHS`.
     dropout: Dropout rate of the base Transformer.
-    published: Where the number of updates is from.
+    published: Source of the number of updates.
   """
 
   vocabulary: int
@@ -339,7 +352,7 @@ SIZES = {
 
 
 def count_held_out(train: CorpusStats, splits: int) -> tuple[int, str]:
-  """Returns the number of pairs in each of some held-out splits, and why."""
+  """Returns the number of pairs in each held-out split, and a reason for it."""
   if splits and min(train.count, train.different) < MIN_PAIRS:
     remark = ""
     if train.different < train.count:
@@ -355,12 +368,12 @@ def count_held_out(train: CorpusStats, splits: int) -> tuple[int, str]:
 
 
 def sizes_of(pairs: int) -> Size:
-  """Returns the row of the table for a number of pairs."""
+  """Returns the `Size` in SIZES for a corpus with a given number of pairs."""
   return next(size for least, size in SIZES.items() if pairs >= least)
 
 
 def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, str, float]:
-  """Returns the size of the joint vocabulary, why, and character coverage."""
+  """Returns the joint vocabulary's size, its reason, and character coverage."""
   sizes = sizes_of(pairs)
   size = sizes.vocabulary or max(1000, pairs * 2 // 500 * 100)
   characters = train.source.characters + train.target.characters
@@ -379,7 +392,7 @@ def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, str, float]:
 def training_steps(
   pairs: int, train: CorpusStats, vocabulary: int
 ) -> tuple[int, str]:
-  """Returns the number of training steps of a Transformer-Tiny, and why."""
+  """Returns the number of training steps for Transformer-Tiny, and a reason."""
   epoch = max(1.0, pairs * subwords_per_pair(train, vocabulary) / BATCH)
   count = min(max(round(EPOCHS * epoch, -2), 2000), 20_000)
   return int(count), (
@@ -389,7 +402,10 @@ def training_steps(
 
 
 def subwords_per_pair(stats: CorpusStats, vocabulary: int) -> float:
-  """Returns the estimated length of the longer side, padding included."""
+  """Returns the estimated mean length of the longer side with padding.
+
+  The length is in subwords.
+  """
   (large, few), (small, many) = _SUBWORDS_PER_WORD.items()
   size = min(max(vocabulary, small), large)
   share = math.log(large / size, large / small)

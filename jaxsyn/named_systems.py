@@ -1,13 +1,14 @@
-"""The systems of a comparison, as --systems names them.
+"""Parses --systems, which names the systems of a comparison.
 
   --systems transformer,pascal+relative
   --systems "transformer,random=dasa,data.tree=random,train.steps=900"
   --systems pascal/layers
 
-An item is a system of configs/systems.py, several joined by "+", or
-NAME=SYSTEM,OPTION=VALUE,... with options of its own, written without "config.".
-Commas in brackets or quotes do not separate items. PAPER/TABLE or FILE.py/TABLE
-stands for all rows of a published ablation. --config.OPTION=VALUE is for all.
+An item is a system of configs/systems.py, several systems joined by "+", or
+NAME=SYSTEM,OPTION=VALUE,... with options of that system, written without
+"config.". Commas in brackets or quotes do not separate items. PAPER/TABLE or
+FILE.py/TABLE means all rows of a published ablation. --config.OPTION=VALUE applies
+to all systems.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _EXAMPLE = (
 
 
 def define_flags() -> None:
-  """Defines --systems."""
+  """Defines the command-line flag --systems."""
   flags.DEFINE_multi_string(
     "systems",
     [],
@@ -55,12 +56,13 @@ def define_flags() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class NamedSystem:
-  """A system and its own options.
+  """System in a comparison: its name, base system and options from --systems.
 
   Attributes:
     name: Name in the comparison.
-    system: Name in the table of systems, maybe several joined by "+".
-    options: Dotted name without "config." -> the value as it was written.
+    system: Name in configs/systems.py, or several names joined by "+".
+    options: Values as written on the command line, by dotted name without
+      "config.".
   """
 
   name: str
@@ -68,10 +70,10 @@ class NamedSystem:
   options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   def apply(self, config: ml_collections.ConfigDict) -> None:
-    """Sets the options in a config of the system, in place.
+    """Sets the system's options in its config, in place.
 
     Raises:
-      InputError: No such option, or a value of another type.
+      InputError: An option does not exist, or a value has another type.
     """
     for path, text in self.options.items():
       try:
@@ -83,10 +85,10 @@ class NamedSystem:
 
 
 def table_of(texts: Sequence[str]) -> str:
-  """Returns the table that values of --systems name; "" if they name systems.
+  """Returns the name of the ablation table that --systems gives, or "".
 
   Raises:
-    InputError: There is something else besides the table.
+    InputError: There is a table and another item.
   """
   items = split(texts)
   tables = [item for item in items if "/" in item and "=" not in item]
@@ -99,7 +101,7 @@ def table_of(texts: Sequence[str]) -> str:
 
 
 def parse(texts: Sequence[str]) -> list[NamedSystem]:
-  """Parses values of --systems that name systems.
+  """Returns the systems that the values of --systems name.
 
   Raises:
     InputError: A value does not have the form of the module's docstring.
@@ -131,7 +133,9 @@ def parse(texts: Sequence[str]) -> list[NamedSystem]:
 def read(
   values: flags.FlagValues,
 ) -> tuple[list[planned_jobs.System], results.Ablation | None]:
-  """Returns the systems of a command line with all options, and their table.
+  """Returns the systems to compare and their ablation table from the flags.
+
+  The table is None if --systems names single systems.
 
   Raises:
     InputError: The flags are not compatible; the message has the remedy.
@@ -157,7 +161,10 @@ def read(
 def _systems(
   parsed: Sequence[NamedSystem], address: str, overrides: Mapping[str, Any]
 ) -> list[planned_jobs.System]:
-  """Returns the systems of a config with their own and common options."""
+  """Returns the systems of a comparison with their complete configs.
+
+  Each config has the system's options and the overrides for all systems.
+  """
   names = [one.name for one in parsed]
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")
@@ -190,7 +197,10 @@ def _systems(
 def _table_rows(
   table_name: str, address: str, overrides: dict[str, Any]
 ) -> tuple[list[planned_jobs.System], results.Ablation]:
-  """Returns the rows of an ablation on the data of a config, and the table."""
+  """Returns the systems in the rows of an ablation table, and its description.
+
+  The systems use the data of the config at the given address.
+  """
   file, name, table = _table(table_name, address)
   is_same_file = file.samefile(address.partition(":")[0])
   configs = []
@@ -222,10 +232,10 @@ def _table_rows(
 
 
 def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
-  """Returns the file of a table, its name in the file, and the table.
+  """Returns the file of an ablation table, its name in the file, and the table.
 
-  The paper is a file, or a name in the folder papers/ next to the config or in
-  that of jaxsyn.
+  The paper in its name PAPER/TABLE is a file, or the name of a file in the folder
+  papers/ next to the config or in that of jaxsyn.
   """
   paper, _, name = table_name.rpartition("/")
   file = pathlib.Path(paper)
@@ -258,12 +268,12 @@ def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-  """Returns the items of values of --systems, without parsing them."""
+  """Returns the comma-separated items in the values of --systems, unparsed."""
   return [item for text in texts for item in _items(text)]
 
 
 def _items(text: str) -> list[str]:
-  """Splits a text at commas outside of brackets and quotes."""
+  """Returns the parts of a text between commas outside brackets and quotes."""
   items, depth, quote = [""], 0, ""
   for token in _TOKEN.findall(text):
     if token == "," and not depth and not quote:
@@ -280,7 +290,12 @@ def _items(text: str) -> list[str]:
 
 
 def _value(text: str, old: Any) -> Any:
-  """Returns a value written as Python; strings need no quotes."""
+  """Returns the Python value that a text denotes; strings need no quotes.
+
+  Args:
+    text: Value as written on the command line.
+    old: Present value of the option.
+  """
   if isinstance(old, bool):
     return {"true": True, "false": False}.get(text.lower(), text)
   if isinstance(old, str) and text[:1] not in ("'", '"'):

@@ -1,14 +1,14 @@
-"""Writes a config for parallel text: the first command for a new corpus.
+"""Writes a config for your parallel text, as the first step for a new corpus.
 
   jaxsyn new mine --source text/train.en --target text/train.fr
   jaxsyn new mine --source text/pairs.en-fr.tsv
 
-Line N of one file is the translation of line N of the other; plain text, .gz or
-.zst, UTF-8; or one .tsv of two columns. Without --dev_source or --test_source the
-first lines are held out for validation and for testing. The choices and their
-reasons are printed and written to FOLDER/NAME.py, a Python file to be edited. The
-same command again, for example with --source_parser FILE, replaces that file unless
-it was edited.
+Line N of one file is the translation of line N of the other file. Files are UTF-8,
+plain text, .gz or .zst; or one .tsv of two columns. Without --dev_source or
+--test_source the first lines are held out for validation and for testing. All
+settings and their reasons are printed and written to FOLDER/NAME.py, a Python file
+that you can edit. Running the command again, for example with --source_parser FILE,
+replaces that file unless it was edited.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _CHECKSUM = "# `jaxsyn new` replaces this file only while it is unedited: "
 
 @dataclasses.dataclass(frozen=True)
 class CorpusSpec:
-  """A corpus as its user describes it.
+  """Specification of a corpus by its user: files, languages and parsers.
 
   Attributes:
-    train, dev, test: Files; None: held out from the training files.
-    source_language, target_language: Codes; "": from the names of the files,
-      else from the text.
-    source_parser, target_parser: "auto", "none", or a UDPipe file.
+    train, dev, test: Files of the splits; None: held out from the training files.
+    source_language, target_language: Language codes; "": detected from the file
+      names, or else from the text.
+    source_parser, target_parser: Parser: "auto", "none", or a UDPipe file.
   """
 
   train: Files
@@ -73,15 +73,15 @@ class CorpusSpec:
 
 @dataclasses.dataclass(frozen=True)
 class NewConfig:
-  """A written config.
+  """Config file that `jaxsyn new` has written, with messages for the user.
 
   Attributes:
-    path: Its file.
-    languages: Codes of source and target.
+    path: Config file.
+    languages: Language codes of source and target.
     sides: Sides with trees.
-    messages: Findings, choices and their reasons, line by line.
-    commands: The next commands, for a shell in the same folder.
-    replaces: Whether it replaced a config that was not edited.
+    messages: Corpus statistics, settings and their reasons, line by line.
+    commands: Shell commands to run next, in the present folder.
+    replaces: Whether the file replaced a config that was not edited.
   """
 
   path: pathlib.Path
@@ -95,15 +95,15 @@ class NewConfig:
 def run(
   folder: str | os.PathLike[str], corpus: CorpusSpec, name: str = ""
 ) -> NewConfig:
-  """Writes FOLDER/NAME.py.
+  """Writes the config FOLDER/NAME.py for a corpus.
 
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.
-    corpus: Files and languages.
+    corpus: Files, languages and parsers.
     name: Name of the dataset; "": that of the folder.
 
   Raises:
-    InputError: The files are no parallel text or too short, or there is a config
+    InputError: The files are not parallel text or too short, or a config exists
       that was edited or is for another corpus.
   """
   exits.check_target(os.fspath(folder), "FOLDER", folder=True)
@@ -124,7 +124,7 @@ def run(
   languages, messages = _languages(corpus, train)
   messages += _findings(stats, held_out, lacking)
   vocabulary, vocabulary_reason, coverage = vocabulary_size(pairs, train)
-  # Each config has its own data: one must not replace what another prepared.
+  # Each config has its own data directory, so that none replaces another's.
   data = "data" if name == default_name else f"data_{name}"
   parsers = {
     side: _parser(side, code, requested, folder / data / "raw")
@@ -185,7 +185,7 @@ def run(
   else:
     try:
       files.write_new(path, content)
-    except FileExistsError:  # another process was first
+    except FileExistsError:  # another process wrote it
       raise InputError(f"{path} is there already.") from None
   messages += [
     "",
@@ -203,11 +203,11 @@ def run(
 def _check_unedited(
   path: pathlib.Path, corpus_lines: list[str] | None = None
 ) -> None:
-  """Raises InputError unless `new` wrote a file and nobody has edited it.
+  """Raises InputError unless a config file is as `jaxsyn new` has written it.
 
   Args:
-    path: The config file.
-    corpus_lines: Lines that it must have, to be for the same corpus.
+    path: Config file.
+    corpus_lines: Lines that the file must have, to be for the same corpus.
   """
   text = path.read_text(encoding="utf-8", errors="replace")
   above, mark, crc = text.rpartition(f"\n\n{_CHECKSUM}")
@@ -222,7 +222,7 @@ def _check_unedited(
 
 
 def _name(name: str, folder: pathlib.Path) -> str:
-  """Returns the name of the dataset, which TFDS and the folders must accept."""
+  """Returns the given or default dataset name; raises InputError if invalid."""
   if not name:
     default = folder.absolute().resolve().name.lower()
     name = re.sub("[^a-z0-9]+", "_", default).strip("_")[:80] or "corpus"
@@ -240,7 +240,7 @@ def _name(name: str, folder: pathlib.Path) -> str:
 def _languages(
   corpus: CorpusSpec, train: CorpusStats
 ) -> tuple[tuple[str, str], list[str]]:
-  """Returns the codes of both sides, and how they were found."""
+  """Returns the language codes of both sides, and messages on their origin."""
   codes, messages = [], []
   for column, side in enumerate(schema.SIDES):
     file = train.files.names[min(column, len(train.files.names) - 1)]
@@ -273,11 +273,11 @@ def _languages(
 def _findings(
   stats: Mapping[str, CorpusStats], held_out: int, lacking: list[str]
 ) -> list[str]:
-  """Returns what the text contains, and warnings about it.
+  """Returns messages with corpus statistics, and warnings about the text.
 
   Args:
     stats: Statistics of the given splits.
-    held_out: Pairs of each split that is held out.
+    held_out: Number of pairs in each split that is held out.
     lacking: Names of the splits that are held out.
   """
   lines = []
@@ -321,10 +321,10 @@ def _findings(
 def _parser(
   side: str, code: str, requested: str, downloads: pathlib.Path
 ) -> tuple[str | None, str]:
-  """Returns the UDPipe model of a side, and why.
+  """Returns the UDPipe model that parses a side, and the reason as a sentence.
 
   The model is a file or a name, "" for that of the language, None for no trees.
-  A model of a language is downloaded at once.
+  The model of a language is downloaded immediately.
   """
   if requested not in (AUTO, NONE):
     if not os.path.isfile(requested):
@@ -362,7 +362,7 @@ def _parser(
 
 
 def parser_name(language: str) -> str:
-  """Returns spacy-udpipe's name of a language's model; "" if there is none."""
+  """Returns the name of a language's model in spacy-udpipe, or ""."""
   from spacy_udpipe import utils
 
   first = language.replace("_", "-").partition("-")[0].lower()
@@ -375,7 +375,7 @@ def _entries(
   train: CorpusStats,
   held_out: int,
 ) -> list[str]:
-  """Returns the lines of a config with the raw folder and the splits."""
+  """Returns the config lines that set the raw folder and the splits."""
   names = [name for f in splits.values() if f for name in f.names]
   paths = {name: os.path.abspath(name) for name in names}
   raw_dir = os.path.commonpath([os.path.dirname(p) for p in paths.values()])
@@ -399,7 +399,7 @@ def _entries(
 
 
 def _training(sizes: Size, updates: int, reason: str) -> Iterator[str]:
-  """Yields the lines of a config with the model and its training."""
+  """Yields the config lines that set the model and its training."""
   if sizes.updates:
     yield from _comment(
       f"The base Transformer, {reason} by Bugliarello & Okazaki 2020; for a GPU, "
@@ -425,7 +425,7 @@ def _training(sizes: Size, updates: int, reason: str) -> Iterator[str]:
 def _file(
   title: str, next_commands: tuple[str, ...], body: list[str], *, paper: bool
 ) -> str:
-  """Returns the Python of a config file."""
+  """Returns the Python source of a config file, with its checksum."""
   escaped = (c.replace("\\", "\\\\").replace('"', '\\"') for c in next_commands)
   lines = [
     f'"""{title}',
@@ -468,11 +468,11 @@ def _tuple(texts: list[str] | tuple[str, ...]) -> str:
 def _commands(
   path: pathlib.Path, system: str, stats: Mapping[str, CorpusStats]
 ) -> tuple[str, ...]:
-  """Returns the commands that prepare, train and translate a sentence."""
+  """Returns shell commands that prepare data, train, and translate a text."""
   run_folder = path.parent / "runs" / (system or "transformer")
   config, workdir = shlex.quote(str(path)), shlex.quote(str(run_folder))
   trained = shlex.quote(f"{path}:{system}") if system else config
-  # A sentence that a shell's echo prints unchanged.
+  # Sentences that a shell's echo prints unchanged.
   sentences = (
     line.strip()
     for line in list(stats.values())[-1].source.sample
@@ -513,7 +513,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def _split(values: flags.FlagValues, prefix: str) -> Files | None:
-  """Returns the files of a split that flags name, or None."""
+  """Returns the files of the split that the flags name, or None."""
   source, target = (
     str(values[f"{prefix}{side}"].value or "") for side in schema.SIDES
   )
@@ -523,7 +523,7 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn new`."""
   flags.DEFINE_string(
     "folder",
     "",

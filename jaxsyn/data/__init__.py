@@ -1,6 +1,7 @@
-"""From sentences to batches, in three stories: `sentence`, `store`, `loader`.
+"""Data pipeline from raw sentences to batches: `sentence`, `store`, `loader`.
 
-Each reads only from those before it. What an example is, by name, type and axes,
-stands in `schema`, what may be said of words beside their tree in `annotations`,
-and the options in `options`: all three read them.
+`sentence` makes the arrays of an example, `store` writes and reads dataset
+directories, and `loader` makes batches. `schema` defines the features of an
+example, `annotations` the annotations of words besides the tree, and `options`
+the options of the data.
 """

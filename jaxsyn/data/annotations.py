@@ -1,10 +1,10 @@
 """Annotations of words besides the tree: part of speech, morphology, lemma.
 
 `config.prepare.parse.annotations=("upos",)` adds the feature `source_upos` (or
-`target_upos`) for each side that has trees. Modifiers and windows name it in
-`required_features` and read it with `view.annotation_BS("upos")`. An annotation
-that has labels is also a factor of the system `factors`. A new annotation is a
-class, an entry of ANNOTATIONS and a test.
+`target_upos`) for each side that has trees. Attention modifiers and windows name
+it in `required_features` and read it with `view.annotation_BS("upos")`. An
+annotation that has labels is also a factor of the system `factors`. A new
+annotation needs a class, an entry in ANNOTATIONS and a test.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ UNKNOWN = "<unk>"  # first label of an open annotation: any label without an id
 
 @dataclasses.dataclass(frozen=True)
 class Annotation(Choice):
-  """One value for each word (axes "W"); 0 for words without one and padding.
+  """Annotation of words, such as part of speech: one value for each word.
+
+  The value (axes "W") is 0 for words without an annotation and for padding.
 
   Attributes:
-    meaning: One line for the documentation of the dataset.
+    meaning: One-line description for the documentation of the dataset.
     labels: All labels of a closed annotation, so that ids are the same in all
-      datasets: a label's id is its position here, from 1; any other label is 0.
-      Empty: the annotation is open, or its values are numbers.
-    open: The labels are the most frequent ones of the training data, and are
-      stored in the manifest. Any other label is UNKNOWN, the first of them.
+      datasets: a label's id is its position here, from 1; any other label has
+      id 0. Empty if the annotation is open or its values are numbers.
+    open: Whether the labels are the most frequent ones of the training data,
+      stored in the manifest. Any other label is UNKNOWN, the first label.
     dtype: NumPy type of the values.
   """
 
@@ -45,7 +47,7 @@ class Annotation(Choice):
   dtype: ClassVar[np.dtype] = np.dtype(np.int32)
 
   def read(self, parse: Parse) -> Sequence[str] | Sequence[float]:
-    """Returns the label of each word, or its number if there are no labels.
+    """Returns the label or the numeric value of each word in a parse.
 
     Values that no parser predicts can be given in the MISC column of CoNLL-U.
     """
@@ -54,7 +56,9 @@ class Annotation(Choice):
   def array(
     self, parse: Parse, ids: Mapping[str, int] | None = None
   ) -> np.ndarray:
-    """Returns the value of each word; all 0 if the parse has no CoNLL-U rows.
+    """Returns the annotation value of each word in a parse as an array.
+
+    Labels become ids. All values are 0 if the parse has no CoNLL-U rows.
 
     Args:
       parse: Parse of the sentence.
@@ -75,12 +79,12 @@ class Annotation(Choice):
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:
-  """Returns the id of each label: 1, 2, ... in the given order."""
+  """Returns a dict from label to id: 1, 2, ... in the given order."""
   return {label: i for i, label in enumerate(labels, start=1)}
 
 
 def most_frequent(counts: Mapping[str, int], limit: int) -> list[str]:
-  """Returns the labels of an open annotation: UNKNOWN, then the most frequent.
+  """Returns UNKNOWN and the most frequent labels of an open annotation.
 
   Equally frequent labels are sorted by their characters, so the order of counting
   does not matter.
@@ -151,7 +155,7 @@ class Morphology(Annotation):
 
 @dataclasses.dataclass(frozen=True)
 class Lemma(Annotation):
-  """Lemma of each word, from a parser or from given CoNLL-U, case-sensitive."""
+  """Lemma of each word, from a parser or a CoNLL-U file, case-sensitive."""
 
   meaning: ClassVar[str] = "lemma of each word; 0: none; 1: a rare one"
   open: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Options of the data: languages and splits, preparation, and batches."""
+"""Options of datasets: languages, splits, preparation and batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxsyn.options.bounds import (
   TextPattern,
 )
 
-# Of a data set and of a split; TFDS wants it so.
+# Name of a dataset or of a split, as TFDS requires it.
 DataName = Annotated[
   str,
   TextPattern(
@@ -34,12 +34,12 @@ DataName = Annotated[
 ]
 
 
-MAX_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
+MAX_LABELS = 1 << 20  # of an annotation; run directories store them too
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-  """Further dataset directories to train on, with the same vocabulary."""
+  """Mixture of corpora: more dataset directories with the same vocabulary."""
 
   folders: tuple[Folder, ...] = option(
     (),
@@ -68,7 +68,7 @@ class Mixture:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """Sampling of the subwords of training pairs, again in every epoch."""
+  """Subword sampling: new segmentations of training pairs in every epoch."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
     (),
@@ -87,7 +87,7 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-  """The dataset: its directory, languages, splits and trees."""
+  """Dataset options: directory, languages, splits and trees."""
 
   name: DataName = option("corpus", "Name of the dataset in TFDS.")
   directory: Folder = option(
@@ -135,7 +135,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Clean:
-  """Cleaning of the training split; other splits keep every line."""
+  """Filters that clean the training split; other splits keep every line."""
 
   empty: bool = option(
     True, "Whether to drop pairs with a side without visible characters."
@@ -178,7 +178,7 @@ class Clean:
 
 @dataclasses.dataclass(frozen=True)
 class SideParser:
-  """Parser of a side without given trees, also for raw text to translate."""
+  """Parser of one side, for corpora without trees and for text to translate."""
 
   parser: ParserSpec = choice(
     PARSERS,
@@ -191,7 +191,7 @@ class SideParser:
 
 @dataclasses.dataclass(frozen=True)
 class Trees:
-  """Source of the dependency trees."""
+  """Origin of the dependency trees: parsers, CoNLL-U files and annotations."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
     ("source",),
@@ -256,7 +256,7 @@ class Subset:
 
 @dataclasses.dataclass(frozen=True)
 class Prepare:
-  """Offline preparation (jaxsyn prepare)."""
+  """Options of `jaxsyn prepare`: raw files, cleaning, parsing, vocabulary."""
 
   raw_dir: str = option(
     "", "Directory of the raw files; --raw_dir overrides it."
@@ -323,7 +323,7 @@ class Prepare:
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-  """Batches: a small set of static shapes under one budget."""
+  """Batch options: token budget, padded lengths and memory for examples."""
 
   tokens: Count = option(
     4096,
@@ -359,7 +359,7 @@ class Batches:
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-  """The sections that preparation reads."""
+  """Config sections that dataset preparation reads: `data` and `prepare`."""
 
   data: Data = section(Data)
   prepare: Prepare = section(Prepare, neutral=True)

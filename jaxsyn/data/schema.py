@@ -1,4 +1,4 @@
-"""Features of an example: names, types, axes, and reserved ids.
+"""Features of an example: their names, types, axes and reserved ids.
 
 `jaxsyn.data.sentence.example` makes the arrays, the TFRecords of a dataset directory
 store them, and `jaxsyn.data.loader.collate` pads them with the fill values given here.
@@ -35,17 +35,17 @@ EIGENVECTORS = 16  # eigenvectors of a tree's Laplacian in a batch
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-  """One array of an example.
+  """Feature of an example: type, axes and padding value of one array.
 
   Attributes:
     dtype: NumPy type.
-    axes: One letter for each axis (`jaxsyn.shapes`): S and T source and target
+    axes: Letters of the axes (`jaxsyn.shapes`): S and T source and target
       subwords, EOS included; W words of the side; C brackets and subwords of a
       constituency tree; L ends of the links of a word alignment; P words of the
       alternative parses, one after the other; X bytes; E eigenvectors. "" is a
       single number. "WW" is stored flat, row by row.
     fill: Value of padding.
-    meaning: One line for the documentation of the dataset.
+    meaning: One-line description for the documentation of the dataset.
   """
 
   dtype: np.dtype
@@ -80,7 +80,11 @@ def _table() -> dict[str, Feature]:
 
 
 def _features_of_side(subwords: str) -> dict[str, Feature]:
-  """Returns the features of a side by name; its subword axis is `subwords`."""
+  """Returns the features of one side by their names without the side.
+
+  Args:
+    subwords: Letter of the side's subword axis, "S" or "T".
+  """
   int32, uint8 = np.dtype(np.int32), np.dtype(np.uint8)
   float32 = np.dtype(np.float32)
   middle = "middle, in subwords, of the parent word's subwords"
@@ -116,14 +120,14 @@ def _features_of_side(subwords: str) -> dict[str, Feature]:
 # Every feature by name, in the order in which records store them.
 FEATURES: Mapping[str, Feature] = _table()
 
-# Raw sentences, for people and for sampling subwords.
+# Raw sentences, for display and for sampling subwords.
 TEXTS: Mapping[str, str] = {
   f"{side}_text": f"the {side} sentence, as it is in the raw file"
   for side in SIDES
 }
 
-# Features of every dataset. The others require that the side is parsed, that the
-# annotation is requested, or that constituency trees or alignments are given.
+# Features of every dataset. Other features require that the side is parsed, that
+# the annotation is requested, or that constituency trees or alignments are given.
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
 LINKED = ("source_unit", "target_unit", "links")
@@ -146,7 +150,7 @@ MADE: Mapping[str, str] = {
 
 
 def origins(names: Iterable[str]) -> tuple[str, ...]:
-  """Returns the features without those that a batch computes from others."""
+  """Returns the given feature names except those computed for each batch."""
   return tuple(name for name in names if name not in MADE)
 
 
@@ -158,14 +162,15 @@ def features(
   alternatives: Collection[str] = (),
   annotations: Collection[str] = (),
 ) -> dict[str, Feature]:
-  """Returns the stored features of a dataset, by name.
+  """Returns the features that a dataset directory stores, by name.
 
   Args:
-    sides: Sides with trees, of "source" and "target".
+    sides: Sides with trees: "source", "target", or both.
     brackets: Whether constituency trees of the source are given.
     alignments: Whether word alignments are given.
     alternatives: Sides with alternative parses.
-    annotations: Names of `jaxsyn.data.annotations` for the sides with trees.
+    annotations: Names of annotations (`jaxsyn.data.annotations`) that the sides
+      with trees have.
 
   Raises:
     ValueError: A side is unknown.
@@ -200,7 +205,7 @@ def tfds_features(
   annotations: Collection[str] = (),
   labels: Labels | None = None,
 ) -> tfds.features.FeaturesDict:
-  """Returns `features` and `TEXTS` for TensorFlow Datasets.
+  """Returns the stored features and texts as a TFDS `FeaturesDict`.
 
   Tree distances are stored as raw bytes, one for each pair of words, and are read
   without a copy. Relations, and annotations with labels, are `ClassLabel`, which
@@ -208,8 +213,9 @@ def tfds_features(
 
   Args:
     sides, brackets, alignments, alternatives, annotations: See `features`.
-    relations: Side -> labels of the relations in the order of their ids, from 1.
-    labels: Labels of open annotations, in the same order.
+    relations: Labels of the relations of each side in the order of their ids,
+      from 1.
+    labels: Labels of open annotations in the order of their ids, from 1.
   """
   import tensorflow_datasets as tfds  # slow to import
 
@@ -248,7 +254,9 @@ def tfds_features(
 def labels_of_annotation(
   name: str, side: str, labels: Labels | None
 ) -> Sequence[str]:
-  """Returns an annotation's labels in id order, from 1; () if it has numbers.
+  """Returns the labels of an annotation in the order of their ids.
+
+  The first label has id 1. An annotation whose values are numbers has none: ().
 
   Args:
     name: Name in `jaxsyn.data.annotations`.
@@ -261,10 +269,10 @@ def labels_of_annotation(
 
 
 def class_names(labels: Iterable[str]) -> list[str]:
-  """Returns unique names of the ids from 0 for TFDS, which stores one per line.
+  """Returns unique TFDS class names: one for id 0, then one for each label.
 
-  Names must be visible, distinct, and without blanks at their ends: others get "_"
-  appended.
+  TFDS stores one name per line. Names must be visible, distinct, and without blanks
+  at their ends: "_" is appended where necessary.
 
   >>> class_names(["det", "nsubj", " "])
   ['<none>', 'det', 'nsubj', '_']
@@ -279,5 +287,5 @@ def class_names(labels: Iterable[str]) -> list[str]:
 
 
 def relation_ids(labels: Iterable[str]) -> dict[str, int]:
-  """Returns the id of each relation label of a side: 1, 2, ... in sorted order."""
+  """Returns a dict from relation label to id: 1, 2, ... in sorted order."""
   return {label: i for i, label in enumerate(sorted(set(labels)), start=1)}

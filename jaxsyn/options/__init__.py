@@ -8,17 +8,17 @@ The annotation has the type and the bounds, `option` the default, the help text
 and the unit. A dataclass whose options belong together is a section; it is
 defined in the package that uses it, and may contain sections.
 
-A `Registry` names the dataclasses of one kind (schedules, losses, modifiers).
-Two kinds of fields select from it:
+A `Registry` names the dataclasses that an option can select, such as schedules,
+losses or modifiers. Two types of fields select from it:
 
   schedule: Schedule = choice(SCHEDULES, "inverse_sqrt", "Schedule of the ...")
   losses: NamedSpecs[Loss] = choices(LOSSES, "Terms of the objective.", ["nll"])
 
-In a config, `choice` is a name, and next to it there is a section for each
-choice that has options (`inverse_sqrt.warmup`). `choices` is a section with one
-section for each selected name (`losses.nll.smoothing`). The value read from it
-is an instance of the selected class, or (name, instance) of each in the order
-of the registry.
+In a config, a `choice` field is a name, next to a section for each registered
+choice that has options (`inverse_sqrt.warmup`). A `choices` field is a section
+with one section for each selected name (`losses.nll.smoothing`). The value of a
+`choice` field is an instance of the selected class; that of a `choices` field is
+a tuple of (name, instance) pairs in the order of the registry.
 
 `config_dict` makes the ConfigDict of a command line, `from_config` reads it
 back and rejects unknown or invalid values by their dotted name, `as_dict` makes

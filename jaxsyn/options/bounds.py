@@ -14,13 +14,15 @@ from typing import Annotated
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """An interval of numbers. NaN is never in it.
+  """Interval of the numbers that an option may have as its value.
+
+  NaN is never in it.
 
   Attributes:
     low, high: Bounds, both included by default.
     above: Whether `low` itself is excluded.
     below: Whether `high` itself is excluded.
-    also: A further allowed value with a special meaning.
+    also: Further allowed value with a special meaning.
 
   >>> print(Range(0, 1, below=True))
   from 0 to below 1
@@ -50,11 +52,11 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class TextPattern:
-  """A pattern of strings.
+  """Regular expression that a string option must match.
 
   Attributes:
-    pattern: Regular expression that the complete string must match.
-    what: The same in words, for messages.
+    pattern: Regular expression for the complete string.
+    what: Description of the pattern in words, for messages.
   """
 
   pattern: str

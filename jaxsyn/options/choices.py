@@ -1,4 +1,4 @@
-"""Fields that select choices of a registry, one or several."""
+"""Config fields that select one or several registered choices of an option."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from jaxsyn.options.fields import (
 def choice(
   registry: Registry[Any], default: str, meaning: str, **rest: Any
 ) -> Any:
-  """Returns a field that selects one choice by name.
+  """Returns a dataclass field that selects one class of a registry by name.
 
   Args:
-    registry: The choices.
-    default: Name of a choice.
-    meaning, **rest: See `OptionMetadata`.
+    registry: Registry of the classes.
+    default: Name of the default class.
+    meaning, **rest: Metadata; see `OptionMetadata`.
   """
   details = OptionMetadata(meaning, choice_field=SingleChoice(registry), **rest)
   return declare(details, default=default)
@@ -43,30 +43,33 @@ def choice(
 def choices(
   registry: Registry[Any], meaning: str, default: Sequence[str] = ()
 ) -> Any:
-  """Returns a field that selects any number of choices; see `choice`."""
+  """Returns a dataclass field that selects any number of classes of a registry.
+
+  Its arguments are those of `choice`.
+  """
   details = OptionMetadata(meaning, choice_field=MultipleChoice(registry))
   return declare(details, default=tuple(default))
 
 
 @dataclasses.dataclass(frozen=True)
 class SingleChoice(Generic[S]):
-  """The metadata of a `choice` field."""
+  """Metadata of a config field that selects one registered choice."""
 
   registry: Registry[S]
 
   @property
   def kind(self) -> str:
-    """The choices in words."""
+    """Description of the field's type: the names of all registered choices."""
     return "one of " + ", ".join(map(repr, self.registry))
 
   def siblings(self) -> dict[str, type[S]]:
-    """Returns the choices that have a section next to the field."""
+    """Returns the registered choices whose sections are next to the field."""
     return {name: cls for name, cls in self.registry.items() if fields_of(cls)}
 
   def sections(
     self, name: str, path: ConfigPath
   ) -> Iterator[tuple[ConfigPath, type[S]]]:
-    """Returns the sections of all choices and their locations."""
+    """Returns the path and the class of each registered choice's section."""
     return ((path / one, cls) for one, cls in self.siblings().items())
 
   def read(
@@ -76,21 +79,21 @@ class SingleChoice(Generic[S]):
     path: ConfigPath,
     reader: Reader,
   ) -> S:
-    """Returns the selected instance, from the section of the field."""
+    """Returns an instance of the selected class, read from a config section."""
     chosen = self.registry.check_name(section[name], path / name)
     siblings = self.siblings()
     if reader.complete and chosen in siblings and chosen not in section:
       raise (path / chosen).error(MISSING)
     specs = {}
     for one, cls in self.registry.items():
-      # A key with the name of a choice without options is another option.
+      # If a choice has no options, a key with its name is another option.
       options = section.get(one, {}) if one in siblings else {}
       reader_ = reader if one == chosen else reader.partial
       specs[one] = reader_.section(cls, options, path / one)
     return specs[chosen]
 
   def config(self, name: str, value: Any) -> dict[str, Any]:
-    """Returns the entries of a ConfigDict: the name, and all sections."""
+    """Returns the ConfigDict entries of a field: its value and all sections."""
     sections: dict[str, Any] = dict(self.siblings())
     if not isinstance(value, str):
       name_of_value = self.registry.name_of(value)
@@ -105,7 +108,7 @@ class SingleChoice(Generic[S]):
   def _inherit_options(
     self, one: str, made: Mapping[str, ml_collections.ConfigDict]
   ) -> None:
-    """Makes options that a choice inherits from another follow its values.
+    """Links the options that a registered choice inherits to its base's values.
 
     So a dataset config that sizes the Transformer also sizes an architecture
     derived from it.
@@ -118,7 +121,7 @@ class SingleChoice(Generic[S]):
           made[one][name] = made[names[base]].get_oneway_ref(name)
 
   def as_dict(self, name: str, value: S) -> dict[str, Any]:
-    """Returns the entries of a plain dict: the name, and its section."""
+    """Returns the dict entries of a field: its value and selected section."""
     chosen = self.registry.name_of(value)
     return {name: chosen} | (
       {chosen: options} if (options := as_dict(value)) else {}
@@ -127,7 +130,10 @@ class SingleChoice(Generic[S]):
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoice(Generic[S]):
-  """The metadata of a `choices` field; methods as of `SingleChoice`."""
+  """Metadata of a config field that selects several registered choices.
+
+  For the methods see `SingleChoice`.
+  """
 
   registry: Registry[S]
   kind = ""  # a section
@@ -170,7 +176,10 @@ class MultipleChoice(Generic[S]):
 
 
 def _inherits(cls: type, base: type, name: str) -> bool:
-  """Returns whether a choice inherits an option, not a section, unchanged."""
+  """Returns whether a registered choice inherits an option of a base unchanged.
+
+  Sections do not count as options.
+  """
   if name not in fields_of(base) or not issubclass(cls, base):
     return False
   field, hint = fields_of(base)[name]
@@ -179,15 +188,15 @@ def _inherits(cls: type, base: type, name: str) -> bool:
 
 
 def unused_option_error(cls: type, config: Mapping[str, Any], name: str) -> str:
-  """Returns why an option has no effect: its choice is not selected.
+  """Returns the error message for an option whose choice is not selected.
 
   Args:
     cls: Dataclass of the config.
-    config: Section of an instance.
-    name: Dotted name of the option in it.
+    config: Values of the config.
+    name: Dotted name of the option in the config.
 
   Returns:
-    A message; "" where the option has an effect or does not exist.
+    Error message; "" if the option has an effect or does not exist.
   """
   path, names = ROOT, name.split(".")
   for part, inside in zip(names, [*names[1:], ""]):

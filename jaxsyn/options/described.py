@@ -1,4 +1,4 @@
-"""Lists of options with their help: for --helpconfig and the reference."""
+"""Descriptions of all options, for --helpconfig and the reference."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from jaxsyn.options.fields import (
 
 @dataclasses.dataclass(frozen=True)
 class OptionDescription:
-  """An option or a section.
+  """Description of one option or section of a config, for help texts.
 
   Attributes:
     name: Dotted name, as on the command line.
-    type: Type and bounds in words; "" of a section.
-    default: Default as Python writes it; "" of a section.
+    type: Type and bounds in words; "" for a section.
+    default: Repr of the default; "" for a section.
     metadata: Metadata, combined with that of the enclosing sections.
-    declared: Identity of the declaration, which options that are inherited by
-      several choices, or are in several stacks, have in common.
+    declared: Identity of the declaration, equal for the copies of an option that
+      several registered choices inherit or several stacks have.
   """
 
   name: str
@@ -44,34 +44,34 @@ class OptionDescription:
 
   @property
   def meaning(self) -> str:
-    """Help text."""
+    """Help text of the option or section."""
     return self.metadata.meaning
 
   @property
   def unit(self) -> str:
-    """Unit of a number, or ""."""
+    """Unit of a numeric option, or ""."""
     return self.metadata.unit
 
   @property
   def resume(self) -> bool:
-    """Whether a resumed run may have another value."""
+    """Whether a resumed run may have another value of the option."""
     return self.metadata.resume
 
   @property
   def neutral(self) -> bool:
-    """Whether the option changes no result."""
+    """Whether the option has no effect on results."""
     return self.metadata.neutral
 
   @property
   def is_section(self) -> bool:
-    """Whether it is a section."""
+    """Whether the description is for a section, not for an option."""
     return not self.type
 
 
 def describe(
   cls: type, path: ConfigPath = ROOT, within: OptionMetadata = NO_METADATA
 ) -> Iterator[OptionDescription]:
-  """Yields every option of a section and of the sections in it, in order.
+  """Yields descriptions of all options and subsections of a config section.
 
   Args:
     cls: Dataclass of the section.
@@ -106,14 +106,14 @@ def text(
   prefix: str = "config",
   config: ml_collections.ConfigDict | None = None,
 ) -> str:
-  """Returns the help of the options whose dotted name has a prefix.
+  """Returns the help text for all options whose dotted name has a prefix.
 
   The complete help begins with the options that most users need. An option
   that several choices inherit is explained once.
 
   Args:
     cls: Dataclass of the config.
-    prefix: Dotted name.
+    prefix: Dotted name of an option or a section.
     config: Config whose values are shown; None: the defaults.
   """
   rows = [r for r in describe(cls) if f"{r.name}.".startswith(f"{prefix}.")]
@@ -144,12 +144,12 @@ def _entry(
   config: ml_collections.ConfigDict | None,
   same: str = "",
 ) -> str:
-  """Returns the help of one option.
+  """Returns the help text for one option, with its value and type.
 
   Args:
-    row: The option.
-    config: Config whose value is shown.
-    same: Name of an option that has the same help text and is listed before.
+    row: Description of the option.
+    config: Config whose value is shown; None: the default.
+    same: Name of an earlier option with the same help text, or "".
   """
   unit = f" {row.unit}" if row.unit else ""
   value = row.default if config is None else _value_in(config, row)
@@ -162,7 +162,7 @@ def _entry(
 
 
 def _value_in(config: ml_collections.ConfigDict, row: OptionDescription) -> str:
-  """Returns a value as Python writes it; the default if there is no section."""
+  """Returns the repr of an option's value in a config, or of its default."""
   value: Any = config
   for name in row.name.split(".")[1:]:
     if name not in value:
@@ -174,18 +174,18 @@ def _value_in(config: ml_collections.ConfigDict, row: OptionDescription) -> str:
 
 @functools.cache
 def resumable_options(cls: type) -> frozenset[str]:
-  """Returns dotted names of the options that a resumed run may change."""
+  """Returns the dotted names of the options that a resumed run may change."""
   return frozenset(row.name for row in describe(cls) if row.resume)
 
 
 @functools.cache
 def neutral_options(cls: type) -> frozenset[str]:
-  """Returns dotted names of the options that change no result."""
+  """Returns the dotted names of the options that have no effect on results."""
   return frozenset(row.name for row in describe(cls) if row.neutral)
 
 
 def _type(hint: Any) -> str:
-  """Returns a type with its bounds in words; "" of a section."""
+  """Returns a type annotation and its bounds in words; "" for a section."""
   if dataclasses.is_dataclass(hint):
     return ""
   if typing.get_origin(hint) is Annotated:

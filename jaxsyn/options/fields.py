@@ -1,4 +1,4 @@
-"""Fields of options: their metadata, and reading and writing of sections."""
+"""Option fields: their metadata, and conversion of sections to dataclasses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ T = TypeVar("T")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_SHOWN = 80  # characters of a value in a message
 MISSING = " is missing; --helpconfig says what it is."
-_KEY = "jaxsyn"  # of OptionMetadata in the metadata of a field
+_KEY = "jaxsyn"  # key of OptionMetadata in the metadata of a field
 
 
 class ConfigPath:
-  """The location of a value in a config, for messages.
+  """Location of a value in a config, for messages.
 
   >>> print(ConfigPath("config") / "train" / "steps")
   config.train.steps
@@ -44,14 +44,14 @@ class ConfigPath:
 
   @property
   def above(self) -> ConfigPath:
-    """The enclosing section."""
+    """Path of the enclosing section."""
     return ConfigPath(*self.names[:-1])
 
   def __str__(self) -> str:
     return ".".join(self.names)
 
   def error(self, message: str) -> InputError:
-    """Returns an error that begins with the dotted name."""
+    """Returns an InputError whose message begins with the dotted name."""
     return InputError(f"{self}{message}")
 
 
@@ -59,13 +59,13 @@ ROOT = ConfigPath("config")
 
 
 class ValidationMode(enum.Enum):
-  """The origin of values.
+  """Validation mode of a config: for values from a user or from a checkpoint.
 
   Attributes:
     USER: Values that a user has chosen: numbers without a Range are finite and
       fit in 32 bits, strings have one line.
-    CHECKPOINT: Values that jaxsyn has recorded, maybe an older version of it,
-      and measured results, which may be infinite.
+    CHECKPOINT: Values that jaxsyn or an older version of it has recorded, and
+      measured results, which may be infinite.
   """
 
   USER = "user"
@@ -76,11 +76,11 @@ USER_MODE, CHECKPOINT_MODE = ValidationMode.USER, ValidationMode.CHECKPOINT
 
 
 class Choice:
-  """Base of the classes in a registry: frozen dataclasses with defaults."""
+  """Base of registered classes: frozen dataclasses that options can select."""
 
   @classmethod
   def fits(cls, field: str) -> bool:
-    """Returns whether a field of this name may select the class."""
+    """Returns whether the config field with this name may select the class."""
     return True
 
 
@@ -89,20 +89,23 @@ NamedSpecs = tuple[tuple[str, S], ...]
 
 
 class Registry(Mapping[str, type[S]], Generic[S]):
-  """The classes of one kind by name, in the order in which they are applied."""
+  """Mapping of names to the classes that an option can select.
+
+  The order is that in which the classes are applied.
+  """
 
   def __init__(self, kind: str, specs: Mapping[str, type[S]] | None = None):
-    """Creates a registry.
+    """Creates a registry of classes.
 
     Args:
       kind: Noun for messages, as in "no schedule 'x'".
-      specs: Name -> class. Where the classes need the registry, they are
-        added later with `add`.
+      specs: Classes by name. Classes that need the registry are added later with
+        `add`.
     """
     self.kind, self._specs = kind, dict(specs or {})
 
   def add(self, specs: Mapping[str, type[S]]) -> None:
-    """Adds classes by name."""
+    """Adds classes to the registry, by name."""
     self._specs |= specs
 
   def __getitem__(self, name: str) -> type[S]:
@@ -115,10 +118,10 @@ class Registry(Mapping[str, type[S]], Generic[S]):
     return len(self._specs)
 
   def check_name(self, name: Any, path: ConfigPath) -> str:
-    """Returns a name if it is registered.
+    """Returns the given name after checking that it is registered.
 
     Raises:
-      InputError: It is not; the message guesses which was meant.
+      InputError: The name is not registered; the message has a similar one.
     """
     if not isinstance(name, str) or name not in self._specs:
       raise path.error(
@@ -127,11 +130,11 @@ class Registry(Mapping[str, type[S]], Generic[S]):
     return name
 
   def name_of(self, spec: S) -> str:
-    """Returns the name of an instance's class."""
+    """Returns the registered name of an instance's class."""
     return next(n for n, cls in self.items() if cls is type(spec))
 
   def section(self, name: str, **options: Any) -> ml_collections.ConfigDict:
-    """Returns the section of one choice, with changes to its defaults."""
+    """Returns the ConfigDict of a registered class, with changed defaults."""
     known = self.check_name(name, ConfigPath(f"the table of {self.kind}s"))
     config = config_dict(self[known])
     for option_name, value in options.items():
@@ -144,7 +147,7 @@ class Registry(Mapping[str, type[S]], Generic[S]):
 
 @dataclasses.dataclass(frozen=True)
 class RegistryKey:
-  """An annotation of strings that are names in a registry."""
+  """Type annotation of strings that must be names in a registry."""
 
   registry: Registry[Any]
 
@@ -153,11 +156,11 @@ class RegistryKey:
 
 
 class ChoiceField(Protocol):
-  """The metadata of a field that selects choices: see `options.choices`.
+  """Metadata of a config field that selects registered choices of an option.
 
   `siblings` are the choices with a section next to the field, `sections` all
   sections and their locations. `read` takes the section of the field, `config`
-  and `as_dict` return entries of it.
+  and `as_dict` return its entries. See `options.choices`.
   """
 
   @property
@@ -185,10 +188,11 @@ class OptionMetadata:
     meaning: Help text.
     unit: Unit of a number.
     resume: Whether a resumed run may have another value.
-    neutral: Whether the option changes no result: runs with different values
-      are comparable, and a resumed run may have another value.
-    common: Whether the option is among those that the help lists first.
-    choice_field: What a field of `choice` or `choices` selects.
+    neutral: Whether the option has no effect on results: runs with different
+      values are comparable, and a resumed run may have another value.
+    common: Whether the help lists the option first.
+    choice_field: Registered choices of a `choice` or `choices` field; None for
+      all other fields.
   """
 
   meaning: str = ""
@@ -203,12 +207,15 @@ NO_METADATA = OptionMetadata()
 
 
 def declare(details: OptionMetadata, **default: Any) -> Any:
-  """Returns a field of a dataclass with metadata."""
+  """Returns a dataclass field with the given option metadata and default."""
   return dataclasses.field(**default, metadata={_KEY: details})
 
 
 def option(default: Any, meaning: str, **rest: Any) -> Any:
-  """Returns a field with a default and metadata; see `OptionMetadata`."""
+  """Returns a dataclass field for an option, with its default and help text.
+
+  Further arguments are attributes of `OptionMetadata`.
+  """
   details = OptionMetadata(meaning, **rest)
   if isinstance(default, dict):
     return declare(details, default_factory=functools.partial(dict, default))
@@ -216,36 +223,36 @@ def option(default: Any, meaning: str, **rest: Any) -> Any:
 
 
 def with_default(cls: Any, name: str, default: Any) -> Any:
-  """Returns an inherited field with another default."""
+  """Returns a copy of an inherited option's field with another default."""
   return declare(metadata(cls.__dataclass_fields__[name]), default=default)
 
 
 def section(cls: Any, **rest: Any) -> Any:
-  """Returns a field that is a section, described by its docstring.
+  """Returns a dataclass field for a config section, described by its docstring.
 
   Args:
     cls: Dataclass of the section.
-    **rest: `OptionMetadata` of every option in it.
+    **rest: Metadata of every option in the section; see `OptionMetadata`.
   """
   return declare(OptionMetadata(summary_of(cls), **rest), default_factory=cls)
 
 
 def summary_of(cls: type) -> str:
-  """Returns the first line of a docstring."""
+  """Returns the first line of a class's docstring."""
   return (cls.__doc__ or "").partition("\n")[0]
 
 
 def metadata(field: dataclasses.Field[Any]) -> OptionMetadata:
-  """Returns the metadata of a field."""
+  """Returns the option metadata of a dataclass field."""
   return field.metadata.get(_KEY, NO_METADATA)
 
 
-# Name -> field, and its type with its bounds (None of a choice).
+# Name -> field, and its type with its bounds (None for a choice).
 Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
 def _fields_of(cls: Any) -> Fields:
-  """Returns the fields of a section in order."""
+  """Returns the fields and types of a section's dataclass by name, in order."""
   fields = {f.name: f for f in dataclasses.fields(cls)}
   hints: dict[str, Any] = {}
   for base in reversed(cls.__mro__):
@@ -261,19 +268,19 @@ fields_of: Callable[[Any], Fields] = functools.cache(_fields_of)
 
 
 def range_of(cls: type, field: str) -> Range:
-  """Returns the bounds of a field."""
+  """Returns the bounds of a numeric option, from its type annotation."""
   hint = fields_of(cls)[field][1]
   return next(m for m in hint.__metadata__ if isinstance(m, Range))
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-  """Reads values as a mode demands.
+  """Reader of config sections that validates values in a given mode.
 
   Attributes:
-    mode: The origin of the values.
-    complete: Whether every option must be present, except those of choices
-      that are not selected and of `choices`.
+    mode: Origin of the values.
+    complete: Whether every option must be present, except in sections of
+      unselected choices and of `choices`.
   """
 
   mode: ValidationMode
@@ -281,13 +288,16 @@ class Reader:
 
   @property
   def partial(self) -> Reader:
-    """The same reader where options may be missing."""
+    """Reader of the same mode for sections in which options may be missing."""
     return Reader(self.mode)
 
   def section(
     self, cls: type[T], config: Mapping[str, Any], path: ConfigPath
   ) -> T:
-    """Returns an instance of a dataclass; see `from_config`."""
+    """Returns a dataclass instance with the validated options of a section.
+
+    See `from_config`.
+    """
     if not isinstance(config, Mapping):
       raise path.error(f" must be a section, got {_shortened(config)}.")
     fields = fields_of(cls)
@@ -315,7 +325,7 @@ class Reader:
     return cls(**values)
 
   def value(self, hint: Any, value: Any, path: ConfigPath) -> Any:
-    """Returns a value in the annotated type, or raises InputError."""
+    """Returns a config value in its annotated type, or raises InputError."""
     form = None
     if typing.get_origin(hint) is Annotated:
       hint, form = hint.__origin__, hint.__metadata__[0]
@@ -373,11 +383,11 @@ def from_config(
   *,
   complete: bool = False,
 ) -> T:
-  """Returns an instance of a frozen dataclass from a section of a config.
+  """Returns a frozen dataclass with the validated options of a config section.
 
   Args:
     cls: Dataclass whose annotations have types and bounds.
-    config: Field name -> value.
+    config: Values by field name.
     path: Location of the section.
     mode: Origin of the values.
     complete: Whether options with a default must be present too.
@@ -389,10 +399,10 @@ def from_config(
 
 
 def config_dict(settings: Any) -> ml_collections.ConfigDict:
-  """Returns the section of an instance, or of the defaults of a class.
+  """Returns the ConfigDict of a dataclass instance, or of a class's defaults.
 
-  Next to a field that selects a choice there are the sections of all choices,
-  so that a command line can set any of their options.
+  Next to a field that selects a registered choice are the sections of all
+  choices, so that a command line can set any of their options.
   """
   if isinstance(settings, type):
     settings = settings()
@@ -414,7 +424,7 @@ def config_dict(settings: Any) -> ml_collections.ConfigDict:
 
 
 def as_dict(settings: Any) -> dict[str, Any]:
-  """Returns the nested dict of a config for JSON, with selected choices only."""
+  """Returns a config as a nested dict for JSON, with selected choices only."""
   plain: dict[str, Any] = {}
   for name, (field, _) in fields_of(type(settings)).items():
     value = getattr(settings, name)
@@ -426,7 +436,7 @@ def as_dict(settings: Any) -> dict[str, Any]:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-  """Returns a nested dict or ConfigDict as a dict of dotted names."""
+  """Returns a nested dict or ConfigDict as a flat dict with dotted names."""
   flattened: dict[str, Any] = {}
   for name, value in tree.items():
     if isinstance(value, (Mapping, ml_collections.ConfigDict)):
@@ -461,7 +471,7 @@ def _checked_text(
 
 
 def _shortened(value: Any) -> str:
-  """Returns a value as Python writes it, truncated where it is long."""
+  """Returns the repr of a value for a message, truncated if it is long."""
   if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
     return (
       f"an integer of {value.bit_length()} bits"  # repr rejects the largest

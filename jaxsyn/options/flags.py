@@ -1,4 +1,4 @@
-"""Command-line flags of bounded numbers, of options and of lists."""
+"""Command-line flags for bounded numbers, option overrides and lists."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def number_flag(
   meaning: str,
   kind: type = int,
 ) -> None:
-  """Defines a flag of a number with bounds.
+  """Defines a command-line flag for a number with bounds.
 
   Args:
     name, default: Name and default of the flag.
-    bounds: Bounds of its value.
+    bounds: Bounds of the number.
     meaning: Help text.
-    kind: int or float.
+    kind: Type of the number, int or float.
   """
   flags.DEFINE(
     _Number(bounds, kind), name, default, meaning, flags.FLAGS,
@@ -37,12 +37,14 @@ def number_flag(
 def field_flag(
   section: type, name: str, meaning: str, kind: type = int
 ) -> None:
-  """Defines a flag that overrides an option, with the bounds of the option."""
+  """Defines a command-line flag that overrides an option, with its bounds."""
   number_flag(name, None, range_of(section, name), meaning, kind)
 
 
 def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
-  """Defines a flag of several values: with commas, repeated, or both.
+  """Defines a command-line flag for several values.
+
+  Values are separated by commas, or the flag is repeated, or both.
 
   Args:
     name, default: Name and default of the flag.
@@ -54,7 +56,7 @@ def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
 
 
 class _List(flags.Flag[Any]):
-  """A list flag that accumulates values; absl's keeps only the last ones."""
+  """List flag that accumulates repeated values; absl's keeps only the last."""
 
   def parse(self, argument: Any) -> None:
     before: list[str] = list(self.value or ()) if self.present else []
@@ -63,7 +65,7 @@ class _List(flags.Flag[Any]):
 
 
 class _Number(flags.ArgumentParser[Any]):
-  """A parser of bounded numbers."""
+  """Parser of a flag's value that accepts numbers within bounds."""
 
   def __init__(self, bounds: Range, kind: type):
     super().__init__()

@@ -1,6 +1,6 @@
-"""Sentences: text, CoNLL-U, alignment of words and subwords, trees, examples.
+"""Encoding of sentences: raw text, CoNLL-U, subwords, alignments and trees.
 
-Modules, each importing only from those above it:
+Modules:
   text, sgml: lines of raw text from files, pipes and SGML test sets
   align: character offsets of words, and the word of each subword
   conllu, conllu_rows: CoNLL-U, and parses of lines

@@ -20,22 +20,23 @@ _INVISIBLE = frozenset(["Cc", "Cf", "Zs", "Zl", "Zp"])
 
 @functools.cache
 def is_visible(character: str) -> bool:
-  """Returns whether a character counts when two spellings are compared.
+  """Returns whether a character is not a blank, control or format character.
 
-  Blanks and control and format characters do not; combining marks do.
+  Only visible characters are compared between two spellings of a text. Combining
+  marks are visible.
   """
   return unicodedata.category(character) not in _INVISIBLE
 
 
 def visible_positions(text: str) -> list[int]:
-  """Returns the offsets of the visible characters of a text, ascending."""
+  """Returns the ascending offsets of the visible characters in a text."""
   if text.isprintable():
     return [i for i, character in enumerate(text) if character != " "]
   return [i for i, character in enumerate(text) if is_visible(character)]
 
 
 def visible(text: str) -> str:
-  """Returns the visible characters of a text."""
+  """Returns a text without blanks, control characters and format characters."""
   # The only printable character that is not visible is the blank. Nearly all text
   # is printable, and takes a fifth of the time this way.
   if text.isprintable():
@@ -44,7 +45,7 @@ def visible(text: str) -> str:
 
 
 class MismatchError(ValueError):
-  """A word that is not in the text, or text that no word covers.
+  """Error for a word that is not in its text, or for text that no word covers.
 
   Attributes:
     word: Index of the first word that is not in the text; the number of words if
@@ -59,7 +60,7 @@ class MismatchError(ValueError):
 def spans(
   words: Iterable[Sequence[str]], text: str
 ) -> tuple[list[int], list[int]]:
-  """Returns the start and end offsets of words in a text.
+  """Returns the start and end offsets of the given words in their text.
 
   Only visible characters are compared: blanks and zero-width characters may differ.
   A word without visible characters gets an empty span.
@@ -109,9 +110,9 @@ def spans(
 def _plain_spans(
   words: list[str], text: str
 ) -> tuple[list[int], list[int]] | None:
-  """Returns what `spans` does if at most one blank separates words, else None.
+  """Returns word offsets if at most one blank separates words, else None.
 
-  This is the usual case and takes a third of the time.
+  This is the usual case of `spans` and takes a third of its time.
   """
   joined = "".join(words)
   if not joined.isprintable() or " " in joined or not all(words):
@@ -137,13 +138,14 @@ def words_of_pieces(
   start_W: Sequence[int],
   end_W: Sequence[int],
 ) -> list[int]:
-  """Returns the word index of each subword; all NO_WORD if there are no words.
+  """Returns the index of the word that each subword belongs to.
 
-  A subword belongs to the word that contains its first visible character. A subword
-  without visible characters belongs to the word of the next subword, the last one
-  to that of the previous subword. Examples are a lone "▁", and all but the last
-  subword of a character that normalization spells out (SentencePiece gives all of
-  "½" to the "2" of "1⁄2" and empty spans to the others).
+  All are NO_WORD if there are no words. A subword belongs to the word that contains
+  its first visible character. A subword without visible characters belongs to the
+  word of the next subword, or of the previous one at the end of the sentence.
+  Examples are a lone "▁", and all but the last subword of a character that
+  normalization spells out (SentencePiece gives all of "½" to the "2" of "1⁄2" and
+  empty spans to the other subwords).
 
   Args:
     text: The unchanged sentence.
@@ -183,11 +185,11 @@ def words_of_pieces(
 def before_composing(
   text: str, start_W: Sequence[int], end_W: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Converts word offsets in the NFC of a text to offsets in the text.
+  """Converts word offsets in the NFC form of a text to offsets in the text.
 
   Args:
     text: The text, not normalized.
-    start_W, end_W: Offsets of the words in its NFC.
+    start_W, end_W: Offsets of the words in its NFC form.
 
   Raises:
     MismatchError: Parts of the text do not compose as the complete text does.
@@ -217,10 +219,10 @@ def before_composing(
 
 
 def _joins(character: str) -> bool:
-  """Returns whether a letter may compose with the one before it (Hangul)."""
+  """Returns whether a Hangul letter may compose with the letter before it."""
   return "\u1161" <= character <= "\u11c2"  # vowels and finals
 
 
 def shortened(text: str) -> str:
-  """Returns the repr of a text, truncated for a message."""
+  """Returns the repr of a text for a message, truncated after 40 characters."""
   return repr(text if len(text) <= 40 else text[:40] + "…")

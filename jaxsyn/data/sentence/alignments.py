@@ -1,8 +1,8 @@
 """Reads word alignments in Pharaoh format and maps their words to subwords.
 
-A line has the links of a sentence pair, `0-0 1-2`: a source word and a target word,
-from 0. In manual alignments a link that annotators disagree on is possible, `1?2` or
-`1p2`; the others are sure (Och & Ney 2003, "A Systematic Comparison of Various
+A line has the links of a sentence pair, `0-0 1-2`: indices of a source word and a
+target word, from 0. In manual alignments a link that annotators disagree on is
+possible, `1?2` or `1p2`; all other links are sure (Och & Ney 2003, "A Systematic Comparison of Various
 Statistical Alignment Models", section 4.1).
 
 Words are separated by blanks in the raw text, which is never tokenized.
@@ -28,7 +28,7 @@ _WORD = re.compile(r"\S+")
 
 
 def parsed(line: str, where: str, *, possible: bool) -> tuple[Links, Links]:
-  """Returns the sure links and all links of a line, in their order.
+  """Returns the sure links and all links in a line of word alignments.
 
   Args:
     line: Line in Pharaoh format; blank: no links.
@@ -55,25 +55,25 @@ def parsed(line: str, where: str, *, possible: bool) -> tuple[Links, Links]:
 
 
 def pharaoh(links: Iterable[Link]) -> str:
-  """Returns links in Pharaoh format, "0-0 1-2": source, then target."""
+  """Returns word links as text in Pharaoh format, such as "0-0 1-2"."""
   return " ".join(f"{i}-{j}" for i, j in links)
 
 
 def spans(text: str) -> tuple[list[int], list[int]]:
-  """Returns the start and end offsets of words between blanks."""
+  """Returns the start and end offsets of blank-separated words in a text."""
   word_spans = [match.span() for match in _WORD.finditer(text)]
   return [a for a, _ in word_spans], [b for _, b in word_spans]
 
 
 def units(text: str, pieces: Pieces) -> list[int]:
-  """Returns the blank-separated word of each subword, and NO_WORD for EOS.
+  """Returns the index of each subword's blank-separated word; EOS: NO_WORD.
 
   A word index above the number of subwords also becomes NO_WORD; this happens only
   if earlier words have no visible characters.
 
   Args:
     text: The unchanged sentence.
-    pieces: Its subwords.
+    pieces: Subwords of the sentence.
   """
   words = words_of_pieces(text, pieces.begin, pieces.end, *spans(text))
   count = len(words)
@@ -83,7 +83,7 @@ def units(text: str, pieces: Pieces) -> list[int]:
 def regrouped(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
-  """Returns the blank-separated word that contains each word of a parse.
+  """Returns, for each word of a parse, the index of its blank-separated word.
 
   Args:
     start_W: Offset of each word's first character, ascending.

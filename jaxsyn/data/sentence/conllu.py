@@ -1,9 +1,8 @@
-"""Reads and writes CoNLL-U, and ties its trees to lines of raw text.
+"""Reads and writes CoNLL-U, and matches its trees with lines of raw text.
 
-`read` yields the blocks of a file (one tree each) and rejects malformed ones.
-`match` ties blocks to the lines that they are parses of: each line becomes a
-`Parse`, from which `jaxsyn.data.sentence.example` makes arrays. `to_text` writes a
-parse as CoNLL-U.
+`read` yields the trees of a file and rejects malformed ones. `match` assigns trees
+to the lines that they are parses of: each line becomes a `Parse`, from which
+`jaxsyn.data.sentence.example` makes arrays. `to_text` writes a parse as CoNLL-U.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from jaxsyn.data.sentence.text import (
 )
 from jaxsyn.errors import InputError
 
-NOT_PARSED = "# parsed = no"  # marks a block that is only split at blanks
+NOT_PARSED = "# parsed = no"  # marks a sentence that is only split at blanks
 
 _SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
 _NAME = r"sent_id\s*=\s*(\S+)"
@@ -45,7 +44,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclasses.dataclass(frozen=True)
 class Parse:
-  """The words, parents and relations of a raw line.
+  """Dependency parse of a raw line: its words, parents and relations.
 
   Attributes:
     text: The unchanged line.
@@ -53,8 +52,8 @@ class Parse:
     end_W: Offset after each word's last character.
     head_W: Parent of each word, from 0; a root is its own parent.
     relation_W: Dependency relation of each word.
-    parsed: False if there is no tree: the words are then the tokens between
-      blanks, each its own root.
+    parsed: Whether there is a tree. Without one, the words are the tokens
+      between blanks, each its own root.
     line_W: CoNLL-U line of each word; empty without a tree.
   """
 
@@ -70,18 +69,18 @@ class Parse:
 
   @property
   def row_W(self) -> tuple[list[str], ...]:
-    """The ten CoNLL-U columns of each word; empty without a tree."""
+    """CoNLL-U columns of each word, ten per word; empty without a tree."""
     return tuple(line.split("\t") for line in self.line_W)
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """One tree of a CoNLL-U file; multi-word tokens are joined.
+  """Dependency tree of a CoNLL-U file, with joined multi-word tokens.
 
   Attributes:
     file: File name for messages.
-    line: Number of the block's first line, from 1.
-    comments: Complete lines that start with "#".
+    line: Line number of the tree's first line, from 1.
+    comments: Comment lines, including their "#".
     form_W, head_W, relation_W, space_after_W, line_W: See `conllu_rows.Tokens`.
   """
 
@@ -96,27 +95,27 @@ class Block:
 
   @property
   def name(self) -> str:
-    """The sentence's `# sent_id`; "" if there is none."""
+    """Name of the sentence from its `# sent_id`; "" if there is none."""
     return _comment_value(self.comments, _NAME)
 
   @property
   def parsed(self) -> bool:
-    """Whether the block is a parser's tree, not marked by NOT_PARSED."""
+    """Whether the sentence has a tree: no comment marks it as NOT_PARSED."""
     return NOT_PARSED not in self.comments
 
   @functools.cached_property
   def visible(self) -> str:
-    """The visible characters of all words."""
+    """Visible characters of the sentence: all words without blanks."""
     return visible("".join(self.form_W))
 
   @property
   def comment_text(self) -> str:
-    """The sentence in its `# text` comment; "" if there is none."""
+    """Text of the sentence from its `# text` comment; "" if there is none."""
     return _comment_value(self.comments, r"text\s*=\s*(.*\S)")
 
   @property
   def text(self) -> str:
-    """The sentence in its `# text` comment, or else joined from its words."""
+    """Text of the sentence: its `# text` comment, or else the joined words."""
     if self.comment_text:
       return self.comment_text
     blanks = (" " if space else "" for space in self.space_after_W)
@@ -138,11 +137,13 @@ def read(path: str | os.PathLike[str]) -> Iterator[Block]:
 def arriving(
   path: str | os.PathLike[str], replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
-  """Yields trees as they arrive; a malformed block is a Faulty, None a pause.
+  """Yields the trees of a CoNLL-U file or pipe as they arrive.
+
+  A malformed sentence yields a Faulty, and a pause of the writer yields None.
 
   Args:
     path: File, pipe, or "-" for standard input.
-    replace: Replaces bytes that are not UTF-8 with U+FFFD.
+    replace: Whether to replace bytes that are not UTF-8 with U+FFFD.
 
   Raises:
     InputError: The file is missing, truncated, or not compressed as it claims.
@@ -151,17 +152,17 @@ def arriving(
 
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
-  """Returns the trees of CoNLL-U in a string; `name` is the file in errors."""
+  """Returns the trees in a CoNLL-U string; errors show `name` as the file."""
   return list(blocks_of_lines(text.encode().split(b"\n"), name))
 
 
 def blocks_of_lines(
   lines: Iterable[bytes], name: str, above: int = 0
 ) -> Iterator[Block]:
-  """Yields the trees of some lines of a file.
+  """Yields the trees in consecutive lines of a CoNLL-U file.
 
   Args:
-    lines: Lines without line ends; the first begins a sentence.
+    lines: Lines without line ends; the first line begins a sentence.
     name: File name for messages.
     above: Number of lines of the file before these.
   """
@@ -174,8 +175,11 @@ def _blocks(
   replace: bool = False,
   above: int = 0,
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the blocks of lines, which may end in a carriage return."""
-  first = above + 1  # line of the block
+  """Yields the trees, errors (`Faulty`) and pauses (None) in CoNLL-U lines.
+
+  Lines may end in a carriage return.
+  """
+  first = above + 1  # first line of the sentence
   block: list[bytes] = []
   for raw in itertools.chain(lines, [b""]):
     if raw is PAUSE:
@@ -197,7 +201,10 @@ def _blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Returns the tree of one sentence, its fault, or None for comments alone."""
+  """Returns the tree in the lines of one sentence, or its error (`Faulty`).
+
+  Returns None for comments without words.
+  """
   comments: list[str] = []
   rows: list[Row] = []
   fault = ""
@@ -228,9 +235,9 @@ def _block(
 
 
 def _comments_fault(file: str, first: int, comments: list[str]) -> str:
-  """Returns the fault of comments without words; "" if there is none.
+  """Returns the error message for comments without words, or "".
 
-  Comments about a sentence require one; others (# newdoc, a license) do not.
+  Comments about a sentence (# text) require words; others (# newdoc) do not.
   """
   for line_number, comment in enumerate(comments, first):
     if match := _SENTENCE.match(comment):
@@ -242,7 +249,7 @@ def _comments_fault(file: str, first: int, comments: list[str]) -> str:
 
 
 def _decode(lines: list[bytes]) -> list[tuple[str, str]]:
-  """Returns the fault and the text of each line; fast if none has a fault."""
+  """Returns the decoding error ("" if none) and the text of each line."""
   block = b"\n".join(lines)
   try:
     if len(block) <= LONGEST:
@@ -253,19 +260,19 @@ def _decode(lines: list[bytes]) -> list[tuple[str, str]]:
 
 
 def _comment_value(comments: Iterable[str], pattern: str) -> str:
-  """Returns the value of the first comment that matches; "" if none does."""
+  """Returns the value of the first comment that matches a pattern, or ""."""
   matches = (re.match(rf"#\s*{pattern}", comment) for comment in comments)
   return next((match[1] for match in matches if match), "")
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
-  """Ties consecutive trees to the line that they are parses of.
+  """Returns the parse of a raw line, made from the trees of its sentences.
 
   Forms and text are compared as in `align.spans`. All roots are kept.
 
   Raises:
-    InputError: Visible characters differ; names the block and the first
-      difference.
+    InputError: Visible characters differ; the message has the location of the
+      tree and the first difference.
   """
   blocks = [block for block in blocks if block.visible]
   try:
@@ -306,7 +313,7 @@ def match(
   first: int = 1,
   last: bool = True,
 ) -> Iterator[Parse]:
-  """Ties trees to the lines of a text; yields one Parse for each line.
+  """Yields the parse of each line in a text, made from a sequence of trees.
 
   A line takes as many trees as its visible characters need, none if it has none.
 
@@ -315,11 +322,11 @@ def match(
     lines: Raw lines without line ends.
     file: Name of the text for messages.
     first: Number of the first line.
-    last: Rejects trees after the last line.
+    last: Whether to reject trees after the last line.
 
   Raises:
-    InputError: Text and trees differ, or one is longer; names the CoNLL-U file
-      and line, the line of the text and the first difference.
+    InputError: Text and trees differ, or one is longer; the message has the
+      CoNLL-U file and line, the line of the text and the first difference.
   """
   # A tree without visible characters belongs to no line.
   trees = (block for block in blocks if block.visible)
@@ -350,7 +357,10 @@ def match(
 
 
 def unparsed(text: str) -> Parse:
-  """Returns a line without a tree: blank-separated words, each its own root."""
+  """Returns the Parse of a line without a tree, whose words are all roots.
+
+  Its words are separated by blanks.
+  """
   words = [(token,) for token in text.split() if visible(token)]
   start, end = map(tuple, spans(words, text))
   head, relation = tuple(range(len(words))), ("root",) * len(words)
@@ -358,15 +368,15 @@ def unparsed(text: str) -> Parse:
 
 
 def to_text(parse: Parse, sentence_id: str, is_complete: bool = False) -> str:
-  """Returns a parse as one CoNLL-U block that ends in a blank line.
+  """Returns a parse as CoNLL-U text, which ends in a blank line.
 
-  Reading the block and attaching it to the same text gives the same parse. A parse
-  without words gives "".
+  Reading the text and attaching the tree to the same line gives the same parse. A
+  parse without words gives "".
 
   Args:
     parse: The parse.
     sentence_id: Value of `# sent_id`.
-    is_complete: Includes the columns that only annotations read, if present.
+    is_complete: Whether to include the columns that only annotations read.
   """
   if not parse.head_W:
     return ""
@@ -395,5 +405,5 @@ def to_text(parse: Parse, sentence_id: str, is_complete: bool = False) -> str:
 
 
 def _one_line(text: str) -> str:
-  """Returns text for a CoNLL-U field, without tabs, line ends or controls."""
+  """Returns a text for a CoNLL-U field, without tabs or control characters."""
   return _CONTROL.sub("", " ".join(text.split()))

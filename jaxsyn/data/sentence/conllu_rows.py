@@ -33,7 +33,7 @@ _IDS = _NUMBERS[1:]
 
 
 class Tokens(NamedTuple):
-  """The surface tokens of a sentence.
+  """Surface tokens of a CoNLL-U sentence: forms, parents and relations.
 
   Attributes:
     form_W: Form of each token.
@@ -52,11 +52,11 @@ class Tokens(NamedTuple):
 
 
 def join_tokens(file: str, rows: Sequence[Row]) -> Tokens:
-  """Returns the surface tokens of a sentence.
+  """Returns the surface tokens of a CoNLL-U sentence from its rows.
 
   Args:
     file: File name for messages.
-    rows: At least one row, each with COLUMNS columns.
+    rows: Rows of the sentence, at least one, each with COLUMNS columns.
 
   Raises:
     InputError: The rows are not a tree; the message starts with FILE:LINE.
@@ -86,9 +86,10 @@ def join_tokens(file: str, rows: Sequence[Row]) -> Tokens:
 
 
 def _join_plain(lines: list[str]) -> Tokens | None:
-  """Returns what `join_tokens` does if each line is a word, else None.
+  """Returns the tokens of a sentence without multi-word tokens, else None.
 
-  Nearly all sentences are like this, and take a third of the time.
+  Nearly all sentences are like this, and take a third of the time of
+  `join_tokens`. Sentences with errors or many words also give None.
   """
   words = len(lines)
   if words >= len(_NUMBERS):
@@ -119,7 +120,7 @@ def _join_plain(lines: list[str]) -> Tokens | None:
 def _check(
   file: str, rows: Sequence[_SplitRow]
 ) -> tuple[Sequence[_SplitRow], list[_Token]]:
-  """Checks ids, forms, heads and ranges of one sentence.
+  """Checks the ids, forms, heads and ranges of one CoNLL-U sentence.
 
   Returns:
     Row of each syntactic word, and the surface tokens.
@@ -178,7 +179,7 @@ def _check(
 def _depths(
   file: str, heads: list[int], words: Sequence[_SplitRow]
 ) -> list[int]:
-  """Checks that heads form a tree; returns the depth of each word, roots 1."""
+  """Returns each word's depth (roots: 1); checks that the heads form a tree."""
   for word, head in enumerate(heads):
     if head > len(words):
       raise InputError(

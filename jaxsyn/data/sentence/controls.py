@@ -1,4 +1,4 @@
-"""Kinds of trees that a model can be given: the parser's, noisy ones, controls.
+"""Dependency trees for a model: the parser's, noisy ones, and controls.
 
 A control (linear or random trees) is independent of the text, so it shows what a
 system gains from any tree. `jaxsyn.data.sentence.example.retree` replaces the parser's
@@ -23,13 +23,13 @@ from jaxsyn.options.bounds import Range
 
 @dataclasses.dataclass(frozen=True)
 class TreeControl(Choice):
-  """A kind of trees.
+  """Base of registered tree types, which set the parent of each word.
 
   Attributes:
-    control: Trees are independent of the text.
-    replaces: `heads` differs from the parser's parents.
-    seeded: `heads` depends on the seeds.
-    sampled: Training draws other trees in every epoch.
+    control: Whether the trees are independent of the text.
+    replaces: Whether `heads` differs from the parser's parents.
+    seeded: Whether `heads` depends on the seeds.
+    sampled: Whether training samples other trees in every epoch.
   """
 
   control: ClassVar[bool] = True
@@ -40,7 +40,9 @@ class TreeControl(Choice):
   def heads(
     self, head_W: np.ndarray, words: np.ndarray, seeds: Sequence[int]
   ) -> np.ndarray:
-    """Returns the parents in these trees, int32; not sampled.
+    """Returns the parent of each word in trees of this type; int32.
+
+    Changes that are sampled in training are not included.
 
     Args:
       head_W: The parser's parents of all sentences, one after the other.
@@ -52,7 +54,7 @@ class TreeControl(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class Parsed(TreeControl):
-  """The parser's trees."""
+  """The parser's dependency trees, unchanged."""
 
   control: ClassVar[bool] = False
   replaces: ClassVar[bool] = False
@@ -67,8 +69,8 @@ class Parsed(TreeControl):
 class Sampled(Parsed):
   """The parser's trees with random changes in training, against overfitting.
 
-  One of the given parses is drawn, then some parents are replaced, as if the parser
-  had made errors. Source: ours.
+  One of the given parses is sampled, then some parents are replaced, as if the
+  parser had made errors. Source: ours.
   """
 
   sampled: ClassVar[bool] = True
@@ -87,7 +89,7 @@ class Sampled(Parsed):
 
 @dataclasses.dataclass(frozen=True)
 class Linear(TreeControl):
-  """Each word depends on the word before it."""
+  """Linear control trees: each word depends on the word before it."""
 
   def heads(
     self, head_W: np.ndarray, words: np.ndarray, seeds: Sequence[int]
@@ -97,7 +99,7 @@ class Linear(TreeControl):
 
 @dataclasses.dataclass(frozen=True)
 class Random(TreeControl):
-  """A random tree of the same words, different for each seed of a run."""
+  """Random control trees of the same words, different for each run seed."""
 
   seeded: ClassVar[bool] = True
 
@@ -137,12 +139,12 @@ class WrongParents(TreeControl):
 
 
 def linear_trees(words: np.ndarray) -> np.ndarray:
-  """Returns the control trees in which each word's parent is the word before it.
+  """Returns control trees in which each word's parent is the word before it.
 
   Args:
-    words: Words of each tree.
+    words: Number of words of each tree.
 
-  Returns: int32 parents, one tree after the other.
+  Returns: Parents (int32), one tree after the other.
   """
   first_W = np.repeat(np.cumsum(words) - words, words)
   word_W = np.arange(len(first_W)) - first_W
@@ -153,24 +155,24 @@ _TREES_TOGETHER = 512  # trees of similar size that are decoded in parallel
 
 
 def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
-  """Returns control trees: uniform among the labelled trees, with a uniform root.
+  """Returns random control trees: uniform labelled trees with uniform roots.
 
-  A random Prüfer sequence names each labelled tree equally often. The numbers come
-  from Python's Mersenne Twister, whose floats never change, so a seed gives the same
-  tree in any version and on any machine.
+  A random Prüfer sequence gives each labelled tree equally often. The random
+  numbers come from Python's Mersenne Twister, whose floats never change, so a seed
+  gives the same tree in any version and on any machine.
 
   Args:
-    words: Words of each tree.
+    words: Number of words of each tree.
     seeds: Seed of each tree.
 
-  Returns: int32 parents, one tree after the other.
+  Returns: Parents (int32), one tree after the other.
   """
   drawn: list[float] = []
   for size, seed in zip(words.tolist(), seeds, strict=True):
     if size > 1:
       draw = random_numbers.Random(seed).random
       drawn += [draw() for _ in range(size - 1)]
-  draw_D = np.array(drawn)  # of each tree its sequence, then its root
+  draw_D = np.array(drawn)  # for each tree: its sequence, then its root
   count = np.maximum(words - 1, 0)
   first_draw, first_word = np.cumsum(count) - count, np.cumsum(words) - words
   head_W = np.zeros(int(words.sum()), np.int32)
@@ -192,11 +194,13 @@ def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
 
 
 def _decode_pruefer(number_BW: np.ndarray, size: np.ndarray) -> np.ndarray:
-  """Decodes Prüfer sequences of several trees, each rooted at its last word.
+  """Returns the parents in trees that are decoded from Prüfer sequences.
+
+  The root of each tree is its last word.
 
   Args:
-    number_BW: The sequence of each tree in its first size - 2 columns.
-    size: Words of each tree, ascending, at least 2.
+    number_BW: Sequence of each tree in the first size - 2 columns.
+    size: Number of words of each tree, ascending, at least 2.
   """
   trees, width = number_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(width)
@@ -218,12 +222,12 @@ def _decode_pruefer(number_BW: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _reroot(parent_BW: np.ndarray, root: np.ndarray, size: np.ndarray) -> None:
-  """Turns the edges between each tree's root, its last word, and another word.
+  """Moves the root of each tree from its last word to a given word, in place.
 
   Args:
     parent_BW: Parents, changed in place.
-    root: The new root of each tree.
-    size: Words of each tree.
+    root: New root of each tree.
+    size: Number of words of each tree.
   """
   live = np.arange(len(root))
   word, new_parent = root, root

@@ -1,7 +1,7 @@
 """Makes the arrays of `jaxsyn.data.schema` from parsed sentence pairs.
 
 `preprocess` stores the arrays of `encode_all` for many pairs, and `jaxsyn.translate`
-calls it for its input, so training and translation agree. The other functions change
+calls it for its input, so training and translation agree. Other functions change
 examples: `retree` replaces trees, `tagged` and `tagged_rows` mark the task of an
 example, `rearranged` changes the subwords of the source.
 """
@@ -51,23 +51,25 @@ def encode(
   seed: int = 0,
   tag: int | None = None,
 ) -> dict[str, np.ndarray]:
-  """Returns the arrays of one sentence pair, by feature.
+  """Returns the arrays of one sentence pair, by feature name.
 
   A line that could not be parsed has `*_parsed` 0 and words that are their own roots.
 
   Args:
     source: Parse of the source; only its text if the dataset has no trees on this
       side.
-    target: The same for the target; None if there is only a source to translate.
-    vocabularies: Source and target vocabulary; the same twice if joint.
-    relations: Side -> relation label -> id, from `schema.relation_ids`; required for
-      sides with parses.
-    annotations: Names of `jaxsyn.data.annotations` for sides with parses.
+    target: Parse or text of the target; None if there is only a source to
+      translate.
+    vocabularies: Source and target vocabulary; a joint one twice.
+    relations: Ids of the relation labels by side, from `schema.relation_ids`;
+      required for sides with parses.
+    annotations: Names of annotations (`jaxsyn.data.annotations`) for sides with
+      parses.
     labels: Label ids of the open annotations.
-    line: Number of the pair in the raw files, from 1.
-    tree: Kind of the trees; see `retree`.
+    line: Line number of the pair in the raw files, from 1.
+    tree: Type of the trees; see `retree`.
     seed: Seed of the run, for random trees.
-    tag: Id of a symbol to put around the source, see `tagged`.
+    tag: Id of a tag to put around the source; see `tagged`.
   """
   rows = encode_all(
     [source],
@@ -96,10 +98,13 @@ def encode_all(
   tree: TreeControl = PARSED,
   seed: int = 0,
 ) -> Rows:
-  """Returns the arrays of many pairs, in a quarter of the time of `encode`.
+  """Returns the arrays of many sentence pairs as `Rows`.
+
+  This takes a quarter of the time of `encode` for each pair.
 
   Args:
-    sources, targets: At least one pair; a side has either parses or texts.
+    sources, targets: Sentences of at least one pair; a side has either parses or
+      texts.
     lines: Line number of each pair.
     vocabularies, relations, annotations, labels, tree, seed: See `encode`.
   """
@@ -142,7 +147,7 @@ def _encode_parses(
   tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
-  """Returns the features of a side with trees, by name without the side."""
+  """Returns the feature arrays of one parsed side, by name without the side."""
   encoded = [vocabulary.encode(parse.text) for parse in parses]
   id_S, subwords = _with_eos(pieces.id for pieces in encoded)
   words = np.array([len(parse.head_W) for parse in parses])
@@ -179,7 +184,7 @@ def _encode_parses(
 
 
 def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
-  """Returns the subword ids of all sentences, each with EOS, and their numbers."""
+  """Returns the joined subword ids of sentences with EOS, and their lengths."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:
@@ -192,10 +197,10 @@ def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
 def _sentence_seeds(
   seed: int, id_S: np.ndarray, subwords: np.ndarray
 ) -> list[int]:
-  """Returns a random seed for each sentence in the runs of a seed.
+  """Returns the seed for the random tree of each sentence in a run.
 
   It depends on the run's seed and the subword ids only, so a sentence has the same
-  random tree in training and translation of a run, and another one in runs of other
+  random tree in training and translation of a run, and another tree in runs of other
   seeds. No two pairs of run seed and sentence share a seed, unless the CRC-32 of
   sentences collide.
 
@@ -213,17 +218,17 @@ def _sentence_seeds(
 
 
 def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
-  """Replaces the trees of one side, and the features computed from them.
+  """Returns examples with replaced trees and tree features on one side.
 
   Args:
     rows: Examples with ids, words and heads of this side.
     side: "source" or "target".
-    tree: Kind of the new trees.
+    tree: Type of the new trees.
     seed: Seed of the run.
 
   Returns:
-    Examples with other heads, and other parent middles and tree distances if there
-    are any. Relations and all other arrays are shared.
+    Examples with new heads, and new parent middles and tree distances if there are
+    any. Relations and all other arrays are shared.
   """
   head, middle, distance = (f"{side}_{name}" for name in OF_HEADS)
   subwords, words = rows.sizes(f"{side}_id"), rows.sizes(head)
@@ -242,7 +247,7 @@ def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
 def tagged(
   example: Mapping[str, np.ndarray], tag: int
 ) -> dict[str, np.ndarray]:
-  """Returns an example with a tag before the source and another before its EOS.
+  """Returns an example with a tag before its source and a tag before the EOS.
 
   A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
   EOS) does not change, so that its translation stays empty.
@@ -260,7 +265,10 @@ def tagged(
 
 
 def tagged_rows(rows: Rows, tag: int) -> Rows:
-  """Returns many examples as `tagged` does; any feature may be missing."""
+  """Returns examples with a tag before each source and a tag before its EOS.
+
+  See `tagged`; here any feature may be missing.
+  """
   flat, start = {**rows.flat}, {**rows.start}
   for name in rows.flat:
     if FEATURES[name].axes != "S":
@@ -293,7 +301,8 @@ def rearranged(
 
   Args:
     example: Arrays from `encode`.
-    place_S: Old position of each subword; -1: a new one, which belongs to no word.
+    place_S: Old position of each subword; -1 for a new subword, which belongs to no
+      word.
     id_S: Ids of the new subwords.
   """
   is_old_S = place_S >= 0

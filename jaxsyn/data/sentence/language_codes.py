@@ -1,4 +1,4 @@
-"""Codes of languages: three letters of ISO 639-3 to two of ISO 639-1."""
+"""Conversion of language codes from ISO 639-3 to ISO 639-1."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _TWO_LETTERS = dict(zip(_CODES.split()[::2], _CODES.split()[1::2]))
 
 
 def short(code: str) -> str:
-  """Returns the language of a code, in two letters where it has any.
+  """Returns a language's two-letter code, or its given code without region.
 
   >>> short("hau"), short("pt_BR"), short("pcm")
   ('ha', 'pt', 'pcm')
 
   Args:
-    code: as in config.data.target_language, with or without script and region.
+    code: Language code as in config.data.target_language, with or without script
+      and region.
   """
   first, *_ = re.split(r"[-_@. ]", code.strip().lower())
   return _TWO_LETTERS.get(first, first)

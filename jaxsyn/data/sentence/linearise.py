@@ -24,23 +24,26 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the text of each symbol, by index.
+  """Returns the text of each symbol of linearized trees, by symbol index.
 
   Args:
-    labels: Bracket labels from label 1: relations, or NP, VP and so on.
+    labels: Bracket labels from label 1: relations, or phrase labels such as NP.
   """
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
 def opening(label: int | np.ndarray) -> int | np.ndarray:
-  """Converts a label to its opening bracket (-2 and below), and back."""
+  """Converts a label to the integer of its opening bracket, and back.
+
+  Opening brackets are -2 and below.
+  """
   return -2 - label
 
 
 def linearise(
   head_W: Sequence[int] | np.ndarray, relation_W: Sequence[int] | np.ndarray
 ) -> np.ndarray:
-  """Returns the bracketing of a dependency tree.
+  """Returns the bracketing of a dependency tree as an array of integers.
 
   Each word has a bracket labelled with its relation. It contains, in the order of
   the sentence, the word itself and the brackets of its dependents:
@@ -55,7 +58,7 @@ def linearise(
     head_W: Parent of each word, from 0; a root is its own. No cycles.
     relation_W: Label of each word's relation, from 0.
 
-  Returns: int32, three elements for each word.
+  Returns: Bracketing (int32) with three elements for each word.
   """
   dependents: dict[int, list[int]] = collections.defaultdict(list)
   roots: list[int] = []
@@ -79,13 +82,13 @@ def linearise(
 
 
 def numbers(bracketing: np.ndarray) -> np.ndarray:
-  """Returns the symbol index of each element; HEAD for words."""
+  """Returns the symbol index of each bracketing element; HEAD for words."""
   bracket = np.where(bracketing == CLOSE, END, OPEN + opening(bracketing))
   return np.where(bracketing >= 0, HEAD, bracket).astype(np.int32)
 
 
 def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
-  """Returns the symbols of a bracketing without its words.
+  """Returns the symbol indices of a bracketing without its words.
 
     (root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )
 
@@ -94,7 +97,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
     heads: Whether HEAD marks the position of a word among its dependents. A word
       without dependents needs no mark. False for constituency trees.
 
-  Returns: Indices of the symbols.
+  Returns: Symbol indices (int32).
   """
   if not len(bracketing):
     return np.zeros(0, np.int32)
@@ -106,7 +109,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
 
 
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:
-  """Replaces the words of a bracketing by the positions of their subwords.
+  """Returns a bracketing with each word replaced by its subword positions.
 
   Args:
     bracketing: Bracketing of words.

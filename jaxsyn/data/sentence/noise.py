@@ -1,9 +1,9 @@
 """Replaces parents in dependency trees, as if a parser had made errors.
 
 `noised` serves sampled trees (`jaxsyn.data.loader.tree_sampling`): it replaces the
-parents of given words in many trees at once, and its random numbers are given.
-`wrong_parents` serves the trees of the choice "wrong_parents": an exact rate of wrong
-parents in one tree. Both return trees with as many roots and keep relations.
+parents of given words in many trees at once, with given random numbers.
+`wrong_parents` serves the tree type "wrong_parents" (`controls.WrongParents`): an
+exact rate of wrong parents in one tree. Both keep relations and the number of roots.
 
 Letters: C word that may become the parent.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-_TRIES = 20  # a draw of parents may leave none for the last words
+_TRIES = 20  # sampled parents may leave no candidates for the last words
 
 
 def noised(
@@ -25,9 +25,9 @@ def noised(
   is_replaced_W: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """Replaces the parents of given words in many trees; returns int64 parents.
+  """Returns trees in which given words have new random parents; int64.
 
-  The selected words of a tree are processed in order. The new parent of each is
+  The selected words of a tree are processed in order. The new parent of a word is
   another word that is not below it. Roots stay roots, so a line without a tree
   (each word its own root) does not change.
 
@@ -63,11 +63,11 @@ def _other_parents(
   words: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """Returns a new parent of one word in each of some trees.
+  """Returns a random new parent for one word in each of several trees.
 
   Args:
     head_W, random_W: Arrays of all trees; see `noised`.
-    word_B: One word of each tree.
+    word_B: Word of each tree that gets a new parent.
     first_B, words: First word and number of words of each tree.
   """
   # From here on, W covers the words of these trees only.
@@ -94,22 +94,22 @@ def _other_parents(
 
 
 def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
-  """Replaces the parents of some words of a tree; returns a tree, int32 W.
+  """Returns a tree with wrong parents for a given share of its words; int32.
 
-  Of `rate * W` words, rounded up or down at random so that the expectation is
-  exact, each gets a parent that it does not have in `head_W`. The words are
-  drawn uniformly. The number of roots stays: where a root is drawn, another drawn
-  word becomes a root in its place, and the old root gets a parent in the tree of
-  the new one. So a root is never the only wrong word of a sentence. Any word
-  outside the subtree of a word may become its new parent, each equally often.
+  `rate * W` words, rounded up or down at random so that the expectation is exact,
+  get a parent that they do not have in `head_W`. The words are sampled uniformly.
+  The number of roots stays: if a root is sampled, another sampled word becomes a
+  root in its place, and the old root gets a parent in the tree of the new root. So
+  a root is never the only wrong word of a sentence. Any word outside the subtree of
+  a word may become its new parent, with equal probability.
 
-  Fewer words are wrong where no tree has so many: one word, or words that are each
-  their own root, stay as they are; of two words in a tree both or none are wrong.
+  Fewer words are wrong if no tree has so many: a single word, or words that are all
+  roots, stay unchanged; in a tree of two words both or none are wrong.
 
   Args:
     head_W: Parent of each word; a root is its own.
     rate: Share of wrong parents, 0 to 1.
-    seed: Seed of the draws, which come from Python's Mersenne Twister (see
+    seed: Seed of the random numbers, which come from Python's Mersenne Twister (see
       `controls.random_trees`).
   """
   draw = random.Random(seed).random
@@ -128,7 +128,7 @@ def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
 def _with_wrong_parents(
   parsed: list[int], count: int, draw: Callable[[], float]
 ) -> tuple[list[int], int]:
-  """Tries to replace `count` parents; returns the tree and how many changed."""
+  """Returns a tree with up to `count` parents replaced, and their number."""
   heads, words, wrong = [*parsed], range(len(parsed)), 0
   order = sorted(words, key=[draw() for _ in words].__getitem__)
   roots = [word for word in order[:count] if parsed[word] == word]
@@ -152,12 +152,12 @@ def _with_wrong_parents(
 
 
 def _nth(words: Sequence[int], fraction: float) -> int:
-  """Returns the word at a relative position from 0 (included) to 1."""
+  """Returns the word at a relative position in a list, from 0 to below 1."""
   return words[int(fraction * len(words))]
 
 
 def _subtree(heads: Sequence[int], top: int) -> list[int]:
-  """Returns a word and all words below it, ascending."""
+  """Returns the sorted indices of a word and its descendants in a tree."""
   children: list[list[int]] = [[] for _ in heads]
   for word, parent in enumerate(heads):
     if word != parent:

@@ -26,12 +26,12 @@ _PENALTY = 10.0
 def by_merges(
   normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
-  """Returns the end offset of each subword by BPE-dropout.
+  """Returns the end offset of each subword in a BPE-dropout segmentation.
 
   Args:
     normal: Sentence as normalized by SentencePiece.
     scores: Score of each piece; merges with higher scores come first.
-    alpha: Probability of dropping a merge, p, drawn for each merge at each step (in
+    alpha: Probability of dropping a merge, p, applied to each merge at each step (in
       SentencePiece a dropped merge stays dropped).
     rng: Random numbers of the sentence.
   """
@@ -44,7 +44,10 @@ def by_merges(
 
 
 def _words(normal: str) -> Iterator[str]:
-  """Yields parts that begin with a blank; no piece has a blank inside."""
+  """Yields the words of a normalized sentence, each with its initial blank.
+
+  No subword has a blank inside.
+  """
   starts = [i for i, c in enumerate(normal) if c == BLANK and i]
   for begin, end in itertools.pairwise([0, *starts, len(normal)]):
     yield normal[begin:end]
@@ -56,7 +59,7 @@ def _merged(
   alpha: float,
   rng: random.Random,
 ) -> list[str]:
-  """Returns the symbols of a word after all merges that are not dropped."""
+  """Returns the subwords of a word after all BPE merges except dropped ones."""
 
   def rank(left: str, right: str) -> float:
     return -scores.get(left + right, -_NONE)
@@ -90,7 +93,7 @@ def by_lattice(
   alpha: float,
   rng: random.Random | None,
 ) -> list[int]:
-  """Returns the end offset of each subword of a sampled segmentation.
+  """Returns the end offset of each subword in a sampled unigram segmentation.
 
   The probability of a segmentation is proportional to exp(alpha · Σ scores): forward
   filtering, backward sampling.

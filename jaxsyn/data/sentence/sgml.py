@@ -1,11 +1,11 @@
-"""Test sets of WMT in SGML or XML: each segment is a line.
+"""Reader for WMT test sets in SGML or XML; each segment becomes a line.
 
   <srcset setid="newstest2015" srclang="any">
   <doc docid="..."><p>
   <seg id="1">India and Japan ...</seg>
 
 `jaxsyn.data.sentence.text` detects such a file by its content and reads its
-segments, in the order of the file, wherever lines of text are read. Format: the
+segments, in the order of the file, wherever lines of text are read. Formats: the
 DTD of NIST's mteval script, and the <dataset> of WMT since 2021.
 """
 
@@ -23,7 +23,7 @@ _MARKS = (
   *(b"<?xml", b"<dataset"),
 )
 _SETS = ("srcset", "refset", "tstset", "src", "ref", "hyp")
-_NAMES = ("refid", "sysid", "translator", "system")  # of one set among several
+_NAMES = ("refid", "sysid", "translator", "system")  # of sets
 _TAG = re.compile(
   rf"<!--.*?-->|<(/?)({'|'.join(_SETS)}|mteval|dataset|doc|seg)\b([^<>]*)>",
   re.IGNORECASE | re.DOTALL,
@@ -36,7 +36,10 @@ _BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def detect(start: bytes) -> bool | None:
-  """Returns whether a file is a test set by its first bytes; None: too few."""
+  """Returns whether a file is an SGML or XML test set, by its first bytes.
+
+  Returns None if there are too few bytes to decide.
+  """
   start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:32].lower()
   if start.startswith(_MARKS):
     return True
@@ -44,15 +47,17 @@ def detect(start: bytes) -> bool | None:
 
 
 def lines_of(data: bytes, name: str) -> list[str]:
-  """Returns the segments of a test set, white space normalized.
+  """Returns the segments of an SGML or XML test set, one line of text each.
+
+  White space is normalized.
 
   Args:
-    data: the file.
-    name: of the file, for messages.
+    data: Content of the file.
+    name: File name for messages.
 
   Raises:
-    InputError: it is malformed (names FILE:LINE), or has not exactly one set
-      (a source, a reference or the output of one system).
+    InputError: The file is malformed (the message has FILE:LINE), or does not have
+      exactly one set (a source, a reference or the output of one system).
   """
   text = _decoded(data, name)
 
@@ -66,7 +71,7 @@ def lines_of(data: bytes, name: str) -> list[str]:
   for tag in _TAG.finditer(text):
     closing, kind = bool(tag[1]), (tag[2] or "").lower()
     if not kind or (opened >= 0 and kind in _SETS and not closing):
-      continue  # a comment, or what only looks like a set in a text
+      continue  # a comment, or text that only looks like a set
     if kind == "seg" and closing:
       if opened < 0:
         raise fault(tag.start(), "</seg> closes no <seg>")
@@ -120,7 +125,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-  """Returns the text of a segment.
+  """Returns the text of a segment with entities and white space replaced.
 
   A bare "&", as in AT&T, stays: not all files escape it.
   """

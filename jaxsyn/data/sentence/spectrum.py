@@ -1,4 +1,4 @@
-"""Eigenvectors of the Laplacian of a dependency tree.
+"""Laplacian eigenvectors of dependency trees.
 
 The Laplacian is the symmetric normalized one of the undirected tree,
 I - D^-1/2 A D^-1/2 (Chung 1997, section 1.2; the row of a word without edges is
@@ -33,20 +33,22 @@ _CACHED_BYTES = 1 << 28  # of eigenvectors
 def eigenvectors(
   heads: Sequence[np.ndarray], count: int = EIGENVECTORS
 ) -> list[np.ndarray]:
-  """Returns the eigenvectors of the smallest positive eigenvalues of some trees.
+  """Returns each tree's Laplacian eigenvectors for the smallest eigenvalues.
 
+  They are in ascending order of the eigenvalues, which are positive.
   A tree has one eigenvalue 0, a forest one for each of its trees; their vectors are
   uninformative and omitted. The basis of equal eigenvalues is the projection of the
-  first word with a nonzero one, then that of the next such word, orthogonalized, and
-  so on. So the first nonzero component of each vector is positive, and vectors of two
-  trees of a forest do not mix. Components up to 0.01 count as 0 in this, and all are
+  first word that has a nonzero projection, then that of the next such word,
+  orthogonalized, and so on. So the first nonzero component of each vector is
+  positive, and vectors of two trees of a forest do not mix. Components up to 0.01 count as 0 in this, and all are
   rounded to six digits.
 
   Args:
-    heads: head_W of each tree, as in `jaxsyn.data.sentence.tree`.
+    heads: Parents (head_W) of each tree, as in `jaxsyn.data.sentence.tree`.
     count: Number of eigenvectors, E.
 
-  Returns: vector_WE of each tree, float32, of length 1 along W; missing vectors are 0.
+  Returns: Eigenvectors (vector_WE, float32) of each tree, of length 1 along W;
+    missing vectors are 0.
   """
   vectors = [np.zeros((len(head_W), count), np.float32) for head_W in heads]
   order = sorted(range(len(heads)), key=lambda i: len(heads[i]))
@@ -63,7 +65,7 @@ def eigenvectors(
 
 
 class EigenvectorCache:
-  """A thread-safe least-recently-used cache of `eigenvectors`.
+  """Thread-safe least-recently-used cache of Laplacian eigenvectors of trees.
 
   Args:
     max_bytes: Maximum size of the cached vectors.
@@ -77,7 +79,10 @@ class EigenvectorCache:
     self._lock = threading.Lock()
 
   def __call__(self, heads: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns vector_WE of each tree; callers must not modify them."""
+    """Returns the eigenvectors (vector_WE) of each tree, cached if possible.
+
+    Callers must not modify them.
+    """
     keys = [np.asarray(head_W, "<i4").tobytes() for head_W in heads]
     with self._lock:
       known = {key: self._vectors[key] for key in keys if key in self._vectors}
@@ -98,7 +103,7 @@ cached_eigenvectors = EigenvectorCache()
 
 
 def _compute(heads: Sequence[np.ndarray], count: int) -> np.ndarray:
-  """Returns vector_BEW of trees of about the same size."""
+  """Returns computed eigenvectors (vector_BEW) of trees of similar size."""
   words_B = np.array([len(head_W) for head_W in heads])
   longest, trees = int(words_B.max()), len(heads)
   # Padding comes last: the eigenvalues of a tree are at most 2.
@@ -122,12 +127,12 @@ def _compute(heads: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
-  """Returns the controller of BLAS threads; finding the library takes time."""
+  """Returns the cached controller of the number of BLAS threads."""
   return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
 def _laplacian(head_W: np.ndarray) -> np.ndarray:
-  """Returns the normalized Laplacian of a tree, laplacian_WW."""
+  """Returns the normalized Laplacian matrix (laplacian_WW) of a tree."""
   word_W = np.arange(len(head_W))
   has_parent_W = head_W != word_W
   child_W, parent_W = word_W[has_parent_W], head_W[has_parent_W]
@@ -147,7 +152,7 @@ def _basis(
   words_B: np.ndarray,
   count: int,
 ) -> np.ndarray:
-  """Returns vector_EWB in a basis that depends on the matrix only.
+  """Returns eigenvectors (vector_EWB) in a basis that depends on the tree only.
 
   For equal eigenvalues, the basis is the Cholesky factor of the projector onto their
   space; words whose pivot is 0 are skipped.
@@ -155,9 +160,9 @@ def _basis(
   Args:
     value_WB: Eigenvalues, ascending.
     vector_WWB: Eigenvectors as rows, in the same order.
-    roots_B: Number of eigenvalues 0.
+    roots_B: Number of roots, and so of eigenvalues 0, of each tree.
     words_B: Number of words of each tree.
-    count: E.
+    count: Number of eigenvectors, E.
   """
   longest, _, trees = vector_WWB.shape
   tree_B = np.arange(trees)

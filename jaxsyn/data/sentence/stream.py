@@ -1,8 +1,9 @@
-"""Sentences that are answered while others are still to come.
+"""Streams of input sentences, which are translated as they arrive.
 
-What `jaxsyn.translate` reads: lines or CoNLL-U, of a file, a pipe, a terminal,
-or a program that writes a line and waits for the answer. `chunks` takes what is
-there, so a file is translated in full batches and a slow writer line by line.
+`jaxsyn.translate` reads lines or CoNLL-U from a file, a pipe, a terminal, or a
+program that writes a line and waits for its translation. `chunks` groups the
+sentences that are available, so that a file is translated in full batches and
+the lines of a slow writer one by one.
 """
 
 from __future__ import annotations
@@ -21,27 +22,29 @@ Source = str | conllu.Parse
 
 
 def is_conllu(path: str | os.PathLike[str]) -> bool:
-  """Whether a file is CoNLL-U, by its name."""
+  """Returns whether a file is CoNLL-U, by the ending of its name."""
   return os.fspath(path).endswith((".conllu", ".conllu.gz"))
 
 
 def sentences(
   path: str, trees: bool, errors: str = "strict"
 ) -> Iterator[Source | Faulty | None]:
-  """Raw lines, or the parses of CoNLL-U, as they come.
+  """Yields the raw lines or CoNLL-U parses of an input as they arrive.
 
-  Trees of one sent_id that follow each other are one sentence, so it is whole
-  when the next begins; a tree without sent_id is one at its blank line.
+  Consecutive trees with the same sent_id are one sentence, which is complete
+  when the next one begins. A tree without sent_id is complete at its blank line.
+  A pause of the writer yields None.
 
   Args:
-    path: of a file, a pipe, or "-".
-    trees: it is CoNLL-U.
-    errors: what becomes of a sentence that cannot be read. "strict": raises.
-      "replace": a line is what can be read of it; a malformed tree, and with
-      "skip" also a line, is nothing.
+    path: File, pipe, or "-" for standard input.
+    trees: Whether the input is CoNLL-U.
+    errors: Treatment of sentences that cannot be read. "strict": raises an
+      error. "replace": yields a Faulty with the readable text of a line, without
+      text for a malformed tree. "skip": yields a Faulty without text.
 
   Raises:
-    InputError: with "strict"; or all of it cannot be read.
+    InputError: A sentence cannot be read, with "strict"; or the input cannot be
+      read at all.
   """
   if not trees:
     return text.treated(text.arriving_lines(path), errors)
@@ -50,14 +53,14 @@ def sentences(
 
 
 def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:
-  """The sentences of CoNLL-U in a string.
+  """Returns the parses of the sentences in a CoNLL-U string.
 
   Args:
-    conllu_source: the CoNLL-U.
-    name: stands for the file in errors.
+    conllu_source: Text in CoNLL-U.
+    name: File name for errors.
 
   Raises:
-    InputError: it is malformed; names the line.
+    InputError: The text is malformed; the message has the line.
   """
   return list(text.whole(_parses(conllu.blocks_of_text(conllu_source, name))))
 
@@ -80,7 +83,7 @@ def _parses(
 
 
 def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
-  """One sentence of its trees."""
+  """Returns the parse of one sentence from its trees, or a `Faulty` error."""
   blocks: list[conllu.Block] = []
   for item in group:
     if isinstance(item, Faulty):
@@ -93,13 +96,13 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
 
 
 def chunks(items: Iterable[T | None], max_items: int) -> Iterator[list[T]]:
-  """Lists of what is there, in order: up to a PAUSE, or so many.
+  """Yields lists of consecutive items, up to a pause or `max_items` each.
 
-  One of fewer says that nothing more is there for now; after a full one it may
-  be empty. Where the items end in an exception, what came before it is given first.
+  A shorter list means that no more items are available for now; after a full list
+  it may be empty. Items before an exception are yielded before it is raised.
   """
   chunk: list[T] = []
-  full = False  # was the last one
+  full = False  # whether the last list was full
   try:
     for item in items:
       if item is not PAUSE:

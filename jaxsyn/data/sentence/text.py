@@ -1,13 +1,14 @@
-"""Plain text, line by line: for corpora, input and output.
+"""Reads and writes plain text line by line, for corpora, input and output.
 
-A line ends at "\\n" and nowhere else, so that line N of one file belongs to
-line N of another whatever the text holds. A byte order mark at the start is
-dropped, and so is one carriage return at the end of a line. What is packed by
-gzip or Zstandard is unpacked, by its content.
+A line ends at "\\n" only, so that line N of one file corresponds to line N of
+another, whatever characters the text has. A byte order mark at the start is
+dropped, and so is one carriage return at the end of a line. Data compressed with
+gzip or Zstandard is detected by its content and decompressed.
 
-Input that is answered while it comes (`arriving_lines`) says where nothing more
-is there for the moment, and what a line is that is no text; `treated` is what
-becomes of that. Corpora must have no fault (`read_lines`, `lines_of`).
+For input that is translated as it arrives, `arriving_lines` also yields a PAUSE
+whenever no more data is available, and a Faulty for a line that is not text;
+`treated` applies the error mode to these. Corpora must have no errors
+(`read_lines`, `lines_of`).
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ from jaxsyn.data.sentence import sgml
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
-# Bytes of a line. More is no sentence (nor would SentencePiece hold it), and
-# /dev/zero would fill the memory.
+# Maximum bytes of a line. A longer line is no sentence, SentencePiece cannot
+# process it, and /dev/zero would fill the memory.
 LONGEST = 1 << 24
-PAUSE = None  # among lines: nothing more is there for the moment
-# Milliseconds before it is a pause. With 0, 29,000 lines that sed wrote one by
-# one were answered in 5,188 batches instead of 57; with 5, still in 104.
+PAUSE = None  # among lines: no more data is available for now
+# Milliseconds without data that count as a pause. With 0, 29,000 lines that sed
+# wrote one by one took 5,188 batches instead of 57; with 5, still 104.
 PATIENCE = 20
 ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
-_GZIP = 31  # zlib's number for gzip's format with the largest window
+_GZIP = 31  # zlib's wbits for the gzip format
 _MAGIC, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 
 
 @dataclasses.dataclass(frozen=True)
 class Faulty:
-  """What stands in the place of input that cannot be read.
+  """Placeholder for a line or a tree of the input that cannot be read.
 
   Attributes:
-    message: where it is, and what is wrong.
-    text: what to take for it; None: nothing.
-    name: of a tree, its sent_id.
+    message: Error message, with the location.
+    text: Replacement text; None: no text.
+    name: The sent_id of a tree.
   """
 
   message: str
@@ -58,16 +59,22 @@ class Faulty:
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-  """All lines of a UTF-8 file, plain or packed; raises as `lines_of`."""
+  """Returns all lines of a UTF-8 file, plain or compressed.
+
+  Raises:
+    InputError: See `lines_of`.
+  """
   return list(lines_of(path))
 
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
-  """The lines of UTF-8 text, plain or packed, or of standard input ("-").
+  """Yields the lines of a UTF-8 file or of standard input, without line ends.
+
+  The file may be compressed.
 
   Raises:
-    InputError: the file is missing, not packed as it says, cut off, or not UTF-8, or a line
-      is longer than LONGEST; the message gives the line.
+    InputError: The file is missing, not compressed as its name claims, truncated or
+      not UTF-8, or a line is longer than LONGEST; the message has the line.
   """
   return whole(arriving_lines(path, nul=True))
 
@@ -75,17 +82,17 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
 def arriving_lines(
   path: str | os.PathLike[str], nul: bool = False
 ) -> Iterator[str | Faulty | None]:
-  """The same as they come, with a PAUSE wherever the writer makes one.
+  """Yields the lines of an input as they arrive, and a PAUSE during each wait.
 
-  A line that is not UTF-8, holds NUL or is too long is a Faulty, whose text has
-  U+FFFD in the place of what cannot be read.
+  A line that is not UTF-8, has NUL or is too long yields a Faulty, whose text has
+  U+FFFD for unreadable characters.
 
   Args:
-    path: of a file, a pipe, or "-".
-    nul: whether NUL is a character as others are, not the mark of UTF-16.
+    path: File, pipe, or "-" for standard input.
+    nul: Whether NUL is allowed; otherwise it is an error, as a sign of UTF-16.
 
   Raises:
-    InputError: the file is missing, not packed as it says, or cut off.
+    InputError: The file is missing, not compressed as its name claims, or truncated.
   """
   name = name_of(path)
   count = 0
@@ -105,15 +112,16 @@ def arriving_lines(
 
 
 def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """The same items; what cannot be read becomes what is asked.
+  """Yields input items; raises, replaces or empties the errors among them.
 
   Args:
-    items: texts or trees, each a Faulty, and each PAUSE, among them.
-    errors: "strict": raises. "replace": a Faulty has as text what can be read
-      of it. "skip": it has none.
+    items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
+    errors: Error mode. "strict": raises an error. "replace": a Faulty keeps its
+      replacement text. "skip": a Faulty loses its text.
 
   Raises:
-    InputError: with "strict", for the first Faulty; says where it is.
+    InputError: There is a Faulty and the mode is "strict"; the message has its
+      location.
   """
   for item in items:
     if isinstance(item, Faulty):
@@ -125,16 +133,16 @@ def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
 
 def whole(items: Iterable[Any]) -> Iterator[Any]:
-  """The items of input that must have no fault, without its pauses."""
+  """Yields input items without pauses; raises InputError at the first error."""
   return (item for item in treated(items, "strict") if item is not PAUSE)
 
 
 def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """What is wrong with a line ("": nothing), and as much as can be read.
+  """Returns the error message for a raw line ("" if none) and its decoded text.
 
   Args:
-    raw: of `raw_lines`.
-    nul: whether NUL is a character as others are.
+    raw: Line from `raw_lines`.
+    nul: Whether NUL is allowed.
   """
   fault = ""
   if len(raw) > LONGEST:
@@ -160,26 +168,30 @@ def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-  """What messages call it."""
+  """Returns the name of an input file for messages."""
   name = os.fspath(path)
   return "standard input" if name == "-" else name
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """The lines as bytes, without "\\n", unpacked; and a PAUSE where there is one.
+  """Yields the lines of an input as decompressed bytes, and each PAUSE.
 
-  Of a line of more than LONGEST bytes LONGEST + 1 are given.
+  Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 
   Raises:
-    InputError: the file is missing, not packed as it says, or cut off.
+    InputError: The file is missing, not compressed as its name claims, or truncated.
   """
   return _split(unpacked(path))
 
 
 def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """The same bytes in blocks as they come, with "\n"; raises as `raw_lines`.
+  """Yields the decompressed bytes of an input as they arrive, and each PAUSE.
 
-  Of a test set in SGML or XML (`jaxsyn.data.sentence.sgml`) its segments.
+  A test set in SGML or XML (`jaxsyn.data.sentence.sgml`) yields its segments, one
+  per line.
+
+  Raises:
+    InputError: See `raw_lines`.
   """
   return _without_markup(_bytes_of(path), name_of(path))
 
@@ -187,12 +199,12 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
 def _without_markup(
   blocks: Iterator[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """The same blocks; of a test set in SGML its segments, a line each."""
+  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
   head = b""
   for block in blocks:
     if block is PAUSE:
       yield PAUSE
-      if not head.strip():  # a blank line wants its answer
+      if not head.strip():  # the writer may wait for output for a blank line
         yield head
         break
       continue
@@ -242,11 +254,11 @@ def _bytes_of(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
 
 
 def packed_by(start: bytes, name: str) -> str:
-  """How a file is packed: ".gz", ".zst", or "", which is not.
+  """Returns the compression of a file: ".gz", ".zst", or "" for none.
 
   Args:
-    start: its first four bytes, or more.
-    name: of it.
+    start: First bytes of the file, at least four.
+    name: File name.
   """
   if start.startswith(_ZSTD) or name.endswith(".zst"):
     return ".zst"
@@ -254,9 +266,9 @@ def packed_by(start: bytes, name: str) -> str:
 
 
 def _arriving(file: int) -> Iterator[bytes | None]:
-  """Blocks of bytes; before it waits for more, a PAUSE."""
-  # No thread that reads ahead: one that waits in a read at the end of the
-  # process would hold the lock of the stream, and Python aborts.
+  """Yields the bytes of a file descriptor, and a PAUSE before each wait."""
+  # No thread reads ahead: if it waited in a read at the end of the process, it
+  # would hold the lock of the stream, and Python would abort.
   poller = select.poll()
   poller.register(file, select.POLLIN)
   while True:
@@ -272,10 +284,11 @@ def _arriving(file: int) -> Iterator[bytes | None]:
 def _unpacked(
   blocks: Iterator[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """The bytes of blocks, which may be packed.
+  """Yields the bytes of a file, decompressed if it is gzip or Zstandard.
 
   Args:
-    name: of the file: by .gz and .zst it must be so.
+    blocks: Bytes of the file and pauses.
+    name: File name; a file named .gz or .zst must be compressed.
   """
   head = b""
   for block in blocks:
@@ -284,7 +297,7 @@ def _unpacked(
       continue
     head += block
     if not (_MAGIC.startswith(head) or _ZSTD.startswith(head)):
-      break  # else perhaps their first bytes
+      break  # otherwise, these may be the first bytes of a magic number
   stream = itertools.chain([head], blocks)
   packing = packed_by(head, name)
   if packing == ".gz" and not head.startswith(_MAGIC):
@@ -298,7 +311,7 @@ def _unpacked(
 
 
 def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-  """The bytes of gzip's members one after another."""
+  """Yields the decompressed bytes of all members of a gzip file."""
   unpack = zlib.decompressobj(_GZIP)
   for block in blocks:
     if block is PAUSE:
@@ -319,7 +332,7 @@ def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
 def _of_zstandard(
   blocks: Iterable[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """The bytes of Zstandard's frames one after another."""
+  """Yields the decompressed bytes of all frames of a Zstandard file."""
   try:
     import zstandard
   except ImportError:
@@ -344,8 +357,9 @@ def _of_zstandard(
 
 
 def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-  """The lines of blocks."""
-  rest, passing = b"", False  # a line begun; one that was given and goes on
+  """Yields the lines in a stream of bytes without line ends, and its pauses."""
+  # The incomplete line; whether the rest of a line that is too long is skipped.
+  rest, passing = b"", False
   for block in blocks:
     if block is PAUSE:
       yield PAUSE
@@ -358,7 +372,7 @@ def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
     if passing:
       continue
     rest += last
-    if len(rest) > LONGEST:  # at once: /dev/zero has no end
+    if len(rest) > LONGEST:  # before the line ends: /dev/zero is endless
       yield rest[: LONGEST + 1]
       rest, passing = b"", True
   if rest:
@@ -366,16 +380,16 @@ def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
 
 
 def normal(line: str) -> str:
-  """The line in Unicode NFC, as config.prepare.clean.nfc makes it."""
+  """Returns a line in Unicode NFC, the form of config.prepare.clean.nfc."""
   return unicodedata.normalize("NFC", line)
 
 
 @contextlib.contextmanager
 def writer(path: str | os.PathLike[str]) -> Iterator[Callable[[str], None]]:
-  """A function that writes a line to a file, or to standard output ("-").
+  """Yields a function that writes lines to a file or to standard output ("-").
 
-  A file gets its name when it is whole; standard output and pipes are flushed
-  at each line, for whoever waits at the other end.
+  A file gets its name when it is complete; standard output and pipes are flushed
+  after each line, since the reader may wait for it.
   """
   if os.fspath(path) == "-":
     yield lambda line: _answer(line, sys.stdout, True)
@@ -386,6 +400,6 @@ def writer(path: str | os.PathLike[str]) -> Iterator[Callable[[str], None]]:
 
 
 def _answer(line: str, file: IO[str], live: bool) -> None:
-  file.write(line + "\n")  # at once: a reader may take half a line for one
+  file.write(line + "\n")  # one call, so that a reader never sees half a line
   if live:
     file.flush()

@@ -1,9 +1,9 @@
-"""Dependency trees as NumPy arrays: depths, distances, crossings.
+"""Dependency trees as NumPy arrays: depths, distances and crossing edges.
 
 A tree is `head_W`: the parent of each word, from 0; a root is its own parent. A
 sentence may have several roots (a forest). For many trees, `head_W` has one tree after
-the other and `words` the number of words of each, since calling NumPy for each tree
-takes most of the time.
+the other and `words` has the number of words of each tree; calling NumPy for each
+tree would take most of the time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def depth(head_W: np.ndarray, words: np.ndarray | None = None) -> np.ndarray:
 
 
 def tree_distance(head_W: np.ndarray) -> np.ndarray:
-  """Returns the number of edges between every two words; uint8, W by W.
+  """Returns the number of edges between any two words of a tree; uint8, WW.
 
   FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
 
@@ -70,8 +70,9 @@ def tree_distance(head_W: np.ndarray) -> np.ndarray:
 
 
 def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
-  """Returns `tree_distance` of many trees, flattened and concatenated; uint8.
+  """Returns the edge distances between words in many trees; flat uint8.
 
+  Each tree has the flattened matrix of `tree_distance`.
   Trees of similar size are processed together, padded with words that are their own
   roots.
 
@@ -105,7 +106,7 @@ def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
-  """Yields groups of indices of trees that are processed together."""
+  """Yields the indices of similarly sized trees that are processed together."""
   group: list[int] = []
   for i in np.argsort(words, kind="stable").tolist():
     if group and (len(group) + 1) * words[i] ** 2 > _CACHE:
@@ -123,7 +124,7 @@ def _padded(
   *,
   words: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the parents and depths of some trees, one row for each tree.
+  """Returns padded parents and depths of selected trees, one row for each tree.
 
   Args:
     head_W, depth_W: Parents and depths in all trees.
@@ -139,7 +140,7 @@ def _padded(
 
 
 def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
-  """Returns `tree_distance` of trees with the same number of words."""
+  """Returns the word distances in padded trees; uint8, BWW."""
   trees, words = head_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(words)
   order_BW = np.argsort(depth_BW, axis=1, kind="stable")
@@ -161,9 +162,9 @@ def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
 
 
 def projective(head_W: np.ndarray) -> bool:
-  """Returns whether no edges cross, including edges from an artificial root.
+  """Returns whether no edges of a tree cross, including edges from a root node.
 
-  Equivalently, all words between a word and its parent are descendants of the
+  All roots depend on an artificial root node before the first word. Equivalently, all words between a word and its parent are descendants of the
   parent. Adjacent trees of a forest do not cross.
 
   Raises:
@@ -186,7 +187,7 @@ def parent_mid(
   pieces: np.ndarray | None = None,
   words: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Returns the middle of the parent word's subwords, per subword; float32 S.
+  """Returns the middle position of each subword's parent word; float32 S.
 
   The middle is the mean of the positions: subwords 3 and 4 give 3.5. Subwords of a
   root get the middle of their own word, a subword without a word (EOS) its own
@@ -228,13 +229,13 @@ def parent_mid(
 
 
 def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
-  """Returns the start of each sentence, repeated for each of its elements."""
+  """Returns each sentence's start offset, repeated for all of its elements."""
   first = np.cumsum(sizes) - sizes
   return np.repeat(first, sizes if repeats is None else repeats)
 
 
 def _global_heads(head_W: np.ndarray, words: np.ndarray | None) -> np.ndarray:
-  """Checks parents; returns their int64 positions among all trees' words."""
+  """Returns checked parents as indices into the words of all trees; int64."""
   if words is None or len(words) == 1:
     return _checked(head_W)
   head_W = np.asarray(head_W, np.int64)
@@ -247,7 +248,7 @@ def _global_heads(head_W: np.ndarray, words: np.ndarray | None) -> np.ndarray:
 
 
 def _checked(head_W: np.ndarray) -> np.ndarray:
-  """Checks that parents are words of the sentence; returns them as int64."""
+  """Returns parents as int64 after checking that they are words of the tree."""
   head_W = np.asarray(head_W, np.int64)
   words = len(head_W)
   if words and not (head_W.min() >= 0 and head_W.max() < words):

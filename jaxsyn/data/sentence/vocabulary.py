@@ -1,4 +1,4 @@
-"""Vocabulary: raw text to subword ids with character spans, and back.
+"""Subword vocabularies: conversion of raw text to subword ids and back.
 
 Only SentencePiece normalizes text and handles blanks, so detokenization is exact. The
 ids of the special symbols are those of `jaxsyn.data.schema` in every model.
@@ -38,7 +38,7 @@ UNKNOWN = "⁇"
 
 @dataclasses.dataclass(frozen=True)
 class Subwords:
-  """Subword vocabulary, trained by SentencePiece."""
+  """Options of the subword vocabulary, which SentencePiece trains."""
 
   # Four pieces are special symbols.
   size: Annotated[int, Range(5, 2**24)] = option(
@@ -78,7 +78,7 @@ class Subwords:
 
 
 class Pieces(NamedTuple):
-  """Subwords of a sentence, without EOS.
+  """Subwords of a sentence without EOS: their ids and character offsets.
 
   Attributes:
     id: Subword ids.
@@ -93,7 +93,7 @@ class Pieces(NamedTuple):
 
 
 class Vocabulary:
-  """A SentencePiece model.
+  """Vocabulary of subwords or words, from a SentencePiece model.
 
   Attributes:
     path: Model file.
@@ -102,7 +102,7 @@ class Vocabulary:
   """
 
   def __init__(self, path: str | Path):
-    """Loads a model.
+    """Loads a vocabulary from a SentencePiece model file.
 
     Raises:
       InputError: The file is missing, not a SentencePiece model, or has other
@@ -140,11 +140,11 @@ class Vocabulary:
 
   @functools.cached_property
   def sha256(self) -> str:
-    """Hash of the model file, as recorded in manifests and checkpoints."""
+    """SHA-256 of the model file, which manifests and checkpoints record."""
     return hashlib.sha256(self._model).hexdigest()
 
   def encode(self, text: str) -> Pieces:
-    """Returns the subwords of a sentence, with offsets in the unchanged text."""
+    """Returns the subwords of a sentence, with offsets in the original text."""
     if self.whole_words:
       return self._encode_words(text)
     mapping = self._processor.encode(text, return_type="offset_mapping")
@@ -154,7 +154,7 @@ class Vocabulary:
     )
 
   def ids(self, text: str) -> list[int]:
-    """Returns only the ids of `encode`, in half the time."""
+    """Returns the subword ids of a sentence, in half the time of `encode`."""
     if self.whole_words:
       return self._encode_words(text).id
     return self._processor.encode(text)
@@ -165,7 +165,8 @@ class Vocabulary:
     Args:
       text: The sentence.
       seed: Random seed; the result depends on it, the text and the model only.
-      alpha: Option of config.data.sampling; with BPE, 0 gives those of `encode`.
+      alpha: Strength of sampling (config.data.sampling); with BPE, 0 gives the
+        subwords of `encode`.
     """
     assert self._segment, "requires can_sample"
     normal, offset = self._processor.normalize(text, with_offsets=True)
@@ -183,7 +184,7 @@ class Vocabulary:
 
   @property
   def can_sample(self) -> bool:
-    """Whether `sample` works for this type of model."""
+    """Whether subwords can be sampled with this type of model."""
     return self._segment is not None
 
   @functools.cached_property
@@ -204,7 +205,7 @@ class Vocabulary:
     return {p.id_to_piece(i): p.get_score(i) for i in ids}
 
   def _encode_words(self, text: str) -> Pieces:
-    """Returns `encode` of a vocabulary of whole words.
+    """Returns the words of a sentence as the pieces of a word vocabulary.
 
     SentencePiece joins adjacent unknown words into one UNK, which would lose their
     number and their positions in the tree.
@@ -219,11 +220,11 @@ class Vocabulary:
     )
 
   def written(self, text: str) -> str:
-    """Returns the normalized text with "▁" for blanks."""
+    """Returns a text as SentencePiece normalizes it, with "▁" for blanks."""
     return self._processor.normalize(text)
 
   def pieces(self, ids: Iterable[int]) -> list[str]:
-    """Returns the text of subwords, with "▁" for a blank before them.
+    """Returns the text of each subword id, with "▁" for a blank before it.
 
     A number that is not an id of this vocabulary, such as a tag, gives "".
     """
@@ -254,7 +255,7 @@ class Vocabulary:
 def train(
   lines: Iterable[str], path: str | Path, options: Subwords
 ) -> Vocabulary:
-  """Trains a SentencePiece model and writes it atomically.
+  """Trains a SentencePiece vocabulary and writes its file atomically.
 
   The same lines in the same order give the same file. If the text is too small for
   `size` pieces, the vocabulary is as large as possible: compare the `size` of the
@@ -264,8 +265,8 @@ def train(
   Args:
     lines: Raw sentences of one side, or of both for a joint vocabulary.
     path: File to write.
-    options: Options. `joint` is ignored, and `character_coverage` with type "word",
-      which depends on frequency only.
+    options: Options of the vocabulary. `joint` is ignored, and so is
+      `character_coverage` with type "word", which depends on frequency only.
 
   Raises:
     InputError: There is no text, or the size is too small for its characters.
@@ -280,7 +281,7 @@ def train(
 
 
 def _train(lines: list[str], options: Subwords) -> bytes:
-  """Returns a trained and serialized model."""
+  """Returns a serialized SentencePiece model trained on the given lines."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(

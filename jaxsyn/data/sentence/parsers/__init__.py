@@ -1,7 +1,7 @@
-"""Dependency parsers, one file each.
+"""Dependency parsers: UDPipe, spaCy and Stanza.
 
 `config.prepare.parse.source.parser` selects the parser of the source side. The
-package of a parser is imported when the parser is opened. A new parser is a file
+package of a parser is imported when the parser is opened. A new parser needs a file
 with a `ParserSpec` and a `Parser`, and an entry in PARSERS.
 """
 

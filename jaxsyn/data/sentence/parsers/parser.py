@@ -1,8 +1,8 @@
-"""Base classes of parsers: `ParserSpec`, `Parser`, and the `Identity` of a parser.
+"""Base classes of dependency parsers: `ParserSpec`, `Parser` and `Identity`.
 
 A `ParserSpec` is the section of a config that selects a parser; `resolve` and `open`
-make the `Parser`. Everything that all parsers share is here: blank lines, lines that
-are too long, and output that is not a tree of the line. `preprocess` stores the output
+make the `Parser`. The base class handles blank lines, lines that are too long, and
+output that is not a tree of the line. `preprocess` stores the output
 of `conllu_all`, and `jaxsyn.translate` calls `parses` of the same parser, so both get
 the same words. A new parser needs a spec and `_texts`, which returns CoNLL-U.
 """
@@ -37,14 +37,14 @@ _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-  """Identifies a parser: manifests record it, and translation requires the same.
+  """Identity of a parser, which manifests record and translation checks.
 
   Attributes:
     kind: Name in `jaxsyn.data.sentence.parsers.PARSERS`.
     model: Name of the model; compared only if there is no hash.
     sha256: Hash of the model's file or files; "" if there are none.
     version: Version of the software, for messages.
-    options: Name -> value of the options that change trees.
+    options: Values of the options that change trees, by option name.
   """
 
   kind: str
@@ -55,7 +55,7 @@ class Identity:
 
   @classmethod
   def of(cls, entry: Mapping[str, Any]) -> Identity:
-    """Returns the parser in a side's entry of a manifest."""
+    """Returns the parser identity in a manifest's entry for one side."""
     return cls(
       entry.get("kind", "udpipe"),
       entry.get("name", ""),
@@ -65,7 +65,7 @@ class Identity:
     )
 
   def entry(self) -> dict[str, Any]:
-    """Returns the entry for the manifest."""
+    """Returns the parser identity as a dict for a manifest."""
     return {
       "kind": self.kind,
       "name": self.model,
@@ -76,13 +76,13 @@ class Identity:
 
   @property
   def key(self) -> str:
-    """A string that is equal for parsers that make the same trees."""
+    """String that is equal for parsers that make equal trees."""
     options = sorted(self.options.items())
     return json.dumps([self.kind, self.sha256 or self.model, options])
 
   @property
   def title(self) -> str:
-    """Name of the model, with its kind unless the file ending is the kind."""
+    """Model name, preceded by the parser's name if the file ending differs."""
     has_suffix = self.model.endswith(f".{self.kind}")
     return self.model if has_suffix else f"{self.kind} {self.model}"
 
@@ -94,7 +94,7 @@ class Identity:
 
 
 def sha256_texts(texts: Iterable[str]) -> str:
-  """Returns one SHA-256 of several texts; it depends on their boundaries."""
+  """Returns one SHA-256 of a sequence of texts and of their boundaries."""
   digest = hashlib.sha256()
   for text in texts:
     data = text.encode("utf-8")
@@ -103,24 +103,24 @@ def sha256_texts(texts: Iterable[str]) -> str:
 
 
 class Parser(abc.ABC):
-  """A loaded parser, usable in its process and in forked ones."""
+  """Loaded dependency parser, usable in its process and in forked processes."""
 
   @property
   @abc.abstractmethod
   def identity(self) -> Identity:
-    """The parser's identity."""
+    """Identity of the parser: its software, model and options."""
 
   @property
   def key(self) -> str:
-    """Key under which its trees are stored."""
+    """Key under which the parser's trees are stored."""
     return self.identity.key
 
   def __call__(self, line: str) -> Parse:
-    """Returns the parse of a line; `parsed` is False if it has no tree."""
+    """Returns the parse of a raw line; `parsed` is False if it has no tree."""
     return self.parses([line])[0]
 
   def parses(self, lines: Sequence[str]) -> list[Parse]:
-    """Returns the parse of each unchanged line, whatever the line contains.
+    """Returns the parse of each raw line, without a tree if parsing fails.
 
     Raises:
       InputError: The parser itself failed.
@@ -129,10 +129,10 @@ class Parser(abc.ABC):
     return [_parse(text, line)[0] for text, line in zip(texts, lines)]
 
   def conllu(self, line: str, sentence_id: str) -> str:
-    """Returns the parse of a line as CoNLL-U, for `jaxsyn.data.sentence.conllu`.
+    """Returns the parse of a raw line as CoNLL-U text.
 
-    It has several blocks if the parser splits the line into sentences. A line that
-    cannot be parsed gives a block marked `# parsed = no`, an empty line gives "".
+    It has several trees if the parser splits the line into sentences. A line that
+    cannot be parsed gives a sentence marked `# parsed = no`, an empty line gives "".
 
     Args:
       line: Raw text without its line end.
@@ -143,7 +143,10 @@ class Parser(abc.ABC):
   def conllu_all(
     self, lines: Sequence[str], sentence_ids: Sequence[str]
   ) -> list[str]:
-    """Returns `conllu` of several lines, which a parser may process together."""
+    """Returns the parse of each raw line as CoNLL-U text; see `conllu`.
+
+    A parser may process the lines together.
+    """
     results = []
     for text, line, name in zip(self._parse_lines(lines), lines, sentence_ids):
       parse, blocks = _parse(text, line)
@@ -154,14 +157,16 @@ class Parser(abc.ABC):
     return results
 
   def _parse_lines(self, lines: Sequence[str]) -> list[str]:
-    """Returns the parser's CoNLL-U of each line; "" if it cannot be parsed."""
+    """Returns the parser's CoNLL-U for each line; "" if it cannot be parsed."""
     indices = [i for i, line in enumerate(lines) if _can_be_parsed(line)]
     texts = dict(zip(indices, self._texts([lines[i] for i in indices])))
     return [texts.get(i, "") for i in range(len(lines))]
 
   @abc.abstractmethod
   def _texts(self, lines: Sequence[str]) -> list[str]:
-    """Returns CoNLL-U of each line: trees as `sentences` returns, or "".
+    """Returns the CoNLL-U text of each parsed line, or "" without a tree.
+
+    The format is that of `sentences`, one after the other.
 
     Args:
       lines: Lines with visible characters, without NUL, of at most LONGEST_LINE
@@ -174,18 +179,18 @@ class Parser(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ParserSpec(Choice):
-  """The parser of a side in a config; `kind` is its name in PARSERS."""
+  """Config section of a side's parser; `kind` is its name in PARSERS."""
 
   kind: ClassVar[str]
 
   @property
   def named(self) -> bool:
-    """Whether the config names a parser although it gives trees."""
+    """Whether the config explicitly names a parser, by its type or model."""
     return True
 
   @property
   def file(self) -> pathlib.Path | None:
-    """The model's only file, which runs keep a copy of; None if it has more."""
+    """File of the model, which runs copy; None if it has several files."""
     return None
 
   def resolve(
@@ -195,32 +200,32 @@ class ParserSpec(Choice):
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
   ) -> ParserSpec:
-    """Returns the spec with everything that is needed to open it anywhere.
+    """Returns the spec with all names and paths that opening the parser needs.
 
     Args:
       at: Path of the spec in the config, for messages.
       language: Language code of the side.
       directory: Directory of downloaded files.
-      downloads: File name -> address.
+      downloads: Downloads by file name.
 
     Raises:
-      InputError: There is no such parser; says what to do.
+      InputError: There is no such parser; the message has the remedy.
     """
     return self
 
   def with_identity(self, identity: Identity) -> ParserSpec:
-    """Returns the spec with the model of a recorded parser."""
+    """Returns the spec with the model name of a recorded parser identity."""
     return self
 
   def at(self, place: str) -> ParserSpec:
-    """Returns the spec with another location of its file or folder."""
+    """Returns the spec with another location of its model file or folder."""
     raise NotImplementedError
 
   def open(self, sha256: str = "") -> Parser:
-    """Loads the parser.
+    """Returns the loaded parser that the spec selects.
 
     Args:
-      sha256: Hash of its file, if known.
+      sha256: Hash of the model file, if known.
 
     Raises:
       InputError: The file is missing or not a parser.
@@ -229,7 +234,7 @@ class ParserSpec(Choice):
 
 
 def sentences(text: str) -> list[str]:
-  """Splits CoNLL-U into trees, each with one empty line at its end.
+  """Returns the sentences of a CoNLL-U text, each with one empty line after it.
 
   Comments without words are omitted.
   """
@@ -247,12 +252,12 @@ def sentences(text: str) -> list[str]:
 
 
 def on_one_line(line: str) -> str:
-  """Replaces line breaks and control characters by blanks."""
+  """Returns a line with blanks for line breaks and control characters."""
   return _BREAKS.sub(" ", line)
 
 
 def not_installed(package: str, install: str) -> InputError:
-  """Returns the error for a missing package."""
+  """Returns the error for a parser package that is not installed."""
   return InputError(
     f"parsing needs {package}, which is not installed ({install}). Without it, give"
     " CoNLL-U, or use a system that translates without trees."
@@ -266,7 +271,7 @@ def _can_be_parsed(line: str) -> bool:
 
 
 def _parse(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns the parse of a line, and the parser's blocks if they match the line."""
+  """Returns the parse of a line, and the parser's CoNLL-U if it matches."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -282,7 +287,7 @@ def _parse(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Ties trees to a line; also returns whether they are trees of its NFC."""
+  """Returns the parse of a line, and whether its trees match only its NFC."""
   try:
     return conllu.attach(trees, line), False
   except InputError:
@@ -297,7 +302,7 @@ def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
 
 
 def _with_id(block: str, sentence_id: str) -> str:
-  """Returns a block with a `# sent_id` and no other comment but its text."""
+  """Returns a CoNLL-U tree with no comments except `# text` and `# sent_id`."""
   rows = block.split("\n")
   text_rows = [row for row in rows if row.startswith(_TEXT)][:1]
   if not text_rows:

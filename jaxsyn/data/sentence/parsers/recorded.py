@@ -19,15 +19,15 @@ def spec(
   side: str,
   place: str = "",
 ) -> ParserSpec | None:
-  """Returns the recorded parser of a side; None if there is none.
+  """Returns the spec of the parser recorded for one side of a dataset, or None.
 
   Args:
     folder: Dataset or run directory, which has a copy of the parser's file.
     manifest: Manifest of the dataset.
     side: "source" or "target".
     place: Present location of the parser if it has moved: a UDPipe file, or the
-      folder of a spaCy pipeline or of Stanza's models. For data without a parser, a
-      UDPipe file.
+      folder of a spaCy pipeline or of Stanza's models. For data without a recorded
+      parser, a UDPipe file.
   """
   known = manifests.recorded_parser(manifest, side)
   if not known:
@@ -53,7 +53,7 @@ def open_recorded(
   manifest: Mapping[str, Any],
   side: str,
 ) -> Parser:
-  """Opens a parser and checks that it is the one of the dataset.
+  """Opens a parser and checks that it is the one that a dataset records.
 
   Args:
     resolved: Spec of the parser, from `spec`.
@@ -61,7 +61,7 @@ def open_recorded(
     side: "source" or "target".
 
   Raises:
-    InputError: It is another parser, or cannot be opened.
+    InputError: The parser is another one, or cannot be opened.
   """
   known = manifests.recorded_parser(manifest, side)
   try:

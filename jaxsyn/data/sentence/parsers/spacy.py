@@ -1,7 +1,7 @@
-"""spaCy: any pipeline that has a parser, as a package or a folder.
+"""Dependency parsing with spaCy pipelines, from a package or a folder.
 
 Each line is parsed as one sentence. Blanks that spaCy counts as words are removed. The
-label ROOT becomes UD's "root"; all others are the pipeline's labels, which for English
+label ROOT becomes UD's "root"; all other labels are the pipeline's, which for English
 and German are not those of UD.
 
 Source: Honnibal et al. 2020, "spaCy: Industrial-strength Natural Language
@@ -41,17 +41,17 @@ _EXCLUDED = (
 
 
 class SpacyParser(Parser):
-  """A spaCy pipeline.
+  """Parser that runs a spaCy pipeline.
 
   Attributes:
-    nlp: The pipeline.
+    nlp: Loaded pipeline.
   """
 
   def __init__(self, model: str):
-    """Loads a pipeline.
+    """Loads a spaCy pipeline.
 
     Args:
-      model: Name of an installed package, or a folder.
+      model: Name of an installed pipeline, or its folder.
 
     Raises:
       InputError: The pipeline is missing or has no parser.
@@ -98,7 +98,7 @@ class SpacyParser(Parser):
     ]
 
   def _documents(self, lines: Sequence[str]) -> Iterator[Any]:
-    """Yields tokenized lines, each marked as one sentence."""
+    """Yields each line as a tokenized spaCy document of one sentence."""
     for line in lines:
       doc = self.nlp.make_doc(on_one_line(line))
       for word in doc:
@@ -106,7 +106,7 @@ class SpacyParser(Parser):
       yield doc
 
   def _text(self, doc: Any) -> str:
-    index: dict[int, int] = {}  # of visible words, from 1
+    index: dict[int, int] = {}  # CoNLL-U ids of visible words, from 1
     for word in doc:
       if visible(word.text):
         index[word.i] = len(index) + 1
@@ -136,7 +136,7 @@ class SpacyParser(Parser):
 
 @dataclasses.dataclass(frozen=True)
 class SpacySpec(ParserSpec):
-  """spaCy: any pipeline that has a parser."""
+  """spaCy parser: any spaCy pipeline that includes a dependency parser."""
 
   kind: ClassVar[str] = "spacy"
 

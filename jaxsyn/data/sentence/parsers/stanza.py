@@ -1,4 +1,4 @@
-"""Stanza: Stanford's neural pipelines for about 70 languages.
+"""Dependency parsing with Stanza, neural pipelines for about 70 languages.
 
 `stanza.download` downloads the models. Stanza runs on the CPU with one thread in each
 process; to parse on a GPU, do so beforehand and give the CoNLL-U.
@@ -35,14 +35,14 @@ _PROCESSORS = "tokenize,pos,lemma,depparse"
 
 
 class StanzaParser(Parser):
-  """A Stanza pipeline.
+  """Parser that runs a Stanza pipeline.
 
   Attributes:
-    nlp: The pipeline.
+    nlp: Loaded pipeline.
   """
 
   def __init__(self, spec: StanzaSpec):
-    """Loads a pipeline.
+    """Loads the Stanza pipeline that a config section selects.
 
     Raises:
       InputError: Stanza is not installed, or the models are missing.
@@ -102,7 +102,7 @@ class StanzaParser(Parser):
 
 @dataclasses.dataclass(frozen=True)
 class StanzaSpec(ParserSpec):
-  """Stanza: a neural pipeline, run on the CPU."""
+  """Stanza parser: a neural pipeline that runs on the CPU."""
 
   kind: ClassVar[str] = "stanza"
 

@@ -1,4 +1,4 @@
-"""UDPipe 1, the default parser: a model in one file, run on the CPU.
+"""Dependency parsing with UDPipe 1, the default parser, on the CPU.
 
 UDPipe is imported only where it is used, since training does not need it.
 
@@ -34,7 +34,11 @@ _NO_DOWNLOADS: Mapping[str, fetch.Download] = types.MappingProxyType({})
 
 
 def load_udpipe() -> Any:
-  """Imports UDPipe; raises InputError if it is not installed."""
+  """Returns the imported UDPipe module.
+
+  Raises:
+    InputError: UDPipe is not installed.
+  """
   try:
     from ufal import udpipe
   except ImportError:
@@ -43,7 +47,7 @@ def load_udpipe() -> Any:
 
 
 class UDPipe(Parser):
-  """A UDPipe 1 model that splits lines into words and parses them.
+  """Parser that runs a UDPipe 1 model, which splits lines into words.
 
   Attributes:
     path: Model file.
@@ -51,7 +55,7 @@ class UDPipe(Parser):
   """
 
   def __init__(self, path: str | os.PathLike[str], beam: int = 0):
-    """Loads a model.
+    """Loads a UDPipe model from a file.
 
     Args:
       path: Model file.
@@ -88,7 +92,7 @@ class UDPipe(Parser):
 
   @functools.cached_property
   def sha256(self) -> str:
-    """Hash of the model file, as recorded in manifests and checkpoints."""
+    """SHA-256 of the model file, which manifests and checkpoints record."""
     return checksums.sha256_of(self.path)
 
   @property
@@ -117,7 +121,7 @@ class UDPipe(Parser):
 
 @dataclasses.dataclass(frozen=True)
 class UDPipeSpec(ParserSpec):
-  """UDPipe 1: a model in one file, run on the CPU."""
+  """UDPipe 1 parser: a model in one file, which runs on the CPU."""
 
   kind: ClassVar[str] = "udpipe"
 
@@ -171,18 +175,18 @@ def find_model(
   check: fetch.Check,
   downloads: Mapping[str, fetch.Download] = _NO_DOWNLOADS,
 ) -> pathlib.Path:
-  """Returns the model file that a config names, downloaded if necessary.
+  """Returns the UDPipe model file that a config names; downloads it if missing.
 
   Args:
-    model: A file; a name that spacy-udpipe knows ("en", "en-gum", "de"); one of
-      `downloads`; or "" for the `language`.
+    model: File, name in spacy-udpipe ("en", "en-gum", "de"), name in `downloads`,
+      or "" for the model of `language`.
     language: Language code of the side.
     directory: Directory of downloaded models.
     at: Path of the parser in the config, for messages.
-    check: Raises InputError for a file that is not a model.
-    downloads: File name -> address. It may give another address or the SHA-256 of a
-      spacy-udpipe model. Without a SHA-256, that of the first download is recorded
-      (`jaxsyn.data.store.fetch`) and required from then on.
+    check: Function that raises InputError for a file that is not a model.
+    downloads: Downloads by file name. They may have another address or the SHA-256
+      of a spacy-udpipe model. Without a SHA-256, that of the first download is
+      recorded (`jaxsyn.data.store.fetch`) and required from then on.
 
   Raises:
     InputError: There is no such file or name, or the download failed.
