@@ -170,7 +170,7 @@ def round_up(length: Any, multiple: Any) -> Any:
 
 
 def doubled(length: int, minimum: int) -> int:
-  """Returns the smallest minimum · 2^k, k = 0, 1, ..., that is not below length.
+  """Returns the smallest minimum · 2^k (k ≥ 0) that is at least the length.
 
   Padding to such lengths bounds the number of shapes of arbitrary inputs.
   """

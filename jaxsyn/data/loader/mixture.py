@@ -195,7 +195,7 @@ class MixedExamples(Examples):
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
-    """Returns the number of the given examples in each corpus, by corpus name."""
+    """Returns the number of given examples from each corpus, by corpus name."""
     corpus_of_id = np.searchsorted(self._ends, ids, "right")
     counts = np.bincount(corpus_of_id, minlength=len(self.corpora)).tolist()
     return {one.name: n for one, n in zip(self.corpora, counts)}

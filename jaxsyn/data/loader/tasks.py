@@ -220,7 +220,7 @@ class AuxiliaryTask:
 
 
 def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:
-  """Returns the registry names of an auxiliary task and of its kind of trees."""
+  """Returns the registry names of an auxiliary task and its kind of trees."""
   return TASKS.name_of(auxiliary.task), BRACKETS.name_of(auxiliary.brackets)
 
 

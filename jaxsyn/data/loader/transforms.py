@@ -75,7 +75,7 @@ class Transform:
 
 
 class ControlTrees(Transform):
-  """Transform that replaces parse trees by linear, random or corrupted trees."""
+  """Transform that replaces parse trees with linear, random or wrong trees."""
 
   def __init__(self, tree: TreeControl, seed: int):
     self._tree, self._seed = tree, seed

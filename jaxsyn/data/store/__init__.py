@@ -1,4 +1,4 @@
-"""Dataset directories: layout, writing and reading.
+"""Package that lays out, writes and reads dataset directories.
 
 dataset          `Dataset` and `Split`, which training, validation and --verify read
 layout           paths of the files
