@@ -1,4 +1,4 @@
-"""Verification of a dataset directory's files, and readers of its text and trees.
+"""Verification of a dataset directory, and readers of its text and trees.
 
 The manifest has the size and the CRC-32C of every file under "files", and a
 checksum of its own content, so flipped bits, truncated files and partial copies

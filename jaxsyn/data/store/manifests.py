@@ -115,7 +115,7 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError if a manifest has an invalid field or lacks a checksum."""
+  """Raises InputError for an invalid field or missing checksum in a manifest."""
   manifest_format.check(manifest)
   if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
     raise InputError(f"manifest.files lacks {lacking[0]}.")
@@ -220,7 +220,11 @@ def label_counts(
 
 
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-  """Returns a split's entry in a manifest; raises InputError if there is none."""
+  """Returns the manifest's entry for a split.
+
+  Raises:
+    InputError: There is no such split.
+  """
   if name not in manifest["splits"]:
     raise InputError(
       f"data set {manifest['name']} has no split {name!r}. "

@@ -116,7 +116,7 @@ class Rows:
     return np.bincount(row[bad], minlength=len(self)) > 0
 
   def examples(self) -> list[Example]:
-    """Returns a list of separate examples, as dictionaries of their features."""
+    """Returns each example as a dictionary of its features."""
     parts = [self._parts(feature) for feature in self.flat]
     return [dict(zip(self.flat, values)) for values in zip(*parts)]
 
