@@ -221,7 +221,7 @@ class CompileCounter:
 
   @contextlib.contextmanager
   def calls(self, shapes: Any) -> Iterator[None]:
-    """Counts a program for the function call in a `with` block.
+    """Counts the program that a function call in a `with` block compiles.
 
     Args:
       shapes: Shapes of the arguments, hashable; equal shapes share a program.

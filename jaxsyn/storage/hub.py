@@ -38,7 +38,9 @@ def refuse(folder: str | os.PathLike[str], flag: str) -> None:
 
 
 def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """Downloads a model from the hub, unless cached, and returns its directory.
+  """Downloads a model from the Hugging Face Hub and returns its local directory.
+
+  A cached model is not downloaded again.
 
   Args:
     folder: Path hub:OWNER/NAME or hub:OWNER/NAME@REVISION.

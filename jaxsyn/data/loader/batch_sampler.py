@@ -350,7 +350,7 @@ class Windows:
   def _sample_blocks(
     self, size_U: np.ndarray, rng: np.random.Generator
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the blocks of records to read, and the example count for each.
+    """Returns the blocks of records that an epoch reads, with example counts.
 
     A block occurs several times if an epoch reads its corpus several times.
     """

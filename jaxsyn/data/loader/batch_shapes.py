@@ -43,11 +43,11 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Returns the (source, target) lengths of the batch shapes that are worth it.
+  """Returns the lengths of batch shapes that minimize padding and compilation.
 
   Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes,
   which is at most MAX_SHAPES. The result does not depend on seeds or on the
-  length of a run.
+  length of a run. Each shape has a pair of source and target lengths.
 
   Args:
     counts: Counts of rounded lengths.
@@ -84,9 +84,10 @@ class LengthCounts(NamedTuple):
 
   @classmethod
   def of(cls, lengths: Lengths) -> LengthCounts:
-    """Returns the counts for the lengths of all given examples.
+    """Returns the number of examples with each pair of lengths.
 
-    Some examples at a time, since keys take eight times the memory of lengths.
+    Examples are counted in groups, since the keys for sorting take eight times
+    the memory of the lengths.
     """
     parts = []
     for begin in range(0, len(lengths.source), _COUNTED_TOGETHER):
@@ -97,7 +98,7 @@ class LengthCounts(NamedTuple):
     return cls(*map(np.concatenate, zip(*parts))).merged()
 
   def merged(self) -> LengthCounts:
-    """Returns counts in which each pair of lengths occurs once."""
+    """Returns the counts with equal pairs of lengths merged."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
     count_C = np.zeros(len(key_C), np.int64)
@@ -109,7 +110,7 @@ class LengthCounts(NamedTuple):
     return LengthCounts(length_C2, count_C, words_C2)
 
   def rounded(self, multiple: int) -> LengthCounts:
-    """Returns the counts of lengths rounded up to multiples of a number.
+    """Returns the counts after rounding lengths up to multiples of a number.
 
     There are at most 64 distinct lengths for each side, since more would make
     planning slow for corpora with long sentences.
@@ -119,7 +120,7 @@ class LengthCounts(NamedTuple):
     return self._replace(length_C2=round_up(self.length_C2, step)).merged()
 
   def greedy(self, count: int) -> list[tuple[int, int]]:
-    """Returns up to `count` pairs of lengths, chosen one after the other.
+    """Returns up to `count` pairs of lengths for batch shapes, chosen greedily.
 
     The first pair holds every example. Each further pair is the one that saves
     most padding.
@@ -144,7 +145,7 @@ class LengthCounts(NamedTuple):
   def positions(
     self, lengths: list[tuple[int, int]], rows: Callable[[int, int], int]
   ) -> int:
-    """Returns the number of positions, with padding, in an average epoch.
+    """Returns the number of batch positions, with padding, in an average epoch.
 
     The examples of an incomplete batch move on to larger shapes, as in
     `BatchSampler`, so many shapes cost padding if there are few examples.

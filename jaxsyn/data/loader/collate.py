@@ -41,7 +41,9 @@ def collate(
   *,
   rows: int,
 ) -> Batch:
-  """Returns a batch: the features of given examples, right-padded.
+  """Returns a batch with the features of given examples, padded to a shape.
+
+  Padding is on the right.
 
   Args:
     examples: Examples in memory.

@@ -3,7 +3,7 @@ Training iterates over an infinite stream of batches from a given position; eval
 makes one pass. The path of a batch:
 
   prefetch        (loading)        makes batches in a background thread
-  DataLoader      (loader)         reads a shuffling window of examples, makes batches
+  DataLoader      (loader)         reads windows of examples, makes batches
   BatchSampler    (batch_sampler)  chooses the examples and the shape of a batch
   load            (loading)        reads examples into memory
   Transform       (transforms)     changes trees, tags, subwords
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class HostShard(NamedTuple):
-  """Specification of the rows of every batch that one host reads.
+  """Rows of every batch that one host reads, as parts of the rows of all hosts.
 
   Attributes:
     parts: Indices of this host's parts of the rows.
@@ -412,7 +412,7 @@ def _messages(
 def _auxiliary(
   data: Data, counts: Mapping[str, int], pairs: int
 ) -> tuple[int, float]:
-  """Returns the auxiliary task's first example index and loss weight.
+  """Returns the index of the first auxiliary-task example, and the loss weight.
 
   Args:
     data: Section config.data.

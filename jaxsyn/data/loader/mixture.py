@@ -8,6 +8,8 @@ of the examples is sampled in each epoch (`jaxsyn.data.loader.batch_sampler`).
 
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
+
+Letters: C corpus.
 """
 
 from __future__ import annotations
@@ -130,7 +132,7 @@ class CorpusTag(Transform):
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """A named corpus with its examples in a mixture of corpora.
+  """Named corpus of a mixture, with its examples.
 
   Attributes:
     name: Name in the log.

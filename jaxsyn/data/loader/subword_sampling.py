@@ -109,10 +109,10 @@ class ResampledSubwords(Transform):
 
   @functools.cached_property
   def growth(self) -> dict[str, tuple[float, float]]:
-    """Coefficients (a, b) of the sampled number of subwords, by side.
+    """Coefficients that predict sampled lengths from stored lengths, by side.
 
-    A sentence that has n subwords without sampling has about a · n sampled
-    subwords, and rarely more than a · n + b · √n.
+    For the coefficients (a, b), a sentence that has n subwords without sampling
+    has about a · n sampled subwords, and rarely more than a · n + b · √n.
     """
     start = self._examples.block_start
     blocks = np.linspace(0, len(start) - 2, _MEASURED_BLOCKS).astype(np.int64)

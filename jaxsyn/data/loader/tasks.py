@@ -46,15 +46,20 @@ class Brackets(Choice):
     raise NotImplementedError
 
   def bracketing(self, example: Example) -> np.ndarray:
-    """Returns the source tree of an example as brackets and word indices.
+    """Returns an example's source tree as an array of brackets and words.
 
-    Depending on the class, they are indices of words or of subwords. The array
-    is empty if the example has no tree.
+    Depending on the class, words are given by indices of words or of subwords.
+    The array is empty if the example has no tree.
     """
     raise NotImplementedError
 
   def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    """Returns the bracketing of an example with indices of subwords."""
+    """Returns an example's source tree as an array of brackets and subwords.
+
+    Args:
+      bracketing: Result of `bracketing`.
+      example: Example of translation.
+    """
     raise NotImplementedError
 
 

@@ -151,7 +151,7 @@ class TransformedExamples(Examples):
 
 
 class ExamplesInMemory(Examples):
-  """Examples that are all in memory, for examples that are not stored.
+  """Examples that are all in memory, since they are not stored in records.
 
   Attributes:
     all: Features of all examples.
@@ -186,7 +186,7 @@ def transformed(
 
 
 def control_trees(data: Data, seed: int) -> list[Transform]:
-  """Returns a list of the transform that replaces parse trees, if one does.
+  """Returns a list with the transform that replaces parse trees, or an empty one.
 
   Args:
     data: Section config.data, with the kind of trees.

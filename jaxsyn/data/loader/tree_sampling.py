@@ -188,7 +188,7 @@ def _values_of_parse(
 
 
 def sides_of_heads(required: Collection[str]) -> tuple[str, ...]:
-  """Returns the sides with required features that follow from parents.
+  """Returns the sides for which required features depend on parents of words.
 
   Args:
     required: Features that modifiers and losses read.

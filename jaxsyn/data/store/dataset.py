@@ -79,9 +79,9 @@ class Examples:
 
 
 def block_starts(shards: np.ndarray) -> np.ndarray:
-  """Returns the first example index in each block of records, and the total.
+  """Returns the index of the first example in each block of records.
 
-  No block has records of two shards.
+  The number of all examples follows. No block has records of two shards.
 
   Args:
     shards: Index of the first example in each shard, followed by the number of

@@ -115,7 +115,7 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError for an invalid field or missing checksum in a manifest."""
+  """Raises InputError if a manifest is invalid or lacks a file's checksum."""
   manifest_format.check(manifest)
   if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
     raise InputError(f"manifest.files lacks {lacking[0]}.")

@@ -42,7 +42,7 @@ class Rows:
   def of(
     cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
   ) -> Self:
-    """Returns the flat arrays for a list of examples, which may be empty.
+    """Returns `Rows` with the examples of a list, which may be empty.
 
     Raises:
       TypeError: Values cannot be cast to the type of their feature.
@@ -129,7 +129,7 @@ class Rows:
 
 
 def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
-  """Yields examples in their order, joined `TOGETHER` at a time.
+  """Yields consecutive examples, joined to `Rows` of `TOGETHER` examples each.
 
   Args:
     examples: Examples with the same features.
