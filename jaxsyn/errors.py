@@ -1,9 +1,9 @@
 """Exceptions whose messages are for users.
 
-Checks of files, lines, options and checkpoints raise `InputError` with a message
-that names the location, the value and the remedy. Commands print it without a
-traceback and exit with status 2 (`jaxsyn.cli`); in a notebook it is an ordinary
-exception.
+Checks of files, lines, options and checkpoints raise `InputError` with a
+message that names the location, the value and the remedy. Commands print it
+without a traceback and exit with status 2 (`jaxsyn.cli`); in a notebook it is
+an ordinary exception.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class InputError(ValueError):
 class StoreError(Exception):
   """Error of an object store that is unreachable or rejects a request.
 
-  It is neither an OSError nor a ValueError, which callers handle as a missing or
-  corrupt file.
+  It is neither an OSError nor a ValueError, which callers handle as a missing
+  or corrupt file.
   """
 
 

@@ -2,17 +2,17 @@
 
 Exit status:
 
-  0    success; also training and comparing after SIGTERM or SIGINT, which save and
-       print how to resume
-  2    an error of the input or the environment: wrong input, a file that cannot be
-       read or written, a full disk, no memory, closed standard output. One message
-       on standard error, no traceback
+  0    success; also training and comparing after SIGTERM or SIGINT, which save
+       and print how to resume
+  2    an error of the input or the environment: wrong input, a file that cannot
+       be read or written, a full disk, no memory, closed standard output. One
+       message on standard error, no traceback
   129  SIGHUP; 130 SIGINT; 143 SIGTERM. Results printed before remain, and files
        are complete or absent
   141  the reader of standard output or standard error closed it. No message
 
-Any other exception is a bug in jaxsyn and keeps its traceback. A system error that
-names a path is an error of the environment.
+Any other exception is a bug in jaxsyn and keeps its traceback. A system error
+that names a path is an error of the environment.
 """
 
 from __future__ import annotations

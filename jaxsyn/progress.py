@@ -4,8 +4,8 @@
       ...
       bar.advance()
 
-Progress is written to standard error, since standard output is for results. Bars
-of several threads are shown below each other, and printed text above them.
+Progress is written to standard error, since standard output is for results.
+Bars of several threads are shown below each other, and printed text above them.
 """
 
 from __future__ import annotations

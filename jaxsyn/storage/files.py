@@ -4,9 +4,9 @@ A local file is written under a temporary name, flushed to the disk and renamed,
 and its directory is flushed as well. After a kill or a power failure, the file
 therefore has the complete old content or the complete new content.
 
-Every function also takes paths on object stores (s3://, gs://), where one upload
-replaces an object atomically. A directory on a store is complete when the file
-that is written last is present.
+Every function also takes paths on object stores (s3://, gs://), where one
+upload replaces an object atomically. A directory on a store is complete when
+the file that is written last is present.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ def publish(
 ) -> Iterator[IO[Any]]:
   """Opens a new file that replaces `path` when the `with` block succeeds.
 
-  After an exception in the block, the old file remains. The target of a symbolic
-  link is replaced, not the link. Special files (/dev/null, a pipe) are written
-  directly, since renaming would replace them.
+  After an exception in the block, the old file remains. The target of a
+  symbolic link is replaced, not the link. Special files (/dev/null, a pipe) are
+  written directly, since renaming would replace them.
 
   Args:
     path: Path of the file; missing directories are created.

@@ -1,9 +1,9 @@
 """Downloads of models from the Hugging Face Hub, hub:OWNER/NAME[@REVISION].
 
-A model written by `jaxsyn export --format safetensors` and uploaded by its owner
-is downloaded once, to the cache of huggingface_hub (extra "hub"), and then opened
-like any other exported model. HF_HUB_OFFLINE=1 only uses the cache; HF_ENDPOINT
-and HF_TOKEN set the URL of the hub and the credentials.
+A model written by `jaxsyn export --format safetensors` and uploaded by its
+owner is downloaded once, to the cache of huggingface_hub (extra "hub"), and
+then opened like any other exported model. HF_HUB_OFFLINE=1 only uses the cache;
+HF_ENDPOINT and HF_TOKEN set the URL of the hub and the credentials.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def refuse(folder: str | os.PathLike[str], flag: str) -> None:
 
 
 def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """Downloads a model from the Hugging Face Hub and returns its local directory.
+  """Returns the local directory of a model from the Hugging Face Hub.
 
-  A cached model is not downloaded again.
+  The model is downloaded unless it is cached.
 
   Args:
     folder: Path hub:OWNER/NAME or hub:OWNER/NAME@REVISION.

@@ -1,9 +1,9 @@
 """Directory locks that keep processes from disturbing each other's files.
 
 A lock is a kernel lock (flock) on an open file, so it ends with its process,
-however that ends. The text in DIRECTORY/lock only names the owner, for messages.
-If several processes train together, the main process takes the lock. Object
-stores have no locks.
+however that ends. The text in DIRECTORY/lock only names the owner, for
+messages. If several processes train together, the main process takes the lock.
+Object stores have no locks.
 """
 
 from __future__ import annotations

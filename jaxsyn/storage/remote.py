@@ -2,11 +2,11 @@
 
 An upload creates or replaces one object atomically. Directories are only common
 prefixes of names, and there is no appending and no locks; docs/remote.md
-describes the consequences. Other modules call `jaxsyn.storage.files`, which calls
-this module only for paths with a scheme.
+describes the consequences. Other modules call `jaxsyn.storage.files`, which
+calls this module only for paths with a scheme.
 
-The libraries (fsspec with s3fs or gcsfs, from the extra "remote") are imported at
-the first call. They retry failed requests.
+The libraries (fsspec with s3fs or gcsfs, from the extra "remote") are imported
+at the first call. They retry failed requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Package that makes batches from the examples of a dataset split.
 
 loader            `open_loader` and `DataLoader`; describes the path of a batch
-batch_sampler     examples and shape of each batch; `batch_shapes` chooses shapes
+batch_sampler     examples and shape of each batch
+batch_shapes      choice of batch shapes
 loading           `load` reads examples into memory, `prefetch` runs in a thread
 transforms        most transforms of examples, and a list of all
 mixture           several dataset directories as one split

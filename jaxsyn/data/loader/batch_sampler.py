@@ -91,7 +91,8 @@ class BatchSampler:
     Args:
       lengths: Lengths of all examples, in subwords and in words.
       windows: Shuffling windows of examples; None for all examples together.
-      resampled: Transform that changes the lengths in each epoch; None for none.
+      resampled: Transform that changes the lengths in each epoch; None for
+        none.
       tokens: Budget of a batch: rows times the longer padded length.
       shapes: Largest number of shapes; 0 chooses it from the data.
       seed: Seed of the order; epoch e is shuffled by (seed, e).

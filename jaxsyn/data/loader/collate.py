@@ -1,7 +1,7 @@
 """Collation, which pads examples to the static shape of a batch.
 
-Training and translation pad with the same function, so their batches cannot differ.
-Arrays of a batch are named side_feature_LETTERS: the feature names of
+Training and translation pad with the same function, so their batches cannot
+differ. Arrays of a batch are named side_feature_LETTERS: the feature names of
 `jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
 
 Letters: E eigenvector.

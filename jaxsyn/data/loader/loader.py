@@ -1,6 +1,6 @@
 """Data loader, which makes batches of a dataset split as NumPy arrays.
-Training iterates over an infinite stream of batches from a given position; evaluation
-makes one pass. The path of a batch:
+Training iterates over an infinite stream of batches from a given position;
+evaluation makes one pass. The path of a batch:
 
   prefetch        (loading)        makes batches in a background thread
   DataLoader      (loader)         reads windows of examples, makes batches

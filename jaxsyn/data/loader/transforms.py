@@ -186,7 +186,7 @@ def transformed(
 
 
 def control_trees(data: Data, seed: int) -> list[Transform]:
-  """Returns a list with the transform that replaces parse trees, or an empty one.
+  """Returns a list with the transform that replaces parse trees, if any.
 
   Args:
     data: Section config.data, with the kind of trees.

@@ -7,8 +7,8 @@ takes 1 to 3 microseconds for an example, and protobuf takes 13. A record in any
 other layout is rejected; features that are not requested are skipped by their
 length.
 
-Source: protobuf.dev/programming-guides/encoding; example.proto and feature.proto of
-tensorflow/core/example.
+Source: protobuf.dev/programming-guides/encoding; example.proto and
+feature.proto of tensorflow/core/example.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def check_frames(
     crc: Masked CRC-32C of each payload in the index, uint32.
 
   Raises:
-    InvalidExampleError: A frame is corrupt, or the index belongs to other records.
+    InvalidExampleError: A frame is corrupt, or the index belongs to other
+      records.
   """
   array = np.frombuffer(data, np.uint8)
   expected = size.astype("<u8").view(np.uint8).reshape(-1, 8)

@@ -10,9 +10,10 @@ follows:
   writer.write_all(payloads)                  # of jaxsyn.data.store.tfrecord
   counts.add_all(rows)                        # of preprocess.report
 
-The features of each record are sorted by name. The bytes are those that protobuf
-writes for this order; all values of a feature are encoded together, in NumPy.
-`jaxsyn.data.store.decoding` relies on this layout.
+The features of each record are sorted by name. The bytes are those that
+protobuf writes for this order; all values of a feature are encoded together, in
+NumPy. `jaxsyn.data.store.decoding` relies on this layout.
+
 Source: protobuf.dev/programming-guides/encoding; example.proto and
 feature.proto of tensorflow/core/example.
 """
@@ -80,8 +81,8 @@ def _values(rows: Rows, name: str) -> list[bytes]:
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
   """Returns integers encoded as protobuf varints, with seven bits in a byte.
 
-  Returns: the bytes of all varints, and the end offset of each. Negative numbers
-    have ten bytes.
+  Returns: the bytes of all varints, and the end offset of each. Negative
+    numbers have ten bytes.
   """
   rest = values.astype(np.int64).view(np.uint64)
   size = np.ones(len(rest), np.int64)

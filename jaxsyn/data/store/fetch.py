@@ -47,7 +47,7 @@ _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Download(NamedTuple):
-  """Download of a file: its URL, checksum and size limit.
+  """Specification of a file to download: its URL, checksum and size limit.
 
   Attributes:
     url: URL with the scheme http or https.

@@ -1,10 +1,11 @@
 """Index of a split, with the size, checksum and lengths of each record.
 
-index-SPLIT.npy is next to the shards and has one entry for each record, in their
-order. Batches are planned from the lengths of sentences. The sizes locate the
-records, which are contiguous in a shard. The checksums tie the records to the
-index, so that a shard of other data is rejected, even if its records have the
-same sizes. An entry has 16 bytes; the index of a local dataset is memory-mapped.
+index-SPLIT.npy is next to the shards and has one entry for each record, in
+their order. Batches are planned from the lengths of sentences. The sizes locate
+the records, which are contiguous in a shard. The checksums tie the records to
+the index, so that a shard of other data is rejected, even if its records have
+the same sizes. An entry has 16 bytes; the index of a local dataset is
+memory-mapped.
 """
 
 from __future__ import annotations

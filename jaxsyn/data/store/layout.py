@@ -3,7 +3,7 @@
   manifest.json
   vocabulary.model                    or source.model and target.model
   parser.source.udpipe                copy of the parser, if it is a file
-  conllu/SPLIT.SIDE.conllu.gz         trees; tree N belongs to line N of the text
+  conllu/SPLIT.SIDE.conllu.gz         trees; tree N belongs to text line N
   text/SPLIT.SIDE.gz                  raw text; line N belongs to record N
   NAME/VERSION/                       the TFDS dataset and its indexes
   report.txt, report.png
@@ -24,7 +24,7 @@ from jaxsyn.storage import files
 
 
 def names(manifest: Mapping[str, Any]) -> list[str]:
-  """Returns the paths of all files that a manifest implies.
+  """Returns the paths of all files that a dataset with a given manifest has.
 
   Paths are relative to the dataset directory.
   """

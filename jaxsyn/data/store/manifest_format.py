@@ -1,8 +1,8 @@
 """Fields of manifest.json, with their types, bounds and consistency rules.
 
 A dataset directory may come from another user, so its manifest is not trusted:
-the rules ensure that numbers are within bounds and that no name leads out of the
-directory. `jaxsyn.data.store.manifests` reads and writes the file.
+the rules ensure that numbers are within bounds and that no name leads out of
+the directory. `jaxsyn.data.store.manifests` reads and writes the file.
 """
 
 from __future__ import annotations

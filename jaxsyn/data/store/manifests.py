@@ -285,8 +285,8 @@ def check_parser(
 ) -> None:
   """Raises InputError unless a dataset was parsed with the given parser.
 
-  If the trees were imported from CoNLL-U files without the name of a parser, any
-  parser is accepted.
+  If the trees were imported from CoNLL-U files without the name of a parser,
+  any parser is accepted.
 
   Args:
     manifest: Manifest of the dataset.

@@ -2,8 +2,8 @@
 
 Examples are decoded (`jaxsyn.data.store.decoding`), checked
 (`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and
-padded (`jaxsyn.data.loader.collate`) in this form, which is faster than one array
-for each example.
+padded (`jaxsyn.data.loader.collate`) in this form, which is faster than one
+array for each example.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ TensorFlow. If TensorFlow is installed, the directory can be read with
   tfds.load("multi30k_en_de", data_dir="data/multi30k_en_de")
   tfds.builder_from_directory("data/multi30k_en_de/multi30k_en_de/1.0.0")
 
-Tree distances are flat uint8 arrays (W·W), which are stored as bytes in records.
+Tree distances are flat uint8 arrays (W·W), which are stored as bytes in
+records.
 
 `SyntaxPairs` copies such a dataset to another directory or TFDS format.
 """
@@ -75,8 +76,8 @@ def write(
     about: Description in the metadata.
 
   Returns:
-    Entries of the manifest for each split: "examples", "shards" (each with file,
-    examples, bytes and sha256) and "records_sha256".
+    Entries of the manifest for each split: "examples", "shards" (each with
+    file, examples, bytes and sha256) and "records_sha256".
 
   Raises:
     ValueError: A split has another number of examples than given.
