@@ -15,7 +15,7 @@ RETIRED = {
   "ahead": "",
   "anew": "",
   "crew": "",
-  "dealt": "benchmarks/train_speed.py",  # a local name
+  "dealt": "",
   "desk": "",
   "doors": "tests/asked_services.py tests/serving/conftest.py",  # parameters
   "doubts": "jaxsyn/data/store/manifest_format.py",  # a key of manifests

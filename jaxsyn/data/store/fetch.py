@@ -130,12 +130,12 @@ def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
   try:
     files.copy(path, copy)
   except FileNotFoundError:
-    raise InputError(f"{path} is missing; copy the folder anew.") from None
+    raise InputError(f"{path} is missing; copy the folder again.") from None
   if (actual := checksums.sha256_of(copy)) != sha256:
     copy.unlink()
     raise InputError(
       f"{path} has the SHA-256 {actual} and not {sha256}, as the manifest of "
-      "its folder says; copy the folder anew."
+      "its folder says; copy the folder again."
     )
 
 
