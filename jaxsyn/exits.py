@@ -55,15 +55,16 @@ _ADVICE = {
   errno.ENOMEM: "End other programs, or use a machine with more memory.",
   errno.EIO: "The disk, or the connection to it, failed; check it.",
 }
-# Without a path, these are errors of standard output or of the machine. Any other
-# error without a path may be a bug.
+# Without a path, these are errors of standard output or of the machine. Any
+# other error without a path may be a bug.
 _PATHLESS = (
   *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
   *(errno.ENOMEM, errno.EMFILE, errno.ENFILE),
 )
 
 
-# Futures of threads that cannot be interrupted and whose results are not needed.
+# Futures of threads that cannot be interrupted and whose results are not
+# needed.
 _abandoned: list[Future[Any]] = []
 
 

@@ -119,8 +119,9 @@ class Bar:
       if self._screen and self._task is not None:
         self._screen.remove(self._task)
       self._screen = self._task = None
-    # The note may refer to JAX arrays. A daemon thread that frees them while the
-    # interpreter exits aborts the process ("FATAL: exception not rethrown").
+    # The note may refer to JAX arrays. A daemon thread that frees them while
+    # the interpreter exits aborts the process ("FATAL: exception not
+    # rethrown").
     if self._thread.is_alive():
       self._thread.join()
 

@@ -66,8 +66,8 @@ class Workers(Generic[Shared]):
       stdout=subprocess.DEVNULL,
       pass_fds=handles,
       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-      # Ctrl-C is sent to this process only. Not a new session: Linux divides the
-      # cores between sessions, and would ignore `nice`.
+      # Ctrl-C is sent to this process only. Not a new session: Linux divides
+      # the cores between sessions, and would ignore `nice`.
       process_group=0,
     )
     for connection in theirs:

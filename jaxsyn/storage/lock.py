@@ -158,8 +158,8 @@ def flock(
 def _lock_exclusively(
   file: TextIO, folder: pathlib.Path, *, wait: bool, advice: str
 ) -> None:
-  # flock, not lockf, whose lock ends when any file object of this process on the
-  # same file is closed.
+  # flock, not lockf, whose lock ends when any file object of this process on
+  # the same file is closed.
   try:
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
   except BlockingIOError:

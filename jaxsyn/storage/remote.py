@@ -57,7 +57,8 @@ def path(name: PathLike) -> pathlib.Path:
   filesystem(name)
   from etils import epath
 
-  # It has the methods of pathlib.Path except those that need a local file system.
+  # It has the methods of pathlib.Path except those that need a local file
+  # system.
   return cast(pathlib.Path, epath.Path(name))
 
 
@@ -104,8 +105,8 @@ def check(folder: PathLike) -> None:
 class _Object(io.RawIOBase):
   """Raw readable file for an object in a store; each read is one request."""
 
-  # The files of fsspec raise exceptions of the underlying library, and request an
-  # extra block after every read, however large.
+  # The files of fsspec raise exceptions of the underlying library, and request
+  # an extra block after every read, however large.
 
   def __init__(self, path: PathLike):
     super().__init__()

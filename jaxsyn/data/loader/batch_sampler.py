@@ -407,7 +407,8 @@ class Windows:
     if not self.in_memory:
       count = int(np.ceil(bytes_E.sum() / max(self.max_bytes / 2, 1)))
       count = min(max(count, 1), len(block_E))
-    # Assigned by the first byte of a block, so that the last window is not small.
+    # Assigned by the first byte of a block, so that the last window is not
+    # small.
     begin_E = np.cumsum(bytes_E) - bytes_E
     window_E = begin_E * count // max(int(bytes_E.sum()), 1)
     for window in range(count):

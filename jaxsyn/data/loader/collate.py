@@ -108,8 +108,8 @@ def _extent(
   length = {"S": shape.source, "T": shape.target}.get(axes, words)
   begin = start[ids]
   length_B = start[ids + 1] - begin
-  # A row of padding is an example without values. Padding these arrays for every
-  # batch, with or without such rows, took 9 % of the time of reading.
+  # A row of padding is an example without values. Padding these arrays for
+  # every batch, with or without such rows, took 9 % of the time of reading.
   if len(ids) < rows:
     begin, length_B = (
       np.pad(x, (0, rows - len(ids))) for x in (begin, length_B)

@@ -27,8 +27,8 @@ from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptFileError
 from jaxsyn.storage import files
 
 # Number of records in a block. No file depends on it, but the order of a corpus
-# that does not fit in memory does (`jaxsyn.data.loader.batch_sampler`). With 128
-# records, decoding is as slow as protobuf.
+# that does not fit in memory does (`jaxsyn.data.loader.batch_sampler`). With
+# 128 records, decoding is as slow as protobuf.
 BLOCK = 4096
 # Bytes of the first request to an object store; each block is another request.
 _READ_AHEAD = 1 << 16

@@ -251,8 +251,9 @@ def _integers(
     _reject(cut, f"{name} ends within a number")
   last = np.flatnonzero(is_last)  # position of the last byte of each value
   count = np.diff(np.searchsorted(last, stop), prepend=0)
-  # Nearly all values have one or two bytes. Index -1 makes the very last byte the
-  # one before the first value; like the byte before any other value, it ends one.
+  # Nearly all values have one or two bytes. Index -1 makes the very last byte
+  # the one before the first value; like the byte before any other value, it
+  # ends one.
   value = packed[last].astype(np.int64)
   before = packed[last - 1]
   longer = np.flatnonzero(before > 127)

@@ -147,8 +147,8 @@ def runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
   """
   shape = (*begin.shape, length)
   if begin.max(initial=0) + length <= flat.size:
-    # Overlapping runs as single values of many bytes: four times as fast as gathering
-    # value by value.
+    # Overlapping runs as single values of many bytes: four times as fast as
+    # gathering value by value.
     size, bytes_ = flat.size - length + 1, length * flat.itemsize
     runs = np.ndarray(size, f"V{bytes_}", flat, strides=flat.strides)
     return runs[begin].view(flat.dtype).reshape(shape)
