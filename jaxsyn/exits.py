@@ -63,8 +63,7 @@ _PATHLESS = (
 )
 
 
-# Futures of threads that cannot be interrupted and whose results are not
-# needed.
+# Futures of threads that cannot be interrupted, whose results are not needed.
 _abandoned: list[Future[Any]] = []
 
 

@@ -57,8 +57,7 @@ def path(name: PathLike) -> pathlib.Path:
   filesystem(name)
   from etils import epath
 
-  # It has the methods of pathlib.Path except those that need a local file
-  # system.
+  # It has the methods of pathlib.Path except those that need local files.
   return cast(pathlib.Path, epath.Path(name))
 
 

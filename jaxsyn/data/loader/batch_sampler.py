@@ -178,10 +178,7 @@ class BatchSampler:
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
-    """Yields batches without end, each with the position after it.
-
-    A checkpoint stores that position.
-    """
+    """Yields batches without end, each with the position after it."""
     for epoch in itertools.count(start.epoch):
       first = start.batch if epoch == start.epoch else 0
       batches = itertools.islice(self._epoch(epoch), first, None)
@@ -215,10 +212,7 @@ class BatchSampler:
     return used
 
   def batches_per_epoch(self) -> float:
-    """Returns the number of batches in an epoch.
-
-    For a split that does not fit in memory, this is an estimate.
-    """
+    """Returns the number of batches in an epoch, estimated for large splits."""
     first = list(
       itertools.takewhile(lambda p: p.window == (0, 0), self._epoch(0))
     )
@@ -228,10 +222,7 @@ class BatchSampler:
     return self._windows.examples / count * len(first)
 
   def subwords(self, planned: PlannedBatch) -> tuple[int, int]:
-    """Returns the numbers of source and target subwords in a planned batch.
-
-    Padding is not counted.
-    """
+    """Returns the source and target subword counts of a batch, unpadded."""
     if self._resampled:
       return self._resampled.subwords(planned.window, planned.ids)
     source, target = (
@@ -240,7 +231,7 @@ class BatchSampler:
     return source, target
 
   def padding(self, epoch: int = 0) -> float:
-    """Returns the fraction of positions in an epoch's batches that is padding.
+    """Returns the fraction of positions that is padding in an epoch's batches.
 
     Positions of both sides are counted.
     """
@@ -306,11 +297,7 @@ class Windows:
   ) -> Windows:
     """Returns the shuffling windows for a split's examples.
 
-    Args:
-      examples: Examples of the split.
-      features: Names of the features that count for the memory of an example.
-      memory_gib: Memory for examples, in GiB.
-      seed: Seed of the order.
+    `features` are those that count for the memory of an example.
     """
     rates = None
     if isinstance(examples, MixedExamples):
@@ -367,12 +354,7 @@ class Windows:
     return block_E[some_E], count_E[some_E].astype(np.int64)
 
   def _ids(self, blocks: list[tuple[int, int]], epoch: int) -> np.ndarray:
-    """Returns the sampled example indices of given blocks of records.
-
-    Args:
-      blocks: Pairs (block, number of examples to sample from it).
-      epoch: Index of the epoch, which seeds the sampling.
-    """
+    """Returns example indices sampled for pairs (block, number to sample)."""
     parts = []
     for block, count in blocks:
       begin, end = self.block_start[block : block + 2]
@@ -407,8 +389,7 @@ class Windows:
     if not self.in_memory:
       count = int(np.ceil(bytes_E.sum() / max(self.max_bytes / 2, 1)))
       count = min(max(count, 1), len(block_E))
-    # Assigned by the first byte of a block, so that the last window is not
-    # small.
+    # Assigned by first bytes of blocks, so that the last window is not small.
     begin_E = np.cumsum(bytes_E) - bytes_E
     window_E = begin_E * count // max(int(bytes_E.sum()), 1)
     for window in range(count):

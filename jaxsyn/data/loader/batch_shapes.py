@@ -62,10 +62,7 @@ def choose_shapes(
 
 
 def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
-  """Returns (source, target) lengths of shapes sorted by their sum.
-
-  An example is put into the first shape that holds it.
-  """
+  """Returns the (source, target) lengths of batch shapes, sorted by sum."""
   return sorted(lengths, key=lambda p: (p[0] + p[1], p))
 
 
@@ -149,10 +146,6 @@ class LengthCounts(NamedTuple):
 
     The examples of an incomplete batch move on to larger shapes, as in
     `BatchSampler`, so many shapes cost padding if there are few examples.
-
-    Args:
-      lengths: Pairs of lengths of the shapes.
-      rows: Function from two lengths to the rows of a batch.
     """
     left_C, total = self.count_C.astype(np.float64), 0
     for s, t in lengths:

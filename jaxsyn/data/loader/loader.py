@@ -229,8 +229,7 @@ class DataLoader:
     def read(window: list[T]) -> list[tuple[T, LoadedExamples]]:
       batch_ids = [self._local_ids(planned_of(step))[0] for step in window]
       ids, place = np.unique(np.concatenate(batch_ids), return_inverse=True)
-      # Batches are copies, so the window before the current one is not used any
-      # more.
+      # Batches are copies, so the window before the current one is unused.
       buffer = buffers.popleft() if len(buffers) == 2 else None
       examples = load(self.examples, self.features, ids, buffer)
       buffers.append(examples)
@@ -370,8 +369,7 @@ def open_loader(
       (split, examples), others, data, seed=seed, features=features
     )
   is_mixed = isinstance(examples, MixedExamples)
-  # All features that a batch can have, so that all systems get the same
-  # batches.
+  # All features that a batch can have, so that systems get the same batches.
   counted = [name for name in split.features if name not in SPELLING]
   windows = Windows.of(
     examples, counted, memory_gib=batch.memory_gib, seed=seed
@@ -415,11 +413,6 @@ def _auxiliary(
   data: Data, counts: Mapping[str, int], pairs: int
 ) -> tuple[int, float]:
   """Returns the index of the first auxiliary-task example, and the loss weight.
-
-  Args:
-    data: Section config.data.
-    counts: Result of `tasks.make_examples`.
-    pairs: Number of sentence pairs in the split.
 
   Raises:
     InputError: The auxiliary task has no example.

@@ -47,10 +47,7 @@ Tables = Mapping[str, np.ndarray]
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the subword id of the corpus tag for each folder of a mixture.
-
-  The list is empty if the mixture has no tags.
-  """
+  """Returns the ids of a mixture's corpus tags, one per folder, if any."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
@@ -183,12 +180,7 @@ class MixedExamples(Examples):
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Yields the examples in given blocks of records, one block at a time.
-
-    Args:
-      blocks: Indices of the blocks, ascending.
-      features: Names of the features to read.
-    """
+    """Yields the examples in blocks of records, given in ascending order."""
     blocks, first = np.fromiter(blocks, np.int64), 0
     for corpus in self.corpora:
       end = first + len(corpus.examples.block_start) - 1

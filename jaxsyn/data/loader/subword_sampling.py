@@ -188,12 +188,7 @@ class ResampledSubwords(Transform):
     return sizes
 
   def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
-    """Returns the total numbers of source and target subwords of examples.
-
-    Args:
-      window: Shuffling window of the examples.
-      ids: Indices of the examples.
-    """
+    """Returns the total source and target subword counts of given examples."""
     rows = self._sampled(window, ids)
     source, target = (
       int(
@@ -284,14 +279,7 @@ class ResampledSubwords(Transform):
     return Rows(flat, start)
 
   def pieces(self, side: str, index: int, text: str, epoch: int) -> Pieces:
-    """Returns the sampled subwords of a sentence in an epoch, without EOS.
-
-    Args:
-      side: Side of the sentence.
-      index: Index of its example.
-      text: Text of the sentence.
-      epoch: Index of the epoch.
-    """
+    """Returns the sampled subwords of a sentence in an epoch, without EOS."""
     vocabulary = self.vocabularies[side]
     limit = int(self.bounds[SIDES.index(side)][index]) - 1
     for attempt in range(TRIES):

@@ -54,12 +54,7 @@ class Brackets(Choice):
     raise NotImplementedError
 
   def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    """Returns an example's source tree as an array of brackets and subwords.
-
-    Args:
-      bracketing: Result of `bracketing`.
-      example: Example of translation.
-    """
+    """Returns an example's source tree as an array of brackets and subwords."""
     raise NotImplementedError
 
 
@@ -299,10 +294,7 @@ def make_examples(
 
 
 def summary(counts: Mapping[str, int]) -> str:
-  """Returns a log message with the counts of `make_examples`.
-
-  It is empty if there are no counts.
-  """
+  """Returns a log message with the counts of `make_examples`; "" for none."""
   if "translations" not in counts:
     return ""
   count = {k: counts.get(k, 0) for k in ("second", "no tree", "too long")}

@@ -57,10 +57,7 @@ class Transform:
     return set()
 
   def lengths(self, lengths: Lengths) -> Lengths:
-    """Returns the lengths of all examples after the transform.
-
-    They are equal in every epoch.
-    """
+    """Returns the lengths of all examples after the transform."""
     return lengths
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
@@ -186,12 +183,7 @@ def transformed(
 
 
 def control_trees(data: Data, seed: int) -> list[Transform]:
-  """Returns a list with the transform that replaces parse trees, if any.
-
-  Args:
-    data: Section config.data, with the kind of trees.
-    seed: Value of config.seed.
-  """
+  """Returns a list with the transform that replaces parse trees, if any."""
   return [ControlTrees(data.tree, seed)] if data.tree.replaces else []
 
 

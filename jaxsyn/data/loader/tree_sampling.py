@@ -121,15 +121,7 @@ class ResampledTrees(Transform):
     epoch: int,
     ids: np.ndarray,
   ) -> np.ndarray:
-    """Returns the parents of words, with a random fraction replaced.
-
-    Args:
-      side: Side of the sentences.
-      head_W: Parents of the words in all examples.
-      words: Number of words in each example.
-      epoch: Index of the epoch.
-      ids: Indices of the examples.
-    """
+    """Returns the parents of words, with a random fraction replaced."""
     word_W = np.arange(len(head_W)) - np.repeat(np.cumsum(words) - words, words)
     id_W = np.repeat(ids, words)
     first_W, second_W = self._random(side, word_W, epoch, ids=id_W)

@@ -49,12 +49,7 @@ class Examples:
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Yields the examples in given blocks of records, one block at a time.
-
-    Args:
-      blocks: Indices of the blocks.
-      features: Names of the features to read.
-    """
+    """Yields the examples in given blocks of records, one block at a time."""
     raise NotImplementedError
 
   def __len__(self) -> int:
@@ -65,12 +60,7 @@ class Examples:
     return self.read_blocks(range(len(self.block_start) - 1), features)
 
   def select(self, ids: np.ndarray, features: Sequence[str]) -> Iterator[Rows]:
-    """Yields the examples with given indices, one block of records at a time.
-
-    Args:
-      ids: Indices of the examples, ascending.
-      features: Names of the features to read.
-    """
+    """Yields the examples with given ascending indices, a block at a time."""
     cut = np.searchsorted(ids, self.block_start)
     blocks = np.flatnonzero(np.diff(cut)).tolist()
     for block, rows in zip(blocks, self.read_blocks(blocks, features)):
@@ -233,13 +223,7 @@ class Split(Examples):
     return rows
 
   def _check_sizes(self, rows: Rows, examples: slice) -> None:
-    """Raises an error if decoded examples differ from the index in length.
-
-    Batches are planned from the lengths in the index.
-
-    Raises:
-      InvalidExampleError: An example has another number of values.
-    """
+    """Raises InvalidExampleError if examples and index differ in length."""
     lengths = self.lengths.of(examples)
     for name in rows.start:
       expected = lengths.sizes(name)
@@ -252,10 +236,7 @@ class Split(Examples):
         )
 
   def __getitem__(self, i: int) -> Example:
-    """Returns example i, for which its complete block of records is decoded.
-
-    `rows` is faster for many examples.
-    """
+    """Returns example i, for which its complete block of records is decoded."""
     if not 0 <= i < len(self):
       raise IndexError(f"example {i} of {len(self)}")
     (rows,) = self.select(np.array([i]), self.features)

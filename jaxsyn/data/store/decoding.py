@@ -289,11 +289,6 @@ def _joined(
 
 
 def _reject(bad: np.ndarray, why: str) -> None:
-  """Raises InvalidExampleError for the first bad record, if there is one.
-
-  Args:
-    bad: Mask of the bad records.
-    why: Description of the error.
-  """
+  """Raises InvalidExampleError for the first bad record, if there is one."""
   if bad.any():
     raise InvalidExampleError(int(np.argmax(bad)), why)

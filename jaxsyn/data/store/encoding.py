@@ -103,12 +103,7 @@ def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 def _tagged(field: int, size: int) -> bytes:
-  """Returns the tag and length bytes of a length-delimited protobuf field.
-
-  Args:
-    field: Number of the field.
-    size: Size of its content in bytes.
-  """
+  """Returns the tag and length bytes of a length-delimited protobuf field."""
   return bytes([field << 3 | 2]) + _varint(size)
 
 

@@ -158,8 +158,7 @@ def _heads(
   words_W = np.repeat(words, size)
   bad = _beyond(head_W, words_W)
   yield rows.which(name, bad), name, "has a word that is not in the sentence"
-  # Parents as positions among all values: offset of the example, and of the
-  # tree.
+  # Parents as positions among all values, shifted by offsets of their trees.
   nth_W = np.arange(len(head_W)) - np.repeat(rows.start[name][:-1], size)
   head_W = head_W + np.arange(len(head_W)) - nth_W % np.maximum(words_W, 1)
   above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`

@@ -310,9 +310,9 @@ def _check_scheme(url: str) -> None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-  """Handler of HTTP redirects that allows only http and https.
+  """Handler of HTTP redirects that rejects unencrypted and unknown schemes.
 
-  It rejects redirects from https to http.
+  Redirects to http and https are followed, but never from https to http.
   """
 
   def redirect_request(

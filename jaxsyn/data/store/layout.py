@@ -78,10 +78,7 @@ def text_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """Returns the path of the raw text file for a shard and side of a split.
-
-  The file has one line for each record.
-  """
+  """Returns the path of the raw text file for a shard and side of a split."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
   return files.path_of(directory) / "text" / file
 
@@ -145,10 +142,7 @@ def _shard(shard: int, shards: int) -> str:
 def vocabulary_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path:
-  """Returns the path of a side's SentencePiece model.
-
-  Both sides may have the same model.
-  """
+  """Returns the path of a side's SentencePiece model, maybe of both sides."""
   return files.path_of(directory) / manifest["vocabulary"][side]["file"]
 
 

@@ -81,10 +81,7 @@ def lengths_of(rows: Rows) -> Lengths:
 
 
 def _words(rows: Rows, side: str) -> np.ndarray:
-  """Returns the number of words on a side of each example.
-
-  It is 0 if no feature determines it.
-  """
+  """Returns the number of words on a side of each example; 0 if unknown."""
   for name in rows.start:
     axes = FEATURES[name].axes
     if name.startswith(side) and axes in ("W", "WW"):
