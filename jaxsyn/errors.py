@@ -1,9 +1,9 @@
-"""Exceptions with messages for users.
+"""Exceptions whose messages are for users.
 
-Checks of files, lines, options and checkpoints raise `InputError` with a message
-that names the location, the value and the remedy. Commands print it without a
-traceback and exit with status 2 (`jaxsyn.cli`); in a notebook it is an ordinary
-exception.
+Checks of files, lines, options and checkpoints raise `InputError` with a
+message that names the location, the value and the remedy. Commands print it
+without a traceback and exit with status 2 (`jaxsyn.cli`); in a notebook it is
+an ordinary exception.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-  """An invalid input of the user; the message says what and where."""
+  """Error of invalid user input; the message names its location and value."""
 
 
 class StoreError(Exception):
-  """An object store that is unreachable or rejects a request.
+  """Error of an object store that is unreachable or rejects a request.
 
-  Neither an OSError nor a ValueError, which callers handle as a missing or
-  corrupt file.
+  It is neither an OSError nor a ValueError, which callers handle as a missing
+  or corrupt file.
   """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-  """Returns a guess for an unknown name, and all names, for a message.
-
+  """Returns a message part with the closest known name and all known names.
   >>> did_you_mean("simga", ["heads", "sigma"])
   "Did you mean 'sigma'? Known: heads, sigma."
   """

@@ -1,18 +1,18 @@
-"""How a command ends: exit statuses, error messages and signals.
+"""Exit statuses, error messages and signal handling of commands.
 
 Exit status:
 
-  0    success; also training and comparing after SIGTERM or SIGINT, which save and
-       print how to resume
-  2    an error of the input or the environment: wrong input, a file that cannot be
-       read or written, a full disk, no memory, closed standard output. One message
-       on standard error, no traceback
+  0    success; also training and comparing after SIGTERM or SIGINT, which save
+       and print how to resume
+  2    an error of the input or the environment: wrong input, a file that cannot
+       be read or written, a full disk, no memory, closed standard output. One
+       message on standard error, no traceback
   129  SIGHUP; 130 SIGINT; 143 SIGTERM. Results printed before remain, and files
        are complete or absent
   141  the reader of standard output or standard error closed it. No message
 
-Any other exception is a bug in jaxsyn and keeps its traceback. A system error that
-names a path is an error of the environment.
+Any other exception is a bug in jaxsyn and keeps its traceback. A system error
+that names a path is an error of the environment.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _ADVICE = {
   errno.ENOMEM: "End other programs, or use a machine with more memory.",
   errno.EIO: "The disk, or the connection to it, failed; check it.",
 }
-# Without a path, these are errors of standard output or of the machine. Any other
-# error without a path may be a bug.
+# Without a path, these are errors of standard output or of the machine. Any
+# other error without a path may be a bug.
 _PATHLESS = (
   *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
   *(errno.ENOMEM, errno.EMFILE, errno.ENFILE),
 )
 
 
-# Work of threads that cannot be interrupted, and that no code waits for.
+# Futures of threads that cannot be interrupted, whose results are not needed.
 _abandoned: list[Future[Any]] = []
 
 
 def abandon(work: Future[Any]) -> None:
-  """Lets the command end while a thread still does this work.
+  """Allows the process to exit while a thread still computes a future.
 
   Python would wait for the thread; XLA may compile for minutes.
   """
@@ -77,7 +77,10 @@ def abandon(work: Future[Any]) -> None:
 
 
 class TerminationSignal(BaseException):
-  """A termination signal; like KeyboardInterrupt it is not an Exception."""
+  """Exception for a termination signal.
+
+  Like KeyboardInterrupt, it is not an `Exception`.
+  """
 
   def __init__(self, signal_number: int):
     super().__init__(signal_number)
@@ -85,7 +88,10 @@ class TerminationSignal(BaseException):
 
 
 def guarded(function: Callable[[], Any]) -> None:
-  """Calls a function and exits; errors become a message and an exit status."""
+  """Calls a command's function; on an error, prints a message and exits.
+
+  Errors that indicate a bug are raised.
+  """
   try:
     with _signals():
       _check_streams()
@@ -101,7 +107,7 @@ def guarded(function: Callable[[], Any]) -> None:
 
 
 def error_message(error: BaseException) -> tuple[str, int] | None:
-  """Returns the message and exit status for an error, or None for a bug."""
+  """Returns the message and exit status for an exception; None for a bug."""
   if isinstance(error, (InputError, StoreError)):
     return f"error: {error}", 2
   if isinstance(error, KeyboardInterrupt):
@@ -130,9 +136,9 @@ def error_message(error: BaseException) -> tuple[str, int] | None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-  """Makes SIGTERM and SIGHUP raise an exception, as SIGINT does, to clean up.
+  """Makes SIGTERM and SIGHUP raise TerminationSignal in a `with` block.
 
-  Training and comparing install their own handlers while they run.
+  This allows cleaning up. Training and comparing install their own handlers.
   """
   if threading.current_thread() is not threading.main_thread():
     yield
@@ -155,7 +161,11 @@ def _signals() -> Iterator[None]:
 
 
 def _check_streams() -> None:
-  """Opens closed standard streams, or raises InputError for standard output."""
+  """Opens closed standard streams, and sets UTF-8 for standard output.
+
+  Raises:
+    InputError: Standard output is closed.
+  """
   # The next opened file would get a free descriptor below 3, and receive what
   # C++ code prints.
   while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
@@ -177,14 +187,14 @@ def _check_streams() -> None:
 
 
 class _PlainFormatter(logging.Formatter):
-  """Formats log records like errors: "warning: ..."."""
+  """Formatter of log records in the style of error messages, "warning: ..."."""
 
   def format(self, record: logging.LogRecord) -> str:
     return f"{record.levelname.lower()}: {super().format(record)}"
 
 
 def _log_plainly() -> None:
-  """Makes log records of absl and Orbax plain messages without logger names."""
+  """Sets a plain log format without logger names, also for absl and Orbax."""
   # Otherwise absl installs a handler at its first message, which prints
   # "WARNING:absl:a checkpoint is damaged ...".
   logging.basicConfig()
@@ -195,17 +205,19 @@ def _log_plainly() -> None:
 def check_target(
   path: str, flag: str, folder: bool = False, *, store: bool = False
 ) -> None:
-  """Checks that an output path can be written, before hours of work.
+  """Raises an error if an output path cannot be written.
+
+  Commands call this before hours of work.
 
   Args:
-    path: File ("-" for standard output) or directory.
+    path: Path of a file ("-" for standard output) or directory.
     flag: Flag of the path, for the message.
     folder: Whether the path is a directory, which need not exist.
     store: Whether the path may be on an object store.
 
   Raises:
-    InputError: A file is a directory or a directory is a file, or permissions are
-      missing.
+    InputError: A file is expected and a directory exists, or vice versa, or
+      permissions are missing.
     StoreError: The store cannot be reached or denies access.
   """
   if path == "-" and not folder:
@@ -238,7 +250,7 @@ def check_target(
 
 
 def _print_and_exit(message: str, status: int) -> None:
-  """Prints a message, if standard error is open, and exits."""
+  """Prints a message to standard error, if it is open, and exits."""
   if message:
     with contextlib.suppress(OSError):
       print(message, file=sys.stderr, flush=True)
@@ -247,14 +259,14 @@ def _print_and_exit(message: str, status: int) -> None:
       stream.flush()
     except OSError:
       # Python flushes again at exit, which would change the status: discard the
-      # rest.
+      # remaining output.
       os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
   _exit(status)
   sys.exit(status)
 
 
 def _exit(status: int) -> None:
-  """Exits at once if Python would wait for work passed to `abandon`."""
+  """Exits immediately if Python would wait for futures passed to `abandon`."""
   if all(work.done() for work in _abandoned):
     return
   for stream in (sys.stdout, sys.stderr):

@@ -1,12 +1,11 @@
-"""Progress of long tasks: bars on a terminal, otherwise a line every 30 seconds.
-
+"""Progress of long tasks, as bars on a terminal or else a line every 30 s.
   with progress.bar("parsing", total=29_000, unit="line") as bar:
     for line in lines:
       ...
       bar.advance()
 
-Progress goes to standard error, since standard output is for results. Bars of
-several threads are shown below each other, and printed text above them.
+Progress is written to standard error, since standard output is for results.
+Bars of several threads are shown below each other, and printed text above them.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
   from rich.console import RenderableType
 
 REDRAW_SECONDS = 30.0  # between two lines without a terminal
-_IDLE_FACTOR = 10  # times as many if nothing has changed
+_IDLE_FACTOR = 10  # factor of REDRAW_SECONDS if no unit was finished
 _MIN_SECONDS = 0.5  # shorter tasks get no bar
 
 
 class Bar:
-  """The progress of one task."""
+  """Progress bar of one task."""
 
   def __init__(
     self,
@@ -41,17 +40,18 @@ class Bar:
     note: Callable[[], str] = lambda: "",
     silent: bool = False,
   ):
-    """Starts showing progress.
+    """Starts showing the progress of a task.
 
     Args:
       name: Name of the task.
       total: Number of units; None if unknown.
       unit: Name of a unit in the singular, such as "line".
-      per: Name of the unit of speed, if it is another one; see `advance`.
+      per: Name of the unit for the speed, if it differs; see `advance`.
       speed: Whether to show the speed.
-      done: Units done before, which do not count for the speed.
-      note: Returns what the task waits for, as `compiling` does, or "". During a
-        wait no speed and remaining time are shown. Called in another thread.
+      done: Number of units done before, which do not count for the speed.
+      note: Function that returns a description of a wait, as `compiling` does,
+        or "". During a wait, the speed and remaining time are not shown. It is
+        called in another thread.
       silent: Whether to show nothing.
     """
     self._name, self._total, self._unit, self._per = name, total, unit, per
@@ -72,16 +72,16 @@ class Bar:
       self._thread.start()
 
   def start_clock(self) -> None:
-    """Starts to measure the speed from now."""
+    """Restarts the time from which the speed of the task is measured."""
     with self._lock:
       self._started = time.monotonic()
 
   def advance(self, count: int = 1, amount: int | None = None) -> None:
-    """Adds finished units.
+    """Adds finished units to the progress.
 
     Args:
-      count: Number of units.
-      amount: Number of units of speed, if these are others.
+      count: Number of finished units.
+      amount: Number of finished units for the speed, if these differ.
     """
     with self._lock:
       self._done += count
@@ -90,42 +90,43 @@ class Bar:
         self._screen.update(self._task, self._done, self._words())
 
   def set_time_limit(self, seconds: float) -> None:
-    """Sets the time from now after which the task ends in any case."""
+    """Sets the time limit of the task, in seconds from now."""
     with self._lock:
       self._end = time.monotonic() + seconds
 
   def set_done(self, done: int) -> None:
-    """Sets the number of finished units."""
+    """Sets the total number of finished units."""
     self.advance(done - self._done)
 
   def show(self, content: RenderableType) -> None:
-    """Shows content below the bars, on a terminal; replaces earlier content."""
+    """Shows content below all bars on a terminal, replacing earlier content."""
     if self._screen:
       self._screen.show(content)
 
   def postpone_line(self) -> None:
-    """Delays the next line, since other output has just shown the progress."""
+    """Delays the next progress line, for callers that printed the progress."""
     self._printed = time.monotonic()
 
   @property
   def is_on_terminal(self) -> bool:
-    """Whether the bar is drawn on a terminal."""
+    """Whether the progress bar is drawn on a terminal."""
     return self._screen is not None
 
   def close(self) -> None:
-    """Removes the bar and ends its thread."""
+    """Removes the progress bar and ends its thread."""
     with self._lock:
       self._closed.set()
       if self._screen and self._task is not None:
         self._screen.remove(self._task)
       self._screen = self._task = None
-    # The note may refer to JAX arrays. A daemon thread that frees them while the
-    # interpreter exits aborts the process ("FATAL: exception not rethrown").
+    # The note may refer to JAX arrays. A daemon thread that frees them while
+    # the interpreter exits aborts the process ("FATAL: exception not
+    # rethrown").
     if self._thread.is_alive():
       self._thread.join()
 
   def _refresh(self) -> None:
-    """Shows the progress until the bar is closed."""
+    """Shows the progress repeatedly until the bar is closed."""
     last_done = -1
     while not self._closed.wait(
       _MIN_SECONDS if self._screen else min(REDRAW_SECONDS, 1.0)
@@ -148,7 +149,10 @@ class Bar:
           print(line, end="", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
-    """Formats the progress: "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
+    """Returns the progress as text.
+
+    Example: "1,200 of 29,000 lines, 340 lines/s, 82 s left".
+    """
     note = self._note()
     if self._is_waiting and not note:  # the wait would distort the speed
       self._started = time.monotonic()
@@ -176,7 +180,10 @@ class Bar:
 
 @contextlib.contextmanager
 def bar(name: str, total: int | None = None, **options: Any) -> Iterator[Bar]:
-  """Shows progress during a block; the arguments are those of `Bar`."""
+  """Yields a progress bar that is shown during a `with` block.
+
+  The arguments are those of `Bar`.
+  """
   shown = Bar(name, total, **options)
   try:
     yield shown
@@ -185,11 +192,13 @@ def bar(name: str, total: int | None = None, **options: Any) -> Iterator[Bar]:
 
 
 def compiling(*programs: tuple[int, int]) -> str:
-  """Returns the note of a bar while programs compile, "" once all are compiled.
+  """Returns the progress note about programs that are being compiled.
+
+  It is "" if all programs are compiled.
 
   Args:
-    *programs: For each function, the number of compiled and of needed programs.
-
+    *programs: Pair for each function: the numbers of compiled and of needed
+      programs.
   >>> compiling((3, 12), (0, 1))
   'compiling programs: 3 of 13'
   """
@@ -200,7 +209,7 @@ def compiling(*programs: tuple[int, int]) -> str:
 
 
 class CompileCounter:
-  """Counts the programs of a jitted function."""
+  """Counter of the compiled programs of a jitted function."""
 
   def __init__(self) -> None:
     self._needed: set[Any] = set()
@@ -208,12 +217,16 @@ class CompileCounter:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Numbers of compiled and of needed programs."""
+    """Numbers of compiled and of needed programs, as a pair."""
     return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager
   def calls(self, shapes: Any) -> Iterator[None]:
-    """Counts a call with arguments of some shapes (hashable)."""
+    """Counts the program that a function call in a `with` block compiles.
+
+    Args:
+      shapes: Shapes of the arguments, hashable; equal shapes share a program.
+    """
     self._needed.add(shapes)
     try:
       yield
@@ -222,8 +235,7 @@ class CompileCounter:
 
 
 def span(seconds: float) -> str:
-  """Formats a duration.
-
+  """Returns a duration in seconds, formatted with a suitable unit.
   >>> span(40), span(400), span(40_000)
   ('40 s', '7 min', '11.1 h')
   """
@@ -243,7 +255,7 @@ def _rounded(speed: float) -> str:
 
 
 class _Screen:
-  """All open bars of the process, on a terminal."""
+  """Terminal display of all open progress bars of the process."""
 
   def __init__(self) -> None:
     self._lock = threading.RLock()

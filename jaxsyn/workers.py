@@ -1,13 +1,13 @@
-"""A pool of worker processes that share one object, which is created once.
-
+"""Pool of worker processes that share one object, which is created once.
   with Workers(functools.partial(UDPipe, path), 2, died="...") as workers:
     trees = [workers.submit(UDPipe.conllu, line, "") for line in lines]
     print(*(tree.result() for tree in trees))
 
-A new process creates the object and then forks the other workers, so its time and
-memory are spent once. The workers are not forks of this process, whose threads (of
-JAX) a fork would lose, and do not run its main module, as those of
-`multiprocessing` would. They end with this process, however it ends.
+A new process creates the object and then forks the other workers, so time and
+memory for the object are spent once. The workers are not forks of this process,
+since a fork would lose the threads of JAX, and they do not run its main module,
+as workers of `multiprocessing` would. They end with this process, however it
+ends.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ def cores() -> int:
 
 
 class WorkerDiedError(InputError):
-  """A worker process was killed."""
+  """Error of a call in a worker process that was killed."""
 
 
 class Workers(Generic[Shared]):
-  """A pool of processes that share one object."""
+  """Pool of worker processes that share one object, for calls with it."""
 
   def __init__(self, make: Callable[[], Shared], count: int, *, died: str):
-    """Starts the processes; `submit` may be called at once.
+    """Starts the worker processes; `submit` may be called immediately.
 
     Args:
-      make: Function that creates the object, in the first process; it is pickled.
-      count: Number of processes.
-      died: Message of the error if a process is killed.
+      make: Function that creates the object in the first worker; it is pickled.
+      count: Number of worker processes.
+      died: Error message if a worker process is killed.
     """
     self._died = died
-    # One duplex connection per process; the workers have the other ends.
+    # One duplex connection per worker process.
     self._ours, theirs = zip(*(Pipe() for _ in range(count)))
     handles = [connection.fileno() for connection in theirs]
     self._process = subprocess.Popen(
@@ -66,8 +66,8 @@ class Workers(Generic[Shared]):
       stdout=subprocess.DEVNULL,
       pass_fds=handles,
       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-      # Ctrl-C is sent to this process only. Not a new session: Linux divides the
-      # cores between sessions, and would ignore `nice`.
+      # Ctrl-C is sent to this process only. Not a new session: Linux divides
+      # the cores between sessions, and would ignore `nice`.
       process_group=0,
     )
     for connection in theirs:
@@ -81,10 +81,11 @@ class Workers(Generic[Shared]):
   def submit(
     self, function: Callable[..., Result], *args: Any
   ) -> Future[Result]:
-    """Calls function(object, *args) in a worker; returns a future.
+    """Returns a future for function(object, *args), called in a worker process.
 
     Calls start in order. Function, arguments and result are pickled. The future
-    raises what the function raises, or WorkerDiedError if the process was killed.
+    raises the exception of the function, or WorkerDiedError if the process was
+    killed.
     """
     return self._pool.submit(self._call, function, args)
 
@@ -102,13 +103,13 @@ class Workers(Generic[Shared]):
     return result
 
   def close(self) -> None:
-    """Ends the processes, even during a call."""
+    """Ends the worker processes, even during a call."""
     self._pool.shutdown(wait=False, cancel_futures=True)
     if self._idle.qsize() < len(self._ours):
       with contextlib.suppress(ProcessLookupError):
         os.killpg(self._process.pid, signal.SIGTERM)
-      # A process that is being forked misses the signal. The first process would
-      # wait for it, and this one for the first.
+      # A process that is being forked misses the signal. The first worker would
+      # wait for it, and this process for the first worker.
       for connection in self._ours:
         end = socket.socket(fileno=os.dup(connection.fileno()))
         with end, contextlib.suppress(OSError):  # the worker may have died
@@ -131,7 +132,7 @@ class Workers(Generic[Shared]):
 
 
 def serve() -> None:
-  """Runs in the first worker, and in those that it forks."""
+  """Runs the first worker process, and the worker processes that it forks."""
   signal.signal(signal.SIGTERM, lambda *_: sys.exit())
   connections = [Connection(int(handle)) for handle in sys.argv[1:]]
   connection_to_parent, shared, error = connections[0], None, None
@@ -164,12 +165,12 @@ def serve() -> None:
 def _work(
   connection: Connection, shared: Any, make_error: Exception | None
 ) -> None:
-  """Receives calls and sends results, until the parent ends.
+  """Runs function calls from the parent process until that process ends.
 
   Args:
-    connection: Connection to the parent.
+    connection: Connection to the parent process.
     shared: Object that the calls share.
-    make_error: Exception raised while creating it; every call raises it.
+    make_error: Exception from creating the object; every call raises it.
   """
   calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 

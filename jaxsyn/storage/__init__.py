@@ -1,1 +1,1 @@
-"""Atomic files, checksums, locks and caches, local and on object stores."""
+"""Package for atomic files, checksums, locks, caches and object stores."""

@@ -1,7 +1,7 @@
 """Cache directories that no other user can write to.
 
-Cached data is trained on and cached programs are run, so a directory that another
-user could have created or replaced is not used.
+Cached data is trained on and cached programs are run, so a directory that
+another user could have created or replaced is not used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def user_folder() -> pathlib.Path:
   It is $XDG_CACHE_HOME/jaxsyn or ~/.cache/jaxsyn.
 
   Raises:
-    OSError: It cannot be created, or others can write to it.
+    OSError: It cannot be created, or other users can write to it.
   """
   base = os.environ.get("XDG_CACHE_HOME", "")
   try:
@@ -38,20 +38,18 @@ def user_folder() -> pathlib.Path:
 
 
 def check_private(path: pathlib.Path) -> None:
-  """Checks that no other user can write to a directory or replace it.
+  """Raises OSError if another user can write to a directory or replace it.
 
-  Raises:
-    OSError: Another user can; the message names the directory, the reason and
-      the remedy.
+  The message names the directory, the reason and the remedy.
   """
   # A user who can write to the parent can replace the directory, unless the
-  # sticky bit forbids renaming the files of others.
+  # sticky bit forbids renaming the files of other users.
   _check(path.parent, path.parent.stat(), {0, os.geteuid()}, stat.S_ISVTX)
   _check(path, path.lstat(), {os.geteuid()})
 
 
 def temporary_folder() -> pathlib.Path:
-  """Returns the temporary directory of this process, removed when it ends."""
+  """Returns a temporary directory that is removed when this process ends."""
   owner = os.getpid()
   if owner not in _temporary:
     path = _temporary[owner] = pathlib.Path(tempfile.mkdtemp(prefix="jaxsyn-"))
@@ -70,13 +68,13 @@ def _check(
   owners: set[int],
   protection: int = 0,
 ) -> None:
-  """Raises OSError unless only its owner can write to a directory.
+  """Raises OSError unless a directory is writable only by an allowed owner.
 
   Args:
-    path: Directory, for the message.
+    path: Path of the directory, for the message.
     status: Status of the directory.
-    owners: User ids that may own it.
-    protection: Mode bits with which others may have write permission.
+    owners: User ids of the allowed owners.
+    protection: Mode bits with which other users may have write permission.
   """
   if not stat.S_ISDIR(status.st_mode):
     raise OSError(f"{path} is not a folder, or is a link to one")

@@ -1,7 +1,7 @@
 """Checksums of files, arrays and JSON documents.
 
-CRC-32C detects corruption by disks and networks. SHA-256 identifies files that must
-be the same, such as a vocabulary.
+CRC-32C detects corruption by disks and networks. SHA-256 identifies files that
+must be equal, such as a vocabulary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK = 1 << 20
 
 
 class CorruptFileError(ValueError):
-  """A file whose content differs from what was written to it."""
+  """Error of a file whose content differs from the content written to it."""
 
 
 def crc32c(data: bytes | np.ndarray) -> str:
@@ -40,7 +40,7 @@ def crc32c(data: bytes | np.ndarray) -> str:
 
 
 def crc_of(path: files.PathLike) -> str:
-  """Returns the CRC-32C of a file, in hexadecimal."""
+  """Returns the CRC-32C of a file's content, in hexadecimal."""
   with files.open_read(path) as file:
     return _crc32c(iter(lambda: file.read(_BLOCK), b""))
 
@@ -50,7 +50,7 @@ def _crc32c(blocks: Iterable[bytes]) -> str:
 
 
 def sha256_of(path: files.PathLike) -> str:
-  """Returns the SHA-256 of a file, in hexadecimal."""
+  """Returns the SHA-256 of a file's content, in hexadecimal."""
   with files.open_read(path) as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -58,11 +58,13 @@ def sha256_of(path: files.PathLike) -> str:
 def file_checksums(
   folder: files.PathLike, names: Iterable[str]
 ) -> dict[str, Any]:
-  """Returns sizes and checksums of files: name -> {"bytes", "crc32c"}.
+  """Returns the size and CRC-32C of each given file, by name.
 
   Args:
     folder: Directory of the files.
-    names: Files, relative to it.
+    names: Paths of the files, relative to the directory.
+
+  Returns: dictionary of name -> {"bytes", "crc32c"}.
   """
   return {
     name: {
@@ -78,13 +80,13 @@ def corrupt_files(
   expected: Mapping[str, Mapping[str, Any]],
   deep: Callable[[str], bool] = lambda name: True,
 ) -> str:
-  """Describes the first corrupt or missing file; "" if there is none.
+  """Returns an error text for the first corrupt or missing file; "" for none.
 
   Args:
     folder: Directory of the files.
     expected: Result of `file_checksums`.
-    deep: Whether to read a file, given its name; otherwise only its size is
-      compared.
+    deep: Function from a file name to whether the file is read; otherwise only
+      its size is compared.
   """
   for name, facts in expected.items():
     path = os.path.join(folder, name)
@@ -103,8 +105,9 @@ def corrupt_files(
 
 
 def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a JSON document with its own checksum, under "crc32c".
+  """Returns a JSON document with a checksum of its content added.
 
+  The key of the checksum is "crc32c".
   >>> add_checksum({"a": 1})
   {'a': 1, 'crc32c': '6f4c8c94'}
   """
@@ -115,8 +118,7 @@ def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify_checksum(document: Any) -> dict[str, Any]:
-  """Returns the content of a document after verifying its checksum.
-
+  """Returns the content of a JSON document after verifying its checksum.
   Raises:
     CorruptFileError: The checksum is missing or differs.
   """

@@ -1,12 +1,12 @@
-"""Reading and atomic writing of files, local or on an object store.
+"""Functions that read and atomically write files, local or on an object store.
 
 A local file is written under a temporary name, flushed to the disk and renamed,
-and its directory is flushed as well. A kill or a power failure therefore leaves
-the old content or the new content, never a part of it.
+and its directory is flushed as well. After a kill or a power failure, the file
+therefore has the complete old content or the complete new content.
 
-Every function also takes paths on object stores (s3://, gs://), where one upload
-replaces an object atomically. A directory on a store is complete when the file
-that is written last is present.
+Every function also takes paths on object stores (s3://, gs://), where one
+upload replaces an object atomically. A directory on a store is complete when
+the file that is written last is present.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PathLike = str | os.PathLike[str]
 
 
 def path_of(name: PathLike) -> pathlib.Path:
-  """Returns a path object for a local or remote path.
+  """Returns a path object for the name of a local or remote path.
 
-  `pathlib.Path` would take s3:// for a local directory.
+  `pathlib.Path` would treat s3:// as a local directory.
 
   Raises:
     InputError: The scheme is unknown, or its library is not installed.
@@ -45,7 +45,7 @@ def path_of(name: PathLike) -> pathlib.Path:
 
 
 def absolute(path: PathLike) -> pathlib.Path:
-  """Returns a path that does not depend on the working directory."""
+  """Returns a local path made absolute; remote paths are returned unchanged."""
   path = path_of(path)
   return path if remote.is_remote(path) else path.absolute()
 
@@ -53,12 +53,12 @@ def absolute(path: PathLike) -> pathlib.Path:
 def open_read(
   path: PathLike, read_ahead: int = 8 * _BLOCK
 ) -> io.BufferedReader:
-  """Opens a seekable file for reading.
+  """Returns a local or remote file opened for binary reading; it can seek.
 
   Args:
-    path: File to open.
-    read_ahead: Minimum number of bytes per request to an object store: large for
-      sequential reads, small for random access.
+    path: Path of the file.
+    read_ahead: Minimum number of bytes per request to an object store: large
+      for sequential reads, small for random access.
   """
   if remote.is_remote(path):
     return remote.open_read(path, read_ahead)
@@ -66,15 +66,14 @@ def open_read(
 
 
 def read_bytes(path: PathLike) -> bytes:
-  """Returns the content of a file."""
+  """Returns the content of a local or remote file as bytes."""
   if remote.is_remote(path):
     return remote.read(path)
   return pathlib.Path(path).read_bytes()
 
 
 def read_json(path: PathLike) -> Any:
-  """Returns the content of a JSON file.
-
+  """Returns the parsed content of a JSON file.
   Raises:
     OSError: The file cannot be read.
     ValueError: The file is not valid JSON, an object has a duplicate key, or a
@@ -93,15 +92,14 @@ def read_json(path: PathLike) -> Any:
 
 
 def size_of(path: PathLike) -> int:
-  """Returns the size of a file in bytes."""
+  """Returns the size of a local or remote file in bytes."""
   if remote.is_remote(path):
     return remote.size(path)
   return os.stat(path).st_size
 
 
 def readable(size: int) -> str:
-  """Formats a number of bytes with a binary unit.
-
+  """Returns a number of bytes formatted with a binary unit.
   >>> [readable(size) for size in (0, 900, 4096, 1536000, 3 << 40)]
   ['0 bytes', '900 bytes', '4.0 KiB', '1.5 MiB', '3072.0 GiB']
   """
@@ -112,17 +110,17 @@ def readable(size: int) -> str:
 
 
 def is_file(path: PathLike) -> bool:
-  """Returns whether a file exists."""
+  """Returns whether a path is an existing local or remote file."""
   if remote.is_remote(path):
     return remote.is_file(path)
   return os.path.isfile(path)
 
 
 def names(folder: PathLike, pattern: str = "") -> list[str]:
-  """Lists the files below a directory as sorted relative paths.
+  """Returns the sorted relative paths of the files below a directory.
 
   Args:
-    folder: Directory; a missing one has no files.
+    folder: Path of the directory. If it is missing, the result is empty.
     pattern: Pattern of `pathlib.Path.glob` without "**"; "" matches all files.
   """
   if remote.is_remote(folder):
@@ -143,7 +141,7 @@ def names(folder: PathLike, pattern: str = "") -> list[str]:
 
 
 def folders(folder: PathLike, prefix: str) -> list[pathlib.Path]:
-  """Lists the subdirectories whose names start with a prefix."""
+  """Returns the sorted subdirectories whose names start with a prefix."""
   if remote.is_remote(folder):
     below = (name.split("/") for name in remote.sizes(folder, prefix))
     found = sorted({parts[0] for parts in below if len(parts) > 1})
@@ -156,17 +154,18 @@ def folders(folder: PathLike, prefix: str) -> list[pathlib.Path]:
 def publish(
   path: PathLike, mode: str = "wb", *, flush: bool = True
 ) -> Iterator[IO[Any]]:
-  """Opens a file for writing that replaces `path` when the block succeeds.
+  """Opens a new file that replaces `path` when the `with` block succeeds.
 
-  An exception in the block leaves the old file. The target of a symbolic link is
-  replaced, not the link. Special files (/dev/null, a pipe) are written directly,
-  since renaming would replace them.
+  After an exception in the block, the old file remains. The target of a
+  symbolic link is replaced, not the link. Special files (/dev/null, a pipe) are
+  written directly, since renaming would replace them.
 
   Args:
-    path: File to write; missing directories are created.
-    mode: "wb", or "w" for UTF-8 text with "\\n" line ends.
-    flush: Whether to wait for the disk. Without it, a power failure may leave a
-      part of the file: only for content that has a checksum and can be rebuilt.
+    path: Path of the file; missing directories are created.
+    mode: Mode "wb", or "w" for UTF-8 text with "\\n" line ends.
+    flush: Whether to wait for the disk. Otherwise, the file may be incomplete
+      after a power failure: only for content that has a checksum and can be
+      rebuilt.
   """
   text: dict[str, Any] = {}
   if "b" not in mode:
@@ -201,19 +200,18 @@ def publish(
 
 
 def write_text(path: PathLike, text: str) -> None:
-  """Writes a UTF-8 file atomically."""
+  """Writes text to a UTF-8 file atomically, replacing an existing file."""
   with publish(path, "w") as file:
     file.write(text)
 
 
 def write_json(path: PathLike, content: Any) -> None:
-  """Writes an indented JSON file atomically."""
+  """Writes content to an indented JSON file atomically."""
   write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_new(path: PathLike, text: str) -> None:
-  """Writes a local UTF-8 file atomically, but never replaces one.
-
+  """Writes text to a new local UTF-8 file atomically.
   Raises:
     FileExistsError: The file exists.
   """
@@ -238,17 +236,18 @@ def write_new(path: PathLike, text: str) -> None:
 
 
 def copy(source: PathLike, target: PathLike) -> None:
-  """Copies the content of a file atomically."""
+  """Copies the content of a file to another path atomically."""
   with open_read(source) as old, publish(target) as new:
     shutil.copyfileobj(old, new, _BLOCK)
 
 
 @contextlib.contextmanager
 def filled_folder(folder: PathLike) -> Iterator[pathlib.Path]:
-  """Yields a local directory for libraries that only write to local ones.
+  """Yields a local directory whose files end up in a local or remote one.
 
-  For a directory on an object store it is a temporary one, whose files are
-  uploaded when the block succeeds.
+  This is for libraries that only write to local directories. For a directory on
+  an object store, a temporary directory is yielded, and its files are uploaded
+  when the `with` block succeeds.
   """
   if not remote.is_remote(folder):
     yield pathlib.Path(folder)
@@ -262,14 +261,15 @@ def filled_folder(folder: PathLike) -> Iterator[pathlib.Path]:
 def publish_folder(
   path: PathLike, last_file: str = ""
 ) -> Iterator[pathlib.Path]:
-  """Yields a new directory that replaces `path` when the block succeeds.
+  """Yields a new directory that replaces `path` when the `with` block succeeds.
 
-  If several processes write the same directory, the last one wins.
+  If several processes write the same directory, the last process to finish
+  determines the content.
 
   Args:
-    path: Directory to replace or create.
-    last_file: On an object store, the file that is removed first and uploaded
-      last. Readers must ignore a directory without it.
+    path: Path of the directory to replace or create.
+    last_file: Name of the file that is removed first and uploaded last on an
+      object store. Readers must ignore a directory without this file.
   """
   if remote.is_remote(path):
     if not last_file:
@@ -292,7 +292,7 @@ def publish_folder(
 
 
 def _replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
-  for _ in range(100):  # another process may rename its own meanwhile
+  for _ in range(100):  # another process may rename its directory meanwhile
     try:
       os.rename(new, path)
       break
@@ -305,7 +305,7 @@ def _replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def remove(path: PathLike) -> None:
-  """Removes a file if it exists."""
+  """Removes a local or remote file if it exists."""
   if remote.is_remote(path):
     folder, _, name = os.fspath(path).rpartition("/")
     remote.remove(folder, [name])
@@ -314,12 +314,12 @@ def remove(path: PathLike) -> None:
 
 
 def remove_folder(path: PathLike, first_file: str = "") -> None:
-  """Removes a directory; other processes see all of it or nothing.
+  """Removes a directory atomically, so that no process sees part of its files.
 
   Args:
-    path: Directory to remove.
-    first_file: On an object store, the file that is removed first, without
-      which readers ignore the directory.
+    path: Path of the directory.
+    first_file: Name of the file that is removed first on an object store.
+      Readers must ignore a directory without this file.
   """
   if remote.is_remote(path):
     remote.remove(path, remote.sizes(path), first=first_file)
@@ -331,13 +331,13 @@ def remove_folder(path: PathLike, first_file: str = "") -> None:
 
 
 def remove_unfinished(folder: PathLike, but: str = "") -> None:
-  """Removes the temporary files and directories that killed processes left.
+  """Removes unfinished files and directories that killed processes have left.
 
-  Only the one process that writes to the directory may call this. An object store
-  has no such files.
+  Only the one process that writes to the directory may call this. An object
+  store has no such files.
 
   Args:
-    folder: Directory to clean up.
+    folder: Path of the directory to clean up.
     but: Name of an unfinished file or directory to keep.
   """
   if remote.is_remote(folder):
@@ -352,7 +352,7 @@ def remove_unfinished(folder: PathLike, but: str = "") -> None:
 
 
 def flush_tree(folder: PathLike) -> None:
-  """Waits until all files and names below a local directory are on the disk."""
+  """Flushes all files and directory entries below a local directory to disk."""
   for parent, _, file_names in os.walk(folder):
     for name in file_names:
       _flush(os.path.join(parent, name), os.O_RDONLY)
@@ -360,7 +360,7 @@ def flush_tree(folder: PathLike) -> None:
 
 
 def flush_folder(folder: PathLike) -> None:
-  """Waits until the names in a local directory are on the disk."""
+  """Flushes the entries of a local directory, but not its files, to disk."""
   _flush(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -369,7 +369,7 @@ def _flush(path: PathLike, flags: int) -> None:
   try:
     os.fsync(file)
   except OSError as error:
-    # File systems that cannot flush report so; anything else is a disk error.
+    # File systems that cannot flush report it; other errors are disk errors.
     if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
       raise
   finally:
@@ -377,7 +377,7 @@ def _flush(path: PathLike, flags: int) -> None:
 
 
 def _temporary_sibling(path: pathlib.Path) -> pathlib.Path:
-  """Returns an unused name in the directory of a path."""
+  """Returns an unused path for a temporary file in the directory of a path."""
   # Random, since two processes may write the same file; shortened, since a file
   # name has at most 255 bytes.
   stem = path.name.encode()[:160].decode(errors="ignore")

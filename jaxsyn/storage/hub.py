@@ -1,9 +1,9 @@
-"""Models on the Hugging Face Hub: hub:OWNER/NAME, or hub:OWNER/NAME@REVISION.
+"""Downloads of models from the Hugging Face Hub, hub:OWNER/NAME[@REVISION].
 
-A model written by `jaxsyn export --format safetensors` and uploaded by its owner is
-downloaded once, to the cache of huggingface_hub (extra "hub"), and then opened like
-any other exported model. HF_HUB_OFFLINE=1 only uses the cache; HF_ENDPOINT and
-HF_TOKEN set the address of the hub and the credentials.
+A model written by `jaxsyn export --format safetensors` and uploaded by its
+owner is downloaded once, to the cache of huggingface_hub (extra "hub"), and
+then opened like any other exported model. HF_HUB_OFFLINE=1 only uses the cache;
+HF_ENDPOINT and HF_TOKEN set the URL of the hub and the credentials.
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ import pathlib
 from jaxsyn.errors import InputError, StoreError
 
 _SCHEME = "hub:"
-# Nothing else is downloaded from a repository, which may be anyone's.
+# Other files are not downloaded, since a repository is not trusted.
 _FILES = ("*.json", "*.safetensors", "*.model", "*.udpipe", "README.md")
 
 
 def is_named(folder: str | os.PathLike[str]) -> bool:
-  """Returns whether a path names a model on a hub, without any request."""
+  """Returns whether a path has the form hub:..., without a network request."""
   return os.fspath(folder).startswith(_SCHEME)
 
 
 def refuse(folder: str | os.PathLike[str], flag: str) -> None:
-  """Raises InputError if an output path is on a hub."""
+  """Raises InputError if an output path is on the Hugging Face Hub.
+
+  Args:
+    folder: Output path.
+    flag: Flag of the path, for the message.
+  """
   if is_named(folder):
     raise InputError(
       f"{flag} {folder}: jaxsyn does not write to a hub. Name a local folder, "
@@ -33,14 +38,16 @@ def refuse(folder: str | os.PathLike[str], flag: str) -> None:
 
 
 def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """Downloads a model, unless it is cached, and returns its local directory.
+  """Returns the local directory of a model from the Hugging Face Hub.
+
+  The model is downloaded unless it is cached.
 
   Args:
-    folder: hub:OWNER/NAME or hub:OWNER/NAME@REVISION.
+    folder: Path hub:OWNER/NAME or hub:OWNER/NAME@REVISION.
 
   Raises:
-    InputError: The repository or revision does not exist or is not accessible, or
-      the library is not installed.
+    InputError: The repository or revision does not exist or is not accessible,
+      or the library is not installed.
     StoreError: The hub cannot be reached.
   """
   name, _, revision = os.fspath(folder).removeprefix(_SCHEME).partition("@")

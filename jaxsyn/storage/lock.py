@@ -1,9 +1,8 @@
-"""Locks that keep two processes from working in one directory.
+"""Directory locks that keep processes from disturbing each other's files.
 
-A lock is one of the kernel (flock) on an open file: it ends with its process,
-however that ends. The text in DIRECTORY/lock only names the owner, for messages.
-If several processes train together, the main process takes the lock.
-
+A lock is a kernel lock (flock) on an open file, so it ends with its process,
+however that ends. The text in DIRECTORY/lock only names the owner, for
+messages. If several processes train together, the main process takes the lock.
 Object stores have no locks.
 """
 
@@ -41,18 +40,18 @@ _locked: set[str] = set()  # directories that this process has locked
 def exclusive_lock(
   folder: os.PathLike[str] | str, wait: bool = False, advice: str = ADVICE
 ) -> Iterator[None]:
-  """Locks a directory, so that no other process works in it.
+  """Locks a directory in a `with` block, so that no other process works in it.
 
-  A process may lock a directory again that it has already locked. On a file system
-  without locks, and on an object store, this only logs a warning.
+  A process may lock a directory again that it has already locked. On a file
+  system without locks, and on an object store, this only logs a warning.
 
   Args:
-    folder: Directory to lock; it is created if it does not exist.
+    folder: Path of the directory; it is created if it does not exist.
     wait: Whether to wait for another process instead of raising an error.
     advice: Remedy in the error message.
 
   Raises:
-    InputError: Another process has the lock; the message names it.
+    InputError: Another process has the lock. The message names the process.
   """
   if remote.is_remote(folder):
     _warn_no_locks(f"object store of {folder}")
@@ -87,18 +86,19 @@ def exclusive_lock(
 def shared_lock(
   folder: os.PathLike[str] | str, advice: str = ADVICE
 ) -> Iterator[None]:
-  """Locks a directory for reading: any number of readers, no exclusive lock.
+  """Locks a directory for reading in a `with` block.
 
-  The lock is on DIRECTORY/lock, since network file systems lock directories on one
-  machine only. A directory that cannot be locked (no write permission, a file
-  system without locks, an object store) is read without a lock.
+  Any number of processes may read it; none can lock it exclusively. The lock is
+  on DIRECTORY/lock, since network file systems lock directories on one machine
+  only. A directory that cannot be locked (no write permission, a file system
+  without locks, an object store) is read without a lock.
 
   Args:
-    folder: Directory to read.
+    folder: Path of the directory.
     advice: Remedy in the error message.
 
   Raises:
-    InputError: Another process has an exclusive lock; the message names it.
+    InputError: Another process has an exclusive lock. The message names it.
   """
   file = None if remote.is_remote(folder) else _open_lock_file(folder)
   if file is None:
@@ -110,7 +110,7 @@ def shared_lock(
 
 
 def lock_owner(folder: os.PathLike[str] | str) -> str:
-  """Returns the signature of the process that locked a directory.
+  """Returns a description of the process that locked a directory.
 
   Raises:
     OSError: There is no lock.
@@ -123,12 +123,12 @@ def lock_owner(folder: os.PathLike[str] | str) -> str:
 def flock(
   folder: os.PathLike[str] | str, how: int, waiting: str = ""
 ) -> Iterator[None]:
-  """Locks a directory itself, without writing to it.
+  """Locks a directory in a `with` block without writing a lock file.
 
-  On an object store or a file system without locks it does nothing.
+  On an object store or a file system without locks, this does nothing.
 
   Args:
-    folder: Existing directory.
+    folder: Path of an existing directory.
     how: Operation of flock(2): LOCK_SH or LOCK_EX, with LOCK_NB not to wait.
     waiting: Message to print before waiting for another process.
 
@@ -158,8 +158,8 @@ def flock(
 def _lock_exclusively(
   file: TextIO, folder: pathlib.Path, *, wait: bool, advice: str
 ) -> None:
-  # flock, not lockf, whose lock ends when any file object of this process on the
-  # same file is closed.
+  # flock, not lockf, whose lock ends when any file object of this process on
+  # the same file is closed.
   try:
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
   except BlockingIOError:
@@ -179,7 +179,7 @@ def _warn_no_locks(storage: str) -> None:
 
 
 def _open_lock_file(folder: os.PathLike[str] | str) -> TextIO | None:
-  """Opens the lock file of a directory; returns None if that is not possible."""
+  """Returns a directory's opened lock file; None if it cannot be opened."""
   path = pathlib.Path(folder) / FILE
   for mode in ("a+", "r"):  # "r" for a read-only directory
     with contextlib.suppress(OSError):
@@ -191,14 +191,14 @@ def _lock_shared(
   file: TextIO, folder: os.PathLike[str] | str, advice: str
 ) -> None:
   for _ in range(_TRIES):
-    # If no process has the lock, the lines in it are of processes that ended.
+    # If no process has the lock, its lines are from processes that have ended.
     with contextlib.suppress(OSError):
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
       file.truncate(0)
     try:
       fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-      time.sleep(_PAUSE)  # another reader may hold it exclusively for a moment
+      time.sleep(_PAUSE)  # another reader may briefly have an exclusive lock
       continue
     except OSError:  # no locks
       return
@@ -215,7 +215,7 @@ def _signature() -> str:
 
 
 def _owners(file: TextIO) -> str:
-  """Describes the processes that have a lock, for messages."""
+  """Returns a description, for messages, of the processes that have a lock."""
   for _ in range(_TRIES):  # an owner may not have written its signature yet
     file.seek(0)
     if lines := file.read(1000).splitlines():
@@ -225,7 +225,10 @@ def _owners(file: TextIO) -> str:
 
 
 def _may_run(signature: str) -> bool:
-  """Returns False if a process ended on this machine, otherwise True."""
+  """Returns whether the process with a lock signature may still run.
+
+  Processes on other machines may always run.
+  """
   match = re.match(r"process (\d+) on (\S+) since", signature)
   if match is None or match[2] != socket.gethostname():
     return True

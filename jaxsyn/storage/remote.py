@@ -1,12 +1,12 @@
-"""Files on object stores: s3://BUCKET/PATH and gs://BUCKET/PATH.
+"""Functions for files on object stores, s3://BUCKET/PATH and gs://BUCKET/PATH.
 
-An upload creates or replaces one object atomically. There are no directories but
-common prefixes of names, no appending and no locks; docs/remote.md describes the
-consequences. Other modules call `jaxsyn.storage.files`, which calls this module for
-paths with a scheme only.
+An upload creates or replaces one object atomically. Directories are only common
+prefixes of names, and there is no appending and no locks; docs/remote.md
+describes the consequences. Other modules call `jaxsyn.storage.files`, which
+calls this module only for paths with a scheme.
 
-The libraries (fsspec with s3fs or gcsfs, from the extra "remote") are imported at
-the first call. They repeat failed requests themselves.
+The libraries (fsspec with s3fs or gcsfs, from the extra "remote") are imported
+at the first call. They retry failed requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 _CONCURRENT = 8  # requests at a time; s3fs has ten connections
 
-# Scheme -> its package, and where the package finds credentials.
+# Scheme -> Python package, and sources of the package's credentials.
 _STORES = {
   "s3": (
     "s3fs",
@@ -45,20 +45,19 @@ _STORES = {
 
 
 def is_remote(path: PathLike) -> bool:
-  """Returns whether a path has a scheme, without any request."""
+  """Returns whether a path has a URL scheme, without a network request."""
   return "://" in os.fspath(path)
 
 
 def path(name: PathLike) -> pathlib.Path:
-  """Returns a path object with `/`, `name` and `parent`.
-
+  """Returns a `pathlib`-like object for the name of a remote path.
   Raises:
     InputError: The scheme is unknown, or its library is not installed.
   """
   filesystem(name)
   from etils import epath
 
-  # It has the methods of pathlib.Path except those that need a kernel.
+  # It has the methods of pathlib.Path except those that need local files.
   return cast(pathlib.Path, epath.Path(name))
 
 
@@ -76,7 +75,7 @@ def filesystem(path: PathLike) -> Any:
   try:
     import fsspec
 
-    # It also logs the tracebacks of the exceptions that it raises.
+    # gcsfs also logs the tracebacks of the exceptions that it raises.
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     # Cached listings would hide files that other processes wrote.
     return fsspec.filesystem(scheme, use_listings_cache=False)
@@ -88,7 +87,9 @@ def filesystem(path: PathLike) -> Any:
 
 
 def check(folder: PathLike) -> None:
-  """Checks that a store can be reached, before hours of work.
+  """Raises an error if the object store of a directory cannot be reached.
+
+  Commands call this before hours of work.
 
   Raises:
     InputError: The path has no bucket.
@@ -101,10 +102,10 @@ def check(folder: PathLike) -> None:
 
 
 class _Object(io.RawIOBase):
-  """An object as a readable file; each read is one request."""
+  """Raw readable file for an object in a store; each read is one request."""
 
-  # The files of fsspec raise exceptions of the underlying library, and request an
-  # extra block after every read, however large.
+  # The files of fsspec raise exceptions of the underlying library, and request
+  # an extra block after every read, however large.
 
   def __init__(self, path: PathLike):
     super().__init__()
@@ -149,25 +150,32 @@ class _Object(io.RawIOBase):
 
 
 def open_read(path: PathLike, read_ahead: int) -> io.BufferedReader:
-  """Opens a seekable file that requests at least `read_ahead` bytes at a time."""
+  """Returns a remote file opened for reading; it can seek.
+
+  Each request to the store fetches at least `read_ahead` bytes.
+  """
   return io.BufferedReader(_Object(path), read_ahead)
 
 
 def read(path: PathLike) -> bytes:
-  """Returns the content of a file, with one request."""
+  """Returns the content of a remote file, fetched with one request."""
   with _store_errors(path):
     # By default s3fs requests the size first, to fetch large files in parts.
     return filesystem(path).cat_file(os.fspath(path), max_concurrency=1)
 
 
 def size(path: PathLike) -> int:
-  """Returns the size of a file in bytes, or raises FileNotFoundError."""
+  """Returns the size of a remote file in bytes.
+
+  Raises:
+    FileNotFoundError: The file does not exist.
+  """
   with _store_errors(path):
     return filesystem(path).info(os.fspath(path))["size"]
 
 
 def is_file(path: PathLike) -> bool:
-  """Returns whether an object of this name exists."""
+  """Returns whether a path is an existing file on an object store."""
   try:
     with _store_errors(path):
       return filesystem(path).info(os.fspath(path))["type"] == "file"
@@ -176,11 +184,11 @@ def is_file(path: PathLike) -> bool:
 
 
 def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
-  """Lists the files below a directory: relative name -> size in bytes.
+  """Returns the sizes in bytes of the files below a remote directory, by name.
 
   Args:
-    folder: Directory; a missing one has no files.
-    prefix: Prefix of the names to list.
+    folder: Path of the directory. If it is missing, the result is empty.
+    prefix: Prefix of the names, which are relative to the directory.
   """
   root = os.fspath(folder).rstrip("/") + "/"
   with _store_errors(folder):
@@ -194,7 +202,7 @@ def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
 
 
 def write(path: PathLike, content: bytes) -> None:
-  """Writes a small file."""
+  """Writes a small remote file with one request."""
   with _store_errors(path, is_write=True):
     filesystem(path).pipe_file(os.fspath(path), content)
 
@@ -202,13 +210,13 @@ def write(path: PathLike, content: bytes) -> None:
 def upload(
   folder: PathLike, target: PathLike, names: Iterable[str], last: str = ""
 ) -> None:
-  """Copies files of a local directory to a store.
+  """Copies files from a local directory to an object store.
 
   Args:
-    folder: Local directory.
-    target: Directory on a store.
-    names: Files, relative to both directories.
-    last: File that is uploaded after all others, if it is one of them.
+    folder: Path of the local directory.
+    target: Path of the directory on the store.
+    names: Paths of the files, relative to both directories.
+    last: Name of the file to upload last, if it is in `names`.
   """
 
   def upload_one(name: str) -> None:
@@ -224,7 +232,7 @@ def upload(
 
 
 def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
-  """Copies files of a directory on a store to a local directory.
+  """Copies files from a directory on an object store to a local directory.
 
   Raises:
     FileNotFoundError: A file is missing.
@@ -238,17 +246,17 @@ def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
 
 
 def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
-  """Removes the existing files among `names`.
+  """Removes the given files in a remote directory, if they exist.
 
   Args:
-    folder: Directory on a store.
-    names: Files, relative to it.
-    first: File that is removed before all others, if it is one of them.
+    folder: Path of the directory on a store.
+    names: Paths of the files, relative to the directory.
+    first: Name of the file to remove first, if it is in `names`.
   """
 
   def remove_one(name: str) -> None:
     with _store_errors(folder), contextlib.suppress(FileNotFoundError):
-      # `rm` would take brackets and stars in a name for a pattern.
+      # `rm` would interpret brackets and stars in a name as a pattern.
       filesystem(folder).rm_file(_join(folder, name))
 
   names = set(names)
@@ -257,12 +265,12 @@ def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
 
 
 def move(folder: PathLike, target: PathLike, last: str) -> None:
-  """Moves all files below a directory to another one on the same store.
+  """Moves all files below a remote directory to another path in its store.
 
   Args:
-    folder: Directory to move.
-    target: Its new path.
-    last: File that is copied last and removed first.
+    folder: Path of the directory to move.
+    target: New path of the directory.
+    last: Name of the file that is copied last and removed first.
   """
 
   def copy_one(name: str) -> None:
@@ -278,7 +286,10 @@ def move(folder: PathLike, target: PathLike, last: str) -> None:
 def each(
   function: Callable[[Item], Result], items: Iterable[Item]
 ) -> list[Result]:
-  """Calls a function that waits for a store on several items at a time."""
+  """Returns a function's results for all items, computed in several threads.
+
+  This is for functions that wait for requests to a store.
+  """
   with concurrent.futures.ThreadPoolExecutor(_CONCURRENT) as pool:
     return list(pool.map(function, items))
 
@@ -289,11 +300,12 @@ def _join(folder: PathLike, name: str) -> str:
 
 @contextlib.contextmanager
 def _store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
-  """Turns exceptions of the libraries into FileNotFoundError or StoreError.
+  """Turns store libraries' exceptions into FileNotFoundError or StoreError.
 
   Args:
     path: Path that the message names.
-    is_write: Whether the block writes; then only the bucket can be missing.
+    is_write: Whether the `with` block writes; then only the bucket can be
+      missing.
   """
   try:
     yield
@@ -319,7 +331,7 @@ def _is_missing_bucket(error: Exception) -> bool:
 
 
 def _reason(path: PathLike, error: Exception) -> str:
-  """Describes a failed request and what to do about it."""
+  """Returns the cause and remedy of a failed request to an object store."""
   message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
   kind = type(error).__name__
   if any(

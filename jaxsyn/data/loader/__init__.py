@@ -1,12 +1,13 @@
-"""Batches of a dataset split.
+"""Package that makes batches from the examples of a dataset split.
 
-loader            `open_loader` and `DataLoader`, which describes the path of a batch
-batch_sampler     examples and shape of every batch; `batch_shapes` chooses the shapes
+loader            `open_loader` and `DataLoader`; describes the path of a batch
+batch_sampler     examples and shape of each batch
+batch_shapes      choice of batch shapes
 loading           `load` reads examples into memory, `prefetch` runs in a thread
-transforms        the list of transforms of examples, and most of them
+transforms        most transforms of examples, and a list of all
 mixture           several dataset directories as one split
 tasks             examples of an auxiliary task
 subword_sampling  resampled subwords
-tree_sampling     resampled trees; `philox` makes their random numbers
+tree_sampling     resampled parse trees; `philox` makes their random numbers
 collate           pads examples to batches
 """

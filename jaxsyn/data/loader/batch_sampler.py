@@ -1,18 +1,20 @@
-"""Batch sampler: the examples and the static shape of every batch, from lengths alone.
+"""Batch sampler, which chooses the examples and the shape of every batch.
 
-Every host computes the same batches from (seed, epoch) and the lengths of all examples,
-so a position in the data is a pair of integers, and resuming is exact and immediate.
-Batches have a small set of shapes, which bounds the number of compilations.
+It reads only the lengths of examples. Every host computes the same batches from
+(seed, epoch) and these lengths, so a position in the data is a pair of
+integers, and resuming is exact and immediate. Batches have a small set of
+shapes, which bounds the number of compilations.
 
-Up to config.batch.memory_gib of examples are in memory, and shuffled together. An epoch
-of a larger split shuffles its blocks and cuts them into windows of half of that memory,
-since the next window is read while one is used; examples are shuffled within a window.
-The memory of an example is counted with all features of the dataset, so that all systems
-get the same batches. `benchmarks.read_speed --order` compares the order with a uniform
-one.
+If all examples fit into config.batch.memory_gib, they are shuffled together.
+Otherwise each epoch shuffles the blocks of records and cuts them into shuffling
+windows of half of that memory, since the next window is read while one is used;
+examples are shuffled within a window. The memory of an example is counted with
+all features of the dataset, so that all systems get the same batches.
+`benchmarks.read_speed --order` compares this order with a uniform one.
 
-Letters: I example of a window; U block; E block, or a part of one, of an epoch; 2 source
-and target; C lengths, as in `batch_shapes`.
+Letters: I example in a shuffling window; U block of records; E block of records
+that an epoch reads, maybe in part; 2 source and target; C lengths, as in
+`batch_shapes`.
 """
 
 from __future__ import annotations
@@ -44,12 +46,12 @@ _BLOCKS_MEASURED_TOGETHER = 64
 
 @dataclasses.dataclass(frozen=True)
 class PlannedBatch:
-  """A batch before its examples are read.
+  """Shape and example indices of a batch whose examples are not read yet.
 
   Attributes:
     shape: Shape of the batch.
     ids: Indices of its examples, at most shape.rows; other rows are padding.
-    window: Epoch, and the window that the examples are of.
+    window: Epoch, and index of the shuffling window that has the examples.
   """
 
   shape: Shape
@@ -59,14 +61,14 @@ class PlannedBatch:
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-  """Position of a run in the data: the next batch to read."""
+  """Position of a training run in the data: its epoch and next batch."""
 
   epoch: int = 0
   batch: int = 0
 
 
 class BatchSampler:
-  """The batches of every epoch.
+  """Sampler that groups example indices into the batches of every epoch.
 
   Attributes:
     shapes: Shapes of batches, smallest first.
@@ -84,12 +86,13 @@ class BatchSampler:
     row_multiple: int,
     length_multiple: int,
   ):
-    """Chooses the shapes.
+    """Chooses the batch shapes from the lengths of all examples.
 
     Args:
-      lengths: Lengths of all examples. Shapes have the words that examples need.
-      windows: Examples that are in memory together; None for all.
-      resampled: Transform with the lengths of each epoch, if they differ.
+      lengths: Lengths of all examples, in subwords and in words.
+      windows: Shuffling windows of examples; None for all examples together.
+      resampled: Transform that changes the lengths in each epoch; None for
+        none.
       tokens: Budget of a batch: rows times the longer padded length.
       shapes: Largest number of shapes; 0 chooses it from the data.
       seed: Seed of the order; epoch e is shuffled by (seed, e).
@@ -131,7 +134,7 @@ class BatchSampler:
     self._table = ShapeTable.of(self.shapes)
 
   def epoch(self, index: int) -> list[PlannedBatch]:
-    """Returns the batches of an epoch in order; each example is in exactly one."""
+    """Returns the batches of an epoch in order, with each example once."""
     return list(self._epoch(index))
 
   def _epoch(self, index: int) -> Iterator[PlannedBatch]:
@@ -147,10 +150,10 @@ class BatchSampler:
   def _shuffled(
     self, id_I: np.ndarray, rng: np.random.Generator, window: Window
   ) -> list[PlannedBatch]:
-    """Returns the batches of a window.
+    """Returns the batches of a shuffling window of examples in random order.
 
-    Examples that do not fill a batch move on to a larger shape, so a window has few
-    incomplete batches, usually one.
+    Examples that do not fill a batch move on to a larger shape, so a window has
+    few incomplete batches, usually one.
     """
     if self._resampled:
       source_I, target_I = self._resampled.sizes(window, id_I)
@@ -175,10 +178,7 @@ class BatchSampler:
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
-    """Yields an infinite stream of batches from a position.
-
-    Each batch comes with the position after it, which a checkpoint stores.
-    """
+    """Yields batches without end, each with the position after it."""
     for epoch in itertools.count(start.epoch):
       first = start.batch if epoch == start.epoch else 0
       batches = itertools.islice(self._epoch(epoch), first, None)
@@ -191,10 +191,15 @@ class BatchSampler:
         planned = following
 
   def first_used(self, start: Position, batches: int) -> dict[Shape, int]:
-    """Returns when each shape first occurs, in some batches from a position.
+    """Returns the number of batches before the first batch of each shape.
 
-    Returns: number of batches before it, in order. Shapes that occur in neither this
-      epoch nor the next, but may in a later one, have the number `batches`.
+    Args:
+      start: Position of the first batch that is considered.
+      batches: Number of batches that are considered.
+
+    Returns: counts by shape, in order of occurrence. If the batches extend past
+      the next epoch, shapes that occur in neither of the two epochs have the
+      count `batches`.
     """
     used: dict[Shape, int] = {}
     walk = itertools.islice(self.walk(start), batches)
@@ -207,7 +212,7 @@ class BatchSampler:
     return used
 
   def batches_per_epoch(self) -> float:
-    """Returns the number of batches in an epoch; an estimate if it has windows."""
+    """Returns the number of batches in an epoch, estimated for large splits."""
     first = list(
       itertools.takewhile(lambda p: p.window == (0, 0), self._epoch(0))
     )
@@ -217,7 +222,7 @@ class BatchSampler:
     return self._windows.examples / count * len(first)
 
   def subwords(self, planned: PlannedBatch) -> tuple[int, int]:
-    """Returns the source and target subwords of a batch, without padding."""
+    """Returns the source and target subword counts of a batch, unpadded."""
     if self._resampled:
       return self._resampled.subwords(planned.window, planned.ids)
     source, target = (
@@ -226,7 +231,10 @@ class BatchSampler:
     return source, target
 
   def padding(self, epoch: int = 0) -> float:
-    """Returns the share of an epoch's positions, both sides, that are padding."""
+    """Returns the fraction of positions that is padding in an epoch's batches.
+
+    Positions of both sides are counted.
+    """
     positions = real = 0
     for planned in self._epoch(epoch):
       positions += planned.shape.positions
@@ -234,9 +242,9 @@ class BatchSampler:
     return 1.0 - real / positions
 
   def in_order(self) -> list[PlannedBatch]:
-    """Returns batches for one pass: similar lengths together, longest first.
+    """Returns the batches for one evaluation pass, sorted by length.
 
-    If there are several windows, in each of them.
+    Each window of examples that fit in memory has its longest examples first.
     """
     if self._windows is None:
       return self._sorted(np.arange(len(self._lengths.source)), 0)
@@ -260,14 +268,16 @@ class BatchSampler:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """The windows of every epoch: examples that are in memory at the same time.
+  """Shuffling windows of every epoch: sets of examples that fit in memory.
 
   Attributes:
-    block_start: First example of each block, and the number of examples at the end.
-    bytes_U: Bytes of each block in memory.
-    max_bytes: Bytes that may be in memory.
+    block_start: Index of the first example in each block of records, followed
+      by the number of all examples.
+    bytes_U: Memory of each block of records, in bytes.
+    max_bytes: Memory for examples, in bytes.
     seed: Seed of the order; epoch e is shuffled by (seed, e).
-    rate_U: How often an epoch reads each block; None for once.
+    rate_U: Number of times an epoch reads each block of records, maybe
+      fractional; None for once.
   """
 
   block_start: np.ndarray
@@ -285,7 +295,10 @@ class Windows:
     memory_gib: float,
     seed: int,
   ) -> Windows:
-    """Makes the windows of examples, with memory counted for some features."""
+    """Returns the shuffling windows for a split's examples.
+
+    `features` are those that count for the memory of an example.
+    """
     rates = None
     if isinstance(examples, MixedExamples):
       rates = examples.block_rates
@@ -294,19 +307,20 @@ class Windows:
 
   @property
   def in_memory(self) -> bool:
-    """Whether all examples are in memory."""
+    """Whether all examples of the split fit in memory together."""
     return bool(self.bytes_U.sum() <= self.max_bytes)
 
   @property
   def examples(self) -> float:
-    """Number of examples in an epoch."""
+    """Number of examples that an epoch reads, with repetitions."""
     size_U = np.diff(self.block_start)
     return float((size_U * (1 if self.rate_U is None else self.rate_U)).sum())
 
   def shuffled(self, epoch: int) -> Iterator[np.ndarray]:
-    """Yields the examples of each window of an epoch, in ascending order.
+    """Yields the example indices of each shuffling window of an epoch.
 
-    An example occurs several times if an epoch reads its corpus several times.
+    They are in ascending order. An index occurs several times if an epoch reads
+    its corpus several times.
     """
     rng = np.random.default_rng([self.seed, epoch])
     size_U = np.diff(self.block_start)
@@ -324,11 +338,14 @@ class Windows:
   def _sample_blocks(
     self, size_U: np.ndarray, rng: np.random.Generator
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns blocks, some several times, and the examples to read from each."""
+    """Returns the blocks of records that an epoch reads, with example counts.
+
+    A block occurs several times if an epoch reads its corpus several times.
+    """
     assert self.rate_U is not None
     all_U = np.arange(len(size_U))
     times_U = np.floor(self.rate_U).astype(np.int64)
-    # A part of every block, with a total that errs by one at most.
+    # The fractional rate of every block, with an error of the total below 1.
     end_U = np.cumsum((self.rate_U - times_U) * size_U)
     part_U = np.diff(np.floor(np.append(0, end_U) + rng.random()))
     block_E = np.concatenate([np.repeat(all_U, times_U), all_U])
@@ -337,7 +354,7 @@ class Windows:
     return block_E[some_E], count_E[some_E].astype(np.int64)
 
   def _ids(self, blocks: list[tuple[int, int]], epoch: int) -> np.ndarray:
-    """Returns some examples of each block, given as (block, number of examples)."""
+    """Returns example indices sampled for pairs (block, number to sample)."""
     parts = []
     for block, count in blocks:
       begin, end = self.block_start[block : block + 2]
@@ -352,7 +369,7 @@ class Windows:
     return np.concatenate(parts)
 
   def in_order(self) -> Iterator[np.ndarray]:
-    """Yields the examples of each window, in the order of the blocks."""
+    """Yields the example indices of each window, in the order of storage."""
     size_U = np.diff(self.block_start)
     for blocks in self._cut(np.arange(len(size_U)), size_U):
       yield self._ids(blocks, 0)
@@ -360,9 +377,11 @@ class Windows:
   def _cut(
     self, block_E: np.ndarray, count_E: np.ndarray
   ) -> Iterator[list[tuple[int, int]]]:
-    """Cuts blocks into windows of about the same size.
+    """Yields the blocks of records of each shuffling window.
 
-    Yields: blocks in ascending order, and the number of examples of each.
+    Windows have about the same size in bytes.
+
+    Yields: pairs (block, number of its examples), in ascending order of blocks.
     """
     size_U = np.diff(self.block_start)
     bytes_E = self.bytes_U[block_E] * count_E // size_U[block_E]
@@ -370,7 +389,7 @@ class Windows:
     if not self.in_memory:
       count = int(np.ceil(bytes_E.sum() / max(self.max_bytes / 2, 1)))
       count = min(max(count, 1), len(block_E))
-    # By where blocks begin, so that the last window is not a small rest.
+    # Assigned by first bytes of blocks, so that the last window is not small.
     begin_E = np.cumsum(bytes_E) - bytes_E
     window_E = begin_E * count // max(int(bytes_E.sum()), 1)
     for window in range(count):
@@ -381,7 +400,7 @@ class Windows:
 
 
 def _block_bytes(examples: Examples, features: Collection[str]) -> np.ndarray:
-  """Returns the bytes of values of each block in memory."""
+  """Returns the memory that each block of examples needs, in bytes."""
   starts = examples.block_start
   bytes_U = np.zeros(len(starts) - 1, np.int64)
   for first in range(0, len(bytes_U), _BLOCKS_MEASURED_TOGETHER):

@@ -1,6 +1,6 @@
-"""Static batch shapes: a few lengths that waste little padding on the data.
+"""Choice of a few static batch shapes that need little padding for the data.
 
-Letters: I example; C a pair of lengths with all examples that have them; 2 source and
+Letters: I example; C distinct pair of source and target length; 2 source and
 target.
 """
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from jaxsyn.data.store.lengths import Lengths
 
-# Compiling a shape takes seven to ten processor seconds of a Transformer-Tiny, in which
-# it trains on some 60,000 positions. A shape must save as many in ten epochs.
+# Compiling a shape for a Transformer-Tiny takes seven to ten processor seconds,
+# in which it trains on about 60,000 positions. A shape must save as many in ten
+# epochs.
 MIN_GAIN = 6_000  # positions in an epoch
 MAX_SHAPES = 12  # where their number is chosen from the data
 _COUNTED_TOGETHER = 1 << 19  # examples
@@ -23,9 +24,9 @@ _COUNTED_TOGETHER = 1 << 19  # examples
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Static sizes of a batch: rows, subwords and words of source and target.
+  """Static shape of a batch: its rows, and subwords and words on each side.
 
-  Words have their own size, since they may outnumber the subwords.
+  Words have a separate size, since they may outnumber the subwords.
   """
 
   rows: int
@@ -42,10 +43,11 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Returns as many lengths as are worth their compilation, at most MAX_SHAPES.
+  """Returns the lengths of batch shapes that minimize padding and compilation.
 
-  Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes. The
-  choice does not depend on seeds or on the length of a run.
+  Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes,
+  which is at most MAX_SHAPES. The result does not depend on seeds or on the
+  length of a run. Each shape has a pair of source and target lengths.
 
   Args:
     counts: Counts of rounded lengths.
@@ -60,12 +62,18 @@ def choose_shapes(
 
 
 def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
-  """Sorts lengths by area. An example takes the first shape that holds it."""
+  """Returns the (source, target) lengths of batch shapes, sorted by sum."""
   return sorted(lengths, key=lambda p: (p[0] + p[1], p))
 
 
 class LengthCounts(NamedTuple):
-  """Number of examples for each pair of lengths, and their largest word counts."""
+  """Number of examples with each pair of source and target lengths.
+
+  Attributes:
+    length_C2: Pairs of lengths in subwords.
+    count_C: Number of examples with each pair.
+    words_C2: Largest word counts of these examples.
+  """
 
   length_C2: np.ndarray
   count_C: np.ndarray
@@ -73,7 +81,11 @@ class LengthCounts(NamedTuple):
 
   @classmethod
   def of(cls, lengths: Lengths) -> LengthCounts:
-    """Counts examples in parts, since keys take eight times their memory."""
+    """Returns the number of examples with each pair of lengths.
+
+    Examples are counted in groups, since the keys for sorting take eight times
+    the memory of the lengths.
+    """
     parts = []
     for begin in range(0, len(lengths.source), _COUNTED_TOGETHER):
       block = lengths.of(slice(begin, begin + _COUNTED_TOGETHER))
@@ -83,7 +95,7 @@ class LengthCounts(NamedTuple):
     return cls(*map(np.concatenate, zip(*parts))).merged()
 
   def merged(self) -> LengthCounts:
-    """Merges entries of equal lengths."""
+    """Returns the counts with equal pairs of lengths merged."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
     count_C = np.zeros(len(key_C), np.int64)
@@ -95,18 +107,20 @@ class LengthCounts(NamedTuple):
     return LengthCounts(length_C2, count_C, words_C2)
 
   def rounded(self, multiple: int) -> LengthCounts:
-    """Rounds lengths up to a grid of at most 64 steps a side.
+    """Returns the counts after rounding lengths up to multiples of a number.
 
-    More steps would make long corpora slow to plan.
+    There are at most 64 distinct lengths for each side, since more would make
+    planning slow for corpora with long sentences.
     """
     longest_2 = self.length_C2.max(0)
     step = round_up(np.maximum(multiple, -(-longest_2 // 64)), multiple)
     return self._replace(length_C2=round_up(self.length_C2, step)).merged()
 
   def greedy(self, count: int) -> list[tuple[int, int]]:
-    """Chooses lengths: the pair that holds every example, then the best ones.
+    """Returns up to `count` pairs of lengths for batch shapes, chosen greedily.
 
-    Each further pair of lengths is the one that saves most padded positions.
+    The first pair holds every example. Each further pair is the one that saves
+    most padding.
     """
     up_C2 = self.length_C2
     sides = [np.unique(up_C2[:, 0]), np.unique(up_C2[:, 1])]
@@ -128,10 +142,10 @@ class LengthCounts(NamedTuple):
   def positions(
     self, lengths: list[tuple[int, int]], rows: Callable[[int, int], int]
   ) -> int:
-    """Returns the positions of an average epoch of `BatchSampler`.
+    """Returns the number of batch positions, with padding, in an average epoch.
 
-    The examples of an incomplete batch move on to larger shapes, which is the cost of
-    many shapes for few examples.
+    The examples of an incomplete batch move on to larger shapes, as in
+    `BatchSampler`, so many shapes cost padding if there are few examples.
     """
     left_C, total = self.count_C.astype(np.float64), 0
     for s, t in lengths:
@@ -145,14 +159,14 @@ class LengthCounts(NamedTuple):
 
 
 def round_up(length: Any, multiple: Any) -> Any:
-  """Returns the next multiple."""
+  """Returns the smallest multiple of `multiple` that is at least `length`."""
   return -(-length // multiple) * multiple
 
 
 def doubled(length: int, minimum: int) -> int:
-  """Returns the first of minimum, 2 · minimum, 4 · minimum, ... that holds a length.
+  """Returns the smallest minimum · 2^k (k ≥ 0) that is at least the length.
 
-  Arbitrary lengths are padded to few ones in this way.
+  Padding to such lengths bounds the number of shapes of arbitrary inputs.
   """
   while minimum < length:
     minimum *= 2
@@ -160,12 +174,12 @@ def doubled(length: int, minimum: int) -> int:
 
 
 class ShapeTable(NamedTuple):
-  """Lookup of the first shape that holds an example, by its lengths.
+  """Lookup table from the lengths of an example to its batch shape.
 
   Attributes:
     source: Row of the table for each source length.
     target: Column of the table for each target length.
-    shape: Indices of shapes.
+    shape: Index of the first shape that holds the lengths of a row and column.
   """
 
   source: np.ndarray

@@ -1,7 +1,7 @@
-"""Collation: pads examples to the static shape of a batch.
+"""Collation, which pads examples to the static shape of a batch.
 
-Training and translation pad with the same function, so their batches cannot differ.
-Arrays of a batch are named side_feature_LETTERS: the feature names of
+Training and translation pad with the same function, so their batches cannot
+differ. Arrays of a batch are named side_feature_LETTERS: the feature names of
 `jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
 
 Letters: E eigenvector.
@@ -41,14 +41,16 @@ def collate(
   *,
   rows: int,
 ) -> Batch:
-  """Returns the features of some examples, right-padded with their fill values.
+  """Returns a batch with the features of given examples, padded to a shape.
+
+  Padding is on the right.
 
   Args:
     examples: Examples in memory.
-    features: Names of features; "links" after the units that they link, and what is
-      computed here (`schema.MADE`) after what it is computed from. Alternative parses
-      are in no batch.
-    ids: Indices of the examples.
+    features: Names of features; "links" after the units that they link, and
+      features that are computed here (`schema.MADE`) after their inputs.
+      Alternative parses are in no batch.
+    ids: Indices of the examples in the batch.
     shape: Shape of the batch: subwords and words.
     rows: Rows of the arrays: one for each example, then rows of padding.
 
@@ -83,12 +85,14 @@ def collate(
 
 
 class _Extent(NamedTuple):
-  """Position of the values of a batch, equal for features of the same sizes.
+  """Location of a batch's feature values in memory, and their padding mask.
+
+  Features with equal sizes share it.
 
   Attributes:
-    begin: First value of each example.
-    length: Values of each example; for squares, in each row.
-    padding: Mask of padded places; for squares bytes, 255 or 0.
+    begin: Index of each example's first value.
+    length: Number of values of each example; for square matrices, in each row.
+    padding: Mask of padding; for square matrices bytes, 255 or 0.
   """
 
   begin: np.ndarray
@@ -104,8 +108,8 @@ def _extent(
   length = {"S": shape.source, "T": shape.target}.get(axes, words)
   begin = start[ids]
   length_B = start[ids + 1] - begin
-  # A row of padding is an example without values. Padding these arrays for every
-  # batch, with or without such rows, took 9 % of the time of reading.
+  # A row of padding is an example without values. Padding these arrays for
+  # every batch, with or without such rows, took 9 % of the time of reading.
   if len(ids) < rows:
     begin, length_B = (
       np.pad(x, (0, rows - len(ids))) for x in (begin, length_B)
@@ -129,7 +133,10 @@ def _pad_rows(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
 
 
 def _pad_squares(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
-  """Pads n² values of each example, stored row by row, to length² values."""
+  """Returns a batch of square matrices, padded to a common size.
+
+  The n² values of an example are stored row by row.
+  """
   length = extent.padding.shape[1]
   # First the values of an example, then its rows: memory is read in long runs.
   values = runs(flat, extent.begin, length**2).reshape(-1)
@@ -143,11 +150,11 @@ def _pad_squares(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
 
 
 def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:
-  """Returns the mask of padded places of squares: 255 for padding, else 0.
+  """Returns the padding mask of word-by-word matrices: 255 for padding, else 0.
 
   Args:
-    sizes: Words of each example.
-    length: Words of a row of the batch.
+    sizes: Number of words in each example.
+    length: Number of words in the shape of the batch.
   """
   if length < len(sizes):  # there are fewer sizes than examples
     return _square_paddings(length).take(sizes, axis=0)
@@ -157,14 +164,14 @@ def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:
 
 @functools.lru_cache(64)  # an entry for each shape
 def _square_paddings(length: int) -> np.ndarray:
-  """Returns `_square_padding` of examples of 0 to length words."""
+  """Returns the padding masks of matrices for 0, 1, ..., `length` words."""
   return np.concatenate(
     [_square_padding(np.array([n]), length) for n in range(length + 1)]
   )
 
 
 def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
-  """Returns which subwords are of linked words: uint8 ones, BTS.
+  """Returns the mask of subword pairs whose words are aligned, uint8 BTS.
 
   Args:
     examples: Examples in memory.
@@ -191,11 +198,13 @@ def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
 def _eigenvectors(
   examples: Rows, head: str, ids: np.ndarray, batch: Batch
 ) -> np.ndarray:
-  """Returns Laplacian eigenvectors of trees, vector_BWE; 0 for padding.
+  """Returns the Laplacian eigenvectors of parse trees, vector_BWE.
+
+  Values of padding are 0.
 
   Args:
     examples: Examples in memory.
-    head: Feature with the heads of the trees.
+    head: Name of the feature with the parents of words.
     ids: Indices of the examples in the batch.
     batch: Batch with that feature.
   """
@@ -216,10 +225,10 @@ def pad(
   words: int,
   rows: int,
 ) -> Batch:
-  """Returns the batch of examples that are in no dataset, source side only.
+  """Returns a source-side batch of encoded sentences that are in no dataset.
 
   Args:
-    examples: Examples of `jaxsyn.data.sentence.example.encode`, at most `rows`.
+    examples: Results of `jaxsyn.data.sentence.example.encode`, at most `rows`.
     features: Names of features of the source side.
     subwords: Subwords of a row (S).
     words: Words of a row (W).
@@ -235,10 +244,11 @@ def pad(
 
 
 def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
-  """Returns the words of an example; 0 if none of the features determines them.
+  """Returns the number of words in an example, found from given features.
 
-  There may be more words than subwords: a word that shares its subword with the word
-  before it, as in Japanese and Chinese, has no subword of its own.
+  It is 0 if none of the features determines it. There may be more words than
+  subwords: in Japanese and Chinese, a word may share the subword of the word
+  before it.
   """
   for feature in features:
     if FEATURES[feature].axes == "W":
@@ -251,9 +261,10 @@ def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
 def apply_batch_transform(
   batch: Batch, transform: BatchTransform | None
 ) -> Batch:
-  """Returns the batch after a caller's function, e.g. one that adds a matrix.
+  """Returns the batch changed by a caller's function; None changes nothing.
 
-  Double precision becomes single precision, in which the model computes.
+  A transform may add a matrix, for example. Double precision becomes single
+  precision, in which the model computes.
 
   Raises:
     InputError: The function did not return a dict of arrays with as many rows.

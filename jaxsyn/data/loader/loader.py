@@ -1,19 +1,18 @@
-"""Data loader: batches of a split, on the host, as NumPy arrays.
-
-Training iterates over an infinite stream of batches from a given position; evaluation
-makes one pass. The path of a batch:
+"""Data loader, which makes batches of a dataset split as NumPy arrays.
+Training iterates over an infinite stream of batches from a given position;
+evaluation makes one pass. The path of a batch:
 
   prefetch        (loading)        makes batches in a background thread
-  DataLoader      (loader)         reads a window of examples, makes batches
+  DataLoader      (loader)         reads windows of examples, makes batches
   BatchSampler    (batch_sampler)  chooses the examples and the shape of a batch
   load            (loading)        reads examples into memory
   Transform       (transforms)     changes trees, tags, subwords
   Split           (store.dataset)  reads and decodes records
   collate         (collate)        pads examples
 
-`weight_B` of a batch is 1 for a translation, the weight of the task for an example of an
-auxiliary task, and 0 for a row of padding. This package does not import JAX; the caller
-passes the rows of its host (`HostShard`).
+`weight_B` of a batch is 1 for a translation, the weight of the task for an
+example of an auxiliary task, and 0 for a row of padding. This package does not
+import JAX; the caller passes the rows of its host (`HostShard`).
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ T = TypeVar("T")
 
 
 class HostShard(NamedTuple):
-  """The rows of every batch that a host reads: some of equal parts, in order.
+  """Rows of every batch that one host reads, as parts of the rows of all hosts.
 
   Attributes:
-    parts: Indices of the parts.
-    of: Number of parts that the rows are cut into.
+    parts: Indices of this host's parts of the rows.
+    of: Number of equal parts that the rows of a batch are cut into.
   """
 
   parts: tuple[int, ...] = (0,)
@@ -82,7 +81,7 @@ class HostShard(NamedTuple):
 
   @functools.lru_cache(64)  # an entry for each shape  # noqa: B019
   def rows(self, count: int) -> np.ndarray:
-    """Returns the rows of a batch with so many rows, ascending."""
+    """Returns this host's row indices in a batch of `count` rows, ascending."""
     part = count // self.of
     rows = np.asarray(self.parts)[:, None] * part + np.arange(part)
     return rows.ravel()
@@ -92,14 +91,15 @@ SINGLE_HOST = HostShard()
 
 
 class TrainBatch(NamedTuple):
-  """A training batch, with the sizes of the batch of all hosts.
+  """A host's rows of a training batch, with token counts over all hosts.
 
   Attributes:
     after: Position after the batch, which a checkpoint stores.
-    batch: The rows of this host.
-    source, target: Subwords in all rows.
-    positions: Positions of all rows, both sides, with padding.
-    corpora: Number of examples of each corpus of a mixture.
+    batch: Arrays with the rows of this host.
+    source, target: Numbers of subwords in the rows of all hosts.
+    positions: Number of positions in the rows of all hosts, both sides, with
+      padding.
+    corpora: Number of examples from each corpus of a mixture; None without.
   """
 
   after: Position
@@ -111,7 +111,12 @@ class TrainBatch(NamedTuple):
 
 
 class LoadedExamples(NamedTuple):
-  """Examples in memory, and the position of those of a batch among them."""
+  """Examples in memory, with the positions of one batch's examples in them.
+
+  Attributes:
+    examples: Examples of a shuffling window.
+    place: Position in them for each example of the batch.
+  """
 
   examples: Rows
   place: np.ndarray
@@ -119,17 +124,19 @@ class LoadedExamples(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DataLoader:
-  """Batches of a split, with the rows of one host.
+  """Loader of the batches of a split, which makes the rows of one host.
 
   Attributes:
-    examples: All examples.
-    features: Names of the features of a batch.
-    batch_sampler: Examples and shapes of batches.
-    in_memory: Whether all examples are in memory; otherwise a window at a time.
-    messages: Facts about the examples, for the log.
-    auxiliary: First example of the auxiliary task, and its weight in the loss.
+    examples: All examples of the split.
+    features: Names of the features in a batch.
+    batch_sampler: Sampler of the examples and shapes of batches.
+    in_memory: Whether all examples are in memory; otherwise one shuffling
+      window of examples at a time.
+    messages: Information about the examples, for the log.
+    auxiliary: Index of the first example of the auxiliary task, and loss weight
+      of its examples.
     shard: Rows of this host.
-    batch_transform: Caller's function on every batch.
+    batch_transform: Function of the caller on every batch.
     transforms: Transforms with the scope "window" or "batch".
   """
 
@@ -142,7 +149,7 @@ class DataLoader:
   shard: HostShard = SINGLE_HOST
   batch_transform: BatchTransform | None = None
   transforms: Sequence[Transform] = ()
-  # All examples as they are in the newest epoch.
+  # All examples, transformed for the newest epoch.
   _transformed: dict[Window, Rows] = dataclasses.field(
     default_factory=dict, init=False, repr=False, compare=False
   )
@@ -152,21 +159,21 @@ class DataLoader:
 
   @property
   def examples_per_epoch(self) -> int:
-    """Number of examples that an epoch reads."""
+    """Number of examples that an epoch reads, with repetitions."""
     if isinstance(self.examples, MixedExamples):
       return self.examples.examples_per_epoch
     return len(self)
 
   @functools.cached_property
   def all_examples(self) -> Rows:
-    """All examples, read when they are first needed."""
+    """All examples of the split in memory; they are read on first use."""
     return load(self.examples, self.features)
 
   def batches(self, start: Position) -> Iterator[TrainBatch]:
-    """Yields an infinite stream of batches from a position.
+    """Yields training batches without end, starting at a given position.
 
     Raises:
-      InputError: A shard is corrupt, when its records are read.
+      InputError: A shard is corrupt; raised when its records are read.
     """
     walk = self.batch_sampler.walk(start)
     steps = self._load_windows(walk, lambda step: step[1], training=True)
@@ -181,17 +188,17 @@ class DataLoader:
       )
 
   def in_order(self) -> Iterator[Batch]:
-    """Yields batches of all examples once, for evaluation."""
+    """Yields batches that contain each example once, for evaluation."""
     steps = iter(self.batch_sampler.in_order())
     for planned, loaded in self._load_windows(steps, lambda step: step):
       yield self.batch(planned, loaded)
 
   def empty(self) -> list[Batch]:
-    """Returns a batch of padding in every shape, to compile with."""
+    """Returns a batch without examples for every shape, for compilation."""
     return [self.empty_batch(shape) for shape in self.batch_sampler.shapes]
 
   def empty_batch(self, shape: Shape) -> Batch:
-    """Returns a batch of padding in a shape."""
+    """Returns a batch of the given shape that contains only padding."""
     no_ids = np.empty(0, np.int64)
     none = LoadedExamples(Rows.of([], origins(self.features)), no_ids)
     return self.batch(PlannedBatch(shape, no_ids), none)
@@ -203,7 +210,15 @@ class DataLoader:
     *,
     training: bool = False,
   ) -> Iterator[tuple[T, LoadedExamples | None]]:
-    """Yields each step with its examples in memory; None if all examples are."""
+    """Yields each planned batch with its examples, read a window at a time.
+
+    Args:
+      steps: Planned batches, or objects that contain one.
+      planned_of: Function from a step to its planned batch.
+      training: Whether to apply the transforms with the scope "window".
+
+    Yields: the step, and its examples; None if the loader has all in memory.
+    """
     if self.in_memory:
       for step in steps:
         yield step, None
@@ -214,7 +229,7 @@ class DataLoader:
     def read(window: list[T]) -> list[tuple[T, LoadedExamples]]:
       batch_ids = [self._local_ids(planned_of(step))[0] for step in window]
       ids, place = np.unique(np.concatenate(batch_ids), return_inverse=True)
-      # Batches are copies, so the window before the current one is not used any more.
+      # Batches are copies, so the window before the current one is unused.
       buffer = buffers.popleft() if len(buffers) == 2 else None
       examples = load(self.examples, self.features, ids, buffer)
       buffers.append(examples)
@@ -226,7 +241,7 @@ class DataLoader:
       return list(zip(window, loaded))
 
     windows = itertools.groupby(steps, lambda step: planned_of(step).window)
-    # The next window is planned and read while one is used.
+    # The next window is planned and read while the current one is used.
     reading = prefetch((read(list(group)) for _, group in windows), 1)
     with contextlib.closing(reading):
       for window in reading:
@@ -241,7 +256,7 @@ class DataLoader:
     return rows
 
   def _all_transformed(self, window: Window) -> Rows:
-    """Returns all examples, which are in memory, as they are in an epoch."""
+    """Returns all examples, transformed for the epoch of a shuffling window."""
     if not any(one.scope == "window" for one in self.transforms):
       return self.all_examples
     if window not in self._transformed:
@@ -253,7 +268,7 @@ class DataLoader:
     return self._transformed[window]
 
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
-    """Returns this host's examples of a batch, and the number of its rows."""
+    """Returns the example indices and number of rows in this host's batch."""
     rows = self.shard.rows(planned.shape.rows)
     # Padding is at the end of all rows, and so at the end of these.
     return planned.ids[rows[rows < len(planned.ids)]], len(rows)
@@ -265,11 +280,11 @@ class DataLoader:
     *,
     training: bool = False,
   ) -> Batch:
-    """Returns the arrays of this host's rows of a planned batch.
+    """Returns the arrays of a planned batch, with the rows of this host.
 
     Args:
-      planned: The batch.
-      loaded: This host's examples of it; None if all examples are in memory.
+      planned: Shape and examples of the batch.
+      loaded: Examples of this host's rows; None if all examples are in memory.
       training: Whether to apply the transforms of an epoch.
 
     Raises:
@@ -308,22 +323,25 @@ def open_loader(
   shard: HostShard = SINGLE_HOST,
   batch_transform: BatchTransform | None = None,
 ) -> DataLoader:
-  """Opens the batches of a split; examples are read when they are needed.
+  """Returns a loader for the batches of a split.
+
+  Examples are read when they are first needed.
 
   Args:
     split: Opened split.
-    required: Features that modifiers and losses read, in addition to the subwords.
-    data: config.data.
-    batch: config.batch.
-    seed: config.seed, for random trees and the order.
-    training: Whether to train on the split: with the auxiliary task, the mixture and
-      the transforms of an epoch.
+    required: Features that modifiers and losses read, in addition to the
+      subwords.
+    data: Section config.data.
+    batch: Section config.batch.
+    seed: Value of config.seed, for random trees and the order.
+    training: Whether the batches are for training: with the auxiliary task, the
+      mixture and the transforms of an epoch.
     shard: Rows of this host.
     batch_transform: Function on every batch (NumPy), with its padding.
 
   Raises:
-    InputError: The data lacks a feature, no example is left, one is too long for a
-      batch, or the rows of a batch cannot be split over the devices.
+    InputError: The data lacks a feature, no example is left, an example is too
+      long for a batch, or the rows of a batch cannot be split over the devices.
   """
   _check_rows(batch.row_multiple, shard.of)
   manifest = split.dataset.manifest
@@ -351,8 +369,7 @@ def open_loader(
       (split, examples), others, data, seed=seed, features=features
     )
   is_mixed = isinstance(examples, MixedExamples)
-  # All features, so that all systems get the same batches; without those that no batch
-  # has.
+  # All features that a batch can have, so that systems get the same batches.
   counted = [name for name in split.features if name not in SPELLING]
   windows = Windows.of(
     examples, counted, memory_gib=batch.memory_gib, seed=seed
@@ -395,7 +412,7 @@ def _messages(
 def _auxiliary(
   data: Data, counts: Mapping[str, int], pairs: int
 ) -> tuple[int, float]:
-  """Returns the first example of the auxiliary task, and its weight in the loss.
+  """Returns the index of the first auxiliary-task example, and the loss weight.
 
   Raises:
     InputError: The auxiliary task has no example.
@@ -410,12 +427,12 @@ def _auxiliary(
 
 
 def _check_rows(row_multiple: int, devices: int) -> None:
-  """Checks that every batch can be split over the devices.
+  """Checks that the rows of every batch can be split over the devices.
 
   The batches do not adapt to the devices, so they are equal on other devices.
 
   Args:
-    row_multiple: config.batch.row_multiple.
+    row_multiple: Value of config.batch.row_multiple.
     devices: Number of devices that the rows of a batch are split over.
 
   Raises:

@@ -1,4 +1,4 @@
-"""Reading examples into memory, and a background thread that does so in advance."""
+"""Functions that read examples into memory, also in a background thread."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _END: Any = object()
 
 
 def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
-  """Makes up to `depth` items in advance, in a background thread.
+  """Yields items of an iterator that a background thread computes in advance.
 
-  An exception is raised where its item would have come. Closing the generator ends the
-  thread.
+  Up to `depth` items are waiting. An exception of the iterator is raised in
+  place of its item. Closing the generator ends the thread.
   """
   if depth <= 0:
     yield from items
@@ -45,13 +45,13 @@ def load(
   ids: np.ndarray | None = None,
   buffer: Rows | None = None,
 ) -> Rows:
-  """Reads examples into memory.
+  """Returns given features of the examples of a split, read into memory.
 
   Args:
     source: Examples of a split.
-    features: Names of features; what a batch computes is not read.
+    features: Names of features. For computed features, their inputs are read.
     ids: Indices of the examples, ascending, each once; None for all.
-    buffer: Former result that is not used any more; its memory is taken.
+    buffer: Earlier result that is not used any more; its memory is reused.
 
   Raises:
     InputError: A file is missing or corrupt.
@@ -64,7 +64,7 @@ def load(
   flat: dict[str, np.ndarray] = {}
   start: dict[str, np.ndarray] = {}
   start_of_size: dict[tuple[str, str], np.ndarray] = {}
-  # The sizes of other features are known after reading; these are few and small.
+  # The sizes of other features are found by reading; they are few and small.
   parts_of: dict[str, list[Rows]] = {}
   for name in features:
     size = lengths.sizes(name)
@@ -91,9 +91,10 @@ def load(
 
 
 def _allocate(buffer: Rows | None, name: str, size: int) -> np.ndarray:
-  """Returns memory for values of a feature: that of the buffer, if it is large enough.
+  """Returns an array for values of a feature, in reused memory if possible.
 
-  Allocating new memory for every window takes up to a third of the time of reading.
+  Allocating new memory for every shuffling window takes up to a third of the
+  time of reading.
   """
   memory = None if buffer is None else buffer.flat[name].base
   if memory is None or memory.size < size:

@@ -1,10 +1,10 @@
-"""Several dataset directories as one training split: config.data.mixture.
+"""Mixture of several dataset directories in one training split.
 
-For back-translations, other domains and other languages. All directories share one
-vocabulary; ids of relations and annotations are mapped to those of
-config.data.directory. The rate of a corpus says how often an epoch reads it: that many
-complete times, and a part that is drawn again in each epoch
-(`jaxsyn.data.loader.batch_sampler`).
+config.data.mixture adds corpora such as back-translations or other domains and
+languages. All directories share one vocabulary; ids of relations and
+annotations are mapped to those of config.data.directory. The rate of a corpus
+is the number of times that an epoch reads it; if the rate is fractional, part
+of the examples is sampled in each epoch (`jaxsyn.data.loader.batch_sampler`).
 
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
@@ -47,20 +47,21 @@ Tables = Mapping[str, np.ndarray]
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the ids of the corpus tags, one for each folder; none without tags."""
+  """Returns the ids of a mixture's corpus tags, one per folder, if any."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
 
 def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
-  """Returns how often an epoch reads each corpus.
+  """Returns the number of times that an epoch reads each corpus of a mixture.
 
-  With a temperature of 1 that is its weight. Otherwise the weight is multiplied so that
-  the numbers of examples n_i are proportional to N_i^(1/T), with an unchanged total.
+  With a temperature T of 1, it is the weight of the corpus. Otherwise the
+  weights are multiplied such that, with weights of 1, the numbers of examples
+  read are proportional to N_i^(1/T), with an unchanged total.
 
   Args:
-    mixture: config.data.mixture.
-    sizes: Number of examples of config.data.directory and of each folder.
+    mixture: Section config.data.mixture.
+    sizes: Numbers of examples in config.data.directory and in each folder.
 
   Raises:
     InputError: The weights do not match the folders, or are all 0.
@@ -78,7 +79,10 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
 
 
 class CorpusLabels(Transform):
-  """Maps ids of relations and annotations to those of config.data.directory."""
+  """Transform from a corpus's label ids to the ids of config.data.directory.
+
+  Labels are dependency relations and annotations of words.
+  """
 
   def __init__(self, tables: Tables):
     self._tables = tables
@@ -93,9 +97,10 @@ class CorpusLabels(Transform):
 
 
 class CorpusTag(Transform):
-  """Puts a tag, which names the corpus, before each source that is not empty.
+  """Transform that puts a tag, which identifies the corpus, before each source.
 
-  The tag belongs to no word and is its own parent, as EOS is.
+  Empty sources get no tag. Like EOS, the tag belongs to no word and is its own
+  parent.
   """
 
   def __init__(self, tag: int):
@@ -124,11 +129,11 @@ class CorpusTag(Transform):
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """A corpus of a mixture.
+  """Named corpus of a mixture, with its examples.
 
   Attributes:
     name: Name in the log.
-    examples: Its examples, with labels and tags of the mixture.
+    examples: Examples with the label ids and tags of the mixture.
   """
 
   name: str
@@ -136,11 +141,11 @@ class Corpus:
 
 
 class MixedExamples(Examples):
-  """The examples of several corpora, one corpus after the other.
+  """Concatenated examples of several corpora in a mixture.
 
   Attributes:
-    corpora: The corpora.
-    rates: How often an epoch reads each corpus.
+    corpora: Corpora in order.
+    rates: Number of times an epoch reads each corpus, maybe fractional.
     messages: Warnings for the log.
   """
 
@@ -162,20 +167,20 @@ class MixedExamples(Examples):
 
   @property
   def examples_per_epoch(self) -> int:
-    """Number of examples that an epoch reads."""
+    """Number of examples that an epoch reads from all corpora."""
     corpora = zip(self.corpora, self.rates)
     return round(sum(len(one.examples) * rate for one, rate in corpora))
 
   @property
   def block_rates(self) -> np.ndarray:
-    """How often an epoch reads each block."""
+    """Number of times that an epoch reads each block of records."""
     blocks = [len(one.examples.block_start) - 1 for one in self.corpora]
     return np.repeat(self.rates, blocks)
 
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Reads blocks, given in ascending order."""
+    """Yields the examples in blocks of records, given in ascending order."""
     blocks, first = np.fromiter(blocks, np.int64), 0
     for corpus in self.corpora:
       end = first + len(corpus.examples.block_start) - 1
@@ -184,13 +189,13 @@ class MixedExamples(Examples):
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
-    """Returns how many of some examples each corpus has, by its name."""
+    """Returns the number of given examples from each corpus, by corpus name."""
     corpus_of_id = np.searchsorted(self._ends, ids, "right")
     counts = np.bincount(corpus_of_id, minlength=len(self.corpora)).tolist()
     return {one.name: n for one, n in zip(self.corpora, counts)}
 
   def summary(self) -> str:
-    """Describes how many examples of each corpus an epoch reads."""
+    """Returns a log message with the size and rate of each corpus."""
     each = (
       f"{one.name} {len(one.examples):,} x {rate:.4g}"
       for one, rate in zip(self.corpora, self.rates)
@@ -201,15 +206,16 @@ class MixedExamples(Examples):
 def open_splits(
   mixture: Mixture, name: str, required: Collection[str]
 ) -> list[Split]:
-  """Opens a split of each folder of a mixture.
+  """Returns the opened splits with a given name in the folders of a mixture.
 
   Args:
-    mixture: config.data.mixture.
+    mixture: Section config.data.mixture.
     name: Name of the split.
     required: Features that modifiers and losses read.
 
   Raises:
-    InputError: A folder is no dataset directory, or lacks a feature; names it.
+    InputError: A folder occurs twice, is no dataset directory, or lacks a
+      feature.
   """
   splits: dict[str, Split] = {}
   for folder in mixture.folders:
@@ -233,13 +239,13 @@ def mix(
   seed: int,
   features: Collection[str],
 ) -> MixedExamples:
-  """Returns the examples of a mixture.
+  """Returns the examples of several splits as one mixture.
 
   Args:
     first: Split of config.data.directory, and its examples.
-    others: Splits of the folders, of `open_splits`.
-    data: config.data.
-    seed: config.seed, for random trees.
+    others: Splits of the other folders, from `open_splits`.
+    data: Section config.data.
+    seed: Value of config.seed, for random trees.
     features: Names of the features that are read.
 
   Raises:
@@ -265,7 +271,10 @@ def mix(
 
 
 def _short_names(splits: Sequence[Split], mixture: Mixture) -> list[str]:
-  """Returns the last part of each path, or the path where parts are equal."""
+  """Returns a short unique name for each dataset directory of a mixture.
+
+  It is the last component of the path, or the path if components are equal.
+  """
   folders = [str(splits[0].dataset.directory), *mixture.folders]
   short = [pathlib.PurePath(folder).name for folder in folders]
   count = collections.Counter(short)
@@ -289,12 +298,14 @@ def _check_vocabulary(first: Dataset, other: Dataset) -> None:
 def _label_tables(
   first: Dataset, other: Dataset, features: Collection[str]
 ) -> dict[str, np.ndarray]:
-  """Returns the ids in the first dataset of the other's labels, where they differ.
+  """Returns tables from label ids of another dataset to ids of the first.
 
   Args:
-    first: The dataset of config.data.directory.
-    other: The other dataset.
+    first: Dataset of config.data.directory.
+    other: Dataset of another folder.
     features: Names of the features that are read.
+
+  Returns: table by feature name, only for features whose labels differ.
   """
   tables = {}
   for side, labels in other.manifest["relations"].items():
@@ -316,9 +327,9 @@ def _label_tables(
 
 
 def _unknown_relations(split: Split, tables: Tables) -> Iterator[str]:
-  """Yields warnings about relations without an id in the first dataset.
+  """Yields warnings about relations in a split that the first dataset lacks.
 
-  Other annotations have an id for unknown labels, in any data.
+  Other annotations have an id for unknown labels in every dataset.
   """
   for name, table in tables.items():
     if not name.endswith("_relation") or name in ALTERNATIVES:

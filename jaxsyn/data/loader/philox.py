@@ -1,11 +1,11 @@
-"""Counter-based random numbers: each is a function of its key and its counter.
+"""Counter-based random numbers, which depend only on a key and a counter.
 
-So the numbers of a word do not depend on numbers drawn before. They are equal in any
-version and on any machine. NumPy's own Philox generates one stream at a time; this
-function takes many counters at once.
+The random numbers of a word do not depend on numbers generated before, and they
+are equal on all machines and in all versions. NumPy's own Philox generates one
+stream at a time; this function takes many counters at once.
 
-Source: Philox4x32-10 of Salmon et al. 2011, "Parallel Random Numbers: As Easy as
-1, 2, 3", as in their library Random123 (the test has its known answers).
+Source: Philox4x32-10 of Salmon et al. 2011, "Parallel Random Numbers: As Easy
+as 1, 2, 3", as in their library Random123 (the test has its known answers).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 def philox(
   key: tuple[int, int], counters: Sequence[np.ndarray | int]
 ) -> list[np.ndarray]:
-  """Returns four random 32-bit numbers for each counter.
+  """Returns four random 32-bit numbers for each counter, by Philox4x32-10.
 
   Args:
     key: Two 32-bit numbers.
-    counters: Four 32-bit numbers: integers, or arrays of one size.
+    counters: Four 32-bit words of the counters: integers, or arrays of equal
+      sizes.
 
   Returns: four arrays of that size, uint64 below 2³².
   """

@@ -1,14 +1,16 @@
-"""Resampled subwords: another segmentation in every epoch (config.data.sampling).
+"""Sampling of a new subword segmentation for each sentence in every epoch.
 
-The segmentation of a sentence depends on (seed, epoch, index, side) only, and so not on
-hosts, on the order of batches or on where a run was resumed. Words and trees stay; the
-words of subwords and the positions of parents are computed again by character offsets,
-as in preparation: records have the texts and the ends of words.
+config.data.sampling turns it on. The segmentation of a sentence depends only on
+(seed, epoch, index, side), and so not on hosts, on the order of batches or on
+where a run was resumed. Words and trees do not change; the words of subwords
+and the positions of parents are computed again from character offsets, as in
+preparation: records have the texts and the ends of words.
 
-A window of an epoch is sampled before it is planned, on every host, so batches are
-planned from the sampled lengths. A sentence longer than a bound, which one sample in a
-thousand exceeds, is sampled again, and after `TRIES` is segmented without sampling. So
-the shapes of batches hold the samples of any epoch.
+Every host samples a shuffling window of examples before the batches in it are
+planned, so batches fit the sampled lengths. If a sample exceeds the length
+bound of its sentence, as about one in a thousand does, the sentence is sampled
+again; after `TRIES` it is segmented without sampling. So the batch shapes hold
+the samples of any epoch.
 
 Source: Provilkov et al. 2020 (arXiv:1910.13267), BPE-dropout; Kudo 2018
 (arXiv:1804.10959), subword regularization.
@@ -40,13 +42,13 @@ from jaxsyn.errors import InputError
 
 TRIES = 8
 _MEASURED = 2048  # sentences sampled to estimate the lengths of others
-_MEASURED_BLOCKS = 8  # blocks they are taken from
-# Windows in memory: the next two are planned too while shapes are compiled.
+_MEASURED_BLOCKS = 8  # blocks of records with these sentences
+# Shuffling windows in memory: two more are planned while shapes are compiled.
 _CACHED_WINDOWS = 3
 
 
 class ResampledSubwords(Transform):
-  """Samples the segmentation of each sentence in every epoch.
+  """Transform that samples a new segmentation of each sentence in every epoch.
 
   Attributes:
     vocabularies: Vocabulary of each resampled side.
@@ -64,13 +66,13 @@ class ResampledSubwords(Transform):
     features: tuple[str, ...],
     linked: bool = False,
   ):
-    """Makes the transform.
+    """Makes the transform for the examples of a split.
 
     Args:
-      examples: Records with texts and, for sides with trees, ends of words.
-      sampling: config.data.sampling.
+      examples: Examples with texts and, for sides with trees, ends of words.
+      sampling: Section config.data.sampling.
       vocabularies: Vocabulary of each resampled side.
-      seed: config.seed.
+      seed: Value of config.seed.
       features: Names of the features with texts and ends of words.
       linked: Whether word alignments are read, which need units of subwords.
     """
@@ -97,17 +99,21 @@ class ResampledSubwords(Transform):
 
   @functools.cached_property
   def _texts(self) -> Rows:
-    """Texts of all examples."""
+    """Texts and ends of words of all examples."""
     return self._load(np.arange(len(self._examples)))
 
   def _load(self, ids: np.ndarray) -> Rows:
-    """Reads texts and ends of words of some examples, in ascending order."""
+    """Returns the texts and word ends of the examples with given indices."""
     parts = self._examples.select(ids, self._features)
     return Rows.joined([Rows.of([], self._features), *parts])
 
   @functools.cached_property
   def growth(self) -> dict[str, tuple[float, float]]:
-    """Side -> (a, b): n subwords become about a · n, seldom b · √n more."""
+    """Coefficients that predict sampled lengths from stored lengths, by side.
+
+    For the coefficients (a, b), a sentence that has n subwords without sampling
+    has about a · n sampled subwords, and rarely more than a · n + b · √n.
+    """
     start = self._examples.block_start
     blocks = np.linspace(0, len(start) - 2, _MEASURED_BLOCKS).astype(np.int64)
     blocks = np.unique(blocks)
@@ -139,14 +145,14 @@ class ResampledSubwords(Transform):
 
   @functools.cached_property
   def bounds(self) -> Lengths:
-    """Upper bounds of the lengths, EOS included."""
+    """Upper bounds of the sampled lengths of all examples, EOS included."""
     return self._scaled_lengths(1.0)
 
   @functools.cached_property
   def expected(self) -> Lengths:
-    """Expected lengths, from which the shapes of batches are chosen.
+    """Expected sampled lengths of all examples, used to choose batch shapes.
 
-    The longest example of each side has its bound.
+    The longest example on each side has the length of its bound.
     """
     expected = self._scaled_lengths(0.0)
     for length, bound in zip(expected[:2], self.bounds[:2]):
@@ -163,13 +169,14 @@ class ResampledSubwords(Transform):
     return self._examples.lengths._replace(**scaled)
 
   def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
-    """Returns the lengths that a window is planned from: source_I, target_I.
+    """Returns the source and target lengths of examples for planning batches.
 
-    They are at least the stored ones, from which shapes have their words.
+    A length is never below the stored one, which determines the words of its
+    batch shape.
 
     Args:
-      window: Window that is planned.
-      ids: Its examples, ascending.
+      window: Shuffling window whose batches are planned.
+      ids: Indices of its examples, ascending.
     """
     rows = self._sampled(window, ids, keep=True)
     sizes = []
@@ -181,7 +188,7 @@ class ResampledSubwords(Transform):
     return sizes
 
   def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
-    """Returns the source and target subwords of some examples of a window."""
+    """Returns the total source and target subword counts of given examples."""
     rows = self._sampled(window, ids)
     source, target = (
       int(
@@ -218,12 +225,12 @@ class ResampledSubwords(Transform):
   def _sampled(
     self, window: Window, ids: np.ndarray, keep: bool = False
   ) -> Rows:
-    """Returns sampled subwords of some examples, and their words.
+    """Returns the sampled subword ids of given examples, and their words.
 
     Args:
-      window: Window of the examples.
+      window: Shuffling window of the examples.
       ids: Indices of the examples.
-      keep: Whether these are the complete window, which is cached.
+      keep: Whether these are all examples of the window, which are then cached.
     """
     with self._lock:
       if window in self._cache:
@@ -272,7 +279,7 @@ class ResampledSubwords(Transform):
     return Rows(flat, start)
 
   def pieces(self, side: str, index: int, text: str, epoch: int) -> Pieces:
-    """Returns the subwords of a sentence in an epoch, without EOS."""
+    """Returns the sampled subwords of a sentence in an epoch, without EOS."""
     vocabulary = self.vocabularies[side]
     limit = int(self.bounds[SIDES.index(side)][index]) - 1
     for attempt in range(TRIES):
@@ -291,7 +298,7 @@ class ResampledSubwords(Transform):
 
 
 def _text(texts: Rows, side: str, i: int) -> str:
-  """Returns a sentence.
+  """Returns the text of one side of example i.
 
   Raises:
     CorruptFileError: The text is not UTF-8.
@@ -307,12 +314,12 @@ def _text(texts: Rows, side: str, i: int) -> str:
 def resampled_subwords(
   split: Split, sampling: Sampling, *, seed: int, linked: bool = False
 ) -> ResampledSubwords | None:
-  """Returns the transform of config.data.sampling; None if it is off.
+  """Returns the transform that resamples subwords; None if sampling is off.
 
   Args:
     split: Opened split.
-    sampling: config.data.sampling.
-    seed: config.seed.
+    sampling: Section config.data.sampling.
+    seed: Value of config.seed.
     linked: Whether word alignments are read.
 
   Raises:

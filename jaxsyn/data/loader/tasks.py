@@ -1,10 +1,10 @@
-"""Auxiliary tasks: further training examples made of the same sentence pairs.
+"""Auxiliary tasks, which add training examples made from the sentence pairs.
 
-config.data.second selects one. "parse" trains translation and parsing; tags around
-the source select which of them is wanted. "source" translates sources with and without
-brackets. The examples of both tasks are shuffled together. Validation and translation
-use the first task only (`tag`), so they need no trees. A task is an entry of TASKS; the
-kind of tree that brackets show is one of BRACKETS.
+config.data.second selects a task from TASKS, and the kind of trees that it
+writes as brackets from BRACKETS. "parse" trains translation and parsing; tags
+around the source select the task. "source" translates sources with and without
+brackets. The examples of both tasks are shuffled together. Validation and
+translation use only the task of translation (`tag`), so they need no trees.
 
 Source: Currey & Heafield 2019, "Incorporating Source Syntax into
 Transformer-Based Neural Machine Translation", as summarized and reproduced by
@@ -32,28 +32,35 @@ from jaxsyn.options.bounds import Amount, Count
 
 @dataclasses.dataclass(frozen=True)
 class Brackets(Choice):
-  """A kind of source trees that an auxiliary task writes as brackets."""
+  """Kind of source trees that an auxiliary task writes as brackets."""
 
   # Whether these are the dependency trees of config.data.tree.
   dependencies: ClassVar[bool]
   lacking: ClassVar[str]  # option that prepares such trees
 
   def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
-    """Returns the bracket labels, ids from 1; None if the data has no such trees."""
+    """Returns the bracket labels of a dataset; None if it has no such trees.
+
+    The label at index i has the id i + 1.
+    """
     raise NotImplementedError
 
   def bracketing(self, example: Example) -> np.ndarray:
-    """Returns the tree as brackets around words or subwords, maybe empty."""
+    """Returns an example's source tree as an array of brackets and words.
+
+    Depending on the class, words are given by indices of words or of subwords.
+    The array is empty if the example has no tree.
+    """
     raise NotImplementedError
 
   def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    """Returns a bracketing of the subwords."""
+    """Returns an example's source tree as an array of brackets and subwords."""
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Dependency(Brackets):
-  """Dependency trees, of the kind config.data.tree."""
+  """Source dependency trees, as config.data.tree makes them, as brackets."""
 
   dependencies: ClassVar[bool] = True
   lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
@@ -74,7 +81,7 @@ class Dependency(Brackets):
 
 @dataclasses.dataclass(frozen=True)
 class Constituency(Brackets):
-  """Constituency trees, if the data was prepared with some."""
+  """Source constituency trees of the prepared data, as brackets."""
 
   dependencies: ClassVar[bool] = False
   lacking: ClassVar[str] = "config.prepare.parse.source_brackets"
@@ -96,7 +103,7 @@ BRACKETS: Registry[Brackets] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTaskSpec(Choice):
-  """A task that is trained in addition to translation."""
+  """Specification of a task that is trained in addition to translation."""
 
   any: ClassVar[bool] = True
   tags: ClassVar[bool] = False  # whether tags around the source select the task
@@ -108,27 +115,27 @@ class AuxiliaryTaskSpec(Choice):
     brackets: Brackets,
     sizes: Mapping[str, int],
   ) -> Example:
-    """Returns the example of this task for a sentence pair.
+    """Returns the auxiliary task's example for a sentence pair.
 
     Args:
       example: Example of translation, without tags.
-      bracketing: Tree of its source, not empty.
-      brackets: Kind of that tree.
-      sizes: Vocabulary size of each side; symbols follow the vocabulary.
+      bracketing: Source tree as brackets, not empty.
+      brackets: Kind of the source tree.
+      sizes: Vocabulary size of each side; ids of symbols follow the vocabulary.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslationTask(AuxiliaryTaskSpec):
-  """No auxiliary task."""
+  """Registered choice "none": translation without an auxiliary task."""
 
   any: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)
 class ParsingTask(AuxiliaryTaskSpec):
-  """Parsing: predicts the tree of the source, without words."""
+  """Parsing task, which predicts the source tree as brackets without words."""
 
   tags: ClassVar[bool] = True
 
@@ -159,7 +166,7 @@ class ParsingTask(AuxiliaryTaskSpec):
 
 @dataclasses.dataclass(frozen=True)
 class SourceTask(AuxiliaryTaskSpec):
-  """Translation of sources that contain the brackets of their trees."""
+  """Task of translating sources that contain the brackets of their trees."""
 
   def make(
     self,
@@ -182,7 +189,7 @@ TASKS: Registry[AuxiliaryTaskSpec] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTask:
-  """Auxiliary task: further examples made from every training pair."""
+  """Options of the auxiliary task (config.data.second)."""
 
   task: AuxiliaryTaskSpec = choice(
     TASKS,
@@ -213,7 +220,7 @@ class AuxiliaryTask:
 
 
 def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:
-  """Returns the names of the task and of the brackets in config.data.second."""
+  """Returns the registry names of an auxiliary task and its kind of trees."""
   return TASKS.name_of(auxiliary.task), BRACKETS.name_of(auxiliary.brackets)
 
 
@@ -222,7 +229,7 @@ def check(
   manifest: Mapping[str, Any],
   directory: str | os.PathLike[str],
 ) -> None:
-  """Raises InputError if the data has no trees for the auxiliary task."""
+  """Raises InputError if a dataset has no trees for the auxiliary task."""
   if auxiliary.task.any and auxiliary.brackets.labels(manifest) is None:
     task, kind = names(auxiliary)
     raise InputError(
@@ -238,7 +245,7 @@ def symbols(
   """Returns the symbols that an auxiliary task adds to both vocabularies.
 
   Args:
-    auxiliary: config.data.second.
+    auxiliary: Section config.data.second.
     manifest: Manifest of the dataset directory.
   """
   if not auxiliary.task.any:
@@ -247,7 +254,10 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the tag around a source to translate; None for no tags."""
+  """Returns the id of the tag that selects translation; None without tags.
+
+  The tag is put around the source.
+  """
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
@@ -259,14 +269,14 @@ def make_examples(
   manifest: Mapping[str, Any],
   counts: collections.Counter[str],
 ) -> Iterator[Example]:
-  """Yields the examples of an auxiliary task.
+  """Yields the auxiliary task's examples for given examples of translation.
 
   Args:
     translations: Examples of translation, without tags.
-    auxiliary: config.data.second.
+    auxiliary: Section config.data.second.
     manifest: Manifest of the dataset directory.
-    counts: Counter that is updated: number of "translations" and of examples of the
-      task ("second"), and of pairs with "no tree" or "too long".
+    counts: Counter that is updated: numbers of "translations", of examples of
+      the task ("second"), and of pairs that have "no tree" or are "too long".
   """
   sizes = {side: one["size"] for side, one in manifest["vocabulary"].items()}
   for example in translations:
@@ -284,7 +294,7 @@ def make_examples(
 
 
 def summary(counts: Mapping[str, int]) -> str:
-  """Describes the counts of `make_examples`; empty if there are none."""
+  """Returns a log message with the counts of `make_examples`; "" for none."""
   if "translations" not in counts:
     return ""
   count = {k: counts.get(k, 0) for k in ("second", "no tree", "too long")}

@@ -1,6 +1,6 @@
-"""Transforms: functions on decoded examples, applied while data is read.
+"""Transforms of decoded examples, which are applied while data is read.
 
-Nothing derived is stored. A run applies these transforms, in this order:
+No transformed example is stored. A run applies these transforms, in this order:
 
   transform             option                    scope   file
   ControlTrees          config.data.tree          block   transforms
@@ -10,10 +10,10 @@ Nothing derived is stored. A run applies these transforms, in this order:
   ResampledSubwords     config.data.sampling      window  subword_sampling
   ResampledTrees        config.data.tree          batch   tree_sampling
 
-The scope is the set of examples that a transform receives at a time. A transform
-with the scope "block" gives the same result in every epoch, so it is applied when a
-block of examples is read. The examples of an auxiliary task are made of transformed
-ones when a split is opened (`with_auxiliary_task`).
+The scope is the set of examples that a transform receives at a time. A
+transform with the scope "block" gives the same result in every epoch, so it is
+applied when a block of records is read. The examples of an auxiliary task are
+made from transformed examples when a split is opened (`with_auxiliary_task`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from jaxsyn.data.store.dataset import Examples, Split, block_starts
 from jaxsyn.data.store.lengths import Lengths, lengths_of
 from jaxsyn.data.store.rows import Example, Rows, together
 
-# An epoch, and the index of one of its windows of examples.
+# Index of an epoch, and index of a shuffling window of examples in it.
 Window = tuple[int, int]
 
 
 class Transform:
-  """A function on decoded examples.
+  """Base class of functions that change decoded examples.
 
   Attributes:
-    scope: Examples that are passed at a time.
+    scope: Set of examples that is passed at a time.
     summary: Description for the log; empty for none.
-    recomputed: Features that it computes without reading them.
+    recomputed: Features that are computed without reading their stored values.
   """
 
   recomputed: frozenset[str] = frozenset()
@@ -52,27 +52,27 @@ class Transform:
   summary: str = ""
 
   def required(self, features: Collection[str]) -> set[str]:
-    """Returns the features it needs in order to make some features."""
+    """Returns the features that must be read to compute given features."""
     del features
     return set()
 
   def lengths(self, lengths: Lengths) -> Lengths:
-    """Returns the lengths of the transformed examples, in every epoch."""
+    """Returns the lengths of all examples after the transform."""
     return lengths
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
     """Returns the transformed examples.
 
     Args:
-      rows: Examples.
-      ids: Their indices in the split, ascending.
-      window: Epoch and window they are read for.
+      rows: Decoded examples.
+      ids: Indices of the examples in the split, ascending.
+      window: Epoch, and shuffling window that the examples are read for.
     """
     raise NotImplementedError
 
 
 class ControlTrees(Transform):
-  """Replaces the parsed trees by linear or random ones, or by some wrong parents."""
+  """Transform that replaces parse trees with linear, random or wrong trees."""
 
   def __init__(self, tree: TreeControl, seed: int):
     self._tree, self._seed = tree, seed
@@ -95,7 +95,7 @@ class ControlTrees(Transform):
 
 
 class TaskTags(Transform):
-  """Puts tags around each source, which select the task of translation.
+  """Transform that puts tags around each source to select translation.
 
   Empty sources have no tags.
   """
@@ -111,14 +111,14 @@ class TaskTags(Transform):
 
 
 def longer_sources(lengths: Lengths, tags: int) -> Lengths:
-  """Returns lengths with some tags on each source that is not empty."""
+  """Returns lengths with a number of tags added to each nonempty source."""
   longer = lengths.source.astype(np.int32) + tags * (lengths.source > 1)
   dtype = np.min_scalar_type(longer.max(initial=0))
   return lengths._replace(source=longer.astype(dtype))
 
 
 class TransformedExamples(Examples):
-  """Examples to which transforms are applied when a block is read."""
+  """Examples to which transforms are applied when a block of them is read."""
 
   def __init__(self, examples: Examples, transforms: Sequence[Transform]):
     self._examples, self._transforms = examples, transforms
@@ -148,10 +148,10 @@ class TransformedExamples(Examples):
 
 
 class ExamplesInMemory(Examples):
-  """Examples that were made when a split was opened.
+  """Examples that are all in memory, since they are not stored in records.
 
   Attributes:
-    all: The examples.
+    all: Features of all examples.
   """
 
   def __init__(self, examples: Rows):
@@ -173,22 +173,27 @@ class ExamplesInMemory(Examples):
 def transformed(
   examples: Examples, transforms: Sequence[Transform]
 ) -> Examples:
-  """Returns examples with transforms of the scope "block"."""
+  """Returns examples that are transformed when a block of them is read.
+
+  Args:
+    examples: Original examples.
+    transforms: Transforms with the scope "block", in order.
+  """
   return TransformedExamples(examples, transforms) if transforms else examples
 
 
 def control_trees(data: Data, seed: int) -> list[Transform]:
-  """Returns the transform of config.data.tree, if it replaces parsed trees."""
+  """Returns a list with the transform that replaces parse trees, if any."""
   return [ControlTrees(data.tree, seed)] if data.tree.replaces else []
 
 
 def translations(split: Split, data: Data, seed: int) -> Examples:
-  """Returns the examples of a split as training and testing translate them.
+  """Returns a split's examples of translation, with control trees and tags.
 
   Args:
     split: Opened split.
-    data: config.data: kind of trees, and tags of an auxiliary task.
-    seed: config.seed, for random trees.
+    data: Section config.data, with the kind of trees and the auxiliary task.
+    seed: Value of config.seed, for random trees.
   """
   tag = tasks.tag(data.second, split.dataset.manifest)
   tags = [] if tag is None else [TaskTags(tag)]
@@ -198,7 +203,7 @@ def translations(split: Split, data: Data, seed: int) -> Examples:
 def iterate_translations(
   split: Split, data: Data, seed: int
 ) -> Iterator[Example]:
-  """Yields the examples of `translations`, with all features."""
+  """Yields each example of `translations` with all of its features."""
   for rows in translations(split, data, seed).rows(split.features):
     yield from rows.examples()
 
@@ -206,12 +211,12 @@ def iterate_translations(
 def with_auxiliary_task(
   split: Split, data: Data, seed: int, features: Sequence[str]
 ) -> tuple[ExamplesInMemory, collections.Counter[str]]:
-  """Returns translations followed by the examples of the auxiliary task.
+  """Returns examples of translation followed by auxiliary-task examples.
 
   Args:
     split: Opened split.
-    data: config.data.
-    seed: config.seed, for random trees.
+    data: Section config.data.
+    seed: Value of config.seed, for random trees.
     features: Names of the features to keep.
 
   Returns: the examples, and the counts of `tasks.make_examples`.
@@ -230,10 +235,10 @@ def with_auxiliary_task(
 
 
 def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
-  """Returns the share of words with a wrong parent, by side; it reads all trees.
+  """Returns the fraction of words in a split with a wrong parent, by side.
 
-  Sentences without a tree do not count; roots and one-word sentences do. Empty
-  unless config.data.tree is "wrong_parents".
+  All trees are read. Sentences without a tree do not count; roots and one-word
+  sentences do. The result is empty unless config.data.tree is "wrong_parents".
   """
   if not isinstance(data.tree, WrongParents):
     return {}

@@ -1,11 +1,11 @@
-"""Resampled trees: other trees in every epoch (config.data.tree="sampled").
+"""Sampling of new parse trees in every epoch (config.data.tree="sampled").
 
-First one of the parses of a sentence is chosen, if the data has alternatives; then
-parents of words are replaced. The result depends on (seed, side, epoch, index of the
-sentence, word) only, and so not on hosts, on the order of batches or on where a run was
-resumed. The lengths of examples do not change, so each host resamples the trees of its
-rows when it makes a batch. Features that follow from heads are computed again by the
-functions that prepared them.
+First, one parse of a sentence is chosen, if the data has alternatives; then the
+parents of some words are replaced. The result depends only on (seed, side,
+epoch, index of the sentence, word), and so not on hosts, on the order of
+batches or on where a run was resumed. The lengths of examples do not change, so
+each host resamples the trees of its rows when it makes a batch. Features that
+follow from parents are computed again by the functions that prepared them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NO_WORD = 0xFFFFFFFF  # counter of numbers that belong to no word
 
 
 class ResampledTrees(Transform):
-  """Samples the trees of each sentence in every epoch.
+  """Transform that samples new trees for each sentence in every epoch.
 
   Attributes:
-    tree: config.data.tree.
+    tree: Options of the sampling (config.data.tree).
     sides: Sides whose trees are read.
-    alternative_sides: Sides with more parses than the best.
+    alternative_sides: Sides that have alternatives to the best parse.
   """
 
   scope: ClassVar = "batch"
@@ -45,13 +45,13 @@ class ResampledTrees(Transform):
     features: Collection[str],
     alternatives: Collection[str] = (),
   ):
-    """Makes the transform.
+    """Makes the transform for the features that a model reads.
 
     Args:
-      tree: config.data.tree.
-      seed: config.seed.
+      tree: Options of the sampling (config.data.tree).
+      seed: Value of config.seed.
       features: Features that modifiers and losses read.
-      alternatives: Sides of which the data has more parses than the best.
+      alternatives: Sides for which the data has alternatives to the best parse.
     """
     self.tree, self._seed = tree, seed
     stored = alternatives if tree.alternatives else ()
@@ -121,7 +121,7 @@ class ResampledTrees(Transform):
     epoch: int,
     ids: np.ndarray,
   ) -> np.ndarray:
-    """Returns heads of which some are replaced."""
+    """Returns the parents of words, with a random fraction replaced."""
     word_W = np.arange(len(head_W)) - np.repeat(np.cumsum(words) - words, words)
     id_W = np.repeat(ids, words)
     first_W, second_W = self._random(side, word_W, epoch, ids=id_W)
@@ -131,7 +131,10 @@ class ResampledTrees(Transform):
   def _parses(
     self, side: str, rows: Rows, epoch: int, *, ids: np.ndarray
   ) -> np.ndarray:
-    """Returns the index of the parse of each example in an epoch; 0 for the best."""
+    """Returns the index of the sampled parse for each example in an epoch.
+
+    The best parse has the index 0.
+    """
     words = rows.sizes(f"{side}_head")
     alternatives = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
     random_number, _ = self._random(side, _NO_WORD, epoch, ids=ids)
@@ -141,7 +144,10 @@ class ResampledTrees(Transform):
   def _random(
     self, side: str, word: np.ndarray | int, epoch: int, *, ids: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two 32-bit random numbers for each word or example."""
+    """Returns two random 32-bit numbers for each word of given examples.
+
+    With `_NO_WORD` for the words, returns two numbers for each example.
+    """
     seed_text = f"{self._seed} {side} tree".encode()
     digest = hashlib.blake2b(seed_text, digest_size=8).digest()
     key = int.from_bytes(digest, "big")
@@ -155,7 +161,7 @@ class ResampledTrees(Transform):
 def _values_of_parse(
   rows: Rows, name: str, other: str, *, parse: np.ndarray
 ) -> np.ndarray:
-  """Returns a feature of words in one of the parses.
+  """Returns a feature's values for words in the selected parses.
 
   Args:
     rows: Examples with all parses.
@@ -174,7 +180,7 @@ def _values_of_parse(
 
 
 def sides_of_heads(required: Collection[str]) -> tuple[str, ...]:
-  """Returns the sides of which a feature is read that follows from heads.
+  """Returns the sides for which required features depend on parents of words.
 
   Args:
     required: Features that modifiers and losses read.
@@ -197,12 +203,12 @@ def resampled_trees(
   *,
   manifest: Mapping[str, Any],
 ) -> ResampledTrees | None:
-  """Returns the transform of config.data.tree="sampled"; None for other trees.
+  """Returns the transform that resamples trees; None if trees are not sampled.
 
   Args:
-    tree: config.data.tree.
+    tree: Value of config.data.tree.
     required: Features that modifiers and losses read.
-    seed: config.seed.
+    seed: Value of config.seed.
     manifest: Manifest of the dataset directory.
   """
   if not isinstance(tree, Sampled):

@@ -1,6 +1,6 @@
-"""Dataset directories: layout, writing and reading.
+"""Package that lays out, writes and reads dataset directories.
 
-dataset          `Dataset` and `Split`, which training, validation and --verify read
+dataset          `Dataset` and `Split`, from which examples are read
 layout           paths of the files
 manifests        the manifest; `manifest_format` checks its fields
 integrity        sizes and checksums of the files; reading text and trees

@@ -1,8 +1,9 @@
-"""Opened dataset directories, and their splits as blocks of examples.
+"""Readers of dataset directories and of the examples in their splits.
 
-The TFRecord shards are the only copy of the data: training, validation, --verify and
-TFDS read the same bytes. Opening a split reads its index (`jaxsyn.data.store.index`);
-records are read, checked and decoded a block at a time, with the wanted features only.
+The TFRecord shards are the only copy of the data: training, validation,
+--verify and TFDS read the same bytes. Opening a split reads its index
+(`jaxsyn.data.store.index`); records are read, checked and decoded a block at a
+time. Only requested features are decoded.
 """
 
 from __future__ import annotations
@@ -25,20 +26,21 @@ from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptFileError
 from jaxsyn.storage import files
 
-# Examples in a block. No file depends on it, but the order of a corpus that does not
-# fit in memory does (`jaxsyn.data.loader.batch_sampler`). With 128 examples, decoding
-# is as slow as protobuf.
+# Number of records in a block. No file depends on it, but the order of a corpus
+# that does not fit in memory does (`jaxsyn.data.loader.batch_sampler`). With
+# 128 records, decoding is as slow as protobuf.
 BLOCK = 4096
 # Bytes of the first request to an object store; each block is another request.
 _READ_AHEAD = 1 << 16
 
 
 class Examples:
-  """Examples that are read in blocks.
+  """Base class of indexed examples that are read a block of records at a time.
 
   Attributes:
     lengths: Lengths of all examples.
-    block_start: First example of each block, and the number of examples at the end.
+    block_start: Index of the first example in each block of records, followed
+      by the number of all examples.
   """
 
   lengths: Lengths
@@ -47,18 +49,18 @@ class Examples:
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Reads blocks, in the given order."""
+    """Yields the examples in given blocks of records, one block at a time."""
     raise NotImplementedError
 
   def __len__(self) -> int:
     return int(self.block_start[-1])
 
   def rows(self, features: Sequence[str]) -> Iterator[Rows]:
-    """Reads all examples in order, a block at a time."""
+    """Yields all examples in order, one block of records at a time."""
     return self.read_blocks(range(len(self.block_start) - 1), features)
 
   def select(self, ids: np.ndarray, features: Sequence[str]) -> Iterator[Rows]:
-    """Reads some examples, given in ascending order, a block at a time."""
+    """Yields the examples with given ascending indices, a block at a time."""
     cut = np.searchsorted(ids, self.block_start)
     blocks = np.flatnonzero(np.diff(cut)).tolist()
     for block, rows in zip(blocks, self.read_blocks(blocks, features)):
@@ -67,28 +69,29 @@ class Examples:
 
 
 def block_starts(shards: np.ndarray) -> np.ndarray:
-  """Returns the first example of each block, and the number of examples at the end.
+  """Returns the index of the first example in each block of records.
 
-  A block does not extend over two shards.
+  The number of all examples follows. No block has records of two shards.
 
   Args:
-    shards: First example of each shard, and the number of examples at the end.
+    shards: Index of the first example in each shard, followed by the number of
+      all examples.
   """
   parts = [np.arange(a, b, BLOCK) for a, b in itertools.pairwise(shards)]
   return np.concatenate([*parts, shards[-1:]])
 
 
 class Dataset:
-  """An opened dataset directory.
+  """Opened dataset directory, with its manifest, splits and vocabularies.
 
   Attributes:
     directory: Path of the directory.
-    manifest: Its manifest.
+    manifest: Content of its manifest.
     features: Names of the features of an example.
   """
 
   def __init__(self, directory: os.PathLike[str] | str):
-    """Opens a dataset directory.
+    """Opens a dataset directory by reading its manifest.
 
     Args:
       directory: Path of the directory (config.data.directory).
@@ -101,34 +104,34 @@ class Dataset:
     self.features = tuple(manifests.features(self.manifest))
 
   def split(self, name: str) -> Split:
-    """Opens a split; see `Split`."""
+    """Returns the opened split with the given name."""
     return Split(self, name)
 
   def vocabulary(self, side: str) -> Vocabulary:
-    """Loads the vocabulary of a side and checks it against the manifest."""
+    """Returns the vocabulary of a side, checked against the manifest."""
     return manifests.vocabulary(self.directory, self.manifest, side)
 
 
 class Split(Examples):
-  """The examples of one split, read by index or in order.
+  """Stored examples of one dataset split, which are read by index or in order.
 
   Attributes:
-    dataset: The opened dataset directory.
+    dataset: Opened dataset directory.
     name: Name of the split.
     features: Names of the features of an example.
-    index: Entries of all records, of `index.ENTRY`.
+    index: Index entry of every record, with the type `index.ENTRY`.
   """
 
   def __init__(self, dataset: Dataset, name: str):
-    """Opens a split.
+    """Opens a split by reading its index and checking its files' sizes.
 
     Args:
       dataset: Opened dataset directory.
       name: Name of a split in the manifest.
 
     Raises:
-      InputError: There is no such split, a file is missing or has another size than
-        in the manifest, or the index is corrupt.
+      InputError: There is no such split, a file is missing or has another size
+        than in the manifest, or the index is corrupt.
     """
     directory, manifest = dataset.directory, dataset.manifest
     facts = manifests.split(manifest, name)
@@ -141,14 +144,14 @@ class Split(Examples):
     integrity.check(directory, manifest, index_file)
     self.index = index.load(directory / index_file, facts["examples"])
     self._paths = [directory / shard for shard in shards]
-    # First example of each shard, and the number of examples at the end.
+    # Index of the first example in each shard, and the number of all examples.
     counts = [shard["examples"] for shard in facts["shards"]]
     self._shards = np.cumsum([0, *counts])
     self.block_start = block_starts(self._shards)
 
   @functools.cached_property
   def lengths(self) -> Lengths:  # type: ignore[override]  # computed on first use
-    """Lengths of all examples, in the smallest unsigned types that hold them."""
+    """Lengths of all examples, in the smallest sufficient unsigned types."""
     return Lengths(
       *(
         values.astype(np.min_scalar_type(values.max(initial=0)))
@@ -158,7 +161,7 @@ class Split(Examples):
 
   @functools.cached_property
   def _offset(self) -> np.ndarray:
-    """First byte of each block in its shard."""
+    """Byte offset of each block of records in its shard."""
     if not len(self):
       return np.zeros(0, np.int64)
     start = self.block_start
@@ -175,10 +178,11 @@ class Split(Examples):
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Reads blocks, in the given order.
+    """Yields the examples in given blocks of records, one block at a time.
 
     Raises:
-      CorruptFileError: A shard is missing or corrupt; names it and the record.
+      CorruptFileError: A shard is missing or corrupt. The message names the
+        shard and the record.
     """
     by_shard = itertools.groupby(
       blocks, lambda block: int(self._shard_of(self.block_start[block]))
@@ -219,7 +223,7 @@ class Split(Examples):
     return rows
 
   def _check_sizes(self, rows: Rows, examples: slice) -> None:
-    """Compares decoded examples with the lengths by which batches are planned."""
+    """Raises InvalidExampleError if examples and index differ in length."""
     lengths = self.lengths.of(examples)
     for name in rows.start:
       expected = lengths.sizes(name)
@@ -232,19 +236,19 @@ class Split(Examples):
         )
 
   def __getitem__(self, i: int) -> Example:
-    """Returns example i. It decodes the block around it: use `rows` for many."""
+    """Returns example i, for which its complete block of records is decoded."""
     if not 0 <= i < len(self):
       raise IndexError(f"example {i} of {len(self)}")
     (rows,) = self.select(np.array([i]), self.features)
     return rows.examples()[0]
 
   def __iter__(self) -> Iterator[Example]:
-    """Yields all examples in order."""
+    """Yields all examples of the split in order, with all features."""
     for rows in self.rows(self.features):
       yield from rows.examples()
 
   def unparsed(self, side: str) -> int:
-    """Returns the number of sentences of a side without a tree."""
+    """Returns the number of sentences on a side that have no parse tree."""
     name = f"{side}_parsed"
     return sum(int((rows.flat[name] == 0).sum()) for rows in self.rows([name]))
 

@@ -1,13 +1,14 @@
-"""Decodes serialized tf.train.Examples, a block of records at once, without protobuf.
+"""Decoder of many serialized tf.train.Examples at a time, without protobuf.
 
-The counterpart of `jaxsyn.data.store.encoding`, which writes the features of every
-record in one layout: sorted by name, each once, numbers packed. Here that layout is
-walked for all records of a block in parallel, in NumPy: with 4,096 records at a time
-decoding costs 1 to 3 microseconds an example, where protobuf takes 13. A record in any
-other layout is rejected; features that are not wanted are skipped by their length.
+`jaxsyn.data.store.encoding` writes the features of every record in one layout:
+sorted by name, each once, numbers packed. Here that layout is parsed for all
+records of a block in parallel, in NumPy: with 4,096 records at a time, decoding
+takes 1 to 3 microseconds for an example, and protobuf takes 13. A record in any
+other layout is rejected; features that are not requested are skipped by their
+length.
 
-Source: protobuf.dev/programming-guides/encoding; example.proto and feature.proto of
-tensorflow/core/example.
+Source: protobuf.dev/programming-guides/encoding; example.proto and
+feature.proto of tensorflow/core/example.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _LISTS = {"bytes_list": 0x0A, "float_list": 0x12, "int64_list": 0x1A}
 
 
 class InvalidExampleError(ValueError):
-  """An intact record that is no example of the dataset.
+  """Error of a record that is not a valid example of its dataset.
 
   Attributes:
-    number: Index of the record among the decoded ones.
-    why: Fault of the record.
+    number: Index of the record among the decoded records.
+    why: Description of the error.
   """
 
   def __init__(self, index: int, why: str):
@@ -42,7 +43,7 @@ class InvalidExampleError(ValueError):
 
 
 def kind_of(feature: Feature) -> str:
-  """Returns the kind of list that holds a feature in a record."""
+  """Returns the tf.train.Feature list type that stores a feature's values."""
   if feature.axes in ("WW", "X"):
     return "bytes_list"
   return "float_list" if feature.dtype.kind == "f" else "int64_list"
@@ -51,19 +52,20 @@ def kind_of(feature: Feature) -> str:
 def check_frames(
   data: bytes, offset: np.ndarray, size: np.ndarray, crc: np.ndarray
 ) -> None:
-  """Compares the frames of records with the index and with their checksums.
+  """Raises an error if TFRecord frames differ from their index or checksums.
 
-  The length in a frame is compared with the index; its own checksum is not, since it
-  says less.
+  The length in a frame is compared with the index, which detects more errors
+  than the checksum of the length.
 
   Args:
     data: Bytes that hold the frames.
-    offset: First byte of each frame, int64.
-    size: Bytes of each payload in the index, int64.
+    offset: Byte offset of each frame, int64.
+    size: Size of each payload in the index in bytes, int64.
     crc: Masked CRC-32C of each payload in the index, uint32.
 
   Raises:
-    InvalidExampleError: A frame is corrupt, or the index belongs to other records.
+    InvalidExampleError: A frame is corrupt, or the index belongs to other
+      records.
   """
   array = np.frombuffer(data, np.uint8)
   expected = size.astype("<u8").view(np.uint8).reshape(-1, 8)
@@ -90,16 +92,16 @@ def decode(
   stored: Collection[str],
   wanted: Sequence[str],
 ) -> Rows:
-  """Decodes features of records.
+  """Returns the requested features of serialized examples.
 
   Args:
     data: Bytes that hold the records.
-    begin, end: First byte of each payload, and the byte after it, int64.
+    begin, end: Byte offsets of each payload's begin and end, int64.
     stored: Names of all features of a record, without the texts.
-    wanted: Names of the features to decode: of `stored`, or of `schema.UTF8`.
+    wanted: Names of the features to decode: from `stored` or `schema.UTF8`.
 
   Raises:
-    InvalidExampleError: A record does not have these features in this layout.
+    InvalidExampleError: A record has other features or another layout.
   """
   array, view = np.frombuffer(data or b"\0", np.uint8), memoryview(data)
   names = sorted([*stored, *TEXTS])
@@ -139,15 +141,15 @@ def _places(
   names: Sequence[str],
   wanted: Collection[str],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-  """Returns where the values of features are: first byte, and byte after the last.
+  """Returns the byte ranges of feature values in every record, by feature.
 
   Args:
     array: Bytes that hold the records.
-    begin, end: Of each payload.
-    names: All entries of a record, in their order.
-    wanted: Those to return.
+    begin, end: Byte offsets of each payload's begin and end.
+    names: Names of all features and texts of a record, in their order.
+    wanted: Names of the features whose ranges are returned.
   """
-  # Positions in a corrupt record may lead anywhere. They are clipped, so that all
+  # Offsets in a corrupt record may be arbitrary. They are clipped, so that all
   # reads stay inside the array; the comparison of tags and ends rejects them.
   found = {}
   position, stop = _field(array, begin, _FIELD, "Features")
@@ -194,9 +196,16 @@ def _field(
   name: str,
   records: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Reads the header of a length-delimited field of each record.
+  """Returns the byte range of a length-delimited protobuf field in each record.
 
-  Returns: first byte of its content, and the byte after it.
+  Args:
+    array: Bytes that hold the records.
+    position: Byte offset of the field in each record.
+    tag: Expected tag of the field.
+    name: Name of the field or feature, for messages.
+    records: Indices of the records; None for all.
+
+  Returns: byte offsets of the begin and end of the field's content.
   """
   last = len(array) - 1
   different = array[np.minimum(position, last)] != tag
@@ -222,15 +231,15 @@ def _field(
 def _integers(
   array: np.ndarray, first: np.ndarray, size: np.ndarray, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Decodes packed varints.
+  """Returns the decoded integers of a feature that is stored as packed varints.
 
   Args:
     array: Bytes that hold the records.
-    first: First byte of the list of each record.
-    size: Bytes of each list.
+    first: Byte offset of each record's list of varints.
+    size: Size of each list in bytes.
     name: Name of the feature.
 
-  Returns: int64 values of all records, and the number of values of each.
+  Returns: int64 values of all records, and the number of values in each record.
   """
   packed = _joined(array, first, size)
   is_last = packed < 128
@@ -242,8 +251,9 @@ def _integers(
     _reject(cut, f"{name} ends within a number")
   last = np.flatnonzero(is_last)  # position of the last byte of each value
   count = np.diff(np.searchsorted(last, stop), prepend=0)
-  # Nearly all values have one or two bytes. The byte before the first value is the
-  # last one of all, which ends a value, as the byte before any other value does.
+  # Nearly all values have one or two bytes. Index -1 makes the very last byte
+  # the one before the first value; like the byte before any other value, it
+  # ends one.
   value = packed[last].astype(np.int64)
   before = packed[last - 1]
   longer = np.flatnonzero(before > 127)
@@ -269,7 +279,7 @@ def _integers(
 def _joined(
   array: np.ndarray, first: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-  """Returns the bytes of one list of each record, one list after the other."""
+  """Returns the concatenated bytes of one list of values from each record."""
   longest = int(size.max(initial=0))
   if longest * len(size) > 8 * size.sum() + 4096:  # few long lists
     shift = np.repeat(first - np.cumsum(size) + size, size)
@@ -279,6 +289,6 @@ def _joined(
 
 
 def _reject(bad: np.ndarray, why: str) -> None:
-  """Raises InvalidExampleError for the first bad record."""
+  """Raises InvalidExampleError for the first bad record, if there is one."""
   if bad.any():
     raise InvalidExampleError(int(np.argmax(bad)), why)

@@ -1,6 +1,7 @@
-"""Serializes examples as tf.train.Examples, many at a time.
+"""Encoder of many examples at a time as serialized tf.train.Examples.
 
-The counterpart of `jaxsyn.data.store.decoding`. Preparation encodes a chunk so:
+`jaxsyn.data.store.decoding` reads them. Preparation encodes a chunk of lines as
+follows:
 
   parses = list(conllu.match(conllu.blocks_of_text(trees, name), lines, file))
   rows = example.encode_all(parses, targets, lines=numbers, **known)
@@ -9,9 +10,10 @@ The counterpart of `jaxsyn.data.store.decoding`. Preparation encodes a chunk so:
   writer.write_all(payloads)                  # of jaxsyn.data.store.tfrecord
   counts.add_all(rows)                        # of preprocess.report
 
-The features of each record are sorted by name. The bytes are those that protobuf writes
-for this order; all values of a feature become varints together, in NumPy.
-`jaxsyn.data.store.decoding` relies on this layout.
+The features of each record are sorted by name. The bytes are those that
+protobuf writes for this order; all values of a feature are encoded together, in
+NumPy. `jaxsyn.data.store.decoding` relies on this layout.
+
 Source: protobuf.dev/programming-guides/encoding; example.proto and
 feature.proto of tensorflow/core/example.
 """
@@ -28,18 +30,19 @@ from jaxsyn.data.schema import FEATURES, TEXTS
 from jaxsyn.data.store.decoding import kind_of
 from jaxsyn.data.store.rows import Rows
 
-# Field numbers of the kinds of lists in a Feature.
+# Field numbers of the list types in a tf.train.Feature.
 _FIELDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
 
 Serialize = Callable[[Rows, Mapping[str, Sequence[str]]], list[bytes]]
 
 
 def serializer(names: Iterable[str]) -> Serialize:
-  """Returns a function from examples and their texts to tf.train.Examples.
+  """Returns a function that serializes examples as tf.train.Examples.
 
   The function takes `Rows` and the texts of each example, by the names in
-  `jaxsyn.data.schema.TEXTS`. Equal examples always give equal bytes: those of the
-  ExampleSerializer of TFDS, except for the order of features, which is random there.
+  `jaxsyn.data.schema.TEXTS`. Equal examples always give equal bytes. They are
+  the bytes of ExampleSerializer in TFDS, except for the order of features,
+  which is random in TFDS.
 
   Args:
     names: Names of the features in the rows.
@@ -62,7 +65,7 @@ def serializer(names: Iterable[str]) -> Serialize:
 
 
 def _values(rows: Rows, name: str) -> list[bytes]:
-  """Returns the bytes of the values of a feature in each example."""
+  """Returns the serialized values of a feature for each example."""
   feature, flat, start = FEATURES[name], rows.flat[name], rows.start[name]
   kind = kind_of(feature)
   if kind == "int64_list":
@@ -76,9 +79,10 @@ def _values(rows: Rows, name: str) -> list[bytes]:
 
 
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-  """Encodes integers as varints, with seven bits in a byte.
+  """Returns integers encoded as protobuf varints, with seven bits in a byte.
 
-  Returns: the bytes, and the end of each number. Negative numbers have ten bytes.
+  Returns: the bytes of all varints, and the end offset of each. Negative
+    numbers have ten bytes.
   """
   rest = values.astype(np.int64).view(np.uint64)
   size = np.ones(len(rest), np.int64)
@@ -99,7 +103,7 @@ def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 def _tagged(field: int, size: int) -> bytes:
-  """Returns the header of a length-delimited field."""
+  """Returns the tag and length bytes of a length-delimited protobuf field."""
   return bytes([field << 3 | 2]) + _varint(size)
 
 
@@ -114,12 +118,12 @@ def _varint(value: int) -> bytes:
 
 @functools.lru_cache(1 << 16)
 def _before(name: str, kind: str, size: int) -> bytes:
-  """Returns the bytes before the values of a feature in an Example.
+  """Returns the bytes before a feature's values in a tf.train.Example.
 
   Args:
     name: Name of the feature.
-    kind: Kind of its list.
-    size: Bytes of the values.
+    kind: List type of its values.
+    size: Size of the values in bytes.
   """
   # A list of numbers is packed; an empty one has no field.
   packed = _tagged(1, size) if size or kind == "bytes_list" else b""

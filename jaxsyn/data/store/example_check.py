@@ -1,9 +1,9 @@
-"""Validates decoded examples against the manifest of their dataset.
+"""Validation of decoded examples against the manifest of their dataset.
 
-An intact record may belong to another dataset or come from another program. The features
-of a valid example can be used as indices: every id is in its vocabulary, every word in its
-sentence, and the heads form trees. Checking many examples together costs a few
-microseconds for each.
+An intact record may belong to another dataset or come from another program. The
+features of a valid example can be used as indices: every id is in its
+vocabulary, every word index in its sentence, and the parents form trees.
+Checking many examples together takes a few microseconds for each.
 
 Letters: C bracket or subword of a bracketed sentence.
 """
@@ -23,10 +23,10 @@ from jaxsyn.data.store.rows import Rows
 
 
 class Check:
-  """A check of the examples of one dataset."""
+  """Validator of decoded examples from one dataset."""
 
   def __init__(self, manifest: Mapping[str, Any]):
-    """Reads the bounds from a manifest.
+    """Reads the bounds of feature values from a manifest.
 
     Args:
       manifest: Manifest of the dataset.
@@ -40,15 +40,16 @@ class Check:
     }
 
   def __call__(self, rows: Rows) -> None:
-    """Raises InvalidExampleError for the first invalid example."""
+    """Raises InvalidExampleError if one of the given examples is invalid."""
     for bad, name, why in self._faults(rows):
       if bad.any():
         raise InvalidExampleError(int(np.argmax(bad)), f"{name} {why}")
 
   def _faults(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
-    """Yields (mask of bad examples, feature, fault).
+    """Yields the mask of bad examples, feature and error text of each check.
 
-    In order: later checks use values as indices that earlier ones validate.
+    The order matters: later checks use values as indices that earlier checks
+    validate.
     """
     yield rows.flat["line"] < 1, "line", "is no line number"
     for side in SIDES:
@@ -146,18 +147,18 @@ class Check:
 def _heads(
   rows: Rows, name: str, words: np.ndarray
 ) -> Iterator[tuple[np.ndarray, str, str]]:
-  """Yields faults of the heads of one or several trees of each example.
+  """Yields the checks that the parents of words form trees.
 
   Args:
-    rows: Examples.
-    name: Feature with the heads.
-    words: Words of each example.
+    rows: Examples, with one or several trees each.
+    name: Feature with the parents of words.
+    words: Number of words in each example.
   """
   head_W, size = rows.flat[name], rows.sizes(name)
   words_W = np.repeat(words, size)
   bad = _beyond(head_W, words_W)
   yield rows.which(name, bad), name, "has a word that is not in the sentence"
-  # Heads as positions among all values: of the example, and of the tree in it.
+  # Parents as positions among all values, shifted by offsets of their trees.
   nth_W = np.arange(len(head_W)) - np.repeat(rows.start[name][:-1], size)
   head_W = head_W + np.arange(len(head_W)) - nth_W % np.maximum(words_W, 1)
   above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
@@ -167,5 +168,5 @@ def _heads(
 
 
 def _beyond(values: np.ndarray, end: np.ndarray | int) -> np.ndarray:
-  """Returns a mask of the int32 values that are not from 0 to end - 1."""
+  """Returns the mask of int32 values that are negative or at least `end`."""
   return values.view(np.uint32) >= end  # negative values are large without sign

@@ -1,10 +1,10 @@
-"""Downloads with limits, checks and recorded checksums.
+"""Downloads of files with size limits, checks and recorded checksums.
 
-Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parsers`) are
-downloaded here. A server is not trusted: a file may be endless, truncated, or another
-one than yesterday. Its SHA-256 is in the config; otherwise that of the first download
-is recorded next to the file in NAME.sha256 (the format of `sha256sum -c`), and must
-be the same at every later download.
+Raw corpora (`preprocess.raw`) and parser models
+(`jaxsyn.data.sentence.parsers`) are downloaded here. A server is not trusted: a
+file may be endless, truncated or changed. The config can have its SHA-256;
+otherwise the SHA-256 of the first download is recorded next to the file in
+NAME.sha256 (the format of `sha256sum -c`), and later downloads must match it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PathLike = str | os.PathLike[str]
 
 
 class UnreachableError(InputError):
-  """A server does not answer, or does not have the file."""
+  """Error of a server that does not respond or does not have a file."""
 
 
 MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
@@ -47,10 +47,10 @@ _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Download(NamedTuple):
-  """Address, checksum and size limit of a file.
+  """Specification of a file to download: its URL, checksum and size limit.
 
   Attributes:
-    url: Address with the scheme http or https.
+    url: URL with the scheme http or https.
     sha256: SHA-256 of the file; "" accepts any file at the first download.
     max_bytes: Maximum size in bytes.
   """
@@ -67,22 +67,22 @@ def get(
 ) -> str:
   """Downloads a file unless it exists and has the expected checksum.
 
-  A corrupt file is downloaded again. If several processes need the same file, one
-  downloads it and the others wait.
+  A corrupt file is downloaded again. If several processes need the same file,
+  one process downloads it while the other processes wait.
 
   Args:
     path: Path of the file. Its checksum is recorded next to it if it is
-      downloaded, or if the address has no SHA-256.
-    address: Address to download it from.
-    check: Raises InputError for a file of the wrong kind.
+      downloaded, or if `address` has no SHA-256.
+    address: URL, checksum and size limit of the file.
+    check: Function that raises InputError for a file of the wrong type.
 
   Returns:
-    The SHA-256 of the file.
+    SHA-256 of the file.
 
   Raises:
     InputError: The file cannot be downloaded, is too large, truncated, of the
-      wrong kind, or another file than before. The message has the reason, and no
-      remedy.
+      wrong type, or another file than before. The message has the reason, and
+      no remedy.
   """
   expected = address.sha256 or recorded(path)
   if (sha256_found := _existing_sum(path, expected, check)) is None:
@@ -97,15 +97,15 @@ def get(
 
 
 def local(path: PathLike, sha256: str = "") -> pathlib.Path:
-  """Returns a local path of a file, for libraries that need one.
+  """Returns a local path of a file, which is copied if it is remote.
 
   A file on an object store is copied to the user's cache directory, under its
   SHA-256. The copy is verified at every call.
 
   Args:
-    path: Local or remote file.
-    sha256: SHA-256 of the file; "" uses that of the current file. Local files are
-      not verified.
+    path: Path of a local or remote file.
+    sha256: SHA-256 of the file; "" computes it from the current file. Local
+      files are not verified.
 
   Raises:
     InputError: The remote file is missing, or has another SHA-256.
@@ -119,7 +119,7 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
     place = cache.temporary_folder()
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
   copy.parent.mkdir(parents=True, exist_ok=True)
-  # One process of a machine copies it, the others wait.
+  # One process of a machine copies the file; other processes wait.
   with lock.flock(copy.parent, fcntl.LOCK_EX):
     if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
       _copy(path, copy, sha256)
@@ -140,7 +140,10 @@ def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
 
 
 def record(path: pathlib.Path) -> str:
-  """Returns the recorded origin, date and SHA-256 of a file; "" if none is."""
+  """Returns the recorded origin, date and SHA-256 of a file in one line.
+
+  Returns "" if nothing is recorded.
+  """
   try:
     text = files.read_bytes(_record(path)).decode(errors="replace")
   except FileNotFoundError:
@@ -171,7 +174,10 @@ def _record(path: pathlib.Path) -> pathlib.Path:
 def _existing_sum(
   path: pathlib.Path, expected: str, check: Check
 ) -> str | None:
-  """Returns the SHA-256 of an existing file; None if it must be downloaded."""
+  """Returns the SHA-256 of an existing file; None if it must be downloaded.
+
+  The checksum of a file without a record is recorded.
+  """
   if not files.is_file(path):
     return None
   actual = checksums.sha256_of(path)
@@ -214,13 +220,16 @@ def _fetch(
     if path.name.endswith(".gz"):
       _check_gzip(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
     check(temporary)
-    # Before the file has its name: what has a name has a record.
+    # Before the file gets its final name, so that such a file has a record.
     _write_record(path, actual, f"fetched from {address.url}")
   return actual
 
 
 def _check_gzip(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is complete and not too large."""
+  """Raises InputError unless a gzip file is complete and within a size limit.
+
+  The limit is for the uncompressed size in bytes.
+  """
   size = 0
   try:
     with gzip.open(path) as unpacked:
@@ -233,11 +242,11 @@ def _check_gzip(path: pathlib.Path, limit: int) -> None:
 
 
 def _blocks(address: Download, known: bool) -> Iterator[bytes]:
-  """Yields the content of a file from a server.
+  """Yields the bytes of a file that is downloaded from a server.
 
   Args:
-    address: Address of the file.
-    known: Whether its SHA-256 is known, so that truncation is detected.
+    address: URL and size limit of the file.
+    known: Whether the SHA-256 is known, so that truncation is detected.
   """
   try:
     with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
@@ -266,7 +275,7 @@ def _bounded(
     raise InputError(_too_large(f"{length:,} bytes", limit))
   done, started = 0, time.monotonic()
   with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
-    # Not read, which waits for a complete block, however slowly it arrives.
+    # `read` would wait for a complete block, however slowly it arrives.
     while block := answer.read1(_BLOCK):
       done += len(block)
       bar.set_done(done >> 10)
@@ -301,7 +310,10 @@ def _check_scheme(url: str) -> None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-  """Follows redirects to http and https, but never from https to http."""
+  """Handler of HTTP redirects that rejects unencrypted and unknown schemes.
+
+  Redirects to http and https are followed, but never from https to http.
+  """
 
   def redirect_request(
     self,
@@ -319,7 +331,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-  """Returns an opener for http and https; the default also opens file: and ftp:."""
+  """Returns a URL opener for http and https only.
+
+  The default opener also opens file: and ftp:.
+  """
   opener = urllib.request.OpenerDirector()
   for handler in (
     urllib.request.ProxyHandler(),

@@ -1,10 +1,11 @@
-"""The index of a split: size and checksum of each record, lengths of its sentences.
+"""Index of a split, with the size, checksum and lengths of each record.
 
-index-SPLIT.npy lies next to the shards and has one entry a record, in their order.
-Batches are planned from the lengths; the sizes locate each record, since a record
-follows the one before it. The checksums tie the records to the index, so that a shard
-of other data is never read, even if its records are as long. 16 bytes a record: a
-million pairs have 16 MB, which are memory-mapped where the file is local.
+index-SPLIT.npy is next to the shards and has one entry for each record, in
+their order. Batches are planned from the lengths of sentences. The sizes locate
+the records, which are contiguous in a shard. The checksums tie the records to
+the index, so that a shard of other data is rejected, even if its records have
+the same sizes. An entry has 16 bytes; the index of a local dataset is
+memory-mapped.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ ENTRY = np.dtype(
 
 
 def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
-  """Returns the entries of records.
+  """Returns the index entries of serialized examples.
 
   Args:
     payloads: Serialized examples.
-    lengths: Their lengths.
+    lengths: Lengths of the examples.
 
   Raises:
     InputError: A record or a sentence is too long for the index.
@@ -62,20 +63,22 @@ def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
 
 
 def save(path: os.PathLike[str] | str, parts: Iterable[np.ndarray]) -> None:
-  """Writes an index, given as consecutive parts."""
+  """Writes the index file of a split from consecutive arrays of entries."""
   with files.publish(path) as file:
     np.save(file, np.concatenate([np.empty(0, ENTRY), *parts]))
 
 
 def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
-  """Reads an index whose checksum was compared.
+  """Returns the index of a split, read from a file.
+
+  The caller has verified the checksum of the file.
 
   Args:
-    path: File of the index.
-    examples: Number of records of the split.
+    path: Path of the index file.
+    examples: Number of records in the split.
 
   Raises:
-    CorruptFileError: The file is no index of so many records.
+    CorruptFileError: The file is not an index with this number of records.
   """
   try:
     if remote.is_remote(path):

@@ -1,8 +1,8 @@
-"""Verification of the files of a dataset directory, and reading its text and trees.
+"""Verification of a dataset directory, and readers of its text and trees.
 
-The manifest holds the size and the CRC-32C of every file under "files", and a checksum of
-itself, so flipped bits, truncated files and partial copies are detected. Records have a
-CRC each (`jaxsyn.data.store.dataset`).
+The manifest has the size and the CRC-32C of every file under "files", and a
+checksum of its own content, so flipped bits, truncated files and partial copies
+are detected. Each record also has a CRC (`jaxsyn.data.store.dataset`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ Manifest = Mapping[str, Any]
 def corrupt_files(
   directory: PathLike, manifest: Manifest, deep: bool = True
 ) -> dict[str, str]:
-  """Returns the fault of each file that differs from the manifest, by name.
+  """Returns an error text for each file that differs from its manifest entry.
 
   Args:
     directory: Dataset directory.
-    manifest: Its manifest.
+    manifest: Manifest of the directory.
     deep: Whether to read all files; otherwise only their sizes are compared.
+
+  Returns: error text by name of the file.
   """
   faults = {
     name: _fault(directory, manifest, name, deep) for name in manifest["files"]
@@ -49,11 +51,11 @@ def _fault(
 def check(
   directory: PathLike, manifest: Manifest, name: PathLike, deep: bool = True
 ) -> None:
-  """Checks that one file is as in the manifest.
+  """Raises an error if one dataset file differs from its manifest entry.
 
   Args:
     directory: Dataset directory.
-    manifest: Its manifest.
+    manifest: Manifest of the directory.
     name: Path of the file, relative to the directory.
     deep: Whether to read the file; otherwise only its size is compared.
 
@@ -68,11 +70,11 @@ def check(
 def read_text(
   directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> list[str]:
-  """Reads the raw lines of a side of a split, one for each record.
+  """Returns the raw text lines on one side of a split, one for each record.
 
   Raises:
-    CorruptFileError: A file differs from the manifest, or has another number of lines
-      than the split has records.
+    CorruptFileError: A file differs from the manifest, or has another number of
+      lines than the split has records.
   """
   shards = manifests.split(manifest, split)["shards"]
   paths = layout.text_files("", manifest, split, side)
@@ -98,7 +100,9 @@ def read_text(
 def sentences(
   directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> Iterator[str | conllu.Parse]:
-  """Yields the lines of a side of a split, with their trees if the side has some.
+  """Returns an iterator over a side's sentences in a split, parsed or as text.
+
+  If the side has trees, parsed sentences are `conllu.Parse`.
 
   Raises:
     CorruptFileError: A file with text or trees differs from the manifest.
@@ -117,7 +121,7 @@ def sentences(
 def read_trees(
   directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> list[conllu.Parse] | None:
-  """Reads the trees of a side of a split; None if the side has none."""
+  """Returns the parse trees on a side of a split; None if the side has none."""
   if side not in manifest["sides"]:
     return None
   trees = sentences(directory, manifest, split, side)

@@ -1,10 +1,10 @@
-"""Paths of the files of a dataset directory, which looks like this:
+"""Paths of the files in a dataset directory.
 
   manifest.json
   vocabulary.model                    or source.model and target.model
   parser.source.udpipe                copy of the parser, if it is a file
-  conllu/SPLIT.SIDE.conllu.gz         trees; tree N is that of line N of the text
-  text/SPLIT.SIDE.gz                  raw text; line N is that of record N
+  conllu/SPLIT.SIDE.conllu.gz         trees; tree N belongs to text line N
+  text/SPLIT.SIDE.gz                  raw text; line N belongs to record N
   NAME/VERSION/                       the TFDS dataset and its indexes
   report.txt, report.png
 
@@ -24,7 +24,10 @@ from jaxsyn.storage import files
 
 
 def names(manifest: Mapping[str, Any]) -> list[str]:
-  """Returns the files that a manifest implies, relative to its directory."""
+  """Returns the paths of all files that a dataset with a given manifest has.
+
+  Paths are relative to the dataset directory.
+  """
   files = list(models(manifest))
   folder = tfds_folder("", manifest)
   for name, facts in manifest["splits"].items():
@@ -39,7 +42,10 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def models(manifest: Mapping[str, Any]) -> dict[str, str]:
-  """Returns the SHA-256 of the vocabularies and parsers that runs copy, by file."""
+  """Returns the SHA-256 of each vocabulary and parser file in a manifest.
+
+  Training runs copy these files. The keys are the names of the files.
+  """
   entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
   return {
     entry["file"]: entry["sha256"]
@@ -51,7 +57,7 @@ def models(manifest: Mapping[str, Any]) -> dict[str, str]:
 def tfds_folder(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> pathlib.Path:
-  """Returns the path of the TFDS dataset: NAME/VERSION."""
+  """Returns the path of the folder with the TFDS dataset, NAME/VERSION."""
   return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
@@ -60,7 +66,7 @@ def index_file(
   manifest: Mapping[str, Any],
   split_name: str,
 ) -> pathlib.Path:
-  """Returns the path of the index of a split (`jaxsyn.data.store.index`)."""
+  """Returns the path of a split's record index (`jaxsyn.data.store.index`)."""
   return tfds_folder(directory, manifest) / f"index-{split_name}.npy"
 
 
@@ -72,7 +78,7 @@ def text_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """Returns the path of the raw text of a side, a line for each record."""
+  """Returns the path of the raw text file for a shard and side of a split."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
   return files.path_of(directory) / "text" / file
 
@@ -83,7 +89,7 @@ def text_files(
   split_name: str,
   side: str,
 ) -> list[pathlib.Path]:
-  """Returns the paths of the raw text of a side, a file for each shard."""
+  """Returns the paths of a side's raw text files in a split, one per shard."""
   return _each_shard(
     text_file, directory, manifest, split=split_name, side=side
   )
@@ -97,7 +103,7 @@ def conllu_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """Returns the path of the trees of a side."""
+  """Returns the path of the CoNLL-U file for a shard and side of a split."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.conllu.gz"
   return files.path_of(directory) / "conllu" / file
 
@@ -108,7 +114,7 @@ def conllu_files(
   split_name: str,
   side: str,
 ) -> list[pathlib.Path]:
-  """Returns the paths of the trees of a side, a file for each shard."""
+  """Returns the paths of a side's CoNLL-U files in a split, one per shard."""
   return _each_shard(
     conllu_file, directory, manifest, split=split_name, side=side
   )
@@ -136,14 +142,14 @@ def _shard(shard: int, shards: int) -> str:
 def vocabulary_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path:
-  """Returns the path of the SentencePiece model of a side; both may share it."""
+  """Returns the path of a side's SentencePiece model, maybe of both sides."""
   return files.path_of(directory) / manifest["vocabulary"][side]["file"]
 
 
 def parser_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path | None:
-  """Returns the path of the copy of a side's parser; None if there is none."""
+  """Returns the path of the copied parser for a side; None if there is none."""
   parser = manifest["parser"].get(side)
   if not parser or not parser["file"]:
     return None

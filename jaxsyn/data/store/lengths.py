@@ -1,4 +1,4 @@
-"""Lengths of examples: what batches are planned from."""
+"""Lengths of examples in subwords and words, from which batches are planned."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
 
 
 class Lengths(NamedTuple):
-  """Subwords (EOS included) and words of each example, as integer arrays.
+  """Numbers of subwords and words of each example on both sides.
 
-  A side without trees has 0 words.
+  The arrays are integers. EOS is counted. A side without trees has 0 words.
   """
 
   source: np.ndarray
@@ -25,7 +25,10 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths with 0 words on sides of which no word feature is read."""
+    """Returns the lengths that a model with given features needs.
+
+    A side has 0 words if none of the features is of its words.
+    """
     of = {
       name.partition("_")[0]
       for name in features
@@ -38,13 +41,13 @@ class Lengths(NamedTuple):
     return Lengths(self.source, self.target, *words)
 
   def of(self, numbers: np.ndarray | slice) -> Lengths:
-    """Returns the lengths of some examples, as int64."""
+    """Returns the lengths of the examples with given indices, as int64."""
     return Lengths(*(side[numbers].astype(np.int64) for side in self))
 
   def sizes(self, feature: str) -> np.ndarray | None:
-    """Returns the number of values of a feature in each example, int64.
+    """Returns the number of a feature's values in each example, int64.
 
-    None where the lengths do not determine it.
+    Returns None if the lengths do not determine it.
     """
     source = feature.startswith("source")
     words = self.source_words if source else self.target_words
@@ -63,22 +66,22 @@ class Lengths(NamedTuple):
 
 
 def measure(feature: str) -> tuple[str, str]:
-  """Returns a key that is equal for features with equally many values.
+  """Returns a key that is equal for features with equal numbers of values.
 
-  It consists of the axes of the feature and, where the sides differ, the side.
+  It consists of the axes of the feature and, if the sides differ, the side.
   """
   axes = FEATURES[feature].axes
   return axes, feature.partition("_")[0] if axes in _OF_SIDE else ""
 
 
 def lengths_of(rows: Rows) -> Lengths:
-  """Returns the lengths of examples."""
+  """Returns the subword and word counts of examples in memory."""
   subwords = [rows.sizes(f"{side}_id") for side in SIDES]
   return Lengths(*subwords, *(_words(rows, side) for side in SIDES))
 
 
 def _words(rows: Rows, side: str) -> np.ndarray:
-  """Returns the words of each example, zeros if no feature determines them."""
+  """Returns the number of words on a side of each example; 0 if unknown."""
   for name in rows.start:
     axes = FEATURES[name].axes
     if name.startswith(side) and axes in ("W", "WW"):

@@ -1,8 +1,8 @@
-"""Fields of manifest.json: types, bounds, and rules between fields.
+"""Fields of manifest.json, with their types, bounds and consistency rules.
 
-A dataset directory may come from somebody else, so its manifest is not trusted: no number
-is out of bounds, and no name leads out of the directory. `jaxsyn.data.store.manifests`
-reads and writes it.
+A dataset directory may come from another user, so its manifest is not trusted:
+the rules ensure that numbers are within bounds and that no name leads out of
+the directory. `jaxsyn.data.store.manifests` reads and writes the file.
 """
 
 from __future__ import annotations
@@ -135,14 +135,15 @@ class Manifest:
 
 
 def records_sha256(shards: Sequence[str]) -> str:
-  """Returns the hash of a split from the hashes of its shards in order."""
+  """Returns the SHA-256 of a split from the SHA-256 sums of its shards."""
   return hashlib.sha256("".join(shards).encode()).hexdigest()
 
 
 def check(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError for an invalid manifest; names the field and the value.
+  """Raises InputError for an invalid manifest field.
 
-  `jaxsyn.data.store.manifests` checks that "files" is complete.
+  The message names the field and the value. `jaxsyn.data.store.manifests`
+  checks that "files" is complete.
 
   Args:
     manifest: Content of the JSON document, without its checksum.
@@ -158,7 +159,7 @@ Fault = tuple[str, Any, str]  # field, value, rule
 
 
 def _faults(manifest: Manifest) -> Iterator[Fault]:
-  """Yields violations of rules that types do not express."""
+  """Yields a manifest's violations of rules that types do not express."""
   sides = set(manifest.sides)
   if not sides <= set(SIDES) or len(sides) < len(manifest.sides):
     yield "sides", manifest.sides, "of source and target, each once"

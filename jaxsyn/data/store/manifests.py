@@ -1,8 +1,8 @@
-"""Manifest of a dataset directory: its contents and their origin, in manifest.json.
+"""Manifest of a dataset directory, with its contents and their origin.
 
-`preprocess.build` writes it last, so a directory with a manifest is complete. It holds a
-checksum of each file (`jaxsyn.data.store.integrity`) and one of itself.
-`jaxsyn.data.store.layout` knows the paths of the files, and
+`preprocess.build` writes manifest.json last, so a directory with a manifest is
+complete. It has a checksum of each file (`jaxsyn.data.store.integrity`) and of
+its own content. `jaxsyn.data.store.layout` defines the paths of the files, and
 `jaxsyn.data.store.manifest_format` the fields.
 """
 
@@ -28,11 +28,12 @@ _FORMER_FOLDER = "columns"  # of directories of format 4
 
 
 def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
-  """Reads the manifest of a dataset directory, or of a run.
+  """Returns the verified manifest of a dataset directory or run directory.
 
   Raises:
-    InputError: There is no such directory or no manifest in it, or the manifest is
-      corrupt, of another format, or has an invalid field; names the field.
+    InputError: The directory or its manifest does not exist, or the manifest is
+      corrupt, has another format, or has an invalid field. The message names
+      the field.
   """
   path = files.path_of(directory) / FILE
   prepare = "Run jaxsyn prepare --config FILE"
@@ -63,7 +64,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
 def write(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> None:
-  """Writes the manifest with its checksum, atomically.
+  """Writes the manifest of a dataset directory atomically, with a checksum.
 
   Raises:
     InputError: The manifest has an invalid field.
@@ -74,10 +75,10 @@ def write(
 
 
 def remove_former_files(directory: os.PathLike[str] | str) -> None:
-  """Removes the folder columns/ of a directory that a former version has prepared.
+  """Removes the folder columns/ that dataset directories of format 4 had.
 
-  Directories of format 4 had a second copy of the data there. Other files of former
-  versions are replaced when the directory is rebuilt.
+  It has a second copy of the data. Other files of earlier versions are replaced
+  when the directory is rebuilt.
   """
   directory = files.path_of(directory)
   try:
@@ -92,15 +93,16 @@ def remove_former_files(directory: os.PathLike[str] | str) -> None:
 
 @contextlib.contextmanager
 def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
-  """Prevents `jaxsyn prepare` from replacing dataset directories meanwhile.
+  """Locks dataset directories in a `with` block, so that they are not replaced.
 
-  The lock ends with its process. Directories on object stores have none.
+  `jaxsyn prepare` fails for a locked directory. The locks end with their
+  process. Directories on object stores have none.
 
   Args:
-    directories: Dataset directories.
+    directories: Paths of dataset directories.
 
   Raises:
-    InputError: A directory is being prepared; names the process.
+    InputError: A directory is being prepared. The message names the process.
   """
   with contextlib.ExitStack() as stack:
     for directory in directories:
@@ -113,14 +115,14 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError for an invalid field or a missing checksum of a file."""
+  """Raises InputError if a manifest is invalid or lacks a file's checksum."""
   manifest_format.check(manifest)
   if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
     raise InputError(f"manifest.files lacks {lacking[0]}.")
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
-  """Returns the features of an example, by name."""
+  """Returns the features that each example of a dataset has, by name."""
   return schema.features(
     manifest["sides"],
     brackets=bool(manifest.get("brackets")),
@@ -133,14 +135,14 @@ def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
 def features_for(
   manifest: Mapping[str, Any], required: Collection[str]
 ) -> tuple[str, ...]:
-  """Returns the names of the features of a batch for a system, in order.
+  """Returns the names of the features that a system's batches need, in order.
 
   Args:
-    manifest: Manifest of the data.
+    manifest: Manifest of the dataset.
     required: Features that modifiers and losses read, e.g. "source_parent_mid".
 
   Raises:
-    InputError: The data lacks a feature; the message says how to prepare it.
+    InputError: The dataset lacks a feature. The message has the remedy.
   """
   if unknown := sorted(set(required) - set(schema.FEATURES)):
     raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
@@ -185,10 +187,10 @@ def features_for(
 
 
 def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the arguments of `jaxsyn.data.sentence.example.encode` for a dataset.
+  """Returns a dataset's keyword arguments for `sentence.example.encode`.
 
-  Returns: "relations", side -> relation label -> id; "annotations"; and "labels",
-    side -> open annotation -> label -> id.
+  Returns: dictionary with "relations", side -> relation label -> id;
+    "annotations"; and "labels", side -> open annotation -> label -> id.
   """
   return {
     "relations": {
@@ -206,9 +208,9 @@ def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def label_counts(
   manifest: Mapping[str, Any], side: str
 ) -> tuple[tuple[str, int], ...]:
-  """Returns the number of labels of each annotation of a side: (name, number).
+  """Returns pairs of annotation name and number of labels for a side's words.
 
-  Open annotations that the data lacks have none.
+  The number is 0 for open annotations that the dataset lacks.
   """
   known = manifest.get("labels", {})
   return tuple(
@@ -218,7 +220,11 @@ def label_counts(
 
 
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-  """Returns the entry of a split; raises InputError if there is none."""
+  """Returns the manifest's entry for a split.
+
+  Raises:
+    InputError: There is no such split.
+  """
   if name not in manifest["splits"]:
     raise InputError(
       f"data set {manifest['name']} has no split {name!r}. "
@@ -230,7 +236,13 @@ def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
 def vocabulary(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> Vocabulary:
-  """Loads the vocabulary of a side of a dataset directory or run, and checks it."""
+  """Returns the loaded vocabulary of a side, checked against the manifest.
+
+  The directory is a dataset directory or run directory.
+
+  Raises:
+    InputError: The vocabulary is missing, or not the one in the manifest.
+  """
   path = layout.vocabulary_file(directory, manifest, side)
   expected = manifest["vocabulary"][side]["sha256"]
   vocabulary_ = Vocabulary(fetch.local(path, expected))
@@ -241,10 +253,10 @@ def vocabulary(
 def check_vocabulary(
   manifest: Mapping[str, Any], vocabulary: Any, side: str = "source"
 ) -> None:
-  """Raises InputError unless the data was prepared with a vocabulary.
+  """Raises InputError unless a dataset was prepared with the given vocabulary.
 
   Args:
-    manifest: Manifest of the data.
+    manifest: Manifest of the dataset.
     vocabulary: Vocabulary, with `path`, `sha256` and `size`.
     side: "source" or "target".
   """
@@ -258,7 +270,11 @@ def check_vocabulary(
 
 
 def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
-  """Returns the parser of a side; None if its trees came as CoNLL-U without one."""
+  """Returns the identity of the parser that made a side's trees.
+
+  Returns None if there are no trees, or if they were imported from CoNLL-U
+  files without the name of a parser.
+  """
   entry = manifest["parser"].get(side)
   known = entry and (entry.get("name") or entry["sha256"])
   return Identity.of(entry) if entry and known else None
@@ -267,12 +283,13 @@ def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
 def check_parser(
   manifest: Mapping[str, Any], parser: Identity, side: str = "source"
 ) -> None:
-  """Raises InputError unless the data was parsed with a parser.
+  """Raises InputError unless a dataset was parsed with the given parser.
 
-  Data whose trees came as CoNLL-U names no parser; then any parser is accepted.
+  If the trees were imported from CoNLL-U files without the name of a parser,
+  any parser is accepted.
 
   Args:
-    manifest: Manifest of the data.
+    manifest: Manifest of the dataset.
     parser: Parser to compare.
     side: "source" or "target".
   """

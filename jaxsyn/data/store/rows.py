@@ -1,9 +1,9 @@
-"""Ragged arrays of many examples: one array for all values of a feature.
+"""Ragged arrays, with one array for a feature's values in many examples.
 
 Examples are decoded (`jaxsyn.data.store.decoding`), checked
-(`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and padded
-(`jaxsyn.data.loader.collate`) in this form, which is faster than one array for each
-example.
+(`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and
+padded (`jaxsyn.data.loader.collate`) in this form, which is faster than one
+array for each example.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ Example = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """Features of many examples.
+  """Features of many examples in memory, stored as one flat array per feature.
 
-  Example i has the values flat[feature][start[feature][i] : start[feature][i + 1]].
+  Example i has the values
+  flat[feature][start[feature][i] : start[feature][i + 1]].
 
   Attributes:
-    flat: Values of all examples, one after the other, by feature.
-    start: First value of each example, and the number of values, by feature.
+    flat: Concatenated values of all examples, by feature.
+    start: Index of the first value of each example, followed by the number of
+      all values, by feature.
   """
 
   flat: Mapping[str, np.ndarray]
@@ -40,10 +42,10 @@ class Rows:
   def of(
     cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
   ) -> Self:
-    """Joins examples, maybe none.
+    """Returns `Rows` with the examples of a list, which may be empty.
 
     Raises:
-      TypeError: Values have another kind than the feature.
+      TypeError: Values cannot be cast to the type of their feature.
     """
     flat, start = {}, {}
     for feature in features:
@@ -60,7 +62,10 @@ class Rows:
 
   @classmethod
   def joined(cls, parts: Sequence[Rows]) -> Self:
-    """Joins parts, which have the same features."""
+    """Returns the concatenated examples of several `Rows`.
+
+    All of them have the same features.
+    """
     flat, start = {}, {}
     for feature in parts[0].flat:
       flat[feature] = np.concatenate([part.flat[feature] for part in parts])
@@ -69,7 +74,7 @@ class Rows:
     return cls(flat, start)
 
   def of_features(self, features: Iterable[str]) -> Rows:
-    """Returns the same examples with these features only."""
+    """Returns the examples restricted to the given features."""
     names = tuple(features)
     return Rows(
       {name: self.flat[name] for name in names},
@@ -77,7 +82,7 @@ class Rows:
     )
 
   def part(self, begin: int, end: int) -> Rows:
-    """Returns examples begin to end - 1, without copying values."""
+    """Returns a view of the examples from begin to end - 1, without copying."""
     flat, start = {}, {}
     for feature, starts in self.start.items():
       flat[feature] = self.flat[feature][starts[begin] : starts[end]]
@@ -85,7 +90,7 @@ class Rows:
     return Rows(flat, start)
 
   def take(self, ids: np.ndarray) -> Rows:
-    """Returns some examples, in the given order."""
+    """Returns the examples with given indices, in the given order."""
     flat, start = {}, {}
     for feature, starts in self.start.items():
       begin, size = starts[ids], starts[ids + 1] - starts[ids]
@@ -99,11 +104,11 @@ class Rows:
     return np.diff(self.start[feature])
 
   def which(self, feature: str, bad: np.ndarray) -> np.ndarray:
-    """Returns a mask of the examples that have a bad value of a feature.
+    """Returns the mask of examples in which any value of a feature is bad.
 
     Args:
       feature: Name of the feature.
-      bad: Mask of its values.
+      bad: Mask of the feature's values in all examples.
     """
     if not bad.any():
       return np.zeros(len(self), bool)
@@ -111,7 +116,7 @@ class Rows:
     return np.bincount(row[bad], minlength=len(self)) > 0
 
   def examples(self) -> list[Example]:
-    """Returns the arrays of each example, by feature."""
+    """Returns each example as a dictionary of its features."""
     parts = [self._parts(feature) for feature in self.flat]
     return [dict(zip(self.flat, values)) for values in zip(*parts)]
 
@@ -124,7 +129,7 @@ class Rows:
 
 
 def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
-  """Joins examples, `TOGETHER` at a time, in their order.
+  """Yields consecutive examples, joined to `Rows` of `TOGETHER` examples each.
 
   Args:
     examples: Examples with the same features.
@@ -135,15 +140,15 @@ def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
 
 
 def runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
-  """Returns runs of values from some positions.
+  """Returns `length` consecutive values of an array from each given position.
 
-  Returns: an array with one axis more than `begin`; positions after the last value
-    hold any values.
+  Returns: array with one axis more than `begin`. Positions after the last value
+    have arbitrary values.
   """
   shape = (*begin.shape, length)
   if begin.max(initial=0) + length <= flat.size:
-    # Overlapping runs as single values of many bytes: four times as fast as gathering
-    # value by value.
+    # Overlapping runs as single values of many bytes: four times as fast as
+    # gathering value by value.
     size, bytes_ = flat.size - length + 1, length * flat.itemsize
     runs = np.ndarray(size, f"V{bytes_}", flat, strides=flat.strides)
     return runs[begin].view(flat.dtype).reshape(shape)

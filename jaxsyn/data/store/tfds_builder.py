@@ -1,14 +1,15 @@
-"""The records as a dataset of TensorFlow Datasets (TFDS).
+"""Writer of records as a dataset of TensorFlow Datasets (TFDS), and a builder.
 
-`write` writes TFRecord shards, their index and the TFDS metadata, without TensorFlow. Where
-TensorFlow is installed, the same directory is read with
+`write` writes TFRecord shards, their index and the TFDS metadata, without
+TensorFlow. If TensorFlow is installed, the directory can be read with
 
   tfds.load("multi30k_en_de", data_dir="data/multi30k_en_de")
   tfds.builder_from_directory("data/multi30k_en_de/multi30k_en_de/1.0.0")
 
-Tree distances are flat uint8 arrays (W·W), which records hold as bytes.
+Tree distances are flat uint8 arrays (W·W), which are stored as bytes in
+records.
 
-`SyntaxPairs` copies such a dataset to another directory or format of TFDS.
+`SyntaxPairs` copies such a dataset to another directory or TFDS format.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ Example = Mapping[str, Any]  # arrays and texts; missing texts are ""
 
 @dataclasses.dataclass(frozen=True)
 class About:
-  """Description of a dataset in its TFDS metadata.
+  """Description of a dataset for its TFDS metadata.
 
   Attributes:
-    title: Languages, vocabulary and parsers, in a line.
+    title: Languages, vocabulary and parsers, in one line.
     citation: BibTeX entry of the corpus; "" for none.
     homepage: Web page of the corpus.
   """
 
   title: str = ""
   citation: str = ""
-  # TFDS invents an address if there is none.
+  # TFDS invents a URL if there is none.
   homepage: str = "none"
 
 
@@ -63,20 +64,20 @@ def write(
   shards: int = 1,
   about: About | None = None,
 ) -> dict[str, dict[str, Any]]:
-  """Writes directory/name/version atomically.
+  """Writes the TFDS dataset in directory/name/version atomically.
 
   Args:
     directory: Dataset directory.
     name: Name of the dataset: lower case, digits and underscores, as in TFDS.
-    version: Three numbers, "1.0.0".
-    features: Features of an example, of `jaxsyn.data.schema.tfds_features`.
+    version: Version of three numbers, such as "1.0.0".
+    features: Features of an example, from `jaxsyn.data.schema.tfds_features`.
     splits: Split name -> (number of examples, the examples in order).
-    shards: Files of a split; fewer if there are fewer examples.
+    shards: Number of files for a split; fewer if there are fewer examples.
     about: Description in the metadata.
 
   Returns:
-    Entries of the manifest for each split: "examples", "shards" (file, examples,
-    bytes, sha256 of each) and "records_sha256".
+    Entries of the manifest for each split: "examples", "shards" (each with
+    file, examples, bytes and sha256) and "records_sha256".
 
   Raises:
     ValueError: A split has another number of examples than given.
@@ -157,12 +158,12 @@ def write_metadata(
   splits: Mapping[str, Mapping[str, Any]],
   about: About,
 ) -> None:
-  """Writes what TFDS must know of a folder of records.
+  """Writes the metadata that TFDS needs to read a folder of TFRecord shards.
 
   Args:
-    folder: NAME/VERSION, a local one; made if need be.
-    name, version, features, about: see `write`.
-    splits: what the manifest says of each, "shards" of it.
+    folder: Local folder NAME/VERSION; it is created if it does not exist.
+    name, version, features, about: Arguments of `write`.
+    splits: Manifest entry of each split, with its "shards".
   """
   template = tfds.core.ShardedFileTemplate(
     data_dir=folder, dataset_name=name, filetype_suffix="tfrecord"
@@ -203,18 +204,17 @@ def write_metadata(
 
 @dataclasses.dataclass(eq=False)
 class Prepared(tfds.core.BuilderConfig):  # type: ignore[misc]  # untyped
-  """Configuration of the builder: the dataset to copy.
+  """Configuration of the `SyntaxPairs` builder, with the dataset to copy.
 
   Attributes:
-    directory: Dataset directory.
+    directory: Path of the dataset directory.
   """
 
   directory: str = ""
 
 
 class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # untyped
-  """Builder that copies a dataset to another directory or format of TFDS.
-
+  """TFDS builder that copies a dataset to another directory or TFDS format.
     SyntaxPairs(prepared="data/multi30k_en_de", data_dir="data/arrays",
       file_format="array_record").download_and_prepare()
 
@@ -230,11 +230,11 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # unt
   ]
 
   def __init__(self, *, prepared: str = "", **options: Any):
-    """Makes a builder.
+    """Makes a builder for a dataset directory.
 
     Args:
       prepared: Dataset directory; "" if `config` names it.
-      **options: Options of every TFDS builder: data_dir, config, file_format, ...
+      **options: Options of every TFDS builder: data_dir, config, ...
     """
     if prepared:
       name = manifests.read(prepared)["name"]

@@ -1,5 +1,4 @@
-"""The TFRecord file format, without TensorFlow.
-
+"""Reader and writer of the TFRecord file format, without TensorFlow.
 A file is a sequence of frames, with little-endian numbers:
 
   uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
@@ -22,14 +21,14 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
 HEADER = 12  # bytes before a payload
-FOOTER = 4  # bytes after it
+FOOTER = 4  # bytes after a payload
 REMEDY = "Prepare the data again (jaxsyn prepare --config FILE) or copy the file again."
 
 
 class CorruptFileError(InputError):
-  """A file of a dataset directory is missing, unreadable or corrupt.
+  """Error of a dataset file that is missing, unreadable or corrupt.
 
-  Its message ends with the command that rebuilds the file.
+  The message ends with the command that rebuilds the file.
   """
 
   def __init__(self, fault: str):
@@ -37,8 +36,9 @@ class CorruptFileError(InputError):
 
 
 def masked_crc(data: bytes) -> int:
-  """Returns the CRC-32C, rotated right by 15 bits and shifted by a constant.
+  """Returns the masked CRC-32C that the TFRecord format stores for data.
 
+  The CRC is rotated right by 15 bits, and a constant is added.
   >>> hex(masked_crc(b"123456789"))  # the unmasked value is 0xe3069283
   '0xc78ab0e5'
   """
@@ -47,10 +47,10 @@ def masked_crc(data: bytes) -> int:
 
 
 class Writer:
-  """Writer of records.
+  """Writer of TFRecord records to an open file.
 
   Attributes:
-    size, number: Bytes and records written so far.
+    size, number: Numbers of bytes and of records written so far.
     digest: SHA-256 of the bytes written so far.
   """
 
@@ -59,11 +59,11 @@ class Writer:
     self.size = self.number = 0
 
   def write(self, payload: bytes) -> None:
-    """Appends one record."""
+    """Appends a record with the given payload to the file."""
     self.write_all([payload])
 
   def write_all(self, payloads: Sequence[bytes]) -> None:
-    """Appends records."""
+    """Appends a record for each of the given payloads to the file."""
     data = b"".join(map(frame, payloads))
     self._file.write(data)
     self.digest.update(data)
@@ -72,7 +72,7 @@ class Writer:
 
 
 def frame(payload: bytes) -> bytes:
-  """Returns the bytes of a record in a file."""
+  """Returns a payload framed as in TFRecord files, with its length and CRCs."""
   length = struct.pack("<Q", len(payload))
   of_length, of_payload = (
     struct.pack("<I", masked_crc(data)) for data in (length, payload)
@@ -82,16 +82,20 @@ def frame(payload: bytes) -> bytes:
 
 @contextlib.contextmanager
 def writer(path: os.PathLike[str] | str) -> Iterator[Writer]:
-  """Opens a file for records. It appears when the block ends without an error."""
+  """Returns a context manager that opens a new TFRecord file for writing.
+
+  The file appears when the `with` block ends without an error.
+  """
   with files.publish(path) as file:
     yield Writer(file)
 
 
 def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
-  """Yields all payloads of a file in order, and verifies their CRCs.
+  """Yields all payloads of a TFRecord file in order, and verifies their CRCs.
 
   Raises:
-    CorruptFileError: The file is missing, truncated or corrupt; names the record.
+    CorruptFileError: The file is missing, truncated or corrupt. The message
+      names the record.
   """
   with _open(path) as (file, file_size):
     count = 0
@@ -102,7 +106,7 @@ def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
-  """Opens a file; returns it and its size."""
+  """Returns a context manager for an open file and its size in bytes."""
   try:
     with files.open_read(path, 8 << 20) as file:
       if remote.is_remote(path):
@@ -120,13 +124,16 @@ def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
 def _payload(
   file: IO[bytes], header: bytes, file_size: int, record: str
 ) -> bytes:
-  """Reads the payload after a header.
+  """Returns the payload of the TFRecord record at the current file position.
 
   Args:
     file: File, positioned at the payload.
-    header: Bytes before the payload.
-    file_size: Bytes of the file.
+    header: Bytes before the payload, with its length.
+    file_size: Size of the file in bytes.
     record: Name of the record, for messages.
+
+  Raises:
+    CorruptFileError: The record is truncated or corrupt.
   """
   if len(header) < HEADER:
     raise CorruptFileError(
