@@ -66,7 +66,7 @@ class Files:
     return (self.source, self.target) if self.target else (self.source,)
 
   def check(self) -> None:
-    """Raises InputError unless the files exist and a config can name them."""
+    """Raises InputError for files that `jaxsyn new` cannot read or name."""
     for name in self.names:
       if is_conllu(name):
         raise InputError(

@@ -289,7 +289,10 @@ def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
 
 
 def _write_subset(context: Context) -> dict[str, Any]:
-  """Writes line numbers of the random subset; returns its manifest entry."""
+  """Writes the line numbers of the random subset of the training split.
+
+  Returns: The entry of the subset in the manifest.
+  """
   options, name = context.config.prepare.subset, context.config.data.train
   lines = [
     context.chunk(number).lines[row]

@@ -88,7 +88,11 @@ class Outputs:
       return dict(arrays)
 
   def result(self, task: str) -> Result:
-    """Returns the result of a finished task; raises the errors of `read`."""
+    """Returns the result of a finished task.
+
+    Raises:
+      InputError: The output file is missing or corrupt.
+    """
     try:
       return self.header(task).result
     except (OSError, ValueError):

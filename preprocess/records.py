@@ -106,7 +106,7 @@ def _optional_features(
 def _sentences(
   context: Context, number: int
 ) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
-  """Returns the text lines of a chunk, and the input of both sides to encode.
+  """Returns the text of a chunk of lines, and its texts or trees to encode.
 
   Returns:
     Name of the text feature -> lines; and for each side its parses, or lines if

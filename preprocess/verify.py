@@ -186,7 +186,7 @@ def _check_examples(stored: Rows, made: Rows) -> None:
 def _check_lines(
   lines: np.ndarray, last: int, subset_lines: np.ndarray | None, file: str
 ) -> None:
-  """Raises InvalidExampleError unless line numbers ascend within the subset."""
+  """Checks that the line numbers of examples ascend and are in the subset."""
   if subset_lines is not None:
     is_wrong = ~np.isin(lines, subset_lines)
     if is_wrong.any():

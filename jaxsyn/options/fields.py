@@ -288,7 +288,7 @@ class Reader:
 
   @property
   def partial(self) -> Reader:
-    """Reader of the same mode for sections in which options may be missing."""
+    """Returns a reader that accepts missing options, with the same mode."""
     return Reader(self.mode)
 
   def section(
@@ -424,7 +424,10 @@ def config_dict(settings: Any) -> ml_collections.ConfigDict:
 
 
 def as_dict(settings: Any) -> dict[str, Any]:
-  """Returns a config as a nested dict for JSON, with selected choices only."""
+  """Returns a config as a nested dict, without options of unselected choices.
+
+  The values can be written as JSON.
+  """
   plain: dict[str, Any] = {}
   for name, (field, _) in fields_of(type(settings)).items():
     value = getattr(settings, name)

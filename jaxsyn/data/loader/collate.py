@@ -85,7 +85,7 @@ def collate(
 
 
 class _Extent(NamedTuple):
-  """Location of a batch's feature values in memory, and their padding mask.
+  """Offsets and lengths of a batch's values of a feature, with a padding mask.
 
   Features with equal sizes share it.
 

@@ -112,7 +112,7 @@ def arriving_lines(
 
 
 def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields input items; raises, replaces or empties the errors among them.
+  """Yields lines or trees; treats invalid ones as --errors says.
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.

@@ -190,7 +190,7 @@ class ParserSpec(Choice):
 
   @property
   def file(self) -> pathlib.Path | None:
-    """File of the model, which runs copy; None if it has several files."""
+    """Returns the file of the model; None if the model has several files."""
     return None
 
   def resolve(
