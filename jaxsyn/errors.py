@@ -26,6 +26,7 @@ class StoreError(Exception):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
   """Returns a message part with the closest known name and all known names.
+
   >>> did_you_mean("simga", ["heads", "sigma"])
   "Did you mean 'sigma'? Known: heads, sigma."
   """

@@ -1,4 +1,5 @@
 """Progress of long tasks, as bars on a terminal or else a line every 30 s.
+
   with progress.bar("parsing", total=29_000, unit="line") as bar:
     for line in lines:
       ...
@@ -236,6 +237,7 @@ class CompileCounter:
 
 def span(seconds: float) -> str:
   """Returns a duration in seconds, formatted with a suitable unit.
+
   >>> span(40), span(400), span(40_000)
   ('40 s', '7 min', '11.1 h')
   """

@@ -1,4 +1,5 @@
 """Pool of worker processes that share one object, which is created once.
+
   with Workers(functools.partial(UDPipe, path), 2, died="...") as workers:
     trees = [workers.submit(UDPipe.conllu, line, "") for line in lines]
     print(*(tree.result() for tree in trees))

@@ -44,7 +44,7 @@ from jaxsyn.preprocess import (
   subset,
   verify,
 )
-from jaxsyn.preprocess.corpus import Context, SplitInput
+from jaxsyn.preprocess.corpus import JobContext, SplitInput
 from jaxsyn.preprocess.inputs import Inputs, read_inputs
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import checksums, files, lock
@@ -59,7 +59,7 @@ _PACKAGES = (
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-MakeRunner = Callable[[Context], stages.Runner]
+MakeRunner = Callable[[JobContext], stages.Runner]
 
 
 def run(
@@ -177,7 +177,7 @@ def _make(
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
   outputs = Outputs(work / f"stages-{inputs.key[:16]}")
   _remove_unfinished(directory, new, outputs)
-  context = Context(inputs.job(outputs, new, work))
+  context = JobContext(inputs.job(outputs, new, work))
   workers = runner(context)
   try:
     stages.run(context, workers)
@@ -209,7 +209,7 @@ def _remove_unfinished(
       files.remove_folder(folder)
 
 
-def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
+def _finish(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   """Writes metadata, models and report of a dataset; returns its manifest."""
   from jaxsyn.data.store import tfds_builder
 
@@ -288,7 +288,7 @@ def _finish(inputs: Inputs, context: Context) -> dict[str, Any]:
   }
 
 
-def _write_subset(context: Context) -> dict[str, Any]:
+def _write_subset(context: JobContext) -> dict[str, Any]:
   """Writes the line numbers of the random subset of the training split.
 
   Returns: The entry of the subset in the manifest.
@@ -310,7 +310,7 @@ def _write_subset(context: Context) -> dict[str, Any]:
 
 def _describe(
   inputs: Inputs,
-  context: Context,
+  context: JobContext,
   split: SplitInput,
   counts: report.ReportCounts,
 ) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def _title_of(parser: Parser | None) -> str:
   return parser.identity.title if parser else "CoNLL-U"
 
 
-def _copy_models(inputs: Inputs, context: Context) -> dict[str, Any]:
+def _copy_models(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns their manifest entries."""
   joint, new = inputs.config.prepare.vocabulary.joint, context.job.new
   recorded = {}

@@ -22,7 +22,7 @@ from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import extras, subset
-from jaxsyn.preprocess.corpus import Chunk, Context, SplitInput
+from jaxsyn.preprocess.corpus import Chunk, JobContext, SplitInput
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 
 # All of Unicode's category Cc but the tab.
@@ -34,7 +34,7 @@ Pair = tuple[str, str]
 Test = Callable[[str, str], bool]  # returns whether a pair is dropped
 
 
-def clean(context: Context, number: int, out: TaskOutput) -> Result:
+def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Tests the pairs in a chunk of lines before the search for duplicates.
 
   Runs all tests if duplicates are not dropped. Writes "kept", whether each line
@@ -71,7 +71,7 @@ def clean(context: Context, number: int, out: TaskOutput) -> Result:
   }
 
 
-def combine(context: Context, results: Sequence[Result]) -> Result:
+def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """Prints and returns drop counts for splits whose duplicates are kept."""
   dropped = {}
   for split in context.job.splits:
@@ -81,14 +81,16 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
   return {"dropped": dropped, **_draw_subset(context, dropped)}
 
 
-def partition_count(context: Context) -> int:
+def partition_count(context: JobContext) -> int:
   """Returns the number of `find_duplicates` tasks, one per hash partition."""
   if not context.config.prepare.clean.duplicates:
     return 0
   return -(-len(context.line_ranges[0]) // _PARTITION_PAIRS)
 
 
-def find_duplicates(context: Context, number: int, out: TaskOutput) -> Result:
+def find_duplicates(
+  context: JobContext, number: int, out: TaskOutput
+) -> Result:
   """Finds duplicates among the training pairs in one partition of hashes.
 
   Writes "group.N", line indices of duplicates in group N of chunks of lines.
@@ -111,14 +113,14 @@ def find_duplicates(context: Context, number: int, out: TaskOutput) -> Result:
   return {}
 
 
-def language_count(context: Context) -> int:
+def language_count(context: JobContext) -> int:
   """Returns the number of `clean_language` tasks, one per training chunk."""
   if not context.config.prepare.clean.duplicates:
     return 0
   return len(context.train_chunks)
 
 
-def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
+def clean_language(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Drops duplicates in a training chunk, then pairs in a wrong language.
 
   Writes "kept", whether each line is kept.
@@ -144,7 +146,7 @@ def clean_language(context: Context, number: int, out: TaskOutput) -> Result:
   }
 
 
-def combine_language(context: Context, results: Sequence[Result]) -> Result:
+def combine_language(context: JobContext, results: Sequence[Result]) -> Result:
   """Prints and returns drop counts of training pairs and their duplicates."""
   dropped = {}
   if results:
@@ -156,7 +158,7 @@ def combine_language(context: Context, results: Sequence[Result]) -> Result:
   return {"dropped": dropped, **_draw_subset(context, dropped)}
 
 
-def kept_rows(context: Context, number: int) -> list[int]:
+def kept_rows(context: JobContext, number: int) -> list[int]:
   """Returns the indices of lines in a chunk that cleaning and subset keep."""
   rows = _clean_rows(context, number)
   chunk = context.chunk(number)
@@ -165,7 +167,7 @@ def kept_rows(context: Context, number: int) -> list[int]:
   return rows.tolist()
 
 
-def _clean_rows(context: Context, number: int) -> np.ndarray:
+def _clean_rows(context: JobContext, number: int) -> np.ndarray:
   """Returns the indices of lines in a chunk that cleaning keeps."""
   task, split = f"clean/{number}", context.chunk(number).split
   if _finds_duplicates(context, split):
@@ -173,12 +175,12 @@ def _clean_rows(context: Context, number: int) -> np.ndarray:
   return np.flatnonzero(_kept(context, task))
 
 
-def _kept(context: Context, task: str) -> np.ndarray:
+def _kept(context: JobContext, task: str) -> np.ndarray:
   return np.frombuffer(context.outputs.read(task, "kept"), bool).copy()
 
 
 def _draw_subset(
-  context: Context, dropped: Mapping[str, dict[str, int]]
+  context: JobContext, dropped: Mapping[str, dict[str, int]]
 ) -> Result:
   """Samples the training subset after cleaning; counts the pairs left out.
 
@@ -200,12 +202,12 @@ def _draw_subset(
   return {"last_drawn": drawn}
 
 
-def _finds_duplicates(context: Context, split: SplitInput) -> bool:
+def _finds_duplicates(context: JobContext, split: SplitInput) -> bool:
   return context.config.prepare.clean.duplicates and context.is_train(split)
 
 
 def _report(
-  context: Context, split: SplitInput, results: Sequence[Result]
+  context: JobContext, split: SplitInput, results: Sequence[Result]
 ) -> dict[str, int]:
   """Prints cleaning messages for a split and returns drop counts by reason.
 
@@ -255,7 +257,7 @@ def _report(
 
 
 def _check_text(
-  context: Context, split: SplitInput, results: Sequence[Result]
+  context: JobContext, split: SplitInput, results: Sequence[Result]
 ) -> None:
   """Raises InputError if no pair of a split has text on both sides."""
   if any(result.get("has_text") for result in results):
@@ -301,7 +303,7 @@ def _count_control_characters(
   return {"control": counts}
 
 
-def _tests_of(context: Context) -> tuple[dict[str, Test], dict[str, Test]]:
+def _tests_of(context: JobContext) -> tuple[dict[str, Test], dict[str, Test]]:
   data = context.config.data
   return tests(
     context.config.prepare.clean, data.source_language, data.target_language

@@ -90,7 +90,7 @@ class PrepareJob:
     return [(split, name) for split in self.splits for name in split.streams]
 
 
-class Context:
+class JobContext:
   """A preparation job with its loaded parsers, vocabularies and summaries.
 
   Attributes:
@@ -216,7 +216,7 @@ class Chunk:
     is_last: whether it is the last chunk of the split.
   """
 
-  context: Context
+  context: JobContext
   split: SplitInput
   index: int
   lines: range

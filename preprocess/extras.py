@@ -23,7 +23,7 @@ from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import penn
-from jaxsyn.preprocess.corpus import Chunk, Context
+from jaxsyn.preprocess.corpus import Chunk, JobContext
 from jaxsyn.preprocess.outputs import Result
 
 USED, OTHER_WORDS, OTHER_TEXT, NO_TREE = (
@@ -84,7 +84,7 @@ def matching_alternatives(
   return found, counts
 
 
-def sides_with_alternatives(context: Context) -> dict[str, list[str]]:
+def sides_with_alternatives(context: JobContext) -> dict[str, list[str]]:
   """Returns the manifest entry that lists the sides with further parses."""
   options = context.config.prepare.parse
   sides: list[str] = list(options.sides)
@@ -93,7 +93,7 @@ def sides_with_alternatives(context: Context) -> dict[str, list[str]]:
 
 
 def alternative_features(
-  context: Context, number: int, rows: int
+  context: JobContext, number: int, rows: int
 ) -> list[Features]:
   """Returns the features `schema.ALTERNATIVES` for each example of a chunk."""
   values: list[Features] = [{} for _ in range(rows)]
@@ -350,7 +350,7 @@ class LabelCounts:
     return {name: dict(counts) for name, counts in self._counts.items()}
 
 
-def frequent_labels(context: Context, side: str) -> dict[str, list[str]]:
+def frequent_labels(context: JobContext, side: str) -> dict[str, list[str]]:
   """Returns the most frequent labels of annotations without a fixed label set.
 
   All different labels of the training split are in memory at once.

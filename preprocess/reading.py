@@ -14,7 +14,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import PAUSE, normal, raw_lines
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.corpus import Context, SplitInput, stream_task
+from jaxsyn.preprocess.corpus import JobContext, SplitInput, stream_task
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.preprocess.readers import READERS, Source
 
@@ -25,11 +25,11 @@ _BESIDE = {"brackets": "the tree", "alignments": "the links"}
 _UNLIMITED = 1 << 60
 
 
-def count(context: Context) -> int:
+def count(context: JobContext) -> int:
   return len(context.job.streams)
 
 
-def read(context: Context, number: int, out: TaskOutput) -> Result:
+def read(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Reads one input stream and writes its chunks of lines or trees.
 
   Returns:
@@ -46,7 +46,7 @@ def read(context: Context, number: int, out: TaskOutput) -> Result:
   return {"counts": counts, "lines": sum(counts)}
 
 
-def combine(context: Context, results: Sequence[Result]) -> Result:
+def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """Checks that files of a split have equally many lines; returns the counts.
 
   Returns:
@@ -143,7 +143,7 @@ def without_line_breaks(text: str) -> str:
 
 
 def _read_trees(
-  context: Context, split: SplitInput, stream: str, out: TaskOutput
+  context: JobContext, split: SplitInput, stream: str, out: TaskOutput
 ) -> None:
   """Writes the CoNLL-U trees of a stream in the same chunks as their text.
 
@@ -202,7 +202,7 @@ def _write_chunk(
 
 
 def _line_sizes(
-  context: Context, split: SplitInput, side: str
+  context: JobContext, split: SplitInput, side: str
 ) -> Iterator[int]:
   """Yields the number of visible characters in each text line of a side."""
   is_normalized = context.is_normalized(split, side)

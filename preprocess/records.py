@@ -23,7 +23,7 @@ from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.preprocess import extras, report, trees
-from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
 
@@ -33,7 +33,7 @@ _MIB = 1 << 20
 Part = tuple[int, int, int]  # chunk index, first row, row after the last
 
 
-def encode(context: Context, number: int, out: TaskOutput) -> Result:
+def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Encodes the examples of a chunk of lines and writes their records.
 
   Writes "records", framed for TFRecord; "sizes", the bytes of each record; and
@@ -77,7 +77,7 @@ def encode(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def _optional_features(
-  context: Context, number: int, rows: Sequence[int]
+  context: JobContext, number: int, rows: Sequence[int]
 ) -> tuple[list[extras.Features], Result]:
   """Returns the optional features of a chunk's examples, and input counts."""
   chunk, manifest = context.chunk(number), context.manifest
@@ -104,7 +104,7 @@ def _optional_features(
 
 
 def _sentences(
-  context: Context, number: int
+  context: JobContext, number: int
 ) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
   """Returns the text of a chunk of lines, and its texts or trees to encode.
 
@@ -124,7 +124,7 @@ def _sentences(
   return texts, sentences
 
 
-def combine(context: Context, results: Sequence[Result]) -> Result:
+def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """Prints which constituency trees were left out; returns the plan of shards.
 
   Raises:
@@ -139,7 +139,9 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
   return {"shards": plan(context, results)}
 
 
-def plan(context: Context, results: Sequence[Result]) -> list[list[list[Part]]]:
+def plan(
+  context: JobContext, results: Sequence[Result]
+) -> list[list[list[Part]]]:
   """Returns, for each shard of each split, the rows of chunks that it contains.
 
   Args:
@@ -171,7 +173,7 @@ def plan(context: Context, results: Sequence[Result]) -> list[list[list[Part]]]:
   return plans
 
 
-def _sizes(context: Context, chunk: int, kind: str) -> np.ndarray:
+def _sizes(context: JobContext, chunk: int, kind: str) -> np.ndarray:
   """Returns the size in bytes of each row of a chunk in one type of file.
 
   Args:
@@ -183,7 +185,7 @@ def _sizes(context: Context, chunk: int, kind: str) -> np.ndarray:
   return context.outputs.read_arrays(f"{stage}/{chunk}", "sizes")[kind]
 
 
-def _shard_files(context: Context) -> list[tuple[int, int, str]]:
+def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
   """Returns the shard files to write, as (split, shard, type of content)."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
@@ -195,11 +197,11 @@ def _shard_files(context: Context) -> list[tuple[int, int, str]]:
   ]
 
 
-def shard_count(context: Context) -> int:
+def shard_count(context: JobContext) -> int:
   return len(_shard_files(context))
 
 
-def write_shard(context: Context, number: int, out: TaskOutput) -> Result:
+def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Writes one shard file of records, text or trees.
 
   Returns:
@@ -226,7 +228,7 @@ def write_shard(context: Context, number: int, out: TaskOutput) -> Result:
 
 
 def _content(
-  context: Context, parts: Sequence[Part], kind: str
+  context: JobContext, parts: Sequence[Part], kind: str
 ) -> Iterator[bytes]:
   stage = "encode" if kind == _RECORDS else "trees"
   for chunk, begin, end in parts:
@@ -246,7 +248,7 @@ def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
       buffer.write(data)
 
 
-def _file_name(context: Context, split: int, shard: int, kind: str) -> str:
+def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
   """Returns the path of a shard file, relative to the dataset directory."""
   name, shards = context.job.splits[split].name, len(context.shards[split])
   if kind == _RECORDS:
@@ -259,7 +261,7 @@ def _file_name(context: Context, split: int, shard: int, kind: str) -> str:
   return path("", name, side, shard=shard, shards=shards).as_posix()
 
 
-def write_index(context: Context, number: int, out: TaskOutput) -> Result:
+def write_index(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Writes the index of a split's records and returns its metadata.
 
   Returns:
@@ -285,7 +287,7 @@ def write_index(context: Context, number: int, out: TaskOutput) -> Result:
   }
 
 
-def _index_entries(context: Context, split: int) -> Iterator[np.ndarray]:
+def _index_entries(context: JobContext, split: int) -> Iterator[np.ndarray]:
   for parts in context.shards[split]:
     for chunk, begin, end in parts:
       arrays = context.outputs.read_arrays(f"encode/{chunk}", "index")

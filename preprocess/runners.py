@@ -23,7 +23,7 @@ from absl import flags
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
-from jaxsyn.preprocess.corpus import Context, PrepareJob
+from jaxsyn.preprocess.corpus import JobContext, PrepareJob
 from jaxsyn.storage import files, remote
 from jaxsyn.workers import Workers, cores
 
@@ -41,7 +41,7 @@ _AGAIN = "Run the same command again: what is done stays."
 class InProcessRunner:
   """Runner that executes preparation tasks one by one in this process."""
 
-  def __init__(self, context: Context):
+  def __init__(self, context: JobContext):
     self._context = context
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
@@ -76,14 +76,14 @@ class ProcessRunner:
     self._workers.close()
 
 
-def _load_context(job: PrepareJob) -> Context:
+def _load_context(job: PrepareJob) -> JobContext:
   """Loads a preparation job and its parsers, whose memory processes share."""
-  context = Context(job)
+  context = JobContext(job)
   _ = context.parsers
   return context
 
 
-def local(context: Context) -> InProcessRunner | ProcessRunner:
+def local(context: JobContext) -> InProcessRunner | ProcessRunner:
   """Returns a local runner, with processes in proportion to the input size."""
   paths = {
     source.path
@@ -101,7 +101,7 @@ def local(context: Context) -> InProcessRunner | ProcessRunner:
 class BeamRunner:
   """Runner that executes each preparation stage as an Apache Beam pipeline."""
 
-  def __init__(self, options: Sequence[str], context: Context):
+  def __init__(self, options: Sequence[str], context: JobContext):
     """Imports Beam and checks its options.
 
     Args:
@@ -195,11 +195,13 @@ def _task_function(beam: Any) -> Any:
   return RunTask
 
 
-_idle: dict[bytes, list[Context]] = {}  # unused contexts of this worker, by job
+_idle: dict[
+  bytes, list[JobContext]
+] = {}  # unused contexts of this worker, by job
 
 
-def borrow_context(job: bytes) -> Context:
-  """Returns an idle or new `Context` of a preparation job, for one thread.
+def borrow_context(job: bytes) -> JobContext:
+  """Returns an idle or new `JobContext` of a preparation job, for one thread.
 
   Some runners repeat the setup for each element, and parsers load slowly.
 
@@ -211,11 +213,11 @@ def borrow_context(job: bytes) -> Context:
   try:
     return _idle.setdefault(job, []).pop()
   except IndexError:
-    return Context(pickle.loads(job))
+    return JobContext(pickle.loads(job))
 
 
-def return_context(job: bytes, context: Context) -> None:
-  """Makes a borrowed `Context` of a preparation job available again."""
+def return_context(job: bytes, context: JobContext) -> None:
+  """Makes a borrowed `JobContext` of a preparation job available again."""
   _idle.setdefault(job, []).append(context)
 
 

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from jaxsyn import progress
 from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
-from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 
 
-def _no_summary(context: Context, results: Sequence[Result]) -> Result:
+def _no_summary(context: JobContext, results: Sequence[Result]) -> Result:
   return {}
 
 
@@ -33,12 +33,12 @@ class Stage:
     combine: function that combines all results into the summary of the stage.
   """
 
-  count: Callable[[Context], int]
-  run: Callable[[Context, int, TaskOutput], Result]
-  combine: Callable[[Context, Sequence[Result]], Result] = _no_summary
+  count: Callable[[JobContext], int]
+  run: Callable[[JobContext, int, TaskOutput], Result]
+  combine: Callable[[JobContext, Sequence[Result]], Result] = _no_summary
 
 
-def _chunks(context: Context) -> int:
+def _chunks(context: JobContext) -> int:
   return context.chunk_count
 
 
@@ -60,7 +60,7 @@ STAGES = {
 }
 
 
-def run_task(context: Context, stage: str, number: int) -> int:
+def run_task(context: JobContext, stage: str, number: int) -> int:
   """Runs one task of a stage unless it is done; returns its number of lines.
 
   Raises:
@@ -92,14 +92,14 @@ class Runner(Protocol):
     ...
 
 
-def results(context: Context, stage: str) -> list[Result]:
+def results(context: JobContext, stage: str) -> list[Result]:
   """Returns the results of all tasks of a finished stage."""
   tasks = [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
   found = context.outputs.all_finished(tasks)
   return [header.result for header in found if header]
 
 
-def run(context: Context, runner: Runner) -> None:
+def run(context: JobContext, runner: Runner) -> None:
   """Runs all stages of dataset preparation, except tasks that are done.
 
   Args:

@@ -16,14 +16,14 @@ import numpy as np
 
 from jaxsyn.data.loader.philox import philox
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.storage import files
 
 _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 
 
 def draw(
-  context: Context, count: int, total: int, clean_lines: Iterable[np.ndarray]
+  context: JobContext, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
   """Samples the training subset; returns its highest random number and line.
 
@@ -64,7 +64,7 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
   return high << np.uint64(32) | low
 
 
-def is_drawn(context: Context, lines: np.ndarray) -> np.ndarray:
+def is_drawn(context: JobContext, lines: np.ndarray) -> np.ndarray:
   """Returns whether each clean training line is in the random subset.
 
   Args:

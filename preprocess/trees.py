@@ -20,7 +20,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
 from jaxsyn.preprocess import clean, extras, tree_warnings, vocabulary
-from jaxsyn.preprocess.corpus import Chunk, Context
+from jaxsyn.preprocess.corpus import Chunk, JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import files
 
@@ -31,7 +31,7 @@ _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 Tree = tuple[conllu.Parse, str]  # parse and its CoNLL-U
 
 
-def make_trees(context: Context, number: int, out: TaskOutput) -> Result:
+def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Selects the lines of a chunk that become examples, and makes their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
@@ -100,7 +100,7 @@ def _lengths(rows: Sequence[bytes]) -> np.ndarray:
   return np.fromiter(map(len, rows), np.int64, len(rows))
 
 
-def combine(context: Context, results: Sequence[Result]) -> Result:
+def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """Returns manifest entries for examples and trees, drop counts and warnings.
 
   Raises:
@@ -155,7 +155,7 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
 
 
 def _report_warnings(
-  context: Context, split: str, results: Sequence[Result]
+  context: JobContext, split: str, results: Sequence[Result]
 ) -> dict[str, list[str]]:
   """Prints and returns warnings about the trees of a split, by side."""
   found: dict[str, list[str]] = {}
@@ -176,7 +176,7 @@ def _parse_record(parse: conllu.Parse, with_rows: bool) -> list[object]:
 
 
 def parses_of(
-  context: Context, number: int, side: str, lines: Sequence[str]
+  context: JobContext, number: int, side: str, lines: Sequence[str]
 ) -> list[conllu.Parse]:
   """Returns the stored parses of the lines of a chunk that become examples."""
   records = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
@@ -232,7 +232,7 @@ def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
 
 
 def _parsed_trees(
-  context: Context,
+  context: JobContext,
   side: str,
   lines: Sequence[str],
   *,

@@ -14,7 +14,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
 from jaxsyn.preprocess.clean import Pair
-from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
 
@@ -49,14 +49,14 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
   return found
 
 
-def sample_count(context: Context) -> int:
+def sample_count(context: JobContext) -> int:
   """Returns the number of `sample` tasks, one for each training chunk."""
   if context.config.prepare.vocabulary.like:
     return 0
   return len(context.train_chunks)
 
 
-def sample(context: Context, number: int, out: TaskOutput) -> Result:
+def sample(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Samples clean training pairs of a chunk for training the vocabulary.
 
   If there are too many pairs, those with the lowest hashes are sampled, so that
@@ -79,7 +79,7 @@ def _hash(pair: Pair) -> int:
   return int.from_bytes(clean.pair_key(pair)[:8], "little")
 
 
-def _groups(context: Context) -> list[tuple[str, ...]]:
+def _groups(context: JobContext) -> list[tuple[str, ...]]:
   """Returns, for each vocabulary to train, the sides that share it."""
   if context.config.prepare.vocabulary.like:
     return []
@@ -88,12 +88,14 @@ def _groups(context: Context) -> list[tuple[str, ...]]:
   return [(side,) for side in schema.SIDES]
 
 
-def count(context: Context) -> int:
+def count(context: JobContext) -> int:
   """Returns the number of vocabularies to train: none, one or two."""
   return len(_groups(context))
 
 
-def make_vocabulary(context: Context, number: int, out: TaskOutput) -> Result:
+def make_vocabulary(
+  context: JobContext, number: int, out: TaskOutput
+) -> Result:
   """Trains a vocabulary on the sampled pairs, or uses one of an earlier run.
 
   Returns:
@@ -123,7 +125,7 @@ def make_vocabulary(context: Context, number: int, out: TaskOutput) -> Result:
   return dict.fromkeys(sides, str(path))
 
 
-def combine(context: Context, results: Sequence[Result]) -> Result:
+def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """Returns the path of each side's vocabulary: side -> path.
 
   Copies a vocabulary of another dataset, whose folder workers may not see.
@@ -136,7 +138,7 @@ def combine(context: Context, results: Sequence[Result]) -> Result:
   return paths
 
 
-def _lines(context: Context, sides: Sequence[str]) -> Iterator[str]:
+def _lines(context: JobContext, sides: Sequence[str]) -> Iterator[str]:
   """Yields the sampled training lines of the given sides, side after side."""
   for side in sides:
     column = schema.SIDES.index(side)
@@ -158,7 +160,7 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
 
 
 def rows_that_fit(
-  context: Context, pairs: Sequence[Pair], rows: Sequence[int]
+  context: JobContext, pairs: Sequence[Pair], rows: Sequence[int]
 ) -> tuple[list[int], dict[str, int]]:
   """Returns the indices of pairs that have at most max_subwords subwords.
 

@@ -7,7 +7,7 @@ import dataclasses
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
-from jaxsyn.preprocess.corpus import Context
+from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.inputs import read_inputs
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.stages import STAGES, results, run_task
@@ -40,7 +40,7 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   config = DataConfig(config.data, edited)
   inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
   outputs = Outputs(tmp_path / "stages")
-  return Context(inputs.job(outputs, tmp_path / "new", tmp_path / "kept"))
+  return JobContext(inputs.job(outputs, tmp_path / "new", tmp_path / "kept"))
 
 
 def run(context, names=SELECTION):

@@ -13,9 +13,9 @@ from jaxsyn.options.fields import (
   ROOT,
   Choice,
   ConfigPath,
+  ConfigReader,
   NamedSpecs,
   OptionMetadata,
-  Reader,
   Registry,
   S,
   as_dict,
@@ -77,7 +77,7 @@ class SingleChoice(Generic[S]):
     name: str,
     section: Mapping[str, Any],
     path: ConfigPath,
-    reader: Reader,
+    reader: ConfigReader,
   ) -> S:
     """Returns an instance of the selected class, read from a config section."""
     chosen = self.registry.check_name(section[name], path / name)
@@ -152,7 +152,7 @@ class MultipleChoice(Generic[S]):
     name: str,
     section: Mapping[str, Any],
     path: ConfigPath,
-    reader: Reader,
+    reader: ConfigReader,
   ) -> NamedSpecs[S]:
     selected, path = section[name], path / name
     if not isinstance(selected, Mapping):

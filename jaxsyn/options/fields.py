@@ -174,7 +174,7 @@ class ChoiceField(Protocol):
     name: str,
     section: Mapping[str, Any],
     path: ConfigPath,
-    reader: Reader,
+    reader: ConfigReader,
   ) -> Any: ...
   def config(self, name: str, value: Any) -> dict[str, Any]: ...
   def as_dict(self, name: str, value: Any) -> dict[str, Any]: ...
@@ -274,7 +274,7 @@ def range_of(cls: type, field: str) -> Range:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reader:
+class ConfigReader:
   """Reader of config sections that validates values in a given mode.
 
   Attributes:
@@ -287,9 +287,9 @@ class Reader:
   complete: bool = False
 
   @property
-  def partial(self) -> Reader:
+  def partial(self) -> ConfigReader:
     """Returns a reader that accepts missing options, with the same mode."""
-    return Reader(self.mode)
+    return ConfigReader(self.mode)
 
   def section(
     self, cls: type[T], config: Mapping[str, Any], path: ConfigPath
@@ -395,7 +395,7 @@ def from_config(
   Raises:
     InputError: An option is unknown, missing, of another type or out of bounds.
   """
-  return Reader(mode, complete).section(cls, config, path)
+  return ConfigReader(mode, complete).section(cls, config, path)
 
 
 def config_dict(settings: Any) -> ml_collections.ConfigDict:

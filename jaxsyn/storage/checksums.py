@@ -119,6 +119,7 @@ def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def verify_checksum(document: Any) -> dict[str, Any]:
   """Returns the content of a JSON document after verifying its checksum.
+
   Raises:
     CorruptFileError: The checksum is missing or differs.
   """

@@ -74,6 +74,7 @@ def read_bytes(path: PathLike) -> bytes:
 
 def read_json(path: PathLike) -> Any:
   """Returns the parsed content of a JSON file.
+
   Raises:
     OSError: The file cannot be read.
     ValueError: The file is not valid JSON, an object has a duplicate key, or a
@@ -100,6 +101,7 @@ def size_of(path: PathLike) -> int:
 
 def readable(size: int) -> str:
   """Returns a number of bytes formatted with a binary unit.
+
   >>> [readable(size) for size in (0, 900, 4096, 1536000, 3 << 40)]
   ['0 bytes', '900 bytes', '4.0 KiB', '1.5 MiB', '3072.0 GiB']
   """
@@ -212,6 +214,7 @@ def write_json(path: PathLike, content: Any) -> None:
 
 def write_new(path: PathLike, text: str) -> None:
   """Writes text to a new local UTF-8 file atomically.
+
   Raises:
     FileExistsError: The file exists.
   """

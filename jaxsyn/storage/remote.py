@@ -51,6 +51,7 @@ def is_remote(path: PathLike) -> bool:
 
 def path(name: PathLike) -> pathlib.Path:
   """Returns a `pathlib`-like object for the name of a remote path.
+
   Raises:
     InputError: The scheme is unknown, or its library is not installed.
   """

@@ -8,7 +8,7 @@ from jaxsyn.data.sentence import conllu, text
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import reading
 from jaxsyn.preprocess.corpus import (
-  Context,
+  JobContext,
   PrepareJob,
   SplitInput,
 )
@@ -27,7 +27,7 @@ def job_of(folder, lines, chunk_lines, **streams):
     for name, paths in streams.items()
   }
   split = SplitInput("train", lines, chunk_lines, sources)
-  return Context(
+  return JobContext(
     PrepareJob(
       DataConfig(config.data, config.prepare),
       Outputs(folder / "outputs"),

@@ -377,13 +377,13 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
   runner = runners.ProcessRunner(job, 2)
   try:
-    stages.run(corpora.Context(job), runner)
+    stages.run(corpora.JobContext(job), runner)
     submit = runner._workers.submit
     found = [submit(loaded_modules.heavy).result() for _ in range(4)]
   finally:
     runner.close()
   assert found == [[]] * 4
-  assert stages.results(corpora.Context(job), "index")
+  assert stages.results(corpora.JobContext(job), "index")
 
 
 def test_a_worker_loads_a_parser_once(whole):

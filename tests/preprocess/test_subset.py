@@ -207,7 +207,7 @@ def test_every_line_is_drawn_equally_often(tmp_path):
     config = context.config
     prepare = dataclasses.replace(config.prepare, subset=Subset(20, seed))
     config = dataclasses.replace(config, prepare=prepare)
-    other = corpora.Context(dataclasses.replace(context.job, config=config))
+    other = corpora.JobContext(dataclasses.replace(context.job, config=config))
     other.outputs.write_summary("clean", clean.combine(other, results))
     rows = clean.kept_rows(other, 0)
     assert len(rows) == 20 and rows == sorted(rows)

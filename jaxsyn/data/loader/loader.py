@@ -1,4 +1,5 @@
 """Data loader, which makes batches of a dataset split as NumPy arrays.
+
 Training iterates over an infinite stream of batches from a given position;
 evaluation makes one pass. The path of a batch:
 

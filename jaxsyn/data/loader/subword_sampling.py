@@ -37,7 +37,7 @@ from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
 from jaxsyn.data.store.dataset import Examples, Split
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.data.store.rows import Rows
-from jaxsyn.data.store.tfrecord import CorruptFileError
+from jaxsyn.data.store.tfrecord import CorruptDatasetError
 from jaxsyn.errors import InputError
 
 TRIES = 8
@@ -301,14 +301,14 @@ def _text(texts: Rows, side: str, i: int) -> str:
   """Returns the text of one side of example i.
 
   Raises:
-    CorruptFileError: The text is not UTF-8.
+    CorruptDatasetError: The text is not UTF-8.
   """
   begin, end = texts.start[f"{side}_utf8"][i : i + 2]
   data = texts.flat[f"{side}_utf8"][begin:end].tobytes()
   try:
     return data.decode()
   except UnicodeDecodeError:
-    raise CorruptFileError(f"{side}_text of a record is not UTF-8") from None
+    raise CorruptDatasetError(f"{side}_text of a record is not UTF-8") from None
 
 
 def resampled_subwords(

@@ -23,7 +23,7 @@ from jaxsyn.data.store import index, integrity, layout, manifests
 from jaxsyn.data.store.decoding import InvalidExampleError, check_frames, decode
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.data.store.rows import Example, Rows
-from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptFileError
+from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptDatasetError
 from jaxsyn.storage import files
 
 # Number of records in a block. No file depends on it, but the order of a corpus
@@ -181,7 +181,7 @@ class Split(Examples):
     """Yields the examples in given blocks of records, one block at a time.
 
     Raises:
-      CorruptFileError: A shard is missing or corrupt. The message names the
+      CorruptDatasetError: A shard is missing or corrupt. The message names the
         shard and the record.
     """
     by_shard = itertools.groupby(
@@ -206,7 +206,7 @@ class Split(Examples):
       raise _cannot_read(path, error) from None
     if len(data) < frame_end[-1]:
       record = first + int(np.searchsorted(frame_end, len(data), "right"))
-      raise CorruptFileError(f"{path}: record {record} is truncated")
+      raise CorruptDatasetError(f"{path}: record {record} is truncated")
     frame = frame_end - size - HEADER - FOOTER
     payload = frame + HEADER
     try:
@@ -216,7 +216,7 @@ class Split(Examples):
       )
       self._check_sizes(rows, slice(begin, end))
     except InvalidExampleError as error:
-      raise CorruptFileError(
+      raise CorruptDatasetError(
         f"{path}: record {first + error.number} is corrupt, or of another data set: "
         f"{error.why}"
       ) from None
@@ -263,6 +263,6 @@ def _opened(path: pathlib.Path) -> Iterator[IO[bytes]]:
     yield file
 
 
-def _cannot_read(path: pathlib.Path, error: OSError) -> CorruptFileError:
+def _cannot_read(path: pathlib.Path, error: OSError) -> CorruptDatasetError:
   reason = error.strerror or error
-  return CorruptFileError(f"{path} cannot be read: {reason}")
+  return CorruptDatasetError(f"{path} cannot be read: {reason}")

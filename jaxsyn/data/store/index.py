@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from jaxsyn.data.store.lengths import Lengths
-from jaxsyn.data.store.tfrecord import CorruptFileError, masked_crc
+from jaxsyn.data.store.tfrecord import CorruptDatasetError, masked_crc
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
@@ -78,7 +78,7 @@ def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
     examples: Number of records in the split.
 
   Raises:
-    CorruptFileError: The file is not an index with this number of records.
+    CorruptDatasetError: The file is not an index with this number of records.
   """
   try:
     if remote.is_remote(path):
@@ -86,7 +86,9 @@ def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
     else:
       found = np.load(os.fspath(path), mmap_mode="r")
   except (OSError, ValueError, EOFError) as error:
-    raise CorruptFileError(f"{path} cannot be read ({error})") from None
+    raise CorruptDatasetError(f"{path} cannot be read ({error})") from None
   if found.dtype != ENTRY or found.shape != (examples,):
-    raise CorruptFileError(f"{path} is not the index of {examples:,} records")
+    raise CorruptDatasetError(
+      f"{path} is not the index of {examples:,} records"
+    )
   return found

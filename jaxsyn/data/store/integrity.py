@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import layout, manifests
-from jaxsyn.data.store.tfrecord import CorruptFileError
+from jaxsyn.data.store.tfrecord import CorruptDatasetError
 from jaxsyn.storage import checksums, files
 
 PathLike = os.PathLike[str] | str
@@ -60,11 +60,11 @@ def check(
     deep: Whether to read the file; otherwise only its size is compared.
 
   Raises:
-    CorruptFileError: The file is missing or differs.
+    CorruptDatasetError: The file is missing or differs.
   """
   name = pathlib.PurePath(name).as_posix()
   if fault := _fault(directory, manifest, name, deep):
-    raise CorruptFileError(fault)
+    raise CorruptDatasetError(fault)
 
 
 def read_text(
@@ -73,7 +73,7 @@ def read_text(
   """Returns the raw text lines on one side of a split, one for each record.
 
   Raises:
-    CorruptFileError: A file differs from the manifest, or has another number of
+    CorruptDatasetError: A file differs from the manifest, or has another number of
       lines than the split has records.
   """
   shards = manifests.split(manifest, split)["shards"]
@@ -86,10 +86,10 @@ def read_text(
     try:
       text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-      raise CorruptFileError(f"{path} cannot be read ({error})") from None
+      raise CorruptDatasetError(f"{path} cannot be read ({error})") from None
     lines = text.split("\n")
     if len(lines) - 1 != shard["examples"] or lines[-1]:
-      raise CorruptFileError(
+      raise CorruptDatasetError(
         f"{path} has {len(lines) - 1} lines, but the {of} has "
         f"{shard['examples']} records"
       )
@@ -105,7 +105,7 @@ def sentences(
   If the side has trees, parsed sentences are `conllu.Parse`.
 
   Raises:
-    CorruptFileError: A file with text or trees differs from the manifest.
+    CorruptDatasetError: A file with text or trees differs from the manifest.
   """
   lines = read_text(directory, manifest, split, side)
   if side not in manifest["sides"]:

@@ -215,6 +215,7 @@ class Prepared(tfds.core.BuilderConfig):  # type: ignore[misc]  # untyped
 
 class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # untyped
   """TFDS builder that copies a dataset to another directory or TFDS format.
+
     SyntaxPairs(prepared="data/multi30k_en_de", data_dir="data/arrays",
       file_format="array_record").download_and_prepare()
 

@@ -1,4 +1,5 @@
 """Reader and writer of the TFRecord file format, without TensorFlow.
+
 A file is a sequence of frames, with little-endian numbers:
 
   uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
@@ -19,13 +20,14 @@ import google_crc32c
 
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
+from jaxsyn.storage.checksums import CorruptFileError
 
 HEADER = 12  # bytes before a payload
 FOOTER = 4  # bytes after a payload
 REMEDY = "Prepare the data again (jaxsyn prepare --config FILE) or copy the file again."
 
 
-class CorruptFileError(InputError):
+class CorruptDatasetError(CorruptFileError, InputError):
   """Error of a dataset file that is missing, unreadable or corrupt.
 
   The message ends with the command that rebuilds the file.
@@ -46,7 +48,7 @@ def masked_crc(data: bytes) -> int:
   return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-class Writer:
+class RecordWriter:
   """Writer of TFRecord records to an open file.
 
   Attributes:
@@ -81,20 +83,20 @@ def frame(payload: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def writer(path: os.PathLike[str] | str) -> Iterator[Writer]:
+def writer(path: os.PathLike[str] | str) -> Iterator[RecordWriter]:
   """Returns a context manager that opens a new TFRecord file for writing.
 
   The file appears when the `with` block ends without an error.
   """
   with files.publish(path) as file:
-    yield Writer(file)
+    yield RecordWriter(file)
 
 
 def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
   """Yields all payloads of a TFRecord file in order, and verifies their CRCs.
 
   Raises:
-    CorruptFileError: The file is missing, truncated or corrupt. The message
+    CorruptDatasetError: The file is missing, truncated or corrupt. The message
       names the record.
   """
   with _open(path) as (file, file_size):
@@ -114,9 +116,9 @@ def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
       else:
         yield file, os.fstat(file.fileno()).st_size
   except FileNotFoundError:
-    raise CorruptFileError(f"{path} is missing") from None
+    raise CorruptDatasetError(f"{path} is missing") from None
   except OSError as error:
-    raise CorruptFileError(
+    raise CorruptDatasetError(
       f"{path} cannot be read: {error.strerror or error}"
     ) from None
 
@@ -133,25 +135,25 @@ def _payload(
     record: Name of the record, for messages.
 
   Raises:
-    CorruptFileError: The record is truncated or corrupt.
+    CorruptDatasetError: The record is truncated or corrupt.
   """
   if len(header) < HEADER:
-    raise CorruptFileError(
+    raise CorruptDatasetError(
       f"{record} is truncated: {len(header)} of the {HEADER} bytes of its header "
       "are there"
     )
   length, crc = struct.unpack("<QI", header)
   if masked_crc(header[:8]) != crc:
-    raise CorruptFileError(
+    raise CorruptDatasetError(
       f"{record} is corrupt: the checksum of its length differs"
     )
   # A length with a forged checksum must not allocate 2⁶⁴ bytes.
   rest = file.read(min(length + FOOTER, file_size))
   if len(rest) < length + FOOTER:
-    raise CorruptFileError(
+    raise CorruptDatasetError(
       f"{record} is truncated: {HEADER + len(rest)} of its "
       f"{HEADER + length + FOOTER} bytes are there"
     )
   if masked_crc(rest[:length]) != int.from_bytes(rest[length:], "little"):
-    raise CorruptFileError(f"{record} is corrupt: its checksum differs")
+    raise CorruptDatasetError(f"{record} is corrupt: its checksum differs")
   return rest[:length]
