@@ -305,11 +305,18 @@ def _read_parse(path: pathlib.Path) -> str | None:
     ValueError: the file is corrupt.
   """
   try:
-    text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
+    data = files.read_bytes(path)
   except FileNotFoundError:
     return None
-  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+  # One member, not several as `gzip.decompress` accepts: a file that was
+  # appended to itself is corrupt.
+  decompressor = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+  try:
+    text = decompressor.decompress(data).decode("utf-8")
+  except zlib.error as error:
     raise ValueError(str(error)) from None
+  if not decompressor.eof or decompressor.unused_data:
+    raise ValueError("the gzip data is incomplete, or has data after its end")
   # gzip has a checksum, but an empty file is valid, and a file may have been
   # renamed. So each file begins with its own name.
   first, _, trees = text.partition("\n")

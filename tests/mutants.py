@@ -1,7 +1,6 @@
-"""How structured input is changed: trees of JSON, CoNLL-U, tf.train.Example.
+"""Random changes of the content of JSON, CoNLL-U and tf.train.Example.
 
-Most bytes of a damaged file are refused for their form alone; these keep the
-form and change what it says.
+They keep the syntax, since most files with wrong syntax are rejected for it.
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.faults.harm import HARMS, Rng
+from corruptions import Rng, corrupted
+
 from jaxsyn.storage import checksums
 
-# Values that have gone wrong somewhere: absent, of another type, at and beyond
-# the bounds, names that leave their folder, characters that end a line.
+# Wrong values: missing, of another type, at and beyond bounds, paths outside of
+# the directory, line breaks.
 ODD: tuple[Any, ...] = (
   *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**70, -(2**70)),
   *(0.5, -0.0, 1e308, float("nan"), float("inf"), float("-inf")),
@@ -25,14 +25,8 @@ ODD: tuple[Any, ...] = (
 )
 
 
-def harmed(data: bytes, rng: Rng) -> bytes:
-  """Bytes that one of the harms befell."""
-  names = list(HARMS)
-  return HARMS[names[int(rng.integers(len(names)))]](data, rng)
-
-
 def tree(content: Any, rng: Rng) -> Any:
-  """A copy of nested dicts and lists in which one value or key is another."""
+  """Returns a copy of nested dicts and lists with one changed value or key."""
   new = copy.deepcopy(content)
   places = list(_places(new))
   holder, key = places[int(rng.integers(len(places)))]
@@ -41,13 +35,13 @@ def tree(content: Any, rng: Rng) -> Any:
     del holder[key]
   elif kind == 1 and isinstance(holder, dict):
     holder[f"{key}x"] = holder.pop(key)
-  elif kind == 2:  # what stands elsewhere in the tree
+  elif kind == 2:  # a value from elsewhere
     other, name = places[int(rng.integers(len(places)))]
     holder[key] = copy.deepcopy(other[name])
   elif kind == 3 and isinstance(holder[key], (int, float)):
     holder[key] = holder[key] * -1 if rng.random() < 0.5 else holder[key] + 1
   elif kind == 4 and isinstance(holder[key], str):
-    data = harmed(holder[key].encode(), rng)
+    data = corrupted(holder[key].encode(), rng)
     holder[key] = data.decode(errors="replace")
   else:
     holder[key] = copy.deepcopy(ODD[int(rng.integers(len(ODD)))])
@@ -55,7 +49,7 @@ def tree(content: Any, rng: Rng) -> Any:
 
 
 def _places(content: Any) -> Iterator[tuple[Any, Any]]:
-  """All (dict, key) and (list, index) of a tree."""
+  """Yields all pairs (dict, key) and (list, index) in nested content."""
   if isinstance(content, dict):
     keys = list(content)
   elif isinstance(content, list):
@@ -68,17 +62,16 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def json_text(text: bytes, rng: Rng) -> bytes:
-  """A JSON file with another value, or with other bytes.
+  """Returns a JSON file with a changed value, or with corrupt bytes.
 
-  Where it carries its own checksum, that is mended: nothing else would ever be
-  looked at.
+  A checksum in the file is corrected, or nothing else would ever be read.
   """
   if rng.random() < 0.3:
-    return harmed(text, rng)
+    return corrupted(text, rng)
   page = json.loads(text)
   try:
     page = checksums.add_checksum(tree(checksums.verify_checksum(page), rng))
-  except ValueError:  # no checksum, or what JSON cannot say
+  except ValueError:  # no checksum, or a value that JSON lacks
     page = tree(page, rng)
   return json.dumps(page).encode()
 
@@ -90,7 +83,7 @@ _FIELDS = (
 
 
 def conllu(text: str, rng: Rng) -> str:
-  """A sentence in CoNLL-U with other lines or fields."""
+  """Returns a sentence in CoNLL-U with changed lines or fields."""
   lines = text.split("\n")
   for _ in range(int(rng.integers(1, 4))):
     at = int(rng.integers(len(lines)))
@@ -103,7 +96,7 @@ def conllu(text: str, rng: Rng) -> str:
       other = int(rng.integers(len(lines)))
       lines[at], lines[other] = lines[other], lines[at]
     elif kind == 3:
-      data = harmed(lines[at].encode(), rng)
+      data = corrupted(lines[at].encode(), rng)
       lines[at] = data.decode(errors="replace")
     else:
       fields = lines[at].split("\t")
@@ -117,11 +110,11 @@ def conllu(text: str, rng: Rng) -> str:
 
 
 def payload(data: bytes, rng: Rng) -> bytes:
-  """A serialised tf.train.Example with other features."""
+  """Returns a serialized tf.train.Example with changed features."""
   from tensorflow_datasets.proto import tf_example_pb2
 
   if rng.random() < 0.4:
-    return harmed(data, rng)
+    return corrupted(data, rng)
   example = tf_example_pb2.Example.FromString(data)
   features = example.features.feature
   names = sorted(features)
@@ -142,7 +135,7 @@ def payload(data: bytes, rng: Rng) -> bytes:
   elif kind == "bytes_list":
     old = values[0] if values else b""
     del values[:]
-    values.extend([harmed(old, rng)] * int(rng.integers(1, 3)))
+    values.extend([corrupted(old, rng)] * int(rng.integers(1, 3)))
   elif what == 4 and values:
     odd = (
       (-1, -2, 10**6, 2**31, 2**62)

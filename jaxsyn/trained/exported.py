@@ -85,26 +85,31 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
     checkpoint: that was asked for, by name or step; "": what there is.
 
   Raises:
-    InputError: it is damaged, of another version or model, or has not that
+    InputError: it is corrupt, of another version or model, or has not that
       checkpoint.
   """
   numpy = library()
+  record_file, array_file = folder / RECORD_FILE, folder / ARRAYS
   try:
-    record = checksums.verify_checksum(files.read_json(folder / RECORD_FILE))
+    record = checksums.verify_checksum(files.read_json(record_file))
     if record.get("format") != _FORMAT:
       raise ValueError(
         f"its format is {record.get('format')!r:.80}; this version reads {_FORMAT}"
       )
     from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), CHECKPOINT_MODE)
     if not record["steps"]:
-      raise ValueError(f"{RECORD_FILE}.steps is empty")
-    arrays = numpy.load(files.read_bytes(folder / ARRAYS))
+      raise ValueError("steps is empty")
   except (OSError, ValueError) as error:
-    raise _corrupt_error(folder, str(error).rstrip(".")) from None
-  except Exception as error:  # SafetensorError is none of these
+    raise _corrupt_error(record_file, str(error)) from None
+  try:
+    arrays = numpy.load(files.read_bytes(array_file))
+  except OSError as error:
+    raise _corrupt_error(array_file, str(error)) from None
+  except Exception as error:
+    # SafetensorError is derived from Exception alone, and not public.
     if not type(error).__module__.startswith("safetensors"):
       raise
-    raise _corrupt_error(folder, f"{ARRAYS}: {error}") from None
+    raise _corrupt_error(array_file, str(error)) from None
   steps = [str(step) for step in record["steps"]]
   if checkpoint and [checkpoint] != steps:
     raise InputError(
@@ -113,25 +118,21 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
     )
   wanted = {name: x.shape for name, x in sums.named(abstract).items()}
   if {name: x.shape for name, x in arrays.items()} != wanted:
-    raise _corrupt_error(
-      folder, f"{ARRAYS} is of another model than config.json"
-    )
+    raise _corrupt_error(array_file, "it is of another model than config.json")
   if set(record["arrays"]) != set(arrays):
-    raise _corrupt_error(
-      folder, f"{ARRAYS} has other arrays than {RECORD_FILE}"
-    )
+    raise _corrupt_error(array_file, f"{RECORD_FILE} lists other arrays")
   tree = traverse_util.unflatten_dict(arrays, sep="/")
   if difference := sums.differing(tree, record["arrays"]):
-    raise _corrupt_error(folder, difference)
+    raise _corrupt_error(array_file, difference)
   params = jax.device_put(tree, jax.local_devices()[0])
   return Parameters(
     params, tuple(record["steps"]), score=record["score"], title=record["title"]
   )
 
 
-def _corrupt_error(folder: pathlib.Path, why: str) -> InputError:
+def _corrupt_error(path: pathlib.Path, why: str) -> InputError:
   return InputError(
-    f"{folder} is damaged ({why}). Fetch it, or export the run, again."
+    f"{path} is corrupt ({why.rstrip('.')}). Fetch it, or export the run, again."
   )
 
 

@@ -1,4 +1,4 @@
-"""Flipped, cut and foreign models: refused, and no process dies of them."""
+"""Corrupt and foreign parser models and vocabularies are rejected."""
 
 import shutil
 import subprocess
@@ -7,9 +7,8 @@ import sys
 import numpy as np
 import pytest
 import toy_folders
+from corruptions import CORRUPTIONS, corrupted
 
-from benchmarks.faults import mutants
-from benchmarks.faults.harm import HARMS
 from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
@@ -20,43 +19,43 @@ LINES = [f"the {a} {b}" for a in ("cat", "dog", "owl") for b in ("ran", "sat")]
 LOAD = """
 import sys
 import numpy as np
-from benchmarks.faults.harm import HARMS
+from corruptions import CORRUPTIONS
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
-path, harmed = sys.argv[1:]
+path, corrupt = sys.argv[1:]
 data = open(path, "rb").read()
 right = UDPipe(path)("Two men play.")
-for name, harm in HARMS.items():
-  with open(harmed, "wb") as file:
-    file.write(harm(data, np.random.default_rng(0)))
+for name, corruption in CORRUPTIONS.items():
+  with open(corrupt, "wb") as file:
+    file.write(corruption(data, np.random.default_rng(0)))
   try:
-    assert UDPipe(harmed)("Two men play.") == right, name
+    assert UDPipe(corrupt)("Two men play.") == right, name
   except InputError as error:
     print(error)
 """
 
 
-def test_damaged_parsers_are_refused(shared_data, tmp_path):
+def test_corrupt_parsers_are_rejected(shared_data, tmp_path):
   model = shared_data / "udpipe" / "english.udpipe"
   if not model.is_file():
     pytest.skip(f"no parser at {model}")
-  harmed = tmp_path / "harmed.udpipe"
+  corrupt = tmp_path / "corrupt.udpipe"
   done = subprocess.run(
-    [sys.executable, "-c", LOAD, str(model), str(harmed)],
+    [sys.executable, "-c", LOAD, str(model), str(corrupt)],
     capture_output=True,
     text=True,
     check=False,
     env={"PYTHONPATH": ":".join(sys.path)},
   )
   assert done.returncode == 0, done.stderr
-  # What stands behind the end of a model is not read.
-  rejected = f"{harmed}: not a (complete) UDPipe 1 model"
-  assert done.stdout.count(rejected) == len(HARMS) - 1
+  # Data after the end of a model is not read.
+  rejected = f"{corrupt}: not a (complete) UDPipe 1 model"
+  assert done.stdout.count(rejected) == len(CORRUPTIONS) - 2
 
 
 @pytest.fixture
 def folder(tmp_path):
-  """A prepared folder with a real vocabulary, and a parser in name only."""
+  """A dataset directory with a real vocabulary, and a parser in name only."""
   (tmp_path / "toy").mkdir()
   vocabulary = train(LINES, tmp_path / "vocabulary.model", Subwords(size=30))
   entry = {
@@ -69,8 +68,8 @@ def folder(tmp_path):
   return tmp_path
 
 
-def refused(folder):
-  """Why a vocabulary is not taken, by whoever reads its folder."""
+def rejection_of(folder):
+  """Returns the error message for the vocabulary of a directory."""
   manifest = manifests.read(folder)
   with pytest.raises(InputError) as message:
     vocabulary = Vocabulary(folder / "vocabulary.model")
@@ -81,30 +80,30 @@ def refused(folder):
   return str(message.value)
 
 
-def test_damaged_vocabularies_are_refused(folder):
-  """SentencePiece takes some of them: their hash does not fit."""
+def test_damaged_vocabularies_are_rejection_of(folder):
+  """SentencePiece opens some of them, but their hash differs."""
   path = folder / "vocabulary.model"
   data, chosen = path.read_bytes(), 0
   for seed in range(40):
-    harmed = mutants.harmed(data, np.random.default_rng(seed))
-    if harmed == data:
+    corrupt = corrupted(data, np.random.default_rng(seed))
+    if corrupt == data:
       continue
-    path.write_bytes(harmed)
-    message = refused(folder)
+    path.write_bytes(corrupt)
+    message = rejection_of(folder)
     chosen += "is not the source vocabulary of data set toy" in message
     assert str(path) in message
   assert chosen >= 3
 
 
-def test_a_vocabulary_of_another_data_set_is_refused(folder, tmp_path):
+def test_a_vocabulary_of_another_dataset_is_rejected(folder, tmp_path):
   train(
     [*LINES, "more text"], tmp_path / "other" / "x.model", Subwords(size=35)
   )
   shutil.copy(tmp_path / "other" / "x.model", folder / "vocabulary.model")
-  assert "is not the source vocabulary of data set toy" in refused(folder)
+  assert "is not the source vocabulary of data set toy" in rejection_of(folder)
 
 
-def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
+def test_a_parser_of_another_dataset_is_rejected(folder, shared_data):
   model = shared_data / "udpipe" / "english.udpipe"
   if not model.is_file():
     pytest.skip(f"no parser at {model}")

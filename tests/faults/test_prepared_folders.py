@@ -1,4 +1,4 @@
-"""Bits flip, files are cut, disks fill up, processes die: nothing is silent."""
+"""Dataset directories: wrong records, interrupted publishing, downloads, full disks."""
 
 import fcntl
 import gzip
@@ -39,74 +39,6 @@ def of(whole, tmp_path):
 def flip(data):
   middle = len(data) // 2
   return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-
-
-DAMAGE = {
-  "flipped": flip,
-  "cut": lambda data: data[: len(data) // 2],
-  "empty": lambda data: b"",
-}
-
-
-def test_each_file(whole, tmp_path, capsys):
-  """Whatever happens to one of them, it is named, and nothing is changed."""
-  _, folder, expected = of(whole, tmp_path)
-  assert len(expected) == 16
-  for name in [*expected, "manifest.json"]:
-    data = (folder / name).read_bytes()
-    for kind in DAMAGE.values():
-      (folder / name).write_bytes(kind(data))
-      with pytest.raises(InputError, match=r"corrupt|damaged") as error:
-        verify.run(folder)
-      output = capsys.readouterr().out + str(error.value)
-      assert f"{folder / name} " in output
-      assert (folder / name).read_bytes() == kind(data)
-    (folder / name).write_bytes(data)
-  verify.run(folder)
-  assert f"{folder} is intact" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("kind", [*DAMAGE, "manifest"])
-def test_mended(whole, tmp_path, capsys, kind):
-  """Each file once, by one or another kind of damage."""
-  config, folder, expected = of(whole, tmp_path)
-  names = [*expected][list(DAMAGE).index(kind) :: 3] if kind in DAMAGE else []
-  for name in names or ["manifest.json"]:
-    edit = DAMAGE.get(kind, flip)
-    (folder / name).write_bytes(edit((folder / name).read_bytes()))
-  build.run(config)
-  output = capsys.readouterr().out
-  assert all(f"corrupt: {folder / name} " in output for name in names)
-  assert f"{folder} is made again" in output
-  assert records_of(folder) == expected
-  verify.run(folder)
-
-
-def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
-  """A flipped chunk of trees, or vocabulary, is made again, never used."""
-  from jaxsyn.configs import quickstart
-
-  shutil.copytree(prepared, tmp_path / "out")
-  config = quickstart.get_config()
-  config.data.directory = str(tmp_path / "out")
-  config.prepare.parse.source.udpipe.model = str(
-    prepared.parent / "raw" / "quickstart.udpipe"
-  )
-  config.prepare.vocabulary.size = 300
-  config.prepare.workers = 1
-  work = tmp_path / "out" / "work"
-  chunk = sorted(work.glob("parse/*"))[0]
-  model = next(work.glob("*.model"))
-  for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
-    path.write_bytes(flip(path.read_bytes()))
-  build.run(config, str(prepared.parent / "raw"))
-  output = capsys.readouterr().out
-  for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
-    assert f"corrupt: {path} " in output
-  assert records_of(tmp_path / "out") == records_of(prepared)
-  for path in (chunk, model):
-    saved = prepared / path.relative_to(tmp_path / "out")
-    assert path.read_bytes() == saved.read_bytes()
 
 
 def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):

@@ -5,11 +5,12 @@ import json
 import shutil
 import types
 
+import mutants
 import numpy as np
 import pytest
 import toy_folders
+from corruptions import corrupted
 
-from benchmarks.faults import mutants
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import layout, manifests
@@ -210,7 +211,7 @@ def test_validates_hundreds_of_mutated_manifests(folder):
   rejected = 0
   for seed in range(200):
     rng = np.random.default_rng(seed)
-    path.write_bytes(mutants.harmed(data, rng))
+    path.write_bytes(corrupted(data, rng))
     try:
       assert manifests.read(folder) == good  # only blanks differ
     except InputError as error:

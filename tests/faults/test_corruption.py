@@ -1,0 +1,438 @@
+"""Every file that jaxsyn reads back, under every kind of corruption.
+
+Each case copies intact files, corrupts one of them, and runs the code that reads it.
+A case passes if
+
+- the result equals that of the intact files (the file was rebuilt, or this command
+  does not need what was corrupted),
+- there is an InputError whose message names the file, or
+- an older checkpoint is used and a warning names the corrupt one.
+
+Any other result, and any other exception, is a failure. The suite corrupts one file
+of each kind; JAXSYN_EXHAUSTIVE=1 corrupts all of them, with five random positions,
+and prints the number of each outcome.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import logging
+import os
+import pathlib
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from corruptions import CORRUPTIONS
+
+from jaxsyn.comparison import run_result
+from jaxsyn.config import read_config
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import open_loader
+from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.preprocess import build, publish, verify
+from jaxsyn.storage import checksums, lock
+from jaxsyn.trained import workdir
+
+EXHAUSTIVE = os.environ.get("JAXSYN_EXHAUSTIVE") == "1"
+POSITIONS = 5 if EXHAUSTIVE else 1
+RESULTS = pathlib.Path(__file__).parents[2] / "results" / "E0"
+LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
+Digests = dict[str, str]
+OUTCOMES = collections.Counter[tuple[str, str]]()
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+  """Copy of a dataset directory, run directory or other folder.
+
+  Attributes:
+    path: Path of the copy.
+    origin: Path of the intact folder.
+  """
+
+  path: pathlib.Path
+  origin: pathlib.Path
+
+
+def digest(*items: Any) -> str:
+  """Returns one SHA-256 of arrays, texts and numbers."""
+  sha256 = hashlib.sha256()
+  for item in items:
+    if isinstance(item, np.ndarray):
+      header = f"{item.dtype} {item.shape}"
+      data = np.ascontiguousarray(item).tobytes()
+    else:
+      header, data = type(item).__name__, repr(item).encode()
+    sha256.update(f"{header} {len(data)} ".encode() + data)
+  return sha256.hexdigest()
+
+
+def config_of(prepared: pathlib.Path, raw: pathlib.Path) -> Any:
+  """Returns the config with which the fixture `prepared` was made."""
+  from jaxsyn.configs import quickstart
+
+  config = quickstart.get_config("pascal")
+  config.data.directory = str(prepared)
+  config.prepare.parse.source.udpipe.model = str(raw / "quickstart.udpipe")
+  config.prepare.vocabulary.size = 300
+  config.prepare.workers = 1
+  config.batch.update(tokens=1024, shapes=2)
+  return config
+
+
+# Commands: each reads a folder like a command of jaxsyn, and returns what it read.
+
+
+def read_batches(folder: Folder) -> Digests:
+  """Reads all that training reads of a dataset directory."""
+  config = read_config(config_of(folder.path, folder.path))
+  dataset = Dataset(folder.path)
+  arrays: list[Any] = []
+  for name in (config.data.train, config.data.validation):
+    split = dataset.split(name)
+    loader = open_loader(
+      split,
+      resolve(config, dataset.manifest).features,
+      data=config.data,
+      batch=config.batch,
+      seed=config.seed,
+    )
+    batches = loader.batches(Position())
+    for _ in loader.batch_sampler.epoch(0):
+      arrays += sorted(next(batches).batch.items())
+  references = integrity.read_text(
+    folder.path, dataset.manifest, config.data.validation, "target"
+  )
+  subwords = [
+    dataset.vocabulary(side).encode(line)
+    for side in ("source", "target")
+    for line in LINES
+  ]
+  flat = [part for named in arrays for part in named]
+  return {"data": digest(*flat, references, subwords)}
+
+
+def verify_dataset(folder: Folder) -> Digests:
+  """Runs `jaxsyn prepare --verify`."""
+  verify.run(folder.path)
+  return {}
+
+
+def prepare_again(folder: Folder) -> Digests:
+  """Prepares a dataset directory again, which rebuilds corrupt files."""
+  raw = (folder.origin.parent / "raw").resolve()
+  build.run(config_of(folder.path, raw), str(raw))
+  digests: Digests = {}
+  for path in sorted(folder.path.rglob("*")):
+    name = str(path.relative_to(folder.path))
+    if path.is_file() and name != lock.FILE and not name.startswith("work/"):
+      digests[name] = digest(path.read_bytes())
+  manifest = json.loads((folder.path / manifests.FILE).read_text())
+  content = checksums.verify_checksum(manifest)
+  del content["seconds"]
+  return {**digests, manifests.FILE: digest(content)}
+
+
+def translate(folder: Folder) -> Digests:
+  """Reads all that translation reads of a run directory or an exported model."""
+  import jax
+
+  from jaxsyn.session import Session
+
+  session = Session(folder.path)
+  arrays = map(np.asarray, jax.tree.leaves(session.params))
+  examples = [sorted(session.example(line).items()) for line in LINES]
+  flat = [part for pairs in examples for pair in pairs for part in pair]
+  return {"parameters": digest(*arrays), "inputs": digest(*flat)}
+
+
+def resume(folder: Folder) -> Digests:
+  """Reads the train state with which a run is resumed."""
+  import jax
+
+  from jaxsyn.training.checkpoint import Checkpoints
+
+  checkpoints = Checkpoints(folder.path, 3)
+  try:
+    restored = checkpoints.restore(abstract_state_of(folder.origin))
+  finally:
+    checkpoints.close()
+  if restored is None:
+    return {"parameters": "none"}
+  step, state, progress = restored
+  arrays = map(np.asarray, jax.tree.leaves(state))
+  return {"parameters": digest(step, *arrays, repr(progress))}
+
+
+@functools.cache
+def abstract_state_of(run: pathlib.Path) -> Any:
+  """Returns shapes and types of the train state of an intact run."""
+  from jaxsyn.training.mesh import Layout
+  from jaxsyn.training.start import abstract_state
+
+  config = workdir.open_run(run).config
+  dataset = Dataset(config.data.directory)
+  plan = resolve(config, dataset.manifest)
+  loader = open_loader(
+    dataset.split(config.data.train),
+    plan.features,
+    data=config.data,
+    batch=config.batch,
+    seed=config.seed,
+  )
+  layout = Layout("jit", config.train.mesh)
+  return abstract_state(plan.recipe, layout, loader.empty()[0])
+
+
+def read_results(folder: Folder) -> Digests:
+  """Reads the result files from which a report is made."""
+  return {"results": digest(repr(run_result.read_all([folder.path])))}
+
+
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+  """Files of one kind, and the command that reads them.
+
+  Attributes:
+    folder: Fixture of the intact folder.
+    files: Pattern of the files, relative to the folder.
+    command: Function that reads the folder.
+    removed: Pattern of files to remove first, so that the corrupt file is needed.
+    always: Whether the command must detect every corruption.
+    optional: Whether files may be missing, since the command reads what exists.
+  """
+
+  folder: str
+  files: str
+  command: Callable[[Folder], Digests]
+  removed: str = ""
+  always: bool = False
+  optional: bool = False
+
+
+TFDS = "quickstart/1.0.0"
+ARTIFACTS = {
+  "records": Artifact("prepared", f"{TFDS}/*tfrecord*", read_batches),
+  "index": Artifact("prepared", f"{TFDS}/index-*.npy", read_batches),
+  "references": Artifact("prepared", "text/*", read_batches),
+  "manifest": Artifact("prepared", "manifest.json", read_batches),
+  "vocabulary": Artifact("prepared", "*.model", read_batches),
+  "dataset_verified": Artifact(
+    "prepared", "[!lw]*/**/*", verify_dataset, always=True
+  ),
+  "models_verified": Artifact("prepared", "[pv]*", verify_dataset, always=True),
+  "dataset_rebuilt": Artifact("prepared", "[!lw]*/**/*", prepare_again),
+  "manifest_rebuilt": Artifact("prepared", "[!lw]*.*", prepare_again),
+  "reused": Artifact(
+    "prepared", "work/**/*", prepare_again, removed=manifests.FILE
+  ),
+  "unfinished": Artifact("interrupted", "work/**/*", prepare_again),
+  "run": Artifact("run", "*.*", translate),
+  "best": Artifact("run", "best/**/*", translate),
+  "checkpoint": Artifact("run", "checkpoints/**/*", resume),
+  "exported": Artifact("exported", "**/*", translate),
+  "result": Artifact("results", "*.json", read_results, optional=True),
+}
+CASES = [
+  (name, corruption)
+  for name, artifact in ARTIFACTS.items()
+  for corruption in (*CORRUPTIONS, "swap", "delete")
+  if not (artifact.optional and corruption == "delete")
+]
+
+
+@pytest.fixture(scope="module")
+def run(runs):
+  return runs["pascal"]
+
+
+@pytest.fixture(scope="module")
+def interrupted(prepared, tmp_path_factory):
+  """A dataset directory whose preparation was interrupted before publishing."""
+  folder = tmp_path_factory.mktemp("interrupted") / "tiny"
+  raw = prepared.parent / "raw"
+  (folder.parent / "raw").symlink_to(raw)
+
+  def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+  with pytest.MonkeyPatch.context() as patch, messages():
+    patch.setattr(publish, "publish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+      build.run(config_of(folder, raw), str(raw))
+  assert not (folder / manifests.FILE).exists()
+  return folder
+
+
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory):
+  """A run exported to safetensors, which Session opens."""
+  pytest.importorskip("safetensors", reason="extra hub")
+  from jaxsyn import export
+
+  folder = tmp_path_factory.mktemp("exported") / "model"
+  export.run(run, folder, "safetensors")
+  return folder
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+  """Result files of real runs."""
+  folder = tmp_path_factory.mktemp("results")
+  for path in sorted(RESULTS.glob("*.json"))[:2]:
+    shutil.copy(path, folder)
+  return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def summary():
+  """Prints how many corruptions were detected, rebuilt or had no effect."""
+  yield
+  print(*(f"{key}: {n}" for key, n in sorted(OUTCOMES.items())), sep="\n")
+
+
+def corrupt(path: pathlib.Path, corruption: str, rng: Any) -> None:
+  """Corrupts, deletes or swaps a file."""
+  data = path.read_bytes()
+  if corruption == "delete":
+    path.unlink()
+  elif corruption == "swap":
+    others = sorted(
+      other
+      for other in path.parent.iterdir()
+      if other.is_file() and other != path and other.read_bytes() != data
+    )
+    if not others:  # it has no neighbor: a file with other content
+      path.write_bytes(data[::-1])
+      return
+    other = others[int(rng.integers(len(others)))]
+    path.write_bytes(other.read_bytes())
+  else:
+    path.write_bytes(CORRUPTIONS[corruption](data, rng))
+
+
+@contextlib.contextmanager
+def messages() -> Iterator[io.StringIO]:
+  """Collects output and log messages."""
+  text = io.StringIO()
+  handler = logging.StreamHandler(text)
+  logging.getLogger("absl").addHandler(handler)
+  try:
+    with contextlib.redirect_stderr(text), contextlib.redirect_stdout(text):
+      yield text
+  finally:
+    logging.getLogger("absl").removeHandler(handler)
+
+
+@functools.cache
+def intact_result(name: str, folder: pathlib.Path) -> Digests:
+  copy = folder.parent / f"{folder.name} for {name}"
+  shutil.copytree(folder, copy)
+  with messages():
+    return ARTIFACTS[name].command(Folder(copy, folder))
+
+
+@functools.cache
+def older_checkpoints(folder: pathlib.Path, command: Any) -> set[str]:
+  """Digests of the parameters of all checkpoints of a run."""
+  digests = set()
+  steps = sorted(int(path.name) for path in (folder / "checkpoints").iterdir())
+  for step in steps:
+    copy = folder.parent / f"{folder.name} until {step}"
+    shutil.copytree(folder, copy)
+    shutil.rmtree(copy / "best")
+    for other in steps:
+      if other > step:
+        shutil.rmtree(copy / "checkpoints" / str(other))
+    with messages():
+      digests.add(command(Folder(copy, folder))["parameters"])
+  return digests
+
+
+def outcome_of(
+  artifact: Artifact, folder: Folder, path: pathlib.Path, expected: Digests
+) -> str:
+  """Runs the command on a folder with a corrupt file; describes the outcome."""
+  with messages() as text:
+    try:
+      result = artifact.command(folder)
+    except InputError as error:
+      text.write(str(error))
+      named = path.relative_to(folder.path).parts
+      if any(part in text.getvalue() for part in named):
+        return "detected"
+      return f"an error that does not name the file: {error}"
+  if result == expected:
+    if artifact.always:
+      return "undetected"
+    return "rebuilt" if "corrupt" in text.getvalue() else "no effect"
+  changed = {name for name in expected if expected[name] != result.get(name)}
+  if changed == {"parameters"}:
+    known = older_checkpoints(folder.origin, artifact.command)
+    warned = "passed over" in text.getvalue() or "instead" in text.getvalue()
+    if result["parameters"] in known and warned:
+      return "older checkpoint"
+  return f"undetected: other {', '.join(sorted(changed))}"
+
+
+PASSES = {"detected", "rebuilt", "no effect", "older checkpoint"}
+
+
+@pytest.mark.parametrize(("name", "corruption"), CASES)
+def test_corrupt_file_is_detected_or_rebuilt(
+  name, corruption, request, tmp_path
+):
+  artifact = ARTIFACTS[name]
+  origin = request.getfixturevalue(artifact.folder)
+  expected = intact_result(name, origin)
+  rng = np.random.default_rng(zlib.crc32(f"{name} {corruption}".encode()))
+  files = sorted(
+    path.relative_to(origin)
+    for path in origin.glob(artifact.files)
+    if path.is_file()
+  )
+  if not EXHAUSTIVE:
+    files = [files[int(rng.integers(len(files)))]]
+  failures = []
+  for file in files:
+    random = corruption in ("flip", "truncate", "clear_sector")
+    for position in range(POSITIONS if random else 1):
+      copy = tmp_path / "copy"
+      shutil.copytree(origin, copy)
+      for path in copy.glob(artifact.removed or "nothing"):
+        path.unlink()
+      before = (copy / file).read_bytes()
+      corrupt(copy / file, corruption, rng)
+      path = copy / file
+      if not path.exists() or path.read_bytes() != before:
+        outcome = outcome_of(artifact, Folder(copy, origin), path, expected)
+        OUTCOMES[name, outcome] += 1
+        if outcome not in PASSES:
+          failures.append(f"{file}, {corruption}, {position}: {outcome}")
+      shutil.rmtree(copy)
+  assert not failures, "\n".join(failures)
+
+
+def test_every_file_is_in_the_table(prepared, run):
+  folders = {"prepared": prepared, "run": run}
+  for name, folder in folders.items():
+    left = {path for path in folder.rglob("*") if path.is_file()}
+    for artifact in ARTIFACTS.values():
+      if artifact.folder == name:
+        matched = {p for p in folder.glob(artifact.files) if p.is_file()}
+        assert matched, artifact.files
+        left -= matched
+    assert {path.name for path in left} <= {lock.FILE}, left
