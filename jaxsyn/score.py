@@ -35,7 +35,7 @@ from jaxsyn.scoring.results import Results, ScoredBucket
 from jaxsyn.scoring.scorers import Scored
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.scoring.tables import as_text
-from jaxsyn.translating import forcing, run_flags
+from jaxsyn.translating import alignment_flags, run_flags
 
 DEFAULTS = Settings(metrics=("bleu", "chrf", "ter"))
 Path = str | os.PathLike[str]
@@ -212,6 +212,8 @@ def _aer(values: flags.FlagValues) -> None:
 
 def _main(values: flags.FlagValues) -> None:
   if values.force:
+    from jaxsyn.translating import forcing  # loads JAX
+
     forcing.main(values)
     return
   if values.aer:
@@ -277,7 +279,21 @@ def define_flags() -> None:
     "ipj, which are possible alone: print alignment error rates.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
-  forcing.define()
+  flags.DEFINE_bool(
+    "force",
+    False,
+    "Print log probabilities of the hypothesis under the run --workdir instead "
+    "of scores. Columns: LINE, log p, log p over the length penalty, subwords.",
+  )
+  flags.DEFINE_bool(
+    "nbest_list",
+    False,
+    "With --force, the hypothesis is an n-best list: LINE ||| text ||| ...",
+  )
+  flags.DEFINE_bool(
+    "conllu", False, "With --force, --source is CoNLL-U (see also .conllu)."
+  )
+  alignment_flags.define()
   run_flags.define()
 
 

@@ -21,7 +21,8 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
-from jaxsyn.trained.sources import ParallelReader, SourceReader
+from jaxsyn.trained.member import source_reader
+from jaxsyn.trained.sources import ParallelReader
 
 PAIRS = 200
 
@@ -113,11 +114,11 @@ def test_from_raw_text_to_translations(
     for (example, _), parse in zip(started(), expected[:40], strict=True):
       np.testing.assert_array_equal(example["source_head"], parse.head_W)
 
-  opened = SourceReader(session.run, session.plan, longest=99)
+  opened = source_reader(session.run, session.plan, longest=99)
   assert opened.parse(lines[0]) == expected[0]
-  opened = SourceReader(session.run, session.plan, longest=99, parser=place)
+  opened = source_reader(session.run, session.plan, longest=99, parser=place)
   assert opened.parse(sources[2]) == direct(sources[2])
-  opened = SourceReader(session.run, session.plan, longest=99, parser=other)
+  opened = source_reader(session.run, session.plan, longest=99, parser=other)
   with pytest.raises(InputError) as error:
     opened.parse(lines[0])
   message = str(error.value)

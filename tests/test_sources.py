@@ -14,12 +14,8 @@ from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
 from jaxsyn.trained import sources, workdir
-from jaxsyn.trained.sources import (
-  FEW,
-  EnsembleReader,
-  ParallelReader,
-  SourceReader,
-)
+from jaxsyn.trained.member import source_reader
+from jaxsyn.trained.sources import FEW, EnsembleReader, ParallelReader
 from jaxsyn.workers import Workers
 
 WORDS = [
@@ -51,7 +47,7 @@ def reader(prepared, tmp_path_factory):
   config.data.directory = str(prepared)
   config = read_config(config)
   run = workdir.create(tmp_path_factory.mktemp("sources") / "run", config)
-  return SourceReader(run, plan.resolve(config, run.manifest), longest=512)
+  return source_reader(run, plan.resolve(config, run.manifest), longest=512)
 
 
 @pytest.fixture

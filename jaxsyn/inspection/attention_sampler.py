@@ -25,7 +25,7 @@ from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.plan import Plan
 from jaxsyn.storage import files
-from jaxsyn.trained.sources import SourceReader
+from jaxsyn.trained.member import source_reader
 from jaxsyn.trained.workdir import Run
 
 LONGEST = 512  # subwords
@@ -54,7 +54,7 @@ class AttentionSampler:
     """
     config = plan.config
     directory = files.path_of(config.data.directory)
-    reader = SourceReader(
+    reader = source_reader(
       Run(directory, config, manifest), plan, longest=LONGEST
     )
     self._read: list[ReadSource] = []

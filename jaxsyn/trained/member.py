@@ -65,7 +65,7 @@ def open_member(
   checkpoint = named or checkpoint
   run = workdir.open_run(path)
   plan = _plan(run, decode)
-  sources = SourceReader(run, plan, longest=longest, parser=parser)
+  sources = source_reader(run, plan, longest=longest, parser=parser)
   messages: list[str] = []
   loaded = read(
     *(run, plan, sources.features),
@@ -82,6 +82,33 @@ def open_member(
   for message in messages:  # not logged, since commands hide logs
     print(f"warning: {run.workdir}: {message}.", file=sys.stderr)
   return Member(run, plan, sources, loaded.params, chosen, tuple(messages))
+
+
+def source_reader(
+  run: workdir.Run, plan: Plan, *, longest: int, parser: Folder = ""
+) -> SourceReader:
+  """Returns the reader of source sentences for a run.
+
+  Args:
+    run: Run directory.
+    plan: Plan of the run.
+    longest: Maximum number of subwords of a source, including EOS.
+    parser: Path of the parser, if it is not in the run directory.
+
+  Raises:
+    InputError: A vocabulary is not the run's, or the data lacks a feature.
+  """
+  return SourceReader(
+    run.workdir,
+    run.manifest,
+    (run.vocabulary("source"), run.vocabulary("target")),
+    features=plan.translation_features,
+    tree=run.config.data.tree,
+    seed=run.config.seed,
+    longest=longest,
+    tag=plan.tag,
+    parser=parser,
+  )
 
 
 def address(folder: Folder) -> tuple[str, str]:

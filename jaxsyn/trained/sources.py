@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.controls import TREES, TreeControl
 from jaxsyn.data.sentence.example import encode_all, tagged
 from jaxsyn.data.sentence.parsers import Parser, recorded
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.data.sentence.vocabulary import Pieces
+from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
-
-if TYPE_CHECKING:  # they load JAX, or come after
-  from jaxsyn.plan import Plan
-  from jaxsyn.trained.workdir import Run
 
 # Blocks of at most so many lines are parsed in this process: starting workers
 # takes as long.
@@ -70,40 +67,46 @@ class SourceReader:
 
   def __init__(
     self,
-    run: Run,
-    plan: Plan,
+    folder: pathlib.Path,
+    manifest: Mapping[str, Any],
+    vocabularies: tuple[Vocabulary, Vocabulary],
     *,
+    features: Sequence[str],
+    tree: TreeControl,
+    seed: int,
     longest: int,
+    tag: int | None = None,
     parser: str | os.PathLike[str] = "",
   ):
-    """Opens the vocabularies; the parser is opened at its first use.
+    """Initializes the reader; the parser is opened at its first use.
 
     Args:
-      run: Run directory.
-      plan: Plan of the run.
+      folder: Run directory, for messages and the copy of the parser.
+      manifest: Manifest of the data that the run was trained on.
+      vocabularies: Vocabularies of source and target.
+      features: Features that translation reads.
+      tree: Tree type of the run, config.data.tree.
+      seed: Seed of the run, for random trees.
       longest: Maximum number of subwords of a source, including EOS.
+      tag: Id of the tag that selects translation; None without tags.
       parser: Path of the parser, if it is not in the run directory; see
         `recorded.spec`.
 
     Raises:
-      InputError: A vocabulary is not the run's, or the data lacks a feature.
+      InputError: The data lacks a feature.
     """
-    self.longest = longest
-    features = manifests.features_for(run.manifest, plan.translation_features)
-    self.features = tuple(f for f in features if f.startswith("source"))
-    self.vocabularies = run.vocabulary("source"), run.vocabulary("target")
-    self._folder, self._manifest = run.workdir, run.manifest
+    self.longest, self.vocabularies = longest, vocabularies
+    names = manifests.features_for(manifest, features)
+    self.features = tuple(name for name in names if name.startswith("source"))
+    self._folder, self._manifest, self._tag = folder, manifest, tag
     self._encoding = {
-      **manifests.encoding(run.manifest),
-      "vocabularies": self.vocabularies,
-      "tree": run.config.data.tree,
-      "seed": run.config.seed,
+      **manifests.encoding(manifest),
+      "vocabularies": vocabularies,
+      "tree": tree,
+      "seed": seed,
     }
-    self._tag = plan.tag
-    self._nfc = run.manifest["options"]["clean"]["nfc"]
-    self._spec = recorded.spec(
-      run.workdir, run.manifest, "source", os.fspath(parser)
-    )
+    self._nfc = manifest["options"]["clean"]["nfc"]
+    self._spec = recorded.spec(folder, manifest, "source", os.fspath(parser))
     self._parser: Parser | None = None
 
   def __getstate__(self) -> dict[str, Any]:

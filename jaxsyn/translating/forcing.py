@@ -1,12 +1,13 @@
-"""`jaxsyn.score --force`: how probable a run finds given translations.
+"""Forced decoding (`jaxsyn score --force`): log probabilities of given translations.
 
-For reranking (n-best lists of any system) and minimal pairs. A line of output for
-each hypothesis, in order; LINE counts from 0, as in n-best lists:
+It serves to rerank n-best lists of any system, and to compare minimal pairs. The
+output has one line for each hypothesis, in order. LINE counts from 0, as in n-best
+lists:
 
   LINE <tab> log p <tab> log p over the length penalty <tab> subwords
 
-or, as JSON, one object a line with each subword and its log p. EOS is
-one of the subwords. With --alignments links come last.
+With --json, each line is an object with all subwords and their log probabilities.
+EOS is one of the subwords. With --alignments, word alignments come last.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -23,48 +23,29 @@ from jaxsyn import progress
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode.forced import Scored
 from jaxsyn.decode.requests import request
+from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
-from jaxsyn.translating import alignment_flags, run_flags
-
-if TYPE_CHECKING:
-  from jaxsyn.decode.forced import Scored
-  from jaxsyn.session import Session
+from jaxsyn.session import Session
+from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.translating import run_flags
+from jaxsyn.translating.alignments import Aligner
 
 BLOCK = 2000  # hypotheses scored together
 
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-  """A translation that is to be scored.
+  """A translation to score.
 
   Attributes:
-    line: which source it translates, from 0.
-    text: it.
+    line: Index of its source sentence, from 0.
+    text: Text of the translation.
   """
 
   line: int
   text: str
-
-
-def define() -> None:
-  """Flags of `jaxsyn.score --force`; `run_flags` has those of the run."""
-  flags.DEFINE_bool(
-    "force",
-    False,
-    "Print how probable the run --workdir finds the hypothesis of each line of "
-    "--source instead: LINE, log p, log p over the length penalty, number of "
-    "subwords, with tabs between.",
-  )
-  flags.DEFINE_bool(
-    "nbest_list",
-    False,
-    "With --force, the hypothesis is an n-best list: LINE ||| text ||| ...",
-  )
-  flags.DEFINE_bool(
-    "conllu", False, "With --force, --source is CoNLL-U (see also .conllu)."
-  )
-  alignment_flags.define()
 
 
 def run(
@@ -73,16 +54,16 @@ def run(
   hypotheses: Iterable[Hypothesis],
   on_progress: Callable[[int], None] = lambda scored: None,
 ) -> Iterator[tuple[Hypothesis, Scored]]:
-  """The hypotheses, as they come, each with its log probability.
+  """Yields the hypotheses in order, each with its log probability.
 
   Args:
-    session: an opened run, or an ensemble.
-    sources: raw lines or parses.
-    hypotheses: of these.
-    on_progress: called with how many more are scored.
+    session: Opened run or ensemble.
+    sources: Raw lines or parses.
+    hypotheses: Translations of the sources.
+    on_progress: Function that is called with the number of newly scored hypotheses.
 
   Raises:
-    InputError: one of a source that is not there.
+    InputError: A hypothesis has a source index that does not exist.
   """
   hypotheses = iter(hypotheses)
   while block := list(itertools.islice(hypotheses, BLOCK)):
@@ -106,18 +87,14 @@ def aligned(
   hypotheses: Sequence[Hypothesis],
   layer: int | None = None,
 ) -> Iterator[Links]:
-  """Links of each hypothesis with its source: see `Aligner`.
+  """Yields the word alignment of each hypothesis with its source.
 
   Args:
-    session: an opened run, or an ensemble.
-    sources: raw lines or parses.
-    hypotheses: of these.
-    layer: of `Aligner`.
+    session: Opened run or ensemble.
+    sources: Raw lines or parses.
+    hypotheses: Translations of the sources.
+    layer: Decoder layer, as in `Aligner`.
   """
-  # Here, not above: they load JAX.
-  from jaxsyn.decode.translator import Translation
-  from jaxsyn.translating.alignments import Aligner
-
   aligner = Aligner(session, layer)
   for begin in range(0, len(hypotheses), BLOCK):
     block = hypotheses[begin : begin + BLOCK]
@@ -133,14 +110,14 @@ def aligned(
 
 
 def read(path: str, *, nbest: bool) -> list[Hypothesis]:
-  """The hypotheses of a file.
+  """Returns the hypotheses of a file.
 
   Args:
-    path: text, a translation a line; plain or .gz.
-    nbest: it is an n-best list in Moses' format instead.
+    path: Text file with one translation per line; plain or .gz.
+    nbest: Whether the file is an n-best list in the format of Moses.
 
   Raises:
-    InputError: the file cannot be read, or a line is none of an n-best list.
+    InputError: The file cannot be read, or a line is not of an n-best list.
   """
   lines = text.lines_of(path)
   if not nbest:
@@ -158,22 +135,16 @@ def read(path: str, *, nbest: bool) -> list[Hypothesis]:
 
 
 def main(values: flags.FlagValues) -> None:
-  """The command.
-
-  Args:
-    values: of --source and --hypothesis too.
-  """
+  """Runs `jaxsyn score --force` with parsed flags."""
   run_flags.check(values)
   if values.reference:
     raise InputError(
-      "--force scores what is given by a run, and has no use for --reference."
+      "--force scores with a run; it has no use for --reference."
     )
   if not values.source or len(values.hypothesis) != 1:
     raise InputError(
       "--force needs --source and one --hypothesis, each a file."
     )
-  from jaxsyn.training.mesh import set_up_jax
-
   set_up_jax()
   (path,) = values.hypothesis
   hypotheses = read(path, nbest=values.nbest_list)
@@ -184,7 +155,7 @@ def main(values: flags.FlagValues) -> None:
       f"{path} has {len(hypotheses)} lines, but {values.source} has "
       f"{len(sources)}: line N of one must translate line N of the other."
     )
-  session = run_flags.session_of(values)
+  session = Session(**run_flags.session_arguments(values))
   links: Iterable[Links | None] = itertools.repeat(None)
   if values.alignments:
     links = aligned(session, sources, hypotheses, values.alignment_layer)
@@ -199,14 +170,14 @@ def main(values: flags.FlagValues) -> None:
 
 
 def as_text(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
-  """A line of numbers, with tabs between."""
+  """Returns the tab-separated line of a scored hypothesis."""
   numbers = f"{scored.total:.6f}\t{scored.score:.6f}\t{len(scored.log_p)}"
   links_column = "" if links is None else f"\t{pharaoh(links)}"
   return f"{one.line}\t{numbers}{links_column}"
 
 
 def as_json(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
-  """A line of JSON."""
+  """Returns the JSON line of a scored hypothesis."""
   subwords = [
     [piece, round(log_p, 6)]
     for piece, log_p in zip(scored.subwords, scored.log_p, strict=True)

@@ -1,38 +1,42 @@
-"""Flags that name a run, or the runs of an ensemble; without loading JAX."""
+"""Command-line flags that name a run, or the runs of an ensemble.
+
+Neither this module nor what it imports loads JAX, so that `--help` is quick.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
 from jaxsyn.errors import InputError
 from jaxsyn.options.flags import list_flag
 
-if TYPE_CHECKING:
-  from jaxsyn.session import Session
-
-flags.disclaim_key_flags()  # they show in the help of the command
+flags.disclaim_key_flags()  # the help shows them with the command's own flags
 
 NAMES = ("ensemble", "weights", "checkpoint")
 
 
 def define() -> None:
-  """Defines --workdir and those beside it."""
-  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
+  """Defines --workdir, --ensemble, --weights, --checkpoint and --parser."""
+  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   list_flag(
     "ensemble",
     [],
-    "More runs, FOLDER or FOLDER@CHECKPOINT, that choose each subword with it; "
-    "of any systems, with the same target vocabulary.",
+    "More runs for an ensemble, FOLDER or FOLDER@CHECKPOINT, of any systems with "
+    "the same target vocabulary.",
   )
-  list_flag("weights", [], "Of --workdir and of each of --ensemble; all equal.")
-  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
+  list_flag(
+    "weights", [], "Weights of --workdir and of each of --ensemble; all equal."
+  )
+  flags.DEFINE_string(
+    "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
+  )
   define_parser()
 
 
 def define_parser() -> None:
-  """Defines --parser alone."""
+  """Defines --parser."""
   flags.DEFINE_string(
     "parser",
     "",
@@ -42,23 +46,17 @@ def define_parser() -> None:
 
 
 def check(values: flags.FlagValues) -> None:
-  """Raises InputError where no run is named."""
+  """Raises InputError if no run is named."""
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of a trained run.")
 
 
-def session_of(values: flags.FlagValues, **decode: Any) -> Session:
-  """The session of the runs that are named.
-
-  Args:
-    values: of these flags.
-    **decode: as of `Session`.
+def session_arguments(values: flags.FlagValues) -> dict[str, Any]:
+  """Returns the arguments of `jaxsyn.session.Session` that these flags set.
 
   Raises:
-    InputError: no run, or as `Session`.
+    InputError: No run is named, or a weight is not a number.
   """
-  from jaxsyn.session import Session
-
   check(values)
   try:
     weights = [float(weight) for weight in values.weights]
@@ -66,10 +64,10 @@ def session_of(values: flags.FlagValues, **decode: Any) -> Session:
     raise InputError(
       f"--weights={','.join(values.weights)}: numbers, as in 0.7,0.3."
     ) from None
-  return Session(
-    [values.workdir, *values.ensemble] if values.ensemble else values.workdir,
-    checkpoint=values.checkpoint,
-    parser=values.parser,
-    weights=weights,
-    **decode,
-  )
+  folders = [values.workdir, *values.ensemble]
+  return {
+    "folder": folders if values.ensemble else values.workdir,
+    "checkpoint": values.checkpoint,
+    "parser": values.parser,
+    "weights": weights,
+  }

@@ -57,8 +57,8 @@ def session_of(values: flags.FlagValues) -> Session:
     InputError: no --workdir, a flag of a search that is not made, or as
       `Session`.
   """
-  run_flags.check(values)
-  return run_flags.session_of(values, **decode_of(values, values.workdir))
+  arguments = run_flags.session_arguments(values)
+  return Session(**arguments, **decode_of(values, values.workdir))
 
 
 def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:

@@ -104,14 +104,14 @@ def flipped(path):
     (lambda f: flipped(f / "model.safetensors"), "another checksum"),
     (
       lambda f: (f / "model.safetensors").write_bytes(b"no such format"),
-      "is damaged",
+      "is corrupt",
     ),
-    (lambda f: (f / "model.safetensors").unlink(), "is damaged"),
-    (lambda f: flipped(f / "model.json"), "is damaged"),
-    (lambda f: flipped(f / "config.json"), "is damaged"),
+    (lambda f: (f / "model.safetensors").unlink(), "is corrupt"),
+    (lambda f: flipped(f / "model.json"), "is corrupt"),
+    (lambda f: flipped(f / "config.json"), "is corrupt"),
   ],
 )
-def test_damage_is_named(folder, tmp_path, damage, message):
+def test_message_names_the_corrupt_file(folder, tmp_path, damage, message):
   copy = tmp_path / "copy"
   shutil.copytree(folder, copy)
   damage(copy)
