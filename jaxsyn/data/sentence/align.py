@@ -30,8 +30,6 @@ def is_visible(character: str) -> bool:
 
 def visible_positions(text: str) -> list[int]:
   """Returns the ascending offsets of the visible characters in a text."""
-  if text.isprintable():
-    return [i for i, character in enumerate(text) if character != " "]
   return [i for i, character in enumerate(text) if is_visible(character)]
 
 
@@ -130,14 +128,9 @@ def words_of_pieces(
     return [NO_WORD] * len(begin)
   words: list[int] = []
   word, last = 0, len(end_W) - 1
-  is_printable = text.isprintable()  # then only blanks are invisible
   for position, stop in zip(begin, end):
-    if is_printable:
-      while position < stop and text[position] == " ":
-        position += 1
-    else:
-      while position < stop and not is_visible(text[position]):
-        position += 1
+    while position < stop and not is_visible(text[position]):
+      position += 1
     if position >= stop:
       words.append(NO_WORD)
       continue

@@ -141,11 +141,8 @@ def arriving(
   A malformed sentence yields a Faulty, and a pause of the writer yields None.
 
   Args:
-    path: File, pipe, or "-" for standard input.
+    path: See `text.raw_lines`.
     replace: Whether to replace bytes that are not UTF-8 with U+FFFD.
-
-  Raises:
-    InputError: The file is missing, truncated, or not compressed as it claims.
   """
   return _blocks(raw_lines(path), name_of(path), replace)
 
