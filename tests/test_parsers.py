@@ -122,7 +122,7 @@ def test_from_raw_text_to_translations(
   with pytest.raises(InputError) as error:
     opened.parse(lines[0])
   message = str(error.value)
-  assert "\n" not in message and direct.identity.model in message
+  assert "\n" not in message and direct.identity.name in message
 
 
 def test_missing_parser_is_reported_before_preparation(tiny, raw, tmp_path):

@@ -122,7 +122,7 @@ class Counting:
 
   def __init__(self, parser, beam=0):
     self.parser, self.lines = parser, []
-    self.key = f"{parser.sha256}:{beam}:5000"
+    self.key = f"{parser.identity.sha256}:{beam}:5000"
 
   def conllu_all(self, lines, names):
     self.lines += lines

@@ -30,8 +30,6 @@ def is_visible(character: str) -> bool:
 
 def visible_positions(text: str) -> list[int]:
   """Returns the ascending offsets of the visible characters in a text."""
-  if text.isprintable():
-    return [i for i, character in enumerate(text) if character != " "]
   return [i for i, character in enumerate(text) if is_visible(character)]
 
 
@@ -72,10 +70,6 @@ def spans(
   Raises:
     MismatchError: The next word is not in the text, or text is left over.
   """
-  words = list(words)
-  plain = _plain_spans([spellings[0] for spellings in words], text)
-  if plain:
-    return plain
   positions, visible_text = visible_positions(text), visible(text)
   start_W: list[int] = []
   end_W: list[int] = []
@@ -107,30 +101,6 @@ def spans(
   return start_W, end_W
 
 
-def _plain_spans(
-  words: list[str], text: str
-) -> tuple[list[int], list[int]] | None:
-  """Returns word offsets if at most one blank separates words, else None.
-
-  This is the usual case of `spans` and takes a third of its time.
-  """
-  joined = "".join(words)
-  if not joined.isprintable() or " " in joined or not all(words):
-    return None
-  start_W, end_W, position = [], [], 0
-  for word in words:
-    if not text.startswith(word, position):
-      position += 1
-      if text[position - 1 : position] != " " or not text.startswith(
-        word, position
-      ):
-        return None
-    start_W.append(position)
-    position += len(word)
-    end_W.append(position)
-  return (start_W, end_W) if position == len(text) else None
-
-
 def words_of_pieces(
   text: str,
   begin: Sequence[int],
@@ -158,14 +128,9 @@ def words_of_pieces(
     return [NO_WORD] * len(begin)
   words: list[int] = []
   word, last = 0, len(end_W) - 1
-  is_printable = text.isprintable()  # then only blanks are invisible
   for position, stop in zip(begin, end):
-    if is_printable:
-      while position < stop and text[position] == " ":
-        position += 1
-    else:
-      while position < stop and not is_visible(text[position]):
-        position += 1
+    while position < stop and not is_visible(text[position]):
+      position += 1
     if position >= stop:
       words.append(NO_WORD)
       continue

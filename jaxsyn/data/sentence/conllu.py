@@ -24,7 +24,6 @@ from jaxsyn.data.sentence.conllu_rows import (
   join_tokens,
 )
 from jaxsyn.data.sentence.text import (
-  LONGEST,
   PAUSE,
   Faulty,
   decoded,
@@ -142,11 +141,8 @@ def arriving(
   A malformed sentence yields a Faulty, and a pause of the writer yields None.
 
   Args:
-    path: File, pipe, or "-" for standard input.
+    path: See `text.raw_lines`.
     replace: Whether to replace bytes that are not UTF-8 with U+FFFD.
-
-  Raises:
-    InputError: The file is missing, truncated, or not compressed as it claims.
   """
   return _blocks(raw_lines(path), name_of(path), replace)
 
@@ -208,22 +204,23 @@ def _block(
   comments: list[str] = []
   rows: list[Row] = []
   fault = ""
-  for line_number, (error, line) in enumerate(_decode(lines), first):
+  for line_number, raw in enumerate(lines, first):
+    error, line = decoded(raw)
+    where = f"{file}:{line_number}"
     if error and not replace:
-      fault = fault or f"{file}:{line_number}: {error}"
+      fault = fault or f"{where}: {error}"
     if line.startswith("#"):
       comments.append(line)
       continue
     columns = line.count("\t") + 1
     if columns != COLUMNS:
       fault = fault or (
-        f"{file}:{line_number}: {columns} columns, but CoNLL-U has"
-        f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
+        f"{where}: {columns} columns, but CoNLL-U has {COLUMNS}, separated by"
+        " tabs; an empty line ends a sentence."
       )
-    if not fault:
-      rows.append((line_number, line))
-  if not rows:
-    fault = fault or _comments_fault(file, first, comments)
+    rows.append((line_number, line))
+  if not rows and not fault:
+    fault = _comments_fault(file, first, comments)
     if not fault:
       return None
   if not fault:
@@ -240,23 +237,13 @@ def _comments_fault(file: str, first: int, comments: list[str]) -> str:
   Comments about a sentence (# text) require words; others (# newdoc) do not.
   """
   for line_number, comment in enumerate(comments, first):
-    if match := _SENTENCE.match(comment):
+    match = _SENTENCE.match(comment)
+    if match:
       return (
         f"{file}:{line_number}: a sentence ({match[1]}) without words; give it its"
         " words, or remove the block."
       )
   return ""
-
-
-def _decode(lines: list[bytes]) -> list[tuple[str, str]]:
-  """Returns the decoding error ("" if none) and the text of each line."""
-  block = b"\n".join(lines)
-  try:
-    if len(block) <= LONGEST:
-      return [("", line) for line in block.decode("utf-8").split("\n")]
-  except UnicodeDecodeError:
-    pass
-  return [decoded(raw) for raw in lines]
 
 
 def _comment_value(comments: Iterable[str], pattern: str) -> str:

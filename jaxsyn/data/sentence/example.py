@@ -249,25 +249,21 @@ def tagged(
 ) -> dict[str, np.ndarray]:
   """Returns an example with a tag before its source and a tag before the EOS.
 
-  A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
-  EOS) does not change, so that its translation stays empty.
+  See `tagged_rows`.
 
   Args:
     example: Arrays from `encode`.
     tag: Id of the tag.
   """
-  id_S = example["source_id"]
-  if len(id_S) == 1:
-    return dict(example)
-  # Old positions of the tag (new: -1), the sentence, the tag again, and EOS.
-  old_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
-  return rearranged(example, np.array(old_S), np.full(len(old_S), tag))
+  return tagged_rows(Rows.of([example], example), tag).examples()[0]
 
 
 def tagged_rows(rows: Rows, tag: int) -> Rows:
   """Returns examples with a tag before each source and a tag before its EOS.
 
-  See `tagged`; here any feature may be missing.
+  A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
+  EOS) does not change, so that its translation stays empty. Any feature may be
+  missing.
   """
   flat, start = {**rows.flat}, {**rows.start}
   for name in rows.flat:

@@ -138,7 +138,8 @@ def _with_wrong_parents(
       break
     new = candidates.pop(0)
     heads[new] = new
-    heads[root] = _nth(_subtree(heads, new), draw())
+    subtree = _subtree(heads, new)
+    heads[root] = subtree[int(draw() * len(subtree))]
     wrong += 2
   for word in candidates:
     if wrong == count:
@@ -146,14 +147,9 @@ def _with_wrong_parents(
     below = set(_subtree(heads, word))
     free = [w for w in words if w not in below and w != heads[word]]
     if free:
-      heads[word] = _nth(free, draw())
+      heads[word] = free[int(draw() * len(free))]
       wrong += 1
   return heads, wrong
-
-
-def _nth(words: Sequence[int], fraction: float) -> int:
-  """Returns the word at a relative position in a list, from 0 to below 1."""
-  return words[int(fraction * len(words))]
 
 
 def _subtree(heads: Sequence[int], top: int) -> list[int]:

@@ -4,46 +4,39 @@
   <doc docid="..."><p>
   <seg id="1">India and Japan ...</seg>
 
-`jaxsyn.data.sentence.text` detects such a file by its content and reads its
-segments, in the order of the file, wherever lines of text are read. Formats: the
-DTD of NIST's mteval script, and the <dataset> of WMT since 2021.
+Formats: the DTD of NIST's mteval script, and the <dataset> of WMT since 2021. Only
+the tags of these formats count, since segments may have a bare "<" or "&".
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
 
 from jaxsyn.errors import InputError
 
-LARGEST = 1 << 28  # bytes
-_MARKS = (
-  *(b"<srcset", b"<refset", b"<tstset", b"<mteval", b"<!doctype mteval"),
-  *(b"<?xml", b"<dataset"),
+_STARTS = (
+  b"<srcset",
+  b"<refset",
+  b"<tstset",
+  b"<mteval",
+  b"<!doctype mteval",
+  b"<?xml",
+  b"<dataset",
 )
 _SETS = ("srcset", "refset", "tstset", "src", "ref", "hyp")
-_NAMES = ("refid", "sysid", "translator", "system")  # of sets
 _TAG = re.compile(
-  rf"<!--.*?-->|<(/?)({'|'.join(_SETS)}|mteval|dataset|doc|seg)\b([^<>]*)>",
+  rf"<!--.*?-->|<(/?)(({'|'.join(_SETS)}|seg)\b[^<>]*)>",
   re.IGNORECASE | re.DOTALL,
-)
-_ATTRIBUTE = re.compile(
-  r"([\w:]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"']+))"
 )
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 
-def detect(start: bytes) -> bool | None:
-  """Returns whether a file is an SGML or XML test set, by its first bytes.
-
-  Returns None if there are too few bytes to decide.
-  """
-  start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:32].lower()
-  if start.startswith(_MARKS):
-    return True
-  return None if any(mark.startswith(start) for mark in _MARKS) else False
+def is_test_set(start: bytes) -> bool:
+  """Returns whether a file is an SGML or XML test set, by its first bytes."""
+  start = start[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
+  return start.lower().startswith(_STARTS)
 
 
 def lines_of(data: bytes, name: str) -> list[str]:
@@ -60,44 +53,30 @@ def lines_of(data: bytes, name: str) -> list[str]:
       exactly one set (a source, a reference or the output of one system).
   """
   text = _decoded(data, name)
-
-  def fault(at: int, what: str) -> InputError:
-    line = text.count("\n", 0, at) + 1
-    return InputError(f"{name}:{line}: {what}. Correct the file.")
-
-  sets: dict[str, list[str]] = {}
-  current, opened, last = "", -1, ""  # set; end of an open <seg>; its id
-  opening = 0
+  sets: dict[str, list[str]] = {}  # segments by the tag of their set
+  current = ""
+  opened: re.Match[str] | None = None  # tag of an open <seg>
   for tag in _TAG.finditer(text):
-    closing, kind = bool(tag[1]), (tag[2] or "").lower()
-    if not kind or (opened >= 0 and kind in _SETS and not closing):
-      continue  # a comment, or text that only looks like a set
-    if kind == "seg" and closing:
-      if opened < 0:
-        raise fault(tag.start(), "</seg> closes no <seg>")
-      sets.setdefault(current, []).append(_plain(text[opened : tag.start()]))
-      opened = -1
-    elif opened >= 0:
-      raise fault(opening, "this <seg> is not closed")
-    elif kind == "seg":
+    is_end, kind = bool(tag[1]), (tag[3] or "").lower()
+    if kind == "seg":
+      if is_end and not opened:
+        raise _error(name, text, tag, "</seg> closes no <seg>")
+      if opened and not is_end:
+        raise _error(name, text, opened, "this <seg> is not closed")
       if not current:
-        raise fault(
-          tag.start(), "this <seg> is in no set (srcset, refset, tstset, ...)"
+        raise _error(
+          name, text, tag, "this <seg> is in no set (srcset, refset, ...)"
         )
-      segment_id = _attributes(tag[3]).get("id", "")
-      if segment_id.isdecimal():
-        if last and int(segment_id) <= int(last):
-          raise fault(
-            tag.start(), f"in a document id {segment_id} follows id {last}"
-          )
-        last = segment_id
-      opened, opening = tag.end(), tag.start()
-    else:
-      last = ""
-      if kind in _SETS:
-        current = "" if closing else _set(kind, _attributes(tag[3]))
-  if opened >= 0:
-    raise fault(opening, "this <seg> is not closed")
+      if opened:
+        segment = text[opened.end() : tag.start()]
+        sets.setdefault(current, []).append(_plain(segment))
+      opened = None if is_end else tag
+    elif kind and opened and is_end:
+      raise _error(name, text, opened, "this <seg> is not closed")
+    elif kind and not opened:  # in a segment it is text
+      current = "" if is_end else _BLANKS.sub(" ", tag[2])
+  if opened:
+    raise _error(name, text, opened, "this <seg> is not closed")
   if not sets:
     raise InputError(
       f"{name} is XML or SGML, but has no <seg> of a test set. Give plain text,"
@@ -105,23 +84,18 @@ def lines_of(data: bytes, name: str) -> list[str]:
     )
   if len(sets) > 1:
     raise InputError(
-      f"{name} has several sets: {', '.join(sets)}. Write one of them to a file"
-      " of its own."
+      f"{name} has several sets: <{'>, <'.join(sets)}>. Write one of them to a"
+      " file of its own."
     )
   (lines,) = sets.values()
   return lines
 
 
-def _set(kind: str, attributes: Mapping[str, str]) -> str:
-  names = [attributes[name] for name in _NAMES if attributes.get(name)]
-  return " ".join([kind, *names])
-
-
-def _attributes(text: str) -> dict[str, str]:
-  return {
-    name.lower(): double or single or bare
-    for name, double, single, bare in _ATTRIBUTE.findall(text)
-  }
+def _error(
+  name: str, text: str, tag: re.Match[str], message: str
+) -> InputError:
+  line = text.count("\n", 0, tag.start()) + 1
+  return InputError(f"{name}:{line}: {message}. Correct the file.")
 
 
 def _plain(text: str) -> str:

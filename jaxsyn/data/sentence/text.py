@@ -3,19 +3,19 @@
 A line ends at "\\n" only, so that line N of one file corresponds to line N of
 another, whatever characters the text has. A byte order mark at the start is
 dropped, and so is one carriage return at the end of a line. Data compressed with
-gzip or Zstandard is detected by its content and decompressed.
+gzip or Zstandard is decompressed, and a test set in SGML or XML
+(`jaxsyn.data.sentence.sgml`) becomes its segments.
 
-For input that is translated as it arrives, `arriving_lines` also yields a PAUSE
-whenever no more data is available, and a Faulty for a line that is not text;
-`treated` applies the error mode to these. Corpora must have no errors
-(`read_lines`, `lines_of`).
+Input that is translated as it arrives also has a PAUSE before each wait for a pipe,
+and a Faulty for a line that is not text. Corpora must have no errors.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
+import gzip
+import io
 import os
 import select
 import sys
@@ -38,8 +38,7 @@ PATIENCE = 20
 ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
-_GZIP = 31  # zlib's wbits for the gzip format
-_MAGIC, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"  # first bytes
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 
 
@@ -59,18 +58,12 @@ class Faulty:
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-  """Returns all lines of a UTF-8 file, plain or compressed.
-
-  Raises:
-    InputError: See `lines_of`.
-  """
+  """Returns all lines of a UTF-8 file; see `lines_of`."""
   return list(lines_of(path))
 
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
   """Yields the lines of a UTF-8 file or of standard input, without line ends.
-
-  The file may be compressed.
 
   Raises:
     InputError: The file is missing, not compressed as its name claims, truncated or
@@ -105,10 +98,7 @@ def arriving_lines(
     if count == 1:
       line = line.removeprefix("\ufeff")
     line = line.removesuffix("\r")
-    if not fault:
-      yield line
-      continue
-    yield Faulty(f"{name}:{count}: {fault}", line)
+    yield Faulty(f"{name}:{count}: {fault}", line) if fault else line
 
 
 def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
@@ -181,186 +171,9 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   Raises:
     InputError: The file is missing, not compressed as its name claims, or truncated.
   """
-  return _split(unpacked(path))
-
-
-def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the decompressed bytes of an input as they arrive, and each PAUSE.
-
-  A test set in SGML or XML (`jaxsyn.data.sentence.sgml`) yields its segments, one
-  per line.
-
-  Raises:
-    InputError: See `raw_lines`.
-  """
-  return _without_markup(_bytes_of(path), name_of(path))
-
-
-def _without_markup(
-  blocks: Iterator[bytes | None], name: str
-) -> Iterator[bytes | None]:
-  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
-  head = b""
-  for block in blocks:
-    if block is PAUSE:
-      yield PAUSE
-      if not head.strip():  # the writer may wait for output for a blank line
-        yield head
-        break
-      continue
-    head += block
-    markup = sgml.detect(head)
-    if markup is False:
-      yield head
-      break
-    if markup:
-      content = bytearray(head)
-      for block in filter(None, blocks):
-        content += block
-        if len(content) > sgml.LARGEST:
-          raise InputError(
-            f"{name} is XML or SGML of more than {sgml.LARGEST:,} bytes. Give"
-            " plain text, a sentence a line."
-          )
-      lines = sgml.lines_of(bytes(content), name)
-      yield "".join(f"{line}\n" for line in lines).encode()
-      return
-  else:
-    yield head
-  yield from blocks
-
-
-def _bytes_of(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  name = os.fspath(path)
-  try:
-    if name == "-":
-      if sys.stdin is None:
-        raise InputError("standard input is closed; name a file instead.")
-      yield from _unpacked(_arriving(sys.stdin.fileno()), "")
-      return
-    if remote.is_remote(name):
-      with files.open_read(name) as store:
-        stored: Iterator[bytes | None] = iter(lambda: store.read(_BLOCK), b"")
-        yield from _unpacked(stored, name)
-      return
-    with open(name, "rb", buffering=0) as file:
-      yield from _unpacked(_arriving(file.fileno()), name)
-  except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-    raise InputError(f"{name_of(path)} is missing or no file.") from None
-  except (EOFError, zlib.error) as error:
-    raise InputError(
-      f"{name_of(path)} cannot be unpacked ({error}). Copy or fetch it again."
-    ) from None
-
-
-def packed_by(start: bytes, name: str) -> str:
-  """Returns the compression of a file: ".gz", ".zst", or "" for none.
-
-  Args:
-    start: First bytes of the file, at least four.
-    name: File name.
-  """
-  if start.startswith(_ZSTD) or name.endswith(".zst"):
-    return ".zst"
-  return ".gz" if start.startswith(_MAGIC) or name.endswith(".gz") else ""
-
-
-def _arriving(file: int) -> Iterator[bytes | None]:
-  """Yields the bytes of a file descriptor, and a PAUSE before each wait."""
-  # No thread reads ahead: if it waited in a read at the end of the process, it
-  # would hold the lock of the stream, and Python would abort.
-  poller = select.poll()
-  poller.register(file, select.POLLIN)
-  while True:
-    if not poller.poll(PATIENCE):
-      yield PAUSE
-      poller.poll()
-    block = os.read(file, _BLOCK)
-    if not block:
-      return
-    yield block
-
-
-def _unpacked(
-  blocks: Iterator[bytes | None], name: str
-) -> Iterator[bytes | None]:
-  """Yields the bytes of a file, decompressed if it is gzip or Zstandard.
-
-  Args:
-    blocks: Bytes of the file and pauses.
-    name: File name; a file named .gz or .zst must be compressed.
-  """
-  head = b""
-  for block in blocks:
-    if block is PAUSE:
-      yield PAUSE
-      continue
-    head += block
-    if not (_MAGIC.startswith(head) or _ZSTD.startswith(head)):
-      break  # otherwise, these may be the first bytes of a magic number
-  stream = itertools.chain([head], blocks)
-  packing = packed_by(head, name)
-  if packing == ".gz" and not head.startswith(_MAGIC):
-    raise zlib.error("it does not start as gzip does")
-  if packing == ".zst":
-    yield from _of_zstandard(stream, name)
-  elif packing:
-    yield from _of_gzip(stream)
-  else:
-    yield from stream
-
-
-def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-  """Yields the decompressed bytes of all members of a gzip file."""
-  unpack = zlib.decompressobj(_GZIP)
-  for block in blocks:
-    if block is PAUSE:
-      yield PAUSE
-    while block:
-      if unpack.eof:  # another member follows, or a tape's padding
-        block = block.lstrip(b"\0")
-        if not block:
-          break
-        unpack = zlib.decompressobj(_GZIP)
-      yield unpack.decompress(block, _BLOCK)
-      block = unpack.unused_data or unpack.unconsumed_tail
-  yield unpack.flush()
-  if not unpack.eof:
-    raise EOFError("it ends too early")
-
-
-def _of_zstandard(
-  blocks: Iterable[bytes | None], name: str
-) -> Iterator[bytes | None]:
-  """Yields the decompressed bytes of all frames of a Zstandard file."""
-  try:
-    import zstandard
-  except ImportError:
-    raise InputError(
-      f"{name_of(name or '-')} is packed by Zstandard: pip install"
-      " -e '.[zstd]', or unpack it (zstd -d)."
-    ) from None
-  unpack = zstandard.ZstdDecompressor().decompressobj()
-  for block in blocks:
-    if block is PAUSE:
-      yield PAUSE
-    while block:
-      if unpack.eof:  # another frame follows
-        unpack = zstandard.ZstdDecompressor().decompressobj()
-      try:
-        yield unpack.decompress(block)
-      except zstandard.ZstdError as error:
-        raise EOFError(str(error)) from None
-      block = unpack.unused_data if unpack.eof else b""
-  if not unpack.eof:
-    raise EOFError("it ends too early")
-
-
-def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-  """Yields the lines in a stream of bytes without line ends, and its pauses."""
   # The incomplete line; whether the rest of a line that is too long is skipped.
   rest, passing = b"", False
-  for block in blocks:
+  for block in _without_markup(_blocks(path), name_of(path)):
     if block is PAUSE:
       yield PAUSE
       continue
@@ -379,6 +192,91 @@ def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
     yield rest
 
 
+def _without_markup(
+  blocks: Iterator[bytes | None], name: str
+) -> Iterator[bytes | None]:
+  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
+  start = next(blocks, b"") or b""
+  if sgml.is_test_set(start):
+    content = start + b"".join(block for block in blocks if block is not PAUSE)
+    for line in sgml.lines_of(content, name):
+      yield f"{line}\n".encode()
+    return
+  yield start
+  yield from blocks
+
+
+def _blocks(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
+  """Yields the decompressed bytes of an input, and each PAUSE of a pipe."""
+  name = os.fspath(path)
+  try:
+    with _open(name) as file:
+      start = file.peek(len(_ZSTANDARD))
+      if start.startswith(_ZSTANDARD):
+        yield from _zstandard_blocks(file, name)
+      elif start.startswith(_GZIP):
+        unpacked = gzip.GzipFile(fileobj=file)
+        yield from iter(lambda: unpacked.read(_BLOCK), b"")
+      elif name.endswith((".gz", ".zst")):
+        raise EOFError("it does not start as its name says")
+      elif remote.is_remote(name):
+        yield from iter(lambda: file.read(_BLOCK), b"")
+      else:
+        yield from _arriving(file)
+  except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    raise InputError(f"{name_of(path)} is missing or no file.") from None
+  except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    raise InputError(
+      f"{name_of(path)} cannot be unpacked ({error}). Copy or fetch it again."
+    ) from None
+
+
+def _open(name: str) -> io.BufferedReader:
+  if name != "-":
+    return files.open_read(name)
+  if sys.stdin is None:
+    raise InputError("standard input is closed; name a file instead.")
+  return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def _arriving(file: io.BufferedReader) -> Iterator[bytes | None]:
+  """Yields the bytes of a local file or pipe, and a PAUSE before each wait."""
+  # No thread reads ahead: if it waited in a read at the end of the process, it
+  # would hold the lock of the stream, and Python would abort.
+  poller = select.poll()
+  poller.register(file, select.POLLIN)
+  # `read1` leaves nothing in the buffer, so polling the descriptor suffices.
+  block = file.read1(_BLOCK)
+  while block:
+    yield block
+    if not poller.poll(PATIENCE):
+      yield PAUSE
+    block = file.read1(_BLOCK)
+
+
+def _zstandard_blocks(file: io.BufferedReader, name: str) -> Iterator[bytes]:
+  try:
+    import zstandard
+  except ImportError:
+    raise InputError(
+      f"{name_of(name)} is packed by Zstandard: pip install -e '.[zstd]', or"
+      " unpack it (zstd -d)."
+    ) from None
+  # Not `stream_reader`, which takes a truncated file for a complete one.
+  unpack = zstandard.ZstdDecompressor().decompressobj()
+  try:
+    for block in iter(lambda: file.read(_BLOCK), b""):
+      while block:
+        if unpack.eof:  # another frame follows
+          unpack = zstandard.ZstdDecompressor().decompressobj()
+        yield unpack.decompress(block)
+        block = unpack.unused_data if unpack.eof else b""
+  except zstandard.ZstdError as error:
+    raise EOFError(str(error)) from None
+  if not unpack.eof:
+    raise EOFError("it ends too early")
+
+
 def normal(line: str) -> str:
   """Returns a line in Unicode NFC, the form of config.prepare.clean.nfc."""
   return unicodedata.normalize("NFC", line)
@@ -392,14 +290,14 @@ def writer(path: str | os.PathLike[str]) -> Iterator[Callable[[str], None]]:
   after each line, since the reader may wait for it.
   """
   if os.fspath(path) == "-":
-    yield lambda line: _answer(line, sys.stdout, True)
+    yield lambda line: _write(line, sys.stdout, flush=True)
     return
   with files.publish(path, "w") as file:
-    live = not file.seekable()
-    yield lambda line: _answer(line, file, live)
+    is_pipe = not file.seekable()
+    yield lambda line: _write(line, file, flush=is_pipe)
 
 
-def _answer(line: str, file: IO[str], live: bool) -> None:
+def _write(line: str, file: IO[str], flush: bool) -> None:
   file.write(line + "\n")  # one call, so that a reader never sees half a line
-  if live:
+  if flush:
     file.flush()

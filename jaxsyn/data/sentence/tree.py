@@ -8,7 +8,7 @@ tree would take most of the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from jaxsyn.data.schema import FAR, NO_WORD, OTHER_TREE
 _CACHE = 1 << 16
 
 
-def depth(head_W: np.ndarray, words: np.ndarray | None = None) -> np.ndarray:
+def depth(
+  head_W: Sequence[int] | np.ndarray, words: np.ndarray | None = None
+) -> np.ndarray:
   """Returns the number of edges between each word and its root; int32.
 
   Args:
@@ -43,7 +45,7 @@ def depth(head_W: np.ndarray, words: np.ndarray | None = None) -> np.ndarray:
   return depth_W
 
 
-def tree_distance(head_W: np.ndarray) -> np.ndarray:
+def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
   """Returns the number of edges between any two words of a tree; uint8, WW.
 
   FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
@@ -51,30 +53,15 @@ def tree_distance(head_W: np.ndarray) -> np.ndarray:
   Raises:
     ValueError: See `depth`.
   """
-  depth_W = depth(head_W)
-  words = len(depth_W)
-  # Parents first: a word's row is then its parent's row plus one edge.
-  order_W = np.argsort(depth_W, kind="stable")
-  rank_W = np.empty(words, np.int64)
-  rank_W[order_W] = np.arange(words)
-  parents = rank_W[np.asarray(head_W, np.int64)[order_W]].tolist()
-  distance_WW = np.full((words, words), OTHER_TREE, np.uint8)
-  for rank, parent in enumerate(parents):
-    if parent != rank:
-      row = distance_WW[parent, :rank]
-      row = row + (row < FAR)  # FAR and OTHER_TREE do not change
-      distance_WW[rank, :rank] = row
-      distance_WW[:rank, rank] = row
-    distance_WW[rank, rank] = 0
-  return distance_WW[np.ix_(rank_W, rank_W)]
+  words = len(head_W)
+  distance = tree_distances(np.asarray(head_W), np.array([words]))
+  return distance.reshape(words, words)
 
 
 def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
   """Returns the edge distances between words in many trees; flat uint8.
 
   Each tree has the flattened matrix of `tree_distance`.
-  Trees of similar size are processed together, padded with words that are their own
-  roots.
 
   Args:
     head_W: Parents in all trees.
@@ -83,22 +70,20 @@ def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
   Raises:
     ValueError: See `depth`.
   """
-  if len(words) == 1:
-    return tree_distance(head_W).reshape(-1)
   depth_W = depth(head_W, words)
   first = np.cumsum(words) - words
   size = words * words
   end = np.cumsum(size)
   distance = np.empty(size.sum(), np.uint8)
   for group in _similar_sizes(words):
-    if len(group) == 1:
-      begin = first[group[0]]
-      tree_W = head_W[begin : begin + words[group[0]]]
-      distance_BWW = tree_distance(tree_W)[None]
-    else:
-      distance_BWW = _distances(
-        *_padded(head_W, depth_W, first[group], words=words[group])
-      )
+    # Padding words are their own roots and come last in the order of depths.
+    word_W = np.arange(words[group].max())
+    is_word_BW = word_W < words[group, None]
+    index_BW = np.where(is_word_BW, first[group, None] + word_W, 0)
+    distance_BWW = _distances(
+      np.where(is_word_BW, head_W[index_BW], word_W),
+      np.where(is_word_BW, depth_W[index_BW], len(word_W)),
+    )
     for i, distance_WW in zip(group.tolist(), distance_BWW):
       distance_WW = distance_WW[: words[i], : words[i]]
       distance[end[i] - size[i] : end[i]] = distance_WW.reshape(-1)
@@ -109,6 +94,8 @@ def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
   """Yields the indices of similarly sized trees that are processed together."""
   group: list[int] = []
   for i in np.argsort(words, kind="stable").tolist():
+    if not words[i]:
+      continue
     if group and (len(group) + 1) * words[i] ** 2 > _CACHE:
       yield np.array(group)
       group = []
@@ -117,32 +104,11 @@ def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
     yield np.array(group)
 
 
-def _padded(
-  head_W: np.ndarray,
-  depth_W: np.ndarray,
-  first: np.ndarray,
-  *,
-  words: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns padded parents and depths of selected trees, one row for each tree.
-
-  Args:
-    head_W, depth_W: Parents and depths in all trees.
-    first: First word of each selected tree.
-    words: Number of words of each selected tree. Padding words are their own roots
-      and come last in the order of depths.
-  """
-  word_W = np.arange(words.max())
-  is_word_BW = word_W < words[:, None]
-  index_BW = np.where(is_word_BW, first[:, None] + word_W, 0)
-  head_BW = np.where(is_word_BW, np.asarray(head_W)[index_BW], word_W)
-  return head_BW, np.where(is_word_BW, depth_W[index_BW], len(word_W))
-
-
 def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
   """Returns the word distances in padded trees; uint8, BWW."""
   trees, words = head_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(words)
+  # Parents first: a word's row is then its parent's row plus one edge.
   order_BW = np.argsort(depth_BW, axis=1, kind="stable")
   rank_BW = np.empty_like(order_BW)
   np.put_along_axis(rank_BW, order_BW, word_W[None], axis=1)
@@ -153,7 +119,7 @@ def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
   for rank in range(1, words):
     # A root's parent is itself: its row is still OTHER_TREE.
     row_BW = distance_BWW[tree_B, parent_BW[:, rank], :rank]
-    row_BW += row_BW < FAR
+    row_BW += row_BW < FAR  # FAR and OTHER_TREE do not change
     distance_BWW[:, rank, :rank] = row_BW
     distance_BWW[:, :rank, rank] = row_BW
   return distance_BWW[
@@ -161,16 +127,17 @@ def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
   ]
 
 
-def projective(head_W: np.ndarray) -> bool:
+def projective(head_W: Sequence[int] | np.ndarray) -> bool:
   """Returns whether no edges of a tree cross, including edges from a root node.
 
-  All roots depend on an artificial root node before the first word. Equivalently, all words between a word and its parent are descendants of the
-  parent. Adjacent trees of a forest do not cross.
+  All roots depend on an artificial root node before the first word. Equivalently,
+  all words between a word and its parent are descendants of the parent. Adjacent
+  trees of a forest do not cross.
 
   Raises:
     ValueError: See `depth`.
   """
-  head_W = _checked(head_W)
+  head_W = _global_heads(head_W, None)
   word_W = np.arange(len(head_W))
   # An artificial word before the first is the parent of all roots.
   parent_W = np.where(head_W == word_W, -1, head_W)
@@ -234,26 +201,19 @@ def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
   return np.repeat(first, sizes if repeats is None else repeats)
 
 
-def _global_heads(head_W: np.ndarray, words: np.ndarray | None) -> np.ndarray:
+def _global_heads(
+  head_W: Sequence[int] | np.ndarray, words: np.ndarray | None
+) -> np.ndarray:
   """Returns checked parents as indices into the words of all trees; int64."""
-  if words is None or len(words) == 1:
-    return _checked(head_W)
   head_W = np.asarray(head_W, np.int64)
-  bad_W = (head_W < 0) | (head_W >= np.repeat(words, words))
-  if bad_W.any():
-    tree = np.repeat(np.arange(len(words)), words)[np.argmax(bad_W)]
-    end = words[: tree + 1].sum()
-    _checked(head_W[end - words[tree] : end])  # raises
-  return head_W + _first(words)
-
-
-def _checked(head_W: np.ndarray) -> np.ndarray:
-  """Returns parents as int64 after checking that they are words of the tree."""
-  head_W = np.asarray(head_W, np.int64)
-  words = len(head_W)
-  if words and not (head_W.min() >= 0 and head_W.max() < words):
+  if words is None:
+    words = np.array([len(head_W)])
+  is_invalid_W = (head_W < 0) | (head_W >= np.repeat(words, words))
+  if is_invalid_W.any():
+    tree = np.repeat(np.arange(len(words)), words)[is_invalid_W.argmax()]
+    tree_W = np.split(head_W, np.cumsum(words))[tree]
     raise ValueError(
-      f"heads of {words} words must be from 0 to {words - 1},"
-      f" got {head_W.tolist()}."
+      f"heads of {len(tree_W)} words must be from 0 to {len(tree_W) - 1},"
+      f" got {tree_W.tolist()}."
     )
-  return head_W
+  return head_W + _first(words)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from jaxsyn.data.sentence import align, conllu, conllu_rows
+from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 
 TREEBANKS = ("en_pud", "de_pud", "fr_pud", "cs_pud", "tr_pud", "zh_pud")
@@ -391,65 +391,3 @@ def test_parsed_captions_match_the_raw_lines(shared_data):
     parses = list(conllu.match(trees, lines, f"val.{language}"))
     assert len(parses) == 1014
     assert all(parse.parsed for parse in parses)
-
-
-def disable_fast_paths(monkeypatch):
-  """Without what is asked first, for nearly all sentences are plain."""
-  monkeypatch.setattr(conllu_rows, "_join_plain", lambda lines: None)
-  monkeypatch.setattr(align, "_plain_spans", lambda words, text: None)
-
-
-def test_fast_path_of_plain_sentences_gives_equal_parses(
-  shared_data, monkeypatch
-):
-  texts = [MONKEY]
-  for name in TREEBANKS:
-    path = shared_data / "ud" / f"{name}.conllu.gz"
-    if path.is_file():
-      page = gzip.decompress(path.read_bytes()).decode()
-      texts += [f"{text}\n\n" for text in page.split("\n\n")[:60] if text]
-  trees = [blocks(text) for text in texts]
-  lines = [" ".join(block.text for block in item) for item in trees]
-  parses = [conllu.attach(*both) for both in zip(trees, lines)]
-  plain = sum(
-    align._plain_spans([*tree[0].form_W], line) is not None
-    for tree, line in zip(trees, lines)
-  )
-  assert plain > len(texts) / 2
-  disable_fast_paths(monkeypatch)
-  assert [blocks(text) for text in texts] == trees
-  for tree, line, parse in zip(trees, lines, parses, strict=True):
-    assert conllu.attach(tree, line) == parse
-
-
-@pytest.mark.parametrize(
-  ("words", "text"),
-  [
-    (["a", "b"], "a  b"),  # two blanks
-    (["a", "b"], " ab"),
-    (["a", "b"], "ab "),
-    (["a b", "c"], "a bc"),  # a blank in a word
-    (["a b", "c"], "ab c"),
-    ([" a", "b"], " ab"),
-    (["a ", "b"], "a b"),
-    (["a", "\u200b", "b"], "a\u200bb"),
-    (["\u200ba", "b"], "a b"),
-    (["a", "b"], "a\xa0b"),
-    (["a", "b"], "a c"),
-    (["a"], "a b"),
-    (["a", "b"], "a"),
-    (["aa", "a"], "aaa"),
-    ([], " "),
-    ([], ""),
-  ],
-)
-def test_fast_path_of_spans_gives_equal_offsets(words, text, monkeypatch):
-  def found():
-    try:
-      return align.spans([(word,) for word in words], text)
-    except align.MismatchError as error:
-      return str(error), error.word
-
-  quickly = found()
-  disable_fast_paths(monkeypatch)
-  assert found() == quickly

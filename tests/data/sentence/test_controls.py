@@ -11,7 +11,12 @@ import toy_folders
 
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence.controls import TREES, linear_trees, random_trees
-from jaxsyn.data.sentence.example import retree, tagged, tagged_rows
+from jaxsyn.data.sentence.example import (
+  rearranged,
+  retree,
+  tagged,
+  tagged_rows,
+)
 from jaxsyn.data.sentence.tree import parent_mid, tree_distance
 from jaxsyn.data.store.rows import Rows
 
@@ -145,13 +150,22 @@ def test_retree_changes_only_present_features():
     np.testing.assert_array_equal(some.flat[name], complete.flat[name])
 
 
-def test_tagged_rows_equals_tagged_of_each():
-  """Sentences without a word stay as they are."""
+def tagged_one(example, tag):
+  """Puts a tag before a source and before its EOS, by position."""
+  words = len(example["source_id"]) - 1
+  if not words:
+    return example
+  old_S = np.array([-1, *range(words), -1, words])
+  return rearranged(example, old_S, np.full(len(old_S), tag))
+
+
+def test_tags_surround_each_source_except_empty_ones():
   many = examples()
-  found = tagged_rows(Rows.of(many, many[0]), 77)
+  found = tagged_rows(Rows.of(many, many[0]), 77).examples()
   empty = 0
-  for new, old in zip(found.examples(), many, strict=True):
-    toy_folders.same(new, tagged(old, 77))
+  for new, old in zip(found, many, strict=True):
+    toy_folders.same(new, tagged_one(old, 77))
+    toy_folders.same(tagged(old, 77), new)
     empty += len(new["source_id"]) == 1
   assert empty > 20
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxsyn.data.schema import EIGENVECTORS
-from jaxsyn.data.sentence.spectrum import EigenvectorCache, eigenvectors
+from jaxsyn.data.sentence.spectrum import cached_eigenvectors, eigenvectors
 
 HALF = 0.5**0.5
 STAR = [0, 0, 0, 0, 0]  # four leaves of one root: 1 is an eigenvalue, thrice
@@ -130,18 +130,6 @@ def test_root_does_not_change_eigenvectors():
   np.testing.assert_array_equal(*eigenvectors([chain, turned]))
 
 
-def test_eigenvectors_are_identical_in_any_batch():
-  combined = eigenvectors(TREES)
-  backwards = eigenvectors(TREES[::-1])[::-1]
-  many = eigenvectors(
-    [*TREES, *(control_trees.random(30, i) for i in range(30))]
-  )
-  for i, head_W in enumerate(TREES):
-    single = eigenvectors([head_W])[0].tobytes()
-    for other in (combined, backwards, many):
-      assert other[i].tobytes() == single
-
-
 # Checksum of the rounded vectors. Rounding hides the last bits of LAPACK.
 DIGEST = "51047143"
 MAKE = """
@@ -177,14 +165,10 @@ def test_threads_and_instructions_do_not_change_the_vectors(variables):
   assert run.stdout.strip() == DIGEST
 
 
-def test_cache_evicts_the_least_recently_used():
-  expected = EigenvectorCache(max_bytes=24 * 4 * EIGENVECTORS)  # 24 words
+def test_cached_eigenvectors_are_computed_once():
   trees = [control_trees.random(6, i) for i in range(3)]
-  first = expected(trees)
-  again = expected(trees[::-1])[::-1]
-  assert all(one is other for one, other in zip(first, again))
-  expected(
-    [control_trees.random(7, 0)] * 2
-  )  # the one that was longest ago goes
-  assert expected(trees[:1])[0] is first[0]
-  assert expected(trees[2:])[0] is not first[2]
+  first, expected = cached_eigenvectors(trees), eigenvectors(trees)
+  again = cached_eigenvectors([head_W.astype(int) for head_W in trees])
+  for one, other, computed in zip(first, again, expected, strict=True):
+    assert one is other
+    np.testing.assert_array_equal(one, computed)

@@ -156,12 +156,6 @@ def test_rejects_invalid_heads(head_W, message):
     tree.tree_distance(head_W)
 
 
-def test_linear_trees_chain_the_words():
-  assert control_trees.linear(4).tolist() == [0, 0, 1, 2]
-  assert control_trees.linear(1).tolist() == [0]
-  assert control_trees.linear(0).tolist() == []
-
-
 def test_random_trees_are_trees_and_repeatable():
   for words in (0, 1, 2, 3, 10, 57):
     for seed in range(20):

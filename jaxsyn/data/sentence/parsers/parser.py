@@ -1,10 +1,10 @@
-"""Base classes of dependency parsers: `ParserSpec`, `Parser` and `Identity`.
+"""Base classes of dependency parsers.
 
 A `ParserSpec` is the section of a config that selects a parser; `resolve` and `open`
-make the `Parser`. The base class handles blank lines, lines that are too long, and
-output that is not a tree of the line. `preprocess` stores the output
-of `conllu_all`, and `jaxsyn.translate` calls `parses` of the same parser, so both get
-the same words. A new parser needs a spec and `_texts`, which returns CoNLL-U.
+make the `Parser`. A new parser needs a spec and `Parser._texts`, which returns
+CoNLL-U. The base class handles blank lines, lines that are too long, and output that
+is not a tree of the line. Preparation stores the output of `conllu_all`, and
+translation calls `parses` of the same parser, so both get the same words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import MismatchError, before_composing, visible
@@ -41,65 +41,45 @@ class Identity:
 
   Attributes:
     kind: Name in `jaxsyn.data.sentence.parsers.PARSERS`.
-    model: Name of the model; compared only if there is no hash.
+    name: Name of the model; compared only if there is no hash.
     sha256: Hash of the model's file or files; "" if there are none.
     version: Version of the software, for messages.
     options: Values of the options that change trees, by option name.
   """
 
-  kind: str
-  model: str
+  kind: str = "udpipe"
+  name: str = ""
   sha256: str = ""
   version: str = ""
   options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   @classmethod
-  def of(cls, entry: Mapping[str, Any]) -> Identity:
+  def of(cls, entry: Mapping[str, Any]) -> Self:
     """Returns the parser identity in a manifest's entry for one side."""
-    return cls(
-      entry.get("kind", "udpipe"),
-      entry.get("name", ""),
-      entry.get("sha256", ""),
-      entry.get("version", ""),
-      entry.get("options", {}),
-    )
+    fields = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{key: entry[key] for key in entry if key in fields})
 
   def entry(self) -> dict[str, Any]:
     """Returns the parser identity as a dict for a manifest."""
-    return {
-      "kind": self.kind,
-      "name": self.model,
-      "sha256": self.sha256,
-      "version": self.version,
-      "options": dict(self.options),
-    }
+    return dataclasses.asdict(self)
 
   @property
   def key(self) -> str:
     """String that is equal for parsers that make equal trees."""
     options = sorted(self.options.items())
-    return json.dumps([self.kind, self.sha256 or self.model, options])
+    return json.dumps([self.kind, self.sha256 or self.name, options])
 
   @property
   def title(self) -> str:
     """Model name, preceded by the parser's name if the file ending differs."""
-    has_suffix = self.model.endswith(f".{self.kind}")
-    return self.model if has_suffix else f"{self.kind} {self.model}"
+    has_suffix = self.name.endswith(f".{self.kind}")
+    return self.name if has_suffix else f"{self.kind} {self.name}"
 
   def __str__(self) -> str:
     options = [f"{k} {v}" for k, v in sorted(self.options.items())]
     version = [self.version] if self.version else []
     sha256 = [f"SHA-256 {self.sha256}"] if self.sha256 else []
     return f"{self.title} ({', '.join([*version, *options, *sha256])})"
-
-
-def sha256_texts(texts: Iterable[str]) -> str:
-  """Returns one SHA-256 of a sequence of texts and of their boundaries."""
-  digest = hashlib.sha256()
-  for text in texts:
-    data = text.encode("utf-8")
-    digest.update(len(data).to_bytes(8, "little") + data)
-  return digest.hexdigest()
 
 
 class Parser(abc.ABC):
@@ -115,6 +95,18 @@ class Parser(abc.ABC):
     """Key under which the parser's trees are stored."""
     return self.identity.key
 
+  @abc.abstractmethod
+  def _texts(self, lines: Sequence[str]) -> list[str]:
+    """Returns the trees of each line as CoNLL-U text, or "" without a tree.
+
+    Args:
+      lines: Lines with visible characters, without NUL, of at most LONGEST_LINE
+        characters; the list may be empty.
+
+    Raises:
+      InputError: The parser failed.
+    """
+
   def __call__(self, line: str) -> Parse:
     """Returns the parse of a raw line; `parsed` is False if it has no tree."""
     return self.parses([line])[0]
@@ -125,60 +117,39 @@ class Parser(abc.ABC):
     Raises:
       InputError: The parser itself failed.
     """
-    texts = self._parse_lines(lines)
-    return [_parse(text, line)[0] for text, line in zip(texts, lines)]
+    return [parse for parse, _ in self._parse(lines)]
 
   def conllu(self, line: str, sentence_id: str) -> str:
-    """Returns the parse of a raw line as CoNLL-U text.
-
-    It has several trees if the parser splits the line into sentences. A line that
-    cannot be parsed gives a sentence marked `# parsed = no`, an empty line gives "".
-
-    Args:
-      line: Raw text without its line end.
-      sentence_id: Value of `# sent_id`.
-    """
+    """Returns the parse of a raw line as CoNLL-U text; see `conllu_all`."""
     return self.conllu_all([line], [sentence_id])[0]
 
   def conllu_all(
     self, lines: Sequence[str], sentence_ids: Sequence[str]
   ) -> list[str]:
-    """Returns the parse of each raw line as CoNLL-U text; see `conllu`.
+    """Returns the parse of each raw line as CoNLL-U text.
 
-    A parser may process the lines together.
-    """
-    results = []
-    for text, line, name in zip(self._parse_lines(lines), lines, sentence_ids):
-      parse, blocks = _parse(text, line)
-      results.append(
-        "".join(_with_id(block, name) for block in blocks)
-        or conllu.to_text(parse, name, is_complete=True)
-      )
-    return results
-
-  def _parse_lines(self, lines: Sequence[str]) -> list[str]:
-    """Returns the parser's CoNLL-U for each line; "" if it cannot be parsed."""
-    indices = [i for i, line in enumerate(lines) if _can_be_parsed(line)]
-    texts = dict(zip(indices, self._texts([lines[i] for i in indices])))
-    return [texts.get(i, "") for i in range(len(lines))]
-
-  @abc.abstractmethod
-  def _texts(self, lines: Sequence[str]) -> list[str]:
-    """Returns the CoNLL-U text of each parsed line, or "" without a tree.
-
-    The format is that of `sentences`, one after the other.
+    A line has several trees if the parser splits it into sentences. A line that
+    cannot be parsed gives a sentence marked `# parsed = no`, an empty line gives "".
 
     Args:
-      lines: Lines with visible characters, without NUL, of at most LONGEST_LINE
-        characters; the list may be empty.
-
-    Raises:
-      InputError: The parser failed.
+      lines: Raw text without line ends.
+      sentence_ids: Values of `# sent_id`.
     """
+    return [
+      "".join(_with_id(block, name) for block in blocks)
+      or conllu.to_text(parse, name, is_complete=True)
+      for (parse, blocks), name in zip(self._parse(lines), sentence_ids)
+    ]
+
+  def _parse(self, lines: Sequence[str]) -> list[tuple[Parse, list[str]]]:
+    """Returns the parse of each line, and the parser's CoNLL-U if it matches."""
+    indices = [i for i, line in enumerate(lines) if _can_be_parsed(line)]
+    texts = dict(zip(indices, self._texts([lines[i] for i in indices])))
+    return [_checked(texts.get(i, ""), line) for i, line in enumerate(lines)]
 
 
 @dataclasses.dataclass(frozen=True)
-class ParserSpec(Choice):
+class ParserSpec(Choice, abc.ABC):
   """Config section of a side's parser; `kind` is its name in PARSERS."""
 
   kind: ClassVar[str]
@@ -190,16 +161,17 @@ class ParserSpec(Choice):
 
   @property
   def file(self) -> pathlib.Path | None:
-    """Returns the file of the model; None if the model has several files."""
+    """File of the model; None if the model has several files."""
     return None
 
+  @abc.abstractmethod
   def resolve(
     self,
     at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
-  ) -> ParserSpec:
+  ) -> Self:
     """Returns the spec with all names and paths that opening the parser needs.
 
     Args:
@@ -211,16 +183,16 @@ class ParserSpec(Choice):
     Raises:
       InputError: There is no such parser; the message has the remedy.
     """
-    return self
 
-  def with_identity(self, identity: Identity) -> ParserSpec:
+  def with_identity(self, identity: Identity) -> Self:
     """Returns the spec with the model name of a recorded parser identity."""
     return self
 
-  def at(self, place: str) -> ParserSpec:
+  @abc.abstractmethod
+  def at(self, place: str) -> Self:
     """Returns the spec with another location of its model file or folder."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def open(self, sha256: str = "") -> Parser:
     """Returns the loaded parser that the spec selects.
 
@@ -230,25 +202,15 @@ class ParserSpec(Choice):
     Raises:
       InputError: The file is missing or not a parser.
     """
-    raise NotImplementedError
 
 
-def sentences(text: str) -> list[str]:
-  """Returns the sentences of a CoNLL-U text, each with one empty line after it.
-
-  Comments without words are omitted.
-  """
-  blocks: list[str] = []
-  rows: list[str] = []
-  for line in [*text.split("\n"), ""]:
-    line = line.rstrip("\r")
-    if line:
-      rows.append(line)
-    elif rows:
-      if not rows[-1].startswith("#"):
-        blocks.append("\n".join(rows) + "\n\n")
-      rows = []
-  return blocks
+def sha256_texts(texts: Iterable[str]) -> str:
+  """Returns one SHA-256 of a sequence of texts and of their boundaries."""
+  digest = hashlib.sha256()
+  for text in texts:
+    data = text.encode("utf-8")
+    digest.update(len(data).to_bytes(8, "little") + data)
+  return digest.hexdigest()
 
 
 def on_one_line(line: str) -> str:
@@ -270,8 +232,8 @@ def _can_be_parsed(line: str) -> bool:
   return is_short and bool(visible(line))
 
 
-def _parse(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns the parse of a line, and the parser's CoNLL-U if it matches."""
+def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
+  """Returns the parse in CoNLL-U text, and the trees if they match the line."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -296,9 +258,8 @@ def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
       raise
   parse = conllu.attach(trees, composed)
   start_W, end_W = before_composing(line, parse.start_W, parse.end_W)
-  return dataclasses.replace(
-    parse, text=line, start_W=start_W, end_W=end_W
-  ), True
+  parse = dataclasses.replace(parse, text=line, start_W=start_W, end_W=end_W)
+  return parse, True
 
 
 def _with_id(block: str, sentence_id: str) -> str:

@@ -16,7 +16,7 @@ import importlib.metadata
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers.parser import (
@@ -69,7 +69,6 @@ class SpacyParser(Parser):
         f" Install it (python -m spacy download {model or 'NAME'}), or name the"
         " folder of a pipeline."
       ) from None
-    self._name = model
     if "parser" not in self.nlp.pipe_names:
       raise InputError(
         f"the spaCy pipeline {model} has no parser, but"
@@ -77,25 +76,20 @@ class SpacyParser(Parser):
       )
 
   @functools.cached_property
-  def _identity(self) -> Identity:
-    meta = self.nlp.meta
+  def identity(self) -> Identity:
+    meta, folder = self.nlp.meta, pathlib.Path(self.nlp.path)
     name = f"{meta.get('lang', '')}_{meta.get('name', '')}".strip("_")
+    version = importlib.metadata.version("spacy")
     return Identity(
       SpacySpec.kind,
-      name or pathlib.Path(self._name).name,
-      sha256_of_folder(pathlib.Path(self.nlp.path)),
-      f"{meta.get('version', '')}, spaCy {importlib.metadata.version('spacy')}",
+      name or folder.name,
+      _sha256_of_folder(folder),
+      f"{meta.get('version', '')}, spaCy {version}",
     )
 
-  @property
-  def identity(self) -> Identity:
-    return self._identity
-
   def _texts(self, lines: Sequence[str]) -> list[str]:
-    return [
-      self._text(doc)
-      for doc in self.nlp.pipe(self._documents(lines), batch_size=_BATCH)
-    ]
+    documents = self._documents(lines)
+    return [_text(doc) for doc in self.nlp.pipe(documents, batch_size=_BATCH)]
 
   def _documents(self, lines: Sequence[str]) -> Iterator[Any]:
     """Yields each line as a tokenized spaCy document of one sentence."""
@@ -105,33 +99,31 @@ class SpacyParser(Parser):
         word.is_sent_start = word.i == 0
       yield doc
 
-  def _text(self, doc: Any) -> str:
-    index: dict[int, int] = {}  # CoNLL-U ids of visible words, from 1
-    for word in doc:
-      if visible(word.text):
-        index[word.i] = len(index) + 1
-    rows = []
-    for word in doc:
-      if word.i not in index:
-        continue
-      head = word.head
-      while head.i not in index and head.head.i != head.i:
-        head = head.head  # a blank's dependents move to its head
-      is_root = head.i == word.i or head.i not in index
-      columns = (
-        index[word.i],
-        word.text,
-        word.lemma_,
-        word.pos_,
-        word.tag_,
-        word.morph,
-        0 if is_root else index[head.i],
-        "root" if is_root else word.dep_,
-        "",
-        "",
-      )
-      rows.append("\t".join(str(column) or "_" for column in columns))
-    return "\n".join([f"# text = {doc.text}", *rows]) + "\n\n" if rows else ""
+
+def _text(doc: Any) -> str:
+  """Returns the CoNLL-U text of a document, without words that are blanks."""
+  words = [word for word in doc if visible(word.text)]
+  ids = {word.i: id_ for id_, word in enumerate(words, 1)}
+  rows = []
+  for word in words:
+    head = word.head
+    while head.i not in ids and head.head.i != head.i:
+      head = head.head  # a blank's dependents move to its head
+    is_root = head.i == word.i or head.i not in ids
+    columns = (
+      ids[word.i],
+      word.text,
+      word.lemma_,
+      word.pos_,
+      word.tag_,
+      word.morph,
+      0 if is_root else ids[head.i],
+      "root" if is_root else word.dep_,
+      "",
+      "",
+    )
+    rows.append("\t".join(str(column) or "_" for column in columns))
+  return "\n".join([f"# text = {doc.text}", *rows]) + "\n\n" if rows else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,25 +144,24 @@ class SpacySpec(ParserSpec):
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
-  ) -> SpacySpec:
+  ) -> Self:
     if not self.model:
       raise (at / "model").error(
         ' is empty: name a spaCy pipeline with a parser, such as "en_core_web_sm".'
       )
     if os.path.isdir(self.model):
-      return self.at(
-        os.path.abspath(self.model)
-      )  # workers may have another directory
+      # Worker processes may have another current directory.
+      return self.at(os.path.abspath(self.model))
     return self
 
-  def at(self, place: str) -> SpacySpec:
+  def at(self, place: str) -> Self:
     return dataclasses.replace(self, model=place)
 
   def open(self, sha256: str = "") -> SpacyParser:
     return SpacyParser(self.model)
 
 
-def sha256_of_folder(folder: pathlib.Path) -> str:
+def _sha256_of_folder(folder: pathlib.Path) -> str:
   """Returns one hash of the names and contents of all files in a folder."""
   names = sorted(
     path.relative_to(folder).as_posix()

@@ -13,7 +13,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence.parsers.parser import (
   Identity,
@@ -21,7 +21,6 @@ from jaxsyn.data.sentence.parsers.parser import (
   ParserSpec,
   not_installed,
   on_one_line,
-  sentences,
   sha256_texts,
 )
 from jaxsyn.data.store.fetch import Download
@@ -73,17 +72,19 @@ class StanzaParser(Parser):
         f" \"import stanza; stanza.download('{spec.model}')\""
       ) from None
     self._document = stanza.Document
-    files = sorted(
-      path
-      for name, value in self.nlp.config.items()
-      if name.endswith("_path")
-      for path in (value if isinstance(value, (list, tuple)) else [value])
-      if path and os.path.isfile(path)
+    config = self.nlp.config
+    paths: list[str] = []
+    for name in config:
+      value = config[name]
+      if name.endswith("_path"):
+        paths += value if isinstance(value, (list, tuple)) else [value]
+    model_files = sorted(
+      path for path in paths if path and os.path.isfile(path)
     )
     self._identity = Identity(
       spec.kind,
       f"{spec.model} {spec.package}",
-      sha256_texts(map(checksums.sha256_of, files)),
+      sha256_texts(map(checksums.sha256_of, model_files)),
       f"Stanza {stanza.__version__}",
     )
 
@@ -94,10 +95,17 @@ class StanzaParser(Parser):
   def _texts(self, lines: Sequence[str]) -> list[str]:
     # Stanza splits at empty lines; there are none in one line.
     documents = [self._document([], text=on_one_line(line)) for line in lines]
-    return [
-      "".join(sentences(f"{document:C}\n\n"))
-      for document in self.nlp(documents) or []
-    ]
+    return [_text(f"{document:C}") for document in self.nlp(documents) or []]
+
+
+def _text(output: str) -> str:
+  """Returns CoNLL-U text whose sentences have words and one blank line each."""
+  blocks = [block.strip("\r\n") for block in output.split("\n\n")]
+  return "".join(
+    f"{block}\n\n"
+    for block in blocks
+    if block and not block.rpartition("\n")[2].startswith("#")
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,16 +132,16 @@ class StanzaSpec(ParserSpec):
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
-  ) -> StanzaSpec:
+  ) -> Self:
     folder = os.path.abspath(self.folder) if self.folder else ""
     return dataclasses.replace(
       self, model=self.model or language, folder=folder
     )
 
-  def with_identity(self, identity: Identity) -> StanzaSpec:
-    return dataclasses.replace(self, model=identity.model.split()[0])
+  def with_identity(self, identity: Identity) -> Self:
+    return dataclasses.replace(self, model=identity.name.split()[0])
 
-  def at(self, place: str) -> StanzaSpec:
+  def at(self, place: str) -> Self:
     return dataclasses.replace(self, folder=place)
 
   def open(self, sha256: str = "") -> StanzaParser:

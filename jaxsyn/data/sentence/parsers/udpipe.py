@@ -12,9 +12,8 @@ import dataclasses
 import functools
 import os
 import pathlib
-import types
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from jaxsyn.data.sentence.parsers.parser import (
   LONGEST_LINE,
@@ -30,7 +29,6 @@ from jaxsyn.options.bounds import Range
 from jaxsyn.storage import checksums, files
 
 MAX_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
-_NO_DOWNLOADS: Mapping[str, fetch.Download] = types.MappingProxyType({})
 
 
 def load_udpipe() -> Any:
@@ -91,18 +89,17 @@ class UDPipe(Parser):
       )
 
   @functools.cached_property
-  def sha256(self) -> str:
-    """SHA-256 of the model file, which manifests and checkpoints record."""
-    return checksums.sha256_of(self.path)
-
-  @property
   def identity(self) -> Identity:
-    beam = {"beam": str(self.beam)} if self.beam else {}
-    return Identity("udpipe", self.path.name, self.sha256, options=beam)
+    return Identity(
+      UDPipeSpec.kind,
+      self.path.name,
+      checksums.sha256_of(self.path),
+      options={"beam": str(self.beam)} if self.beam else {},
+    )
 
   @property
   def key(self) -> str:
-    return f"{self.sha256}:{self.beam}:{LONGEST_LINE}"
+    return f"{self.identity.sha256}:{self.beam}:{LONGEST_LINE}"
 
   def _texts(self, lines: Sequence[str]) -> list[str]:
     return [self._text(line) for line in lines]
@@ -148,84 +145,62 @@ class UDPipeSpec(ParserSpec):
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, fetch.Download],
-  ) -> UDPipeSpec:
-    path = find_model(
-      self.model,
-      language,
-      directory,
-      at=at,
-      check=lambda path: UDPipe(fetch.local(path)),
-      downloads=downloads,
-    )
+  ) -> Self:
+    """Returns the spec with a model file, which is downloaded if it is missing.
+
+    Downloads may have another address or the SHA-256 of a spacy-udpipe model.
+    Without a SHA-256, that of the first download is recorded
+    (`jaxsyn.data.store.fetch`) and required from then on.
+    """
+    if self.model and files.is_file(self.model):
+      return self.at(os.fspath(files.absolute(self.model)))
+    name = self.model or language
+    file = name
+    if name not in downloads:
+      file, download = _find(name, bool(self.model), at, downloads)
+      downloads = {file: download, **downloads}
+    path = files.path_of(directory) / file
+    try:
+      fetch.get(path, downloads[file], lambda path: UDPipe(fetch.local(path)))
+    except InputError as error:
+      raise InputError(
+        f"parser model {name!r}: download of {file} from {downloads[file].url}"
+        f" failed ({error}). Put the file into {path.parent} by hand, or name"
+        f" another .udpipe file in {at}.model. Systems without trees, as"
+        " transformer, need none:"
+        ' --config.prepare.parse.sides="()" prepares for them alone.'
+      ) from None
     return self.at(os.fspath(files.absolute(path)))
 
-  def at(self, place: str) -> UDPipeSpec:
+  def at(self, place: str) -> Self:
     return dataclasses.replace(self, model=place)
 
   def open(self, sha256: str = "") -> UDPipe:
     return UDPipe(fetch.local(self.model, sha256), self.beam)
 
 
-def find_model(
-  model: str,
-  language: str,
-  directory: str | pathlib.Path,
-  *,
+def _find(
+  name: str,
+  is_model: bool,
   at: ConfigPath,
-  check: fetch.Check,
-  downloads: Mapping[str, fetch.Download] = _NO_DOWNLOADS,
-) -> pathlib.Path:
-  """Returns the UDPipe model file that a config names; downloads it if missing.
+  downloads: Mapping[str, fetch.Download],
+) -> tuple[str, fetch.Download]:
+  """Returns the file of a model ("en", "en-gum") of spacy-udpipe."""
+  from spacy_udpipe import utils as spacy_udpipe
 
-  Args:
-    model: File, name in spacy-udpipe ("en", "en-gum", "de"), name in `downloads`,
-      or "" for the model of `language`.
-    language: Language code of the side.
-    directory: Directory of downloaded models.
-    at: Path of the parser in the config, for messages.
-    check: Function that raises InputError for a file that is not a model.
-    downloads: Downloads by file name. They may have another address or the SHA-256
-      of a spacy-udpipe model. Without a SHA-256, that of the first download is
-      recorded (`jaxsyn.data.store.fetch`) and required from then on.
-
-  Raises:
-    InputError: There is no such file or name, or the download failed.
-  """
-  if model and files.is_file(model):
-    return files.path_of(model)
-  name = model or language
-  if name in downloads:
-    file = name
-  else:
-    from spacy_udpipe import utils as spacy_udpipe
-
-    if name not in spacy_udpipe.LANGUAGES:
-      message = (
-        f"the language {name!r} (config.data.*_language) has no parser model"
-      )
-      if model:
-        message = f"parser model {name!r} is no file and no name"
-      known = [*spacy_udpipe.LANGUAGES, *downloads]
-      guess = "" if "." in name else f" {did_you_mean(name, known)}"
-      raise InputError(
-        f"{message} of spacy-udpipe. Name a UDPipe file or one of its models with "
-        f"{at}.model, or another parser with {at.above}.parser, or prepare "
-        f'without trees: --config.prepare.parse.sides="()".{guess}'
-      )
-    file = spacy_udpipe.LANGUAGES[name]
-    address = fetch.Download(
-      f"{spacy_udpipe.BASE_URL}/{file}", max_bytes=MAX_BYTES
-    )
-    downloads = {file: address, **downloads}
-  path = files.path_of(directory) / file
-  try:
-    fetch.get(path, downloads[file], check)
-  except InputError as error:
-    raise InputError(
-      f"parser model {name!r}: download of {file} from {downloads[file].url}"
-      f" failed ({error}). Put the file into {path.parent} by hand, or name"
-      f" another .udpipe file in {at}.model. Systems without trees, as"
-      " transformer, need none:"
-      ' --config.prepare.parse.sides="()" prepares for them alone.'
-    ) from None
-  return path
+  if name in spacy_udpipe.LANGUAGES:
+    file = str(spacy_udpipe.LANGUAGES[name])
+    url = f"{spacy_udpipe.BASE_URL}/{file}"
+    return file, fetch.Download(url, max_bytes=MAX_BYTES)
+  message = (
+    f"the language {name!r} (config.data.*_language) has no parser model"
+  )
+  if is_model:
+    message = f"parser model {name!r} is no file and no name"
+  known = [*spacy_udpipe.LANGUAGES, *downloads]
+  guess = "" if "." in name else f" {did_you_mean(name, known)}"
+  raise InputError(
+    f"{message} of spacy-udpipe. Name a UDPipe file or one of its models with "
+    f"{at}.model, or another parser with {at.above}.parser, or prepare "
+    f'without trees: --config.prepare.parse.sides="()".{guess}'
+  )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
-import hashlib
 import itertools
+import pathlib
+import types
 
 import pytest
 import spacy_udpipe.utils
@@ -13,16 +13,20 @@ import web_server
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parsers.udpipe import UDPipe, find_model
+from jaxsyn.data.sentence.parsers.parser import Identity
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT
+from jaxsyn.storage import checksums
 
-find = functools.partial(
-  find_model,
-  at=ROOT / "prepare" / "parse" / "source" / "udpipe",
-  check=UDPipe,
-)
+AT = ROOT / "prepare" / "parse" / "source" / "udpipe"
+
+
+def find(model, language, folder, downloads=types.MappingProxyType({})):
+  """The model file that a config names."""
+  spec = UDPipeSpec(model).resolve(AT, language, folder, downloads)
+  return pathlib.Path(spec.model)
 
 
 @pytest.fixture(scope="module")
@@ -78,33 +82,6 @@ def test_line_of_two_sentences_is_one_parse(english):
   assert english.conllu("He sleeps.\rShe reads.", "1").count("sent_id = 1") == 2
 
 
-@pytest.mark.parametrize(
-  "line",
-  [
-    "",
-    "   ",
-    "\u200b",
-    "a man\x00 and a dog",
-    "a man\u2028in\x85the park\x0b.",
-    "👩\u200d👩\u200d👧 likes 👍🏽.",
-    "e\u0301te\u0301 \u200b nin\u0303o\ufeff",
-    "# text = not a comment",
-    "1\t2\t3",
-    "x" * 5000,
-    "\ufffe\U0010ffff \ue000",
-    "-- _ ' \" \\ &amp; \\n",
-  ],
-)
-def test_any_line_gives_one_parse(english, line):
-  parse = english(line)
-  assert parse.text == line
-  text = english.conllu(line, "9")
-  (again,) = conllu.match(conllu.blocks_of_text(text, "x"), [line], "raw")
-  assert again == parse
-  # UDPipe's tokeniser ends at a NUL; blank lines have nothing to parse.
-  assert parse.parsed == ("\x00" not in line and bool(visible(line)))
-
-
 def test_line_with_lost_characters_is_unparsed(english, monkeypatch):
   lost = "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
   monkeypatch.setattr(english, "_text", lambda line: lost)
@@ -130,13 +107,11 @@ def test_reproduces_the_stored_parses(english, shared_data):
 def test_beam_changes_the_identity(shared_data, english):
   fast = UDPipe(shared_data / "udpipe" / "english.udpipe", beam=1)
   line = "Two young men are playing football in the park."
+  sha256 = checksums.sha256_of(english.path)
+  assert english.identity == Identity("udpipe", english.path.name, sha256)
+  assert fast.identity.options == {"beam": "1"}
   assert fast._options == "beam_search=1"
   assert words(fast(line)) == words(english(line))
-
-
-def test_hash_is_that_of_the_file(english):
-  content = english.path.read_bytes()
-  assert english.sha256 == hashlib.sha256(content).hexdigest()
 
 
 def test_rejects_files_that_are_not_a_model(tmp_path, english):
@@ -189,7 +164,7 @@ def test_find_model_downloads_once(models, tmp_path, shared_data, capsys):
 def test_config_can_give_the_checksum_of_a_model(models, tmp_path, shared_data):
   path = shared_data / "udpipe" / "german.udpipe"
   models.answers |= {"mine": path.read_bytes()}
-  address = fetch.Download(models.url("mine"), UDPipe(path).sha256)
+  address = fetch.Download(models.url("mine"), checksums.sha256_of(path))
   result = find("", "de", tmp_path, downloads={GERMAN: address})
   assert result.read_bytes() == path.read_bytes()
   result = find("my.udpipe", "de", tmp_path, downloads={"my.udpipe": address})
