@@ -10,7 +10,6 @@ from jaxsyn.data.store import (
   integrity,
   layout,
   manifests,
-  tfds_builder,
 )
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -123,17 +122,6 @@ def test_names_text_with_other_lines_than_the_records(folder, content, message):
   manifests.write(folder, manifest)
   with pytest.raises(InputError, match=message):
     read_targets(folder)
-
-
-def test_builders_verify_records(folder, tmp_path):
-  """Damaged records are put into no other format."""
-  builder = tfds_builder.SyntaxPairs(
-    prepared=str(folder), data_dir=tmp_path, file_format="array_record"
-  )
-  path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"
-  path.write_bytes(path.read_bytes()[:-1])
-  with pytest.raises(InputError, match=r"tfrecord-00001-of-00003 has .* bytes"):
-    builder.download_and_prepare()
 
 
 def test_rejects_a_truncated_shard(folder):
