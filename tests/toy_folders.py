@@ -185,9 +185,8 @@ def write_records(
       texts = {n: [one.get(n, "") for one in part] for n in schema.TEXTS}
       rows = Rows.of(part, stored)
       payloads = serialize(rows, texts)
-      file = f"{name}-{split}.tfrecord-{shard:05d}-of-{number:05d}"
-      with tfrecord.writer(folder / file) as writer:
-        writer.write_all(payloads)
+      file = layout.shard_file(name, split, shard, number)
+      tfrecord.write(folder / file, payloads)
       entries.append(index.entries(payloads, lengths_of(rows)))
       written.append(
         {

@@ -32,7 +32,7 @@ from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import fetch, layout, manifests, tfrecord
 from jaxsyn.data.store.decoding import InvalidExampleError, decode
-from jaxsyn.data.store.example_check import Check
+from jaxsyn.data.store.example_check import check
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import penn
@@ -172,7 +172,7 @@ def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
     wanted = (*names, *UTF8)
     return decode(payload, begin, end, stored=names, wanted=wanted)
 
-  return decode_one, Check(manifest)
+  return decode_one, functools.partial(check, manifest=manifest)
 
 
 def given(state: MutationCases, rng: Rng) -> None:
@@ -256,7 +256,7 @@ def manifest(state: MutationCases, rng: Rng) -> None:
   found = manifests.read(state.folder)
   files: list[pathlib.Path | None] = []
   for side in ("source", "target"):
-    files.append(layout.vocabulary_file(state.folder, found, side))
+    files.append(state.folder / found["vocabulary"][side]["file"])
     files.append(layout.parser_file(state.folder, found, side))
   for name, split in found["splits"].items():
     files.append(layout.text_file(state.folder, name, "source"))
@@ -279,7 +279,7 @@ def run_page(state: MutationCases, rng: Rng) -> None:
     (folder / name).write_bytes(new)
   run = workdir.open_run(folder)
   for side in ("source", "target"):
-    file = layout.vocabulary_file(folder, run.manifest, side)
+    file = folder / run.manifest["vocabulary"][side]["file"]
     inside = file.resolve().is_relative_to(folder.resolve())
     _must(inside, f"leaves: {file}")
 
