@@ -23,7 +23,7 @@ from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.options import config_dict
-from jaxsyn.storage import checksums
+from jaxsyn.storage import checksums, files
 
 DISTINCT = 1_000_000  # pairs of a shard
 SIDES = ("source",)
@@ -112,16 +112,16 @@ def _write_shard(
   features = tuple(schema.features(SIDES))
   drawn, serialize = Rows.of(pool(), features), serializer(features)
   entries = []
-  with tfrecord.writer(path) as writer:
+  with files.publish(path) as file:
     for begin in range(0, count, BLOCK):
       size = min(BLOCK, count - begin)
       rows = drawn.take(rng.integers(len(drawn), size=size))
       rows.flat["line"][:] = np.arange(begin + 1, begin + size + 1)
       payloads = serialize(rows, {name: [""] * size for name in schema.TEXTS})
-      writer.write_all(payloads)
+      file.writelines(map(tfrecord.frame, payloads))
       entries.append(index.entries(payloads, lengths_of(rows)))
   return np.concatenate(entries), {
-    "examples": writer.number,
-    "bytes": writer.size,
-    "sha256": writer.digest.hexdigest(),
+    "examples": count,
+    "bytes": files.size_of(path),
+    "sha256": checksums.sha256_of(path),
   }

@@ -38,6 +38,7 @@ from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, report
+from jaxsyn.storage import files
 
 CHUNK = 128  # pairs
 LEVEL = 6  # of gzip, as preparing packs text
@@ -170,13 +171,14 @@ def _stages(
 
   counts = report.ReportCounts(["source"])
   serialize = serializer(schema.features(["source"]))
-  with tfrecord.writer(folder / "records") as writer:
+  with files.publish(folder / "records") as file:
     for (lines, parses), others in zip(chunks, _chunks(targets), strict=True):
       rows = costs.of("encode", encode, parses, others)
       costs.of("count", counts.add_all, rows)
       texts = dict(zip(schema.TEXTS, (lines, others)))
       payloads = costs.of("serialise", serialize, rows, texts)
-      costs.of("write_records", writer.write_all, payloads)
+      frames = map(tfrecord.frame, payloads)
+      costs.of("write_records", file.writelines, frames)
       trees = costs.of("write_trees", _told, parses)
       costs.of("gzip", _pack, ["\n".join(lines), "\n".join(others), trees])
 

@@ -80,7 +80,7 @@ PAGES = {
       "jaxsyn.data.annotations",
       "jaxsyn.data.loader.tasks",
       "jaxsyn.data.store.encoding",
-      "jaxsyn.data.store.tfds_builder",
+      "jaxsyn.data.store.tfds_metadata",
       "jaxsyn.scoring.scorers",
       "jaxsyn.scoring.metrics",
       "jaxsyn.scoring.ribes",

@@ -211,7 +211,7 @@ def _remove_unfinished(
 
 def _finish(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   """Writes metadata, models and report of a dataset; returns its manifest."""
-  from jaxsyn.data.store import tfds_builder
+  from jaxsyn.data.store import tfds_metadata
 
   job, described = context.job, context.manifest
   data, prepare = inputs.config.data, inputs.config.prepare
@@ -248,7 +248,7 @@ def _finish(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   models = _copy_models(inputs, context)
   title = _title(inputs, models["vocabulary"])
   with files.filled_folder(job.new) as temporary:
-    tfds_builder.write_metadata(
+    tfds_metadata.write_metadata(
       layout.tfds_folder(temporary, described),
       name=described["name"],
       version=described["version"],
@@ -262,7 +262,7 @@ def _finish(inputs: Inputs, context: JobContext) -> dict[str, Any]:
         labels=described.get("labels"),
       ),
       splits=index,
-      about=tfds_builder.About(title, data.citation, data.homepage),
+      about=tfds_metadata.About(title, data.citation, data.homepage),
     )
     report.write(
       temporary,

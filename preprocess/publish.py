@@ -79,7 +79,6 @@ def publish(
     directory: dataset directory.
     manifest: manifest of the new files.
   """
-  manifests.remove_former_files(directory)
   if remote.is_remote(directory):
     _publish_remote(new, directory, manifest)
     return

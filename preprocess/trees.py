@@ -108,7 +108,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """
   # Imported here, since TFDS takes a second to load and input errors should be
   # reported first.
-  from jaxsyn.data.store.tfds_builder import VERSION
+  from jaxsyn.data.store.tfds_metadata import VERSION
 
   data, options = context.config.data, context.config.prepare
   train = [results[n] for n in context.train_chunks]

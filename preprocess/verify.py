@@ -17,10 +17,15 @@ import numpy as np
 from jaxsyn import progress
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
-from jaxsyn.data.store import fetch, integrity, layout, manifests
+from jaxsyn.data.store import (
+  example_check,
+  fetch,
+  integrity,
+  layout,
+  manifests,
+)
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.decoding import InvalidExampleError
-from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
@@ -132,7 +137,6 @@ def _split(
     InputError: the text, trees or records of the split cannot be read.
   """
   records = Dataset(directory).split(name)
-  check = Check(manifest)
   subset_lines = None
   if "subset" in manifest["splits"][name]:
     subset_lines = subset.read(directory, name)
@@ -148,7 +152,7 @@ def _split(
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):
       try:
-        check(rows)
+        example_check.check(rows, manifest)
         lines = rows.flat["line"]
         pairs = itertools.islice(zip(*sentences), len(rows))
         source, target = zip(*pairs)

@@ -1,6 +1,7 @@
 """Atomic files and checksums."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,19 @@ def test_failed_writes_leave_only_the_old_file(tmp_path):
     raise RuntimeError
   assert path.read_text() == "old"
   assert names(tmp_path) == ["a"]
+
+
+def test_leaves_no_file_on_a_full_disk(tmp_path):
+  """A limit on the size of files, which is noticed at the last bytes."""
+  signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+  try:
+    with pytest.raises(OSError, match=r"File too large"):
+      files.write_text(tmp_path / "a", "a" * 18)
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert names(tmp_path) == []
 
 
 def test_permissions_are_those_of_plain_files(tmp_path):

@@ -23,8 +23,17 @@ from jaxsyn.data.loader.loader import (
 )
 from jaxsyn.data.loader.transforms import ExamplesInMemory
 from jaxsyn.data.options import Data
-from jaxsyn.data.store import layout, manifests, tfds_builder
+from jaxsyn.data.store import (
+  index,
+  layout,
+  manifests,
+  tfds_metadata,
+  tfrecord,
+)
 from jaxsyn.data.store.dataset import Split
+from jaxsyn.data.store.encoding import serializer
+from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.storage import checksums
 
@@ -153,6 +162,57 @@ def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
   return {**example, **{name: f"{name} {line}" for name in schema.TEXTS}}
 
 
+def write_records(
+  folder: pathlib.Path,
+  *,
+  name: str,
+  version: str,
+  features: Any,
+  splits: Mapping[str, tuple[int, Sequence[Mapping[str, Any]]]],
+  shards: int = 1,
+) -> dict[str, dict[str, Any]]:
+  """Writes shards, indexes and TFDS metadata; returns the manifest's splits."""
+  folder = folder / name / version
+  stored = [feature for feature in features if feature in schema.FEATURES]
+  serialize = serializer(stored)
+  facts = {}
+  for split, (count, examples) in splits.items():
+    number = max(1, min(shards, count))
+    cuts = [shard * count // number for shard in range(number + 1)]
+    written, entries = [], []
+    for shard, (begin, end) in enumerate(itertools.pairwise(cuts)):
+      part = examples[begin:end]
+      texts = {n: [one.get(n, "") for one in part] for n in schema.TEXTS}
+      rows = Rows.of(part, stored)
+      payloads = serialize(rows, texts)
+      file = layout.shard_file(name, split, shard, number)
+      tfrecord.write(folder / file, payloads)
+      entries.append(index.entries(payloads, lengths_of(rows)))
+      written.append(
+        {
+          "file": file,
+          "examples": len(part),
+          "bytes": (folder / file).stat().st_size,
+          "sha256": checksums.sha256_of(folder / file),
+        }
+      )
+    index.save(folder / f"index-{split}.npy", entries)
+    facts[split] = {
+      "examples": count,
+      "shards": written,
+      "records_sha256": records_sha256([one["sha256"] for one in written]),
+    }
+  tfds_metadata.write_metadata(
+    folder,
+    name=name,
+    version=version,
+    features=features,
+    splits=facts,
+    about=tfds_metadata.About(),
+  )
+  return facts
+
+
 def prepare(folder: pathlib.Path) -> pathlib.Path:
   """A prepared folder of `example`: splits of 11, 1 and 0 pairs, in 3 shards."""
   examples = [with_texts(example(i)) for i in range(11)]
@@ -160,7 +220,7 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   features = schema.tfds_features(
     SIDES, relations={side: list("abcdefgh") for side in SIDES}
   )
-  facts = tfds_builder.write(
+  facts = write_records(
     folder,
     name="toy",
     version="1.0.0",

@@ -6,14 +6,11 @@ another user could have created or replaced is not used.
 
 from __future__ import annotations
 
-import atexit
+import functools
 import os
 import pathlib
-import shutil
 import stat
 import tempfile
-
-_temporary: dict[int, pathlib.Path] = {}  # by process id
 
 
 def user_folder() -> pathlib.Path:
@@ -37,6 +34,20 @@ def user_folder() -> pathlib.Path:
   return path
 
 
+def private_folder() -> pathlib.Path:
+  """Returns `user_folder`, or a temporary directory if that cannot be used."""
+  try:
+    return user_folder()
+  except OSError:
+    return pathlib.Path(_temporary_folder().name)
+
+
+@functools.cache
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+  """Returns a directory that is removed when this process ends."""
+  return tempfile.TemporaryDirectory(prefix="jaxsyn-")
+
+
 def check_private(path: pathlib.Path) -> None:
   """Raises OSError if another user can write to a directory or replace it.
 
@@ -44,44 +55,19 @@ def check_private(path: pathlib.Path) -> None:
   """
   # A user who can write to the parent can replace the directory, unless the
   # sticky bit forbids renaming the files of other users.
-  _check(path.parent, path.parent.stat(), {0, os.geteuid()}, stat.S_ISVTX)
-  _check(path, path.lstat(), {os.geteuid()})
-
-
-def temporary_folder() -> pathlib.Path:
-  """Returns a temporary directory that is removed when this process ends."""
-  owner = os.getpid()
-  if owner not in _temporary:
-    path = _temporary[owner] = pathlib.Path(tempfile.mkdtemp(prefix="jaxsyn-"))
-
-    def remove() -> None:
-      if os.getpid() == owner:  # not in a forked process
-        shutil.rmtree(path, ignore_errors=True)
-
-    atexit.register(remove)
-  return _temporary[owner]
-
-
-def _check(
-  path: pathlib.Path,
-  status: os.stat_result,
-  owners: set[int],
-  protection: int = 0,
-) -> None:
-  """Raises OSError unless a directory is writable only by an allowed owner.
-
-  Args:
-    path: Path of the directory, for the message.
-    status: Status of the directory.
-    owners: User ids of the allowed owners.
-    protection: Mode bits with which other users may have write permission.
-  """
-  if not stat.S_ISDIR(status.st_mode):
-    raise OSError(f"{path} is not a folder, or is a link to one")
-  if status.st_uid not in owners:
-    raise OSError(
-      f"{path} belongs to user {status.st_uid}: remove it, or choose another "
-      "folder"
-    )
-  if status.st_mode & 0o022 and not status.st_mode & protection:
-    raise OSError(f"{path} can be written to by others: chmod go-w {path}")
+  is_sticky = path.parent.stat().st_mode & stat.S_ISVTX
+  for folder, status, owners, is_protected in (
+    (path.parent, path.parent.stat(), {0, os.geteuid()}, is_sticky),
+    (path, path.lstat(), {os.geteuid()}, False),
+  ):
+    if not stat.S_ISDIR(status.st_mode):
+      raise OSError(f"{folder} is not a folder, or is a link to one")
+    if status.st_uid not in owners:
+      raise OSError(
+        f"{folder} belongs to user {status.st_uid}: remove it, or choose "
+        "another folder"
+      )
+    if status.st_mode & 0o022 and not is_protected:
+      raise OSError(
+        f"{folder} can be written to by others: chmod go-w {folder}"
+      )

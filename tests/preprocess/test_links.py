@@ -210,8 +210,8 @@ def test_reports_a_run_that_needs_missing_links(tmp_path):
   ("feature", "value", "message"),
   [
     ("links", [0, 0, 1], "has half a link"),
-    ("links", [0, -1], "has a word before the first"),
-    ("source_unit", [0, 9, -1], "has a word beyond the subwords"),
+    ("links", [0, -1], "must be from 0 to 2147483647, got -1"),
+    ("source_unit", [0, 9, -1], "must be from -1 to 2, got 9"),
     ("target_unit", [0, -1], "has another number of values"),
   ],
 )
@@ -230,13 +230,12 @@ def test_checks_links_of_examples(feature, value, message):
     "target_unit": [0, 0, -1],
     "links": [0, 0, 1, 0],
   }
-  check = example_check.Check(manifest)
 
   def rows(example):
     arrays = {k: np.array(v, np.int32) for k, v in example.items()}
     arrays["line"] = arrays["line"].astype(np.int64)
     return Rows.of([arrays], list(arrays))
 
-  check(rows(example))
+  example_check.check(rows(example), manifest)
   with pytest.raises(InvalidExampleError, match=f"{feature} {message}"):
-    check(rows({**example, feature: value}))
+    example_check.check(rows({**example, feature: value}), manifest)

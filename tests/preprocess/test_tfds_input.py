@@ -82,10 +82,10 @@ def as_tfrecords(folder):
   """Rewrites a dataset as TFRecords, which TFDS writes with TensorFlow only."""
   for path in folder.glob("*.array_record-*"):
     reader = array_record.ArrayRecordReader(str(path))
-    with tfrecord.writer(
-      folder / path.name.replace("array_record", "tfrecord")
-    ) as writer:
-      writer.write_all(reader.read(0, reader.num_records()))
+    tfrecord.write(
+      folder / path.name.replace("array_record", "tfrecord"),
+      reader.read(0, reader.num_records()),
+    )
     path.unlink()
   for path in folder.glob("*.json"):
     path.write_text(path.read_text().replace("array_record", "tfrecord"))

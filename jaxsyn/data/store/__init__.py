@@ -10,6 +10,6 @@ encoding         serializes examples to records
 decoding         decodes records; `example_check` validates the values
 lengths          lengths of examples
 index            the index of a split
-tfds_builder     dataset directories as TensorFlow Datasets
+tfds_metadata    metadata with which TensorFlow Datasets reads a dataset
 fetch            downloads with checksums
 """

@@ -8,11 +8,9 @@ time. Only requested features are decoded.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import os
-import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
@@ -188,9 +186,15 @@ class Split(Examples):
       blocks, lambda block: int(self._shard_of(self.block_start[block]))
     )
     for shard, blocks_of_shard in by_shard:
-      with _opened(self._paths[shard]) as file:
-        for block in blocks_of_shard:
-          yield self._read_block(file, shard, block, features)
+      path = self._paths[shard]
+      try:
+        with files.open_read(path, _READ_AHEAD) as file:
+          for block in blocks_of_shard:
+            yield self._read_block(file, shard, block, features)
+      except OSError as error:
+        raise CorruptDatasetError(
+          f"{path} cannot be read: {error.strerror or error}"
+        ) from None
 
   def _read_block(
     self, file: IO[bytes], shard: int, block: int, features: Sequence[str]
@@ -199,11 +203,8 @@ class Split(Examples):
     path, first = self._paths[shard], begin - int(self._shards[shard])
     size = self.index["bytes"][begin:end].astype(np.int64)
     frame_end = np.cumsum(size + HEADER + FOOTER)
-    try:
-      file.seek(int(self._offset[block]))
-      data = file.read(int(frame_end[-1]))
-    except OSError as error:
-      raise _cannot_read(path, error) from None
+    file.seek(int(self._offset[block]))
+    data = file.read(int(frame_end[-1]))
     if len(data) < frame_end[-1]:
       record = first + int(np.searchsorted(frame_end, len(data), "right"))
       raise CorruptDatasetError(f"{path}: record {record} is truncated")
@@ -251,18 +252,3 @@ class Split(Examples):
     """Returns the number of sentences on a side that have no parse tree."""
     name = f"{side}_parsed"
     return sum(int((rows.flat[name] == 0).sum()) for rows in self.rows([name]))
-
-
-@contextlib.contextmanager
-def _opened(path: pathlib.Path) -> Iterator[IO[bytes]]:
-  try:
-    file = files.open_read(path, _READ_AHEAD)  # closed below
-  except OSError as error:
-    raise _cannot_read(path, error) from None
-  with file:
-    yield file
-
-
-def _cannot_read(path: pathlib.Path, error: OSError) -> CorruptDatasetError:
-  reason = error.strerror or error
-  return CorruptDatasetError(f"{path} cannot be read: {reason}")

@@ -1,18 +1,8 @@
 """Encoder of many examples at a time as serialized tf.train.Examples.
 
-`jaxsyn.data.store.decoding` reads them. Preparation encodes a chunk of lines as
-follows:
-
-  parses = list(conllu.match(conllu.blocks_of_text(trees, name), lines, file))
-  rows = example.encode_all(parses, targets, lines=numbers, **known)
-  texts = {"source_text": lines, "target_text": targets}
-  payloads = serializer(rows.flat)(rows, texts)
-  writer.write_all(payloads)                  # of jaxsyn.data.store.tfrecord
-  counts.add_all(rows)                        # of preprocess.report
-
-The features of each record are sorted by name. The bytes are those that
-protobuf writes for this order; all values of a feature are encoded together, in
-NumPy. `jaxsyn.data.store.decoding` relies on this layout.
+The features of each record are sorted by name, and the bytes are those that
+protobuf writes for this order. `jaxsyn.data.store.decoding` relies on this
+layout. All values of a feature are encoded together, in NumPy.
 
 Source: protobuf.dev/programming-guides/encoding; example.proto and
 feature.proto of tensorflow/core/example.

@@ -17,13 +17,12 @@ import os
 import pathlib
 import re
 import sys
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from jaxsyn import progress
 from jaxsyn.errors import InputError
@@ -42,7 +41,6 @@ MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
 MAX_UNPACKED_BYTES = 16  # per byte of MAX_BYTES
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0  # seconds without data
-_MIN_SPEED = 1 << 10  # bytes per second, after the first _TIMEOUT seconds
 _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
@@ -67,12 +65,11 @@ def get(
 ) -> str:
   """Downloads a file unless it exists and has the expected checksum.
 
-  A corrupt file is downloaded again. If several processes need the same file,
-  one process downloads it while the other processes wait.
+  If several processes need the same file, one process downloads it while the
+  other processes wait.
 
   Args:
-    path: Path of the file. Its checksum is recorded next to it if it is
-      downloaded, or if `address` has no SHA-256.
+    path: Path of the file.
     address: URL, checksum and size limit of the file.
     check: Function that raises InputError for a file of the wrong type.
 
@@ -84,59 +81,130 @@ def get(
       wrong type, or another file than before. The message has the reason, and
       no remedy.
   """
-  expected = address.sha256 or recorded(path)
-  if (sha256_found := _existing_sum(path, expected, check)) is None:
-    if not remote.is_remote(path):
-      path.parent.mkdir(parents=True, exist_ok=True)
-    waiting = f"waiting for another process, which downloads {path}"
-    with lock.flock(path.parent, fcntl.LOCK_EX, waiting):
-      if (sha256_found := _existing_sum(path, expected, check)) is None:
-        files.remove_unfinished(path.parent)
-        sha256_found = _fetch(path, address, expected, check)
-  return sha256_found
+  if not remote.is_remote(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+  waiting = f"waiting for another process, which downloads {path}"
+  with lock.flock(path.parent, fcntl.LOCK_EX, waiting):
+    expected = address.sha256 or recorded(path)
+    if files.is_file(path):
+      actual = checksums.sha256_of(path)
+      if not expected:
+        check(path)
+        _write_record(path, actual, "put here by hand")
+      if actual == (expected or actual):
+        return actual
+      print(
+        f"{path} is not what it was (SHA-256 {actual}, not {expected}): fetching"
+        " it again",
+        file=sys.stderr,
+      )
+    files.remove_unfinished(path.parent)
+    return _fetch(path, address, expected, check)
 
 
-def local(path: PathLike, sha256: str = "") -> pathlib.Path:
-  """Returns a local path of a file, which is copied if it is remote.
+def _fetch(
+  path: pathlib.Path, address: Download, expected: str, check: Check
+) -> str:
+  print(f"fetching {address.url}", file=sys.stderr)
+  with files.publish(path) as file:
+    for block in _blocks(address, is_known=bool(expected)):
+      file.write(block)
+    file.flush()
+    temporary = pathlib.Path(file.name)
+    actual = checksums.sha256_of(temporary)
+    if expected and actual != expected:
+      source = "config.prepare.downloads says"
+      if not address.sha256:
+        source = f"{_record(path)} (delete it if you trust the new file) says"
+      raise InputError(
+        f"it has changed or was cut off: its SHA-256 is {actual}, {source}"
+        f" {expected}"
+      )
+    if path.name.endswith(".gz"):
+      _check_gzip(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
+    check(temporary)
+    # Before the file gets its final name, so that such a file has a record.
+    _write_record(path, actual, f"fetched from {address.url}")
+  return actual
 
-  A file on an object store is copied to the user's cache directory, under its
-  SHA-256. The copy is verified at every call.
+
+def _blocks(address: Download, is_known: bool) -> Iterator[bytes]:
+  """Yields the bytes of a file that is downloaded from a server.
 
   Args:
-    path: Path of a local or remote file.
-    sha256: SHA-256 of the file; "" computes it from the current file. Local
-      files are not verified.
-
-  Raises:
-    InputError: The remote file is missing, or has another SHA-256.
+    address: URL and size limit of the file.
+    is_known: Whether the SHA-256 is known, so that truncation is detected.
   """
-  if not remote.is_remote(path):
-    return pathlib.Path(path)
-  sha256 = sha256 or checksums.sha256_of(path)
   try:
-    place = cache.user_folder()
-  except OSError:
-    place = cache.temporary_folder()
-  copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
-  copy.parent.mkdir(parents=True, exist_ok=True)
-  # One process of a machine copies the file; other processes wait.
-  with lock.flock(copy.parent, fcntl.LOCK_EX):
-    if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
-      _copy(path, copy, sha256)
-  return copy
+    _check_url(address.url, address.url)
+    # No compression for the transfer, which urllib would not undo.
+    agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
+    request = urllib.request.Request(address.url, headers=agent)
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+      _check_url(response.url, address.url)
+      yield from _limited(response, address.max_bytes, is_known)
+  except urllib.error.HTTPError as error:
+    error.close()
+    raise UnreachableError(str(error)) from None
+  except (OSError, http.client.HTTPException) as error:
+    raise UnreachableError(str(error) or type(error).__name__) from None
+  except ValueError as error:
+    raise InputError(str(error)) from None
 
 
-def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
-  try:
-    files.copy(path, copy)
-  except FileNotFoundError:
-    raise InputError(f"{path} is missing; copy the folder again.") from None
-  if (actual := checksums.sha256_of(copy)) != sha256:
-    copy.unlink()
+def _check_url(url: str, first: str) -> None:
+  """Raises InputError for another scheme, or a redirect from https to http."""
+  parts = urllib.parse.urlsplit(url)
+  if parts.scheme not in ("http", "https") or not parts.hostname:
+    raise InputError(f"{url!r} is no address of http or https")
+  if parts.scheme == "http" and first.lower().startswith("https:"):
+    raise InputError(f"it is redirected to {url}, which is not encrypted")
+
+
+def _limited(
+  response: http.client.HTTPResponse, limit: int, is_known: bool
+) -> Iterator[bytes]:
+  """Yields the content of a response of at most `limit` bytes."""
+  if response.status != http.HTTPStatus.OK:
+    raise InputError(f"the server answers {response.status} {response.reason}")
+  length = response.length
+  if length is None and not response.chunked and not is_known:
     raise InputError(
-      f"{path} has the SHA-256 {actual} and not {sha256}, as the manifest of "
-      "its folder says; copy the folder again."
+      "the server does not say how long the file is, so that a cut one could"
+      " not be told from a whole one"
     )
+  done, size = 0, "no end yet" if length is None else f"{length:,} bytes"
+  with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
+    while done <= limit and (length or 0) <= limit:
+      block = response.read(_BLOCK)
+      if not block:
+        break
+      done += len(block)
+      bar.set_done(done >> 10)
+      yield block
+  if max(done, length or 0) > limit:
+    raise InputError(
+      f"it has {size}, the limit is {limit:,}; a fourth entry in"
+      " config.prepare.downloads sets another"
+    )
+  if length is not None and done != length:
+    raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
+
+
+def _check_gzip(path: pathlib.Path, limit: int) -> None:
+  """Raises InputError unless a gzip file is complete and within a size limit.
+
+  The limit is for the uncompressed size in bytes.
+  """
+  size = 0
+  try:
+    with gzip.open(path) as unpacked:
+      while size <= limit and (block := unpacked.read(_BLOCK)):
+        size += len(block)
+  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    raise InputError(f"it is no whole gzip file ({error})") from None
+  if size > limit:
+    raise InputError(f"unpacked it has more than {limit:,} bytes")
 
 
 def record(path: pathlib.Path) -> str:
@@ -171,178 +239,43 @@ def _record(path: pathlib.Path) -> pathlib.Path:
   return path.with_name(path.name + ".sha256")
 
 
-def _existing_sum(
-  path: pathlib.Path, expected: str, check: Check
-) -> str | None:
-  """Returns the SHA-256 of an existing file; None if it must be downloaded.
-
-  The checksum of a file without a record is recorded.
-  """
-  if not files.is_file(path):
-    return None
-  actual = checksums.sha256_of(path)
-  if not expected:  # put there by hand
-    check(path)
-    _write_record(path, actual, "put here by hand")
-  elif actual != expected:
-    print(
-      f"{path} is not what it was (SHA-256 {actual}, not {expected}): fetching"
-      " it again",
-      file=sys.stderr,
-    )
-    return None
-  return actual
-
-
 def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
   now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
   files.write_text(_record(path), f"# {origin}, {now}\n{sha256}  {path.name}\n")
 
 
-def _fetch(
-  path: pathlib.Path, address: Download, expected: str, check: Check
-) -> str:
-  print(f"fetching {address.url}", file=sys.stderr)
-  with files.publish(path) as file:
-    for block in _blocks(address, known=bool(expected)):
-      file.write(block)
-    file.flush()
-    temporary = pathlib.Path(file.name)
-    actual = checksums.sha256_of(temporary)
-    if expected and actual != expected:
-      source = "config.prepare.downloads says"
-      if not address.sha256:
-        source = f"{_record(path)} (delete it if you trust the new file) says"
-      raise InputError(
-        f"it has changed or was cut off: its SHA-256 is {actual}, {source}"
-        f" {expected}"
-      )
-    if path.name.endswith(".gz"):
-      _check_gzip(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
-    check(temporary)
-    # Before the file gets its final name, so that such a file has a record.
-    _write_record(path, actual, f"fetched from {address.url}")
-  return actual
+def local(path: PathLike, sha256: str = "") -> pathlib.Path:
+  """Returns a local path of a file, which is copied if it is remote.
 
-
-def _check_gzip(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is complete and within a size limit.
-
-  The limit is for the uncompressed size in bytes.
-  """
-  size = 0
-  try:
-    with gzip.open(path) as unpacked:
-      while size <= limit and (block := unpacked.read(_BLOCK)):
-        size += len(block)
-  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-    raise InputError(f"it is no whole gzip file ({error})") from None
-  if size > limit:
-    raise InputError(f"unpacked it has more than {limit:,} bytes")
-
-
-def _blocks(address: Download, known: bool) -> Iterator[bytes]:
-  """Yields the bytes of a file that is downloaded from a server.
+  A file on an object store is copied to the user's cache directory, under its
+  SHA-256. The copy is verified at every call.
 
   Args:
-    address: URL and size limit of the file.
-    known: Whether the SHA-256 is known, so that truncation is detected.
+    path: Path of a local or remote file.
+    sha256: SHA-256 of the file; "" computes it from the current file. Local
+      files are not verified.
+
+  Raises:
+    InputError: The remote file is missing, or has another SHA-256.
   """
-  try:
-    with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
-      yield from _bounded(answer, address.max_bytes, known)
-  except urllib.error.HTTPError as error:
-    error.close()
-    raise UnreachableError(str(error)) from None
-  except (OSError, http.client.HTTPException) as error:
-    raise UnreachableError(str(error) or type(error).__name__) from None
-  except ValueError as error:
-    raise InputError(str(error)) from None
-
-
-def _bounded(
-  answer: http.client.HTTPResponse, limit: int, known: bool
-) -> Iterator[bytes]:
-  if answer.status != http.HTTPStatus.OK:
-    raise InputError(f"the server answers {answer.status} {answer.reason}")
-  length = answer.length
-  if length is None and not answer.chunked and not known:
-    raise InputError(
-      "the server does not say how long the file is, so that a cut one could"
-      " not be told from a whole one"
-    )
-  if length is not None and length > limit:
-    raise InputError(_too_large(f"{length:,} bytes", limit))
-  done, started = 0, time.monotonic()
-  with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
-    # `read` would wait for a complete block, however slowly it arrives.
-    while block := answer.read1(_BLOCK):
-      done += len(block)
-      bar.set_done(done >> 10)
-      seconds = time.monotonic() - started
-      if done > limit:
-        raise InputError(_too_large("no end yet", limit))
-      if seconds > _TIMEOUT and done < seconds * _MIN_SPEED:
-        raise InputError(f"{done:,} bytes in {seconds:.0f} s are too slow")
-      yield block
-  if length is not None and done != length:
-    raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
-
-
-def _too_large(what: str, limit: int) -> str:
-  return (
-    f"it has {what}, the limit is {limit:,}; a fourth entry in"
-    " config.prepare.downloads sets another"
-  )
-
-
-def _request(url: str) -> urllib.request.Request:
-  _check_scheme(url)
-  # No compression for the transfer, which urllib would not undo.
-  agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
-  return urllib.request.Request(url, headers=agent)
-
-
-def _check_scheme(url: str) -> None:
-  parts = urllib.parse.urlsplit(url)
-  if parts.scheme not in ("http", "https") or not parts.hostname:
-    raise InputError(f"{url!r} is no address of http or https")
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-  """Handler of HTTP redirects that rejects unencrypted and unknown schemes.
-
-  Redirects to http and https are followed, but never from https to http.
-  """
-
-  def redirect_request(
-    self,
-    request: urllib.request.Request,
-    file: IO[bytes],
-    code: int,
-    message: str,
-    headers: http.client.HTTPMessage,
-    new: str,
-  ) -> urllib.request.Request | None:
-    _check_scheme(new)
-    if request.type == "https" and not new.lower().startswith("https:"):
-      raise InputError(f"it is redirected to {new}, which is not encrypted")
-    return super().redirect_request(request, file, code, message, headers, new)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-  """Returns a URL opener for http and https only.
-
-  The default opener also opens file: and ftp:.
-  """
-  opener = urllib.request.OpenerDirector()
-  for handler in (
-    urllib.request.ProxyHandler(),
-    urllib.request.HTTPHandler(),
-    urllib.request.HTTPSHandler(),
-    urllib.request.HTTPDefaultErrorHandler(),
-    urllib.request.HTTPErrorProcessor(),
-    _Redirects(),
-  ):
-    opener.add_handler(handler)
-  return opener
+  if not remote.is_remote(path):
+    return pathlib.Path(path)
+  sha256 = sha256 or checksums.sha256_of(path)
+  name = os.fspath(path).rpartition("/")[2]
+  copy = cache.private_folder() / "files" / sha256 / name
+  copy.parent.mkdir(parents=True, exist_ok=True)
+  # One process of a machine copies the file; other processes wait.
+  with lock.flock(copy.parent, fcntl.LOCK_EX):
+    if copy.is_file() and checksums.sha256_of(copy) == sha256:
+      return copy
+    try:
+      files.copy(path, copy)
+    except FileNotFoundError:
+      raise InputError(f"{path} is missing; copy the folder again.") from None
+    if (actual := checksums.sha256_of(copy)) != sha256:
+      copy.unlink()
+      raise InputError(
+        f"{path} has the SHA-256 {actual} and not {sha256}, as the manifest of "
+        "its folder says; copy the folder again."
+      )
+  return copy

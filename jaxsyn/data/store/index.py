@@ -4,8 +4,7 @@ index-SPLIT.npy is next to the shards and has one entry for each record, in
 their order. Batches are planned from the lengths of sentences. The sizes locate
 the records, which are contiguous in a shard. The checksums tie the records to
 the index, so that a shard of other data is rejected, even if its records have
-the same sizes. An entry has 16 bytes; the index of a local dataset is
-memory-mapped.
+the same sizes. The index of a local dataset is memory-mapped.
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ ENTRY = np.dtype(
 
 
 def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
-  """Returns the index entries of serialized examples.
-
-  Args:
-    payloads: Serialized examples.
-    lengths: Lengths of the examples.
+  """Returns the index entries of serialized examples with the given lengths.
 
   Raises:
     InputError: A record or a sentence is too long for the index.
@@ -43,17 +38,14 @@ def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
   count = len(payloads)
   made = np.empty(count, ENTRY)
   made["crc"] = np.fromiter(map(masked_crc, payloads), np.uint32, count)
-  sizes = np.fromiter(map(len, payloads), np.int64, count)
-  fields = (
-    ("bytes", "bytes", sizes),
-    ("source", "source subwords", lengths.source),
-    ("target", "target subwords", lengths.target),
-    ("source_words", "source words", lengths.source_words),
-    ("target_words", "target words", lengths.target_words),
-  )
-  for name, unit, values in fields:
+  columns = {"bytes": np.fromiter(map(len, payloads), np.int64, count)}
+  columns |= lengths._asdict()
+  for name, values in columns.items():
     limit = np.iinfo(ENTRY[name]).max
-    if (largest := int(values.max(initial=0))) > limit:
+    largest = int(values.max(initial=0))
+    if largest > limit:
+      unit = name.replace("_", " ")
+      unit += " subwords" if name in ("source", "target") else ""
       raise InputError(
         f"an example has {largest:,} {unit}; at most {limit:,} are supported. "
         "Lower config.prepare.max_subwords."

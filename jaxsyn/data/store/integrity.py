@@ -11,16 +11,13 @@ import gzip
 import os
 import pathlib
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store.layout import Manifest, PathLike
 from jaxsyn.data.store.tfrecord import CorruptDatasetError
 from jaxsyn.storage import checksums, files
-
-PathLike = os.PathLike[str] | str
-Manifest = Mapping[str, Any]
 
 
 def corrupt_files(
@@ -35,36 +32,33 @@ def corrupt_files(
 
   Returns: error text by name of the file.
   """
-  faults = {
-    name: _fault(directory, manifest, name, deep) for name in manifest["files"]
-  }
-  return {name: fault for name, fault in faults.items() if fault}
-
-
-def _fault(
-  directory: PathLike, manifest: Manifest, name: str, deep: bool
-) -> str:
-  expected = {name: manifest["files"][name]}
-  return checksums.corrupt_files(directory, expected, lambda _: deep)
+  errors: dict[str, str] = {}
+  for name, entry in manifest["files"].items():
+    error = checksums.corrupt_files(directory, {name: entry}, lambda _: deep)
+    if error:
+      errors[name] = error
+  return errors
 
 
 def check(
-  directory: PathLike, manifest: Manifest, name: PathLike, deep: bool = True
+  directory: PathLike, manifest: Manifest, path: PathLike, deep: bool = True
 ) -> None:
   """Raises an error if one dataset file differs from its manifest entry.
 
   Args:
     directory: Dataset directory.
     manifest: Manifest of the directory.
-    name: Path of the file, relative to the directory.
+    path: Path of the file, relative to the directory.
     deep: Whether to read the file; otherwise only its size is compared.
 
   Raises:
     CorruptDatasetError: The file is missing or differs.
   """
-  name = pathlib.PurePath(name).as_posix()
-  if fault := _fault(directory, manifest, name, deep):
-    raise CorruptDatasetError(fault)
+  name = pathlib.PurePath(path).as_posix()
+  entry = manifest["files"][name]
+  error = checksums.corrupt_files(directory, {name: entry}, lambda _: deep)
+  if error:
+    raise CorruptDatasetError(error)
 
 
 def read_text(
@@ -77,23 +71,22 @@ def read_text(
       lines than the split has records.
   """
   shards = manifests.split(manifest, split)["shards"]
-  paths = layout.text_files("", manifest, split, side)
   of = "split" if len(shards) == 1 else "shard"
   texts: list[str] = []
-  for shard, name in zip(shards, paths):
+  for shard, name in zip(shards, layout.text_files("", manifest, split, side)):
     check(directory, manifest, name)
     path = files.path_of(directory) / name
     try:
       text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
       raise CorruptDatasetError(f"{path} cannot be read ({error})") from None
-    lines = text.split("\n")
-    if len(lines) - 1 != shard["examples"] or lines[-1]:
+    *lines, end = text.split("\n")
+    if len(lines) != shard["examples"] or end:
       raise CorruptDatasetError(
-        f"{path} has {len(lines) - 1} lines, but the {of} has "
+        f"{path} has {len(lines)} lines, but the {of} has "
         f"{shard['examples']} records"
       )
-    texts += lines[:-1]
+    texts += lines
   return texts
 
 

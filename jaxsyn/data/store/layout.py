@@ -16,32 +16,35 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxsyn.data import schema
 from jaxsyn.storage import files
 
+PathLike = os.PathLike[str] | str
+Manifest = Mapping[str, Any]
 
-def names(manifest: Mapping[str, Any]) -> list[str]:
+
+def names(manifest: Manifest) -> list[str]:
   """Returns the paths of all files that a dataset with a given manifest has.
 
   Paths are relative to the dataset directory.
   """
-  files = list(models(manifest))
+  found = list(models(manifest))
   folder = tfds_folder("", manifest)
-  for name, facts in manifest["splits"].items():
-    paths = [folder / shard["file"] for shard in facts["shards"]]
+  for name, split in manifest["splits"].items():
+    paths = [folder / shard["file"] for shard in split["shards"]]
     paths.append(index_file("", manifest, name))
     for side in schema.SIDES:
       paths += text_files("", manifest, name, side)
     for side in manifest["sides"]:
       paths += conllu_files("", manifest, name, side)
-    files += [path.as_posix() for path in paths]
-  return files
+    found += [path.as_posix() for path in paths]
+  return found
 
 
-def models(manifest: Mapping[str, Any]) -> dict[str, str]:
+def models(manifest: Manifest) -> dict[str, str]:
   """Returns the SHA-256 of each vocabulary and parser file in a manifest.
 
   Training runs copy these files. The keys are the names of the files.
@@ -54,100 +57,67 @@ def models(manifest: Mapping[str, Any]) -> dict[str, str]:
   }
 
 
-def tfds_folder(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
-) -> pathlib.Path:
+def tfds_folder(directory: PathLike, manifest: Manifest) -> pathlib.Path:
   """Returns the path of the folder with the TFDS dataset, NAME/VERSION."""
   return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
 def index_file(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
+  directory: PathLike, manifest: Manifest, split: str
 ) -> pathlib.Path:
   """Returns the path of a split's record index (`jaxsyn.data.store.index`)."""
-  return tfds_folder(directory, manifest) / f"index-{split_name}.npy"
+  return tfds_folder(directory, manifest) / f"index-{split}.npy"
+
+
+def shard_file(name: str, split: str, shard: int, shards: int) -> str:
+  """Returns the name of a file of records in the folder of the TFDS dataset."""
+  return f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 
 
 def text_file(
-  directory: os.PathLike[str] | str,
-  split_name: str,
-  side: str,
-  *,
-  shard: int = 0,
-  shards: int = 1,
+  directory: PathLike, split: str, side: str, *, shard: int = 0, shards: int = 1
 ) -> pathlib.Path:
   """Returns the path of the raw text file for a shard and side of a split."""
-  file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
-  return files.path_of(directory) / "text" / file
+  name = f"{split}.{side}{_of_shards(shard, shards)}.gz"
+  return files.path_of(directory) / "text" / name
 
 
 def text_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-  side: str,
+  directory: PathLike, manifest: Manifest, split: str, side: str
 ) -> list[pathlib.Path]:
   """Returns the paths of a side's raw text files in a split, one per shard."""
-  return _each_shard(
-    text_file, directory, manifest, split=split_name, side=side
-  )
-
-
-def conllu_file(
-  directory: os.PathLike[str] | str,
-  split_name: str,
-  side: str,
-  *,
-  shard: int = 0,
-  shards: int = 1,
-) -> pathlib.Path:
-  """Returns the path of the CoNLL-U file for a shard and side of a split."""
-  file = f"{split_name}.{side}{_shard(shard, shards)}.conllu.gz"
-  return files.path_of(directory) / "conllu" / file
-
-
-def conllu_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-  side: str,
-) -> list[pathlib.Path]:
-  """Returns the paths of a side's CoNLL-U files in a split, one per shard."""
-  return _each_shard(
-    conllu_file, directory, manifest, split=split_name, side=side
-  )
-
-
-def _each_shard(
-  file_of: Callable[..., pathlib.Path],
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  *,
-  split: str,
-  side: str,
-) -> list[pathlib.Path]:
   count = len(manifest["splits"][split]["shards"])
   return [
-    file_of(directory, split, side, shard=shard, shards=count)
+    text_file(directory, split, side, shard=shard, shards=count)
     for shard in range(count)
   ]
 
 
-def _shard(shard: int, shards: int) -> str:
+def conllu_file(
+  directory: PathLike, split: str, side: str, *, shard: int = 0, shards: int = 1
+) -> pathlib.Path:
+  """Returns the path of the CoNLL-U file for a shard and side of a split."""
+  name = f"{split}.{side}{_of_shards(shard, shards)}.conllu.gz"
+  return files.path_of(directory) / "conllu" / name
+
+
+def conllu_files(
+  directory: PathLike, manifest: Manifest, split: str, side: str
+) -> list[pathlib.Path]:
+  """Returns the paths of a side's CoNLL-U files in a split, one per shard."""
+  count = len(manifest["splits"][split]["shards"])
+  return [
+    conllu_file(directory, split, side, shard=shard, shards=count)
+    for shard in range(count)
+  ]
+
+
+def _of_shards(shard: int, shards: int) -> str:
   return f"-{shard:05d}-of-{shards:05d}" if shards > 1 else ""
 
 
-def vocabulary_file(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
-) -> pathlib.Path:
-  """Returns the path of a side's SentencePiece model, maybe of both sides."""
-  return files.path_of(directory) / manifest["vocabulary"][side]["file"]
-
-
 def parser_file(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
+  directory: PathLike, manifest: Manifest, side: str
 ) -> pathlib.Path | None:
   """Returns the path of the copied parser for a side; None if there is none."""
   parser = manifest["parser"].get(side)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
-from jaxsyn.data.options import MAX_LABELS, DataName, Prepare
+from jaxsyn.data.options import DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.data.sentence.parsers import PARSERS
+from jaxsyn.data.store import layout
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
   CHECKPOINT_MODE,
@@ -31,7 +31,6 @@ FORMAT = 5
 
 _PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
 _SHA256 = r"[0-9a-f]{64}"
-_MOST_LABELS = 1 << 16
 
 Number = Annotated[int, Range(0, 1 << 53)]  # exact in JSON
 Version = Annotated[
@@ -165,72 +164,44 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
     yield "sides", manifest.sides, "of source and target, each once"
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
+  rule = f"of the sides with trees, {sorted(sides)}"
   for field in ("parser", "relations"):
     declared_sides = set(getattr(manifest, field))
     if not sides <= declared_sides <= set(SIDES):
-      yield (
-        field,
-        sorted(declared_sides),
-        f"of the sides with trees, {sorted(sides)}",
-      )
+      yield field, sorted(declared_sides), rule
+  if not set(manifest.alternatives) <= sides:
+    yield "alternatives", manifest.alternatives, rule
   for side, parser in manifest.parser.items():
     if parser and parser.file and not parser.sha256:
       rule = "there with the file's name"
       yield f"parser.{side}.sha256", parser.sha256, rule
-  if not set(manifest.alternatives) <= sides:
-    rule = f"of the sides with trees, {sorted(sides)}"
-    yield "alternatives", manifest.alternatives, rule
   if unknown := set(manifest.annotations) - set(ANNOTATIONS):
     rule = f"of {', '.join(ANNOTATIONS)}, of jaxsyn.data.annotations"
     yield "annotations", sorted(unknown), rule
     return
-  yield from _faults_of_labels(manifest)
+  names = sorted(n for n in manifest.annotations if ANNOTATIONS[n].open)
+  expected = dict.fromkeys(manifest.sides, names) if names else {}
+  labels_of = {side: sorted(labels) for side, labels in manifest.labels.items()}
+  if labels_of != expected:
+    rule = f"of the open annotations of each side, {expected}"
+    yield "labels", labels_of, rule
+  for side, of_side in manifest.labels.items():
+    for name, labels in of_side.items():
+      if labels[:1] != (UNKNOWN,) or len(set(labels)) < len(labels):
+        rule = f"different labels, {UNKNOWN} first"
+        yield f"labels.{side}.{name}", labels, rule
   if not set(manifest.brackets) <= {"source"}:
     yield "brackets", sorted(manifest.brackets), "of the source"
   for field in ("relations", "brackets"):
     for side, labels in getattr(manifest, field).items():
-      rising = all(a < b for a, b in itertools.pairwise(labels))
-      if not rising or len(labels) > _MOST_LABELS:
+      if list(labels) != sorted(set(labels)):
         yield f"{field}.{side}", labels, "different labels in sorted order"
   for name, split in manifest.splits.items():
-    for field, value, rule in _faults_of_split(manifest, name, split):
-      yield f"splits.{name}.{field}", value, rule
-
-
-def _faults_of_labels(manifest: Manifest) -> Iterator[Fault]:
-  wanted = [n for n in manifest.annotations if ANNOTATIONS[n].open]
-  due = {side: sorted(wanted) for side in manifest.sides if wanted}
-  sorted_labels = {
-    side: sorted(side_labels) for side, side_labels in manifest.labels.items()
-  }
-  if sorted_labels != due:
-    yield (
-      "labels",
-      sorted_labels,
-      f"of the open annotations of each side, {due}",
-    )
-  for side, of_side in manifest.labels.items():
-    for name, labels in of_side.items():
-      first, twice = labels[:1] == (UNKNOWN,), len({*labels}) < len(labels)
-      if not first or twice or len(labels) > MAX_LABELS + 1:
-        rule = f"different labels, {UNKNOWN} first, {MAX_LABELS:,} beside it"
-        yield f"labels.{side}.{name}", f"{len(labels):,} labels", rule
-
-
-def _faults_of_split(
-  manifest: Manifest, name: str, split: SplitFacts
-) -> Iterator[Fault]:
-  folder, shard_count = f"{manifest.name}/{manifest.version}", len(split.shards)
-  for i, shard in enumerate(split.shards):
-    due = f"{manifest.name}-{name}.tfrecord-{i:05d}-of-{shard_count:05d}"
-    if shard.file != due:
-      yield f"shards[{i}].file", shard.file, due
-    file = manifest.files.get(f"{folder}/{shard.file}")
-    if file and file.bytes != shard.bytes:
-      yield f"shards[{i}].bytes", shard.bytes, f"{file.bytes}, as in files"
-  due = records_sha256([shard.sha256 for shard in split.shards])
-  if split.records_sha256 != due:
-    yield "records_sha256", split.records_sha256, f"{due}, of its shards"
-  total = sum(shard.examples for shard in split.shards)
-  if total != split.examples:
-    yield "examples", split.examples, f"the sum of its shards, {total}"
+    for i, shard in enumerate(split.shards):
+      file = layout.shard_file(manifest.name, name, i, len(split.shards))
+      if shard.file != file:
+        yield f"splits.{name}.shards[{i}].file", shard.file, file
+    total = sum(shard.examples for shard in split.shards)
+    if total != split.examples:
+      rule = f"the sum of its shards, {total}"
+      yield f"splits.{name}.examples", split.examples, rule

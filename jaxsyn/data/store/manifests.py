@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxsyn.data import schema
@@ -24,7 +24,6 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.storage import checksums, files, lock, remote
 
 FILE = "manifest.json"
-_FORMER_FOLDER = "columns"  # of directories of format 4
 
 
 def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
@@ -72,23 +71,6 @@ def write(
   document = checksums.add_checksum({**manifest, "format": FORMAT})
   _validate(checksums.verify_checksum(document))
   files.write_json(files.path_of(directory) / FILE, document)
-
-
-def remove_former_files(directory: os.PathLike[str] | str) -> None:
-  """Removes the folder columns/ that dataset directories of format 4 had.
-
-  It has a second copy of the data. Other files of earlier versions are replaced
-  when the directory is rebuilt.
-  """
-  directory = files.path_of(directory)
-  try:
-    names = files.read_json(directory / FILE)["files"]
-    is_former = any(name.startswith(f"{_FORMER_FOLDER}/") for name in names)
-  except (OSError, ValueError, KeyError, TypeError, AttributeError):
-    return  # no manifest, or a corrupt one
-  folder = directory / _FORMER_FOLDER
-  if is_former and (remote.is_remote(folder) or os.path.isdir(folder)):
-    files.remove_folder(folder)
 
 
 @contextlib.contextmanager
@@ -146,44 +128,54 @@ def features_for(
   """
   if unknown := sorted(set(required) - set(schema.FEATURES)):
     raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
-  sides, names = manifest["sides"], ["source_id", "target_id"]
-  trees = sorted(set(required) - set(schema.LINKED))
-  for name in trees:
+  stored = features(manifest)
+  lacking = [
+    name
+    for name in sorted(set(required))
+    if schema.MADE.get(name, name) not in stored
+  ]
+  if lacking:
+    raise InputError(_remedy_for(manifest, lacking))
+  names = ["source_id", "target_id"]
+  of_trees = sorted(set(required) - set(schema.LINKED))
+  for name in of_trees:
     side = name.partition("_")[0]
     names += [f"{side}_word", f"{side}_parsed"]
     names += [schema.MADE.get(name, name), name]
-  if len(trees) < len(set(required)):
+  if len(of_trees) < len(set(required)):
     names += schema.LINKED
-    if not manifest.get("alignments"):
-      raise InputError(
-        "this system reads alignments of words, but the prepared data has none."
-        " Prepare it again with config.prepare.alignments."
-      )
-  stored = {name: schema.MADE.get(name, name) for name in trees}
-  lacking = [n for n in trees if stored[n] not in features(manifest)]
+  return tuple(dict.fromkeys(names))
+
+
+def _remedy_for(manifest: Mapping[str, Any], lacking: Sequence[str]) -> str:
+  """Returns the error text for features that a dataset lacks."""
+  if set(lacking) & set(schema.LINKED):
+    return (
+      "this system reads alignments of words, but the prepared data has none."
+      " Prepare it again with config.prepare.alignments."
+    )
   of = sorted({name.partition("_")[0] for name in lacking})
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
-  if set(of) - set(sides):
-    wanted = ",".join(f"'{side}'" for side in sorted({*sides, *of}))
-    raise InputError(
+  if set(of) - set(manifest["sides"]):
+    sides = sorted({*manifest["sides"], *of})
+    wanted = ",".join(f"'{side}'" for side in sides)
+    return (
       f"{read} trees of the {' and the '.join(of)} side. Prepare it again with "
       f'--config.prepare.parse.sides="({wanted},)".'
     )
   if set(lacking) & set(schema.ALTERNATIVES):
     wanted = " and ".join(f"config.prepare.parse.{s}_alternatives" for s in of)
-    raise InputError(
+    return (
       "config.data.tree='sampled' draws among several parses of the"
       f" {' and the '.join(of)}, but this data has the best alone. Prepare it"
       f" again with {wanted}, or set config.data.sampled.alternatives=False."
     )
-  if lacking:
-    field = {name.partition("_")[2] for name in lacking}
-    named = tuple(sorted(field.union(manifest.get("annotations", ()))))
-    raise InputError(
-      f"{read} such annotation. Prepare it again with "
-      f'--config.prepare.parse.annotations="{named}".'
-    )
-  return tuple(dict.fromkeys(names))
+  fields = {name.partition("_")[2] for name in lacking}
+  named = tuple(sorted(fields.union(manifest.get("annotations", ()))))
+  return (
+    f"{read} such annotation. Prepare it again with "
+    f'--config.prepare.parse.annotations="{named}".'
+  )
 
 
 def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +235,7 @@ def vocabulary(
   Raises:
     InputError: The vocabulary is missing, or not the one in the manifest.
   """
-  path = layout.vocabulary_file(directory, manifest, side)
+  path = files.path_of(directory) / manifest["vocabulary"][side]["file"]
   expected = manifest["vocabulary"][side]["sha256"]
   vocabulary_ = Vocabulary(fetch.local(path, expected))
   check_vocabulary(manifest, vocabulary_, side)
@@ -261,7 +253,13 @@ def check_vocabulary(
     side: "source" or "target".
   """
   expected = manifest["vocabulary"][side]
-  _check(manifest, f"{side} vocabulary", expected, vocabulary)
+  if vocabulary.sha256 != expected["sha256"]:
+    raise InputError(
+      f"{vocabulary.path} is not the {side} vocabulary of data set"
+      f" {manifest['name']}: its SHA-256 is {vocabulary.sha256}, the manifest"
+      f" says {expected['sha256']} ({expected['file']}). Use that file, or"
+      " prepare the data again."
+    )
   if vocabulary.size != expected["size"]:
     raise InputError(
       f"{vocabulary.path} has {vocabulary.size} ids, the manifest of"
@@ -298,18 +296,4 @@ def check_parser(
     raise InputError(
       f"{parser} is not the {side} parser of data set {manifest['name']}, which"
       f" is {expected}. Use that one, or prepare the data again."
-    )
-
-
-def _check(
-  manifest: Mapping[str, Any],
-  what: str,
-  expected: Mapping[str, Any],
-  actual: Any,
-) -> None:
-  if actual.sha256 != expected["sha256"]:
-    raise InputError(
-      f"{actual.path} is not the {what} of data set {manifest['name']}: its"
-      f" SHA-256 is {actual.sha256}, the manifest says {expected['sha256']}"
-      f" ({expected['file']}). Use that file, or prepare the data again."
     )

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import toy_folders
 from toy_folders import data_of, example, opened, write
 
 from jaxsyn.data import schema
@@ -15,7 +16,7 @@ from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import dataset, manifests, tfds_builder
+from jaxsyn.data.store import dataset, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
@@ -30,7 +31,7 @@ def folder_of(folder, first, count, relations, **fields):
     one["source_id"][0] = 100 + i
     one["source_relation"] += 1
     examples.append(one)
-  facts = tfds_builder.write(
+  facts = toy_folders.write_records(
     folder,
     name="toy",
     version="1.0.0",

@@ -16,7 +16,6 @@ from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
-from jaxsyn.data.store import tfds_builder
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError
 
@@ -69,7 +68,7 @@ def make(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
     saved = schema.features(["source"], brackets=brackets)
     examples = [{name: one[name] for name in saved} for one in EXAMPLES]
-    facts = tfds_builder.write(
+    facts = toy_folders.write_records(
       folder,
       name="toy",
       version="1.0.0",

@@ -7,6 +7,7 @@ import itertools
 import control_trees
 import numpy as np
 import pytest
+import toy_folders
 from toy_folders import data_of, opened, write
 
 from jaxsyn.config import read_config
@@ -18,7 +19,7 @@ from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
-from jaxsyn.data.store import dataset, tfds_builder
+from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -75,7 +76,7 @@ def examples(count, first=0):
 
 def folder_of(folder, some):
   relations = {side: list("abcdefgh") for side in BOTH}
-  facts = tfds_builder.write(
+  facts = toy_folders.write_records(
     folder,
     name="toy",
     version="1.0.0",

@@ -1,8 +1,6 @@
 """TFRecord framing: known bytes, every kind of damage."""
 
 import os
-import resource
-import signal
 
 import pytest
 
@@ -15,9 +13,7 @@ PAYLOADS = [b"first", b"", b"third" * 100]
 @pytest.fixture
 def path(tmp_path):
   path = tmp_path / "x.tfrecord"
-  with tfrecord.writer(path) as writer:
-    for payload in PAYLOADS:
-      writer.write(payload)
+  tfrecord.write(path, PAYLOADS)
   return path
 
 
@@ -28,12 +24,9 @@ def test_masked_crc():
 
 
 def test_bytes_of_one_record(tmp_path):
-  with tfrecord.writer(tmp_path / "x") as writer:
-    writer.write(b"ab")
-    writer.write(b"c")
-  assert writer.number == 2
+  tfrecord.write(tmp_path / "x", [b"ab", b"c"])
   data = (tmp_path / "x").read_bytes()
-  assert len(data) == writer.size == 18 + 17
+  assert len(data) == 18 + 17
   assert data[:8] == b"\x02" + bytes(7)  # length, little-endian
   assert data[12:14] == b"ab"
 
@@ -52,49 +45,16 @@ def test_every_flipped_bit_is_found(path):
       list(tfrecord.scan(path))
 
 
-@pytest.mark.parametrize(
-  ("size", "message"),
-  [
-    (5, "record 0 is truncated: 5 of the 12 bytes of its header"),
-    (15, "record 0 is truncated: 15 of its 21 bytes"),
-    (536, "record 2 is truncated: 499 of its 516"),
-  ],
-)
-def test_names_a_truncated_record(path, size, message):
+@pytest.mark.parametrize(("size", "record"), [(5, 0), (15, 0), (536, 2)])
+def test_names_a_truncated_record(path, size, record):
   os.truncate(path, size)
-  with pytest.raises(InputError, match=message):
+  with pytest.raises(InputError, match=rf"record {record} is truncated\. Prep"):
     list(tfrecord.scan(path))
 
 
 def test_names_a_missing_file(tmp_path):
   with pytest.raises(InputError, match=r"no.tfrecord is missing. Prepare"):
     list(tfrecord.scan(tmp_path / "no.tfrecord"))
-
-
-def test_leaves_no_file_after_an_error(tmp_path):
-  with (
-    pytest.raises(RuntimeError),
-    tfrecord.writer(tmp_path / "x") as writer,
-  ):
-    writer.write(b"half")
-    raise RuntimeError
-  assert list(tmp_path.iterdir()) == []
-
-
-def test_leaves_no_file_on_a_full_disk(tmp_path):
-  """A limit on the size of files, which says when the last bytes are written."""
-  signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-  resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
-  try:
-    with (
-      pytest.raises(OSError, match=r"File too large"),
-      tfrecord.writer(tmp_path / "x") as writer,
-    ):
-      writer.write(b"a")
-  finally:
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-  assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
@@ -104,8 +64,7 @@ def test_a_forged_length_does_not_allocate_memory(path, length):
   crc = tfrecord.masked_crc(header).to_bytes(4, "little")
   data[37:49] = header + crc  # of the third record
   path.write_bytes(data)
-  message = rf"record 2 is truncated: 516 of its {length + 16} bytes"
-  with pytest.raises(InputError, match=message):
+  with pytest.raises(InputError, match=r"record 2 is truncated\. Prepare"):
     list(tfrecord.scan(path))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+import toy_folders
 from tensorflow_datasets.proto import tf_example_pb2
 
 from jaxsyn.configs import base
@@ -14,11 +15,8 @@ from jaxsyn.data.store import (
   decoding,
   layout,
   manifests,
-  tfds_builder,
   tfrecord,
 )
-from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
 SIDES = ("source", "target")
@@ -48,9 +46,9 @@ EXAMPLES = [example(i) for i in range(7)]
 
 
 def write(folder):
-  splits = {"train": (7, iter(EXAMPLES)), "validation": (2, EXAMPLES[:2])}
+  splits = {"train": (7, EXAMPLES), "validation": (2, EXAMPLES[:2])}
   features = schema.tfds_features(SIDES, relations=RELATIONS)
-  return tfds_builder.write(
+  return toy_folders.write_records(
     folder,
     name="toy",
     version="1.2.3",
@@ -106,41 +104,6 @@ def test_metadata_without_tensorflow(tmp_path):
     assert parsed(theirs) == parsed(payload)
 
 
-def test_writes_equal_bytes(tmp_path):
-  for name in "ab":
-    write(tmp_path / name)
-  for path in (tmp_path / "a").rglob("*"):
-    if path.is_file():
-      twin = tmp_path / "b" / path.relative_to(tmp_path / "a")
-      assert path.read_bytes() == twin.read_bytes(), path
-
-
-@pytest.mark.parametrize("count", [6, 8])
-def test_writes_nothing_if_the_count_is_wrong(tmp_path, count):
-  features = schema.tfds_features(SIDES, relations=RELATIONS)
-  splits = {"train": (count, EXAMPLES)}
-  with pytest.raises(ValueError, match=rf"does not hold {count} examples"):
-    tfds_builder.write(
-      tmp_path, name="toy", version="1.0.0", features=features, splits=splits
-    )
-  assert list(tmp_path.rglob("*.tfrecord*")) == []
-
-
-def test_keeps_the_old_directory_if_writing_fails(tmp_path):
-  write(tmp_path)
-  before = sorted(tmp_path.rglob("*"))
-  features = schema.tfds_features(SIDES, relations=RELATIONS)
-  with pytest.raises(ValueError, match=r"does not hold"):
-    tfds_builder.write(
-      tmp_path,
-      name="toy",
-      version="1.2.3",
-      features=features,
-      splits={"train": (9, EXAMPLES)},
-    )
-  assert sorted(tmp_path.rglob("*")) == before
-
-
 @pytest.fixture(scope="module")
 def prepared(shared_data, tmp_path_factory):
   """Three pairs prepared with a real parser."""
@@ -184,30 +147,6 @@ def test_tfds_reads_a_prepared_directory(prepared):
   assert one["target_text"].decode() == "Zwei Männer spielen."
   relations = [names[label] for label in one["source_relation"]]
   assert relations == ["nummod", "nsubj", "root", "punct"]
-
-
-def test_builder_copies_a_prepared_directory(prepared, tmp_path):
-  builder = tfds_builder.SyntaxPairs(
-    prepared=str(prepared), data_dir=tmp_path, file_format="array_record"
-  )
-  builder.download_and_prepare()
-  assert builder.info.full_name == "syntax_pairs/toy/1.0.0"
-  assert builder.info.citation == "@misc{x}"
-  result = builder.as_data_source("train")
-  expected = Dataset(prepared).split("train")
-  texts = ["Two men play.", "", "I can't see it."]
-  assert len(result) == len(expected) == len(texts)
-  for one, other, text in zip(result, expected, texts):
-    assert one.pop("source_text").decode() == text
-    assert one.pop("target_text")
-    same(one, other)
-
-
-def test_builder_rejects_a_missing_directory(tmp_path):
-  with pytest.raises(InputError, match=r"which prepared folder"):
-    tfds_builder.SyntaxPairs(data_dir=tmp_path)
-  with pytest.raises(InputError, match=r"is not a prepared folder"):
-    tfds_builder.SyntaxPairs(prepared=str(tmp_path), data_dir=tmp_path)
 
 
 def test_makes_valid_label_names():
