@@ -9,7 +9,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+  Callable,
+  Collection,
+  Iterable,
+  Mapping,
+  Sequence,
+)
 from concurrent.futures import Future
 from typing import Any
 
@@ -71,7 +77,7 @@ class SourceReader:
     manifest: Mapping[str, Any],
     vocabularies: tuple[Vocabulary, Vocabulary],
     *,
-    features: Sequence[str],
+    features: Collection[str],
     tree: TreeControl,
     seed: int,
     longest: int,

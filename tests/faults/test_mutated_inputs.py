@@ -25,9 +25,14 @@ from jaxsyn.data.sentence import conllu, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
-from jaxsyn.data.store import fetch, layout, manifests, tfrecord
+from jaxsyn.data.store import (
+  example_check,
+  fetch,
+  layout,
+  manifests,
+  tfrecord,
+)
 from jaxsyn.data.store.decoding import InvalidExampleError, decode
-from jaxsyn.data.store.example_check import Check
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import penn
@@ -137,7 +142,6 @@ def test_frames_of_records(shard, payloads, tmp_path):
 def test_features_of_records(prepared, payloads):
   manifest = manifests.read(prepared)
   stored = tuple(manifests.features(manifest))
-  check = Check(manifest)
   sizes = {side: v["size"] for side, v in manifest["vocabulary"].items()}
 
   def case(rng):
@@ -146,7 +150,7 @@ def test_features_of_records(prepared, payloads):
     wanted = (*stored, *UTF8)
     try:
       rows = decode(payload, begin, end, stored=stored, wanted=wanted)
-      check(rows)
+      example_check.check(rows, manifest)
     except InvalidExampleError as error:
       raise InputError(error.why) from None
     (example,) = rows.examples()
