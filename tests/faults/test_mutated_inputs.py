@@ -264,9 +264,8 @@ def test_config_and_manifest_of_a_run(runs, tmp_path):
         data = mutants.json_text(data, rng)
       (tmp_path / name).write_bytes(data)
     opened = workdir.open_run(tmp_path)
-    for side in ("source", "target"):
-      file = layout.vocabulary_file(tmp_path, opened.manifest, side)
-      assert file.resolve().is_relative_to(tmp_path.resolve())
+    for name in layout.models(opened.manifest):
+      assert (tmp_path / name).resolve().is_relative_to(tmp_path.resolve())
 
   check_each(case)
 

@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import os
 import pathlib
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
@@ -44,6 +46,21 @@ def load_udpipe() -> Any:
   return udpipe
 
 
+def _can_load(path: pathlib.Path) -> bool:
+  """Returns whether UDPipe loads a model file in another process.
+
+  Some corrupt files make UDPipe throw a C++ exception, which would end this process.
+  """
+  program = (
+    "import sys; from ufal.udpipe import Model;"
+    " sys.exit(Model.load(sys.argv[1]) is None)"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", program, str(path)], stderr=subprocess.DEVNULL
+  )
+  return done.returncode == 0
+
+
 class UDPipe(Parser):
   """Parser that runs a UDPipe 1 model, which splits lines into words.
 
@@ -52,12 +69,15 @@ class UDPipe(Parser):
     beam: Width of the parser's beam search; 0: the model's default. 1 is fastest.
   """
 
-  def __init__(self, path: str | os.PathLike[str], beam: int = 0):
+  def __init__(
+    self, path: str | os.PathLike[str], beam: int = 0, sha256: str = ""
+  ):
     """Loads a UDPipe model from a file.
 
     Args:
       path: Model file.
       beam: Width of the parser's beam search; 0: the model's default.
+      sha256: SHA-256 of the model, if it is known to be intact.
 
     Raises:
       InputError: The file is missing, or is not a UDPipe model with a tokenizer and
@@ -69,7 +89,10 @@ class UDPipe(Parser):
       raise InputError(
         f"{path}: no such parser model; give a .udpipe file or a language code."
       )
-    model = udpipe.Model.load(str(path))
+    is_known = sha256 and checksums.sha256_of(self.path) == sha256
+    model = None
+    if is_known or _can_load(self.path):
+      model = udpipe.Model.load(str(path))
     if model is None:
       raise InputError(
         f"{path}: not a (complete) UDPipe 1 model; download or copy it again."
@@ -176,7 +199,7 @@ class UDPipeSpec(ParserSpec):
     return dataclasses.replace(self, model=place)
 
   def open(self, sha256: str = "") -> UDPipe:
-    return UDPipe(fetch.local(self.model, sha256), self.beam)
+    return UDPipe(fetch.local(self.model, sha256), self.beam, sha256)
 
 
 def _find(
