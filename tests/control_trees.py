@@ -1,4 +1,4 @@
-"""One control tree, or one example with other trees, for tests."""
+"""One control tree or one example, for tests."""
 
 import numpy as np
 
@@ -18,3 +18,12 @@ def retree(one, side, *, tree, seed):
   """Applies `example.retree` to one example."""
   rows = Rows.of([one], one)
   return example.retree(rows, side, tree=tree, seed=seed).examples()[0]
+
+
+def encode(source, target, *, line=0, tag=None, **options):
+  """Applies `example.encode_all` to one sentence pair."""
+  targets = None if target is None else [target]
+  rows = example.encode_all([source], targets, lines=[line], **options)
+  if tag is not None:
+    rows = example.tagged_rows(rows, tag)
+  return rows.examples()[0]

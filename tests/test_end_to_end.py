@@ -364,7 +364,7 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   trees = tmp_path / "in.conllu"
   full = [lines[0], lines[2], lines[3]]
   trees.write_text(
-    "".join(parser.conllu(t, str(i)) for i, t in enumerate(full))
+    "".join(parser.conllu_all(full, [*map(str, range(len(full)))]))
   )
   scored = [
     line.split("\t") for line in translate("--input", str(trees), "--scores")

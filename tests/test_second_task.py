@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from control_trees import encode
 from models_under_test import plan_of
 from toy_folders import data_of, opened, values
 
@@ -12,7 +13,6 @@ from jaxsyn.config import read_config
 from jaxsyn.data import schema
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.sentence import linearise
-from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests

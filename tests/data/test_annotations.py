@@ -1,5 +1,6 @@
 """Tests annotations of words, from CoNLL-U to the features of a modifier."""
 
+import control_trees
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from toy_folders import opened, values
 from jaxsyn.configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.sentence import conllu, example
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
@@ -214,7 +215,7 @@ def test_raw_text_gets_annotations_of_the_parser(shared_data, tmp_path):
   }
   lines = ["Dogs are running .", "zzgh"]
   vocabulary = Vocabulary(vocabulary_of(lines, tmp_path))
-  result = example.encode(
+  result = control_trees.encode(
     parse(lines[0]),
     None,
     vocabularies=(vocabulary, vocabulary),

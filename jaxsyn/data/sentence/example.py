@@ -38,54 +38,6 @@ Labels = Mapping[str, Mapping[str, Mapping[str, int]]]
 Ragged = tuple[Any, np.ndarray]
 
 
-def encode(
-  source: Parse | str,
-  target: Parse | str | None,
-  *,
-  vocabularies: tuple[Vocabulary, Vocabulary],
-  relations: Mapping[str, Mapping[str, int]],
-  annotations: Sequence[str] = (),
-  labels: Labels | None = None,
-  line: int = 0,
-  tree: TreeControl = PARSED,
-  seed: int = 0,
-  tag: int | None = None,
-) -> dict[str, np.ndarray]:
-  """Returns the arrays of one sentence pair, by feature name.
-
-  A line that could not be parsed has `*_parsed` 0 and words that are their own roots.
-
-  Args:
-    source: Parse of the source; only its text if the dataset has no trees on this
-      side.
-    target: Parse or text of the target; None if there is only a source to
-      translate.
-    vocabularies: Source and target vocabulary; a joint one twice.
-    relations: Ids of the relation labels by side, from `schema.relation_ids`;
-      required for sides with parses.
-    annotations: Names of annotations (`jaxsyn.data.annotations`) for sides with
-      parses.
-    labels: Label ids of the open annotations.
-    line: Line number of the pair in the raw files, from 1.
-    tree: Type of the trees; see `retree`.
-    seed: Seed of the run, for random trees.
-    tag: Id of a tag to put around the source; see `tagged`.
-  """
-  rows = encode_all(
-    [source],
-    None if target is None else [target],
-    lines=[line],
-    vocabularies=vocabularies,
-    relations=relations,
-    annotations=annotations,
-    labels=labels,
-    tree=tree,
-    seed=seed,
-  )
-  example = rows.examples()[0]
-  return example if tag is None else tagged(example, tag)
-
-
 def encode_all(
   sources: Sequence[Parse | str],
   targets: Sequence[Parse | str] | None,
@@ -98,15 +50,23 @@ def encode_all(
   tree: TreeControl = PARSED,
   seed: int = 0,
 ) -> Rows:
-  """Returns the arrays of many sentence pairs as `Rows`.
+  """Returns the arrays of sentence pairs as `Rows`.
 
-  This takes a quarter of the time of `encode` for each pair.
+  A line that could not be parsed has `*_parsed` 0 and words that are their own roots.
 
   Args:
-    sources, targets: Sentences of at least one pair; a side has either parses or
-      texts.
-    lines: Line number of each pair.
-    vocabularies, relations, annotations, labels, tree, seed: See `encode`.
+    sources: Sentences of at least one pair: all parses, or all texts if the dataset
+      has no trees on this side.
+    targets: Parses or texts; None if there are only sources to translate.
+    lines: Line number of each pair in the raw files, from 1.
+    vocabularies: Source and target vocabulary; a joint one twice.
+    relations: Ids of the relation labels by side, from `schema.relation_ids`;
+      required for sides with parses.
+    annotations: Names of annotations (`jaxsyn.data.annotations`) for sides with
+      parses.
+    labels: Label ids of the open annotations.
+    tree: Type of the trees; see `retree`.
+    seed: Seed of the run, for random trees.
   """
   flat, sizes = {}, {}
   flat["line"] = np.fromiter(lines, FEATURES["line"].dtype, len(sources))
@@ -252,7 +212,7 @@ def tagged(
   See `tagged_rows`.
 
   Args:
-    example: Arrays from `encode`.
+    example: Arrays of an example.
     tag: Id of the tag.
   """
   return tagged_rows(Rows.of([example], example), tag).examples()[0]
@@ -296,7 +256,7 @@ def rearranged(
   Words, parents and relations of the sentence do not change.
 
   Args:
-    example: Arrays from `encode`.
+    example: Arrays of an example.
     place_S: Old position of each subword; -1 for a new subword, which belongs to no
       word.
     id_S: Ids of the new subwords.

@@ -49,7 +49,7 @@ def characters(tmp_path_factory) -> Vocabulary:
 
 def encode(source, vocabulary, target=None, **options):
   both = (vocabulary, vocabulary)
-  return example.encode(
+  return control_trees.encode(
     source, target, vocabularies=both, relations=RELATIONS, **options
   )
 
@@ -342,7 +342,7 @@ def test_encode_all_equals_encode_of_each(small, kind):
       assert len(rows) == len(sources)
       pairs = zip(rows.examples(), sources, targets or [None] * len(sources))
       for line, (made, source, target) in zip(lines, pairs, strict=True):
-        single = example.encode(source, target, line=line, **known)
+        single = control_trees.encode(source, target, line=line, **known)
         assert made.keys() == single.keys()
         for name, array in single.items():
           assert made[name].dtype == schema.FEATURES[name].dtype

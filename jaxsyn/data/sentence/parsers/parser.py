@@ -119,10 +119,6 @@ class Parser(abc.ABC):
     """
     return [parse for parse, _ in self._parse(lines)]
 
-  def conllu(self, line: str, sentence_id: str) -> str:
-    """Returns the parse of a raw line as CoNLL-U text; see `conllu_all`."""
-    return self.conllu_all([line], [sentence_id])[0]
-
   def conllu_all(
     self, lines: Sequence[str], sentence_ids: Sequence[str]
   ) -> list[str]:
