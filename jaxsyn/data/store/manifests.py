@@ -187,7 +187,7 @@ def features_for(
 
 
 def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a dataset's keyword arguments for `sentence.example.encode`.
+  """Returns a dataset's keyword arguments for `sentence.example.encode_all`.
 
   Returns: dictionary with "relations", side -> relation label -> id;
     "annotations"; and "labels", side -> open annotation -> label -> id.
