@@ -17,7 +17,7 @@ from jaxsyn.data.loader.collate import (
   words_of,
 )
 
-# Of `jaxsyn.data.sentence.example.encode`; of an ensemble, one of each member.
+# Of `data.sentence.example.encode_all`; of an ensemble, one of each member.
 Example = Mapping[str, np.ndarray] | tuple[Mapping[str, np.ndarray], ...]
 Batches = Batch | tuple[Batch, ...]
 

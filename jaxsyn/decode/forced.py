@@ -81,7 +81,7 @@ class Forced:
 
     Args:
       params: of the model.
-      examples: of `jaxsyn.data.sentence.example.encode`.
+      examples: of `jaxsyn.data.sentence.example.encode_all`.
       targets: subwords of each, without EOS.
       on_progress: called with how many more are scored.
     """

@@ -161,7 +161,7 @@ class Translator:
 
     Args:
       params: of the model.
-      examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
+      examples: of `data.sentence.example.encode_all`; targets are not read.
       terms: what is asked of each, of `wording`; None: nothing, and they stand
         at 0, 1, 2, ...
       on_progress: called with how many more are found, by the threads that

@@ -137,7 +137,7 @@ class MapReader:
 
     Args:
       params: of the model.
-      examples: of `jaxsyn.data.sentence.example.encode`.
+      examples: of `jaxsyn.data.sentence.example.encode_all`.
       targets: subwords of a translation of each, EOS last; None: the
         encoder alone is run.
 

@@ -29,7 +29,7 @@ class ReadSource:
     given_head_W: the parents of that tree; None where it reads none.
     subwords: their texts, "▁" for a blank before them; EOS last.
     units: rows and columns of a pooled map.
-    example: arrays of `jaxsyn.data.sentence.example.encode`.
+    example: arrays of `jaxsyn.data.sentence.example.encode_all`.
   """
 
   text: str

@@ -228,7 +228,7 @@ def pad(
   """Returns a source-side batch of encoded sentences that are in no dataset.
 
   Args:
-    examples: Results of `jaxsyn.data.sentence.example.encode`, at most `rows`.
+    examples: Rows of `sentence.example.encode_all`, at most `rows`.
     features: Names of features of the source side.
     subwords: Subwords of a row (S).
     words: Words of a row (W).

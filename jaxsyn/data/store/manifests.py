@@ -179,7 +179,7 @@ def _remedy_for(manifest: Mapping[str, Any], lacking: Sequence[str]) -> str:
 
 
 def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a dataset's keyword arguments for `sentence.example.encode`.
+  """Returns a dataset's keyword arguments for `sentence.example.encode_all`.
 
   Returns: dictionary with "relations", side -> relation label -> id;
     "annotations"; and "labels", side -> open annotation -> label -> id.
