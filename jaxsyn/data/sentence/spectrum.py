@@ -22,7 +22,7 @@ from jaxsyn.data.schema import EIGENVECTORS
 _EQUAL = 1e-9  # difference up to which eigenvalues are equal
 _NONZERO = 1e-4  # squares of components up to this count as 0
 _DIGITS = 6
-_CACHED_TREES = 1 << 17  # about 0.1 GB of sentences of 25 words
+_CACHED_TREES = 1 << 16  # about 50 MB of sentences of 25 words
 
 
 def eigenvectors(
