@@ -196,7 +196,7 @@ class _PlainFormatter(logging.Formatter):
 def _log_plainly() -> None:
   """Sets a plain log format without logger names, also for absl and Orbax."""
   # Otherwise absl installs a handler at its first message, which prints
-  # "WARNING:absl:a checkpoint is damaged ...".
+  # "WARNING:absl:skipped a corrupt checkpoint ...".
   logging.basicConfig()
   for handler in logging.root.handlers:
     handler.setFormatter(_PlainFormatter())

@@ -358,7 +358,7 @@ def test_a_run_goes_on_with_who_taught_it_alone(tiny, runs, tmp_path):
   with pytest.raises(InputError, match="learnt from other parameters than"):
     train.run(config, tmp_path / "run")
   (tmp_path / "run" / "teachers.json").write_text("{")
-  with pytest.raises(InputError, match=r"teachers\.json is damaged"):
+  with pytest.raises(InputError, match=r"teachers\.json is corrupt"):
     train.run(config, tmp_path / "run")
 
 

@@ -213,7 +213,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
   )
   assert done.returncode == 0, done.stderr
-  assert "warning: a checkpoint is damaged, is passed over" in done.stderr
+  assert "warning: skipped a corrupt checkpoint" in done.stderr
   assert_same_end(workdir, straight[0])
 
 

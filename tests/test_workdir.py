@@ -79,7 +79,7 @@ def test_a_run_on_a_mixture_goes_on_with_the_same_corpora(
   manifest = manifests.read(other)
   original = (run / workdir.MIXTURE).read_bytes()
   (run / workdir.MIXTURE).write_bytes(original[:-5])
-  with pytest.raises(InputError, match=r"mixture.json is damaged"):
+  with pytest.raises(InputError, match=r"mixture.json is corrupt"):
     train.run(config, run)
   (run / workdir.MIXTURE).write_bytes(original)
   # As if it had been prepared again.
@@ -102,7 +102,7 @@ def test_a_damaged_copy_is_made_again(tiny, tmp_path, name):
     path.unlink() if other is None else path.write_bytes(other)
     created(tiny(), run)
     assert path.read_bytes() == content
-  # And where the data is damaged, what the run has is whole still.
+  # And where the data is corrupt, what the run has is whole still.
   data = tmp_path / "data"
   shutil.copytree(tiny().data.directory, data, symlinks=True)
   (data / name).write_bytes(b"damaged")
@@ -159,7 +159,7 @@ def test_any_other_config_is_one_message_with_its_file(run):
   assert all(map(refused, pages))
   assert '"alpha": 1.0' in text and refused(text.replace('ha": 1', 'ha": 5'))
   path.write_bytes(b"\xff\xfe" + text.encode())
-  with pytest.raises(InputError, match=r"config\.json is damaged"):
+  with pytest.raises(InputError, match=r"config\.json is corrupt"):
     workdir.open_run(run)
   tried = [
     (where, new, refused(page)) for page, where, new in others(complete, ())
@@ -213,7 +213,7 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
   assert corrupt == list(range(2, 3 + len(bad)))
   log.Log(tmp_path, read_config(base.get_config()), 1).close()
   assert lines(tmp_path) == [good % 1]
-  assert "lines that are damaged and dropped: 2, 3, 4" in caplog.text
+  assert "dropped corrupt lines: 2, 3, 4" in caplog.text
 
 
 def test_a_run_from_before_an_option_was_there_goes_on(tiny, tmp_path):

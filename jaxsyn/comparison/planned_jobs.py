@@ -322,7 +322,7 @@ def _read_verified(path: pathlib.Path, advice: str) -> dict[str, Any]:
     return checksums.verify_checksum(files.read_json(path))
   except ValueError as error:
     why = str(error).rstrip(".")
-    raise InputError(f"{path} is damaged ({why}). {advice}") from None
+    raise InputError(f"{path} is corrupt ({why}). {advice}") from None
 
 
 def _check_same(

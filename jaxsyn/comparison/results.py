@@ -376,7 +376,7 @@ def from_json(text: str) -> Comparison:
   try:
     document = json.loads(text)
   except json.JSONDecodeError as error:
-    raise InputError(f"{FILE} is damaged ({error}).") from None
+    raise InputError(f"{FILE} is corrupt ({error}).") from None
   version = document.get("format") if isinstance(document, dict) else None
   if version != FORMAT:
     raise InputError(

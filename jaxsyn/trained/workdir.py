@@ -147,14 +147,14 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     document = checksums.verify_checksum(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
-      f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy; what may "
+      f"{path} is corrupt ({str(error).rstrip('.')}). Bring it back from a copy; what may "
       "change about a run is said on the command line."
     ) from None
   try:
     config = read_config(document, CHECKPOINT_MODE)
   except InputError as error:
     raise InputError(
-      f"{path}: {error} It is damaged, or was written by another version."
+      f"{path}: {error} It is corrupt, or was written by another version."
     ) from None
   try:
     return Run(workdir, config, manifests.read(workdir))
@@ -197,7 +197,7 @@ def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
     was = checksums.verify_checksum(files.read_json(workdir / MIXTURE))
   except (ValueError, OSError) as error:
     raise InputError(
-      f"{workdir / MIXTURE} is damaged ({str(error).rstrip('.')}). Bring it back "
+      f"{workdir / MIXTURE} is corrupt ({str(error).rstrip('.')}). Bring it back "
       "from a copy, or use another --workdir."
     ) from None
   for folder, records in corpora.items():

@@ -230,7 +230,7 @@ class Checkpoints(CheckpointReader):
       if not (remote.sizes(path) if on_store else os.path.lexists(path))
     )
     logging.warning(
-      "a checkpoint is damaged, is passed over and kept as %s: %s",
+      "skipped a corrupt checkpoint, now %s: %s",
       new_path,
       reason,
     )

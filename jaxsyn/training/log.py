@@ -44,7 +44,7 @@ class Sample(NamedTuple):
 
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
-  """The records of a run's log, and the lines that are damaged, from 1.
+  """The records of a run's log, and the numbers of corrupt lines, from 1.
 
   A last line without its end is one that is being written or that a kill cut
   off: it is neither.
@@ -139,7 +139,7 @@ class Log:
     valid, corrupt = records(self._path.parent)
     if corrupt:
       logging.warning(
-        "%s: lines that are damaged and dropped: %s",
+        "%s: dropped corrupt lines: %s",
         self._path,
         ", ".join(map(str, corrupt[:10])) + " ..." * (len(corrupt) > 10),
       )

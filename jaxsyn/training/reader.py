@@ -176,7 +176,7 @@ class CheckpointReader:
     except CorruptFileError as error:
       other_steps = [str(step) for step in self.steps() if str(step) != which]
       raise InputError(
-        f"checkpoint {which} is damaged or was removed ({error}). Choose "
+        f"checkpoint {which} is corrupt or was removed ({error}). Choose "
         f"another: {', '.join(other_steps) or 'there is none'}."
       ) from None
     return Parameters(params, (steps[which],))
@@ -222,7 +222,7 @@ class CheckpointReader:
   def _nearest(
     self, lost: dict[int, str], abstract: Tree, ema: bool
   ) -> Parameters:
-    """Parameters of the kept step nearest to the best, which is damaged.
+    """Parameters of the kept step nearest to the best, which is corrupt.
 
     Args:
       lost: steps of the best ones, newest first -> why.

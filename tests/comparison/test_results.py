@@ -25,7 +25,7 @@ def test_results_come_back_from_json():
   [
     ('"format": 3', '"format": 9', "has format 9; this version reads 3"),
     ('"samples": 100', '"smaples": 100', "no option 'smaples'"),
-    ("{", "", "is damaged"),
+    ("{", "", "is corrupt"),
   ],
 )
 def test_results_that_do_not_fit_are_named(old, new, message):

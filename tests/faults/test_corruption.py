@@ -382,7 +382,7 @@ def outcome_of(
   changed = {name for name in expected if expected[name] != result.get(name)}
   if changed == {"parameters"}:
     known = older_checkpoints(folder.origin, artifact.command)
-    warned = "passed over" in text.getvalue() or "instead" in text.getvalue()
+    warned = "skipped" in text.getvalue() or "instead" in text.getvalue()
     if result["parameters"] in known and warned:
       return "older checkpoint"
   return f"undetected: other {', '.join(sorted(changed))}"

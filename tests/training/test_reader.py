@@ -188,7 +188,7 @@ def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
       CheckpointReader(tmp_path).restore_params(
         which, ABSTRACT["params"], False
       )
-  with pytest.raises(InputError, match=r"checkpoint 2 is damaged.*another: 1"):
+  with pytest.raises(InputError, match=r"checkpoint 2 is corrupt.*another: 1"):
     CheckpointReader(tmp_path).restore_params("2", ABSTRACT["params"], False)
 
 

@@ -230,7 +230,7 @@ def recorded(path: pathlib.Path) -> str:
   if not files.is_file(_record(path)):
     return ""
   raise InputError(
-    f"{_record(path)} holds no SHA-256; it was damaged. If you trust"
+    f"{_record(path)} has no SHA-256; it is corrupt. If you trust"
     f" {path.name} and the place that it comes from, delete the record."
   )
 
