@@ -84,7 +84,7 @@ def test_rejects_a_corrupt_record(server, tmp_path):
   path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   fetch.get(path, address)
   (tmp_path / "a.en.sha256").write_bytes(b"\xff\x00")
-  with pytest.raises(InputError, match=r"a\.en\.sha256 holds no SHA-256"):
+  with pytest.raises(InputError, match=r"a\.en\.sha256 has no SHA-256"):
     fetch.get(path, address)
 
 
