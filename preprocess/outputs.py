@@ -38,13 +38,14 @@ class Header:
     result: result of the task.
     messages: lines to print for the user.
     parts: name of a part -> offset, size and CRC-32C.
-    files: name of each further file that the task wrote -> its size.
+    files: name of each further file that the task wrote -> its size, and its
+      CRC-32C or "".
   """
 
   result: Result
   messages: list[str]
   parts: dict[str, tuple[int, int, str]]
-  files: dict[str, int]
+  files: dict[str, tuple[int, str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,22 +99,40 @@ class Outputs:
     except (OSError, ValueError):
       raise self._corrupt(task) from None
 
-  def finished(self, task: str) -> Header | None:
-    """Returns the output file header of a task, None if the task must run."""
+  def finished(self, task: str, deep: bool = False) -> Header | None:
+    """Returns the output file header of a task, None if the task must run.
+
+    Args:
+      task: name of the task.
+      deep: whether to compare checksums of further files, not only sizes. If
+        one differs, the output file is removed, so that the task runs again.
+    """
     try:
       header = self.header(task)
-      for name, size in header.files.items():
-        if files.size_of(self.path(name)) != size:
+      for name, (size, crc) in header.files.items():
+        path = self.path(name)
+        if files.size_of(path) != size:
+          return None
+        if deep and crc and checksums.crc_of(path) != crc:
+          print(f"corrupt: {path} is made again", flush=True)
+          files.remove(self.path(task))
           return None
     except (OSError, ValueError):  # absent or corrupt
       return None
     return header
 
-  def all_finished(self, tasks: Iterable[str]) -> list[Header | None]:
-    """Returns the output file header of each task, None if a task must run."""
+  def all_finished(
+    self, tasks: Iterable[str], deep: bool = False
+  ) -> list[Header | None]:
+    """Returns the output file header of each task, None if a task must run.
+
+    Args:
+      tasks: names of the tasks.
+      deep: as of `finished`. An object store has checksums of its own.
+    """
     if remote.is_remote(self.folder):
       return remote.each(self.finished, tasks)
-    return [self.finished(task) for task in tasks]
+    return [self.finished(task, deep) for task in tasks]
 
   def header(self, task: str) -> Header:
     """Reads the header of a task's output file.
@@ -183,7 +202,7 @@ class TaskOutput:
     self.outputs, self.messages = outputs, list[str]()
     self._task, self._size = task, 0
     self._parts: dict[str, bytes] = {}
-    self._files: dict[str, int] = {}
+    self._files: dict[str, tuple[int, str]] = {}
 
   def write(self, part: str, data: bytes) -> None:
     """Adds a named part to the output file."""
@@ -197,10 +216,15 @@ class TaskOutput:
   def write_json(self, part: str, content: Any) -> None:
     self.write(part, json.dumps(content, ensure_ascii=False).encode())
 
-  def add_file(self, path: str | os.PathLike[str]) -> None:
-    """Adds a further file that must exist for the task to count as finished."""
+  def add_file(self, path: str | os.PathLike[str], crc: str = "") -> None:
+    """Adds a further file that must exist for the task to count as finished.
+
+    Args:
+      path: path of the file.
+      crc: its CRC-32C; "" if whoever reads the file verifies it.
+    """
     name = os.fspath(path)
-    self._files[name] = files.size_of(self.outputs.path(name))
+    self._files[name] = files.size_of(self.outputs.path(name)), crc
 
   def finish(self, result: Result) -> None:
     """Writes the output file with all parts and the result of the task."""

@@ -223,7 +223,7 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
     if kind == _RECORDS:
       result["sha256"] = checksums.sha256_of(file.name)
     result |= checksums.file_checksums("", [file.name])[file.name]
-  out.add_file(context.job.new / name)
+  out.add_file(context.job.new / name, result["crc32c"])
   return {"file": name, "lines": result["examples"], **result}
 
 
@@ -277,10 +277,11 @@ def write_index(context: JobContext, number: int, out: TaskOutput) -> Result:
       shards.append(shard)
   path = layout.index_file(new, context.manifest, name)
   index.save(path, _index_entries(context, number))
-  out.add_file(path)
   relative = path.relative_to(new).as_posix()
+  sums = checksums.file_checksums(new, [relative])
+  out.add_file(path, sums[relative]["crc32c"])
   return {
-    "files": checksums.file_checksums(new, [relative]),
+    "files": sums,
     "examples": sum(shard["examples"] for shard in shards),
     "shards": shards,
     "records_sha256": records_sha256([shard["sha256"] for shard in shards]),

@@ -112,7 +112,7 @@ def run(context: JobContext, runner: Runner) -> None:
   outputs = context.outputs
   for name, stage in STAGES.items():
     tasks = [f"{name}/{number}" for number in range(stage.count(context))]
-    headers = outputs.all_finished(tasks)
+    headers = outputs.all_finished(tasks, deep=True)
     todo = [i for i, header in enumerate(headers) if header is None]
     _show_progress(runner.run(name, todo), name, len(todo))
     for i in todo:

@@ -121,7 +121,7 @@ def make_vocabulary(
       f"the text is enough for a vocabulary of {made.size} pieces, not"
       f" {options.size}"
     )
-  out.add_file(path)
+  out.add_file(path, checksums.crc_of(path))
   return dict.fromkeys(sides, str(path))
 
 

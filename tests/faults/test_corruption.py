@@ -223,6 +223,7 @@ class Artifact:
   optional: bool = False
 
 
+INTACT = "intact"  # name of a folder whose copies are named "tiny"
 TFDS = "quickstart/1.0.0"
 ARTIFACTS = {
   "records": Artifact("prepared", f"{TFDS}/*tfrecord*", read_batches),
@@ -240,6 +241,7 @@ ARTIFACTS = {
     "prepared", "work/**/*", prepare_again, removed=manifests.FILE
   ),
   "unfinished": Artifact("interrupted", "work/**/*", prepare_again),
+  "unpublished": Artifact("interrupted", "*.new-*/**/*", prepare_again),
   "run": Artifact("run", "*.*", translate),
   "best": Artifact("run", "best/**/*", translate),
   "checkpoint": Artifact("run", "checkpoints/**/*", resume),
@@ -274,7 +276,8 @@ def interrupted(prepared, tmp_path_factory):
     with pytest.raises(KeyboardInterrupt):
       build.run(config_of(folder, raw), str(raw))
   assert not (folder / manifests.FILE).exists()
-  return folder
+  # Its files have absolute paths in them, so each case has a copy in its place.
+  return folder.rename(folder.parent / INTACT)
 
 
 @pytest.fixture(scope="module")
@@ -339,10 +342,16 @@ def messages() -> Iterator[io.StringIO]:
 
 @functools.cache
 def intact_result(name: str, folder: pathlib.Path) -> Digests:
-  copy = folder.parent / f"{folder.name} for {name}"
+  copy = place_of_copy(folder, folder.parent / f"{folder.name} for {name}")
   shutil.copytree(folder, copy)
   with messages():
-    return ARTIFACTS[name].command(Folder(copy, folder))
+    result = ARTIFACTS[name].command(Folder(copy, folder))
+  shutil.rmtree(copy)
+  return result
+
+
+def place_of_copy(origin: pathlib.Path, default: pathlib.Path) -> pathlib.Path:
+  return origin.parent / "tiny" if origin.name == INTACT else default
 
 
 @functools.cache
@@ -410,7 +419,7 @@ def test_corrupt_file_is_detected_or_rebuilt(
   for file in files:
     random = corruption in ("flip", "truncate", "clear_sector")
     for position in range(POSITIONS if random else 1):
-      copy = tmp_path / "copy"
+      copy = place_of_copy(origin, tmp_path / "copy")
       shutil.copytree(origin, copy)
       for path in copy.glob(artifact.removed or "nothing"):
         path.unlink()
