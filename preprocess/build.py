@@ -46,7 +46,7 @@ from jaxsyn.preprocess import (
 )
 from jaxsyn.preprocess.corpus import JobContext, SplitInput
 from jaxsyn.preprocess.inputs import Inputs, read_inputs
-from jaxsyn.preprocess.outputs import Outputs
+from jaxsyn.preprocess.outputs import FORMAT, Outputs
 from jaxsyn.storage import checksums, files, lock
 
 _PACKAGES = (
@@ -175,7 +175,7 @@ def _make(
   work = place / "work"
   # Not in work/, which may be a link to another disk: moves must be atomic.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
-  outputs = Outputs(work / f"stages-{inputs.key[:16]}")
+  outputs = Outputs(work / f"stages-{inputs.key[:16]}-{FORMAT}")
   _remove_unfinished(directory, new, outputs)
   context = JobContext(inputs.job(outputs, new, work))
   workers = runner(context)

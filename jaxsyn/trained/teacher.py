@@ -170,7 +170,7 @@ def check_same(
     were = checksums.verify_checksum(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
-      f"{path} is corrupt ({str(error).rstrip('.')}). Bring it back from a copy, "
+      f"{path} is corrupt ({str(error).rstrip('.')}). Restore it from a copy, "
       "or use another --workdir."
     ) from None
   for one in teachers:

@@ -147,8 +147,8 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     document = checksums.verify_checksum(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
-      f"{path} is corrupt ({str(error).rstrip('.')}). Bring it back from a copy; what may "
-      "change about a run is said on the command line."
+      f"{path} is corrupt ({str(error).rstrip('.')}). Restore it from a copy. To change "
+      "options of a run, set them on the command line."
     ) from None
   try:
     config = read_config(document, CHECKPOINT_MODE)
@@ -197,7 +197,7 @@ def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
     was = checksums.verify_checksum(files.read_json(workdir / MIXTURE))
   except (ValueError, OSError) as error:
     raise InputError(
-      f"{workdir / MIXTURE} is corrupt ({str(error).rstrip('.')}). Bring it back "
+      f"{workdir / MIXTURE} is corrupt ({str(error).rstrip('.')}). Restore it "
       "from a copy, or use another --workdir."
     ) from None
   for folder, records in corpora.items():

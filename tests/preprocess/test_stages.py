@@ -24,7 +24,7 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, clean, inputs, runners, stages
 from jaxsyn.preprocess import corpus as corpora
-from jaxsyn.preprocess.outputs import Outputs
+from jaxsyn.preprocess.outputs import Outputs, TaskOutput
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
 from jaxsyn.storage import files, remote
@@ -245,6 +245,27 @@ def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
   with pytest.raises(InputError, match=rf"{piece} changed while .* again"):
     build.run(config)
   assert records_of(build.run(config)) == whole[2]
+
+
+def test_unfinished_work_of_an_older_version_is_done_again(
+  whole, tmp_path, monkeypatch
+):
+  """Older output files had the sizes of further files, but no checksums."""
+  config = again(whole, tmp_path)
+  with monkeypatch.context() as patch:
+    patch.setattr(build.publish, "publish", _stop)
+    with pytest.raises(KeyboardInterrupt):
+      build.run(config)
+  (stages,) = (tmp_path / "out" / "work").glob("stages-*")
+  outputs = Outputs(stages)
+  header = outputs.header("shards/0")
+  older = TaskOutput(outputs, "shards/0")
+  older._files = {name: size for name, (size, _) in header.files.items()}
+  older.finish(header.result)
+  key = stages.name.split("-")[1]
+  stages.rename(stages.with_name(f"stages-{key}"))
+  assert records_of(build.run(config)) == whole[2]
+  assert not [*(tmp_path / "out" / "work").glob("stages-*")]
 
 
 def _stop(*_):
