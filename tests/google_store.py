@@ -1,11 +1,15 @@
 """Runs gcp-storage-emulator with generations and conditional uploads.
 
-Orbax needs both, and the emulator has neither. Usage: google_store.py PORT.
+Orbax needs both, and the emulator has neither. Uploads are parsed here too:
+the emulator's mail parser loses the last byte of a file that ends in a
+carriage return. Usage: google_store.py PORT.
 """
 
 from __future__ import annotations
 
 import http
+import json
+import re
 import sys
 import threading
 
@@ -51,6 +55,28 @@ def _with_conditions(insert):
   return handle
 
 
+def _with_exact_uploads(read):
+  """Parses a file and its metadata in one upload without changing a byte."""
+
+  def handle(request, query):
+    kind = request.headers.get("Content-Type") or ""
+    if not kind.startswith("multipart/related"):
+      return read(request, query)
+    body = server._decode_raw_data(server._read_raw_data(request), request)
+    boundary = b"--" + re.search('boundary="?([^";]+)', kind)[1].encode()
+    _, meta, part = body.split(boundary, 2)
+    newline = b"\r\n" if part.startswith(b"\r\n") else b"\n"
+    part = part.rpartition(newline + boundary + b"--")[0]
+    header, content = part.split(2 * newline, 1)
+    return {
+      "meta": json.loads(meta.split(2 * newline, 1)[1]),
+      "content": content,
+      "content-type": header.decode().partition(":")[2].strip(),
+    }
+
+  return handle
+
+
 def _replace(old, new):
   """Replaces a handler in all routes."""
   server.HANDLERS = tuple(
@@ -63,6 +89,7 @@ def _replace(old, new):
 
 
 if __name__ == "__main__":
+  server._read_data = _with_exact_uploads(server._read_data)
   plain_download, plain_insert = objects.download, objects.insert
   objects.download = _with_generations(plain_download)  # `get` calls it
   _replace(plain_download, objects.download)

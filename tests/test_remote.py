@@ -95,6 +95,12 @@ def test_copies_files_and_detects_corruption(folder, tmp_path):
   assert "No such file" in checksums.corrupt_files(folder, sums)
 
 
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\n--"])
+def test_writes_every_byte_to_google_storage(google_folder, end):
+  remote.write(f"{google_folder}/a", b"\x00\xff" + end)
+  assert remote.read(f"{google_folder}/a") == b"\x00\xff" + end
+
+
 def test_reads_from_any_position(folder):
   data = np.random.default_rng(0).bytes(10_000)
   remote.write(f"{folder}/a", data)

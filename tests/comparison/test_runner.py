@@ -192,13 +192,10 @@ def test_what_a_comparison_keeps_is_as_it_was_written(jobs, harm):
   finish(job)
   job.read_result()
   planned_jobs.start_experiment(job.folder, [job.system])
-  for path, fault in (
-    (job.run / run_result.FILE, "corrupt"),
-    (job.folder / planned_jobs.FILE, "damaged"),
-  ):
+  for path in (job.run / run_result.FILE, job.folder / planned_jobs.FILE):
     text = path.read_text()
     path.write_text(HARMS[harm](text.replace('"name"', '"mane"', 1)))
-    with pytest.raises(InputError, match=rf"{path} is {fault}"):
+    with pytest.raises(InputError, match=rf"{path} is corrupt"):
       assert job.facts.minutes == 0.5
       planned_jobs.start_experiment(job.folder, [job.system])
     path.write_text(text)
