@@ -40,7 +40,6 @@ PAGES = {
       "jaxsyn.training.mesh",
       "jaxsyn.decode.strategies:STRATEGIES",
       "jaxsyn.decode.prefix",
-      "jaxsyn.decode.phrases",
       "jaxsyn.decode.ensemble",
       "jaxsyn.decode.forced",
       "jaxsyn.decode.translator",

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from jaxsyn.decode import strategies
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.models import architectures
 from jaxsyn.options import (

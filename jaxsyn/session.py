@@ -1,11 +1,8 @@
-"""A trained run made ready to translate: for commands, notebooks and programs.
+"""Opened runs that translate: for commands, notebooks and other programs.
 
-  session = Session("runs/pascal", beam=5)
-  ((best, *rest),) = session(["Two young men are playing football."])
-  several = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
-
-Before this file: `jaxsyn.trained.member` (a run) and `jaxsyn.decode` (`requests`:
-what is asked of a sentence). After it: the commands, and `jaxsyn.inspection`.
+session = Session("runs/pascal", beam=5)
+((best, *rest),) = session(["Two young men are playing football."])
+ensemble = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 """
 
 from __future__ import annotations
@@ -25,16 +22,15 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
 from jaxsyn.decode.examples import Example
 from jaxsyn.decode.forced import Forced, Scored
-from jaxsyn.decode.rank import penalised
+from jaxsyn.decode.rank import score_on_host
 from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.strategies import STRATEGIES
-from jaxsyn.decode.terms import Terms
 from jaxsyn.decode.translator import (
+  OutputRequest,
   ProgressCallback,
   Translation,
   Translator,
   ignore_progress,
-  longest_output,
+  max_output_length,
 )
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
@@ -55,19 +51,20 @@ Finish = Callable[
 
 
 class Session:
-  """A run that translates, or an ensemble of several.
+  """A run that translates, or an ensemble of runs.
 
   Attributes:
-    members: the runs.
-    weights: of each; they add up to 1.
-    run, plan, sources, chosen: of the first; see `jaxsyn.trained.member`.
-    params: of the run; of an ensemble, as `jaxsyn.decode.ensemble` has them.
-    notes: why parameters are not those that were asked for, in sentences, which
-      were printed on standard error; empty where they are.
-    reader: makes examples of sentences, of an ensemble for all its runs.
-    devices: that search, all that this process has.
-    change: function on every host batch, as given.
-    cut: lines so far that were too long and lost their end.
+    members: Runs.
+    weights: Weight of each run; the sum is 1.
+    run, plan, sources: Of the first run; see `jaxsyn.trained.member.Member`.
+    chosen: Description of the chosen checkpoints.
+    params: Parameters of the run or the ensemble.
+    notes: Reasons why other checkpoints than requested were chosen, which were
+      printed to standard error.
+    reader: Reader of source sentences, for all runs.
+    devices: Devices that search: all local devices.
+    batch_transform: Function of the user applied to every host batch.
+    cut: Number of lines so far that were truncated.
   """
 
   _read = staticmethod(parameters.read)
@@ -83,25 +80,26 @@ class Session:
     weights: Sequence[float] = (),
     **decode: Any,
   ):
-    """Opens a run, or several as an ensemble.
+    """Opens a run, or several runs as an ensemble.
 
     Args:
-      folder: of the run, or of each, or of an exported model (hub:OWNER/NAME);
-        FOLDER@CHECKPOINT is one of its checkpoints, so that several of a run
-        may be there.
-      checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
-        says, or the mean that config.train.average asks for.
-      parser: where the parser is, if not in the folder: a UDPipe file, a folder
-        of spaCy or Stanza, the address of a service, a command line.
-      longest: source subwords; of longer lines only the beginning is read.
-      batch_transform: function on every host batch, as in `jaxsyn.train.run`.
-      weights: of the runs of an ensemble; none: all are equal.
-      **decode: fields of config.decode to change, e.g. beam=1; of an ensemble
-        that of the first run counts.
+      folder: Run directory, or several, or an exported model (hub:OWNER/NAME).
+        FOLDER@CHECKPOINT selects a checkpoint, so that several checkpoints of
+        a run can form an ensemble.
+      checkpoint: "best", "last" or a step; "": config.decode.checkpoint, or
+        the mean of config.train.average checkpoints.
+      parser: Path of the parser, if it is not in the run directory: a UDPipe
+        file, or a folder of spaCy or Stanza.
+      longest: Maximum number of source subwords; longer lines are truncated.
+      batch_transform: Function applied to every host batch, as in
+        `jaxsyn.train.run`.
+      weights: Weights of the runs of an ensemble; none: equal weights.
+      **decode: Options of config.decode to change, such as beam=1; those of an
+        ensemble are taken from the first run.
 
     Raises:
-      InputError: no run, no checkpoint, another parser than the run's, runs
-        that write other subwords.
+      InputError: There is no run or no checkpoint, the parser is not the run's,
+        or the runs have different target vocabularies.
     """
     folders = (
       [folder] if isinstance(folder, (str, os.PathLike)) else list(folder)
@@ -112,38 +110,39 @@ class Session:
     self.weights = [w / total for w in weights or [1.0] * len(folders)]
     self.members = tuple(
       open_member(
-        one,
+        member_folder,
         checkpoint=checkpoint,
         parser=parser,
         longest=longest,
         decode=decode if index == 0 else {},
         read=self._read,
       )
-      for index, one in enumerate(folders)
+      for index, member_folder in enumerate(folders)
     )
     check_targets(self.members)
     first = self.members[0]
     self.run, self.plan, self.sources = first.run, first.plan, first.sources
-    self.chosen = "; ".join(one.chosen for one in self.members)
-    self.notes = tuple(
-      message for one in self.members for message in one.messages
-    )
-    self.change, self.cut = batch_transform, 0
+    self.chosen = "; ".join(member.chosen for member in self.members)
+    self.notes = sum((member.messages for member in self.members), ())
+    self.batch_transform, self.cut = batch_transform, 0
     self.devices = jax.local_devices()
     reader: SourceReader | EnsembleReader = first.sources
     features: dict[str, Any] = {"features": first.sources.features}
     model: EncoderDecoder | Ensemble = first.plan.recipe.model
     self.params = first.params
     if len(self.members) > 1:
-      reader = EnsembleReader([one.sources for one in self.members])
-      models = [one.plan.recipe.model for one in self.members]
+      readers = [member.sources for member in self.members]
+      reader = EnsembleReader(readers)
+      features = {"members": [reader.features for reader in readers]}
+      models = [member.plan.recipe.model for member in self.members]
       model = ensemble(models, self.weights)
-      self.params = params_of([one.params for one in self.members])
-      features = {"members": [one.sources.features for one in self.members]}
+      self.params = params_of([member.params for member in self.members])
     self.reader = reader
-    self._reader = ParallelReader(reader)
+    self._parallel_reader = ParallelReader(reader)
     self._translate = Translator(
-      *(model, first.sources.vocabularies[1], first.plan.config.decode),
+      model,
+      first.sources.vocabularies[1],
+      first.plan.config.decode,
       batch_transform=batch_transform,
       devices=self.devices,
       **features,
@@ -151,9 +150,9 @@ class Session:
     self._forced = Forced(model, batch_transform=batch_transform, **features)
 
   def example(self, source: Source) -> Any:
-    """The arrays of one source sentence, a raw line or its parse.
+    """Returns the arrays of one source sentence, a raw line or its parse.
 
-    Returns: of a run a dict, of an ensemble a tuple with one of each.
+    They are a dict, or for an ensemble a tuple of dicts.
     """
     (example,) = self.begin_examples([source])()
     return example
@@ -161,7 +160,7 @@ class Session:
   def __call__(
     self, sources: Iterable[Source | Request]
   ) -> list[list[Translation]]:
-    """The n best translations of each sentence, best first, in order."""
+    """Returns the n-best translations of each sentence, in order."""
     return self.begin(list(sources))()
 
   def begin(
@@ -170,120 +169,102 @@ class Session:
     finish: Finish | None = None,
     on_progress: ProgressCallback = ignore_progress,
   ) -> Callable[[], list[list[Translation]]]:
-    """Starts to parse sentences; the function that is returned translates them.
+    """Starts to parse sentences, and returns a function that translates them.
 
-    So the next block is parsed, by processes beside this one, while one is
-    searched: see `jaxsyn.trained.sources.ParallelReader`.
+    So one block is parsed, by worker processes, while another is searched.
 
     Args:
-      sources: raw lines, parses or requests.
-      finish: what is done with what was found: a function of the requests, their
-        examples and their translations; see `jaxsyn.translating.finishing`.
-      on_progress: of `search`.
+      sources: Raw lines, parses or requests.
+      finish: Function applied to the requests, their examples and their
+        translations; see `jaxsyn.translating.finishing`.
+      on_progress: See `search`.
+
+    Raises:
+      InputError: A prefix cannot be written; the message names the line.
     """
     requests = [request(source) for source in sources]
-    terms = [self._terms(*pair) for pair in enumerate(requests)]
-    reading = self.begin_examples([one.source for one in requests])
+    output_requests = []
+    for index, sentence in enumerate(requests):
+      index = index if sentence.index is None else sentence.index
+      try:
+        output_requests.append(self.output_request(sentence, index))
+      except InputError as error:
+        raise InputError(f"line {index + 1} of the input: {error}") from None
+    wait_for_examples = self.begin_examples([r.source for r in requests])
 
     def translate() -> list[list[Translation]]:
-      examples = reading()
-      nbests = self.search(examples, terms, on_progress)
+      examples = wait_for_examples()
+      nbests = self.search(examples, output_requests, on_progress)
       return finish(requests, examples, nbests) if finish else nbests
 
     return translate
 
-  def _terms(self, index: int, request: Request) -> Terms:
-    """What is asked of a translation, in subwords.
+  def output_request(self, request: Request, index: int = 0) -> OutputRequest:
+    """Returns the requirements of a translation, in subwords.
 
     Args:
-      index: its place, where the request says none.
-      request: what is.
+      request: Sentence and prefix.
+      index: Index of the sentence in the input, on which samples depend.
 
     Raises:
-      InputError: it cannot be met; the message names the line.
+      InputError: The prefix cannot be written, or is too long.
     """
-    place = index if request.place is None else request.place
-    try:
-      return self.terms(request, place)
-    except InputError as error:
-      raise InputError(f"line {place + 1} of the input: {error}") from None
-
-  def terms(self, request: Request, place: int = 0) -> Terms:
-    """The same of a request that stands alone.
-
-    Args:
-      request: what is asked of its translation.
-      place: on which samples depend.
-
-    Raises:
-      InputError: it cannot be met; says why, not where.
-    """
-    search = self.plan.config.decode.search
-    if request.constraints and not search.constrains:
-      raise InputError(
-        f"constraints are for the search 'beam', not for "
-        f"{STRATEGIES.name_of(search)!r}."
-      )
-    terms = self._translate.wording(
-      place,
-      self._normal(request.prefix),
-      [self._normal(one) for one in request.constraints],
-      [self._normal(one) for one in request.avoid],
-    )
+    prefix = self._normal(request.prefix)
+    automaton = self._translate.compile_prefix(prefix) if prefix else ()
+    output_request = OutputRequest(index, automaton)
     # A longer search would need more memory than any sentence does.
-    longest = self.sources.longest
-    max_length = max(longest_output(self.plan.config.decode, longest), longest)
-    if any(terms.kind) and terms.least > max_length:
+    decode, longest = self.plan.config.decode, self.sources.longest
+    max_length = max(max_output_length(decode, longest), longest)
+    if automaton and output_request.positions > max_length:
       raise InputError(
-        f"the prefix and the constraints need up to {terms.least:,} output "
-        f"positions; at most {max_length:,}. Shorten them."
+        f"the prefix needs up to {output_request.positions:,} output "
+        f"positions; at most {max_length:,}. Shorten it."
       )
-    return terms
+    return output_request
 
   def _normal(self, line: str) -> str:
-    """Text of the target side as that of training was written."""
+    """Normalizes target text like the training text."""
     nfc = self.run.manifest["options"]["clean"]["nfc"]
     return text.normal(line) if nfc else line
 
   def begin_examples(
     self, sources: Sequence[Source]
   ) -> Callable[[], list[Example]]:
-    """Starts to parse sentences; the function waits for their arrays."""
-    reading = self._reader.begin(sources)
+    """Starts to parse sentences, and returns a function that waits for them."""
+    wait = self._parallel_reader.begin(sources)
 
-    def examples() -> list[Example]:
-      read = reading()
+    def wait_for_examples() -> list[Example]:
+      read = wait()
       self.cut += sum(is_cut for _, is_cut in read)
       return [example for example, _ in read]
 
-    return examples
+    return wait_for_examples
 
   def compile(self, examples: Sequence[Example]) -> None:
-    """Makes the programs that translate these, before they are needed."""
+    """Compiles the programs that translate examples."""
     self._translate.compile(self.params, examples)
 
   def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """The sizes that `compile` makes programs of."""
+    """Returns the sizes for which `compile` compiles programs."""
     return self._translate.sizes(examples)
 
   def close(self) -> None:
-    """Ends the processes that parse, if there are any; more may come."""
-    self._reader.close()
+    """Ends the worker processes that parse; later calls start new ones."""
+    self._parallel_reader.close()
 
   def search(
     self,
     examples: Sequence[Example],
-    terms: Sequence[Terms] | None = None,
+    requests: Sequence[OutputRequest] | None = None,
     on_progress: ProgressCallback = ignore_progress,
     is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
-    """The n best translations of examples that are made already.
+    """Returns the n-best translations of examples.
 
     Args:
-      examples: of `begin_examples`.
-      terms: what is asked of each; None: nothing more.
-      on_progress: called with how many more are found, in any thread.
-      is_wanted: see `jaxsyn.decode.translator.Translator`.
+      examples: Examples of `begin_examples`.
+      requests, on_progress, is_wanted: See
+        `jaxsyn.decode.translator.Translator`.
     """
     decode = self.plan.config.decode
     longest = max(map(self._translate.subwords, examples), default=0)
@@ -294,7 +275,7 @@ class Session:
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
       return self._translate(
-        self.params, examples, terms, on_progress, is_wanted
+        self.params, examples, requests, on_progress, is_wanted
       )
 
   def force(
@@ -303,21 +284,21 @@ class Session:
     targets: Iterable[str | Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[Scored]:
-    """How probable given translations are: log p, subword by subword.
+    """Returns the log probabilities of given translations, subword by subword.
 
     Args:
-      sources: raw lines or parses; an empty one is a sentence too.
-      targets: a translation of each, as text, or as subwords without EOS
-        (`Translation.ids`): what a search found may be cut into others
-        than the vocabulary would.
-      on_progress: called with how many more are scored.
+      sources: Raw lines or parses; an empty one is a sentence too.
+      targets: Translation of each, as text, or as subwords without EOS
+        (`Translation.ids`): a search can split words differently from the
+        vocabulary.
+      on_progress: Called with the number of further targets that are scored.
     """
     vocabulary = self.sources.vocabularies[1]
     ids = [
-      self.subwords(one) if isinstance(one, str) else list(one)
-      for one in targets
+      self.subwords(target) if isinstance(target, str) else list(target)
+      for target in targets
     ]
-    # Of an n-best list each source is read once.
+    # Each source of an n-best list is parsed once.
     source_list = list(sources)
     keys = {_key(source): source for source in source_list}
     read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
@@ -326,7 +307,7 @@ class Session:
     scored = []
     for target_ids, log_p_T in zip(ids, log_p, strict=True):
       total = float(log_p_T.sum(dtype="float64"))
-      score = penalised(total, len(log_p_T), self.plan.config.decode)
+      score = score_on_host(total, len(log_p_T), self.plan.config.decode)
       pieces = (*vocabulary.pieces(target_ids), SPECIAL[EOS])
       scored.append(Scored(pieces, tuple(log_p_T.tolist()), total, score))
     return scored
@@ -348,24 +329,26 @@ class Session:
       return self._forced(self.params, examples, targets, on_progress)
 
   def subwords(self, translation: str) -> list[int]:
-    """A translation as the vocabulary cuts it, without EOS."""
+    """Returns the subwords of a translation, without EOS."""
     return self.sources.vocabularies[1].ids(self._normal(translation))
 
   @property
   def compilations(self) -> int:
-    """Programs made so far, one a shape."""
+    """Number of compiled search programs."""
     return self._translate.compilations
 
   def note(self, *more_programs: tuple[int, int]) -> str:
     """Returns how many programs are compiled; "" while none is.
 
     Args:
-      *others: Programs that are counted too: see `jaxsyn.progress.compiling`.
+      *more_programs: Counts of other programs; see
+        `jaxsyn.progress.compiling`.
     """
-    own_programs = self._translate.programs, self._forced.programs
-    return progress.compiling(*own_programs, *more_programs)
+    return progress.compiling(
+      self._translate.programs, self._forced.programs, *more_programs
+    )
 
 
 def _key(source: Source) -> str | int:
-  """By which sources are the same."""
+  """Returns a key that is equal for equal sources."""
   return source if isinstance(source, str) else id(source)

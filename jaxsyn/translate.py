@@ -35,7 +35,7 @@ from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
   ProgressCallback,
@@ -106,11 +106,11 @@ def _start(
 ) -> Iterator[tuple[list[Request | None], Translate]]:
   """Blocks to be searched; one more is being parsed already, if it is there."""
   blocks: collections.deque[tuple[list[Request | None], Translate]]
-  blocks, places = collections.deque(), itertools.count()
+  blocks, indices = collections.deque(), itertools.count()
   try:
     items: Iterable[Any] = sources
     for chunk in stream.chunks(items, buffer):
-      chunk_requests = [_placed(one, next(places)) for one in chunk]
+      chunk_requests = [_with_index(item, next(indices)) for item in chunk]
       real = [s for s in chunk_requests if s is not None]
       blocks.append((chunk_requests, session.begin(real, finish, on_progress)))
       # A writer that pauses waits for all answers.
@@ -122,13 +122,15 @@ def _start(
   yield from blocks
 
 
-def _placed(item: Source | Request | Faulty, place: int) -> Request | None:
-  """What is asked; a request may say its place itself."""
+def _with_index(item: Source | Request | Faulty, index: int) -> Request | None:
+  """Returns an item as a request, with an index unless it has one."""
   source = item.text if isinstance(item, Faulty) else item
   if source is None:
     return None
-  one = request(source)
-  return one if one.place is not None else dataclasses.replace(one, place=place)
+  result = request(source)
+  if result.index is not None:
+    return result
+  return dataclasses.replace(result, index=index)
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -161,7 +163,7 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   )
   finish = finishing.of_flags(values, session)
   faults: list[str] = []
-  sources = inputs.of_flags(values, faults, session.terms)
+  sources = inputs.of_flags(values, faults, session.output_request)
   is_first = jax.process_index() == 0
   writer = text.writer(values.output) if is_first else null_writer()
   try:
@@ -289,7 +291,7 @@ def define_flags() -> None:
     "json",
     False,
     'The input is JSON lines (see also .jsonl): {"text": ..., '
-    '"target_prefix": ..., "constraints": [...], "avoid": [...]}.',
+    '"target_prefix": ...}.',
   )
   flags.DEFINE_string(
     "prefix", "", "File of what each translation begins with, a line each."
@@ -315,10 +317,10 @@ def define_flags() -> None:
     "errors",
     "strict",
     text.ERRORS,
-    "What to do with a line that cannot be read (not UTF-8, NUL, no tree, JSON "
-    "that is no request) or whose constraints cannot be met: strict: stop, once "
-    "the lines before it are translated; replace: translate what can be read of "
-    "it; skip: write an empty line.",
+    "Handling of a line that cannot be read (not UTF-8, NUL, no tree, invalid "
+    "JSON) or whose prefix cannot be written. strict: stop after the lines "
+    "before it; replace: translate the readable part; skip: write an empty "
+    "line.",
   )
   hosts.define_flags()
 

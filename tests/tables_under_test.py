@@ -19,7 +19,7 @@ from flax import linen as nn
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.search import DecodeRequest, Decoding
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.options import ConfigPath, from_config
 
 ROWS = 4093  # of the table
@@ -77,7 +77,7 @@ def searched(model, params, sources, *, decode: Decode, length: int):
     sources,
     hypotheses=decode.search.hypotheses(decode),
     length=length,
-    room=length,
+    cache_length=length,
     strategy_state=decode.search.begin(sources.request, decode),
   )
   return jax.lax.while_loop(

@@ -12,8 +12,7 @@ from jaxsyn.comparison import results
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data.sentence.parsers import PARSERS
-from jaxsyn.decode.strategies import STRATEGIES
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import STRATEGIES, Decode
 from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import (

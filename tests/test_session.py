@@ -157,7 +157,7 @@ def test_samples_of_a_run_depend_on_seed_and_place_alone(runs):
   for one, other in zip(result, small_set):
     assert [best.text for best in one] == [best.text for best in other]
   assert result[0] != result[4]  # the same line at another place
-  again = session([Request(LINES[0], place=4)])
+  again = session([Request(LINES[0], index=4)])
   assert [best.ids for best in again[0]] == [best.ids for best in result[4]]
   (fewer,) = Session(runs["pascal"], **make | {"nbest": 2})(LINES[:1])
   assert [best.ids for best in fewer] == [best.ids for best in result[0][:2]]
@@ -212,16 +212,17 @@ def test_limits_the_output_positions_of_a_prefix(runs):
   """With a small factor as many as the longest source has subwords."""
   session = Session(runs["pascal"], beam=1, max_length_factor=0.1)
   prefix = "the cow sleeps . " * 20
-  positions = session.terms(Request(LINES[0], prefix)).least
+  positions = session.output_request(Request(LINES[0], prefix)).positions
   assert session.plan.config.decode.max_length_offset + 52 < positions <= 512
   ((best,),) = session([Request(LINES[0], prefix)])
   assert best.text.startswith(prefix.strip())
-  message = r"need up to [\d,]+ output positions; at most 512\. Shorten them"
+  message = r"needs up to [\d,]+ output positions; at most 512\. Shorten it"
   with pytest.raises(InputError, match=message):
-    session.terms(Request(LINES[0], prefix * 9))
+    session.output_request(Request(LINES[0], prefix * 9))
   usual = Session(runs["pascal"], max_length_factor=1.5, max_length_offset=10)
   # The characters of a word that may go on count.
-  assert 770 < usual.terms(Request(LINES[0], "a" * 775)).least <= 778
-  message = "need up to 2,002 output positions; at most 778"
+  long = usual.output_request(Request(LINES[0], "a" * 775))
+  assert 770 < long.positions <= 778
+  message = "needs up to 2,002 output positions; at most 778"
   with pytest.raises(InputError, match=message):
-    usual.terms(Request(LINES[0], "a" * 2000))
+    usual.output_request(Request(LINES[0], "a" * 2000))

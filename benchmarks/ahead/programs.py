@@ -26,9 +26,9 @@ from jaxsyn.data.schema import SIDES, origins
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import Rows
-from jaxsyn.decode.programs import DecodingPrograms, Size
+from jaxsyn.decode.programs import DecodingPrograms, PoolSize
 from jaxsyn.decode.search import DecodeRequest
-from jaxsyn.decode.translator import FEW_SENTENCES, READ, longest_output
+from jaxsyn.decode.translator import ENCODE_ROWS, ENTERING, max_output_length
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.training.memory import enough_memory
@@ -161,13 +161,17 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
   """
   plan, decode = task.plan, task.plan.config.decode
   source = task.batch["source_id_BS"].shape[1]
-  length = longest_output(decode, source)
+  length = max_output_length(decode, source)
 
-  def nothing(size: Size) -> tuple[Batch, DecodeRequest]:
+  def padding_batch(size: PoolSize) -> tuple[Batch, DecodeRequest]:
     batch = pad(
-      [], task.reads, subwords=size.source, words=size.words, rows=size.rows
+      [],
+      task.reads,
+      subwords=size.source,
+      words=size.words,
+      rows=size.encode_rows,
     )
-    ones_R: Any = np.ones(size.rows, np.int32)
+    ones_R: Any = np.ones(size.encode_rows, np.int32)
     return batch, DecodeRequest(ones_R, ones_R)
 
   one = SingleDeviceSharding(machine.devices[0])
@@ -175,18 +179,17 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=one),
     task.state.evaluated,
   )
-  size = Size(
+  size = PoolSize(
     source=source,
     words=source,
     length=length,
-    places=decode.sentences,
-    room=length,
-    rows=READ,
-    few=FEW_SENTENCES,
+    slots=decode.sentences,
+    cache_length=length,
+    encode_rows=ENCODE_ROWS,
+    entering=ENTERING,
   )
-  return DecodingPrograms(plan.recipe.model, decode, nothing).compile(
-    size, params
-  )
+  programs = DecodingPrograms(plan.recipe.model, decode, padding_batch)
+  return programs.compile(size, params)
 
 
 def _empty(features: tuple[str, ...], shape: Shape) -> Batch:

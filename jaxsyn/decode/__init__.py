@@ -1,6 +1,6 @@
-"""Searches over the model contract, in places that are used again.
+"""Decoding: beam search, diverse beam search, sampling, and forced decoding.
 
-Reading order: `search` (what is remembered), `rank`, `beam` and the other searches
-of `searches`, `prefix` and `phrases` (what may be asked), `ensemble`; `programs`,
-`pool` and `translator` run them. `forced` scores what is given.
+Reading order: `search` (the state of a search), `rank` and `beam`, `prefix`; then
+`programs`, `pool` and `translator`, which search many sentences by continuous
+batching; `ensemble`; `forced`, which scores given translations.
 """

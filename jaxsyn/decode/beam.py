@@ -1,19 +1,15 @@
-"""Beam search, over the model contract.
+"""Beam search.
 
-A sentence's result depends on nothing but itself: it stops taking part when
-it is finished or at its own limit, whatever its neighbours in the batch do.
-By config.decode.stop it is finished when N hypotheses have ended ("first",
-fairseq's rule; where the last step ends more than were missing, the best N of
-all stay), or when no open one can still win ("bound"). Where words must be in a
-translation they share the beam: see `jaxsyn.decode.phrases`.
+With config.decode.stop = "first" the search of a sentence ends when N hypotheses
+are finished, as in fairseq (if the last step finishes more, the best N of all are
+returned); with "bound" it ends when no open hypothesis can still win.
 
-Letters: C continuation, of the 2·N best of a sentence.
+Letters: C continuation, one of the 2·N best of a sentence.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +17,6 @@ from flax import struct
 from jax import Array
 
 from jaxsyn.data.schema import EOS
-from jaxsyn.decode.phrases import allocated
 from jaxsyn.decode.rank import NEG_INF, continuations, score
 from jaxsyn.decode.search import Decoding, Hypotheses, Next, Search
 from jaxsyn.decode.strategy import Decode, DecodingStrategy
@@ -30,30 +25,27 @@ from jaxsyn.models.contract import gather_beams
 
 @dataclasses.dataclass(frozen=True)
 class Beam(DecodingStrategy):
-  """The N best hypotheses at each step."""
-
-  constrains: ClassVar[bool] = True
+  """Beam search: the N best hypotheses at each step."""
 
   def advance(self, decoding: Decoding, search: Search) -> Next:
-    """What may follow: all that the model and what is asked allow."""
+    """Returns the distributions of the next subword; subclasses change them."""
     return decoding.advance(search)
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    new, last_B = self.advance(decoding, search), is_last(search)
-    # All continuations of a sentence compete; 2N leave N open ones even if N
-    # of them end.
+    new = self.advance(decoding, search)
+    # 2N continuations leave N open hypotheses even if N of them end.
     best = continuations(
-      new.logits_BNV, new.lse_BN, search.log_p_BN, last_B, 2 * decode.beam
+      new.logits_BNV,
+      new.lse_BN,
+      search.log_p_BN,
+      search.at_limit_B,
+      2 * decode.beam,
     )
-    if search.phrases is not None:
-      before_BN1 = (search.log_p_BN - new.lse_BN)[..., None]
-      log_p_BNV = before_BN1 + new.logits_BNV
-      best = allocated(search.phrases, best, log_p_BNV, last_B)
     selected = select_beams(search, Continuations(*best), decode, search.open_B)
-    return decoding.follow(
+    return decoding.append(
       search,
       new.cache,
-      selected.beam_BN if decode.beam > 1 else None,  # greedy: nothing to move
+      selected.beam_BN if decode.beam > 1 else None,  # greedy: no reordering
       selected.last_BN,
       open_B=selected.open_B,
       token_BNT=selected.token_BNT,
@@ -64,13 +56,13 @@ class Beam(DecodingStrategy):
 
 @struct.dataclass
 class Continuations:
-  """Continuations of a sentence's hypotheses by one subword, best first.
+  """Hypotheses extended by one subword, best first.
 
   Attributes:
-    log_p_BC: log probability of all their subwords; at most NEG_INF / 2 where
-      there is none.
-    beam_BC: the hypothesis that each goes on from.
-    token_BC: its new subword.
+    log_p_BC: Log probability of all subwords; at most NEG_INF / 2 where there
+      is no continuation.
+    beam_BC: Index of the hypothesis that is extended.
+    token_BC: Subword that extends it.
   """
 
   log_p_BC: Array
@@ -80,11 +72,11 @@ class Continuations:
 
 @struct.dataclass
 class SelectedBeams:
-  """What is left of continuations: fields of `Search`, and where from.
+  """Fields of `Search` after a step, and where the open hypotheses come from.
 
   Attributes:
-    from_BN: the continuation that each open hypothesis is.
-    beam_BN: the hypothesis that it goes on from.
+    from_BN: Index of the continuation that each open hypothesis is.
+    beam_BN: Index of the hypothesis that it extends.
   """
 
   open_B: Array
@@ -96,51 +88,46 @@ class SelectedBeams:
   ended: Hypotheses
 
 
-def is_last(search: Search) -> Array:
-  """Sentences at the last position of their limit."""
-  return search.at_B == search.limit_B - 1
-
-
 def select_beams(
   search: Search, best: Continuations, decode: Decode, open_B: Array
 ) -> SelectedBeams:
-  """The first N continuations that go on, and the best hypotheses that ended.
+  """Selects the first N continuations that do not end, and the best finished.
 
   Args:
-    search: with N ended hypotheses, of whatever value.
-    best: 2N continuations, in the order in which they are wanted.
-    decode: when it is finished.
-    open_B: whether it was not before.
+    search: Search before the step, with N finished hypotheses of any value.
+    best: 2N continuations in the order of preference.
+    decode: Options; `stop` and the length penalty are used.
+    open_B: Sentences that were still searched before the step.
   """
   N, T = search.ended.score_BN.shape[1], search.token_BNT.shape[-1]
   log_p_BC, beam_BC, new_BC = best.log_p_BC, best.beam_BC, best.token_BC
   token_BCT = jnp.where(
-    jnp.arange(T) == search.at_B[:, None, None],
+    jnp.arange(T) == search.position_B[:, None, None],
     new_BC[:, :, None],
     gather_beams(search.token_BNT, beam_BC),
   )
   is_end_BC = new_BC == EOS
 
-  # Only an end among the first N continuations ends a hypothesis.
+  # EOS finishes a hypothesis only among the first N continuations.
   counts_BC = is_end_BC & (log_p_BC > NEG_INF / 2)
   counts_BC = counts_BC & (jnp.arange(new_BC.shape[1]) < N)
   counts_BC = counts_BC & open_B[:, None]
-  score_BC = score(log_p_BC, search.at_B[:, None] + 1, decode)
+  score_BC = score(log_p_BC, search.position_B[:, None] + 1, decode)
   score_BC = jnp.where(counts_BC, score_BC, NEG_INF)
   ended = _best(search.ended, Hypotheses(token_BCT, score_BC, log_p_BC), N)
 
-  # In their order, which need not be that of their log probabilities.
+  # By the order of preference, which can differ from that of log_p.
   _, keep_BN = jax.lax.top_k(
     -jnp.arange(new_BC.shape[1]) - jnp.where(is_end_BC, new_BC.shape[1], 0), N
   )
   log_p_BN = gather_beams(jnp.where(is_end_BC, NEG_INF, log_p_BC), keep_BN)
-  goes_on_B = ~(ended.score_BN > NEG_INF / 2).all(1)
+  continues_B = ~(ended.score_BN > NEG_INF / 2).all(1)
   if decode.stop == "bound":
-    # With alpha >= 0 the longest output has the mildest penalty.
+    # With alpha >= 0 the length penalty favors the longest output most.
     bound_B = score(log_p_BN.max(1), search.limit_B, decode)
-    goes_on_B = goes_on_B | (bound_B > ended.score_BN[:, -1])
+    continues_B = continues_B | (bound_B > ended.score_BN[:, -1])
   return SelectedBeams(
-    open_B=open_B & goes_on_B & ~is_last(search),
+    open_B=open_B & continues_B & ~search.at_limit_B,
     token_BNT=gather_beams(token_BCT, keep_BN),
     log_p_BN=log_p_BN,
     from_BN=keep_BN,
@@ -151,11 +138,11 @@ def select_beams(
 
 
 def _best(old: Hypotheses, new: Hypotheses, count: int) -> Hypotheses:
-  """The N best of two sets; the older wins a tie."""
+  """Returns the N best hypotheses of two sets; a tie goes to the older."""
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
-  score_BN, where_BN = jax.lax.top_k(both.score_BN, count)
+  score_BN, index_BN = jax.lax.top_k(both.score_BN, count)
   return Hypotheses(
-    gather_beams(both.token_BNT, where_BN),
+    gather_beams(both.token_BNT, index_BN),
     score_BN,
-    gather_beams(both.log_p_BN, where_BN),
+    gather_beams(both.log_p_BN, index_BN),
   )

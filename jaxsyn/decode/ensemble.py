@@ -1,17 +1,16 @@
-"""Several models that translate as one, behind the contract of one.
+"""An ensemble of several models with the decoding interface of one.
 
-Log-linear: the members' log probabilities of each next subword, weighted and
-added up; what decoding makes of them is normalised again over the vocabulary at
-each step,
+The ensemble is log-linear: the log probabilities of the next subword are averaged
+with weights, and renormalized over the vocabulary at each step,
 
   log p(y | past) = Σ_m w_m · log p_m(y | past) - log Σ_v exp Σ_m w_m · log p_m(v)
 
-with weights that add up to 1. So a model with itself is that model. (Marian adds up
-without normalising; fairseq takes the mean of the probabilities.)
+with weights that sum to 1, so that an ensemble of a model with itself is that model.
+(Marian does not renormalize; fairseq averages probabilities.)
 
-Each member reads its own features of a sentence: sources, what is encoded and
-caches are tuples, one of each. Members may be of different families and have
-different source vocabularies; that of the target is one.
+Each member reads its own features: sources, encoder outputs and caches are tuples
+with one entry per member. Members may have different architectures and source
+vocabularies, but share the target vocabulary.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Ensemble(nn.Module):
-  """What decoding knows of `EncoderDecoder`, of several.
+  """The methods of `EncoderDecoder` that decoding uses, for several models.
 
-  Its parameters are {"members_0": those of the first, ...}.
+  The parameters are {"members_0": parameters of the first member, ...}.
 
   Attributes:
-    members: the models.
-    weights: of each; they add up to 1.
+    members: Models.
+    weights: Weight of each model; the sum is 1.
   """
 
   members: tuple[EncoderDecoder, ...]
@@ -68,34 +67,30 @@ class Ensemble(nn.Module):
     at: Array,
   ) -> tuple[Array, tuple[Any, ...]]:
     member_count = len(self.members)
-    logits, caches = zip(
-      *self._each(
-        *(
-          "advance",
-          encoded,
-          cache,
-          [token_BN] * member_count,
-          [at] * member_count,
-        )
-      )
+    advanced = self._each(
+      "advance",
+      encoded,
+      cache,
+      [token_BN] * member_count,
+      [at] * member_count,
     )
-    return self.mixed(logits), caches
+    logits, caches = zip(*advanced)
+    return self.average(logits), caches
 
   def reorder(self, cache: Sequence[Any], beam_BN: Array) -> tuple[Any, ...]:
     return self._each("reorder", cache, [beam_BN] * len(self.members))
 
-  def mixed(self, logits: Sequence[Array]) -> Array:
-    """The weighted sum of the members' log probabilities, (..., V).
+  def average(self, logits: Sequence[Array]) -> Array:
+    """Returns the weighted mean of the members' log probabilities, (..., V).
 
-    Of symbols beyond the subwords, which members for a second task have, those
-    that all have.
+    Symbols that only some members have (those of auxiliary tasks) are dropped.
     """
     V = min(x.shape[-1] for x in logits)
-    parts = [
+    weighted = [
       weight * jax.nn.log_softmax(x.astype(jnp.float32), axis=-1)[..., :V]
       for weight, x in zip(self.weights, logits)
     ]
-    return functools.reduce(operator.add, parts)
+    return functools.reduce(operator.add, weighted)
 
   def _each(self, method: str, *arguments: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
@@ -109,17 +104,17 @@ class Ensemble(nn.Module):
 def ensemble(
   models: Sequence[EncoderDecoder], weights: Sequence[float]
 ) -> Ensemble:
-  """The ensemble of some models.
+  """Returns the ensemble of models.
 
   Args:
-    models: any; the same may be there twice.
-    weights: of each; they add up to 1.
+    models: Models; one may occur twice.
+    weights: Weight of each model; the sum must be 1.
   """
   return Ensemble(tuple(model.clone() for model in models), tuple(weights))
 
 
 def params_of(params: Sequence[Any]) -> dict[str, Any]:
-  """The parameters of an ensemble, of those of its members."""
+  """Returns the parameters of an ensemble from those of its members."""
   return {
     f"members_{index}": member_params
     for index, member_params in enumerate(params)
@@ -127,17 +122,17 @@ def params_of(params: Sequence[Any]) -> dict[str, Any]:
 
 
 def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
-  """logits_BTV of every target position, given the true past.
+  """Returns logits_BTV of every target position, given the true past.
 
-  Used as a method: `model.apply(variables, batch, method=forward)`.
+  To be called as `model.apply(variables, batch, method=forward)`.
 
   Args:
-    batch: of a model, as of `jaxsyn.models.contract.forward`; of an ensemble,
-      one of each member.
+    batch: Batch of `jaxsyn.models.contract.forward`; for an ensemble, a tuple
+      with one per member.
   """
   if not isinstance(model, Ensemble):
     return contract.forward(model, batch, train=False)
-  return model.mixed(
+  return model.average(
     [
       contract.forward(member, member_batch, train=False)
       for member, member_batch in zip(model.members, batch, strict=True)

@@ -1,7 +1,4 @@
-"""What a model reads of some sentences, on the host; of an ensemble, each member.
-
-Before this file: `jaxsyn.data.loader.collate`. After it: `translator` and `forced`.
-"""
+"""Batches of source sentences on the host; for an ensemble, one per member."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from jaxsyn.data.loader.collate import (
   words_of,
 )
 
-# Of `data.sentence.example.encode_all`; of an ensemble, one of each member.
+# Arrays of `data.sentence.example.encode_all`; for an ensemble, one per member.
 Example = Mapping[str, np.ndarray] | tuple[Mapping[str, np.ndarray], ...]
 Batches = Batch | tuple[Batch, ...]
 
 
 class Batcher:
-  """Makes batches of examples."""
+  """Function that makes batches of examples."""
 
   def __init__(
     self,
@@ -32,50 +29,48 @@ class Batcher:
     members: Sequence[Sequence[str]] = (),
     batch_transform: BatchTransform | None = None,
   ):
-    """Sets it up.
+    """Initializes the function.
 
     Args:
-      features: of the source side that the model reads, beyond the ids.
-      members: of an ensemble, those of each member instead.
-      batch_transform: a caller's own function on every host batch.
+      features: Source features that the model reads, in addition to the ids.
+      members: For an ensemble, the features of each member instead.
+      batch_transform: Function of the user applied to every host batch.
     """
-    self._joint, self._change = bool(members), batch_transform
+    self._is_ensemble, self._transform = bool(members), batch_transform
     self._features = [
       tuple(dict.fromkeys(("source_id", *names)))
       for names in members or [features]
     ]
 
   def subwords(self, example: Example) -> int:
-    """S of an example, EOS included; that of the longest member."""
-    return max(
-      len(member_example["source_id"]) for member_example in _members(example)
-    )
+    """Returns the number of source subwords, with EOS; the largest of members."""
+    return max(len(arrays["source_id"]) for arrays in _members(example))
 
   def words(self, example: Example) -> int:
-    """W of an example; 0 where no feature tells."""
-    pairs = zip(_members(example), self._features)
+    """Returns the number of source words; 0 if no feature depends on words."""
     return max(
-      words_of(member_example, features) for member_example, features in pairs
+      words_of(arrays, features)
+      for arrays, features in zip(_members(example), self._features)
     )
 
   def __call__(
     self, examples: Sequence[Example], *, subwords: int, words: int, rows: int
   ) -> Batches:
-    """The batch of at most so many examples, padded to these sizes."""
+    """Returns the batch of at most `rows` examples, padded to these sizes."""
     batches = [
       apply_batch_transform(
         pad(
-          [_members(example)[index] for example in examples],
+          [_members(example)[member] for example in examples],
           features,
           subwords=subwords,
           words=words,
           rows=rows,
         ),
-        self._change,
+        self._transform,
       )
-      for index, features in enumerate(self._features)
+      for member, features in enumerate(self._features)
     ]
-    return tuple(batches) if self._joint else batches[0]
+    return tuple(batches) if self._is_ensemble else batches[0]
 
 
 def _members(example: Example) -> Sequence[Mapping[str, np.ndarray]]:

@@ -1,9 +1,7 @@
-"""Log probabilities of given translations, all positions in one pass.
+"""Forced decoding: log probabilities of given translations, in one pass.
 
-The model reads the true past (teacher forcing), in few static shapes. What comes
-out for a translation that a search found is what the search reports.
-
-Before this file: `examples`. After it: `jaxsyn.session`.
+For a translation found by a search the result is the log probability that the
+search reports.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from jaxsyn.decode.translator import ProgressCallback, ignore_progress
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.training.losses import token_log_probability
 
-SHORTEST = 16  # padded lengths double
-ROWS = 64  # pairs in a batch, fewer where they are long:
-POSITIONS = 4096  # target positions in a batch, at most
+SHORTEST = 16  # smallest padded length; the next ones are doubled
+ROWS = 64  # maximum sentence pairs in a batch
+POSITIONS = 4096  # maximum positions in a batch
 
 
 class Forced:
-  """A model that tells how probable it finds translations."""
+  """Function that returns the log probabilities of given translations."""
 
   def __init__(
     self,
@@ -41,12 +39,12 @@ class Forced:
     members: Sequence[Sequence[str]] = (),
     batch_transform: BatchTransform | None = None,
   ):
-    """Sets it up; parameters are given with each call.
+    """Initializes the function; parameters are passed to each call.
 
     Args:
-      model: that is asked.
-      features, members, batch_transform: as of
-        `jaxsyn.decode.translator.Translator`.
+      model: Model or ensemble.
+      features, members, batch_transform: See
+        `jaxsyn.decode.examples.Batcher`.
     """
     self._batcher = Batcher(
       features, members=members, batch_transform=batch_transform
@@ -67,7 +65,7 @@ class Forced:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """How many programs are compiled and how many are needed."""
+    """Number of programs that are compiled, and that are needed."""
     return self._counter.programs
 
   def __call__(
@@ -77,20 +75,19 @@ class Forced:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """log_p_T of each target: of its subwords and, last, of EOS.
+    """Returns log_p_T of each target: of its subwords and of EOS.
 
     Args:
-      params: of the model.
-      examples: of `jaxsyn.data.sentence.example.encode_all`.
-      targets: subwords of each, without EOS.
-      on_progress: called with how many more are scored.
+      params: Parameters of the model.
+      examples: Examples of `jaxsyn.data.sentence.example.encode_all`.
+      targets: Subwords of each target, without EOS.
+      on_progress: Called with the number of further targets that are scored.
     """
     log_ps: list[np.ndarray] = [np.empty(0)] * len(examples)
-    read = self._batcher
     sizes = [
       (
-        doubled(read.subwords(example), SHORTEST),
-        doubled(max(read.words(example), 1), SHORTEST),
+        doubled(self._batcher.subwords(example), SHORTEST),
+        doubled(max(self._batcher.words(example), 1), SHORTEST),
         doubled(len(target) + 1, SHORTEST),
       )
       for example, target in zip(examples, targets, strict=True)
@@ -106,7 +103,7 @@ class Forced:
       id_BT = np.full((rows, length), PAD, np.int32)
       for row, i in enumerate(chosen):
         id_BT[row, : len(targets[i]) + 1] = [*targets[i], EOS]
-      batch = read(
+      batch = self._batcher(
         [examples[i] for i in chosen], subwords=source, words=words, rows=rows
       )
       with self._counter.calls((rows, *size)):
@@ -119,13 +116,13 @@ class Forced:
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-  """How probable a given translation is.
+  """Log probability of a given translation.
 
   Attributes:
-    subwords: as the vocabulary writes them, EOS last.
-    log_p: of each of them, given the source and those before.
-    total: their sum.
-    score: that over the length penalty.
+    subwords: Pieces of the vocabulary, EOS last.
+    log_p: Log probability of each, given the source and the earlier subwords.
+    total: Sum of the log probabilities.
+    score: Sum divided by the length penalty.
   """
 
   subwords: tuple[str, ...]

@@ -1,12 +1,10 @@
-"""Sentences that are searched together, in places that are used again.
+"""Continuous batching: finished sentences make room for waiting ones.
 
-A batch is done when its slowest sentence is. Here a finished sentence leaves
-and the next that waits takes its place, at a position of its own: the programs
-keep their static sizes, and nearly all of their work is for open sentences.
+A static batch takes as long as its slowest sentence. In a pool a finished sentence
+leaves its slot and the next waiting sentence enters it, so that programs of static
+sizes spend nearly all of their time on open sentences.
 
-Before this file: `programs`. After it: `translator`.
-
-Letters: P sentence that takes a place.
+Letters: P sentence that enters a slot.
 """
 
 from __future__ import annotations
@@ -26,147 +24,153 @@ from jaxsyn.decode.programs import (
   NO_STEP_LIMIT,
   STEPS,
   DecodingPrograms,
-  Size,
-  grown,
+  PoolSize,
+  cache_sizes,
 )
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
 
-ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
-SHRINK_FACTOR = (
-  4  # a search moves to fewer places when so many times fewer are taken
-)
-CANCEL_STEPS = 32  # at most between two checks whether sentences are wanted
+CACHE_LENGTH = 16  # initial; doubled when the cache is full
+SHRINK_FACTOR = 4  # a pool shrinks when at most 1 of so many slots is needed
+CANCEL_STEPS = 32  # maximum steps between two checks of `is_wanted`
 
 
 class Pool:
-  """A search that goes on while sentences of about one length come and go."""
+  """Search of sentences of similar length, with continuous batching."""
 
   def __init__(
     self,
     programs: DecodingPrograms,
     params: Any,
-    numbers: Sequence[int],
+    indices: Sequence[int],
     *,
-    size: Size,
-    batch_of: Callable[[Sequence[int], Size], tuple[Batches, DecodeRequest]],
+    size: PoolSize,
+    batch_of: Callable[
+      [Sequence[int], PoolSize], tuple[Batches, DecodeRequest]
+    ],
     is_wanted: Callable[[int], bool] | None = None,
   ):
-    """Sets it up.
+    """Initializes the pool.
 
     Args:
-      programs: of the model.
-      params: of the model.
-      numbers: of the sentences, in the order in which they take places.
-      size: at first; it holds any of the sentences.
-      batch_of: from at most `size.rows` numbers to a batch and what is asked
-        of it.
-      is_wanted: whether a sentence's translation is still wanted, by number. A
+      programs: Programs of the model.
+      params: Parameters of the model.
+      indices: Indices of the sentences, in the order in which they enter.
+      size: Initial size, which must hold any of the sentences.
+      batch_of: Returns the batch of at most `size.encode_rows` sentences, and
+        its request.
+      is_wanted: Whether the translation of a sentence is still wanted; a
         sentence that is not is cancelled. None: all are.
     """
     self._programs, self._params, self._batch_of = programs, params, batch_of
     self._is_wanted = is_wanted
-    self._to_read = collections.deque(numbers)
-    self._read: Any = None
-    # Numbers that were read and wait, with their rows of what was read.
+    self._to_encode = collections.deque(indices)
+    self._encoded: Any = None
+    # Encoded sentences that wait for a slot: (row of the encoded batch, index).
     self._waiting: collections.deque[tuple[int, int]] = collections.deque()
-    self._size = size = next(grown(programs, size, params))
-    self._places: list[int | None] = [None] * size.places
+    self._size = size = next(cache_sizes(programs, size, params))
+    self._slots: list[int | None] = [None] * size.slots
     self._search = programs.empty(size, params)
-    self._filled = STEPS  # room that the steps until the next look need
+    self._filled = STEPS  # cache length needed until the next check
 
   def __call__(self) -> Iterator[tuple[int, Hypotheses]]:
-    """Numbers of sentences and their hypotheses, as they are finished."""
-    self._drop_unwanted()
-    while self._to_read or self._waiting or self._occupied():
-      self._fit()
+    """Yields the index and the hypotheses of each sentence when it is finished."""
+    self._cancel_unwanted()
+    while self._to_encode or self._waiting or self._occupied():
+      self._resize()
       self._advance()
       yield from self._finished()
-      self._drop_unwanted()
+      self._cancel_unwanted()
 
-  def _drop_unwanted(self) -> None:
-    """Removes sentences whose translation is no longer wanted."""
-    wanted = self._is_wanted
-    if wanted is None:
+  def _cancel_unwanted(self) -> None:
+    is_wanted = self._is_wanted
+    if is_wanted is None:
       return
-    self._to_read = collections.deque(filter(wanted, self._to_read))
+    self._to_encode = collections.deque(filter(is_wanted, self._to_encode))
     self._waiting = collections.deque(
-      pair for pair in self._waiting if wanted(pair[1])
+      (row, index) for row, index in self._waiting if is_wanted(index)
     )
-    # The device searches on in such a place until another sentence takes it.
-    self._places = [
-      None if one is None or not wanted(one) else one for one in self._places
+    # The device searches in such a slot until another sentence enters it.
+    self._slots = [
+      None if index is None or not is_wanted(index) else index
+      for index in self._slots
     ]
 
   def _occupied(self) -> list[tuple[int, int]]:
-    """Places with a sentence, and its number."""
-    return [(p, one) for p, one in enumerate(self._places) if one is not None]
+    """Returns the occupied slots, and the indices of their sentences."""
+    return [(s, i) for s, i in enumerate(self._slots) if i is not None]
 
-  def _fit(self) -> None:
-    """Changes to a size for what is not finished, if it is worth the move."""
+  def _resize(self) -> None:
+    """Grows a full cache, and shrinks the pool when few sentences are left."""
     old, occupied = self._size, self._occupied()
-    unfinished = len(occupied) + len(self._waiting) + len(self._to_read)
-    places, room = old.places, old.room
-    if unfinished <= places // SHRINK_FACTOR:
-      places = doubled(unfinished, old.few)
-    if self._filled > room:
-      room = min(doubled(self._filled, room), old.length)
-    size = self._size = dataclasses.replace(old, places=places, room=room)
+    unfinished = len(occupied) + len(self._waiting) + len(self._to_encode)
+    slots, cache_length = old.slots, old.cache_length
+    if unfinished <= slots // SHRINK_FACTOR:
+      slots = doubled(unfinished, old.entering)
+    if self._filled > cache_length:
+      cache_length = min(doubled(self._filled, cache_length), old.length)
+    size = self._size = dataclasses.replace(
+      old, slots=slots, cache_length=cache_length
+    )
     if size == old:
       return
-    place_B = np.full(places, old.places, np.int32)
-    place_B[: len(occupied)] = [place for place, _ in occupied]
+    slot_B = np.full(slots, old.slots, np.int32)
+    slot_B[: len(occupied)] = [slot for slot, _ in occupied]
     self._search = self._programs.move(
-      old, size, self._params, self._search, place_B
+      old, size, self._params, self._search, slot_B
     )
-    self._places = [index for _, index in occupied]
-    self._places += [None] * (places - len(occupied))
+    self._slots = [index for _, index in occupied]
+    self._slots += [None] * (slots - len(occupied))
 
-  def _read_more(self) -> None:
-    count = min(len(self._to_read), self._size.rows)
-    read = [self._to_read.popleft() for _ in range(count)]
-    self._waiting.extend(enumerate(read))
-    batch, request = self._batch_of(read, self._size)
-    self._read = self._programs.read(self._size, self._params, batch, request)
+  def _encode_more(self) -> None:
+    count = min(len(self._to_encode), self._size.encode_rows)
+    indices = [self._to_encode.popleft() for _ in range(count)]
+    self._waiting.extend(enumerate(indices))
+    batch, request = self._batch_of(indices, self._size)
+    self._encoded = self._programs.encode(
+      self._size, self._params, batch, request
+    )
 
   def _advance(self) -> None:
-    """Lets sentences take free places, and searches on."""
+    """Fills free slots, and searches until there are free slots again."""
     size = self._size
-    if not self._waiting and self._to_read:
-      self._read_more()
-    free = [p for p, index in enumerate(self._places) if index is None]
-    entering = min(len(free), len(self._waiting), size.few)
-    row_P = np.zeros(size.few, np.int32)
-    place_P = np.full(size.few, size.places, np.int32)
-    for index, place in enumerate(free[:entering]):
-      row_P[index], self._places[place] = self._waiting.popleft()
-      place_P[index] = place
-    if self._waiting or self._to_read:
-      # At once, while more can enter.
-      wanted = size.few if entering == len(free) else 0
-    else:  # until those that are left fit into a smaller size
-      min_places = size.places // SHRINK_FACTOR
-      wanted = size.places - (min_places if min_places >= size.few else 0)
-    max_steps = NO_STEP_LIMIT
+    if not self._waiting and self._to_encode:
+      self._encode_more()
+    free = [slot for slot, index in enumerate(self._slots) if index is None]
+    entering = min(len(free), len(self._waiting), size.entering)
+    row_P = np.zeros(size.entering, np.int32)
+    slot_P = np.full(size.entering, size.slots, np.int32)
+    for p, slot in enumerate(free[:entering]):
+      row_P[p], self._slots[slot] = self._waiting.popleft()
+      slot_P[p] = slot
+    if self._waiting or self._to_encode:
+      # 0 free slots: return at once, because more sentences can enter.
+      wanted_free = size.entering if entering == len(free) else 0
+    else:  # search until the remaining sentences fit into a smaller pool
+      smaller = size.slots // SHRINK_FACTOR
+      wanted_free = size.slots - (smaller if smaller >= size.entering else 0)
+    max_position = NO_STEP_LIMIT
     if self._is_wanted is not None:
-      max_steps = self._filled + CANCEL_STEPS
+      max_position = self._filled + CANCEL_STEPS
     self._search = self._programs.search(
       size,
       self._params,
       self._search,
-      self._read,
+      self._encoded,
       row_P,
-      place_P,
-      wanted,
-      max_steps,
+      slot_P,
+      wanted_free,
+      max_position,
     )
 
   def _finished(self) -> Iterator[tuple[int, Hypotheses]]:
-    """Frees the places of sentences that are finished."""
-    open_B, at_B = jax.device_get((self._search.open_B, self._search.at_B))
-    done = [slot for slot in self._occupied() if not open_B[slot[0]]]
+    """Frees the slots of finished sentences, and yields their hypotheses."""
+    open_B, position_B = jax.device_get(
+      (self._search.open_B, self._search.position_B)
+    )
+    done = [(slot, i) for slot, i in self._occupied() if not open_B[slot]]
     if done:
       ended = jax.device_get(self._search.ended)
-    for place, index in done:
-      self._places[place] = None
-      yield index, jax.tree.map(operator.itemgetter(place), ended)
-    self._filled = int((at_B * open_B).max()) + STEPS
+    for slot, index in done:
+      self._slots[slot] = None
+      yield index, jax.tree.map(operator.itemgetter(slot), ended)
+    self._filled = int((position_B * open_B).max()) + STEPS

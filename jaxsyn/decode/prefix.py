@@ -1,18 +1,19 @@
-"""Prefixes: text that a translation begins with, to the character.
+"""Prefixes: text that a translation must begin with, to the character.
 
-A prefix is a small automaton over subwords. Its complete words, those with a blank
-after them, are the subwords that the vocabulary cuts them into. The last word may go
-on: what is left of it, character by character, may be taken by any subword that
-begins what is left, or that begins with all of it, so that "The far" may become
-"The farmer" though the vocabulary cuts "far" otherwise than the beginning of
-"farmer". A blank at its end says that the last word is complete.
+A prefix is compiled to a small automaton over subwords. Its complete words, which
+are followed by a blank, are split into subwords as the vocabulary does. The rest,
+the last word, may be continued: from each of its characters any subword may follow
+that is a beginning of the remaining text, or that begins with all of it. So "The
+far" can become "The farmer", even if the vocabulary splits "far" differently from
+the beginning of "farmer". A blank at the end marks the last word as complete.
 
-Each step allows what leads on from the state that a hypothesis is in: a range of the
-subwords, sorted as they are written (all that begin with what is left), and a few
-more (its beginnings). In the last state all is allowed; the log probabilities are
-the model's own.
+In each step the subwords that are allowed are a range of the pieces in
+alphabetical order (those that begin with the remaining text) and a few others
+(the beginnings of it). After the prefix every subword is allowed. Log
+probabilities are those of the model, without renormalization.
 
-Letters: X state of an automaton; E subword that leads to another state than the last.
+Letters: X state of an automaton; E edge: a subword that leads to another state of
+the prefix.
 """
 
 from __future__ import annotations
@@ -38,25 +39,24 @@ from jaxsyn.models.contract import gather_beams
 
 @dataclasses.dataclass(frozen=True)
 class State:
-  """One state of an automaton.
+  """A state of an automaton.
 
   Attributes:
-    first, beyond: places, among the sorted subwords, of those that complete it.
-    others: subword -> state that it leads to.
+    first, stop: Range of the sorted pieces that complete the prefix.
+    edges: Other allowed subwords, and the state that each leads to.
   """
 
   first: int
-  beyond: int
-  others: dict[int, int]
+  stop: int
+  edges: dict[int, int]
 
 
-Automaton = tuple[
-  State, ...
-]  # the last state, in which all is allowed, left out
+# All states but the last, in which every subword is allowed.
+Automaton = tuple[State, ...]
 
 
-class Prefixes:
-  """Makes automata of prefixes, for one vocabulary."""
+class PrefixCompiler:
+  """Compiler of prefixes for one vocabulary."""
 
   def __init__(self, vocabulary: Vocabulary):
     self._vocabulary = vocabulary
@@ -67,17 +67,17 @@ class Prefixes:
 
   @property
   def rank_V(self) -> np.ndarray:
-    """Place of each subword among the sorted; -1 of signs."""
+    """Index of each subword in alphabetical order; -1 for special symbols."""
     rank_V = np.full(self._vocabulary.size, -1, np.int32)
-    for place, piece in enumerate(self._sorted):
-      rank_V[self._id[piece]] = place
+    for rank, piece in enumerate(self._sorted):
+      rank_V[self._id[piece]] = rank
     return rank_V
 
   def __call__(self, text: str) -> Automaton:
-    """The automaton of a prefix; () of an empty one.
+    """Returns the automaton of a prefix; () for an empty one.
 
     Raises:
-      InputError: the vocabulary cannot write it.
+      InputError: The prefix cannot be written with the vocabulary.
     """
     if not text.strip():
       return ()
@@ -87,116 +87,122 @@ class Prefixes:
     last = max(written.rfind(BLANK), 0)
     complete = self._vocabulary.ids(written[:last].replace(BLANK, " "))
     rest = written[last:]
-    states = [
-      State(0, 0, {token: number + 1}) for number, token in enumerate(complete)
-    ]
+    states = [State(0, 0, {id_: i + 1}) for i, id_ in enumerate(complete)]
+    # From the end, because a state is useful only if its edges lead on.
     offset = len(states)
-    alive = [*[False] * len(rest), True]
-    partial: list[State] = []
+    leads_on = [*[False] * len(rest), True]
+    rest_states: list[State] = []
     for at in reversed(range(len(rest))):
-      left = rest[at:]
-      first = bisect.bisect_left(self._sorted, left)
-      beyond = bisect.bisect_left(self._sorted, left + chr(0x10FFFF))
-      others = {
-        self._id[left[:size]]: offset + at + size
-        for size in range(1, min(len(left), self._longest + 1))
-        if left[:size] in self._id and alive[at + size]
+      remaining = rest[at:]
+      first = bisect.bisect_left(self._sorted, remaining)
+      stop = bisect.bisect_left(self._sorted, remaining + chr(0x10FFFF))
+      edges = {
+        self._id[remaining[:size]]: offset + at + size
+        for size in range(1, min(len(remaining), self._longest + 1))
+        if remaining[:size] in self._id and leads_on[at + size]
       }
-      alive[at] = bool(others) or first < beyond
-      partial.append(State(first, beyond, others))
-    unknown = any(token < len(SPECIAL) for token in complete)
-    if unknown or not alive[0]:
+      leads_on[at] = bool(edges) or first < stop
+      rest_states.append(State(first, stop, edges))
+    is_unknown = any(id_ < len(SPECIAL) for id_ in complete)
+    if is_unknown or not leads_on[0]:
       raise InputError(
         f"the prefix {text[:60]!r} cannot be written with the subwords of the "
         "target vocabulary: it has words or characters that they lack."
       )
-    return (*states, *reversed(partial))
+    return (*states, *reversed(rest_states))
 
 
 @struct.dataclass
 class Prefix:
-  """The automata of some sentences, and where their hypotheses are in them.
+  """Automata of several sentences, and the states of their hypotheses.
 
   Attributes:
-    first_BX, beyond_BX: of each state, its range of sorted subwords.
-    token_BXE: the other subwords, then PAD.
-    next_BXE: states that they lead to.
-    length_B: number of the last state, in which all is allowed.
-    state_BN: of open hypotheses; before the first subword one, not N.
+    first_BX, stop_BX: Range of the sorted pieces that complete the prefix.
+    token_BXE: Subwords of the edges, then PAD.
+    next_BXE: States that the edges lead to.
+    length_B: Index of the last state, in which every subword is allowed.
+    state_BN: State of each open hypothesis; one per sentence before the first
+      subword, then N.
   """
 
   first_BX: Array
-  beyond_BX: Array
+  stop_BX: Array
   token_BXE: Array
   next_BXE: Array
   length_B: Array
   state_BN: Array
 
-  def restricted(self, logits_BNV: Array, rank_V: np.ndarray) -> Array:
-    """NEG_INF where a subword is not allowed.
+  def mask(self, logits_BNV: Array, rank_V: np.ndarray) -> Array:
+    """Returns the logits with NEG_INF for subwords that are not allowed.
 
     Args:
-      logits_BNV: of subwords, and of symbols beyond them.
-      rank_V: of `Prefixes`, of the subwords.
+      logits_BNV: Logits of the subwords, and of symbols with larger ids.
+      rank_V: `PrefixCompiler.rank_V`, of the subwords.
     """
     is_free_BN = self.state_BN >= self.length_B[:, None]
     state_BN = jnp.minimum(self.state_BN, self.token_BXE.shape[1] - 1)
-    first_BN, beyond_BN = (
-      gather_beams(edge_BX, state_BN)
-      for edge_BX in (self.first_BX, self.beyond_BX)
-    )
-    beyond_all = logits_BNV.shape[-1] - len(rank_V)
-    rank_V = np.pad(rank_V, (0, beyond_all), constant_values=-1)
+    first_BN = gather_beams(self.first_BX, state_BN)
+    stop_BN = gather_beams(self.stop_BX, state_BN)
+    symbols = logits_BNV.shape[-1] - len(rank_V)
+    rank_V = np.pad(rank_V, (0, symbols), constant_values=-1)
     allowed_BNV = first_BN[..., None] <= rank_V
-    allowed_BNV = allowed_BNV & (beyond_BN[..., None] > rank_V)
+    allowed_BNV = allowed_BNV & (stop_BN[..., None] > rank_V)
     allowed_BNV = allowed_BNV | is_free_BN[..., None]
     token_BNE = gather_beams(self.token_BXE, state_BN)
     B, N = state_BN.shape
-    at = jnp.arange(B)[:, None, None], jnp.arange(N)[:, None], token_BNE
-    allowed_BNV = allowed_BNV.at[at].set(True)  # PAD is never produced
+    edge = jnp.arange(B)[:, None, None], jnp.arange(N)[:, None], token_BNE
+    allowed_BNV = allowed_BNV.at[edge].set(True)  # PAD is never produced
     return jnp.where(allowed_BNV, logits_BNV, NEG_INF)
 
-  def followed(self, beam_BN: Array, last_BN: Array) -> Prefix:
-    """With other open hypotheses, each after one subword more."""
-    was_BN = gather_beams(self.state_BN, beam_BN)
-    state_BN = jnp.minimum(was_BN, self.token_BXE.shape[1] - 1)
-    is_it_BNE = gather_beams(self.token_BXE, state_BN) == last_BN[..., None]
-    # Each subword is there once; where it is not, it completes the prefix.
+  def append(self, beam_BN: Array, last_BN: Array) -> Prefix:
+    """Returns the states of new hypotheses.
+
+    Args:
+      beam_BN: Hypothesis that each new one extends.
+      last_BN: Subword that extends it.
+    """
+    old_BN = gather_beams(self.state_BN, beam_BN)
+    state_BN = jnp.minimum(old_BN, self.token_BXE.shape[1] - 1)
+    is_edge_BNE = gather_beams(self.token_BXE, state_BN) == last_BN[..., None]
+    # A state has a subword once; a subword without edge completes the prefix.
     next_BN = jnp.sum(
-      is_it_BNE * gather_beams(self.next_BXE, state_BN), axis=-1
+      is_edge_BNE * gather_beams(self.next_BXE, state_BN), axis=-1
     )
-    new_BN = jnp.where(is_it_BNE.any(-1), next_BN, self.length_B[:, None])
-    is_free_BN = was_BN >= self.length_B[:, None]
+    new_BN = jnp.where(is_edge_BNE.any(-1), next_BN, self.length_B[:, None])
+    is_free_BN = old_BN >= self.length_B[:, None]
     new_BN = jnp.where(is_free_BN, self.length_B[:, None], new_BN)
     return dataclasses.replace(self, state_BN=new_BN)
 
 
-def batch_of(automata: Sequence[Automaton], sizes: tuple[int, int]) -> Prefix:
-  """The prefixes of some sentences.
+def batch_prefixes(
+  automata: Sequence[Automaton], sizes: tuple[int, int]
+) -> Prefix:
+  """Returns the prefixes of several sentences as arrays.
 
   Args:
-    automata: one of each.
-    sizes: X and E, of `sizes_of` or more.
+    automata: Automaton of each sentence; () for none.
+    sizes: X and E, at least those of `padded_sizes`.
   """
   (X, E), B = sizes, len(automata)
-  first_BX, beyond_BX = np.zeros((2, B, X), np.int32)
+  first_BX, stop_BX = np.zeros((2, B, X), np.int32)
   token_BXE = np.full((B, X, E), PAD, np.int32)
   next_BXE = np.zeros((B, X, E), np.int32)
   for row, states in enumerate(automata):
     for x, state in enumerate(states):
-      first_BX[row, x], beyond_BX[row, x] = state.first, state.beyond
-      for e, (token, to) in enumerate(state.others.items()):
-        token_BXE[row, x, e], next_BXE[row, x, e] = token, to
+      first_BX[row, x], stop_BX[row, x] = state.first, state.stop
+      for e, (token, next_state) in enumerate(state.edges.items()):
+        token_BXE[row, x, e], next_BXE[row, x, e] = token, next_state
   length_B = np.array([len(states) for states in automata], np.int32)
   state_B1 = np.zeros((B, 1), np.int32)
-  made: Any = first_BX, beyond_BX, token_BXE, next_BXE, length_B, state_B1
-  return Prefix(*made)
+  arrays: Any = first_BX, stop_BX, token_BXE, next_BXE, length_B, state_B1
+  return Prefix(*arrays)
 
 
-def sizes_of(automata: Sequence[Automaton]) -> tuple[int, int]:
-  """X and E that hold these, doubled so that there are few."""
-  most = max((len(states) for states in automata), default=1)
-  others = max(
-    (len(state.others) for states in automata for state in states), default=1
+def padded_sizes(automata: Sequence[Automaton]) -> tuple[int, int]:
+  """Returns X and E of automata, rounded up to powers of 2 times 8 and 4."""
+  states = max((len(automaton) for automaton in automata), default=1)
+  edges = max(
+    (len(state.edges) for automaton in automata for state in automaton),
+    default=1,
   )
-  return doubled(max(most, 1), 8), doubled(max(others, 1), 4)
+  return doubled(max(states, 1), 8), doubled(max(edges, 1), 4)

@@ -1,8 +1,6 @@
-"""What a pool of sentences runs on the device, in few static sizes.
+"""Compiled functions of a pool of sentences, in few static sizes.
 
-Before this file: `search`, and `searches`, a step of it. After it: `pool`.
-
-Letters: P sentence that takes a place.
+Letters: P sentence that enters a slot.
 """
 
 from __future__ import annotations
@@ -22,76 +20,75 @@ from jax import Array
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batches
 from jaxsyn.decode.search import DecodeRequest, Decoding, Search, sources_of
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.models.contract import EncoderDecoder
 
-# Steps between two looks at what is finished. With one, a loop copied all
-# caches in each step: it gives memory back where it took it. Of few hypotheses
-# they are small, and two steps compile half as long again.
 NO_STEP_LIMIT = 2**30
+# Search steps between two checks whether sentences are finished. With one, the
+# loop copied all caches in each step, because a buffer is reused within one
+# iteration only. Small caches are cheap to copy, and two steps compile 50 %
+# longer.
 STEPS = 2
 SMALL = 64  # hypotheses
 
 
 @dataclasses.dataclass(frozen=True)
-class Size:
+class PoolSize:
   """Static sizes of a pool.
 
   Attributes:
-    source: padded subwords of a sentence.
-    words: padded words of it.
-    length: T, longest output.
-    places: B, sentences that are searched together.
-    room: outputs that the cache has room for.
-    rows: R, sentences that are read together.
-    few: P, sentences that take their places together.
-    asked: of prefixes and of phrases, of `jaxsyn.decode.terms`.
+    source: Padded number of source subwords.
+    words: Padded number of source words.
+    length: T, maximum output length.
+    slots: B, number of sentences that are searched together.
+    cache_length: Output length that the decoder cache has room for.
+    encode_rows: R, number of sentences that are encoded together.
+    entering: P, number of sentences that enter slots together.
+    prefix: X and E of the prefixes; None if there are none.
   """
 
   source: int
   words: int
   length: int
-  places: int
-  room: int
-  rows: int
-  few: int
-  constraints: tuple[tuple[int, int] | None, tuple[int, int] | None] = (
-    None,
-    None,
-  )
+  slots: int
+  cache_length: int
+  encode_rows: int
+  entering: int
+  prefix: tuple[int, int] | None = None
 
 
 class DecodingPrograms:
-  """Functions of a model, compiled at first use of a size on a device.
+  """The programs of a model, compiled at the first use of a size on a device.
 
-  They run where the parameters are, and no device waits for another.
+  They run on the device of the parameters.
 
   Attributes:
-    compilations: programs made so far.
-    needed: programs that are made, are being made, or are known to be needed.
+    compilations: Number of compiled programs.
+    needed: Number of programs that are compiled, being compiled, or known to
+      be needed.
   """
 
   def __init__(
     self,
     model: EncoderDecoder | Ensemble,
     decode: Decode,
-    nothing: Callable[[Size], tuple[Batches, DecodeRequest]],
-    ranks: Callable[[], np.ndarray] | None = None,
+    padding_batch: Callable[[PoolSize], tuple[Batches, DecodeRequest]],
+    piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Sets it up.
+    """Initializes the programs; compiles nothing.
 
     Args:
-      model: that translates.
-      decode: how to search.
-      nothing: a batch of padding of a size, and what is asked of it.
-      ranks: of `Decoding`.
+      model: Model or ensemble.
+      decode: Options of decoding.
+      padding_batch: Returns a batch of padding of a size, and its request.
+      piece_rank: See `Decoding`.
     """
-    self._model, self._decode, self._nothing = model, decode, nothing
-    self._ranks = ranks
+    self._model, self._decode = model, decode
+    self._padding_batch, self._piece_rank = padding_batch, piece_rank
     self._functions: dict[Any, Any] = {}
     self._programs: dict[Any, Any] = {}
-    self._sizes: dict[Size, Any] = {}
-    self._grows: bool | None = None
+    self._search_shapes: dict[PoolSize, Any] = {}
+    self._cache_grows: bool | None = None
     self._locks: dict[Any, Any] = collections.defaultdict(threading.Lock)
     self._needed: set[Any] = set()
 
@@ -103,66 +100,71 @@ class DecodingPrograms:
   def needed(self) -> int:
     return len(self._needed)
 
-  def need(self, size: Size, params: Any, device: jax.Device | None) -> None:
-    """Counts the first programs of a search as needed; compiles nothing.
+  def need(
+    self, size: PoolSize, params: Any, device: jax.Device | None
+  ) -> None:
+    """Counts the first programs of a pool as needed; compiles nothing.
 
     Args:
-      size: of the search.
-      params: of the model.
-      device: where it runs; None: where the parameters are.
+      size: Size of the pool.
+      params: Parameters of the model.
+      device: Device of the pool; None: that of the parameters.
     """
     device = device or _device(params)
-    first = next(grown(self, size, params))
+    first = next(cache_sizes(self, size, params))
     self._needed |= {
-      ("read", _read_size(size), device),
+      ("encode", _encode_size(size), device),
       ("search", first, device),
     }
 
   def forget_uncompiled(self) -> None:
-    """Stops counting programs that no search compiled after all."""
+    """Stops counting needed programs that were not compiled."""
     self._needed.intersection_update(list(self._programs))
 
-  def read(
-    self, size: Size, params: Any, batch: Batches, request: DecodeRequest
+  def encode(
+    self, size: PoolSize, params: Any, batch: Batches, request: DecodeRequest
   ) -> Search:
-    """Sentences, read by the model, with their first subwords."""
-    return self._read_program(size, params, batch, request)(
+    """Encodes sentences and searches their first subwords."""
+    return self._encode_program(size, params, batch, request)(
       params, batch, request
     )
 
   def search(
     self,
-    size: Size,
+    size: PoolSize,
     params: Any,
     search: Search,
-    read: Search,
+    encoded: Search,
     row_P: np.ndarray,
-    place_P: np.ndarray,
+    slot_P: np.ndarray,
     free: int,
-    max_steps: int = NO_STEP_LIMIT,
+    max_position: int = NO_STEP_LIMIT,
   ) -> Search:
-    """Searches on until enough places are free or the cache is nearly full.
+    """Searches until enough slots are free or the cache is nearly full.
 
     Args:
-      size: of the search.
-      params: of the model.
-      search: all places; its memory is used again.
-      read: of `read`; some of its sentences take places.
-      row_P: which do.
-      place_P: where; the number of places stands for nowhere.
-      free: wanted number of places without an open sentence.
-      max_steps: length in subwords of an open sentence beyond which it stops,
-        too.
+      size: Size of the pool.
+      params: Parameters of the model.
+      search: Search of all slots; its buffers are donated.
+      encoded: Result of `encode`, of which sentences enter slots.
+      row_P: Rows of the sentences that enter.
+      slot_P: Their slots; the number of slots means no slot.
+      free: Number of slots without an open sentence at which the search stops.
+      max_position: Output length of an open sentence at which it also stops.
     """
-
     arguments = (
-      *(params, search, read, row_P, place_P),
-      *(np.int32(free), np.int32(max_steps)),
+      params,
+      search,
+      encoded,
+      row_P,
+      slot_P,
+      np.int32(free),
+      np.int32(max_position),
     )
     return self._search_program(size, *arguments)(*arguments)
 
-  def empty(self, size: Size, params: Any) -> Search:
-    """Places without sentences."""
+  def empty(self, size: PoolSize, params: Any) -> Search:
+    """Returns the search of empty slots."""
     device = _device(params)
     return jax.tree.map(
       lambda x: jnp.zeros(x.shape, x.dtype, device=device),
@@ -170,130 +172,144 @@ class DecodingPrograms:
     )
 
   def move(
-    self, old: Size, new: Size, params: Any, search: Search, place_B: np.ndarray
+    self,
+    old: PoolSize,
+    new: PoolSize,
+    params: Any,
+    search: Search,
+    slot_B: np.ndarray,
   ) -> Search:
-    """The search in another size.
+    """Returns a search in another size.
 
     Args:
-      old: its size.
-      new: the other; it holds all open sentences.
-      params: of the model.
-      search: in the old size.
-      place_B: for each place of the new size, which old one it continues; any
-        number beyond these for none.
+      old: Size of the search.
+      new: Other size; it must hold all open sentences.
+      params: Parameters of the model.
+      search: Search in the old size.
+      slot_B: Old slot of each new slot; `old.slots` or more for none.
     """
 
-    def move(search: Search, place_B: Array) -> Search:
+    def move(search: Search, slot_B: Array) -> Search:
       moved = jax.tree.map(
-        lambda x, like: _fitted(x[place_B], like.shape),
+        lambda x, like: _resize(x[slot_B], like.shape),
         search,
         self._shapes(new, params),
       )
-      open_B = moved.open_B & (place_B < old.places)
+      open_B = moved.open_B & (slot_B < old.slots)
       return dataclasses.replace(moved, open_B=open_B)
 
-    program = self._program("move", (old, new), move, (search, place_B))
-    return program(search, place_B)
+    program = self._program("move", (old, new), move, (search, slot_B))
+    return program(search, slot_B)
 
-  def compile(self, size: Size, params: Any) -> tuple[Any, Any]:
-    """The programs of a size, `read` and `search`; shapes of params will do."""
-    batch = self._nothing(size)
-    first = self._read_program(size, params, *batch)
-    one = dataclasses.replace(size, room=1)
-    read = jax.eval_shape(functools.partial(self._read, one), params, *batch)
-    row_P = np.zeros(size.few, np.int32)
-    search = self._shapes(size, params)
-    return first, self._search_program(
-      *(size, params, search, read, row_P, row_P),
-      *(np.int32(0), np.int32(0)),
+  def compile(self, size: PoolSize, params: Any) -> tuple[Any, Any]:
+    """Compiles and returns the programs `encode` and `search` of a size.
+
+    Args:
+      size: Size of the pool.
+      params: Parameters of the model, or their shapes.
+    """
+    batch = self._padding_batch(size)
+    encode_program = self._encode_program(size, params, *batch)
+    encode = functools.partial(self._encode, _encode_size(size))
+    encoded = jax.eval_shape(encode, params, *batch)
+    index_P = np.zeros(size.entering, np.int32)
+    return encode_program, self._search_program(
+      size,
+      params,
+      self._shapes(size, params),
+      encoded,
+      index_P,
+      index_P,
+      np.int32(0),
+      np.int32(0),
     )
 
-  def caches_grow(self, size: Size, params: Any) -> bool:
-    """Whether caches with more room are larger: a recurrent state is not."""
-    if self._grows is None:
+  def cache_grows(self, size: PoolSize, params: Any) -> bool:
+    """Returns whether the cache depends on its length (not a GRU's state)."""
+    if self._cache_grows is None:
       small, large = (
-        self._shapes(dataclasses.replace(size, room=room), params).cache
-        for room in (1, 2)
+        self._shapes(
+          dataclasses.replace(size, cache_length=length), params
+        ).cache
+        for length in (1, 2)
       )
-      self._grows = bool(small != large)
-    return self._grows
+      self._cache_grows = bool(small != large)
+    return self._cache_grows
 
-  def _read(
+  def _encode(
     self,
-    size: Size,
+    size: PoolSize,
     params: Any,
     batch: Batches,
     request: DecodeRequest,
   ) -> Search:
-    sources = sources_of(batch, request)
     decoding, decode = self._decoding(params), self._decode
     search = decoding.begin(
-      sources,
+      sources_of(batch, request),
       hypotheses=decode.search.hypotheses(decode),
       length=size.length,
-      room=size.room,
-      strategy_state=decode.search.begin(sources.request, decode),
+      cache_length=size.cache_length,
+      strategy_state=decode.search.begin(request, decode),
     )
     return decode.search.step(decoding, search, decode)
 
   def _decoding(self, params: Any) -> Decoding:
-    return Decoding(self._model, params, self._ranks)
+    return Decoding(self._model, params, self._piece_rank)
 
-  def _read_program(self, size: Size, *arguments: Any) -> Any:
-    size = _read_size(size)
-    read = functools.partial(self._read, size)
-    return self._program("read", size, read, arguments)
+  def _encode_program(self, size: PoolSize, *arguments: Any) -> Any:
+    size = _encode_size(size)
+    encode = functools.partial(self._encode, size)
+    return self._program("encode", size, encode, arguments)
 
-  def _search_program(self, size: Size, *arguments: Any) -> Any:
-    """See `search`."""
+  def _search_program(self, size: PoolSize, *arguments: Any) -> Any:
+    search = functools.partial(self._search, size)
+    return self._program("search", size, search, arguments, donate=1)
 
-    def run(
-      params: Any,
-      search: Search,
-      read: Search,
-      row_P: Array,
-      place_P: Array,
-      free: Array,
-      max_steps: Array,
-    ) -> Search:
-      search = jax.tree.map(
-        lambda x, new: x.at[place_P].set(
-          _fitted(new[row_P], x.shape), mode="drop"
-        ),
-        search,
-        read,
-      )
-      decoding = self._decoding(params)
+  def _search(
+    self,
+    size: PoolSize,
+    params: Any,
+    search: Search,
+    encoded: Search,
+    row_P: Array,
+    slot_P: Array,
+    free: Array,
+    max_position: Array,
+  ) -> Search:
+    search = jax.tree.map(
+      lambda x, new: x.at[slot_P].set(
+        _resize(new[row_P], x.shape), mode="drop"
+      ),
+      search,
+      encoded,
+    )
+    decoding, decode = self._decoding(params), self._decode
+    is_small = size.slots * decode.search.hypotheses(decode) <= SMALL
 
-      def goes_on(search: Search) -> Array:
-        # Limits end a sentence before the largest room is too small.
-        filled = jnp.max(search.at_B * search.open_B) + STEPS
-        is_full = (filled > size.room) & (size.room < size.length)
-        is_full = is_full | (filled > max_steps)
-        return (jnp.sum(~search.open_B) < free) & ~is_full
+    def is_running(search: Search) -> Array:
+      # A full-length cache cannot overflow: the limits end sentences before.
+      filled = jnp.max(search.position_B * search.open_B) + STEPS
+      is_full = (filled > size.cache_length) & (size.cache_length < size.length)
+      is_full = is_full | (filled > max_position)
+      return (jnp.sum(~search.open_B) < free) & ~is_full
 
-      decode = self._decode
-      small = size.places * decode.search.hypotheses(decode) <= SMALL
+    def steps(search: Search) -> Search:
+      for _ in range(1 if is_small else STEPS):
+        search = decode.search.step(decoding, search, decode)
+      return search
 
-      def steps(search: Search) -> Search:
-        for _ in range(1 if small else STEPS):
-          search = decode.search.step(decoding, search, decode)
-        return search
+    return jax.lax.while_loop(is_running, steps, search)
 
-      return jax.lax.while_loop(goes_on, steps, search)
-
-    return self._program("search", size, run, arguments, donate=1)
-
-  def _shapes(self, size: Size, params: Any) -> Any:
-    """What a search of a size is made of."""
-    if size not in self._sizes:
-      read = functools.partial(self._read, size)
-      rows = jax.eval_shape(read, params, *self._nothing(size))
-      self._sizes[size] = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((size.places, *x.shape[1:]), x.dtype),
+  def _shapes(self, size: PoolSize, params: Any) -> Any:
+    """Returns the shapes of a search of a size."""
+    if size not in self._search_shapes:
+      encode = functools.partial(self._encode, size)
+      rows = jax.eval_shape(encode, params, *self._padding_batch(size))
+      self._search_shapes[size] = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((size.slots, *x.shape[1:]), x.dtype),
         rows,
       )
-    return self._sizes[size]
+    return self._search_shapes[size]
 
   def _program(
     self,
@@ -303,68 +319,70 @@ class DecodingPrograms:
     arguments: Sequence[Any],
     donate: Any = (),
   ) -> Any:
-    shared, device_key = (name, key), (name, key, _device(arguments[0]))
-    # Of two threads that come to a size together one compiles it.
-    with self._locks[device_key]:
-      if device_key not in self._programs:
-        self._needed.add(device_key)
+    program_key = (name, key, _device(arguments[0]))
+    # One of several threads compiles a program; the others wait for it.
+    with self._locks[program_key]:
+      if program_key not in self._programs:
+        self._needed.add(program_key)
         try:
-          self._programs[device_key] = self._compiled(
-            shared, function, arguments, donate
+          self._programs[program_key] = self._compile(
+            (name, key), function, arguments, donate
           )
         except BaseException:
-          self._needed.discard(device_key)
+          self._needed.discard(program_key)
           raise
-    return self._programs[device_key]
+    return self._programs[program_key]
 
-  def _compiled(
+  def _compile(
     self,
-    shared: Any,
+    key: Any,
     function: Callable[..., Any],
     arguments: Sequence[Any],
     donate: Any,
   ) -> Any:
-    # Traced once. Compiled by one device alone at first: GPUs after it find
-    # the program in the folder that JAX keeps, others compile at one time.
-    with self._locks[shared]:
-      if is_first := shared not in self._functions:
-        self._functions[shared] = jax.jit(function, donate_argnums=donate)
-      lowered = self._functions[shared].lower(*arguments)
+    # The function is traced once for all devices. The first device compiles
+    # alone, so that later GPUs find the program in the compilation cache.
+    with self._locks[key]:
+      if is_first := key not in self._functions:
+        self._functions[key] = jax.jit(function, donate_argnums=donate)
+      lowered = self._functions[key].lower(*arguments)
       if is_first:
         return lowered.compile()
     return lowered.compile()
 
 
-def grown(
-  programs: DecodingPrograms, size: Size, params: Any
-) -> Iterator[Size]:
-  """The sizes that a pool goes through while its cache grows.
+def cache_sizes(
+  programs: DecodingPrograms, size: PoolSize, params: Any
+) -> Iterator[PoolSize]:
+  """Yields the sizes of a pool while its cache grows.
 
   Args:
-    programs: of the model.
-    size: of the pool, as asked.
-    params: of the model, or their shapes.
+    programs: Programs of the model.
+    size: Size of the pool with its initial cache length.
+    params: Parameters of the model, or their shapes.
   """
-  room = size.room if programs.caches_grow(size, params) else size.length
-  while room < size.length:
-    yield dataclasses.replace(size, room=room)
-    room *= 2
-  yield dataclasses.replace(size, room=size.length)
+  length = size.cache_length
+  if not programs.cache_grows(size, params):
+    length = size.length
+  while length < size.length:
+    yield dataclasses.replace(size, cache_length=length)
+    length *= 2
+  yield dataclasses.replace(size, cache_length=size.length)
 
 
-def _read_size(size: Size) -> Size:
-  # With room for the first subword alone, whatever room they find then.
-  return dataclasses.replace(size, places=0, room=1, few=0)
+def _encode_size(size: PoolSize) -> PoolSize:
+  # The cache has room for the first subword, whatever the pool's cache has.
+  return dataclasses.replace(size, slots=0, cache_length=1, entering=0)
 
 
 def _device(tree: Any) -> jax.Device:
-  """Where the first of some arrays is, or of shapes is to be."""
+  """Returns the device of the first array, or shape, of a tree."""
   sharding = getattr(jax.tree.leaves(tree)[0], "sharding", None)
   return next(iter(sharding.device_set)) if sharding else jax.local_devices()[0]
 
 
-def _fitted(x: Array, shape: tuple[int, ...]) -> Array:
-  """Axes after the first cut at their end, or filled up with zeros."""
+def _resize(x: Array, shape: tuple[int, ...]) -> Array:
+  """Cuts axes after the first at their end, or pads them with zeros."""
   x = x[:, *(slice(size) for size in shape[1:])]
-  more = [(0, size - had) for size, had in zip(shape[1:], x.shape[1:])]
-  return jnp.pad(x, [(0, 0), *more])
+  padding = [(0, size - old) for size, old in zip(shape[1:], x.shape[1:])]
+  return jnp.pad(x, [(0, 0), *padding])

@@ -1,4 +1,4 @@
-"""Which hypotheses are best: the penalties of length, and their continuations.
+"""Length penalties, and the best continuations of hypotheses.
 
 Letters: C continuation; J chunk of the vocabulary; X subword of a chunk.
 """
@@ -17,14 +17,14 @@ from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.models.contract import gather_beams
 from jaxsyn.options import Range, option
 
-# A score no hypothesis has: finite, so that 0 * NEG_INF is no NaN. Tests are for
-# NEG_INF / 2: log probabilities, or NEG_INF again, may have been added to it.
+# Score of a missing hypothesis: finite, because 0 * inf is NaN. Compare with
+# NEG_INF / 2, since log probabilities, or NEG_INF again, may have been added.
 NEG_INF = -1e30
 
-CHUNK = 64  # subwords of which the best is found first
+CHUNK = 64  # subwords in a chunk, of which the maximum is found first
 
-# name -> penalty(length, alpha): scores are log probabilities divided by it.
-# Lengths are in subwords and count EOS.
+# Name -> penalty(length, alpha). A score is the log probability divided by the
+# penalty. The length is in subwords, EOS included.
 PENALTIES: dict[str, Callable[[Array, float], Array]] = {
   # fairseq, used by papers 000 and 004: length ** alpha.
   "fairseq": lambda length, alpha: length**alpha,
@@ -42,26 +42,26 @@ class LengthPenalty:
     'Formula of the length penalty: "fairseq", length**alpha; "gnmt", ((5 + '
     "length) / 6)**alpha.",
   )
-  # A length to the 9th overflows.
+  # A length to the power of 9 overflows.
   alpha: Annotated[float, Range(0, 8)] = option(
     1.0, "Exponent of the length penalty; 0: no penalty."
   )
 
 
 def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
-  """What hypotheses are compared by: log probability over the length penalty.
+  """Returns scores: log probabilities divided by the length penalty.
 
   Args:
-    log_p: of their subwords, EOS included.
-    length: how many these are.
-    decode: names the penalty and its alpha; 0 compares log probabilities.
+    log_p: Log probabilities of hypotheses, EOS included.
+    length: Number of subwords of each, EOS included.
+    decode: Options of the length penalty.
   """
   penalty = PENALTIES[decode.length_penalty]
   return log_p / penalty(length.astype(jnp.float32), decode.alpha)
 
 
-def penalised(log_p: float, length: int, decode: LengthPenalty) -> float:
-  """The same of one hypothesis, on the host."""
+def score_on_host(log_p: float, length: int, decode: LengthPenalty) -> float:
+  """Returns the score of one hypothesis, computed in Python."""
   penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
   return float(log_p / penalty(float(length), decode.alpha))
 
@@ -70,70 +70,70 @@ def continuations(
   logits_BNV: Array,
   lse_BN: Array,
   log_p_BN: Array,
-  last_B: Array,
+  at_limit_B: Array,
   count: int,
 ) -> tuple[Array, Array, Array]:
-  """The best continuations by one subword of a sentence's hypotheses together.
+  """Returns the best continuations of all hypotheses of a sentence, by a subword.
 
-  PAD and BOS are never produced, and in a last position only EOS is;
-  log probabilities are over the whole vocabulary, as in training. Ties go to
-  the earlier hypothesis, then to the lower subword.
+  PAD and BOS are never produced; at the limit of a sentence only EOS is. Log
+  probabilities are over the whole vocabulary, as in training. Ties go to the
+  earlier hypothesis, then to the lower subword.
 
   Args:
-    logits_BNV: of the next subword.
-    lse_BN: what they are normalised by: see `jaxsyn.decode.search.Next`.
-    log_p_BN: of the hypotheses so far.
-    last_B: sentences at their last position.
-    count: C; fewer where there are not so many.
+    logits_BNV: Logits of the next subword.
+    lse_BN: Normalization of the logits; see `jaxsyn.decode.search.Next`.
+    log_p_BN: Log probabilities of the hypotheses.
+    at_limit_B: Sentences whose next subword is the last that is allowed.
+    count: Number C of continuations.
 
   Returns: log_p_BC, best first, at most NEG_INF / 2 where there is none; the
-    hypothesis beam_BC that each goes on from; its new subword token_BC.
+    extended hypothesis beam_BC; and the new subword token_BC.
   """
   B, N, V = logits_BNV.shape
   C = min(count, N * V)
   end_BN = log_p_BN + (logits_BNV[:, :, EOS] - lse_BN)
-  # The C best stand in the C chunks with the best maxima, so one pass over the
-  # logits finds those chunks and only they are sorted: 2.0 instead of 5.2 ms of
-  # processor time for 64 · 5 hypotheses and 8,000 subwords.
+  # The C best are in the C chunks with the largest maxima: one pass over the
+  # logits finds those chunks, and only they are sorted. That takes 2.0 ms of
+  # processor time instead of 5.2, for 64 · 5 hypotheses and 8,000 subwords.
   chunk = CHUNK if N * V > 4 * C * CHUNK else 1
   J = -(-V // chunk)
   padding = [(0, 0), (0, 0), (0, J * chunk - V)]
-  cut = jnp.pad(logits_BNV, padding, constant_values=NEG_INF)
-  cut = cut.reshape(B, N, J, chunk)
+  logits_BNJX = jnp.pad(logits_BNV, padding, constant_values=NEG_INF)
+  logits_BNJX = logits_BNJX.reshape(B, N, J, chunk)
   token_JX = jnp.arange(J * chunk).reshape(J, chunk)
   allowed_JX = (token_JX != PAD) & (token_JX != BOS)
-  # Only the first chunks hold any that are not: with all of them masked, the
-  # maxima took 0.5 ms instead of 0.1.
-  some = max(PAD, BOS) // chunk + 1
-  first_BNJX = jnp.where(allowed_JX[:some], cut[:, :, :some], NEG_INF)
+  # Only the first chunks contain PAD and BOS; masking all of them took 0.5 ms
+  # instead of 0.1.
+  first = max(PAD, BOS) // chunk + 1
+  first_BNJX = jnp.where(allowed_JX[:first], logits_BNJX[:, :, :first], NEG_INF)
   best_BNJ = jnp.concatenate(
-    [first_BNJX.max(-1), cut[:, :, some:].max(-1)], axis=-1
+    [first_BNJX.max(-1), logits_BNJX[:, :, first:].max(-1)], axis=-1
   )
   best_BNJ = log_p_BN[:, :, None] + (best_BNJ - lse_BN[:, :, None])
   _, chunk_BC = jax.lax.top_k(best_BNJ.reshape(B, N * J), C)
-  chunk_BC = jnp.sort(chunk_BC, axis=-1)  # so that ties keep their order
+  chunk_BC = jnp.sort(chunk_BC, axis=-1)  # keeps the order of ties
   beam_BC = chunk_BC // J
-  chunk_BCX = gather_beams(cut.reshape(B, N * J, chunk), chunk_BC)
-  chunk_BCX = jnp.where(allowed_JX[chunk_BC % J], chunk_BCX, NEG_INF)
-  chunk_BCX = chunk_BCX - gather_beams(lse_BN, beam_BC)[:, :, None]
-  chunk_BCX = gather_beams(log_p_BN, beam_BC)[:, :, None] + chunk_BCX
-  log_p_BC, where_BC = jax.lax.top_k(chunk_BCX.reshape(B, C * chunk), C)
-  from_BC = gather_beams(chunk_BC, where_BC // chunk)
-  beam_BC, token_BC = from_BC // J, from_BC % J * chunk + where_BC % chunk
+  log_p_BCX = gather_beams(logits_BNJX.reshape(B, N * J, chunk), chunk_BC)
+  log_p_BCX = jnp.where(allowed_JX[chunk_BC % J], log_p_BCX, NEG_INF)
+  log_p_BCX = log_p_BCX - gather_beams(lse_BN, beam_BC)[:, :, None]
+  log_p_BCX = gather_beams(log_p_BN, beam_BC)[:, :, None] + log_p_BCX
+  log_p_BC, index_BC = jax.lax.top_k(log_p_BCX.reshape(B, C * chunk), C)
+  from_BC = gather_beams(chunk_BC, index_BC // chunk)
+  beam_BC, token_BC = from_BC // J, from_BC % J * chunk + index_BC % chunk
 
-  # At the last position EOS of all hypotheses, and no more.
+  # At the limit: EOS for every hypothesis, and nothing else.
   end_BN, end_beam_BN = jax.lax.top_k(end_BN, min(C, N))
-  last_B1 = last_B[:, None]
+  at_limit_B1 = at_limit_B[:, None]
 
-  def either(end: Array, other: Array, fill: float) -> Array:
+  def select(end: Array, other: Array, fill: float) -> Array:
     end, other = (
       jnp.pad(x, [(0, 0), (0, count - x.shape[1])], constant_values=fill)
       for x in (end, other)
     )
-    return jnp.where(last_B1, end, other)
+    return jnp.where(at_limit_B1, end, other)
 
   return (
-    either(end_BN, log_p_BC, NEG_INF),
-    either(end_beam_BN, beam_BC, 0),
-    jnp.where(last_B1, EOS, either(end_beam_BN, token_BC, PAD)),
+    select(end_BN, log_p_BC, NEG_INF),
+    select(end_beam_BN, beam_BC, 0),
+    jnp.where(at_limit_B1, EOS, select(end_beam_BN, token_BC, PAD)),
   )

@@ -1,13 +1,10 @@
-"""Translation requests in JSON, as the server and `jaxsyn translate` read them.
+"""Translation requests in JSON, read by the server and by `jaxsyn translate`.
 
-  {"text": "A dog runs .",
-   "target_prefix": "Ein Hu",          begins the translation
-   "constraints": ["läuft", "..."],    must be in it
-   "avoid": ["rennt"]}                 must not be in it
+  {"text": "A dog runs .", "target_prefix": "Ein Hu"}
 
-The names are those of Sockeye's JSON input. In place of "text" stands "conllu" where
-the sentence comes with its tree. Unknown and duplicate names are errors, so that a
-typing mistake does not silently change what is translated.
+The names are those of Sockeye's JSON input. A sentence with its tree has "conllu"
+instead of "text". Unknown and duplicate names are errors, so that a typing mistake
+does not silently change the translation.
 """
 
 from __future__ import annotations
@@ -21,17 +18,8 @@ from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.errors import InputError, did_you_mean
 
-# Name in JSON -> attribute of a request.
-NAMES = {
-  "text": "source",
-  "conllu": "source",
-  "target_prefix": "prefix",
-  "constraints": "constraints",
-  "avoid": "avoid",
-}
+NAMES = ("text", "conllu", "target_prefix")
 MAX_CHARACTERS = 2000  # of a sentence, and of a prefix
-MAX_PHRASES = 32  # in "constraints", and in "avoid"
-MAX_PHRASE_CHARACTERS = 100
 MAX_DEPTH = 100  # levels of nested lists and objects
 _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep."
 
@@ -46,27 +34,23 @@ class MalformedTree(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """A sentence to be translated.
+  """A sentence to translate.
 
   Attributes:
-    source: a raw line, or its parse.
-    prefix: text that the translation begins with, to the character: what
-      follows may go on in the same word, unless a blank is its end.
-    constraints: words or phrases that must be in the translation.
-    avoid: words or phrases that must not.
-    place: in the input, from 0, on which samples depend; None: its place among
-      those it is given with.
+    source: Raw line, or its parse.
+    prefix: Text that the translation begins with, to the character; the last
+      word may be continued, unless the prefix ends with a blank.
+    index: Index of the sentence in the input, on which samples depend; None:
+      its index among the sentences of the call.
   """
 
   source: Source
   prefix: str = ""
-  constraints: tuple[str, ...] = ()
-  avoid: tuple[str, ...] = ()
-  place: int | None = None
+  index: int | None = None
 
 
 def request(source: Source | Request) -> Request:
-  """A source as a request that asks nothing more."""
+  """Returns a source as a request without a prefix."""
   return source if isinstance(source, Request) else Request(source)
 
 
@@ -75,7 +59,7 @@ def parse_json(text: str, name: str) -> Any:
 
   Args:
     text: JSON.
-    name: what messages call it, as in "the body".
+    name: Name for messages, such as "the body".
 
   Raises:
     InputError: It is not JSON, is nested too deeply, or has a duplicate name, a
@@ -99,12 +83,12 @@ def parse_json(text: str, name: str) -> Any:
 
 
 def from_json(line: str) -> Request:
-  """Reads the request of a line of JSON; an empty line is an empty sentence.
+  """Parses a request from a line of JSON; an empty line is an empty sentence.
 
-  The length of the sentence is not limited: the model reads its beginning.
+  The length of the sentence is not limited: a long one is truncated later.
 
   Raises:
-    InputError: as `from_object`; the message does not say where the line is.
+    InputError: See `from_object`; the message does not contain the line number.
   """
   if not line.strip():
     return Request("")
@@ -117,13 +101,13 @@ def from_object(
   max_characters: int = MAX_CHARACTERS,
   max_source: float = MAX_CHARACTERS,
 ) -> Request:
-  """Reads a request from parsed JSON.
+  """Returns the request of a JSON value.
 
   Args:
-    value: of `parse_json`.
-    where: field that it is in, as in "requests[0]"; "": the whole.
-    max_characters: limit of a prefix.
-    max_source: limit of a sentence.
+    value: Value returned by `parse_json`.
+    where: Field that contains it, such as "requests[0]"; "": none.
+    max_characters: Maximum length of a prefix.
+    max_source: Maximum length of a sentence.
 
   Raises:
     TooLarge: A field exceeds its limit.
@@ -149,23 +133,22 @@ def from_object(
       )
     if name == "conllu":
       fields["source"] = _tree(field_value, field, max_source)
-    elif name in ("constraints", "avoid"):
-      fields[name] = _phrases(field_value, field)
+    elif name == "text":
+      fields["source"] = sentence(field_value, field, max_source)
     else:
-      limit = max_source if name == "text" else max_characters
-      fields[NAMES[name]] = sentence(field_value, field, limit)
+      fields["prefix"] = sentence(field_value, field, max_characters)
   return Request(**fields)
 
 
 def sentence(
   value: Any, field: str, max_characters: float = MAX_CHARACTERS
 ) -> str:
-  """Returns a string of one line, if it is one within the limit.
+  """Checks that a value is a string of one line, and returns it.
 
   Args:
-    value: of a field.
-    field: its name, for messages.
-    max_characters: limit.
+    value: Value of a field.
+    field: Name of the field, for messages.
+    max_characters: Maximum length.
 
   Raises:
     TooLarge: It is longer.
@@ -192,9 +175,9 @@ def check_tree(
   """Raises TooLarge for a tree whose sentence exceeds the limit.
 
   Args:
-    parse: of CoNLL-U.
-    field: name of its field, for messages.
-    max_characters: limit; also of words.
+    parse: Parse of CoNLL-U.
+    field: Name of the field, for messages.
+    max_characters: Maximum length in characters, and in words.
   """
   size, unit = max(
     (len(parse.text), "characters"), (len(parse.head_W), "words")
@@ -213,7 +196,7 @@ def wrong_type(field: str, expected: str, value: Any) -> InputError:
 
 
 class _Fault(Exception):
-  """What is wrong with JSON; the message continues its name."""
+  """A fault of JSON; the message continues the name of the JSON."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -237,12 +220,12 @@ def _finite(digits: str) -> float:
 
 
 def _check_strings(value: Any, field: str, levels: int) -> None:
-  """Checks all strings, names included, and how deep a value is nested.
+  """Checks all strings, names included, and the depth of nesting.
 
   Args:
-    value: of JSON.
-    field: where it is, its first characters; "": the whole.
-    levels: how much deeper it may be nested.
+    value: Value of JSON.
+    field: Path of the value, abbreviated; "": the root.
+    levels: Number of further levels that are allowed.
   """
   if isinstance(value, str):
     _check_string(value, f"in {field[:80]!r}" if field else "in its text")
@@ -250,14 +233,14 @@ def _check_strings(value: Any, field: str, levels: int) -> None:
     if not levels:
       raise _Fault(_TOO_DEEP)
     if isinstance(value, list):
-      for index, one in enumerate(value):
-        if one:  # an empty one has no string
-          _check_strings(one, f"{field[:80]}[{index}]", levels - 1)
+      for index, item in enumerate(value):
+        if item:  # an empty one has no string
+          _check_strings(item, f"{field[:80]}[{index}]", levels - 1)
       return
-    for name, one in value.items():
+    for name, item in value.items():
       _check_string(name, "in a name")
       path = f"{field[:80]}.{name[:80]}" if field else name[:80]
-      _check_strings(one, path, levels - 1)
+      _check_strings(item, path, levels - 1)
 
 
 def _check_string(value: str, where: str) -> None:
@@ -272,19 +255,6 @@ def _check_string(value: str, where: str) -> None:
       f"has half of a surrogate pair (\\u{ord(value[error.start]):x}) {where}. "
       "Write the whole character."
     ) from None
-
-
-def _phrases(value: Any, field: str) -> tuple[str, ...]:
-  if not isinstance(value, list):
-    raise wrong_type(field, "a list of strings", value)
-  if len(value) > MAX_PHRASES:
-    raise TooLarge(
-      f"{field!r} has {len(value):,} phrases; at most {MAX_PHRASES} are allowed."
-    )
-  return tuple(
-    sentence(one, f"{field}[{index}]", MAX_PHRASE_CHARACTERS)
-    for index, one in enumerate(value)
-  )
 
 
 def _tree(value: Any, field: str, max_characters: float) -> Parse:

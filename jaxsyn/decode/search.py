@@ -1,4 +1,4 @@
-"""What every search is given, what it asks of a model, and what it finds."""
+"""The state of a search, and the calls of a model that change it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from jax import Array
 
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.decode.ensemble import Ensemble
-from jaxsyn.decode.phrases import Phrases
 from jaxsyn.decode.prefix import Prefix
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.models.contract import EncoderDecoder, sentence_features
@@ -23,51 +22,50 @@ from jaxsyn.syntax import SentenceFeatures
 
 @struct.dataclass
 class DecodeRequest:
-  """What is asked of the translations of some sentences.
+  """Limits and prefixes of the outputs of a batch.
 
   Attributes:
-    limit_B: longest output of each in subwords, EOS included, from 1 to
-      the length of the search: hypotheses that reach it are ended there.
-    place_B: place of each in the input, from 0: what is drawn depends on it.
-    prefix: what each begins with; None where nothing is asked.
-    phrases: what must be in each, or must not; None where nothing is asked.
+    limit_B: Maximum output length in subwords, EOS included, from 1 to the
+      length of the search. A hypothesis that reaches it ends there.
+    index_B: Index of each sentence in the input, on which random draws depend.
+    prefix: Prefixes of the outputs; None if no output has one.
   """
 
   limit_B: Array
-  place_B: Array
+  index_B: Array
   prefix: Prefix | None = None
-  phrases: Phrases | None = None
 
 
 @struct.dataclass
 class Sources:
-  """Sentences that are translated together; of an ensemble, as each reads them.
+  """A batch of source sentences; for an ensemble, one entry per member.
 
   Attributes:
-    id_BS: their subwords; rows of padding alone give empty hypotheses.
-    view: facts of the source side.
-    asked: of their translations.
+    id_BS: Source subwords. A row of padding gives an empty hypothesis.
+    features: Features of the source sentences.
+    request: Limits and prefixes of the outputs.
   """
 
   id_BS: Array | tuple[Array, ...]
-  view: SentenceFeatures | tuple[SentenceFeatures, ...]
+  features: SentenceFeatures | tuple[SentenceFeatures, ...]
   request: DecodeRequest
 
   @property
   def real_B(self) -> Array:
-    """Rows that are no padding."""
+    """Rows that are not padding."""
+    features = self.features
     first: SentenceFeatures = (
-      self.view[0] if isinstance(self.view, tuple) else self.view
+      features[0] if isinstance(features, tuple) else features
     )
     return first.real_BS.any(1)
 
 
 def sources_of(batch: Any, request: DecodeRequest) -> Sources:
-  """The sentences of a batch.
+  """Returns the source sentences of a batch.
 
   Args:
-    batch: of the loader; of an ensemble, one of each member.
-    request: of their translations.
+    batch: Batch of the loader; for an ensemble, a tuple with one per member.
+    request: Limits and prefixes of the outputs.
   """
   if not isinstance(batch, tuple):
     return Sources(
@@ -82,13 +80,13 @@ def sources_of(batch: Any, request: DecodeRequest) -> Sources:
 
 @struct.dataclass
 class Hypotheses:
-  """Ended hypotheses, best first.
+  """Finished hypotheses, best first.
 
   Attributes:
-    token_BNT: subwords, EOS included, then PAD.
-    score_BN: log probability divided by the length penalty; at most NEG_INF
-      where fewer than N hypotheses have ended.
-    log_p_BN: log probability of the subwords, EOS included.
+    token_BNT: Subwords, EOS included, then PAD.
+    score_BN: Log probability divided by the length penalty; at most NEG_INF
+      where fewer than N hypotheses are finished.
+    log_p_BN: Log probability of the subwords, EOS included.
   """
 
   token_BNT: Array
@@ -98,29 +96,29 @@ class Hypotheses:
 
 @struct.dataclass
 class Search:
-  """Sentences on their way, each at a position of its own.
+  """The state of the searches of several sentences.
 
-  Every array begins with the axis of sentences, and nothing of a sentence
-  depends on another: any may leave and make room for one that waits.
+  The first axis of every array is the sentence, and no sentence depends on
+  another, so that a finished one can be replaced at any step (continuous
+  batching). Each sentence has its own position.
 
   Attributes:
-    encoded: what the model remembers of the sources.
-    limit_B: longest output of each in subwords, EOS included.
-    at_B: subwords that were written so far.
-    open_B: still searching.
-    token_BNT: open hypotheses; before the first subword one, not N.
-    log_p_BN: their log probabilities.
-    last_BN: their last subwords.
-    cache: what the model remembers of them.
-    ended: the best hypotheses that have ended.
-    prefix, phrases: of `DecodeRequest`, and how far open hypotheses are in
-      them.
-    strategy_state: state of the strategy, of `DecodingStrategy.begin`.
+    encoded: Encoder output and projected memory of the model.
+    limit_B: Maximum output length in subwords, EOS included.
+    position_B: Number of subwords generated so far.
+    open_B: Sentences that are still searched.
+    token_BNT: Open hypotheses. There is one before the first subword, then N.
+    log_p_BN: Log probabilities of the open hypotheses.
+    last_BN: Last subwords of the open hypotheses.
+    cache: Decoder cache of the model.
+    ended: Best finished hypotheses.
+    prefix: Prefixes, and the state of each open hypothesis in them.
+    strategy_state: State of the decoding strategy.
   """
 
   encoded: Any
   limit_B: Array
-  at_B: Array
+  position_B: Array
   open_B: Array
   token_BNT: Array
   log_p_BN: Array
@@ -128,20 +126,23 @@ class Search:
   cache: Any
   ended: Hypotheses
   prefix: Prefix | None = None
-  phrases: Phrases | None = None
   strategy_state: Any = None
+
+  @property
+  def at_limit_B(self) -> Array:
+    """Sentences whose next subword is the last that their limit allows."""
+    return self.position_B == self.limit_B - 1
 
 
 @struct.dataclass
 class Next:
-  """What may follow the open hypotheses.
+  """Distributions of the next subword of the open hypotheses.
 
   Attributes:
-    logits_BNV: of the next subword, in single precision; NEG_INF where it is not
-      what was asked.
-    lse_BN: log of the sum of their exponentials: log probabilities are the
-      logits less it, over the whole vocabulary as in training.
-    cache: what the model remembers now.
+    logits_BNV: Logits in float32; NEG_INF where a prefix forbids the subword.
+    lse_BN: Log-sum-exp over the whole vocabulary, before a prefix is applied:
+      log probabilities are logits - lse, as in training.
+    cache: Decoder cache after the last subword.
   """
 
   logits_BNV: Array
@@ -150,22 +151,23 @@ class Next:
 
 
 class Decoding:
-  """A model and its parameters: see `jaxsyn.models.contract`."""
+  """A model with parameters; see `jaxsyn.models.contract`."""
 
   def __init__(
     self,
     model: EncoderDecoder | Ensemble,
     params: Any,
-    ranks: Callable[[], np.ndarray] | None = None,
+    piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Sets it up.
+    """Initializes the calls.
 
     Args:
-      model: that translates.
-      params: of it.
-      ranks: rank_V of `Prefixes`, where there are prefixes.
+      model: Model or ensemble.
+      params: Parameters of the model.
+      piece_rank: Returns `PrefixCompiler.rank_V`; needed for prefixes only.
     """
-    self._model, self._params, self._ranks = model, params, ranks
+    self._model, self._params = model, params
+    self._piece_rank = piece_rank
 
   def begin(
     self,
@@ -173,93 +175,89 @@ class Decoding:
     *,
     hypotheses: int,
     length: int,
-    room: int,
+    cache_length: int,
     strategy_state: Any = None,
   ) -> Search:
-    """Reads sources; their searches before the first subword.
+    """Encodes sentences and returns their searches before the first subword.
 
-    Each with one hypothesis, which is all there is before it: the first step
-    makes it N, and costs an N-th of another.
+    Each search begins with one hypothesis, so that the first step costs 1/N of
+    a later one.
 
     Args:
-      sources: sentences.
-      hypotheses: N, hypotheses kept of a sentence.
-      length: T, at least the largest limit of a sentence.
-      room: outputs that the cache has room for at first.
-      strategy_state: state of the strategy, of `DecodingStrategy.begin`.
+      sources: Source sentences.
+      hypotheses: Number N of hypotheses of a sentence.
+      length: Output length T, at least the largest limit.
+      cache_length: Initial length of the decoder cache in subwords.
+      strategy_state: State of the decoding strategy.
     """
-    encoded = self._call("encode", sources.id_BS, sources.view)
+    encoded = self._call("encode", sources.id_BS, sources.features)
     encoded = self._call("project_memory", encoded)
     request, B = sources.request, sources.request.limit_B.size
     N = hypotheses
-    never_BN = jnp.full((B, N), NEG_INF)
-    nothing_BNT = jnp.full((B, N, length), PAD, jnp.int32)
+    neg_inf_BN = jnp.full((B, N), NEG_INF)
+    pad_BNT = jnp.full((B, N, length), PAD, jnp.int32)
     return Search(
       encoded=encoded,
       limit_B=request.limit_B,
-      at_B=jnp.zeros(B, jnp.int32),
+      position_B=jnp.zeros(B, jnp.int32),
       open_B=sources.real_B,
-      token_BNT=nothing_BNT[:, :1],
+      token_BNT=pad_BNT[:, :1],
       log_p_BN=jnp.zeros((B, 1)),
       last_BN=jnp.full((B, 1), BOS, jnp.int32),
-      cache=self._call("start", encoded, 1, room),
-      ended=Hypotheses(nothing_BNT, never_BN, never_BN),
+      cache=self._call("start", encoded, 1, cache_length),
+      ended=Hypotheses(pad_BNT, neg_inf_BN, neg_inf_BN),
       prefix=request.prefix,
-      phrases=request.phrases,
       strategy_state=strategy_state,
     )
 
   def advance(self, search: Search) -> Next:
-    """Reads the last subword of each hypothesis."""
+    """Runs the decoder on the last subword of each hypothesis."""
 
-    def one(encoded: Any, cache: Any, last_N: Array, at: Array) -> Any:
+    def advance_one(encoded: Any, cache: Any, last_N: Array, at: Array) -> Any:
       batched = jax.tree.map(lambda x: x[None], (encoded, cache, last_N))
       advanced = self._call("advance", *batched, at)
       return jax.tree.map(lambda x: x[0], advanced)
 
-    logits_BNV, cache = jax.vmap(one)(
-      search.encoded, search.cache, search.last_BN, search.at_B
+    logits_BNV, cache = jax.vmap(advance_one)(
+      search.encoded, search.cache, search.last_BN, search.position_B
     )
-    # Of bfloat16 each log probability was 0.016 off, of 32,000 subwords.
+    # In bfloat16 each log probability was off by 0.016, with 32,000 subwords.
     logits_BNV = logits_BNV.astype(jnp.float32)
     lse_BN = jax.nn.logsumexp(logits_BNV, axis=-1)
     if search.prefix is not None:
-      if self._ranks is None:
-        raise ValueError("a prefix without the ranks of its vocabulary")
-      logits_BNV = search.prefix.restricted(logits_BNV, self._ranks())
-    if search.phrases is not None:
-      logits_BNV = search.phrases.restricted(logits_BNV)
+      if self._piece_rank is None:
+        raise ValueError("prefixes need the ranks of the vocabulary's pieces")
+      logits_BNV = search.prefix.mask(logits_BNV, self._piece_rank())
     return Next(logits_BNV, lse_BN, cache)
 
-  def follow(
+  def append(
     self,
     search: Search,
     cache: Any,
     beam_BN: Array | None,
-    last_BN: Array,
+    token_BN: Array,
     **changes: Any,
   ) -> Search:
-    """The search with other open hypotheses.
+    """Returns the search with new open hypotheses.
 
     Args:
-      search: before.
-      cache: of `advance`.
-      beam_BN: which hypothesis each goes on from; None: the same.
-      last_BN: its new subword.
-      **changes: other fields that change.
+      search: Search before the step.
+      cache: Decoder cache returned by `advance`.
+      beam_BN: Hypothesis that each new hypothesis extends; None: the one at
+        the same index.
+      token_BN: Subword that extends it.
+      **changes: Other fields of the search to replace.
     """
     if beam_BN is not None:
       cache = self._call("reorder", cache, beam_BN)
     else:
-      beam_BN = jnp.broadcast_to(jnp.arange(last_BN.shape[1]), last_BN.shape)
+      beam_BN = jnp.broadcast_to(jnp.arange(token_BN.shape[1]), token_BN.shape)
     if search.prefix is not None:
-      changes["prefix"] = search.prefix.followed(beam_BN, last_BN)
-    if search.phrases is not None:
-      changes["phrases"] = search.phrases.followed(beam_BN, last_BN)
+      changes["prefix"] = search.prefix.append(beam_BN, token_BN)
     return dataclasses.replace(
       search,
-      at_B=search.at_B + search.open_B,
-      last_BN=last_BN,
+      position_B=search.position_B + search.open_B,
+      last_BN=token_BN,
       cache=cache,
       **changes,
     )

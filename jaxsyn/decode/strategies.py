@@ -1,12 +1,13 @@
-"""The registry of decoding strategies: values of config.decode.search."""
+"""The decoding strategies, and config.decode, which selects one of them."""
 
 from __future__ import annotations
 
 from jaxsyn.decode.beam import Beam
 from jaxsyn.decode.diverse import Diverse
-from jaxsyn.decode.sample import Sampling
-from jaxsyn.decode.strategy import STRATEGIES
+from jaxsyn.decode.sample import Sample
+from jaxsyn.decode.strategy import STRATEGIES, Decode
 
-STRATEGIES.add({"beam": Beam, "sample": Sampling, "diverse": Diverse})
+STRATEGIES.add({"beam": Beam, "sample": Sample, "diverse": Diverse})
 
-__all__ = ["STRATEGIES"]
+# Import Decode from here: without the registrations above it has no strategies.
+__all__ = ["STRATEGIES", "Decode"]

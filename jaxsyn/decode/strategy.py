@@ -1,14 +1,13 @@
-"""What a search is: options, and a step of it.
+"""Base class of decoding strategies, and the section config.decode.
 
-A search is a spec of `jaxsyn.decode.strategies.STRATEGIES`, in a file of its
-own. What sentences, models and hypotheses are to it stands in
-`jaxsyn.decode.search`.
+A strategy is a frozen dataclass of its options, registered in
+`jaxsyn.decode.strategies`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from jaxsyn.decode.rank import LengthPenalty
 from jaxsyn.decode.search import DecodeRequest, Decoding, Search
@@ -17,45 +16,43 @@ from jaxsyn.options import Choice, ConfigPath, Range, Registry, choice, option
 
 @dataclasses.dataclass(frozen=True)
 class DecodingStrategy(Choice):
-  """Base of the searches."""
-
-  constrains: ClassVar[bool] = False  # it sees to words that must be there
+  """Base class of decoding strategies."""
 
   def hypotheses(self, decode: Decode) -> int:
-    """N, hypotheses kept of a sentence."""
+    """Returns the number N of hypotheses of a sentence."""
     return decode.beam
 
-  def together(self, decode: Decode) -> int:
-    """Sentences that are searched together."""
+  def batch_size(self, decode: Decode) -> int:
+    """Returns the number of sentences that are searched together."""
     return decode.sentences
 
   def begin(self, request: DecodeRequest, decode: Decode) -> Any:
-    """What it remembers itself of sentences, `Search.own`: arrays, B first.
+    """Returns the strategy's own state: a pytree of arrays (B, ...), or None.
 
     Args:
-      request: of their translations.
-      decode: the other options.
+      request: Limits and prefixes of the outputs.
+      decode: Options of decoding.
     """
     return None
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    """The search after one subword more of every open sentence.
+    """Returns the search after one more subword of every open sentence.
 
-    Before the first subword there is one hypothesis, after it there are N.
+    There is one hypothesis before the first subword, and N afterwards.
 
     Args:
-      decoding: what translates.
-      search: so far.
-      decode: the other options.
+      decoding: Calls of the model.
+      search: Search before the step.
+      decode: Options of decoding.
     """
     raise NotImplementedError
 
   def check(self, at: ConfigPath, decode: Decode) -> None:
-    """Raises InputError where options do not fit each other.
+    """Raises InputError if options contradict each other.
 
     Args:
-      at: where config.decode stands.
-      decode: all of it.
+      at: Path of config.decode.
+      decode: Options of decoding.
     """
     if decode.nbest > self.hypotheses(decode):
       raise at.error(
@@ -64,7 +61,7 @@ class DecodingStrategy(Choice):
       )
 
 
-# Filled by `jaxsyn.decode.strategies`: a strategy reads the section below.
+# `jaxsyn.decode.strategies` adds the strategies, which import this file.
 STRATEGIES: Registry[DecodingStrategy] = Registry("search")
 
 

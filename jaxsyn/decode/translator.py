@@ -1,8 +1,4 @@
-"""Many examples to translations: sorted by length, in few static sizes.
-
-Before this file: `pool`. After it: the command
-`jaxsyn.translate` and the validation during training, which both use it.
-"""
+"""Translation of many examples: grouped by length, in few static sizes."""
 
 from __future__ import annotations
 
@@ -25,25 +21,36 @@ from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Batches, Example
-from jaxsyn.decode.pool import ROOM, Pool
-from jaxsyn.decode.programs import SMALL, DecodingPrograms, Size, grown
+from jaxsyn.decode.pool import CACHE_LENGTH, Pool
+from jaxsyn.decode.prefix import (
+  Automaton,
+  PrefixCompiler,
+  batch_prefixes,
+  padded_sizes,
+)
+from jaxsyn.decode.programs import (
+  SMALL,
+  DecodingPrograms,
+  PoolSize,
+  cache_sizes,
+)
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
-from jaxsyn.decode.strategy import Decode
-from jaxsyn.decode.terms import Terms, Wording, batch_constraints, sizes_of
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.models.contract import EncoderDecoder
 
-# Padded source lengths double: a program each, and little is lost, because a
-# source position costs far less than a step of the search.
+# Smallest padded source length; the next ones are doubled. Each length needs its
+# own programs, and padding costs little: a source position is far cheaper than a
+# step of the search.
 SHORTEST = 16
-READ = 32  # sentences that are read together
-FEW_SENTENCES = 8  # sentences that take places together
+ENCODE_ROWS = 32  # maximum sentences that are encoded together
+ENTERING = 8  # maximum sentences that enter slots together
 
-ProgressCallback = Callable[[int], None]  # how many more sentences are found
+ProgressCallback = Callable[[int], None]  # number of further sentences
 
 
 def ignore_progress(count: int) -> None:
-  """Nobody looks."""
+  """Does nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +58,12 @@ class Translation:
   """One hypothesis.
 
   Attributes:
-    text: detokenised.
-    score: log probability divided by the length penalty.
-    log_p: log probability of its subwords, EOS included.
-    ids: its subwords, without EOS.
-    links: (word of the source, word of the text) between blanks, from 0, where
-      they were asked for: see `jaxsyn.translating.alignments`.
+    text: Detokenized text.
+    score: Log probability divided by the length penalty.
+    log_p: Log probability of the subwords, EOS included.
+    ids: Subwords without EOS.
+    links: Word alignment, if requested: pairs (source word, target word) of
+      words between blanks, from 0; see `jaxsyn.translating.alignments`.
   """
 
   text: str
@@ -66,29 +73,45 @@ class Translation:
   links: tuple[tuple[int, int], ...] = ()
 
 
-EMPTY_TRANSLATION = Translation(
-  "", score=0.0, log_p=0.0, ids=()
-)  # of an empty line
+# The translation of an empty line.
+EMPTY_TRANSLATION = Translation("", score=0.0, log_p=0.0, ids=())
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputRequest:
+  """Requirements of one translation.
+
+  Attributes:
+    index: Index of the sentence in the input, on which samples depend.
+    prefix: Automaton of the text that it begins with; () for none.
+  """
+
+  index: int = 0
+  prefix: Automaton = ()
+
+  @property
+  def positions(self) -> int:
+    """Output positions that the prefix can need, EOS included."""
+    return len(self.prefix) + 1
 
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-  """Examples that are searched together, by number, and the device that does."""
+  """Indices of examples that one pool translates, and its device."""
 
-  size: Size
-  numbers: list[int]
+  size: PoolSize
+  indices: list[int]
   device: jax.Device | None
 
 
 class Translator:
-  """A model at work. Programs are compiled at first use of a shape.
+  """A function that translates examples, compiled at the first use of a size.
 
-  Each device searches sentences of its own with a copy of the parameters, and
-  waits for no other: nothing of a sentence depends on its neighbours.
+  Each device searches its own sentences with a copy of the parameters, without
+  synchronization: sentences are independent.
 
   Attributes:
-    compilations: programs made so far.
-    wording: makes terms, of the vocabulary.
+    compile_prefix: Function that compiles the text of a prefix.
   """
 
   def __init__(
@@ -102,122 +125,128 @@ class Translator:
     batch_transform: BatchTransform | None = None,
     devices: Sequence[jax.Device] = (),
   ):
-    """Sets it up; parameters are given with each call.
+    """Initializes the function; parameters are passed to each call.
 
     Args:
-      model: that translates.
-      vocabulary: of the target side.
-      config: how to search.
-      features: of the source side that the model reads, beyond the ids.
-      members: of an ensemble, those of each member instead.
-      batch_transform: a caller's own function on every host batch.
-      devices: that search, all of one kind; none: where the parameters are.
+      model: Model or ensemble.
+      vocabulary: Target vocabulary.
+      config: Options of decoding.
+      features, members, batch_transform: See
+        `jaxsyn.decode.examples.Batcher`.
+      devices: Devices of one kind that search; none: that of the parameters.
     """
     self._vocabulary, self._config = vocabulary, config
     self._hypotheses = config.search.hypotheses(config)
     self._batcher = Batcher(
       features, members=members, batch_transform=batch_transform
     )
-    self.wording = Wording(vocabulary)
     self._programs = DecodingPrograms(
-      *(model, config, lambda size: self._batch([], size)),
-      ranks=lambda: self.wording.prefixes.rank_V,
+      model,
+      config,
+      lambda size: self._batch([], size),
+      piece_rank=lambda: self.compile_prefix.rank_V,
     )
-    # The loop of a search keeps one core busy, so on a CPU as many batches
-    # run as there are cores.
-    cpu = jax.default_backend() == "cpu"
+    # The loop of a search keeps one core busy: on a CPU one pool runs per core.
+    is_cpu = jax.default_backend() == "cpu"
     self._devices = tuple(devices) or (None,)
-    cores = min(os.cpu_count() or 1, 8) if cpu else 1
-    self._threads = max(1, cores // len(self._devices))  # of a device
-    self._given: list[Any] = []  # the parameters of the last call,
-    self._copies: dict[jax.Device, Any] = {}  # and on each device that had work
+    cores = min(os.cpu_count() or 1, 8) if is_cpu else 1
+    self._threads = max(1, cores // len(self._devices))  # per device
+    self._params_leaves: list[Any] = []  # of the last call,
+    self._params_copies: dict[jax.Device, Any] = {}  # on each device in use
+
+  @functools.cached_property
+  def compile_prefix(self) -> PrefixCompiler:
+    return PrefixCompiler(self._vocabulary)
 
   @property
   def compilations(self) -> int:
+    """Number of compiled programs."""
     return self._programs.compilations
 
   @property
   def programs(self) -> tuple[int, int]:
-    """How many programs are compiled and how many are needed."""
+    """Number of programs that are compiled, and that are needed."""
     return self.compilations, self._programs.needed
 
   def note(self) -> str:
-    """Returns how many programs are compiled; "" while none is."""
+    """Returns the progress of compilation; "" if all programs are compiled."""
     return progress.compiling(self.programs)
 
   def subwords(self, example: Example) -> int:
-    """Of the source as the model reads it, EOS included."""
+    """Returns the number of source subwords of an example, EOS included."""
     return self._batcher.subwords(example)
 
   def __call__(
     self,
     params: Any,
     examples: Sequence[Example],
-    terms: Sequence[Terms] | None = None,
+    requests: Sequence[OutputRequest] | None = None,
     on_progress: ProgressCallback = ignore_progress,
     is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
-    """The n best translations of each example, in the order given.
+    """Returns the n-best translations of each example, in the order given.
 
     Args:
-      params: of the model.
-      examples: of `data.sentence.example.encode_all`; targets are not read.
-      terms: what is asked of each, of `wording`; None: nothing, and they stand
-        at 0, 1, 2, ...
-      on_progress: called with how many more are found, by the threads that
-        search.
-      is_wanted: whether an example's translation is still wanted, by number;
-        called every few steps by the threads that search. An example that is
-        not is cancelled and has no translation. None: all are.
+      params: Parameters of the model.
+      examples: Examples of `data.sentence.example.encode_all`; targets are not
+        read.
+      requests: Requirements of each translation; None: no prefixes, and
+        indices 0, 1, 2, ...
+      on_progress: Called with the number of further translated sentences, from
+        the threads that search.
+      is_wanted: Whether the translation of an example is still wanted, by its
+        index; called every few steps from the threads that search. An example
+        that is not wanted is cancelled and has no translation. None: all are.
     """
-    if terms is None:
-      terms = [Terms(place) for place in range(len(examples))]
+    if requests is None:
+      requests = [OutputRequest(index) for index in range(len(examples))]
 
     def batch_of(
-      numbers: Sequence[int], size: Size
+      indices: Sequence[int], size: PoolSize
     ) -> tuple[Batches, DecodeRequest]:
-      chosen = [(examples[index], terms[index]) for index in numbers]
-      return self._batch(chosen, size)
+      return self._batch([(examples[i], requests[i]) for i in indices], size)
 
     def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
       pool = Pool(
-        *(self._programs, params, job.numbers),
+        self._programs,
+        params,
+        job.indices,
         size=job.size,
         batch_of=batch_of,
         is_wanted=is_wanted,
       )
-      nbests = []
-      for one in pool():
-        nbests.append(one)
+      finished = []
+      for pair in pool():
+        finished.append(pair)
         on_progress(1)
-      return nbests
+      return finished
 
-    jobs = list(self._jobs(examples, terms))
+    jobs = list(self._jobs(examples, requests))
     translations = [[EMPTY_TRANSLATION] for _ in examples]
     try:
       for job in jobs:
         self._programs.need(job.size, params, job.device)
-      on_progress(len(examples) - sum(len(job.numbers) for job in jobs))
+      on_progress(len(examples) - sum(len(job.indices) for job in jobs))
       for finished in self._run(search, jobs, params):
         for index, hypotheses in finished:
           translations[index] = self._nbest(hypotheses)
     finally:
-      # A search that is cancelled or fails compiles only some of them.
+      # A search that is cancelled or fails does not compile all of them.
       self._programs.forget_uncompiled()
     return translations
 
   def _run(
     self, search: Callable[..., Any], jobs: Sequence[_Job], params: Any
   ) -> Iterator[Any]:
-    """What comes of the jobs, in their order; each device does its own."""
-    if len(jobs) == 1:  # for one sentence threads took 2 of 20 milliseconds
-      yield search(jobs[0], self._placed(params, jobs[0].device))
+    """Runs jobs on their devices, and yields the results in order."""
+    if len(jobs) == 1:  # threads took 2 of 20 ms for one sentence
+      yield search(jobs[0], self._params_on(params, jobs[0].device))
       return
     executors = {d: ThreadPoolExecutor(self._threads) for d in self._devices}
     try:
       futures = [
         executors[job.device].submit(
-          search, job, self._placed(params, job.device)
+          search, job, self._params_on(params, job.device)
         )
         for job in jobs
       ]
@@ -227,32 +256,36 @@ class Translator:
       for executor in executors.values():
         executor.shutdown(cancel_futures=True)
 
-  def _placed(self, params: Any, device: jax.Device | None) -> Any:
-    """The parameters on a device; copies are kept until others are given."""
+  def _params_on(self, params: Any, device: jax.Device | None) -> Any:
+    """Returns the parameters on a device; copies are kept for the next call."""
     if device is None:
       return params
-    # By the arrays: a caller may have put others into the same tree.
+    # Compares the arrays: the caller may have replaced them in the same tree.
     leaves = jax.tree.leaves(params)
-    if list(map(id, leaves)) != list(map(id, self._given)):
-      self._given, self._copies = leaves, {}
-    if device not in self._copies:
-      self._copies[device] = jax.tree.map(
+    if list(map(id, leaves)) != list(map(id, self._params_leaves)):
+      self._params_leaves, self._params_copies = leaves, {}
+    if device not in self._params_copies:
+      self._params_copies[device] = jax.tree.map(
         functools.partial(_on_device, device), params
       )
-    return self._copies[device]
+    return self._params_copies[device]
 
   def forget_params(self) -> None:
-    """Drops the parameters that are kept on each device for the next call."""
-    self._given, self._copies = [], {}
+    """Frees the copies of the parameters."""
+    self._params_leaves, self._params_copies = [], {}
 
-  def sizes(self, examples: Sequence[Example]) -> set[Size]:
-    """Those in which examples are searched: `compile` makes programs of them."""
+  def sizes(self, examples: Sequence[Example]) -> set[PoolSize]:
+    """Returns the sizes for which `compile` compiles programs."""
     return {job.size for job in self._jobs(examples)}
 
   def compile(self, params: Any, examples: Sequence[Example]) -> None:
-    """Makes the programs that these examples need; shapes of params will do.
+    """Compiles the programs that translate examples.
 
-    Not those of the last few, which move to fewer places.
+    Programs of smaller pools, for the last few sentences, are not included.
+
+    Args:
+      params: Parameters of the model, or their shapes.
+      examples: Examples.
     """
     jobs = self._jobs(examples)
     for size, device in dict.fromkeys((job.size, job.device) for job in jobs):
@@ -263,57 +296,61 @@ class Translator:
         ),
         params,
       )
-      for larger in grown(self._programs, size, shapes):
+      for larger in cache_sizes(self._programs, size, shapes):
         self._programs.compile(larger, shapes)
 
   def _jobs(
-    self, examples: Sequence[Example], terms: Sequence[Terms] = ()
+    self, examples: Sequence[Example], requests: Sequence[OutputRequest] = ()
   ) -> Iterator[_Job]:
-    """Which examples are searched together, where, and in which size."""
-    terms = terms or [Terms()] * len(examples)
-    alike: dict[tuple[int, tuple[bool, bool]], list[int]]
-    alike = collections.defaultdict(list)
+    """Groups examples of similar length, and divides groups among devices."""
+    requests = requests or [OutputRequest()] * len(examples)
+    groups: dict[tuple[int, bool], list[int]] = collections.defaultdict(list)
     lengths = [self._batcher.subwords(example) for example in examples]
     for index, example in enumerate(examples):
-      if (length := lengths[index]) > 1:  # else an empty line
-        # Seldom wider than its subwords, so that sizes stay few.
-        width = max(length, self._batcher.words(example))
-        alike[doubled(width, SHORTEST), terms[index].kind].append(index)
-    # The widest first: what does not fit into memory is told at once.
-    for (words, _), numbers in sorted(alike.items(), reverse=True):
-      numbers.sort(key=lambda i: (-lengths[i], i))
-      source = doubled(lengths[numbers[0]], SHORTEST)
-      # Very wide sentences come fewer together, within the same memory.
-      max_sentences = self._config.search.together(self._config)
-      max_rows = max(1, min(max_sentences, max_sentences * 128 // words))
-      few_rows = min(FEW_SENTENCES if len(numbers) > 1 else 1, max_rows)
-      # Shares are fixed and not taken by who is first: a sentence keeps its
-      # neighbours, and the last digit of its score, from run to run.
-      # A device is worth its programs where its places are filled.
-      devices = max(1, min(len(self._devices), len(numbers) // max_rows))
-      shares = max(1, min(devices * self._threads, len(numbers) // few_rows))
-      share = -(-len(numbers) // shares)
-      job_terms = [terms[index] for index in numbers]
-      length = longest_output(self._config, source)
-      needed = max(self._limit(source, one) for one in job_terms)
+      if lengths[index] > 1:  # otherwise an empty line
+        # Grouped by words too, which are rarely more than the subwords.
+        width = max(lengths[index], self._batcher.words(example))
+        has_prefix = bool(requests[index].prefix)
+        groups[doubled(width, SHORTEST), has_prefix].append(index)
+    # The widest first, so that a lack of memory is reported at once.
+    for (words, _), indices in sorted(groups.items(), reverse=True):
+      indices.sort(key=lambda i: (-lengths[i], i))
+      source = doubled(lengths[indices[0]], SHORTEST)
+      # Fewer very wide sentences are searched together, in the same memory.
+      batch_size = self._config.search.batch_size(self._config)
+      max_slots = max(1, min(batch_size, batch_size * 128 // words))
+      entering = min(ENTERING if len(indices) > 1 else 1, max_slots)
+      # The division is fixed, not by which pool is free: the neighbors of a
+      # sentence, and so the last digit of its score, are the same in each run.
+      # A device is used only if its slots are filled.
+      devices = max(1, min(len(self._devices), len(indices) // max_slots))
+      parts = max(1, min(devices * self._threads, len(indices) // entering))
+      part = -(-len(indices) // parts)
+      group_requests = [requests[i] for i in indices]
+      length = max_output_length(self._config, source)
+      needed = max(self._limit(source, request) for request in group_requests)
       length = length if needed <= length else doubled(needed, length)
-      places = min(doubled(share, few_rows), max_rows)
-      size = Size(
+      slots = min(doubled(part, entering), max_slots)
+      size = PoolSize(
         source=source,
         words=words,
         length=length,
-        places=places,
-        # Small caches are not worth a program for each room.
-        room=length if places * self._hypotheses <= SMALL else ROOM,
-        rows=min(doubled(share, few_rows), READ, max_rows),
-        few=few_rows,
-        constraints=sizes_of(job_terms),
+        slots=slots,
+        # Small caches do not grow, because each length compiles a program.
+        cache_length=length
+        if slots * self._hypotheses <= SMALL
+        else CACHE_LENGTH,
+        encode_rows=min(doubled(part, entering), ENCODE_ROWS, max_slots),
+        entering=entering,
+        prefix=padded_sizes([request.prefix for request in group_requests])
+        if group_requests[0].prefix
+        else None,
       )
-      for first in range(shares):
-        # Few are searched by one device, for each width by another, and in the
-        # next block by the same again, which has the programs.
+      for first in range(parts):
+        # By length, so that small groups use different devices, and the same
+        # device, which has the programs, in the next call.
         device = (words.bit_length() + first) % len(self._devices)
-        yield _Job(size, numbers[first::shares], self._devices[device])
+        yield _Job(size, indices[first::parts], self._devices[device])
 
   def _nbest(self, hypotheses: Hypotheses) -> list[Translation]:
     nbest = []
@@ -333,36 +370,35 @@ class Translator:
     return nbest
 
   def _batch(
-    self, chosen: Sequence[tuple[Example, Terms]], size: Size
+    self, chosen: Sequence[tuple[Example, OutputRequest]], size: PoolSize
   ) -> tuple[Batches, DecodeRequest]:
-    """The facts of examples, and what is asked of them."""
+    """Returns the padded batch of examples, and its request."""
+    rows = size.encode_rows
     batch = self._batcher(
       [example for example, _ in chosen],
       subwords=size.source,
       words=size.words,
-      rows=size.rows,
+      rows=rows,
     )
-    request = batch_constraints(
-      [
-        self._limit(self.subwords(example), example_terms)
-        for example, example_terms in chosen
-      ],
-      [example_terms for _, example_terms in chosen],
-      rows=size.rows,
-      sizes=size.constraints,
-    )
-    return batch, request
+    limit_B: Any = np.ones(rows, np.int32)
+    index_B: Any = np.zeros(rows, np.int32)
+    prefixes: list[Automaton] = [()] * rows
+    for row, (example, request) in enumerate(chosen):
+      limit_B[row] = self._limit(self.subwords(example), request)
+      index_B[row], prefixes[row] = request.index, request.prefix
+    prefix = batch_prefixes(prefixes, size.prefix) if size.prefix else None
+    return batch, DecodeRequest(limit_B, index_B, prefix)
 
-  def _limit(self, subwords: int, terms: Terms) -> int:
-    """Longest output; what is asked of a translation has room in it."""
-    limit = longest_output(self._config, subwords)
-    if not any(terms.kind):
+  def _limit(self, subwords: int, request: OutputRequest) -> int:
+    """Returns the maximum output length, which has room for the prefix."""
+    limit = max_output_length(self._config, subwords)
+    if not request.prefix:
       return limit
-    return max(limit, terms.least + self._config.max_length_offset)
+    return max(limit, request.positions + self._config.max_length_offset)
 
 
 def _on_device(device: jax.Device, x: Any) -> jax.Array:
-  """Returns an array on a device, as it is where each device has all of it."""
+  """Returns an array on a device, without a copy if the device has all of it."""
   if isinstance(x, jax.Array) and x.is_fully_replicated:
     for shard in x.addressable_shards:
       if shard.device == device:
@@ -370,12 +406,12 @@ def _on_device(device: jax.Device, x: Any) -> jax.Array:
   return jax.device_put(x, device)
 
 
-def longest_output(config: Decode, subwords: int) -> int:
-  """Limit of a translation in subwords, EOS included; at least 1.
+def max_output_length(config: Decode, subwords: int) -> int:
+  """Returns the maximum output length in subwords, EOS included; at least 1.
 
   Args:
-    config: its factor and offset.
-    subwords: of the source as the model reads it: EOS and tags count.
+    config: Options of decoding: the factor and the offset.
+    subwords: Number of source subwords; EOS and tags count.
   """
   factor, offset = config.max_length_factor, config.max_length_offset
   return max(1, math.ceil(factor * subwords) + offset)

@@ -46,7 +46,7 @@ class Inspector:
     self.maps = MapReader(
       session.plan.recipe.model,
       session.sources.features,
-      batch_transform=session.change,
+      batch_transform=session.batch_transform,
     )
 
   def read(self, source: Source) -> ReadSource | None:

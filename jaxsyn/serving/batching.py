@@ -283,27 +283,23 @@ class Worker:
     ready: list[tuple[_Item, Any, bool, Any]] = []
     pending: list[tuple[_Item, Any]] = []
     for item in items:
+      index = item.request.index
+      index = item.place if index is None else index
       try:
-        place = item.request.place
-        pending.append(
-          (
-            item,
-            run.session.terms(
-              item.request, item.place if place is None else place
-            ),
-          )
-        )
+        output_request = run.session.output_request(item.request, index)
       except Exception as error:
         item.answer.set_exception(error)
+      else:
+        pending.append((item, output_request))
     try:
       read = run.reading.read([item.request.source for item, _ in pending])
     except Exception as error:
       read = [error] * len(pending)
-    for (item, terms), one in zip(pending, read):
+    for (item, output_request), one in zip(pending, read):
       if isinstance(one, Exception):
         item.answer.set_exception(one)
       else:
-        ready.append((item, *one, terms))
+        ready.append((item, *one, output_request))
     self._search(run, ready)
 
   def _search(
@@ -317,7 +313,7 @@ class Worker:
     try:
       nbests = run.session.search(
         [example for _, example, _, _ in ready],
-        [terms for _, _, _, terms in ready],
+        [output_request for _, _, _, output_request in ready],
         is_wanted=lambda index: self._check(jobs[index]),
       )
     except Exception as error:
@@ -341,4 +337,4 @@ def _resolve(answer: Future[Any], function: Callable[[], Any]) -> None:
 def _max_sentences(run: Served) -> int:
   session = run.session
   decode = session.plan.config.decode
-  return int(decode.search.together(decode)) * len(session.devices)
+  return int(decode.search.batch_size(decode)) * len(session.devices)

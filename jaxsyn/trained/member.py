@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, as_dict, from_config
 from jaxsyn.plan import Plan, resolve

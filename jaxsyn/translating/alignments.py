@@ -68,7 +68,7 @@ class Aligner:
       MapReader(
         member.plan.recipe.model,
         member.sources.features,
-        batch_transform=session.change,
+        batch_transform=session.batch_transform,
       )
       for member in session.members
     ]

@@ -10,7 +10,7 @@ from absl import flags
 
 from jaxsyn.decode.examples import Example
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import Decode
 from jaxsyn.decode.translator import Translation
 from jaxsyn.options import range_of
 from jaxsyn.options.flags import number_flag

@@ -1,7 +1,7 @@
-"""What `jaxsyn.translate` reads: requests, as they come.
+"""Input of `jaxsyn translate`, as a stream of requests.
 
-Raw text, CoNLL-U or JSON lines (`jaxsyn.decode.requests`), and beside the first
-two a file of prefixes. Each line is a request with its place in the input.
+It is raw text or CoNLL-U, optionally with a file of prefixes, or JSON lines
+(`jaxsyn.decode.requests`). Each line is a request with its index in the input.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ JSON = (".jsonl", ".jsonl.gz")
 def of_flags(
   values: flags.FlagValues,
   faults: list[str],
-  check: Callable[[Request], object] = lambda asked: None,
+  check: Callable[[Request], object] = lambda request: None,
 ) -> Iterator[Request | Faulty | None]:
-  """The input of a command; what cannot be read ends it, or is told in a list.
+  """Yields the requests of the input of a command.
 
   Args:
-    values: of --input, --conllu, --json, --prefix and --errors.
-    faults: is filled with what was wrong with lines.
-    check: raises InputError for a request that cannot be met; called unless
-      --errors is strict, for then the translation itself raises it.
+    values: Flags --input, --conllu, --json, --prefix and --errors.
+    faults: List to which messages about faulty lines are appended.
+    check: Function that raises InputError for a prefix that cannot be written;
+      not called with --errors strict, where the translation raises it.
 
   Raises:
-    InputError: with --errors strict, for a line that cannot be read; or a file
-      cannot be, or has fewer lines than the other.
+    InputError: A line cannot be read, with --errors strict; or a file cannot be
+      read, or has fewer lines than the other.
   """
   strict = values.errors == "strict"
   errors = "skip" if strict else values.errors
@@ -58,39 +58,39 @@ def of_flags(
     items = stream.sentences(values.input, trees, errors)
   if values.prefix:
     items = prefixed(items, values.prefix, values.input)
-  places = itertools.count()
+  indices = itertools.count()
   for item in items:
     if isinstance(item, Faulty):
       if strict:
         raise InputError(
-          f"{item.message} Or go on: with --errors skip it is an empty line, "
-          "with replace what can be read of it."
+          f"{item.message} Or use --errors skip (an empty line) or --errors "
+          "replace (the readable part)."
         )
       faults.append(item.message)
     if item is PAUSE:
       yield item
       continue
-    place = next(places)
+    index = next(indices)
     if isinstance(item, Faulty) and item.text is None:
       yield item
       continue
     source: Any = item.text if isinstance(item, Faulty) else item
-    placed = dataclasses.replace(request(source), place=place)
-    if not strict and (placed.prefix or placed.constraints or placed.avoid):
+    indexed = dataclasses.replace(request(source), index=index)
+    if not strict and indexed.prefix:
       try:
-        check(placed)
+        check(indexed)
       except InputError as error:
-        fault = Faulty(f"line {place + 1} of the input: {error}")
+        fault = Faulty(f"line {index + 1} of the input: {error}")
         faults.append(fault.message)
         yield fault
         continue
-    yield placed
+    yield indexed
 
 
 def requests(
   path: str | os.PathLike[str], errors: str
 ) -> Iterator[Request | Faulty | None]:
-  """The requests of JSON lines, as they come; what is none is a Faulty."""
+  """Yields the requests of JSON lines; an invalid line is a Faulty."""
   index = 0
   for line in text.treated(text.arriving_lines(path), errors):
     if line is PAUSE:
@@ -109,15 +109,15 @@ def requests(
 def prefixed(
   items: Iterable[Any], path: str | os.PathLike[str], other: str
 ) -> Iterator[Any]:
-  """The same items, each with a line of a file as its prefix.
+  """Yields items with the lines of a file as their prefixes.
 
   Args:
-    items: sources and requests, each a Faulty, and each PAUSE, among them.
-    path: of the prefixes; an empty line is none.
-    other: what the input is called.
+    items: Sources, requests, Faulty and PAUSE.
+    path: File of prefixes; an empty line means no prefix.
+    other: Path of the input, for messages.
 
   Raises:
-    InputError: the file has fewer lines than there are items, or more.
+    InputError: The file and the input have different numbers of lines.
   """
   lines = text.lines_of(path)
   index = 0

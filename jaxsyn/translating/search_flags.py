@@ -11,8 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn.decode.strategies import STRATEGIES
-from jaxsyn.decode.strategy import Decode
+from jaxsyn.decode.strategies import STRATEGIES, Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import fields_of, metadata
 from jaxsyn.options.flags import field_flag

@@ -62,7 +62,7 @@ def work_of(translate, lines) -> dict[jax.Device, int]:
   """How many lines each device searches."""
   numbers = {}
   for job in translate._jobs(lines):
-    numbers[job.device] = numbers.get(job.device, 0) + len(job.numbers)
+    numbers[job.device] = numbers.get(job.device, 0) + len(job.indices)
   return numbers
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from jaxsyn.data.sentence import vocabulary
 from jaxsyn.data.sentence.vocabulary import Subwords
-from jaxsyn.decode.prefix import Prefixes
+from jaxsyn.decode.prefix import PrefixCompiler
 from jaxsyn.errors import InputError
 
 LINES = [
@@ -24,8 +24,7 @@ def words(request, tmp_path_factory):
 
 def written(words, automaton, past, maximum):
   """Texts of all ways through an automaton, of at most so many subwords more."""
-  prefixes = Prefixes(words)
-  pieces = prefixes._sorted
+  pieces = PrefixCompiler(words)._sorted
   ids = {piece: i for i, piece in enumerate(words.pieces(range(words.size)))}
 
   def on(state, past):
@@ -35,11 +34,11 @@ def written(words, automaton, past, maximum):
     if len(past) >= maximum:
       return
     expected = automaton[state]
-    for place in range(expected.first, expected.beyond):
-      token = ids[pieces[place]]
-      if token not in expected.others:
+    for rank in range(expected.first, expected.stop):
+      token = ids[pieces[rank]]
+      if token not in expected.edges:
         yield from on(len(automaton), (*past, token))
-    for token, to in expected.others.items():
+    for token, to in expected.edges.items():
       yield from on(to, (*past, token))
 
   return list(on(0, past))
@@ -47,7 +46,7 @@ def written(words, automaton, past, maximum):
 
 @pytest.mark.parametrize("text", ["the far", "the farm ", "a", "du", "the "])
 def test_all_that_is_written_begins_with_the_text(words, text):
-  automaton = Prefixes(words)(text)
+  automaton = PrefixCompiler(words)(text)
   ways = written(words, automaton, (), 9)
   assert ways
   for ids in ways:
@@ -62,7 +61,7 @@ def test_all_that_is_written_begins_with_the_text(words, text):
 
 def test_all_subwords_that_go_on_are_there(words):
   """Of "far": by any subwords, also those that go on beyond it."""
-  ways = written(words, Prefixes(words)("far"), (), 9)
+  ways = written(words, PrefixCompiler(words)("far"), (), 9)
   pieces = words.pieces(range(words.size))
   expected = {i for i, piece in enumerate(pieces) if piece.startswith("▁far")}
   assert expected <= {way[0] for way in ways if len(way) == 1}
@@ -70,13 +69,13 @@ def test_all_subwords_that_go_on_are_there(words):
 
 
 def test_an_empty_prefix_asks_nothing(words):
-  assert Prefixes(words)("") == Prefixes(words)("  ") == ()
+  assert PrefixCompiler(words)("") == PrefixCompiler(words)("  ") == ()
 
 
 def test_what_cannot_be_written_is_told(words):
   for text in ("the ☃", "☃ duck "):
     with pytest.raises(InputError, match="cannot be written with the subwords"):
-      Prefixes(words)(text)
+      PrefixCompiler(words)(text)
   if words.whole_words:
     with pytest.raises(InputError, match="cannot be written"):
-      Prefixes(words)("the xyz")
+      PrefixCompiler(words)("the xyz")

@@ -9,7 +9,7 @@ from tables_under_test import asked, by, searched
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.pool import Pool
-from jaxsyn.decode.programs import DecodingPrograms, Size
+from jaxsyn.decode.programs import DecodingPrograms, PoolSize
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Decoding, Sources
 from jaxsyn.models.contract import sentence_features
@@ -32,23 +32,23 @@ def test_a_search_goes_on_in_another_size(system):
   source = source_of(batch)
   shape = source["source_id_BS"].shape
 
-  def nothing(size):
+  def padding_batch(size):
     empty = {k: np.zeros_like(v) for k, v in source.items()}
     return empty, asked(np.ones(shape[0]))
 
-  def size(places, room):
-    return Size(
+  def size(slots, cache_length):
+    return PoolSize(
       source=shape[1],
       words=9,
       length=40,
-      places=places,
-      room=room,
-      rows=3,
-      few=3,
+      slots=slots,
+      cache_length=cache_length,
+      encode_rows=3,
+      entering=3,
     )
 
-  programs = DecodingPrograms(plan.recipe.model, by(2), nothing)
-  read = programs.read(size(3, 40), params, source, asked(LIMITS))
+  programs = DecodingPrograms(plan.recipe.model, by(2), padding_batch)
+  read = programs.encode(size(3, 40), params, source, asked(LIMITS))
   everywhere = np.arange(3, dtype=np.int32)
   null = np.full(3, 99, np.int32)
 
@@ -57,7 +57,7 @@ def test_a_search_goes_on_in_another_size(system):
     now = sizes[0]
     search = programs.empty(now, params)
     search = programs.search(
-      now, params, search, read, everywhere, everywhere, now.places
+      now, params, search, read, everywhere, everywhere, now.slots
     )
     for size, place_B in zip(sizes[1:], places_of, strict=True):
       search = programs.move(
@@ -65,7 +65,7 @@ def test_a_search_goes_on_in_another_size(system):
       )
       now = size
       search = programs.search(
-        now, params, search, read, everywhere, null, now.places
+        now, params, search, read, everywhere, null, now.slots
       )
     return jax.device_get(search)
 
@@ -73,7 +73,7 @@ def test_a_search_goes_on_in_another_size(system):
   assert (
     not complete.open_B.any() and (complete.ended.score_BN > NEG_INF / 2).all()
   )
-  assert (complete.at_B > 16).all()
+  assert (complete.position_B > 16).all()
   # A cache of 16 outputs is full; then 32, with more places, in another order.
   moved = found(
     [size(3, 16), size(5, 32), size(4, 40)], [[2, 0, 1, 3, 3], [1, 0, 2, 9]]
@@ -96,10 +96,10 @@ def test_sentences_take_turns_in_few_places(system):
 
   def batch_of_numbers(numbers, size):
     batch = {
-      k: np.zeros((size.rows, *v.shape[1:]), v.dtype) if v.ndim else v
+      k: np.zeros((size.encode_rows, *v.shape[1:]), v.dtype) if v.ndim else v
       for k, v in source.items()
     }
-    limit_R = np.ones(size.rows, np.int32)
+    limit_R = np.ones(size.encode_rows, np.int32)
     for row, index in enumerate(numbers):
       for name, value in source.items():
         if value.ndim:
@@ -112,16 +112,24 @@ def test_sentences_take_turns_in_few_places(system):
     plan.recipe.model, decode, lambda size: batch_of_numbers([], size)
   )
   shape = source["source_id_BS"].shape
-  size = Size(
-    source=shape[1], words=9, length=40, places=4, room=16, rows=3, few=1
+  size = PoolSize(
+    source=shape[1],
+    words=9,
+    length=40,
+    slots=4,
+    cache_length=16,
+    encode_rows=3,
+    entering=1,
   )
   pool = Pool(programs, params, range(10), size=size, batch_of=batch_of_numbers)
   result = dict(pool())
   assert sorted(result) == list(range(10))
   sizes = [key for name, key, _ in programs._programs if name == "search"]
   grows = system == "transformer"
-  assert {one.places for one in sizes} == {4, 1}
-  assert {one.room for one in sizes} == ({16, 32, 40} if grows else {40})
+  assert {one.slots for one in sizes} == {4, 1}
+  assert {one.cache_length for one in sizes} == (
+    {16, 32, 40} if grows else {40}
+  )
   sources = Sources(
     jnp.asarray(source["source_id_BS"]),
     sentence_features(source, "source"),
@@ -162,7 +170,7 @@ def test_what_is_remembered_begins_with_the_sentences(system):
         sources,
         hypotheses=decode.search.hypotheses(decode),
         length=9,
-        room=room,
+        cache_length=room,
         strategy_state=decode.search.begin(sources.request, decode),
       )
       return decode.search.step(decoding, search, decode)

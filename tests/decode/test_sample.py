@@ -20,7 +20,7 @@ from tables_under_test import (
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import NEG_INF
-from jaxsyn.decode.sample import Sampling
+from jaxsyn.decode.sample import Sample
 from jaxsyn.decode.search import DecodeRequest, Sources
 from jaxsyn.syntax import SentenceFeatures
 
@@ -175,7 +175,7 @@ def test_all_that_are_equal_at_an_edge_are_drawn_from():
   log_p = np.log([0.9, 0.125, 0.9, 0.125, 0.5, 0.25])[None, None]
 
   def kept(**options):
-    result = Sampling(**options).allowed(jnp.asarray(log_p, jnp.float32))
+    result = Sample(**options).restrict(jnp.asarray(log_p, jnp.float32))
     return np.flatnonzero(np.asarray(result)[0, 0] > NEG_INF / 2).tolist()
 
   assert kept() == [1, 3, 4, 5]

@@ -13,7 +13,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
   Translator,
-  longest_output,
+  max_output_length,
 )
 
 SIZE = 300  # of the vocabulary of the prepared corpus
@@ -60,7 +60,7 @@ def test_sentences_that_share_places_are_found_as_alone(make):
   result = ids(translate(params, examples))
   for index in range(0, 300, 9):
     source_ids = examples[index]["source_id"].tolist()
-    limit = longest_output(translate._config, len(source_ids))
+    limit = max_output_length(translate._config, len(source_ids))
     expected = search_by_loops(params, source_ids, limit, translate._config)
     assert result[index] == [one.tokens[:-1] for one in expected]
 
@@ -105,9 +105,9 @@ def test_an_output_without_an_end_has_the_length_of_its_source(make, beam):
 def test_the_limit_counts_the_end_and_leaves_room_for_it():
   decode = config_of("transformer").decode
   # 1.5 · 5 = 7.5 -> 8, and 10.
-  assert longest_output(decode, 5) == 18
+  assert max_output_length(decode, 5) == 18
   none = dataclasses.replace(decode, max_length_factor=0, max_length_offset=0)
-  assert longest_output(none, 5) == 1
+  assert max_output_length(none, 5) == 1
 
 
 def test_words_beyond_the_subwords_cost_few_programs(make):
@@ -135,7 +135,7 @@ def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
   sizes = {
     key[1] for key in translate._programs._programs if key[0] == "search"
   }
-  assert sorted(size.places for size in sizes if size.words > 512) == [1, 8]
+  assert sorted(size.slots for size in sizes if size.words > 512) == [1, 8]
 
 
 @pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])

@@ -48,18 +48,15 @@ def test_translations_are_the_sessions(ask, alone):
   assert [len(one["nbest"]) for one in document["translations"]] == [1]
 
 
-def test_what_is_asked_of_translations(ask, alone):
+def test_translations_begin_with_their_prefix(ask, alone):
   best = alone([LINE])[0][0].text
-  wanted = {"target_prefix": "the", "avoid": ["E"], "constraints": ["cow"]}
-  requests = [{"text": LINE, **wanted}, {"text": OTHER}]
+  requests = [{"text": LINE, "target_prefix": "the E"}, {"text": OTHER}]
   document = ask("/translate", {"requests": requests, "nbest": 2}).json()
-  expected = alone(
-    [Request(LINE, prefix="the", avoid=("E",), constraints=("cow",)), OTHER]
-  )
+  expected = alone([Request(LINE, prefix="the E"), OTHER])
   for one, nbest in zip(document["translations"], expected, strict=True):
     assert_alike(one["nbest"], told(nbest[:2]))
   result = document["translations"][0]["text"]
-  assert result != best and result.startswith("the") and "cow" in result
+  assert result != best and result.startswith("the E")
 
 
 def test_a_tree_that_is_sent_is_read(ask, alone):
@@ -176,24 +173,22 @@ def test_threads_that_ask_the_worker(ask, alone):
 
 def test_one_bad_sentence_spoils_no_other(ask, alone):
   """They wait together; what is wrong with one is told to its own client."""
-  bad = {"requests": [{"text": LINE, "constraints": ["雪"]}]}
+  bad = {"requests": [{"text": LINE, "target_prefix": "雪"}]}
   requests = [{"text": LINE}, bad, {"text": OTHER}, bad, {"text": LINE}]
   answers = ask.all([("/translate", one) for one in requests])
   assert [answer.status_code for answer in answers] == [200, 422, 200, 422, 200]
   assert (
     answers[1]
     .json()["error"]
-    .startswith(
-      "the constraint '雪' cannot be written with the target vocabulary"
-    )
+    .startswith("the prefix '雪' cannot be written with the subwords")
   )
   both = {"requests": [{"text": LINE}, *bad["requests"]]}
   error = ask("/translate", both).json()["error"]
-  assert error.startswith("sentence 2: the constraint '雪'")
+  assert error.startswith("sentence 2: the prefix '雪'")
   lines = ask("/translate", both | {"stream": True}).text.splitlines()
   content = {one["index"]: one for one in map(json.loads, lines)}
   assert content[0]["text"] == alone([LINE])[0][0].text
-  assert content[1]["error"].startswith("the constraint '雪'")
+  assert content[1]["error"].startswith("the prefix '雪'")
 
 
 def test_streams_are_lines_as_they_come(ask, alone):

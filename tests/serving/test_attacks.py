@@ -157,26 +157,18 @@ def test_large_bodies(port, longest_stall, body):
   sampler.check(longest_stall)
 
 
-@pytest.mark.parametrize(
-  "field, value",
-  [
-    ("target_prefix", "the cow " * 22_500),
-    ("constraints", ["cow"] * 20_000),
-    ("constraints", ["the cow " * 20_000]),
-    ("avoid", ["cow"] * 20_000),
-    ("avoid", ["the cow " * 20_000]),
-  ],
-)
-def test_large_fields_of_a_request(port, longest_stall, field, value):
+def test_large_prefix_of_a_request(port, longest_stall):
   with Stopwatch(port) as sampler:
     status, answer = request(
       port,
       "/translate",
-      json.dumps({"requests": [{"text": LINE, field: value}]}),
+      json.dumps(
+        {"requests": [{"text": LINE, "target_prefix": "the cow " * 22_500}]}
+      ),
     )
   sampler.check(longest_stall)
   assert status == 413
-  assert f"requests[0].{field}" in answer["error"]
+  assert "requests[0].target_prefix" in answer["error"]
 
 
 def flood(port, head, part, seconds):
