@@ -273,7 +273,7 @@ def test_the_annotation_reads_a_column(follow):
 
 
 def test_a_search_that_is_added_searches(follow):
-  decode = follow("longer", **{"decode.longer.least": 4}).config.decode
+  decode = follow("longer", **{"decode.longer.minimum": 4}).config.decode
   id_BS = np.array([[7, 5, 3], [9, 3, 0]])
   sources = Sources(
     id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked([9, 3])

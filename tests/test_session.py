@@ -105,7 +105,7 @@ def test_members_are_checkpoints_too(runs, alone):
 def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
   session = Session([runs["pascal"], runs["deps_san"], runs["gru_global"]])
   parsed = []
-  for reader in session._reader.reader.readers:
+  for reader in session.reader.readers:
     monkeypatch.setattr(
       reader.parser,
       "parses",

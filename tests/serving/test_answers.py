@@ -138,10 +138,12 @@ def test_ends_the_search_for_unwanted_sentences(alone):
   assert set(checks) == {0, 1, 2}
   # One that becomes unwanted amid its search ends it.
   long = alone.begin_examples([LINE])()
-  terms = [alone.terms(Request(LINE, prefix="the cow sleeps . " * 20))]
+  request = Request(LINE, prefix="the cow sleeps . " * 20)
   checks = []
   result = alone.search(
-    long, terms, is_wanted=lambda index: checks.append(0) or len(checks) < 3
+    long,
+    [alone.output_request(request)],
+    is_wanted=lambda index: checks.append(0) or len(checks) < 3,
   )
   assert result == [[EMPTY_TRANSLATION]] and len(checks) == 3
 
