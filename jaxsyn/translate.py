@@ -1,16 +1,16 @@
-"""Translates raw text, or CoNLL-U, with a trained run.
+"""Translates raw text, CoNLL-U or JSON lines with a trained run.
 
   echo "Two young men are playing football." |
     jaxsyn translate --workdir runs/pascal
 
-Lines are parsed with the run's own parser where the system reads trees, and
-answered in order as plain text: those of a file in batches of similar length,
-the next ones parsed meanwhile by processes of their own; those of a program or
-a terminal as they come. Line N answers line N. Samples, ensembles, prefixes,
-constraints and alignments: docs/translating.md.
+Lines are parsed with the parser of the run if the system reads trees. Line N of
+the output translates line N of the input. The lines of a file are translated in
+batches of similar length, while worker processes parse the next ones; lines from
+a program or a terminal are translated as they arrive. For samples, ensembles,
+prefixes and alignments see docs/translating.md.
 
-All devices of a machine search. So do several machines, each a share of the lines
-of a file that all can read, on an object store too; the first writes:
+All local devices are used. Several hosts can translate a file that all of them
+can read; the main process writes the output:
 
   jaxsyn translate --workdir runs/pascal --input a.en --output a.de \
     --coordinator HOST:PORT --processes 2 --process 0    # and 1 on the other
@@ -24,7 +24,7 @@ import dataclasses
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits, progress
 from jaxsyn.data.sentence import stream, text
+from jaxsyn.data.sentence.alignments import pharaoh
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode.requests import Request, request
@@ -49,15 +50,9 @@ from jaxsyn.session import Finish, Session
 from jaxsyn.storage import files
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import (
-  finishing,
-  inputs,
-  outputs,
-  run_flags,
-  search_flags,
-)
+from jaxsyn.translating import finishing, inputs, run_flags, search_flags
 
-# What several processes must agree on; the folder may be a copy.
+# Flags that must be equal on all hosts; --workdir may be a copy.
 _SAME = (
   *("conllu", "json", "scores", "buffer", "errors"),
   *(*run_flags.NAMES, *search_flags.NAMES, *finishing.NAMES),
@@ -74,27 +69,28 @@ def run(
   finish: Finish | None = None,
   on_progress: ProgressCallback = ignore_progress,
 ) -> Iterator[list[Translation]]:
-  """Translates a stream in order; the n best of each sentence.
+  """Yields the n-best translations of each sentence of a stream, in order.
 
   Args:
-    session: an opened run.
-    sources: raw lines, parses or requests, read as they are needed; of
-      `jaxsyn.translating.inputs`, answered as they come.
-    buffer: at most so many sentences for each device are sorted by length and
+    session: Opened run.
+    sources: Raw lines, parses or requests, read when they are needed. Those of
+      `jaxsyn.translating.inputs` are translated as they arrive.
+    buffer: Maximum number of sentences per device that are sorted by length and
       translated together.
-    finish: what is done with what was found; see `Session.begin`.
-    on_progress: called with how many more are found, before they are in order.
+    finish: See `Session.begin`.
+    on_progress: Called with the number of further translated sentences.
   """
   buffer *= len(session.devices)
   for chunk_requests, translate in _start(
     session, sources, buffer, finish, on_progress
   ):
-    on_progress(sum(one is None for one in chunk_requests))
+    on_progress(sum(request is None for request in chunk_requests))
     translations = iter(translate())
-    yield from (
-      [EMPTY_TRANSLATION] if s is None else next(translations)
-      for s in chunk_requests
-    )
+    for chunk_request in chunk_requests:
+      if chunk_request is None:
+        yield [EMPTY_TRANSLATION]
+      else:
+        yield next(translations)
 
 
 def _start(
@@ -104,19 +100,19 @@ def _start(
   finish: Finish | None,
   on_progress: ProgressCallback,
 ) -> Iterator[tuple[list[Request | None], Translate]]:
-  """Blocks to be searched; one more is being parsed already, if it is there."""
+  """Yields chunks to translate, after the parsing of the next one has begun."""
   blocks: collections.deque[tuple[list[Request | None], Translate]]
   blocks, indices = collections.deque(), itertools.count()
   try:
     items: Iterable[Any] = sources
     for chunk in stream.chunks(items, buffer):
       chunk_requests = [_with_index(item, next(indices)) for item in chunk]
-      real = [s for s in chunk_requests if s is not None]
+      real = [item for item in chunk_requests if item is not None]
       blocks.append((chunk_requests, session.begin(real, finish, on_progress)))
-      # A writer that pauses waits for all answers.
+      # A short chunk: the input has paused, and its writer may wait for answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
-  except Exception:  # what came before it is answered
+  except Exception:  # the lines before it are translated
     yield from blocks
     raise
   yield from blocks
@@ -145,21 +141,24 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def _translate(values: flags.FlagValues) -> InputError | None:
-  """Returns, for it raises what one process alone has met, what all have."""
+  """Translates; returns an input error that all hosts have, or None.
+
+  An error of a single host is raised, so that the others are stopped.
+  """
   hosts.on_main_process(
     lambda: exits.check_target(values.output, "--output", store=True)
   )
   if jax.process_count() > 1:
     _check_files(values)
     options = {name: values[name].value for name in _SAME}
-    with contextlib.suppress(OSError):  # told when it is read
+    with contextlib.suppress(OSError):  # reported when it is read
       options["bytes of --input"] = files.size_of(values.input)
     hosts.check_same("command", options)
   session = search_flags.session_of(values)
   hosts.check_same(
     "checkpoint",
     {"it": session.chosen},
-    advice="The run trains meanwhile: name one that stays (--checkpoint STEP).",
+    advice="The run is being trained: select one checkpoint (--checkpoint STEP).",
   )
   finish = finishing.of_flags(values, session)
   faults: list[str] = []
@@ -167,29 +166,29 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   is_first = jax.process_index() == 0
   writer = text.writer(values.output) if is_first else null_writer()
   try:
-    # Who types sentences sees the answers.
-    typed = values.input == "-" and sys.stdin.isatty()
+    # A progress bar would disturb someone who types sentences.
+    is_typed = values.input == "-" and sys.stdin.isatty()
     share = "" if jax.process_count() == 1 else f" 1/{jax.process_count()}"
     bar = progress.Bar(
       f"translating{share}",
       unit="sentence",
       note=session.note,
-      silent=typed or not is_first,
+      silent=is_typed or not is_first,
     )
     with contextlib.closing(bar), contextlib.closing(session), writer as write:
       for lines in _translations(session, sources, values, finish, bar):
         for line in lines:
           write(line)
-  except _MetByAll as fault:
-    return fault
+  except _ErrorOnAllHosts as error:
+    return error
   cut = sum(hosts.all_gather_json(session.cut))
   if is_first:
     _report(values, session, cut=cut, faults=faults)
   return None
 
 
-class _MetByAll(InputError):
-  """A fault of the input, told when all processes have come to it."""
+class _ErrorOnAllHosts(InputError):
+  """An error of the input that all hosts have received."""
 
 
 @contextlib.contextmanager
@@ -198,19 +197,19 @@ def null_writer() -> Iterator[Callable[[str], None]]:
 
 
 def _check_files(values: flags.FlagValues) -> None:
-  """Several processes work on files: they read again, and libraries print."""
+  """Raises InputError unless input and output of several hosts are files."""
   if values.input == "-" or (
     os.path.exists(values.input) and not os.path.isfile(values.input)
   ):
     raise InputError(
       f"--input={values.input}: each of the {jax.process_count()} processes "
-      "reads the input. Name a file that all of them see, no pipe."
+      "reads the input. Name a file that all of them can read, not a pipe."
     )
   if values.output == "-":
-    # Gloo does: "[Gloo] Rank 0 is connected to 1 peer ranks."
+    # Gloo prints "[Gloo] Rank 0 is connected to 1 peer ranks."
     raise InputError(
-      "--output=-: what connects several processes prints there too. Name a "
-      "file."
+      "--output=-: with several processes the network library also prints to "
+      "standard output. Name a file."
     )
 
 
@@ -221,54 +220,76 @@ def _translations(
   finish: Finish,
   bar: progress.Bar,
 ) -> Iterator[list[str]]:
-  """What is written for each sentence, in order.
+  """Yields the output lines of each sentence, in order.
 
-  Several processes take sentences in turn, and meet after so many.
+  Several hosts translate every n-th sentence, and exchange their lines after
+  each block.
 
   Raises:
-    InputError: as the sources; of several processes in all at the same place.
+    InputError: A line of the input cannot be read; with several hosts, on all of
+      them.
   """
-  me, processes = jax.process_index(), jax.process_count()
-  local_sources = itertools.islice(sources, me, None, processes)
+  host, processes = jax.process_index(), jax.process_count()
+  local_sources = itertools.islice(sources, host, None, processes)
   translations = run(session, local_sources, values.buffer, finish, bar.advance)
   answers = (
-    list(outputs.lines(me + index * processes, nbest, values))
+    list(output_lines(host + index * processes, nbest, values))
     for index, nbest in enumerate(translations)
   )
   if processes == 1:
     yield from answers
     return
-  # The same for all: one may have more devices than another.
+  # Equal on all hosts, which may have different numbers of devices.
   max_sentences = values.buffer * max(
     hosts.all_gather_json(len(session.devices))
   )
   while True:
-    messages, fault = [], ""
+    block, message = [], ""
     try:
-      for answer in itertools.islice(answers, max_sentences):
-        messages.append(answer)
+      for lines in itertools.islice(answers, max_sentences):
+        block.append(lines)
     except InputError as error:
-      fault = str(error)
-    shares = hosts.all_gather_json([messages, fault])
-    turns = itertools.zip_longest(*(messages for messages, _ in shares))
-    in_order = itertools.chain.from_iterable(turns)
-    yield from itertools.takewhile(
-      lambda messages: messages is not None, in_order
-    )
-    if fault := next((fault for _, fault in shares if fault), ""):
-      raise _MetByAll(fault)
-    if len(shares[0][0]) < max_sentences:  # the longest
+      message = str(error)
+    blocks = hosts.all_gather_json([block, message])
+    rounds = itertools.zip_longest(*(block for block, _ in blocks))
+    in_order = itertools.chain.from_iterable(rounds)
+    yield from itertools.takewhile(lambda lines: lines is not None, in_order)
+    for _, message in blocks:
+      if message:
+        raise _ErrorOnAllHosts(message)
+    if len(blocks[0][0]) < max_sentences:  # host 0 has the longest block
       return
+
+
+def output_lines(
+  index: int, nbest: Sequence[Translation], values: flags.FlagValues
+) -> Iterator[str]:
+  """Yields the line of a sentence, or with --nbest one line per hypothesis.
+
+  Args:
+    index: Index of the sentence in the input.
+    nbest: Translations of the sentence, best first.
+    values: Flags --nbest, --scores and --alignments.
+  """
+  for hypothesis in nbest[: values.nbest or 1] or [EMPTY_TRANSLATION]:
+    if values.nbest:  # the format of Moses
+      line = f"{index} ||| {hypothesis.text} ||| {hypothesis.score:.4f}"
+    else:
+      line = hypothesis.text
+      line += f"\t{hypothesis.score:.4f}" if values.scores else ""
+    if values.alignments:
+      line += f" ||| {pharaoh(hypothesis.links)}"
+    yield line
 
 
 def _report(
   values: flags.FlagValues, session: Session, *, cut: int, faults: list[str]
 ) -> None:
-  """What the reader of the translations has to know, on standard error."""
+  """Prints the numbers of truncated and of faulty lines to standard error."""
   if cut:
     print(
       f"{cut} lines were longer than {session.sources.longest} subwords;"
-      " only their beginning was translated.",
+      " they were truncated.",
       file=sys.stderr,
     )
   if faults:
@@ -280,38 +301,43 @@ def _report(
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   run_flags.define()
   search_flags.define()
   finishing.define()
-  flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
-  flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
-  flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
+  flags.DEFINE_string(
+    "input", "-", "Input file, plain or .gz; -: standard input."
+  )
+  flags.DEFINE_string("output", "-", "Output file; -: standard output.")
+  flags.DEFINE_bool(
+    "conllu", False, "Whether the input is CoNLL-U; default for *.conllu."
+  )
   flags.DEFINE_bool(
     "json",
     False,
-    'The input is JSON lines (see also .jsonl): {"text": ..., '
+    'Whether the input is JSON lines; default for *.jsonl: {"text": ..., '
     '"target_prefix": ...}.',
   )
   flags.DEFINE_string(
-    "prefix", "", "File of what each translation begins with, a line each."
+    "prefix", "", "File with the prefix of each translation, one per line."
   )
   field_flag(
     Decode,
     "nbest",
-    "Print N hypotheses a line: LINE ||| text ||| score, LINE from 0.",
+    "Number of hypotheses to print for each line, in the format of Moses: LINE "
+    "||| text ||| score, with LINE from 0.",
   )
   flags.DEFINE_bool(
     "scores",
     False,
-    "Append a tab and the score: log probability over the length penalty.",
+    "Whether to append a tab and the score (log probability divided by the "
+    "length penalty).",
   )
   number_flag(
     "buffer",
     1000,
     Range(1, 1_000_000),
-    "Lines translated together, for each device, at most: what is there is "
-    "answered.",
+    "Maximum number of lines translated together, per device.",
   )
   flags.DEFINE_enum(
     "errors",

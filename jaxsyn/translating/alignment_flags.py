@@ -1,4 +1,4 @@
-"""Flags of links between a source and its translation; without loading JAX."""
+"""Flags of word alignments; this module does not load JAX."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def define() -> None:
   flags.DEFINE_bool(
     "alignments",
     False,
-    "Append links by cross-attention, as in 0-0 1-2: words between blanks, of "
-    "the source and of the translation, from 0.",
+    "Whether to append word alignments by cross-attention, such as 0-0 1-2: "
+    "indices of words between blanks, of source and translation, from 0.",
   )
   number_flag(
     "alignment_layer",
     None,
     Range(-1000, 999),
-    "Layer of the decoder that links come from, from 0, or from the end, the "
-    "mean of its heads. Else the head that was taught alignments, or the layer "
-    "before the last.",
+    "Decoder layer of the alignments, from 0, or negative from the end; its "
+    "heads are averaged. Default: the head of guided alignment, or else the last "
+    "layer but one.",
   )

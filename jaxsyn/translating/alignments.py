@@ -1,13 +1,13 @@
-"""Which source word each word of a translation comes from, by cross-attention.
+"""Word alignment of translations by cross-attention.
 
-Words are what stands between blanks, in the raw source and in the translation. The
-model reads source and translation once more; attention of one layer, the mean of its
-heads (of a recurrent decoder, of its contexts), is pooled as `jaxsyn.inspect` does
-it: a row is the mean of a word's subwords, a column the sum. Each word of the
-translation is linked with the source word of the largest weight; EOS is
-none. By default it is the head that a run was taught alignments with
-(`jaxsyn.training.guided_alignment`); of any other run the last layer but one, whose
-attention is nearest to alignments (Garg et al. 2019, section 4.1).
+Words are separated by blanks, in the raw source and in the translation. A forced
+pass over source and translation gives the attention of one decoder layer, averaged
+over its heads (for a recurrent decoder, over its contexts). It is pooled as in
+`jaxsyn.inspect`: the mean over the subwords of a target word, and the sum over those
+of a source word. Each target word is aligned with the source word of the largest
+weight; EOS is not a word. The default is the head trained by
+`jaxsyn.training.guided_alignment`; without such a head it is the last layer but one,
+which agrees best with alignments (Garg et al. 2019, section 4.1).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from jaxsyn.session import Session
 from jaxsyn.trained.member import Member
 from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
 
-LAYER = -2  # where no head was taught, and none is asked for
+DEFAULT_LAYER = -2  # of a run without guided alignment
 
 
 @dataclasses.dataclass(frozen=True)
 class Aligned:
-  """A translation with what it comes from.
+  """The alignment of a translation.
 
   Attributes:
-    links: (word of the source, word of the translation), from 0.
-    unknown: for each unknown subword, the source word it comes from.
+    links: Pairs (source word, target word), from 0.
+    unknown: Source word of each unknown subword.
   """
 
   links: Links
@@ -49,18 +49,19 @@ class Aligned:
 
 
 class Aligner:
-  """Aligns translations of a session, which may be an ensemble."""
+  """Function that aligns translations, for a run or an ensemble."""
 
   def __init__(self, session: Session, layer: int | None = None):
-    """Sets it up.
+    """Initializes the function.
 
     Args:
-      session: that translates.
-      layer: of the decoder, from 0, or from the end, the mean of its heads;
-        None: the head that was taught, else layer -2, or the only one.
+      session: Opened run.
+      layer: Decoder layer, whose heads are averaged, from 0, or negative from
+        the end. None: the head of guided alignment, or else layer -2, or the
+        only layer.
 
     Raises:
-      InputError: there is no such layer.
+      InputError: There is no such layer.
     """
     self._session = session
     self._decode = session.sources.vocabularies[1].decode
@@ -80,14 +81,14 @@ class Aligner:
     examples: Sequence[Example],
     translations: Sequence[Translation],
   ) -> list[Aligned]:
-    """Each translation with its links.
+    """Returns the alignment of each translation.
 
     Args:
-      sources: of each translation.
-      examples: of these.
-      translations: one of each.
+      sources: Request of each translation.
+      examples: Example of each request.
+      translations: Translations.
     """
-    targets = [(*one.ids, EOS) for one in translations]
+    targets = [(*translation.ids, EOS) for translation in translations]
     total = [np.zeros((0, 0))] * len(targets)
     words = [request.source for request in sources]
     for index, member in enumerate(self._session.members):
@@ -103,51 +104,56 @@ class Aligner:
         pooled_TW = weight_TS @ _columns(member, words[i])
         total[i] = weight * pooled_TW + (total[i] if index else 0)
     return [
-      self._aligned(pooled_TW, one, source)
-      for pooled_TW, one, source in zip(total, translations, words, strict=True)
+      self._aligned(pooled_TW, translation, source)
+      for pooled_TW, translation, source in zip(
+        total, translations, words, strict=True
+      )
     ]
 
   def _aligned(
-    self, weight_TW: np.ndarray, one: Translation, source: Source
+    self, weight_TW: np.ndarray, translation: Translation, source: Source
   ) -> Aligned:
     if not weight_TW.shape[1]:
       return Aligned((), ())
     tokens = (source if isinstance(source, str) else source.text).split()
-    unit_T = [
-      max(0, len(self._decode(one.ids[: i + 1]).split()) - 1)
-      for i in range(len(one.ids))
+    ids = translation.ids
+    word_T = [
+      max(0, len(self._decode(ids[: i + 1]).split()) - 1)
+      for i in range(len(ids))
     ]
     links = []
-    for word in range(len(one.text.split())):
-      rows = [i for i, unit in enumerate(unit_T) if unit == word]
+    for word in range(len(translation.text.split())):
+      rows = [
+        i for i, subword_word in enumerate(word_T) if subword_word == word
+      ]
       if rows:
         links.append((int(weight_TW[rows].mean(0).argmax()), word))
     unknown = tuple(
       tokens[int(weight_TW[i].argmax())]
-      for i, id_ in enumerate(one.ids)
+      for i, id_ in enumerate(ids)
       if id_ == UNK
     )
     return Aligned(tuple(links), unknown)
 
 
-def replaced(text: str, unknown: Sequence[str]) -> str:
-  """A translation with source words in the place of its unknown ones."""
+def replace_unknown(text: str, unknown: Sequence[str]) -> str:
+  """Returns a translation with source words instead of unknown words."""
   words = iter(unknown)
   return re.sub(re.escape(UNKNOWN), lambda match: next(words, match[0]), text)
 
 
 def _heads(member: Member, layer: int | None) -> tuple[int, int]:
-  """Which layer of a run it is, and which of its heads; both from 0."""
-  taught = [
+  """Returns the decoder layer of a run, and the head or MEAN."""
+  guided = [
     (loss.layer, loss.head)
     for loss in member.plan.recipe.losses.values()
     if isinstance(loss, GuidedAlignment)
   ]
-  if layer is None and taught:
-    return taught[0]
-  layer = LAYER if layer is None else layer
+  if layer is None and guided:
+    return guided[0]
+  layer = DEFAULT_LAYER if layer is None else layer
   layer_count = member.plan.spec.architecture.layers("decoder")
-  if layer_count == 1 and layer == LAYER:
+  if layer_count == 1 and layer == DEFAULT_LAYER:
     return 0, MEAN
   if not -layer_count <= layer < layer_count:
     raise InputError(
@@ -158,7 +164,7 @@ def _heads(member: Member, layer: int | None) -> tuple[int, int]:
 
 
 def _cross(maps: Sequence[Map], layer: int, head: int) -> np.ndarray:
-  """weight_TS of a head of a layer, or the mean of all."""
+  """Returns weight_TS of a head of a layer, or of the mean of its heads."""
   cross = [m for m in maps if m.place == "cross" and m.is_attention]
   layer_index = sorted({m.layer for m in cross})[layer]
   heads = [m.value_HQM for m in cross if m.layer == layer_index]
@@ -167,7 +173,7 @@ def _cross(maps: Sequence[Map], layer: int, head: int) -> np.ndarray:
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:
-  """member_SW: 1 where a subword belongs to a word between blanks."""
+  """Returns an array (S, W): 1 where a subword belongs to a word, else 0."""
   fitted, read = member.sources.fit(source), member.sources
   line = fitted.read if isinstance(fitted.read, str) else fitted.read.text
   pieces = read.vocabularies[0].encode(line) if fitted.is_cut else fitted.pieces

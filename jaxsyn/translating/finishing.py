@@ -1,4 +1,4 @@
-"""What is done with translations once they are found: risk, links, unknowns."""
+"""Steps after the search: minimum Bayes risk, word alignment, unknown words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 from absl import flags
 
 from jaxsyn.decode.examples import Example
@@ -16,7 +17,7 @@ from jaxsyn.options import range_of
 from jaxsyn.options.flags import number_flag
 from jaxsyn.session import Session
 from jaxsyn.translating import alignment_flags
-from jaxsyn.translating.alignments import Aligner, replaced
+from jaxsyn.translating.alignments import Aligner, replace_unknown
 from jaxsyn.translating.risk import by_risk
 
 flags.disclaim_key_flags()  # they show in the help of the command
@@ -25,25 +26,25 @@ NAMES = ("mbr", "alignments", "alignment_layer", "replace_unknowns")
 
 
 def define() -> None:
-  """Flags of what is done with translations."""
+  """Defines the flags of the steps after the search."""
   number_flag(
     "mbr",
     None,
     range_of(Decode, "nbest"),
-    "Draw N samples (--search sample) and take the one that is most like all "
-    "of them by chrF: minimum Bayes risk. Scores are then this likeness, from 0 "
-    "to 100.",
+    "Number of samples for minimum Bayes risk decoding (--search sample): the "
+    "sample with the highest mean chrF against all samples is selected. Scores "
+    "are this mean, from 0 to 100.",
   )
   alignment_flags.define()
   flags.DEFINE_bool(
     "replace_unknowns",
     False,
-    "Put the linked source word where the vocabulary has none (⁇).",
+    "Whether to replace unknown words (⁇) by the aligned source words.",
   )
 
 
 class Finish:
-  """What flags ask for, done with the translations of a block."""
+  """Function applied to the translations of a block."""
 
   def __init__(
     self,
@@ -55,17 +56,21 @@ class Finish:
     unknowns: bool = False,
     layer: int | None = None,
   ):
-    """Sets it up.
+    """Initializes the function.
 
     Args:
-      session: that translates.
-      mbr: order translations, which are samples, by their risk.
-      max_hypotheses: translations of a sentence that are kept.
-      links: whether they are linked with the source.
-      unknowns: whether source words replace unknown ones.
-      layer: of `Aligner`.
+      session: Opened run.
+      mbr: Whether to order samples by their Bayes risk.
+      max_hypotheses: Maximum number of translations of a sentence to return.
+      links: Whether to align translations with their sources.
+      unknowns: Whether to replace unknown words by source words.
+      layer: See `Aligner`.
     """
-    self._mbr, self._most, self._unknowns = mbr, max_hypotheses, unknowns
+    self._mbr, self._max_hypotheses, self._unknowns = (
+      mbr,
+      max_hypotheses,
+      unknowns,
+    )
     self._aligner = Aligner(session, layer) if links or unknowns else None
 
   def __call__(
@@ -74,36 +79,36 @@ class Finish:
     examples: Sequence[Example],
     nbests: Sequence[Sequence[Translation]],
   ) -> list[list[Translation]]:
-    """The translations that are left of each sentence.
+    """Returns the final translations of each sentence.
 
     Args:
-      requests, examples: of each sentence.
-      nbests: what was found.
+      requests, examples: Request and example of each sentence.
+      nbests: Translations found by the search.
     """
     chosen = [
-      (by_risk(nbest) if self._mbr else list(nbest))[: self._most]
+      (by_risk(nbest) if self._mbr else list(nbest))[: self._max_hypotheses]
       for nbest in nbests
     ]
     if self._aligner is None:
       return chosen
-    which = [row for row, nbest in enumerate(chosen) for _ in nbest]
+    rows = np.repeat(range(len(chosen)), [len(nbest) for nbest in chosen])
     flat = list(itertools.chain.from_iterable(chosen))
     aligned = self._aligner(
-      [requests[row] for row in which], [examples[row] for row in which], flat
+      [requests[row] for row in rows], [examples[row] for row in rows], flat
     )
-    done: list[list[Translation]] = [[] for _ in chosen]
-    for row, one, alignment in zip(which, flat, aligned, strict=True):
-      text = (
-        replaced(one.text, alignment.unknown) if self._unknowns else one.text
+    finished: list[list[Translation]] = [[] for _ in chosen]
+    for row, translation, alignment in zip(rows, flat, aligned, strict=True):
+      text = translation.text
+      if self._unknowns:
+        text = replace_unknown(text, alignment.unknown)
+      finished[row].append(
+        dataclasses.replace(translation, text=text, links=alignment.links)
       )
-      done[row].append(
-        dataclasses.replace(one, text=text, links=alignment.links)
-      )
-    return done
+    return finished
 
 
 def of_flags(values: flags.FlagValues, session: Session) -> Finish:
-  """What the flags ask for."""
+  """Returns the function that the flags describe."""
   return Finish(
     session,
     mbr=values.mbr is not None,

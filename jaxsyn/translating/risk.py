@@ -1,14 +1,14 @@
-"""Minimum Bayes risk: of samples, the one that is most like all of them.
+"""Minimum Bayes risk decoding (Kumar & Byrne 2004).
 
-Kumar & Byrne 2004; with samples as candidates and as what they are held against,
-Eikema & Aziz 2020 (section 6.2). Its expected utility is the mean, over all samples,
-of its chrF with each as the reference.
+Samples are both candidates and references (Eikema & Aziz 2020, section 6.2). The
+expected utility of a candidate is its mean chrF over all samples as references.
 
-Letters: A text; E another text.
+Letters: A candidate; E reference.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 
@@ -19,20 +19,20 @@ from jaxsyn.scoring import pairwise
 
 
 def by_risk(samples: Sequence[Translation]) -> list[Translation]:
-  """Samples without repetition, by their expected utility, best first.
+  """Returns the distinct samples by expected utility, best first.
 
-  Their `score` is that utility, from 0 to 100. Of equal ones the earlier sample
-  is first.
+  Their `score` is the utility, from 0 to 100. Ties are in the order of the samples.
 
   Args:
-    samples: of one sentence; how often one is there counts.
+    samples: Samples of one sentence; repeated ones count repeatedly.
   """
   if not samples:
     return []
-  first = {one.text: one for one in reversed(samples)}
-  texts = list(dict.fromkeys(one.text for one in samples))
-  often_E = np.array([sum(one.text == t for one in samples) for t in texts])
-  utility_A = pairwise.chrf(texts) @ (often_E / max(len(samples), 1))
+  counts = collections.Counter(sample.text for sample in samples)
+  first = {sample.text: sample for sample in reversed(samples)}
+  texts = list(counts)
+  probability_E = np.array(list(counts.values())) / len(samples)
+  utility_A = pairwise.chrf(texts) @ probability_E
   order = np.argsort(-utility_A, kind="stable")
   return [
     dataclasses.replace(first[texts[i]], score=float(utility_A[i]))

@@ -1,7 +1,7 @@
-"""Flags of how a run, or an ensemble, searches.
+"""Flags that change the decoding options of a run.
 
-Each option of a search (`jaxsyn.decode.strategies`) is a flag by its own name,
-with the option's bounds and meaning, so that a new search has its flags.
+Each option of a decoding strategy (`jaxsyn.decode.strategies`) is a flag with its
+name, bounds and help, so that a new strategy gets its flags automatically.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ flags.disclaim_key_flags()  # they show in the help of the command
 
 
 def define() -> None:
-  """Flags of the search, instead of what the run's config says."""
+  """Defines the flags."""
   flags.DEFINE_enum(
     "search",
     None,
     list(STRATEGIES),
-    "How to search, instead of the config's: the best by beam, samples, or a "
-    "beam of diverse groups.",
+    "Decoding strategy, instead of the config's.",
   )
   field_flag(Decode, "beam", "Beam size, instead of the config's.")
-  field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
+  field_flag(
+    Decode,
+    "alpha",
+    "Exponent of the length penalty, instead of the config's.",
+    float,
+  )
   for name, spec in STRATEGIES.items():
     for option, (field, hint) in fields_of(spec).items():
       kind = hint.__origin__
@@ -42,7 +46,7 @@ def define() -> None:
       )
 
 
-# What several processes must agree on; the folder may be a copy.
+# Flags that must be equal on all hosts.
 NAMES = (
   *("search", "beam", "alpha", "nbest"),
   *(option for spec in STRATEGIES.values() for option in fields_of(spec)),
@@ -50,10 +54,10 @@ NAMES = (
 
 
 def session_of(values: flags.FlagValues) -> Session:
-  """The session that all these flags ask for.
+  """Opens the run or the ensemble that the flags describe.
 
   Raises:
-    InputError: no --workdir, a flag of a search that is not made, or as
+    InputError: --workdir is missing, a flag belongs to another strategy, or see
       `Session`.
   """
   arguments = run_flags.session_arguments(values)
@@ -61,14 +65,14 @@ def session_of(values: flags.FlagValues) -> Session:
 
 
 def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
-  """Fields of config.decode that flags change.
+  """Returns the options of config.decode that the flags change.
 
   Args:
-    values: of these flags, and of --nbest and --mbr where there are such.
-    folder: of the run, whose config has what they do not say.
+    values: These flags, and --nbest and --mbr if they are defined.
+    folder: Run directory, whose config has the other options.
 
   Raises:
-    InputError: a flag of a search that is not made, or no run.
+    InputError: A flag belongs to another strategy, or there is no run.
   """
   names = ("search", "beam", "alpha", "nbest")
   decode: dict[str, Any] = {
@@ -78,9 +82,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
   }
   if "mbr" in values and values.mbr is not None:
     if decode.setdefault("search", "sample") != "sample":
-      raise InputError(
-        f"--mbr is of samples: leave out --search {values.search}."
-      )
+      raise InputError(f"--mbr needs samples: omit --search {values.search}.")
     if values.mbr < (values.nbest or 1):
       raise InputError(
         f"--nbest={values.nbest} is more than --mbr={values.mbr} samples."
@@ -106,7 +108,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
 
 
 def _strategy_flags(values: flags.FlagValues, spec: type) -> dict[str, Any]:
-  """The options of a search that flags say."""
+  """Returns the options of a strategy that are set by flags."""
   names = [field.name for field in dataclasses.fields(spec)]
   return {
     name: values[name].value

@@ -16,7 +16,7 @@ from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.session import Session
-from jaxsyn.translating.alignments import Aligner, replaced
+from jaxsyn.translating.alignments import Aligner, replace_unknown
 from jaxsyn.translating.finishing import Finish
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -117,10 +117,10 @@ def test_unknown_words_are_those_of_the_source(session):
   (aligned,) = Aligner(session)([Request(LINES[0])], examples, [one])
   assert len(aligned.unknown) == 2
   assert set(aligned.unknown) <= set(LINES[0].split())
-  text = replaced(one.text, aligned.unknown)
+  text = replace_unknown(one.text, aligned.unknown)
   assert "⁇" in one.text and "⁇" not in text
   assert text.split() == [aligned.unknown[0], "kamu", aligned.unknown[1]]
-  assert replaced("⁇ a ⁇", ("b",)) == "b a ⁇"
+  assert replace_unknown("⁇ a ⁇", ("b",)) == "b a ⁇"
 
 
 def test_a_layer_that_is_not_there_is_told(session):
@@ -182,7 +182,7 @@ def test_the_command(runs, session):
   "flags, message",
   [
     (["--temperature", 2], "--temperature is for --search sample; here it is"),
-    (["--mbr", 3, "--search", "beam"], "--mbr is of samples: leave out"),
+    (["--mbr", 3, "--search", "beam"], "--mbr needs samples: omit"),
     (["--mbr", 3, "--nbest", 5], "--nbest=5 is more than --mbr=3 samples"),
     (["--search", "diverse", "--groups", 2], "groups=2 must divide .*beam=3"),
   ],
