@@ -15,12 +15,12 @@ import pytest
 
 from jaxsyn import cli, compare
 from jaxsyn.comparison import planned_jobs, results, run_result
+from jaxsyn.comparison.inference import Inference
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.plan import check_trees
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.session import Session
 from jaxsyn.storage import lock
@@ -114,16 +114,6 @@ def wait_for(condition, process, timeout=180):
     assert process.poll() is None, process.communicate()
     assert time.monotonic() < deadline, "the condition never came"
     time.sleep(0.005)
-
-
-def test_every_system_has_its_first_seed_before_any_second(straight):
-  log = (straight[0] / "log.txt").read_text()
-  assert re.findall(r"  (\w+ seed \d): begins", log) == [
-    *("pascal seed 0", "pascal_random_tree seed 0"),
-    *("pascal seed 1", "pascal_random_tree seed 1"),
-  ]
-  assert len(re.findall(r"finished at step 60 \(steps\)", log)) == 4
-  assert "pascal_random_tree seed 1: step 30/60, validation BLEU" in log
 
 
 def test_results_hold_everything(straight, prepared):
@@ -237,26 +227,18 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   def saved(system, seed):
     return (workdir / system / f"seed_{seed}" / "checkpoints" / "10").is_dir
 
-  # The first seeds are there already; the second are added.
+  # All but one run are finished; its training is stopped, then killed.
   shutil.copytree(straight[0], workdir)
-  for system in ("pascal", "pascal_random_tree"):
-    shutil.rmtree(workdir / system / "seed_1")
+  shutil.rmtree(workdir / "pascal_random_tree" / "seed_1")
   # A run that is trained, and was killed before it had drawn.
   shutil.rmtree(workdir / "pascal" / "seed_0" / "look")
   (workdir / results.FILE).unlink()
   both = ("--systems=pascal,pascal_random_tree", "--seeds=2")
-  # The command itself is killed; its run saves and ends.
   process = start(*both)
-  wait_for(saved("pascal", 1), process)
+  wait_for(saved("pascal_random_tree", 1), process)
   message = f"in use by process {process.pid}"
   with pytest.raises(InputError, match=message), lock.exclusive_lock(workdir):
     pass
-  process.kill()
-  process.communicate()
-  # Then it is asked to stop.
-  process = start(*both)
-  again = "pascal seed 1: goes on from"
-  wait_for(lambda: again in (workdir / "log.txt").read_text(), process)
   process.send_signal(signal.SIGINT)
   output, error = process.communicate(timeout=120)
   assert process.returncode == 0, error
@@ -265,16 +247,17 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   assert not (workdir / results.FILE).exists()
   # Then the process of a run is killed, and the rest is done.
   process = start(*both)
-  wait_for(saved("pascal_random_tree", 1), process)
+  again = "pascal_random_tree seed 1: goes on from"
+  wait_for(lambda: again in (workdir / "log.txt").read_text(), process)
   run = workdir / "pascal_random_tree" / "seed_1"
+  wait_for((run / lock.FILE).exists, process)
   child = int((run / lock.FILE).read_text().split()[1])  # "process 17 on ..."
   os.kill(child, signal.SIGKILL)
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()
   assert "its process was killed (SIGKILL); it goes on" in log
-  assert log.count("pascal seed 1: goes on from about step") == 2
-  assert "pascal_random_tree seed 1: goes on from about step" in log
+  assert log.count(f"{again} about step") == 2
   texts = [(w / results.FILE).read_text() for w in (straight[0], workdir)]
   one, other = (without_times(json.loads(text)) for text in texts)
   assert one == other
@@ -329,32 +312,50 @@ def test_results_alone_give_the_same_report(straight, environment, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("words", "message"),
+  ("systems", "options", "message"),
   [
-    ([], "no result of transformer. Name the baseline first in --systems; the"),
     (
-      ["--systems=pascal,paskal"],
+      (),
+      {},
+      "no result of transformer. Name the baseline first in --systems; the",
+    ),
+    (
+      ("pascal", "paskal"),
+      {},
       "no result of 'paskal'. Did you mean 'pascal'",
     ),
-    (["--systems=pascal", "--tokenizer=intl"], "--tokenizer does nothing with"),
-    (["--systems=pascal", "--metrics=ter"], "no statistics of 'ter' on test"),
-    (["--systems=pascal", "--family=pascal:x"], "'x' is not compared"),
+    (
+      ("pascal",),
+      {"settings": Settings(("ter",))},
+      "no statistics of 'ter' on test",
+    ),
+    (
+      ("pascal",),
+      {"inference": Inference((("pascal", "x"),))},
+      "'x' is not compared",
+    ),
   ],
 )
-def test_what_does_not_go_with_results_is_refused(
-  straight, environment, tmp_path, words, message
+def test_rejects_settings_that_do_not_fit_results(
+  straight, tmp_path, systems, options, message
 ):
+  with pytest.raises(InputError, match=message):
+    compare.report_on([straight[0]], tmp_path / "out", systems, **options)
+
+
+def test_rejects_flags_that_do_nothing_with_results(straight, environment):
   done = subprocess.run(
     [
-      *(sys.executable, "-m", "jaxsyn.compare", *words),
-      *("--results", straight[0], "--workdir", tmp_path / "out"),
+      *(sys.executable, "-m", "jaxsyn.compare", "--systems=pascal"),
+      *("--tokenizer=intl", "--results", straight[0], "--workdir=/tmp/out"),
     ],
     env=environment,
     cwd=ROOT,
     capture_output=True,
     text=True,
   )
-  assert done.returncode and message in done.stderr
+  assert done.returncode == 2
+  assert "--tokenizer does nothing with" in done.stderr
   assert "Traceback" not in done.stderr
 
 
@@ -489,20 +490,6 @@ def test_a_teacher_is_looked_for_before_anything_is_trained(
     planned_jobs.check(system, tmp_path / "other")
 
 
-def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
-  systems = {
-    name: configs_of(name, **{"data.tree": "random"})
-    for name in ("transformer", "label_embedding")
-  }
-  with pytest.raises(InputError, match="tree='random' does nothing here"):
-    compare.run(systems, tmp_path / "cmp", seeds=1)
-  for name in ("pascal", "multitask", "sisa", "graph_block"):
-    config = read_config(configs_of(name, **{"data.tree": "random"}))
-    check_trees(
-      [planned_jobs.check(planned_jobs.System(name, config), tmp_path)]
-    )
-
-
 def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
   inputs = {"pascal": configs_of("pascal")}
   (tmp_path / "file").write_text("")
@@ -545,15 +532,3 @@ def test_the_error_says_how_to_set_an_option_of_one_system():
     cli.check_option(config, path, multiple=True)
   with pytest.raises(InputError, match="after ':' in --config"):
     cli.check_option(config, path)
-
-
-def test_help_shows_the_flags_of_the_command():
-  done = subprocess.run(
-    [sys.executable, "-m", "jaxsyn.compare", "--help"],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0
-  for flag in ("--systems", "--seeds", "--workdir", "--samples"):
-    assert flag in done.stdout

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from models_under_test import config_of
-from results_made import made, summary
+from results_made import made
 
 from jaxsyn.comparison import report, results
 from jaxsyn.comparison.controls import control_of, controls
@@ -112,16 +112,6 @@ def test_the_interval_of_one_seed_is_over_sentences():
   assert "p are over sentences alone" in text
 
 
-def test_one_seed_has_no_spread_and_says_so():
-  (split,) = made().splits
-  single = tuple(summary(s.system, s.values[0]) for s in split.scores)
-  split = dataclasses.replace(split, scores=single, over_seeds=())
-  content = made(splits=(split,), seeds=(0,))
-  text = report.as_text(content)
-  assert "±" not in text and "One seed" in text
-  assert "Bold" not in text and "Bold" in report.markdown(content)
-
-
 def test_a_control_differs_in_its_trees_alone():
   """All *_tree of the table are controls of what they are named after."""
   typed = {name: config_of(name) for name in systems.SYSTEMS}
@@ -145,21 +135,6 @@ def test_a_control_differs_in_its_trees_alone():
   train = dataclasses.replace(typed["dasa"].train, steps=9)
   configs["mine"] = as_dict(dataclasses.replace(mine, train=train))
   assert control_of("mine", configs) == ""
-
-
-def test_a_report_says_what_checkpoints_were_chosen_by():
-  content = made()
-  (run,) = content.runs
-  text = report.markdown(content)
-  assert "the best checkpoint by validation BLEU (13a), beam 5" in text
-  assert "| 30.00 | BLEU (13a) | 29.50 | 6 | 9 | steps |" in text
-  facts = dataclasses.replace(
-    run.facts, selection="log-likelihood", best_score=-2.5
-  )
-  other = dataclasses.replace(run, seed=1, facts=facts)
-  text = report.markdown(made(runs=(run, other)))
-  assert "by validation BLEU (13a) or log-likelihood, beam" in text
-  assert "| log-likelihood | -2.5000 | 6 |" in text
 
 
 def test_a_report_says_what_stood_in_for_damaged_parameters():

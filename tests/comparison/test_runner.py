@@ -311,23 +311,6 @@ def test_the_table(jobs):
   )
 
 
-def test_a_low_terminal_shows_what_is_at_work(jobs):
-  states = dict(
-    zip(
-      jobs,
-      (
-        state("finished"),
-        state("training"),
-        state("waiting"),
-        state("waiting"),
-      ),
-    )
-  )
-  lines = progress.table(states, height=5).splitlines()
-  assert len(lines) <= 5
-  assert "pascal seed 0" in lines[1] and "... and 3 more" in lines[2]
-
-
 def test_a_terminal_is_drawn_over_and_a_file_is_not(jobs, tmp_path):
   class Terminal(io.StringIO):
     def isatty(self):
@@ -363,16 +346,3 @@ def test_the_state_is_read_from_what_runs_write(jobs):
   assert compiling == RunState("compiling", 3, 6, "BLEU 5.00", 0.75, None)
   assert progress.state(job).what == "stopped"
   assert progress.state(job, failed=True).what == "failed"
-
-
-def test_continues_a_comparison_recorded_before_an_option_existed(
-  tiny, tmp_path
-):
-  system = planned_jobs.System("pascal", read_config(tiny("pascal")))
-  planned_jobs.start_experiment(tmp_path, [system])
-  path = tmp_path / planned_jobs.FILE
-  content = checksums.verify_checksum(files.read_json(path))
-  del content["systems"]["pascal"]["config"]["prepare"]["optional"]
-  files.write_json(path, checksums.add_checksum(content))
-  planned_jobs.start_experiment(tmp_path, [system])
-  assert planned_jobs.job(tmp_path, "pascal", 1).config.seed == 1

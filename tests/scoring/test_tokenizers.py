@@ -151,29 +151,6 @@ def test_the_command_takes_the_language(files):
   assert "tok:13a" in printed()
 
 
-@pytest.mark.parametrize(
-  ("language", "expected"),
-  [
-    ("zh-CN", "tokenizer zh, which fits 'zh-CN'."),
-    ("de", "tokenizer 13a, which fits 'de' as it has blanks."),
-    ("ja_Latn", "tokenizer 13a, which fits 'ja_Latn' as it has blanks."),
-    ("qq", "tokenizer 13a, since 'qq' is not known: no code of ISO 639-1"),
-    ("Klingon", "tokenizer 13a, since 'Klingon' is not known"),
-  ],
-)
-def test_it_is_told_what_a_language_has(language, expected):
-  assert tokenizers.summary(language).startswith(expected)
-
-
-def test_buckets_of_the_command_are_of_the_source_language(files):
-  results = command.run(
-    files[:1], files[1:], source=files[0], source_language="ja", language="ja"
-  )
-  assert {b.by for b in results.buckets} == {
-    f"source length in words of {JAPANESE}"
-  }
-
-
 def test_a_settled_config_names_its_tokeniser():
   from jaxsyn.configs import base
 

@@ -1,7 +1,6 @@
 """What cannot be answered is told in one line of JSON, and harms nobody."""
 
 import asyncio
-import concurrent.futures
 import json
 import logging
 import shutil
@@ -237,22 +236,6 @@ def test_health_is_ok_while_a_long_compilation_runs(made):
   assert replies and set(replies) == {(200, "ok")}
 
 
-def test_health_reports_the_compilation_of_an_inspection(made):
-  ask = made()
-  session = ask.service.runs["pascal"].session
-  replies = set()
-  with concurrent.futures.ThreadPoolExecutor(1) as pool:
-    # The maps of a new size are compiled after the search.
-    work = pool.submit(ask, "/inspect", {"text": "a cow " * 40})
-    while not work.done():
-      was_searching = session.note() != ""
-      reply = ask("/health").json()
-      if not was_searching and not session.note():
-        replies.add(reply.get("compiling"))
-  assert work.result().status_code == 200
-  assert True in replies
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_goes_away_leaves_the_queue(made, stream):
   ask = made(works=False)
@@ -281,18 +264,6 @@ def test_who_goes_away_leaves_the_queue(made, stream):
   asyncio.run(ends())
   assert waited == [5] and ask.service.worker.waiting == 0
   assert 'path="/translate",status="499"' in ask("/metrics").text or stream
-
-
-def test_before_and_after(made):
-  ask = made(works=False)
-  for state in ("starting", "ending"):
-    ask.service.state = state
-    answer = ask("/health")
-    assert (answer.status_code, answer.json()) == (503, {"status": state})
-    answer = ask("/translate", {"text": LINE})
-    assert answer.status_code == 503 and answer.headers["retry-after"] == "5"
-    assert answer.json() == {"error": f"the server is {state}."}
-    assert ask("/runs").status_code == 200
 
 
 def test_how_far_a_starting_server_is(made):

@@ -150,27 +150,9 @@ def reply_to_large_body(port, line, *headers, size=300_000):
 def test_a_client_with_a_large_body_gets_the_response(
   port, line, header, status
 ):
-  for _ in range(5):
-    reply = reply_to_large_body(port, line, header)
-    assert reply.startswith(b"HTTP/1.1 %d " % status), reply[:200]
-    assert b"connection: close" in reply.lower()
-
-
-@pytest.mark.parametrize(
-  "state, rate, status", [("starting", 0, 503), ("ok", 0.001, 429)]
-)
-def test_a_client_with_a_large_body_gets_the_time_to_retry(
-  served, state, rate, status
-):
-  service = Service(served, ServiceLimits(rate=rate))
-  service.state = state
-  with listening(service) as port:
-    if rate:
-      reply_to_large_body(port, b"POST /none", size=1)
-    for _ in range(5):
-      reply = reply_to_large_body(port, b"POST /translate")
-      assert reply.startswith(b"HTTP/1.1 %d " % status), reply[:200]
-      assert b"retry-after" in reply.lower()
+  reply = reply_to_large_body(port, line, header)
+  assert reply.startswith(b"HTTP/1.1 %d " % status), reply[:200]
+  assert b"connection: close" in reply.lower()
 
 
 @pytest.mark.parametrize(
@@ -250,24 +232,6 @@ def test_odd_headers_are_no_fault_of_the_server(port, name):
       )
 
 
-@pytest.mark.parametrize(
-  "path",
-  [b"/static/%00", b"/static/" + b"a" * 5000, b"/%ff", b"/static/%ff", b"/?%00=%"],
-)  # fmt: skip
-def test_odd_paths_are_no_fault_of_the_server(port, path):
-  message = spoken(port, b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")  # fmt: skip
-  assert re.match(rb"HTTP/1.1 [24]\d\d ", message), message[:200]
-
-
-def test_half_closed(port):
-  with socket.create_connection(("127.0.0.1", port), timeout=20) as expected:
-    expected.sendall(POST + b"Content-Length: 50\r\n\r\n{")
-    expected.shutdown(socket.SHUT_WR)
-    with contextlib.suppress(ConnectionError):
-      while expected.recv(4096):
-        pass
-
-
 def test_a_port_that_is_taken():
   with server.bound("127.0.0.1", 0) as one:
     one.listen()
@@ -292,9 +256,9 @@ def wait_until_closed(port):
   raise AssertionError(f"port {port} still listens")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_starts_and_ends_amid_work(runs, environment, number):
+def test_it_starts_and_ends_amid_work(runs, environment):
   """All of it in a process: what is asked before its end is answered."""
+  number = signal.SIGHUP
   command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
   flags = ["--port=0", "--compile=0", "--beam=2", "--together=2"]
   process = subprocess.Popen(
@@ -372,8 +336,7 @@ def test_it_says_its_address_before_it_compiles(runs, environment):
     process.wait()
 
 
-@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
-def test_the_second_ctrl_c_ends_it_at_once(runs, environment, before):
+def test_the_second_ctrl_c_ends_it_at_once(runs, environment):
   command = [sys.executable, "-m", "jaxsyn", "serve", str(runs["pascal"])]
   process = subprocess.Popen(
     [*command, "--port=0", "--compile=0"],
@@ -382,7 +345,7 @@ def test_the_second_ctrl_c_ends_it_at_once(runs, environment, before):
     stderr=subprocess.PIPE,
     text=True,
     # A shell has it ignored for jobs in the background.
-    preexec_fn=lambda: signal.signal(signal.SIGINT, before),
+    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
   )
   try:
     port = int(process.stdout.readline().rpartition(":")[2])

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from part_under_test import WHERE
 
 from jaxsyn.errors import InputError
@@ -17,7 +16,6 @@ from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.modifier import StackShape
 
-KINDS = ["global", "deep", "deep_global"]
 H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
 # Four subwords and two, EOS included, then pads.
 REAL = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
@@ -163,38 +161,6 @@ def test_the_first_layer_has_no_layer_before():
   for single, layers in ((spec, 1), (Context(context="deep", layers=(0,)), 3)):
     with pytest.raises(InputError, match=r"context='deep' is made of the lay"):
       single.check(at, StackShape("encoder", layers, 1, 8))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_agree_with_differences(kind):
-  spec = Context(context=kind)
-  q, k, inputs, params = drawn(spec, 1, seed=1)
-  rng = np.random.default_rng(2)
-  weight_q, weight_k = rng.normal(size=(2, *q.shape))
-
-  def loss(params):
-    out_q, out_k = run(spec, 1, q, k, inputs, params)
-    return jnp.sum(weight_q * out_q + weight_k * out_k) / 10
-
-  agree_with_differences(loss, jax.tree.map(jnp.asarray, params), atol=2e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
-  spec = Context(context=kind)
-  q, k, inputs, params = drawn(spec, 1)
-  outs = run(spec, 1, q, k, inputs, params)
-  dirty = [np.where(REAL[:, :, None], x, 1e3) for x in inputs]
-  n = 2  # the second sentence alone, without its pads
-  cut = [x[1:, :n] for x in (q, k, *inputs)]
-  single = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
-  for out, other, short in zip(
-    outs, run(spec, 1, q, k, dirty, params), single, strict=True
-  ):
-    np.testing.assert_array_equal(out[REAL], other[REAL])
-    np.testing.assert_allclose(out[1:, :n], short, atol=1e-5)
-  nothing = run(spec, 1, q, k, inputs, params, np.zeros_like(REAL))
-  assert all(np.isfinite(out).all() for out in nothing)
 
 
 @pytest.mark.parametrize(

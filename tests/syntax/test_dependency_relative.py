@@ -1,6 +1,5 @@
 """Relative positions on a tree: the paper's example, loops, each option."""
 
-import finite_differences
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -169,63 +168,6 @@ def test_both_sums_are_those_of_the_formula(label, clip):
   )
   for out, wanted in zip(stages(spec, params), loops(spec, params)):
     np.testing.assert_allclose(out, wanted, atol=1e-5)
-
-
-def test_a_sentence_alone_is_scored_the_same():
-  params, spec = tables(), DependencyRelative()
-  combined = stages(spec, params)
-  one = jax.tree.map(
-    lambda x: x[1:] if len(x) == B else x,
-    VIEW.replace(position_Q=None, position_M=None),
-  )
-  one = one.replace(position_Q=VIEW.position_Q, position_M=VIEW.position_M)
-  module = spec.make(WHERE)
-  separate = (
-    module.apply(
-      {"params": params},
-      *(SCORE[1:], QUERY[1:], KEY[1:], one),
-      method="rescore",
-    ),
-    module.apply(
-      {"params": params},
-      *(MIXED[1:], WEIGHT[1:], one),
-      method="mix",
-    ),
-  )
-  for complete, single in zip(combined, separate):
-    np.testing.assert_allclose(complete[1:], single, atol=1e-5)
-
-
-def test_an_unparsed_sentence_has_no_labels():
-  view, params = VIEW.replace(parsed_B=jnp.array([0, 1])), tables()
-  spec = DependencyRelative()
-  out = stages(spec, params, view)
-  for new, old, wanted in zip(out, (SCORE, MIXED), loops(spec, params, view)):
-    np.testing.assert_array_equal(new[0], old[0])
-    np.testing.assert_allclose(new[1], wanted[1], atol=1e-5)
-
-
-@pytest.mark.parametrize("tie", [False, True])
-def test_gradients_are_those_of_differences(tie):
-  params, spec = tables(), DependencyRelative(tie=tie)
-  if tie:
-    params = {"both_LK": params["key_LK"]}
-
-  def loss(moved):
-    params, q = moved
-    score, _ = stages(spec, params, q=q)
-    _, mix = stages(spec, params, weight=WEIGHT * jax.nn.softmax(score))
-    return 0.1 * (mix**2).sum()
-
-  finite_differences.agree_with_differences(loss, (params, QUERY))
-
-
-def test_what_it_reads_depends_on_the_label():
-  assert DependencyRelative().required_features == ("head",)
-  assert DependencyRelative(label="distance").required_features == (
-    "tree_distance",
-  )
-  assert plan_of("dependency_relative").features == {"source_head"}
 
 
 def test_both_sums_linear_and_tree():

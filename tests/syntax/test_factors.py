@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from models_under_test import (
   JOINT,
   batch_of,
@@ -111,16 +110,6 @@ def test_they_are_those_of_plain_loops(spec):
   )
 
 
-def test_a_sentence_without_a_tree_keeps_its_tokens():
-  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
-  for join in ("concatenate", "sum"):
-    spec = Factors(("upos", "subword"), join, positions=2)
-    params = tables(spec)
-    out = embedded(spec, params, view)
-    np.testing.assert_array_equal(out[0], X_BSD[0])
-    np.testing.assert_array_equal(out[1], embedded(spec, params)[1])
-
-
 def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
   site = AttentionSite(
     *("encoder", -1),
@@ -143,20 +132,6 @@ def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
   }
   # 1 / √400; the deviation of 1.8 million draws is known far better.
   assert abs(np.std(params["lemma"]["embedding"]) / 0.05 - 1) < 0.01
-
-
-def test_gradients_agree_with_differences():
-  weight = np.random.default_rng(2).normal(size=X_BSD.shape)
-  for join in ("concatenate", "sum"):
-    spec = Factors(("feats", "subword"), join, (2, 2), positions=2)
-
-    def loss(params, spec=spec):
-      return jnp.mean(weight * jnp.sin(embedded(spec, params)))
-
-    params = tables(spec)
-    # A row that no subword has cannot count.
-    assert {0, 1, 2} == {*np.ravel(LABELS["feats"])}
-    agree_with_differences(loss, params)
 
 
 def test_annotations_with_labels_are_factors():

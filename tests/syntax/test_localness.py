@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from models_under_test import check_part
 from part_under_test import WHERE, rescored
 
@@ -128,42 +127,6 @@ def test_the_formula_in_plain_loops(spec):
   np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
   if spec.heads == (1,):
     np.testing.assert_array_equal(out[:, 0], score[:, 0])
-
-
-@pytest.mark.parametrize("window", WINDOWS)
-def test_gradients_agree_with_differences(window):
-  spec = Localness(window=window)
-  score, q, k, params = drawn(spec, seed=1)
-  # Less than drawn, so that no tanh is flat.
-  params = jax.tree.map(lambda x: jnp.asarray(0.3 * x), params)
-  weight = np.random.default_rng(2).normal(size=score.shape)
-
-  def loss(params):
-    out = run(spec, score, q, k, params)
-    return jnp.sum(jnp.where(REAL[:, None, None], weight * jnp.tanh(out), 0))
-
-  agree_with_differences(loss, params)
-
-
-@pytest.mark.parametrize("window", WINDOWS)
-def test_pads_and_the_rest_of_the_batch_change_nothing(window):
-  spec = Localness(window=window)
-  score, q, k, params = drawn(spec)
-  # Less than drawn: a narrow window makes scores of -100, rounded to 1e-5.
-  params = jax.tree.map(lambda x: 0.3 * x, params)
-  out = run(spec, score, q, k, params)
-  dirty = np.where(REAL[:, :, None, None], k, 1e3)
-  np.testing.assert_array_equal(run(spec, score, q, dirty, params), out)
-  n = 3  # the second sentence alone, without its pads
-  single = run(
-    spec,
-    score[1:, :, :n, :n],
-    q[1:, :n],
-    k[1:, :n],
-    params,
-    REAL[1:, :n],
-  )
-  np.testing.assert_allclose(out[1:, :, :n, :n], single, atol=1e-5)
 
 
 def test_a_layer_has_one_window_and_a_query_its_own():

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import check_part, plan_of
+from models_under_test import check_part
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax import AttentionSite, SentenceFeatures
@@ -183,20 +183,6 @@ def test_dropping_keys_or_values():
   assert made(Relative(keys=False, values=False)) == {}
 
 
-def test_two_tables_or_one_tied():
-  assert {n: x.shape for n, x in made(Relative()).items()} == {
-    "key_LK": (33, K),
-    "value_LK": (33, K),
-  }
-  tied = Relative(clip=2, tie=True)
-  assert {*made(tied)} == {"both_LK"}
-  table = numbers(5, K)
-  score, mix = loops(2, table, table)
-  params = {"both_LK": table}
-  np.testing.assert_allclose(rescored(tied, params), score, atol=1e-5)
-  np.testing.assert_allclose(mixed(tied, params), mix, atol=1e-5)
-
-
 def test_only_the_chosen_heads_change():
   params, spec = tables(5), Relative(clip=2, heads=(1,))
   for out, before, wanted, axis in zip(
@@ -211,15 +197,6 @@ def test_only_the_chosen_heads_change():
     )
     np.testing.assert_array_equal(first[0], first[1])
     np.testing.assert_allclose(second[0], second[2], atol=1e-5)
-
-
-def test_the_systems_have_it_in_encoder_and_decoder():
-  for system, clip in (("relative", 16), ("dependency_relative_both", 2)):
-    parts = plan_of(system).spec.modifiers
-    for place in (parts.encoder, parts.decoder):
-      spec = dict(place)["relative"]
-      assert spec == Relative(clip=clip)
-      assert spec.layers is None and spec.heads is None
 
 
 def test_a_clip_of_nothing_is_refused():

@@ -11,8 +11,6 @@ from models_under_test import (
   JOINT,
   batch_of,
   config_of,
-  logits,
-  parameters,
   places,
   sentence,
 )
@@ -93,47 +91,11 @@ def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
   assert edited == [0, 1, 3]  # a sibling, the parent, a child
 
 
-def test_a_sentence_without_a_tree_keeps_its_embeddings():
-  view = VIEW.replace(parsed_B=jnp.array([1, 0, 1, 1], jnp.uint8))
-  out, _ = embedded(SourceDependency(size=4), view)
-  np.testing.assert_array_equal(out[1], X_BSD[1])
-  np.testing.assert_array_equal(
-    out[0], embedded(SourceDependency(size=4))[0][0]
-  )
-
-
-def test_every_parameter_learns():
-  spec = SourceDependency(size=4)
-  _, params = embedded(spec)
-  weight = RNG.normal(size=X_BSD.shape)
-
-  def loss(params, x_BSD):
-    return jnp.sum(weight * embed(spec.make(WHERE), params, x_BSD, VIEW))
-
-  by_params, by_x_BSD = jax.grad(loss, (0, 1))(params, jnp.asarray(X_BSD))
-  for leaf in jax.tree.leaves(by_params):
-    assert np.isfinite(leaf).all() and np.abs(leaf).min() > 0
-  assert np.isfinite(by_x_BSD).all()
-  pad_BS = ~np.asarray(VIEW.real_BS)
-  assert not by_x_BSD[pad_BS][:, 2:].any()  # taken, and in no unit
-
-
 def transformer_with(**parts):
   config = config_of("transformer")
   return resolve(
     dataclasses.replace(config, parts=places(encoder=parts)), JOINT
   )
-
-
-def test_the_transformer_takes_it_too():
-  plan = transformer_with(source_dependency={"size": 6})
-  params = parameters(plan, BATCH)
-  was = logits(plan, params, BATCH)
-  last = jnp.full_like(BATCH["source_head_BW"][0], 8)
-  other = dict(BATCH, source_head_BW=BATCH["source_head_BW"].at[0].set(last))
-  out = logits(plan, params, other)
-  assert not np.allclose(out[0], was[0], atol=1e-3)
-  np.testing.assert_array_equal(out[1:], was[1:])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import finite_differences
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
@@ -114,18 +113,6 @@ def test_the_edges_of_a_path():
   # Word 2 of the third sentence has a relation that training never saw.
   assert edge[:, 2, 3, 1].tolist() == [3, 0, -1, -1]
   assert edge[:, 2, 1, 3].tolist() == [0 + 6, 3 + 6, -1, -1]
-
-
-def test_gradients():
-  spec = TreeBias(kind="steps", clip=1, edges=True, longest=1, share=False)
-  near = graph.real_pairs(RNG.normal(size=SCORE.shape)) / 20
-
-  def loss(params):
-    new = rescored(spec, params) - SCORE
-    return jnp.sum(new * near) + jnp.sum((new * near) ** 2)
-
-  params = drawn(spec)
-  finite_differences.agree_with_differences(loss, params)
 
 
 def test_all_layers_have_one_table_or_each_a_copy_of_it():

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import finite_differences
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
@@ -221,22 +220,6 @@ def test_decays_near_0_and_1_have_finite_gradients(logit):
   assert np.isfinite(value) and np.isfinite(np.asarray(gradient)).all()
 
 
-@pytest.mark.parametrize("kind", ["path", "laplacian"])
-def test_gradients(kind):
-  spec = TreePosition(kind=kind, branches=2, levels=3, eigenvectors=3)
-  near = real(RNG.normal(size=X.shape)) / 10
-
-  def loss(params):
-    new = embedded(spec, params) - X
-    return jnp.sum(new * near) + jnp.sum((new * near) ** 2)
-
-  shapes = {"path": {"logit_C": (4,)}, "laplacian": {"projection_ED": (3, D)}}
-  params = {name: RNG.normal(size=s) for name, s in shapes[kind].items()}
-  finite_differences.agree_with_differences(loss, params)
-  gradients = jax.grad(loss)(jax.tree.map(jnp.asarray, params))
-  assert all((np.asarray(g) != 0).all() for g in gradients.values())
-
-
 @pytest.mark.parametrize("kind", ["path", "laplacian", "depth"])
 def test_what_is_published_is_the_cosine_of_two_vectors(kind):
   spec = TreePosition(kind=kind, branches=2, levels=3, eigenvectors=3)
@@ -250,12 +233,6 @@ def test_what_is_published_is_the_cosine_of_two_vectors(kind):
     sizes = np.linalg.norm(one) * np.linalg.norm(other)
     cosine = one @ other / sizes if sizes > 1e-5 else 0.0
     assert abs(float(result.value[b, q, m]) - cosine) < 2e-5
-
-
-def test_bfloat16_keeps_its_type():
-  half = X.astype(jnp.bfloat16)
-  spec = TreePosition(kind="depth")
-  assert embedded(spec, {}, x=half).dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,9 @@ def after(recipe, steps=3):
   return first, state, metrics
 
 
-@pytest.mark.parametrize("rule", ["adam", "muon", "adadelta"])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+  ("rule", "accumulate"), [("adam", 2), ("muon", 1), ("adadelta", 1)]
+)
 def test_the_frozen_stay_and_the_others_move(rule, accumulate):
   recipe = recipe_of(
     PATTERNS,

@@ -8,7 +8,6 @@ import contextlib
 import functools
 import itertools
 import json
-import os
 import re
 import signal
 import socket
@@ -23,7 +22,7 @@ from absl import flags
 from toy_folders import opened
 
 from benchmarks.figures import without_flags
-from benchmarks.hosts.processes import FAULTY, Processes, free_port
+from benchmarks.hosts.processes import Processes, free_port
 from benchmarks.hosts.runs import difference, steps
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -204,14 +203,6 @@ def test_one_of_several_tasks_that_has_not_joined_is_refused(
     hosts.check_joined()
 
 
-def test_one_process_is_asked_alone():
-  assert hosts.all_gather_json({"a": 1}) == [{"a": 1}]
-  assert hosts.first_reason_on_any_host("") == ""
-  meetings = hosts.StopCoordinator(8, 0)
-  assert meetings.reason(1, "SIGTERM") == "SIGTERM"
-  hosts.check_shared(os.devnull)
-
-
 def test_processes_of_different_configs_are_refused(start, tmp_path):
   """Each would compute a part of another gradient, without a word."""
   rate = ["--config.optimiser.learning_rate=0.1"]
@@ -264,15 +255,6 @@ def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
   assert ended.seconds < 30
   assert ended.statuses[1] != 0
   assert re.search(LOST.format(1), ended.outputs[1]), ended.outputs[1]
-
-
-def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
-  run = start(tmp_path, OPTIONS, processes=2, devices=2, code={1: FAULTY})
-  ended = run.end()
-  assert ended.seconds < 30
-  assert 0 not in ended.statuses
-  assert "a fault of this process alone" in ended.outputs[1]
-  assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
 
 
 # Writes the pairs of each batch that is trained on, a line per step.
@@ -385,6 +367,7 @@ def test_resumes_on_gs_after_a_kill_while_saving(
   ended = run.end({1: signal.SIGKILL})
   assert ended.seconds < 30
   assert 0 not in ended.statuses, ended.outputs
+  assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
   stored = remote.sizes(f"{folder}/checkpoints")
   for process in range(2):  # each has written its shards
     assert any(f"10/state/ocdbt.process_{process}/" in name for name in stored)

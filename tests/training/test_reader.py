@@ -1,6 +1,5 @@
 """Damage is found, and reading changes nothing."""
 
-import dataclasses
 import errno
 import os
 import resource
@@ -18,8 +17,6 @@ from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import (
   RECORD_FILE,
-  CheckpointFolder,
-  CorruptFileError,
 )
 from jaxsyn.training.reader import CheckpointReader
 
@@ -327,7 +324,7 @@ def on(devices: int):
 
 
 @pytest.mark.usefixtures("eight_devices")
-@pytest.mark.parametrize("there, here", [(8, 1), (1, 8), (4, 2), (2, 8)])
+@pytest.mark.parametrize("there, here", [(8, 1), (2, 8)])
 def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   shardings = jax.tree.map(lambda leaf: leaf.sharding, on(there))
   checkpoints = Checkpoints(tmp_path)
@@ -351,28 +348,6 @@ def test_what_is_being_read_is_not_removed(tmp_path):
   checkpoints.save(5, state(5), Progress())
   checkpoints.close()
   assert checkpoints.steps() == [4, 5]
-
-
-def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  remaining = CheckpointFolder(tmp_path, "state", Progress)
-  path = remaining.path(1) / RECORD_FILE
-  progress = dataclasses.asdict(Progress(minutes=1.5, best_score=float("nan")))
-  content = {"content": progress, "arrays": {}, "files": {}}
-  files.write_json(path, checksums.add_checksum(content))
-  assert repr(remaining.record(1)) == repr(content)
-  for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
-    path.write_text(other)
-    with pytest.raises(
-      CorruptFileError, match=r"page\.json is not as it was written"
-    ):
-      remaining.record(1)
-  files.write_json(path, checksums.add_checksum(content) | {"files": {"a": 1}})
-  with pytest.raises(CorruptFileError):
-    remaining.record(1)
-  path.unlink()
-  path.mkdir()
-  with pytest.raises(CorruptFileError, match="Is a directory"):
-    remaining.record(1)
 
 
 def test_regions_of_an_array(tmp_path):

@@ -148,15 +148,13 @@ def test_a_run_ended_between_two_updates_goes_on_to_the_bit(straight, resumed):
   )
 
 
-@pytest.mark.parametrize(
-  ("steps", "told"),
-  [("5-6", "no profile: step 5 of"), ("2-9", "ended before step 9 did")],
-)
-def test_steps_of_a_profile_that_never_come_are_said(
-  make, tmp_path, capsys, steps, told
+def test_steps_of_a_profile_that_never_come_are_reported(
+  make, tmp_path, capsys
 ):
-  make(tmp_path / "run", steps=2, profile=steps)
-  assert told in capsys.readouterr().out
+  make(tmp_path / "run", steps=2, profile="5-6")
+  assert "no profile: step 5 of" in capsys.readouterr().out
+  make(tmp_path / "run", steps=3, profile="3-9")
+  assert "ended before step 9 did" in capsys.readouterr().out
 
 
 def test_steps_that_were_asked_for_are_profiled(resumed):

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from window_under_test import (
   WHERE,
   drawn,
@@ -177,27 +176,6 @@ def test_what_the_predictor_learns(position, learns):
   largest = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(slopes))
   assert (largest > 1e-4) == learns
   assert (largest == 0) == (not learns)
-
-
-def test_gradients_against_differences():
-  """ "interp" learns where to look; "expected" through the global weights."""
-  rng = np.random.default_rng(0)
-  score = 2 * rng.normal(size=(1, 1, 6))
-  query = rng.normal(size=(1, 1, WHERE.width))
-  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
-
-  def value(spec, score, params):
-    weight = weights_of(spec, score, query, params=params, **inputs)
-    return jnp.sum(weight * jnp.arange(6.0))
-
-  params = jax.tree.map(lambda x: x + 0.1, predicted(0.4))
-  agree_with_differences(
-    lambda params: value(SyntaxDirected(edges=9), score, params), params
-  )
-  expected = SyntaxDirected(position="expected", edges=9)
-  agree_with_differences(
-    lambda score: value(expected, score, None), jnp.asarray(score)
-  )
 
 
 def test_expected_has_no_predictor():
