@@ -40,6 +40,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
   os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
   # Of the smallest, writing is dearer than compiling once a process.
   os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+  # So are modules, of which a command imports thousands: half a second a process.
+  os.environ["PYTHONPYCACHEPREFIX"] = f"{_programs.name}/bytecode"
+  os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What tracing makes is seldom garbage: fewer looks for it.
 gc.set_threshold(50_000)

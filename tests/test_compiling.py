@@ -85,7 +85,7 @@ def test_train_counts_programs_and_then_shows_the_remaining_time(
   assert trained[-1]["eta_minutes"] == 0
 
 
-@pytest.mark.parametrize("command", ["translate", "inspect", "score"])
+@pytest.mark.parametrize("command", ["inspect", "score"])
 def test_commands_that_read_a_run_count_programs(
   command, runs, prepared, cold, tmp_path
 ):
@@ -94,7 +94,6 @@ def test_commands_that_read_a_run_count_programs(
   text.write_text("".join(f"{line}\n" for line in lines))
   arguments = [f"--workdir={runs['pascal']}"]
   arguments += {
-    "translate": [f"--input={text}"],
     "inspect": [f"--input={text}", f"--output={tmp_path / 'inspect'}"],
     "score": ["--force", f"--source={text}", f"--hypothesis={text}"],
   }[command]

@@ -123,30 +123,6 @@ def test_over_eight_devices_it_is_the_same_run(
   assert loss == pytest.approx(dict(steps_logged(straight[0]))[15], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-  "name, value, message",
-  [
-    (
-      *("model.transformer.heads", 2),
-      r"config\.model\.transformer\.heads was 4 and is now 2",
-    ),
-    ("seed", 1, r"config\.seed was 0 and is now 1"),
-    ("optimiser.learning_rate", 1e5, "learning_rate was"),
-    # The choice first, not the options that came with it.
-    (
-      "optimiser.name",
-      "muon",
-      r"config: config\.optimiser\.name was 'adam' .*; and 4 more\. Use another",
-    ),
-  ],
-)
-def test_another_config_is_not_mixed_in(
-  straight, trained_here, name, value, message
-):
-  with pytest.raises(InputError, match=message):
-    trained_here(straight[0], {name: value})
-
-
 def test_a_loss_that_is_no_number_stops_the_run(trained_here, tmp_path):
   options = {"optimiser.learning_rate": 1e6, "optimiser.schedule": "constant"}
   with pytest.raises(

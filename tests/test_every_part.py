@@ -55,7 +55,18 @@ MIXED = [
 ]
 
 
-@pytest.fixture(scope="module", params=[*sorted(SYSTEMS), *MIXED])
+def different() -> list[str]:
+  """Systems of different models and training: no controls, which differ in trees."""
+  names = {}
+  for name in SYSTEMS:
+    plan = plan_of(name)
+    config = plan.config
+    trained = (config.losses, config.data.second, config.optimiser)
+    names.setdefault(repr((plan.spec, plan.features, trained)), name)
+  return sorted(names.values())
+
+
+@pytest.fixture(scope="module", params=[*different(), *MIXED])
 def system(request):
   plan = plan_of(request.param)
   return plan, parameters(plan, BATCH)

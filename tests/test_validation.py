@@ -197,43 +197,6 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
       train.run(small(tiny, **(request | {"steps": 40} | changes)), folder)
 
 
-@pytest.mark.parametrize(
-  ("changes", "message"),
-  [
-    ({"tokenizer": "13b"}, "no tokenizer '13b'. Did you mean '13a'"),
-    (
-      {"selection": "blue"},
-      "train.selection has no metric 'blue'. Did you mean 'bleu'",
-    ),
-  ],
-)
-def test_what_cannot_select_is_refused_before_there_is_a_run(
-  tiny, tmp_path, changes, message
-):
-  with pytest.raises(InputError, match=message):
-    train.run(small(tiny, **changes), tmp_path / "run")
-  assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("language", ["ja", "zh-CN", "th"])
-def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
-  """As validation scores it, with what fits the language."""
-  meant = {
-    "ja": "私は毎朝パンを食べます。",
-    "zh-CN": "他昨天在图书馆借了三本书。",
-    "th": "ฉันไปโรงเรียนทุกวันกับเพื่อน",
-  }[language]
-  config = small(tiny)
-  config.data.target_language = language
-  resolved = with_defaults(read_config(config)).train
-  metric = selection.Selector(resolved, [meant, meant])
-  right, half, none = (
-    metric(message).compared
-    for message in ([meant] * 2, [meant, "x"], ["x y z", "w"])
-  )
-  assert right == pytest.approx(100) and 0 == none < half < right
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_can_select(tiny, metric):
   config = read_config(small(tiny, selection=metric))

@@ -152,19 +152,20 @@ def test_another_checkpoint_cannot_be_chosen(folder):
 SESSION = """
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.session import Session
-try:
-  session = Session({name!r})
-  print([[t.text for t in nbest] for nbest in session({lines!r})])
-except (InputError, StoreError) as error:
-  print(type(error).__name__, error)
+for name in {names!r}:
+  try:
+    session = Session(name)
+    print([[t.text for t in nbest] for nbest in session({lines!r})])
+  except (InputError, StoreError) as error:
+    print(type(error).__name__, error)
 """
 
 
 def test_a_hub_serves_it(folder, tmp_path, environment):
   pytest.importorskip("huggingface_hub", reason="extra hub")
 
-  def said(name, **more):
-    code = SESSION.format(name=name, lines=LINES)
+  def output_of(*names, **more):
+    code = SESSION.format(names=names, lines=LINES)
     done = subprocess.run(
       [sys.executable, "-c", code],
       env=environment | {"HF_HOME": str(tmp_path / "cache")} | more,
@@ -173,15 +174,17 @@ def test_a_hub_serves_it(folder, tmp_path, environment):
       cwd=os.getcwd(),
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
   wanted = [[text for text, *_ in n] for n in translated(Session(folder))]
   with model_hub.serve("me/mine", folder) as server:
     present = {"HF_ENDPOINT": server.url}
-    assert said("hub:me/mine", **present) == f"{wanted}\n"
-    request = len(server.asked)
-    assert said("hub:me/mine", HF_HUB_OFFLINE="1", **present) == f"{wanted}\n"
-    assert len(server.asked) == request
-    assert "no revision 'v9'" in said("hub:me/mine@v9", **present)
-    assert "no such model" in said("hub:me/none", **present)
-  assert said("hub:me/other", **present).startswith("StoreError hub:me/other")
+    names = ("hub:me/mine", "hub:me/mine@v9", "hub:me/none")
+    translations, revision, model = output_of(*names, **present)
+    assert translations == str(wanted)
+    assert "no revision 'v9'" in revision and "no such model" in model
+    requests = len(server.asked)
+    offline = output_of("hub:me/mine", HF_HUB_OFFLINE="1", **present)
+    assert offline == [str(wanted)] and len(server.asked) == requests
+  (error,) = output_of("hub:me/other", **present)
+  assert error.startswith("StoreError hub:me/other")
