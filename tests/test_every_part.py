@@ -17,7 +17,6 @@ from models_under_test import (
   plan_of,
   sentence,
   shape_of,
-  windows_of,
   without_parts,
 )
 
@@ -27,7 +26,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
-from jaxsyn.syntax import MODIFIERS, WINDOWS, AttentionSite, Modifier
+from jaxsyn.syntax import MODIFIERS, AttentionSite, Modifier
 from jaxsyn.syntax.placement import Placement
 
 # One sentence has far more words than subwords, one has a single word, one has
@@ -177,28 +176,6 @@ def test_training_noise_is_off_in_evaluation(system):
   )
 
 
-# One system of each part: outside of jit every operation is compiled alone.
-FIRST_OF_PART = {
-  next((s for s in SYSTEMS if name in parts_of(plan_of(s))), "transformer")
-  for name in MODIFIERS
-}
-FIRST_OF_WINDOW = {
-  next((s for s in SYSTEMS if name in windows_of(plan_of(s))), "gru_global")
-  for name in WINDOWS
-}
-
-
-@pytest.mark.parametrize("name", sorted(FIRST_OF_PART))
-def test_jit_changes_nothing(name):
-  plan = plan_of(name)
-  params = parameters(plan, BATCH)
-  batch = batch_of(PAIRS[1:2], shape=ALONE)
-  plain = apply(params, batch, jax.random.key(0), plan.recipe.model, False)
-  np.testing.assert_allclose(
-    plain, logits(plan, params, batch), rtol=1e-4, atol=1e-5
-  )
-
-
 def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   plan, params = system
   if not plan.translation_features:
@@ -209,16 +186,6 @@ def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   np.testing.assert_allclose(out[1], was[1], atol=1e-5)
   # Sixty words: in five, all may be near in the tree.
   assert not np.allclose(out[5], was[5], atol=1e-4)
-
-
-@pytest.mark.parametrize("name", sorted(FIRST_OF_PART | FIRST_OF_WINDOW))
-def test_bfloat16_gives_numbers(name):
-  plan = plan_of(name)
-  params = parameters(plan, BATCH)
-  model = dataclasses.replace(plan.config.model, dtype="bfloat16")
-  half = resolve(dataclasses.replace(plan.config, model=model), JOINT)
-  out = logits(half, params, BATCH)
-  assert np.isfinite(np.asarray(out, np.float32)).all()
 
 
 @pytest.mark.parametrize(

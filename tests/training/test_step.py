@@ -62,12 +62,6 @@ def test_equal_inputs_give_equal_outputs():
     np.testing.assert_array_equal(x, y)
 
 
-def test_the_loss_falls():
-  recipe = plan_of("pascal_ignoring", decoder_layers=2).recipe
-  _, result = run(recipe, steps=30)
-  assert loss(result[-1]) < loss(result[0]) - 0.1
-
-
 # Wherever a model has it.
 NOISE = {
   **dict.fromkeys(("dropout", "dropout_embedding", "dropout_hidden"), 0.3),
@@ -94,7 +88,6 @@ def recipe_by_muon():
 
 RECIPES = {
   "pascal with noise": lambda: recipe_with_noise("pascal_ignoring"),
-  "gru with noise": lambda: recipe_with_noise("gru_double_syntax"),
   "muon": recipe_by_muon,
 }
 
@@ -117,8 +110,6 @@ def losses_on_one_device(name):
     ("pascal with noise", "jit", Mesh(data=2, fsdp=2, tensor=2)),
     # Training noise off: pmap draws its own on each device.
     ("muon", "pmap", Mesh(data=8, fsdp=1, tensor=1)),
-    ("muon", "jit", Mesh(data=2, fsdp=2, tensor=2)),
-    ("gru with noise", "jit", Mesh(data=2, fsdp=2, tensor=2)),
   ],
 )
 def test_eight_devices_are_one(name, parallelism, mesh):
