@@ -23,14 +23,14 @@ def accelerator_results(tmp_path_factory):
   """A line of each kind, in this process; one of them fails."""
   out = tmp_path_factory.mktemp("accelerator") / "out.json"
   systems = ("transformer", "no_such_system")
-  small_set = {"checked": systems, "paired": systems, "ladder": (64,)}
+  small_set = {"checked": systems, "paired": systems}
   limits = dataclasses.replace(TRIAL, together=(4,), **small_set)
 
   def measure(line, left):
     assert 0 < left <= 60 * line.minutes
     return line.measure(limits)
 
-  only = "(?!start|search pascal|training tiny float32)"
+  only = "(?!start|search pascal|training tiny float32|batch sizes)"
   command.run(out, limits, minutes=60, only=only, measure=measure)
   return json.loads(out.read_text()), out.with_suffix(".md").read_text()
 
@@ -58,7 +58,6 @@ def test_what_it_finds(accelerator_results):
   (row,) = rows["training tiny bfloat16"]
   assert row["tokens/s"] > 0 and row["TFLOP a step"] > 0
   assert row["MFU %"] == ""  # nobody says what this processor could do
-  assert [r["tokens a batch"] for r in rows["batch sizes"]] == [64]
   assert [r["sentences together"] for r in rows["search"]] == [4]
   for row in rows["search"]:
     assert 1 < row["tokens a sentence"] <= TRIAL.longest

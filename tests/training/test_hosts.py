@@ -320,22 +320,6 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
   assert len(moved) == epoch + 3
   assert moved == pytest.approx(straight, rel=1e-6)
 
-  # On a number of devices that the rows cannot be split over.
-  ended = start(
-    tmp_path / "moved", options | {"train.steps": epoch + 9}, devices=3
-  ).end()
-  assert ended.statuses == [2]
-  assert (
-    "config.batch.row_multiple=16 is not a multiple of 3 devices"
-    in ended.outputs[0]
-  )
-  assert steps(tmp_path / "moved") == [epoch + 3]
-  # And the remedy for a new run is not one for this run.
-  more = {"batch.row_multiple": 3, "train.steps": epoch + 9}
-  ended = start(tmp_path / "moved", options | more, devices=3).end()
-  assert ended.statuses == [2]
-  assert "config.batch.row_multiple was 16 and is now 3" in ended.outputs[0]
-
 
 # Process 0 stops before it writes the last file of the second checkpoint.
 STOP_BEFORE_METADATA = """
