@@ -11,7 +11,7 @@ from part_under_test import WHERE
 
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath
-from jaxsyn.syntax import AttentionSite, SentenceFeatures
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.modifier import StackShape
@@ -94,33 +94,6 @@ def reference(spec, x, inputs, params):
         for i in range(K):
           out[b, s, h, i] = (1 - gate) * x[b, s, h, i] + gate * read[i]
   return out
-
-
-def test_half_query_half_mean():
-  # One head of width 4, so the query comes divided by 2; U is the identity,
-  # the gates are sigmoid(0) = 1/2. The mean of the two real subwords is
-  # (2, 3, 4, 5); the pad's nines are left out.
-  site = AttentionSite("encoder", 0, heads=1, width=4, dtype="float32")
-  x = np.array([[[1.0, 2, 3, 4], [3, 4, 5, 6], [9, 9, 9, 9]]], np.float32)
-  one = {
-    "context_DHK": np.eye(4, dtype=np.float32).reshape(4, 1, 4),
-    "own_gate_HK": np.zeros((1, 4), np.float32),
-    "context_gate_HK": np.zeros((1, 4), np.float32),
-  }
-  q = np.full((1, 3, 1, 4), 8.0, np.float32)
-  out_q, out_k = run(
-    Context(),
-    0,
-    q,
-    x[:, :, None],
-    (x,),
-    {"query": one, "key": one},
-    np.array([[1, 1, 0]], bool),
-    site,
-  )
-  np.testing.assert_allclose(out_q[0, 0, 0], [5.0, 5.5, 6.0, 6.5], rtol=1e-6)
-  np.testing.assert_allclose(out_k[0, 0, 0], [1.5, 2.5, 3.5, 4.5], rtol=1e-6)
-  np.testing.assert_allclose(out_k[0, 1, 0], [2.5, 3.5, 4.5, 5.5], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import batch_of, plan_of, sentence
+from models_under_test import batch_of, sentence
 
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import sentence_features
@@ -12,9 +12,7 @@ from jaxsyn.syntax import AttentionSite, SentenceFeatures
 from jaxsyn.syntax.dependency_relative import (
   DependencyRelative,
   depth_BQM,
-  distance_BQM,
 )
-from jaxsyn.syntax.relative import Relative
 
 H, K = 2, 3
 WHERE = AttentionSite("encoder", 0, heads=H, width=H * K, dtype="float32")
@@ -103,19 +101,6 @@ def test_my_father_bought_a_red_car():
   assert label[0].tolist() == [1, 0, 0, 0, 1, 1, 0, 0, 3, 3]
 
 
-def test_signed_distance_in_the_tree():
-  view = example()
-  # From "car" (subword 6): My 3 edges before it, father 2, bought 1, a 1, red
-  # 1, itself 0, the full stop 2 after it.
-  assert distance_BQM(view)[0, 6, :8].tolist() == [-3, -2, -1, -1, -1, -1, 0, 2]
-  spec = DependencyRelative(label="distance")
-  label = labels_of(spec, view)[0]
-  assert label[6].tolist() == [0, 0, 1, 1, 1, 1, 2, 4, 5, 5]
-  # From "My" all stand after it; subwords of one word are 0 apart.
-  assert label[0].tolist() == [2, 3, 4, 4, 4, 4, 4, 4, 5, 5]
-  assert label[2, 3] == label[3, 2] == 2
-
-
 def test_words_of_two_trees_are_far():
   # Two roots: distance 255 is clipped like any other, in order.
   head = np.array([0, 1])
@@ -168,22 +153,3 @@ def test_both_sums_are_those_of_the_formula(label, clip):
   )
   for out, wanted in zip(stages(spec, params), loops(spec, params)):
     np.testing.assert_allclose(out, wanted, atol=1e-5)
-
-
-def test_both_sums_linear_and_tree():
-  parts = plan_of("dependency_relative_both").spec.modifiers
-  assert parts.encoder == (
-    ("relative", Relative(clip=2)),
-    ("dependency_relative", DependencyRelative(clip=2)),
-  )
-  assert parts.decoder == (("relative", Relative(clip=2)),)
-  ours, theirs = tables(), tables(5)
-  linear = stages(Relative(clip=2), theirs)
-  tree = stages(DependencyRelative(), ours)
-  after = Relative(clip=2).make(WHERE)
-  score = after.apply(
-    {"params": theirs}, tree[0], QUERY, KEY, VIEW, method="rescore"
-  )
-  mix = after.apply({"params": theirs}, tree[1], WEIGHT, VIEW, method="mix")
-  np.testing.assert_allclose(score, linear[0] + tree[0] - SCORE, atol=1e-5)
-  np.testing.assert_allclose(mix, linear[1] + tree[1] - MIXED, atol=1e-5)

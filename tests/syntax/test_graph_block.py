@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graph_by_loops import RELATIONS, VIEW, WHERE
+from graph_by_loops import VIEW, WHERE
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
@@ -143,17 +143,6 @@ def test_a_parent_without_subwords_is_passed_over():
   }
 
 
-def test_a_subword_of_a_word_alone_in_the_sentence_hears_itself():
-  spec = GraphBlock()
-  variables = drawn(spec)
-  moved = applied(spec, variables, x=np.roll(X, 1, axis=2)) - np.roll(X, 1, 2)
-  ours = applied(spec, variables) - X
-  assert (np.asarray(ours[4]) == 0).all()  # the sentence of no word
-  assert (np.asarray(ours[5]) == 0).all()  # and that without a tree
-  assert (np.asarray(ours[:, -1]) == 0).all()  # pads
-  assert np.abs(moved[0] - ours[0]).max() > 0.1
-
-
 @pytest.mark.parametrize(
   "options, message",
   [
@@ -164,15 +153,3 @@ def test_a_subword_of_a_word_alone_in_the_sentence_hears_itself():
 def test_what_does_not_fit_is_told(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "graph_block", options)
-
-
-def test_sizes_are_those_of_the_formula():
-  spec = GraphBlock()
-  sizes = jax.tree.map(lambda x: x.size, drawn(spec)["params"])
-  (expected,) = sizes.values()
-  for direction, labels in (("from_parent", 6), ("from_itself", 1)):
-    assert (
-      sum(jax.tree.leaves(expected[direction]))
-      == D * D + labels * D + D + labels
-    )
-  assert RELATIONS == 5

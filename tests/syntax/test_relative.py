@@ -183,22 +183,6 @@ def test_dropping_keys_or_values():
   assert made(Relative(keys=False, values=False)) == {}
 
 
-def test_only_the_chosen_heads_change():
-  params, spec = tables(5), Relative(clip=2, heads=(1,))
-  for out, before, wanted, axis in zip(
-    (rescored(spec, params), mixed(spec, params)),
-    (SCORE, MIXED),
-    loops(2, *params.values()),
-    (1, 2),
-  ):
-    first, second = (
-      [np.take(np.asarray(x), head, axis) for x in (out, before, wanted)]
-      for head in (0, 1)
-    )
-    np.testing.assert_array_equal(first[0], first[1])
-    np.testing.assert_allclose(second[0], second[2], atol=1e-5)
-
-
 def test_a_clip_of_nothing_is_refused():
   with pytest.raises(
     InputError, match=r"parts\.encoder\.relative\.clip must be from 1 to"

@@ -68,12 +68,6 @@ def test_vectors_by_loops(kernel, length):
       )
 
 
-def test_a_length_that_cuts_nothing_changes_nothing():
-  ten, _ = embedded(SourceDependency(size=4, length=10))
-  hundred, _ = embedded(SourceDependency(size=4, length=100))
-  np.testing.assert_array_equal(ten, hundred)
-
-
 def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
   """The last dimensions of a token reach its relatives' V, not its own."""
   # Each word is one subword: 1 is the root of 0 and 2, and 2 of 3.

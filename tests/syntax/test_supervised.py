@@ -31,16 +31,6 @@ EXAMPLE = SentenceFeatures(
 CHAIN = [1, 2, 3, 3, 2, -1, -1]
 
 
-def test_chain_of_the_worked_example():
-  # a@@ to b; b to the first subword of its parent, c@@; c@@ to d; d, the last
-  # subword of the root, to itself; e to c@@. EOS and pads to nobody.
-  assert chain_BS(EXAMPLE).tolist() == [CHAIN]
-
-
-def test_first_subword_of_the_parent_for_every_subword():
-  assert first_of_parent_BS(EXAMPLE).tolist() == [[2, 2, 2, 2, 2, -1, -1]]
-
-
 def test_whom_to_find_against_loops():
   pairs = [sentence(words, 4, words) for words in (0, 1, 4, 9, 13)]
   view = sentence_features(batch_of(pairs, extra=2), "source")
