@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import os
 import pathlib
 import subprocess
 import sys
@@ -98,32 +97,6 @@ def test_does_not_repeat_runs_whose_results_are_collected(driven):
   assert not [*driven.glob("runs/*/*/seed_0")]
 
 
-def test_runs_have_one_core_at_the_lowest_priority():
-  code = "\n".join(
-    [
-      "import os, pathlib",
-      "from jaxsyn import compare",
-      "from benchmarks.experiment import runs",
-      "compare.child = lambda: None",
-      "runs.child()",
-      "print(len(os.sched_getaffinity(0)), os.nice(0))",
-      "group = pathlib.Path('/proc/self/autogroup')",
-      "print(group.read_text().split()[-1] if group.exists() else 19)",
-    ]
-  )
-  core = min(os.sched_getaffinity(0))
-  done = subprocess.run(
-    [sys.executable, "-c", code],
-    env=os.environ
-    | {runs._CORE: str(core), runs._NICE: "19", "PYTHONPATH": str(ROOT)},
-    start_new_session=True,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert done.stdout.split() == ["1", "19", "19"]
-
-
 @pytest.fixture(params=["neighbour_heads"])
 def complete(driven, tmp_path, request):
   """Result files of E0, E1a and E1b with known scores; the parameter is T."""
@@ -179,14 +152,6 @@ def test_a_block_waits_for_the_blocks_that_it_depends_on(complete):
     file.unlink()
   with pytest.raises(InputError, match="E1b is not complete: 28 of 32 results"):
     systems_of("E5_hau", complete)
-
-
-def test_status_prints_spreads_and_no_means(complete):
-  text = reports.status(complete)
-  lines = {line.split()[0]: line for line in text.splitlines()}
-  assert "64/64" in lines["E1a"] and "0/15" in lines["E4"]
-  # All runs have the same statistics, so they do not differ between seeds.
-  assert lines["E1a"].split()[-3:] == ["0.000"] * 3
 
 
 def test_spread_is_pooled_over_systems(driven):

@@ -142,6 +142,7 @@ def test_a_run_says_it_and_refuses_a_pattern_of_nothing(tiny, tmp_path, capsys):
 
   config = tiny("transformer")
   config.train.update(steps=1, selection="log_likelihood")
+  config.batch.shapes = 1
   config.train.freeze = ("encdoer_*",)
   with pytest.raises(InputError, match="Near it: encoder"):
     train.run(config, tmp_path / "run")
