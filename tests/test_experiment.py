@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -97,9 +98,10 @@ def test_does_not_repeat_runs_whose_results_are_collected(driven):
   assert not [*driven.glob("runs/*/*/seed_0")]
 
 
-@pytest.fixture(params=["neighbour_heads"])
-def complete(driven, tmp_path, request):
+@pytest.fixture(scope="module", params=["neighbour_heads"])
+def complete(driven, tmp_path_factory, request):
   """Result files of E0, E1a and E1b with known scores; the parameter is T."""
+  folder = tmp_path_factory.mktemp("complete")
   template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
   scores = {"half_rate": -1.0, request.param: -1.2, "rotary": -1.1}
 
@@ -108,9 +110,9 @@ def complete(driven, tmp_path, request):
     result = dataclasses.replace(
       template, system=system, seed=seed, facts=facts
     )
-    folder = tmp_path / "results" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    run_result.write(folder / f"{system}.seed_{seed}.json", result)
+    block = folder / "results" / name
+    block.mkdir(parents=True, exist_ok=True)
+    run_result.write(block / f"{system}.seed_{seed}.json", result)
 
   for name in ("E0", "E1a", "E1b"):
     block = BLOCKS[name]
@@ -120,7 +122,7 @@ def complete(driven, tmp_path, request):
         (s for end, s in scores.items() if system.endswith(end)), -2.0
       )
       write(name, system, seed, score)
-  return Experiment(tmp_path, tmp_path / "results")
+  return Experiment(folder, folder / "results")
 
 
 def test_chooses_recipe_and_systems_by_validation(complete):
@@ -147,7 +149,9 @@ def test_all_systems_of_a_block_have_valid_configs(name, complete):
       assert type(system.config.data.tree).__name__ == "Random"
 
 
-def test_a_block_waits_for_the_blocks_that_it_depends_on(complete):
+def test_a_block_waits_for_the_blocks_that_it_depends_on(complete, tmp_path):
+  shutil.copytree(complete.results, tmp_path / "results")
+  complete = Experiment(tmp_path, tmp_path / "results")
   for file in (complete.results / "E1b").glob("*seed_7.json"):
     file.unlink()
   with pytest.raises(InputError, match="E1b is not complete: 28 of 32 results"):

@@ -227,7 +227,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   def saved(system, seed):
     return (workdir / system / f"seed_{seed}" / "checkpoints" / "10").is_dir
 
-  # All but one run are finished; its training is stopped, then killed.
+  # All but one run are finished; its training is killed, then stopped.
   shutil.copytree(straight[0], workdir)
   shutil.rmtree(workdir / "pascal_random_tree" / "seed_1")
   # A run that is trained, and was killed before it had drawn.
@@ -239,20 +239,18 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   message = f"in use by process {process.pid}"
   with pytest.raises(InputError, match=message), lock.exclusive_lock(workdir):
     pass
+  run = workdir / "pascal_random_tree" / "seed_1"
+  child = int((run / lock.FILE).read_text().split()[1])  # "process 17 on ..."
+  os.kill(child, signal.SIGKILL)
+  again = "pascal_random_tree seed 1: goes on from"
+  wait_for(lambda: again in (workdir / "log.txt").read_text(), process)
   process.send_signal(signal.SIGINT)
   output, error = process.communicate(timeout=120)
   assert process.returncode == 0, error
   assert "stopped (SIGINT)" in output
   assert "To go on: python -m jaxsyn.compare --samples 40" in output
   assert not (workdir / results.FILE).exists()
-  # Then the process of a run is killed, and the rest is done.
   process = start(*both)
-  again = "pascal_random_tree seed 1: goes on from"
-  wait_for(lambda: again in (workdir / "log.txt").read_text(), process)
-  run = workdir / "pascal_random_tree" / "seed_1"
-  wait_for((run / lock.FILE).exists, process)
-  child = int((run / lock.FILE).read_text().split()[1])  # "process 17 on ..."
-  os.kill(child, signal.SIGKILL)
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()
