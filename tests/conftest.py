@@ -222,7 +222,9 @@ def tiny(prepared):
     config.train.update(
       steps=6, evaluate_every=3, save_every=2, log_every=2, minutes=0.0
     )
-    config.decode.beam = 2
+    # Outputs of a model that has learnt little are as long as they may be, and
+    # there is a program for 16, 32, 64, ... subwords.
+    config.decode.update(beam=2, max_length_factor=0.0, max_length_offset=15)
     return config
 
   return make

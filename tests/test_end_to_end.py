@@ -32,6 +32,8 @@ SIZES = {
   "batch.tokens": 1024,
   "batch.shapes": 1,
   "decode.beam": 2,
+  "decode.max_length_factor": 0.0,  # few programs
+  "decode.max_length_offset": 15,
   "train.minutes": 0.0,
   "train.steps": 60,
   "train.evaluate_every": 30,
