@@ -71,7 +71,10 @@ def said(folder):
 
 
 def test_the_same_model_begins_where_the_other_ended(tiny, base, tmp_path):
-  config = begun(tiny("transformer"), base, checkpoint="last")
+  """And a resumed run does not read the other run again."""
+  other = tmp_path / "other"
+  shutil.copytree(base, other)
+  config = begun(tiny("transformer"), other, checkpoint="last")
   train.run(config, tmp_path / "new")
   existing, current = params_of(base), params_of(tmp_path / "new")
   assert set(existing) == set(current)
@@ -82,14 +85,6 @@ def test_the_same_model_begins_where_the_other_ended(tiny, base, tmp_path):
   assert not page["fresh"] and not page["rows"] and not page["left"]
   assert page["sha256"] == warm_start._hash(existing)
   assert page["steps"] == [1] and page["system"] == "transformer"
-
-
-def test_going_on_does_not_read_the_other_run_again(tiny, base, tmp_path):
-  other = tmp_path / "other"
-  shutil.copytree(base, other)
-  config = begun(tiny("transformer"), other)
-  train.run(config, tmp_path / "new")
-  page = said(tmp_path / "new")
   shutil.rmtree(other)
   config.train.steps = 2
   assert train.run(config, tmp_path / "new").step == 2

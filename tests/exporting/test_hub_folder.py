@@ -22,24 +22,9 @@ LINES = ["the small dog sees a cat .", "", "the cat sleeps ."]
 
 
 @pytest.fixture(scope="module")
-def run(made_once, prepared):
+def run(runs):
   """The folder of a run that reads trees."""
-  from jaxsyn.configs import quickstart as config_file
-
-  def make(folder):
-    config = config_file.get_config("pascal")
-    config.data.directory = str(prepared)
-    config.model.update(width=32)
-    config.model.transformer.update(
-      encoder_layers=1, decoder_layers=1, feed_forward=32, heads=4
-    )
-    config.batch.update(tokens=1024, shapes=1)
-    config.train.update(steps=2, evaluate_every=2, save_every=2, minutes=0.0)
-    config.train.selection = "log_likelihood"
-    config.decode.beam = 2
-    train.run(config, folder)
-
-  return made_once("exporting_run", make)
+  return runs["pascal"]
 
 
 @pytest.fixture(scope="module")
