@@ -44,7 +44,7 @@ def test_a_fault_does_not_stop_the_others(accelerator_results):
   assert "not reached" not in tables
 
 
-def test_what_it_finds(accelerator_results):
+def test_rows_of_each_kind_of_line_finds(accelerator_results):
   page, tables = accelerator_results
   rows = {line["name"]: line["rows"] for line in page["lines"]}
   *gradients, unknown = rows["gradients"]
@@ -67,7 +67,7 @@ def test_what_it_finds(accelerator_results):
     assert f"\n## {table}\n" in tables
 
 
-def test_minutes_that_are_over(tmp_path):
+def test_lines_after_the_time_limit_are_not_reached(tmp_path):
   out = tmp_path / "out.json"
   command.run(out, TRIAL, minutes=0, measure=lambda line, left: iter(()))
   states = [line["state"] for line in json.loads(out.read_text())["lines"]]
@@ -76,7 +76,7 @@ def test_minutes_that_are_over(tmp_path):
 
 
 @pytest.mark.parametrize("only", ["no such line", "("])
-def test_lines_that_are_not_there_are_refused(only, tmp_path):
+def test_rejects_unknown_lines(only, tmp_path):
   with pytest.raises(InputError, match=r"no (line begins|regular expression)"):
     command.run(
       *(tmp_path / "out.json", TRIAL), minutes=1, only=only, measure=None

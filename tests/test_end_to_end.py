@@ -87,7 +87,7 @@ def steps_logged(workdir, kind="train"):
   return [(r["step"], r.get("loss")) for r in records if r["kind"] == kind]
 
 
-def test_training_says_what_it_did(straight):
+def test_training_logs_its_progress(straight):
   workdir, output = straight
   assert "shapes: 1, compilations of the step: 1." in output
   assert "finished at step 60 (steps)" in output
@@ -107,7 +107,7 @@ def test_a_finished_run_is_not_run_again(straight, trained_here):
   assert (workdir / "log.jsonl").read_text() == before
 
 
-def test_over_eight_devices_it_is_the_same_run(
+def test_eight_devices_train_the_same_run(
   straight, command, users_environment, tmp_path
 ):
   """Data, parameters and heads are split, and programs optimised as users' are."""
@@ -230,7 +230,7 @@ def test_two_processes_share_the_lines_of_a_file(
   assert output.read_text().splitlines() == single
 
 
-def test_a_program_that_waits_for_each_answer_gets_it(straight, environment):
+def test_answers_each_line_of_an_interactive_program(straight, environment):
   workdir, _ = straight
   process = subprocess.Popen(
     [
@@ -258,7 +258,7 @@ def test_a_program_that_waits_for_each_answer_gets_it(straight, environment):
   assert process.returncode == 128 + signal.SIGTERM
 
 
-def test_what_came_before_a_bad_line_is_answered(straight, environment):
+def test_translates_the_lines_before_an_invalid_line(straight, environment):
   workdir, _ = straight
   done = subprocess.run(
     [sys.executable, "-m", "jaxsyn.translate", "--workdir", str(workdir)],
@@ -275,7 +275,7 @@ def test_what_came_before_a_bad_line_is_answered(straight, environment):
   assert done.stderr.count(b"\n") == 1
 
 
-def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
+def test_replaces_or_skips_invalid_bytes(straight, tmp_path):
   from jaxsyn import translate
   from jaxsyn.data.sentence import stream
 
@@ -294,7 +294,7 @@ def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
   assert answers("skip") == [expected[0], "", expected[2]]
 
 
-def test_one_block_is_read_ahead_but_none_past_a_pause(straight):
+def test_reads_one_block_ahead(straight):
   from jaxsyn import translate
 
   session = Session(straight[0], beam=1)
@@ -329,7 +329,7 @@ def test_a_translation_that_does_not_fit_says_what_to_lower(
     session(["The duck arrived ."] * 1000)
 
 
-def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
+def test_rejects_another_vocabulary_or_parser(straight, tmp_path):
 
   workdir = tmp_path / "run"
   subprocess.run(["cp", "-r", straight[0], workdir], check=True)
@@ -345,7 +345,7 @@ def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
     Session(workdir)
 
 
-def test_an_unknown_option_of_the_search_is_named(straight):
+def test_rejects_an_unknown_option_of_the_search(straight):
 
   with pytest.raises(
     InputError, match=r"no option 'bean'. Did you mean 'beam'"

@@ -44,7 +44,7 @@ def lines_of(path):
   return path.read_text().splitlines()
 
 
-def test_with_the_loss_alignments_are_nearer(guided, prepared, tmp_path):
+def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   """Of the taught head to gold, and of the same layer of a run without it."""
   raw, rates = prepared.parent / "raw", {}
   sources = lines_of(raw / "test.en")

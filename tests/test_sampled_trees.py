@@ -51,7 +51,7 @@ def made(made_once, prepared):
   return made_once("sampled", make)
 
 
-def test_what_is_translated_and_validated_reads_the_best_parse(made, prepared):
+def test_validation_and_translation_use_the_best_parse(made, prepared):
   """As of the same parameters with the parser's trees, whatever was drawn."""
   session = Session(made / "sampled", checkpoint="last", beam=2)
   plain = Session(made / "parsed", beam=2)

@@ -40,7 +40,7 @@ def small(tiny, **changes):
   return config
 
 
-def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
+def test_selects_the_best_checkpoint_by_the_metric(tiny, tmp_path, capsys):
   """chrF on a real run: the log, the best checkpoint, and who opens it."""
   folder = tmp_path / "run"
   request = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
@@ -127,7 +127,7 @@ def test_options_of_preparing_that_come_too_late_are_told(tiny):
 
 
 @SEVERAL_DEVICES
-def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
+def test_uneven_batches_equal_single_sentences(tiny, prepared):
   """600 sentences over 8 devices, in lengths of their own."""
   config = small(tiny, selection="log_likelihood")
   config.batch.tokens = 600  # a few sentences a batch

@@ -134,7 +134,9 @@ def test_nothing_that_fits_is_an_error_and_leaves_nothing(tiny, base, tmp_path):
     ({"checkpoint": "first"}, r"config.train.start.checkpoint must be"),
   ],
 )
-def test_what_is_not_there_is_refused(tiny, base, tmp_path, start, message):
+def test_rejects_missing_runs_and_checkpoints(
+  tiny, base, tmp_path, start, message
+):
   config = begun(tiny("transformer"), base)
   config.train.start.update(start)
   with pytest.raises(InputError, match=message):
@@ -248,7 +250,7 @@ def test_other_widths_differ_whatever_the_pieces():
   assert "(2, 3) there and (2, 2) here" in differing["target_table/embedding"]
 
 
-def test_what_axes_count_is_seen_by_the_model(tiny, prepared):
+def test_labels_of_axes_of_parameters(tiny, prepared):
   config = tiny("label_embedding+multitask")
   config.model.update(tie_embeddings=True, tie_output=False)
   config = read_config(config)

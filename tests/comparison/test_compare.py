@@ -118,7 +118,7 @@ def wait_for(condition, process, timeout=180):
     time.sleep(0.005)
 
 
-def test_results_hold_everything(straight, prepared):
+def test_results_contain_scores_and_facts(straight, prepared):
   result = read(straight[0])
   assert [(r.system, r.seed) for r in result.runs] == [
     *(
@@ -178,7 +178,7 @@ def test_systems_of_one_seed_see_the_same_batches(straight):
   assert tokens["pascal", 0] == tokens["pascal_random_tree", 0]
 
 
-def test_the_tables_say_what_the_results_say(straight):
+def test_tables_contain_the_scores(straight):
   result, output = read(straight[0]), straight[1]
   for summary in result.splits[0].scores:
     cell = f"{summary.mean:.2f} ± {summary.sd:.2f}"
@@ -195,7 +195,7 @@ def looked_at(workdir):
   }
 
 
-def test_the_first_seeds_show_what_they_look_at(straight):
+def test_first_seeds_have_attention_samples(straight):
   result = looked_at(straight[0])
   kinds = ("json", "tree.svg", "attention.svg")
   expected = {f"pascal/seed_0/look/{n}.{k}" for n in (1, 2, 3) for k in kinds}
@@ -211,7 +211,7 @@ def test_the_first_seeds_show_what_they_look_at(straight):
       assert base64.b64encode(file).decode() in content, name
 
 
-def test_killed_at_any_moment_it_is_the_same_comparison(
+def test_resumes_a_comparison_after_a_kill_and_a_stop(
   straight, command, environment, tmp_path
 ):
   workdir = tmp_path / "killed"
@@ -264,7 +264,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   assert looked_at(workdir) == looked_at(straight[0])
 
 
-def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
+def test_finished_runs_are_not_repeated(straight, configs_of, monkeypatch):
   before = (straight[0] / "log.txt").read_text()
   original = (straight[0] / results.FILE).read_text()
   inputs = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
@@ -453,7 +453,7 @@ def test_another_config_is_refused_by_name(
     ({"edges": (5, 3)}, "edges"),
   ],
 )
-def test_how_to_score_is_checked_before_anything_is_trained(
+def test_checks_scoring_options_before_training(
   configs_of, tmp_path, changes, message
 ):
   inputs = {"pascal": configs_of("pascal")}
@@ -463,9 +463,7 @@ def test_how_to_score_is_checked_before_anything_is_trained(
   assert not (tmp_path / "new").exists()
 
 
-def test_a_teacher_is_looked_for_before_anything_is_trained(
-  straight, configs_of, tmp_path
-):
+def test_checks_the_teacher_before_training(straight, configs_of, tmp_path):
   """But one of the comparison's own runs, which may be trained there first."""
   name = "losses.distillation.teacher"
   for run, message in (
@@ -490,7 +488,7 @@ def test_a_teacher_is_looked_for_before_anything_is_trained(
     planned_jobs.check(system, tmp_path / "other")
 
 
-def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
+def test_rejects_other_folders(straight, configs_of, tmp_path):
   inputs = {"pascal": configs_of("pascal")}
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match="file is a file, or below one; name a"):
@@ -501,7 +499,7 @@ def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
     compare.run(inputs, run, 1)
 
 
-def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
+def test_lists_runs_left_out_of_the_report(straight, configs_of, tmp_path):
   workdir = tmp_path / "less"
   shutil.copytree(straight[0], workdir)
   settings = Settings(samples=40)
@@ -512,7 +510,7 @@ def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
   ) in (workdir / "log.txt").read_text()
 
 
-def test_what_changes_no_figure_may_change(straight, configs_of):
+def test_options_without_effect_on_results_may_change(straight, configs_of):
   config = compare._checked(
     configs_of("pascal_random_tree", **{"train.prefetch": 3})
   )

@@ -95,7 +95,7 @@ def test_what_the_tables_say_is_on_the_page(content):
     assert figure in text, figure
 
 
-def test_what_runs_looked_at_is_shown_where_they_drew_it(tmp_path):
+def test_pages_contain_attention_samples(tmp_path):
   sample = tmp_path / "transformer" / "seed_0" / "look"
   attention_samples.write([], sample)
   assert "What the systems look at" not in page.html(made(), tmp_path)

@@ -90,7 +90,7 @@ def test_published_figures_of_other_systems_are_shown():
   assert due in report.markdown(content).replace("\\", "")
 
 
-def test_what_is_the_same_everywhere_is_not_the_best():
+def test_equal_scores_are_not_marked_as_best():
   (split,) = made().splits
   same = tuple(dataclasses.replace(s, mean=0.001) for s in split.scores)
   text = report.markdown(
@@ -137,7 +137,7 @@ def test_a_control_differs_in_its_trees_alone():
   assert control_of("mine", configs) == ""
 
 
-def test_a_report_says_what_stood_in_for_damaged_parameters():
+def test_reports_checkpoints_used_instead_of_corrupt_ones():
   (run,) = made().runs
   message = "those of step 5, the nearest that is kept, stand in for them"
   facts = dataclasses.replace(run.facts, notes=(message,))
@@ -155,7 +155,7 @@ def test_a_report_says_what_stood_in_for_damaged_parameters():
     ({}, {"checkpoint": "last"}, "with the last checkpoint, beam"),
   ],
 )
-def test_a_report_says_when_none_was_chosen(train, decode, expected):
+def test_reports_how_checkpoints_were_selected(train, decode, expected):
   content = made()
   first, *rest = content.systems
   config = {**first.config}

@@ -186,7 +186,7 @@ HARMS = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_what_a_comparison_keeps_is_as_it_was_written(jobs, harm):
+def test_detects_corrupt_files_of_a_comparison(jobs, harm):
   """Or it is named: no score is made of other lines than were translated."""
   job = jobs[1]
   finish(job)
@@ -217,7 +217,7 @@ if "pascal" in str(run) and "seed_0" in str(run):
   assert [job.finished for job in jobs] == [True, False, True, True]
 
 
-def test_a_killed_process_is_started_again_but_not_for_ever(jobs, board):
+def test_restarts_a_killed_process_a_few_times(jobs, board):
   code = """
 with (run / "starts").open("a") as file: file.write("x")
 os.kill(os.getpid(), signal.SIGKILL)"""
@@ -256,9 +256,7 @@ began = time.time(); time.sleep(0.3)
     assert one[1] <= other[0]
 
 
-def test_a_signal_is_handed_on_once_and_nothing_new_begins(
-  jobs, board, tmp_path
-):
+def test_forwards_a_signal_once_and_starts_nothing(jobs, board, tmp_path):
   code = """
 count = []
 def note(*_): count.append(1)

@@ -50,7 +50,7 @@ def test_it_translates_as_the_run(run, folder):
   }
 
 
-def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
+def test_the_model_card(run, folder, tmp_path):
   card = (folder / "README.md").read_text()
   _, block, rest = card.split("---\n", 2)
   assert 'license: "cc-by-4.0"' in block and "language: [en, qaa]" in block
@@ -66,7 +66,7 @@ def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
     Session(tmp_path / "bare")(LINES)
 
 
-def test_a_run_may_begin_with_it(tiny, folder, tmp_path):
+def test_a_run_can_start_from_an_export(tiny, folder, tmp_path):
   config = tiny("pascal")
   config.model.transformer.encoder_layers = 1
   config.batch.shapes = 1

@@ -82,7 +82,7 @@ def test_scores_are_those_of_its_own_command(checkpoint, files, tmp_path):
 
 
 @WITH_COMET
-def test_what_is_equal_has_one_score(checkpoint):
+def test_equal_sentences_have_one_score(checkpoint):
   """In other company its last digits would differ."""
   scorer = Comet(checkpoint, PYTHON).scorer(References([MEANT], sources=SOURCE))
   first = scorer.measure(SAID["a"]).sentence_B
@@ -119,7 +119,7 @@ def test_without_comet_it_says_how_to_have_it(files, tmp_path):
     command.run([files["meant"]], [files["a"]], null)
 
 
-def test_what_it_cannot_read_is_refused():
+def test_rejects_unreadable_files():
   with pytest.raises(InputError, match=r"sources too \(--source\): got 0"):
     Comet().scorer(References([MEANT]))
   with pytest.raises(InputError, match="one reference, got 2"):

@@ -121,7 +121,7 @@ def test_every_metric_says_which_way_is_better(name):
   assert ("tok:" in best.signature) >= METRICS[name].of_words
 
 
-def test_what_selects_is_a_metric_or_the_likelihood():
+def test_selection_is_a_metric_or_the_likelihood():
   _, kind = fields_of(Train)["selection"]
   (names,) = kind.__metadata__
   assert set(names.registry) == {*METRICS, selection.LIKELIHOOD}

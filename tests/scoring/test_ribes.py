@@ -90,7 +90,7 @@ def slow_ribes(ref, hyp) -> float:
   return ascending / pairs * precision**0.25 * brevity**0.10
 
 
-def test_it_is_the_rule_on_random_sentences():
+def test_equals_the_reference_on_random_sentences():
   draw = random.Random(1)
   repeated = 0
   for _ in range(4000):

@@ -152,7 +152,7 @@ def test_the_command_prints_json_of_the_same(files):
   )
 
 
-def test_what_does_not_fit_is_refused(files, tmp_path):
+def test_rejects_invalid_inputs(files, tmp_path):
   empty, short = tmp_path / "empty", tmp_path / "short"
   empty.write_text("")
   short.write_text("one line\n")

@@ -77,7 +77,7 @@ def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   )
 
 
-def test_one_that_is_named_wins_and_must_exist():
+def test_a_named_tokenizer_has_priority():
   assert tokenizers.resolved("intl", "ja") == "intl"
   with pytest.raises(InputError, match=r"'13b'\. Did you mean '13a'"):
     tokenizers.resolved("13b", "ja")

@@ -47,7 +47,7 @@ def test_translations_are_the_sessions(ask, alone):
   assert [len(one["nbest"]) for one in document["translations"]] == [1]
 
 
-def test_what_is_asked_of_translations(ask, alone):
+def test_prefixes_and_phrases_of_requests(ask, alone):
   best = alone([LINE])[0][0].text
   wanted = {"target_prefix": "the", "avoid": ["E"], "constraints": ["cow"]}
   requests = [{"text": LINE, **wanted}, {"text": OTHER}]

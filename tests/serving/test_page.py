@@ -144,7 +144,7 @@ def test_parents_are_chosen_by_keyboard(opened, session):
   assert nbest(page) == of_session(session, parse_of(page))
 
 
-def test_a_tree_of_ones_own(opened):
+def test_translates_a_given_tree(opened):
   page = opened()
   rows = ["1\ta\t_\t_\t_\t_\t2\tdet\t_\t_", "2\tcow\t_\t_\t_\t_\t1\troot\t_\t_"]
   page.get_by_text("CoNLL-U", exact=True).click()
@@ -212,7 +212,7 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
   expect(page.locator(".maps output").first).to_contain_text(" → ".join(words))
 
 
-def test_what_is_typed_is_text(opened):
+def test_input_is_escaped(opened):
   page = opened()
   line = "<img src=x onerror=alert(1)> & \"'</script><script>alert(2)</script>"
   page.on("dialog", lambda dialog: pytest.fail(dialog.message))

@@ -36,7 +36,7 @@ def test_has_no_overflow_and_is_accessible(opened, width, scheme):
   assert [(one["id"], one["nodes"][0]["html"]) for one in result] == []
 
 
-def test_what_a_moved_arc_did_not_change(opened):
+def test_reports_runs_that_a_moved_arc_does_not_change(opened):
   """Said of each run by what it reads, and not of a move that is refused."""
   page = opened()
   ask(page, LINE, "gru_global")

@@ -48,7 +48,7 @@ def test_samples_depend_on_the_place_in_their_request(opened, runs):
   assert ask("/translate", {"text": LINE, "nbest": 3}).status_code == 422
 
 
-def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
+def test_an_ensemble_translates_without_figures(opened, runs):
   folders = runs["pascal"], runs["deps_san"]
   ask, _ = opened(*folders)
   (run,) = ask("/runs").json()["runs"]
@@ -67,7 +67,7 @@ def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
   assert "an ensemble has no maps of its own" in answer.json()["error"]
 
 
-def test_what_is_usual_is_compiled_before(opened, runs):
+def test_common_sizes_are_compiled_at_the_start(opened, runs):
   ask, run = opened(runs["pascal"], beam=2)
   messages = []
   warm.prepare(

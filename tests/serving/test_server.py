@@ -48,7 +48,7 @@ def spoken(port, *parts, every=0.0):
   return message
 
 
-def test_clients_that_take_their_time_are_cut_off(port):
+def test_slow_clients_are_disconnected(port):
   began = time.monotonic()
   half = POST + b"Content-Length: 100\r\n\r\n{"
   message = spoken(port, half)
@@ -65,7 +65,7 @@ def test_clients_that_take_their_time_are_cut_off(port):
   )
 
 
-def test_who_asks_often_keeps_the_connection(port):
+def test_frequent_requests_keep_the_connection(port):
   """Never asking when the server looks, each time within the limits."""
   client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
   client.connect()
@@ -168,7 +168,7 @@ def test_a_client_with_a_large_body_gets_the_response(
     POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
   ],
 )
-def test_what_is_no_http(port, line):
+def test_rejects_invalid_http(port, line):
   message = spoken(port, line)
   assert message == b"" or message.startswith(b"HTTP/1.1 400 ")
   assert b"Traceback" not in message
@@ -178,7 +178,7 @@ def test_what_is_no_http(port, line):
     assert b'{"error": ' in answer or b"Invalid HTTP request" in answer
 
 
-def test_who_takes_no_answer_is_cut_off(port):
+def test_clients_that_do_not_read_are_disconnected(port):
   """Asks again and again, and never reads."""
   with socket.create_connection(("127.0.0.1", port)) as expected:
     expected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -256,7 +256,7 @@ def wait_until_closed(port):
   raise AssertionError(f"port {port} still listens")
 
 
-def test_it_starts_and_ends_amid_work(runs, environment):
+def test_finishes_requests_before_it_stops(runs, environment):
   """All of it in a process: what is asked before its end is answered."""
   number = signal.SIGHUP
   command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
@@ -298,7 +298,7 @@ def test_it_starts_and_ends_amid_work(runs, environment):
     process.wait()
 
 
-def test_it_says_its_address_before_it_compiles(runs, environment):
+def test_prints_its_address_before_it_compiles(runs, environment):
   """And how far it is; --compile 16 is a few sizes of a tiny run."""
   command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
   process = subprocess.Popen(

@@ -109,7 +109,7 @@ def reference(spec, x, inputs, params):
   ],
   ids=str,
 )
-def test_the_formula_in_plain_loops(spec, layer):
+def test_against_loops(spec, layer):
   q, k, inputs, params = drawn(spec, layer)
   out_q, out_k = run(spec, layer, q, k, inputs, params)
   for out, was, name in ((out_q, q, "query"), (out_k, k, "key")):
@@ -145,7 +145,7 @@ def test_the_first_layer_has_no_layer_before():
   ],
   ids=str,
 )
-def test_what_it_makes_and_publishes(spec, layer, pieces):
+def test_creates_parameters_and_publishes_maps(spec, layer, pieces):
   q, k, inputs = jax.tree.map(jnp.asarray, drawn(spec, layer)[:3])
   part = spec.make(dataclasses.replace(WHERE, layer=layer))
   view = SentenceFeatures(real_BS=jnp.asarray(REAL), inputs=inputs)

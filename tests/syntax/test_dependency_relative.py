@@ -146,7 +146,7 @@ def loops(spec, params, view=VIEW):
 
 @pytest.mark.parametrize("label", ["depth", "distance"])
 @pytest.mark.parametrize("clip", [1, 2, 4])
-def test_both_sums_are_those_of_the_formula(label, clip):
+def test_against_loops(label, clip):
   spec, params = (
     DependencyRelative(label=label, clip=clip),
     tables(2 * clip + 2),

@@ -103,7 +103,7 @@ def by_loops(spec: Factors, params) -> np.ndarray:
   ],
   ids=str,
 )
-def test_they_are_those_of_plain_loops(spec):
+def test_against_loops(spec):
   params = tables(spec)
   np.testing.assert_allclose(
     embedded(spec, params), by_loops(spec, params), rtol=1e-6, atol=1e-6
@@ -147,7 +147,7 @@ def test_each_is_read_only_where_it_is_used():
   assert Factors(()).required_features == ()
 
 
-def test_what_takes_the_same_dimensions_is_refused_by_name():
+def test_rejects_two_modifiers_of_the_same_dimensions():
   message = "label_embedding and factors both take the last dimensions"
   with pytest.raises(InputError, match=message):
     plan_of("label_embedding+factors")
@@ -178,7 +178,7 @@ def test_summed_they_take_none():
     ),
   ],
 )
-def test_options_that_do_not_fit_are_named(options, message):
+def test_rejects_invalid_options(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "factors", options)
 

@@ -115,7 +115,7 @@ def test_against_loops(nodes, gates, at, depth):
   )
 
 
-def test_what_is_drawn_is_who_is_heard():
+def test_published_maps_are_the_gates():
   spec = GraphBlock(depth=2, gates=False)
   _, state = spec.make(WHERE).apply(
     drawn(spec), X, VIEW, method="embed", mutable=[COLLECTION]
@@ -150,6 +150,6 @@ def test_a_parent_without_subwords_is_passed_over():
     ({"at": "beside", "layers": (2,)}, "2 is not one of the 2 layers"),
   ],
 )
-def test_what_does_not_fit_is_told(options, message):
+def test_rejects_invalid_options(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "graph_block", options)

@@ -109,7 +109,7 @@ def test_the_encoder_never_sees_the_last_dimensions_of_a_token():
 @pytest.mark.parametrize(
   "size, message", [(-1, " must be from 0 to .*, got -1"), (17, "=17 must be")]
 )
-def test_a_size_that_does_not_fit_is_named(size, message):
+def test_rejects_an_invalid_size(size, message):
   with pytest.raises(
     InputError, match=rf"encoder\.label_embedding\.size{message}"
   ):

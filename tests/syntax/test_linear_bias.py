@@ -103,6 +103,6 @@ def test_a_step_of_decoding_is_a_row_of_all_at_once():
     ("decoder", {"buckets": 1}, "a decoder 2 or more"),
   ],
 )
-def test_what_does_not_fit_is_told(place, options, message):
+def test_rejects_invalid_options(place, options, message):
   with pytest.raises(InputError, match=message):
     check_part(place, "linear_bias", options)

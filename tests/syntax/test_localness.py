@@ -100,7 +100,7 @@ def reference(spec, score, q, k, params):
   ],
   ids=str,
 )
-def test_the_formula_in_plain_loops(spec):
+def test_against_loops(spec):
   score, q, k, params = drawn(spec)
   out = run(spec, score, q, k, params)
   # Pads query, too: their rows are finite and of no use.
@@ -128,7 +128,7 @@ def test_the_narrowest_window_is_a_number(dtype):
   assert np.isfinite(np.asarray(nothing, np.float32)).all()
 
 
-def test_what_it_makes_and_publishes():
+def test_creates_parameters_and_publishes_maps():
   def made(spec):
     score, q, k, _ = drawn(spec)
     position = jnp.arange(REAL.shape[1])

@@ -97,7 +97,7 @@ def loops(clip, key_LK, value_LK, query=range(Q), memory=range(M)):
     ((3, 3, 3, 3), (0, 1, 0, 1)),  # beams at one step, each with its past
   ],
 )
-def test_both_sums_are_those_of_the_formula(clip, query, memory):
+def test_against_loops(clip, query, memory):
   assert 5 <= FEW < 11
   params, spec = tables(2 * clip + 1), Relative(clip=clip)
   score, mix = loops(clip, *params.values(), query, memory)
@@ -183,7 +183,7 @@ def test_dropping_keys_or_values():
   assert made(Relative(keys=False, values=False)) == {}
 
 
-def test_a_clip_of_nothing_is_refused():
+def test_rejects_a_clip_of_zero():
   with pytest.raises(
     InputError, match=r"parts\.encoder\.relative\.clip must be from 1 to"
   ):

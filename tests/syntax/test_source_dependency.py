@@ -50,7 +50,7 @@ def embedded(spec, view=VIEW, x_BSD=X_BSD, seed=0):
 
 
 @pytest.mark.parametrize("kernel, length", [(1, 10), (3, 10), (3, 2), (5, 3)])
-def test_vectors_by_loops(kernel, length):
+def test_against_loops(kernel, length):
   spec = SourceDependency(size=4, length=length, kernel=kernel)
   out_BSD, params = embedded(spec)
   np.testing.assert_array_equal(out_BSD[..., :2], X_BSD[..., :2])
@@ -68,7 +68,7 @@ def test_vectors_by_loops(kernel, length):
       )
 
 
-def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
+def test_relatives_see_the_replaced_dimensions():
   """The last dimensions of a token reach its relatives' V, not its own."""
   # Each word is one subword: 1 is the root of 0 and 2, and 2 of 3.
   view = VIEW.replace(
@@ -102,13 +102,13 @@ def transformer_with(**parts):
     ({"size": 4, "kernel": -1}, r"kernel must be from 1 to .*, got -1"),
   ],
 )
-def test_options_that_do_not_fit_are_named(options, message):
+def test_rejects_invalid_options(options, message):
   site = r"config\.parts\.encoder\.source_dependency\."
   with pytest.raises(InputError, match=site + message):
     transformer_with(source_dependency=options)
 
 
-def test_two_that_take_the_same_dimensions_clash():
+def test_rejects_two_modifiers_of_the_same_dimensions():
   label = {"size": 4}
   with pytest.raises(
     InputError, match="source_dependency and label_embedding both take the last"

@@ -200,6 +200,6 @@ def test_gold_parents_get_all_the_weight(spec, site, columns):
     ("decoder", {"heads": (2,)}, r"decoder\.dbsa\.heads: 2 is not one of"),
   ],
 )
-def test_what_does_not_fit_is_said(place, options, message):
+def test_rejects_invalid_options(place, options, message):
   with pytest.raises(InputError, match=message):
     check_part(place, "dbsa", options)

@@ -204,7 +204,7 @@ def test_what_is_published_is_the_cosine_of_two_vectors(kind):
     ),
   ],
 )
-def test_options_that_do_not_fit(options, said):
+def test_rejects_invalid_options(options, said):
   with pytest.raises(InputError, match="tree_position"):
     check_part("encoder", "tree_position", options)
   with pytest.raises(InputError) as error:

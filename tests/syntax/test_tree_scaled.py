@@ -125,7 +125,7 @@ def test_wink_is_for_training_unless_asked_for():
   assert not np.array_equal(rescored(always), off)
 
 
-def test_what_dropping_means():
+def test_options_of_dropped_pairs():
   # The and a are 4 edges apart, monkey and a 3; the others at most 2 or 3.
   options = dict(**BOTH, sigma=4.0, wink=2, wink_at_evaluation=True)
   plain = rescored(TreeScaled(**BOTH, sigma=4.0))

@@ -174,7 +174,7 @@ def test_a_port_that_is_taken_is_told():
       join(f"--coordinator=a:{port}", "--processes=2", "--process=0")
 
 
-def test_where_nobody_answers_it_says_where_it_asked():
+def test_reports_the_address_of_a_missing_coordinator():
   address = f"127.0.0.1:{free_port()}"
   with pytest.raises(InputError, match=f"{address}: process 0 did not answer"):
     join(
@@ -218,9 +218,7 @@ def test_processes_of_different_configs_are_refused(start, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
-  start, tmp_path
-):
+def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   """Two processes, over which parameters and batches are cut."""
   cut = {"train.mesh.data": 2, "train.mesh.fsdp": 2}
   run = start(tmp_path / "run", OPTIONS | cut, processes=2)
@@ -246,7 +244,7 @@ def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
 LOST = "process {} lost another process of the run|leader task was .*died"
 
 
-def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
+def test_a_killed_main_process_stops_the_other(start, tmp_path):
   run = start(tmp_path, OPTIONS, processes=2, devices=2)
   while not steps(tmp_path):
     assert run.alive, run.end().outputs

@@ -129,7 +129,7 @@ def test_three_updates_by_hand():
   assert float(average) == pytest.approx(5.0, rel=1e-4)
 
 
-def test_what_is_evaluated_and_translated_with_is_the_average(straight):
+def test_evaluation_and_translation_use_the_average(straight):
   workdir, states = straight
   assert [p.name for p in (workdir / "best").iterdir() if p.name.isdigit()]
   best = Session(workdir, checkpoint="best", beam=1).params

@@ -37,7 +37,7 @@ def assert_alike(found, expected):
     )
 
 
-def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
+def test_constraints_affect_only_their_lines(session):
   requests = [
     Request(LINES[0], prefix=PREFIX),
     Request(LINES[1]),
@@ -69,7 +69,7 @@ def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
     assert_alike(session([request]), [nbest])
 
 
-def test_what_is_drawn_is_avoided_when_it_is_asked(runs):
+def test_samples_avoid_given_words(runs):
   options = {"search": "sample", "sample": {"temperature": 2.0}}
   session = Session(runs["pascal"], nbest=20, **options)
   ids_of = session.sources.vocabularies[1].ids
@@ -105,7 +105,7 @@ def test_what_is_drawn_is_avoided_when_it_is_asked(runs):
     ),
   ],
 )
-def test_what_cannot_be_met_names_the_line(session, request_, message):
+def test_errors_of_requests_name_the_line(session, request_, message):
   inputs = [*LINES, "", request_]
   with pytest.raises(InputError, match=message):
     session(inputs)

@@ -166,6 +166,6 @@ def test_no_distance_is_global_attention():
 
 
 @pytest.mark.parametrize("options", [{"edges": -1}, {"sigma": 0.0}])
-def test_impossible_options_are_refused(options):
+def test_rejects_invalid_options(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
     from_config(SyntaxDirected, options, ConfigPath("config", "x"))
