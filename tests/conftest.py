@@ -40,6 +40,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
   os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
   # Of the smallest, writing is dearer than compiling once a process.
   os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+  # So are modules, of which a command imports thousands: half a second a process.
+  os.environ["PYTHONPYCACHEPREFIX"] = f"{_programs.name}/bytecode"
+  os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What tracing makes is seldom garbage: fewer looks for it.
 gc.set_threshold(50_000)
@@ -219,7 +222,9 @@ def tiny(prepared):
     config.train.update(
       steps=6, evaluate_every=3, save_every=2, log_every=2, minutes=0.0
     )
-    config.decode.beam = 2
+    # Outputs of a model that has learnt little are as long as they may be, and
+    # there is a program for 16, 32, 64, ... subwords.
+    config.decode.update(beam=2, max_length_factor=0.0, max_length_offset=15)
     return config
 
   return make

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+import jaxsyn.decode.strategies  # noqa: F401 (strategies register themselves)
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.search import DecodeRequest, Decoding
 from jaxsyn.decode.strategies import Decode

@@ -23,14 +23,14 @@ def accelerator_results(tmp_path_factory):
   """A line of each kind, in this process; one of them fails."""
   out = tmp_path_factory.mktemp("accelerator") / "out.json"
   systems = ("transformer", "no_such_system")
-  small_set = {"checked": systems, "paired": systems, "ladder": (64,)}
+  small_set = {"checked": systems, "paired": systems}
   limits = dataclasses.replace(TRIAL, together=(4,), **small_set)
 
   def measure(line, left):
     assert 0 < left <= 60 * line.minutes
     return line.measure(limits)
 
-  only = "(?!start|search pascal|training tiny float32)"
+  only = "(?!start|search pascal|training tiny float32|batch sizes)"
   command.run(out, limits, minutes=60, only=only, measure=measure)
   return json.loads(out.read_text()), out.with_suffix(".md").read_text()
 
@@ -44,7 +44,7 @@ def test_a_fault_does_not_stop_the_others(accelerator_results):
   assert "not reached" not in tables
 
 
-def test_what_it_finds(accelerator_results):
+def test_rows_of_each_kind_of_line_finds(accelerator_results):
   page, tables = accelerator_results
   rows = {line["name"]: line["rows"] for line in page["lines"]}
   *gradients, unknown = rows["gradients"]
@@ -58,7 +58,6 @@ def test_what_it_finds(accelerator_results):
   (row,) = rows["training tiny bfloat16"]
   assert row["tokens/s"] > 0 and row["TFLOP a step"] > 0
   assert row["MFU %"] == ""  # nobody says what this processor could do
-  assert [r["tokens a batch"] for r in rows["batch sizes"]] == [64]
   assert [r["sentences together"] for r in rows["search"]] == [4]
   for row in rows["search"]:
     assert 1 < row["tokens a sentence"] <= TRIAL.longest
@@ -68,7 +67,7 @@ def test_what_it_finds(accelerator_results):
     assert f"\n## {table}\n" in tables
 
 
-def test_minutes_that_are_over(tmp_path):
+def test_lines_after_the_time_limit_are_not_reached(tmp_path):
   out = tmp_path / "out.json"
   command.run(out, TRIAL, minutes=0, measure=lambda line, left: iter(()))
   states = [line["state"] for line in json.loads(out.read_text())["lines"]]
@@ -77,7 +76,7 @@ def test_minutes_that_are_over(tmp_path):
 
 
 @pytest.mark.parametrize("only", ["no such line", "("])
-def test_lines_that_are_not_there_are_refused(only, tmp_path):
+def test_rejects_unknown_lines(only, tmp_path):
   with pytest.raises(InputError, match=r"no (line begins|regular expression)"):
     command.run(
       *(tmp_path / "out.json", TRIAL), minutes=1, only=only, measure=None

@@ -27,7 +27,7 @@ def run(*words, program=("-m", "jaxsyn")):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_module_has_what_its_line_promises(name):
+def test_every_command_has_a_module_with_flags(name):
   spec = importlib.util.find_spec(COMMANDS[name].module)
   tree = ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))
   assert ast.get_docstring(tree)
@@ -91,7 +91,7 @@ def test_a_command_is_the_same_by_both_names(tmp_path):
   assert "--hypothesis" in output and "--verbosity" not in output
 
 
-def test_what_to_type_again_is_what_was_typed(tmp_path):
+def test_prints_the_command_as_typed(tmp_path):
   """A script named jaxsyn, as pip makes one; and without."""
   script = tmp_path / "jaxsyn"
   script.write_text(
@@ -117,7 +117,7 @@ def test_settings_have_names():
     assert addresses.displayed(address) == f"{name}:x:y"
 
 
-def test_a_file_of_ones_own_wins_with_py(tmp_path, monkeypatch):
+def test_a_local_file_has_priority_with_py(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "pud.py").write_text("")
   assert addresses.file_of("pud.py") == pathlib.Path("pud.py")

@@ -85,20 +85,13 @@ def test_train_counts_programs_and_then_shows_the_remaining_time(
   assert trained[-1]["eta_minutes"] == 0
 
 
-@pytest.mark.parametrize("command", ["translate", "inspect", "score"])
-def test_commands_that_read_a_run_count_programs(
-  command, runs, prepared, cold, tmp_path
-):
+def test_commands_that_read_a_run_count_programs(runs, cold, tmp_path):
   text = tmp_path / "source.txt"
   lines = ["The proud duck carries a bell .", "A " + "proud " * 20 + "duck ."]
   text.write_text("".join(f"{line}\n" for line in lines))
-  arguments = [f"--workdir={runs['pascal']}"]
-  arguments += {
-    "translate": [f"--input={text}"],
-    "inspect": [f"--input={text}", f"--output={tmp_path / 'inspect'}"],
-    "score": ["--force", f"--source={text}", f"--hypothesis={text}"],
-  }[command]
-  assert_counts(output_of(command, arguments, cold))
+  arguments = [f"--workdir={runs['pascal']}", f"--input={text}"]
+  arguments.append(f"--output={tmp_path / 'inspect'}")
+  assert_counts(output_of("inspect", arguments, cold))
 
 
 def test_xlas_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):

@@ -48,7 +48,7 @@ DECODERS = {
     *((s, {}) for s in DECODERS.values()),
   ],
 )
-def test_step_by_step_equals_at_once(system, options):
+def test_decoding_steps_equal_the_parallel_pass(system, options):
   plan, batch = plan_of(system, **options), batch_of(PAIRS)
   params = parameters(plan, batch)
   call = caller(plan, params)
@@ -70,7 +70,7 @@ def test_step_by_step_equals_at_once(system, options):
 @pytest.mark.parametrize(
   "system", ["pascal", "dependency_relative_both", "gru_double_flexible"]
 )
-def test_beams_that_change_their_parent_keep_their_own_past(system):
+def test_reordered_beams_keep_their_history(system):
   """Two beams swap at every step; each must read its own history."""
   plan, batch = plan_of(system), batch_of(PAIRS)
   params = parameters(plan, batch)

@@ -17,7 +17,6 @@ from models_under_test import (
   plan_of,
   sentence,
   shape_of,
-  windows_of,
   without_parts,
 )
 
@@ -27,7 +26,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
-from jaxsyn.syntax import MODIFIERS, WINDOWS, AttentionSite, Modifier
+from jaxsyn.syntax import MODIFIERS, AttentionSite, Modifier
 from jaxsyn.syntax.placement import Placement
 
 # One sentence has far more words than subwords, one has a single word, one has
@@ -55,7 +54,18 @@ MIXED = [
 ]
 
 
-@pytest.fixture(scope="module", params=[*sorted(SYSTEMS), *MIXED])
+def different() -> list[str]:
+  """Systems of different models and training: no controls, which differ in trees."""
+  names = {}
+  for name in SYSTEMS:
+    plan = plan_of(name)
+    config = plan.config
+    trained = (config.losses, config.data.second, config.optimiser)
+    names.setdefault(repr((plan.spec, plan.features, trained)), name)
+  return sorted(names.values())
+
+
+@pytest.fixture(scope="module", params=[*different(), *MIXED])
 def system(request):
   plan = plan_of(request.param)
   return plan, parameters(plan, BATCH)
@@ -71,7 +81,7 @@ def test_every_part_is_in_a_system():
   assert used == set(MODIFIERS)
 
 
-def test_it_needs_no_feature_that_it_does_not_read(system):
+def test_declares_all_features_that_it_reads(system):
   plan, params = system
   required = manifests.features_for(JOINT, plan.features)
   expected = {
@@ -84,7 +94,7 @@ def test_it_needs_no_feature_that_it_does_not_read(system):
   )
 
 
-def test_alone_or_in_any_batch_a_sentence_gives_the_same(system):
+def test_a_sentence_alone_equals_the_sentence_in_a_batch(system):
   plan, params = system
   assert ALONE.source < ALONE.source_words  # and the other way round in BATCH
   assert BATCH["source_id_BS"].shape[1] > BATCH["source_head_BW"].shape[1]
@@ -97,7 +107,7 @@ def test_alone_or_in_any_batch_a_sentence_gives_the_same(system):
   assert np.isfinite(combined).all()
 
 
-def test_what_stands_in_pads_never_reaches_real_words(system):
+def test_padding_does_not_affect_real_words(system):
   plan, params = system
   batch = BATCH
   pad_BS = batch["source_id_BS"] == 0
@@ -117,7 +127,7 @@ def test_what_stands_in_pads_never_reaches_real_words(system):
     )
 
 
-def test_a_sentence_is_scored_by_its_own_tree(system):
+def test_a_sentence_depends_on_its_own_tree_only(system):
   plan, params = system
   batch = BATCH
   order = jnp.array([2, 0, 5, 1, 4, 3])
@@ -138,7 +148,7 @@ def test_a_sentence_is_scored_by_its_own_tree(system):
     np.testing.assert_array_equal(out[1:], was[1:])
 
 
-def test_the_decoder_does_not_see_the_future(system):
+def test_the_decoder_is_causal(system):
   plan, params = system
   batch = BATCH
   for t in (1, 3):
@@ -166,29 +176,7 @@ def test_training_noise_is_off_in_evaluation(system):
   )
 
 
-# One system of each part: outside of jit every operation is compiled alone.
-FIRST_OF_PART = {
-  next((s for s in SYSTEMS if name in parts_of(plan_of(s))), "transformer")
-  for name in MODIFIERS
-}
-FIRST_OF_WINDOW = {
-  next((s for s in SYSTEMS if name in windows_of(plan_of(s))), "gru_global")
-  for name in WINDOWS
-}
-
-
-@pytest.mark.parametrize("name", sorted(FIRST_OF_PART))
-def test_jit_changes_nothing(name):
-  plan = plan_of(name)
-  params = parameters(plan, BATCH)
-  batch = batch_of(PAIRS[1:2], shape=ALONE)
-  plain = apply(params, batch, jax.random.key(0), plan.recipe.model, False)
-  np.testing.assert_allclose(
-    plain, logits(plan, params, batch), rtol=1e-4, atol=1e-5
-  )
-
-
-def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
+def test_a_sentence_without_a_tree_equals_the_baseline(system):
   plan, params = system
   if not plan.translation_features:
     pytest.skip("it reads no tree")
@@ -200,21 +188,11 @@ def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   assert not np.allclose(out[5], was[5], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", sorted(FIRST_OF_PART | FIRST_OF_WINDOW))
-def test_bfloat16_gives_numbers(name):
-  plan = plan_of(name)
-  params = parameters(plan, BATCH)
-  model = dataclasses.replace(plan.config.model, dtype="bfloat16")
-  half = resolve(dataclasses.replace(plan.config, model=model), JOINT)
-  out = logits(half, params, BATCH)
-  assert np.isfinite(np.asarray(out, np.float32)).all()
-
-
 @pytest.mark.parametrize(
   "name, place",
   [(n, place) for n, kind in MODIFIERS.items() for place in kind.stacks],
 )
-def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
+def test_disabled_modifiers_equal_the_baseline_bit_for_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, BATCH)
   assert MODIFIERS[name].disabled_options, (
@@ -232,7 +210,7 @@ def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   )
 
 
-def test_parts_of_a_system_do_something(system):
+def test_modifiers_of_a_system_are_active(system):
   plan, _ = system
   assert plan.spec.modifiers == plan.config.parts
 
@@ -249,7 +227,7 @@ def test_parts_of_a_system_do_something(system):
     ("parent_scaled", {"layers": ()}),
   ],
 )
-def test_in_no_layer_or_head_it_reads_no_tree(name, nowhere):
+def test_without_layers_or_heads_no_tree_is_read(name, nowhere):
   plain = plan_of("transformer")
   config = dataclasses.replace(
     plain.config, parts=places(encoder={name: nowhere})
@@ -263,7 +241,7 @@ def test_in_no_layer_or_head_it_reads_no_tree(name, nowhere):
   )
 
 
-def test_only_the_baseline_is_the_baseline(system):
+def test_systems_differ_from_the_baseline(system):
   """Its model may be that of a system that learns more, or otherwise, too."""
   plan, params = system
   plain = without_parts(plan)
@@ -283,7 +261,7 @@ def test_only_the_baseline_is_the_baseline(system):
   )
 
 
-def test_stages_left_alone_are_the_identity():
+def test_default_stages_are_the_identity():
   for name, kind in MODIFIERS.items():
     where = AttentionSite(kind.stacks[0], 0, heads=2, width=8, dtype="float32")
     part = kind().make(where)

@@ -67,7 +67,7 @@ def test_every_window_is_in_a_system():
   assert used == set(WINDOWS)
 
 
-def test_weights_are_shares_and_none_is_on_a_pad(case):
+def test_weights_sum_to_at_most_one_without_padding(case):
   weight_BNTS = np.asarray(case())
   assert weight_BNTS.shape == (ROWS, 2, 2, SIZE)
   assert (weight_BNTS >= 0).all()
@@ -87,7 +87,7 @@ def test_alone_or_in_a_batch_weights_are_the_same(case):
     np.testing.assert_allclose(result[0], combined[row, ..., :size], atol=1e-6)
 
 
-def test_hypotheses_do_not_meet(case):
+def test_hypotheses_are_independent(case):
   score_BNS, query_BNG = np.array(SCORE_BNS), np.array(QUERY_BNG)
   score_BNS[:, 0] = score_BNS[:, 0, ::-1]
   query_BNG[:, 0] += 1

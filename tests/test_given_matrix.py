@@ -26,7 +26,7 @@ def matrix(value):
   return change
 
 
-def test_ones_are_the_baseline_and_others_are_not(tiny, tmp_path):
+def test_a_matrix_of_ones_equals_the_baseline(tiny, tmp_path):
   def config(system):
     config = tiny(system)
     config.batch.shapes = 1
@@ -51,7 +51,7 @@ def test_ones_are_the_baseline_and_others_are_not(tiny, tmp_path):
   assert not np.allclose(scores("mine", matrix(9.0)), plain, rtol=1e-4)
 
 
-def test_a_matrix_of_other_rows_is_refused(tiny, tmp_path):
+def test_rejects_a_matrix_of_another_shape(tiny, tmp_path):
   def change(batch):
     return {**batch, "source_weighting_BSS": np.ones((1, 2, 2))}
 

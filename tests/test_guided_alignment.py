@@ -44,7 +44,7 @@ def lines_of(path):
   return path.read_text().splitlines()
 
 
-def test_with_the_loss_alignments_are_nearer(guided, prepared, tmp_path):
+def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   """Of the taught head to gold, and of the same layer of a run without it."""
   raw, rates = prepared.parent / "raw", {}
   sources = lines_of(raw / "test.en")
@@ -84,18 +84,3 @@ def losses(folder):
     for row in rows
     if names[1] in row
   }
-
-
-def test_a_run_that_is_gone_on_with_is_the_same(tiny, tmp_path):
-  config = tiny("guided_alignment")
-  config.data.sampling.sides = ("source", "target")  # drawn anew, and linked
-  config.batch.shapes = 1
-  config.train.update(steps=4, evaluate_every=2, save_every=2, log_every=1)
-  config.train.selection = "log_likelihood"
-  train.run(config, tmp_path / "whole")
-  config.train.steps = 2
-  train.run(config, tmp_path / "parts")
-  config.train.steps = 4
-  train.run(config, tmp_path / "parts")
-  complete, parts = (losses(tmp_path / name) for name in ("whole", "parts"))
-  assert complete == parts and len(complete) >= 4

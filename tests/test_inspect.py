@@ -83,7 +83,7 @@ def untrained(system, prepared, folder, **options):
   return Untrained(folder, **options)
 
 
-def test_all_that_is_seen_of_a_sentence(session):
+def test_attention_and_weightings_of_a_sentence(session):
   short, long = inspect.attention_of(session, [LINES[0], LONG])
   source = short.source
   assert source.words == ("The", "duck", "arrived", ".")
@@ -288,7 +288,7 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
 
 
-def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
+def test_shows_vectors_added_to_embeddings(prepared, tmp_path):
   session = untrained("tree_position", prepared, tmp_path / "run")
   (seen,) = inspect.attention_of(session, [LONG])
   alike = seen.find("encoder", -1, "tree_position")
@@ -314,7 +314,7 @@ def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
   )
 
 
-def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
+def test_shows_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   session = untrained("gru_double_syntax", prepared, tmp_path / "run")
   (seen,) = inspect.attention_of(session, [LONG])
   assert {(m.place, m.heads, m.parts) for m in seen.attention} == {
@@ -362,7 +362,7 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
   assert inspect.run(session, [parse], limit=0).probe == report.probe
 
 
-def test_a_line_that_cannot_be_parsed_is_seen_but_not_probed(session, tmp_path):
+def test_draws_but_does_not_probe_unparsed_lines(session, tmp_path):
   parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
   report = inspect.run(session, [LINES[0], parse], tmp_path, layers=[])
   assert (report.pictures, report.probe["skipped"]["no_tree"]) == (2, 1)

@@ -13,7 +13,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 
 
-def test_dbsa_learns_tells_and_translates_without_a_parser(
+def test_dbsa_learns_to_parse_and_translates_without_a_parser(
   tiny, environment, tmp_path
 ):
   config = tiny("dbsa")
@@ -44,7 +44,7 @@ def test_dbsa_learns_tells_and_translates_without_a_parser(
   )
 
 
-def test_what_is_given_the_trees_needs_a_parser_again(tiny, prepared):
+def test_gold_parents_in_translation_need_a_parser(tiny, prepared):
   needs = []
   for system, gold in (
     ("sisa", "off"),

@@ -137,11 +137,22 @@ def address(tmp_path):
   return str(folder)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_first_cell_runs_again_after_a_restart(path, address, tmp_path):
-  """It asks for a restart, which begins in the notebook's folder again."""
-  active = nbformat.read(path, as_version=4).cells
-  first = next(cell.source for cell in active if cell.cell_type == "code")
+def first_cell(path) -> str:
+  cells = nbformat.read(path, as_version=4).cells
+  return next(cell.source for cell in cells if cell.cell_type == "code")
+
+
+def test_all_notebooks_find_or_clone_the_checkout_alike():
+  parts = {
+    first_cell(path).partition("# Uploaded")[2].partition("os.chdir")[0]
+    for path in NOTEBOOKS
+  }
+  assert len(parts) == 1 and "git clone" in parts.pop()
+
+
+def test_first_cell_runs_again_after_a_restart(address, tmp_path):
+  """It requires a restart, which begins in the notebook's folder again."""
+  first = first_cell(ROOT / "notebooks" / "colab.ipynb")
   assert 'REPOSITORY = ""' in first
   first = first.replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
   content = tmp_path / "content"
@@ -158,9 +169,8 @@ def test_first_cell_runs_again_after_a_restart(path, address, tmp_path):
     kernel.close()
 
 
-@pytest.mark.parametrize("name", ["colab", "tpu"])
 def test_uploaded_files_are_found_and_new_writes_their_config(
-  name, address, tmp_path, monkeypatch
+  address, tmp_path, monkeypatch
 ):
   """Files lie where the kernel starts, not in the checkout."""
   content = tmp_path / "content"
@@ -171,9 +181,7 @@ def test_uploaded_files_are_found_and_new_writes_their_config(
   monkeypatch.setenv("NOTEBOOK_SOURCE", "corpus.en")
   monkeypatch.setenv("NOTEBOOK_TARGET", "corpus.fr")
   monkeypatch.setenv("NOTEBOOK_PARSER", "none")
-  active = nbformat.read(
-    ROOT / "notebooks" / f"{name}.ipynb", as_version=4
-  ).cells
+  active = nbformat.read(ROOT / "notebooks" / "colab.ipynb", as_version=4).cells
   code = [cell.source for cell in active if cell.cell_type == "code"]
   kernel = Kernel(content)
   try:

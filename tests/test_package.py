@@ -30,7 +30,7 @@ def test_links_are_relative():
     assert (ROOT / "jaxsyn" / name).readlink() == pathlib.Path("..", name)
 
 
-def test_the_version_is_said_once():
+def test_the_version_is_defined_once():
   assert "version" in PROJECT["project"]["dynamic"]
   assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {
     "attr": "jaxsyn.__version__"

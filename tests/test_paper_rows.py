@@ -394,7 +394,7 @@ def test_every_row_has_its_reference_and_every_reference_its_row():
 
 
 @pytest.mark.parametrize("table, row", EVERY)
-def test_what_a_row_says_beside_attention(table, row):
+def test_options_of_a_row(table, row):
   config = row_of(table, row)
   for path, value in ROWS[table][row].also.items():
     assert field(config, path) == value, path
@@ -410,7 +410,7 @@ def test_what_a_row_says_beside_attention(table, row):
 
 
 @pytest.mark.parametrize("table, row", ATTENTION)
-def test_a_row_attends_as_its_reference(table, row):
+def test_attention_of_a_row_equals_the_reference(table, row):
   """Weights of all heads of all layers, and what leaves an encoder's layer."""
   says, spec = ROWS[table][row], plan_of(table, row).spec
   for place, index in itertools.product(("encoder", "decoder"), range(LAYERS)):
@@ -427,7 +427,7 @@ def test_a_row_attends_as_its_reference(table, row):
 
 
 @pytest.mark.parametrize("table, row", ATTENTION)
-def test_a_row_trains_as_its_reference(table, row):
+def test_training_scores_of_a_row_equal_the_reference(table, row):
   """Scores of every pair: what the rule says, or where noise drops, the other."""
   says, spec = ROWS[table][row], plan_of(table, row).spec
   training = says.encoder if says.training is None else says.training
@@ -462,7 +462,7 @@ def test_a_row_trains_as_its_reference(table, row):
 
 
 @pytest.mark.parametrize("table, row", ATTENTION)
-def test_what_enters_the_first_layer(table, row):
+def test_embeddings_of_a_row_equal_the_reference(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
   # A model without encoder layers, whose norm is none but theirs.
   none = dataclasses.replace(
@@ -510,7 +510,7 @@ def context_steps(cross, annotations, query_TBNG, view):
 
 
 @pytest.mark.parametrize("table, row", WINDOWS)
-def test_a_row_looks_as_its_reference(table, row):
+def test_windows_of_a_row_equal_the_reference(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
   assert spec.architecture.update == "first"
   assert not spec.modifiers.decoder
@@ -562,7 +562,7 @@ def test_a_row_looks_as_its_reference(table, row):
     or any(w.own for w in ROWS[at[0]][at[1]].windows)
   ],
 )
-def test_a_row_knows_relatives_as_its_reference(table, row):
+def test_source_dependency_of_a_row_equals_the_reference(table, row):
   """V within the embedding; or a sequence of its own."""
   says, plan = ROWS[table][row], plan_of(table, row)
   spec = plan.spec
@@ -630,7 +630,7 @@ def fingerprint(table: str, row: str) -> str:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_that_do_the_same_are_known(table):
+def test_identical_rows_are_listed(table):
   prints = {row: fingerprint(table, row) for row in ROWS[table]}
   alike = {
     (table, *sorted(pair))

@@ -132,7 +132,7 @@ def test_every_table_has_its_playbook_and_every_file_is_in_one():
   assert len(FILES) == len(LINES)
 
 
-def test_what_is_added_is_trained(follow):
+def test_added_components_are_trained(follow):
   plan = follow("tree_damped", "coverage", "lion", "cosine")
   start = jax.jit(functools.partial(first_state, plan.recipe, seed=0))
   step = jax.jit(functools.partial(train_step, recipe=plan.recipe))

@@ -72,7 +72,7 @@ def test_the_bound_is_that_of_the_slowest():
     ("v5e:2x", "says no number of chips"),
   ],
 )
-def test_a_machine_that_cannot_be(topology, told):
+def test_rejects_unknown_machines(topology, told):
   with pytest.raises(InputError, match=f"--topology={topology}") as error:
     machines.machine(topology)
   assert told in str(error.value)

@@ -1,11 +1,9 @@
 """Training on sampled trees: gone on with to the bit, validated on the best."""
 
 import dataclasses
-import json
 import shutil
 import sys
 
-import jax
 import numpy as np
 import pytest
 from absl import flags
@@ -53,35 +51,7 @@ def made(made_once, prepared):
   return made_once("sampled", make)
 
 
-def losses(folder):
-  rows = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-  return {row["step"]: row["loss"] for row in rows if row["kind"] == "train"}
-
-
-def test_a_run_is_gone_on_with_to_the_bit(made, tmp_path, capsys):
-  """From a step of the first epoch on, into the second."""
-  complete = made / "sampled"
-  assert losses(complete) != losses(made / "parsed")
-  config = Session(complete).plan.config
-  folder = shutil.copytree(
-    complete,
-    tmp_path / "run",
-    ignore=shutil.ignore_patterns("best", "log.jsonl"),
-  )
-  for step in range(3, STEPS + 1):
-    shutil.rmtree(folder / "checkpoints" / str(step))
-  train.run(config, folder)
-  assert "trees resampled in every epoch" in capsys.readouterr().out
-  result = losses(folder)
-  assert min(result) == 3
-  assert result == {step: losses(complete)[step] for step in result}
-  one, other = (
-    Session(x, checkpoint="last").params for x in (complete, folder)
-  )
-  jax.tree.map(np.testing.assert_array_equal, one, other)
-
-
-def test_what_is_translated_and_validated_reads_the_best_parse(made, prepared):
+def test_validation_and_translation_use_the_best_parse(made, prepared):
   """As of the same parameters with the parser's trees, whatever was drawn."""
   session = Session(made / "sampled", checkpoint="last", beam=2)
   plain = Session(made / "parsed", beam=2)

@@ -87,7 +87,7 @@ def test_validation_has_room_for_the_tags(tiny, prepared):
     assert np.array(tagged)[planned.ids].max() <= planned.shape.source
 
 
-def test_what_is_translated_has_the_facts_that_were_validated(prepared):
+def test_translation_and_validation_have_the_same_features(prepared):
   """Tags and trees together: word, middle and head of every subword."""
   manifest = manifests.read(prepared)
   plan = plan_of("pascal+dependency_relative+multitask")

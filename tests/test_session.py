@@ -38,7 +38,7 @@ def alone(runs):
   return Session(runs["pascal"], nbest=3)
 
 
-def test_a_run_with_itself_is_that_run(runs, alone):
+def test_an_ensemble_of_one_run_equals_the_run(runs, alone):
   twice = Session([runs["pascal"]] * 2, weights=[3, 1], nbest=3)
   assert_alike(twice(LINES), alone(LINES))
   targets = ["ein", "der Hund", ""]
@@ -91,7 +91,7 @@ def test_forced_scores_are_those_of_the_search(runs, alone):
       assert one.subwords[-1] == "</s>"
 
 
-def test_members_are_checkpoints_too(runs, alone):
+def test_members_of_an_ensemble_can_be_checkpoints(runs, alone):
   folder = runs["pascal"]
   both = Session([f"{folder}@10", f"{folder}@20"])
   assert both.chosen == "the checkpoint of step 10; the checkpoint of step 20"
@@ -102,7 +102,7 @@ def test_members_are_checkpoints_too(runs, alone):
   assert np.abs(np.diff(weights, axis=0)).max() > 1e-4
 
 
-def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
+def test_an_ensemble_parses_a_sentence_once(runs, monkeypatch):
   session = Session([runs["pascal"], runs["deps_san"], runs["gru_global"]])
   parsed = []
   for reader in session.reader.readers:
@@ -123,7 +123,7 @@ def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
       np.testing.assert_array_equal(example[1][name], other[name])
 
 
-def test_what_does_not_fit_together_is_told(runs, tmp_path):
+def test_rejects_runs_that_do_not_fit_together(runs, tmp_path):
   with pytest.raises(InputError, match=r"1 weights for 2 runs"):
     Session([runs["pascal"]] * 2, weights=[1])
   with pytest.raises(InputError, match=r"weight -1.0 of a run must be above 0"):
@@ -176,7 +176,7 @@ def command(module, *arguments):
   )
 
 
-def test_the_command_that_scores_what_is_given(runs, alone, tmp_path):
+def test_the_command_scores_given_translations(runs, alone, tmp_path):
   source, target = tmp_path / "a.en", tmp_path / "a.de"
   source.write_text("\n".join(LINES) + "\n")
   texts = ["ein Hund", "", "der der"]

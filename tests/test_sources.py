@@ -57,7 +57,7 @@ def parallel(reader):
   parallel.close()
 
 
-def test_processes_read_as_this_one_does(reader, parallel):
+def test_worker_processes_read_the_same_arrays(reader, parallel):
   parse = reader.parse(LINES[-1])
   inputs = [*LINES, parse]
   expected = reader.read_all(inputs)
@@ -73,14 +73,14 @@ def test_processes_read_as_this_one_does(reader, parallel):
   assert sum(cut for _, cut in expected) == 1
 
 
-def test_few_lines_are_read_here(reader, parallel):
+def test_few_lines_are_read_in_this_process(reader, parallel):
   reader.parse("?")
   parallel.begin(LINES[:FEW])()
   parallel.begin([reader.parse("?")] * (FEW + 1))()  # parsed beforehand
   assert parallel._workers is None
 
 
-def test_runs_with_the_same_parser_ask_it_once(reader, monkeypatch):
+def test_runs_with_the_same_parser_parse_once(reader, monkeypatch):
   """Checks that all lines are parsed together, once for several runs."""
   requests, texts = [], UDPipe._texts
 
@@ -110,14 +110,14 @@ def test_processes_load_no_jax(reader):
   assert not loaded & {"jax", "flax", "orbax", "tensorflow"}
 
 
-def test_a_parser_that_was_killed_is_told(parallel):
+def test_reports_a_killed_parser(parallel):
   wait = parallel.begin(LINES)
   os.killpg(parallel._workers._process.pid, signal.SIGKILL)
   with pytest.raises(InputError, match=r"a parser process died.*--conllu"):
     wait()
 
 
-def test_a_parser_that_is_not_the_runs_is_told(reader, tmp_path, monkeypatch):
+def test_rejects_another_parser(reader, tmp_path, monkeypatch):
   other = tmp_path / "other.udpipe"
   other.write_bytes(reader.parser.path.read_bytes() + b"\0")
   monkeypatch.setattr(reader, "_spec", UDPipeSpec(str(other)))
@@ -133,7 +133,7 @@ def test_a_parser_that_is_not_the_runs_is_told(reader, tmp_path, monkeypatch):
   parallel.close()
 
 
-def test_it_is_one_process_a_core(monkeypatch, parallel):
+def test_starts_one_process_per_core(monkeypatch, parallel):
   monkeypatch.setattr(sources, "cores", lambda: 1)
   parallel.begin(LINES)()
   assert len(parallel._workers._ours) == 1

@@ -84,7 +84,7 @@ def folders(corpus):
 def config_of(tiny, folder, system, tree="parsed"):
   config = tiny(system)
   config.data.directory, config.data.tree = folder, tree
-  config.data.validation = "test"
+  config.data.validation, config.batch.shapes = "test", 1
   config.train.update(steps=1, evaluate_every=1, selection="log_likelihood")
   return config
 

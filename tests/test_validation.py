@@ -28,8 +28,8 @@ from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import first_params
 from jaxsyn.validation import Validator
 
-# 600 sentences, and a whole run, over several devices.
-pytestmark = pytest.mark.usefixtures("eight_devices")
+# Tests on several devices come last in the file, for the fixture stays.
+SEVERAL_DEVICES = pytest.mark.usefixtures("eight_devices")
 
 
 def small(tiny, **changes):
@@ -40,103 +40,7 @@ def small(tiny, **changes):
   return config
 
 
-def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
-  """600 sentences over 8 devices, in lengths of their own."""
-  config = small(tiny, selection="log_likelihood")
-  config.batch.tokens = 600  # a few sentences a batch
-  config = read_config(config)
-  plan = resolve(config, manifests.read(prepared))
-  validator = Validator(
-    plan,
-    Layout("jit", config.train.mesh),
-    Dataset(prepared).split("train"),
-  )
-  batches = validator._loader.batch_sampler.in_order()
-  sizes = [len(planned.ids) for planned in batches]
-  assert sum(sizes) == 600 and len(set(sizes)) > 1
-  assert len({planned.shape for planned in batches}) > 1
-
-  model = plan.recipe.model
-
-  @jax.jit  # one shape: what is appended comes after all that is counted
-  def logits_of(params, source_id_S, target_id_T):
-    batch = {
-      "source_id_BS": source_id_S[None],
-      "target_id_BT": target_id_T[None],
-    }
-    variables = {"params": params}
-    return model.apply(variables, batch, train=False, method=forward)[0]
-
-  def padded(ids):
-    return np.pad(np.asarray(ids, np.int32), (0, 80 - len(ids)))
-
-  examples = list(Dataset(prepared).split("train"))
-  batch = {
-    "source_id_BS": padded(examples[0]["source_id"])[None],
-    "target_id_BT": padded(examples[0]["target_id"])[None],
-  }
-  key = jax.random.key(3)
-  params = jax.jit(
-    lambda: model.init({"params": key}, batch, train=False, method=forward)
-  )()["params"]
-  log_p, count = 0.0, 0
-  for example in examples:
-    target_id_T = example["target_id"]
-    logits_TV = logits_of(
-      params, padded(example["source_id"]), padded(target_id_T)
-    )
-    logits_TV = np.asarray(logits_TV, np.float64)[: len(target_id_T)]
-    log_p -= np.log(np.exp(logits_TV).sum(axis=1)).sum()
-    log_p += logits_TV[np.arange(len(target_id_T)), target_id_T].sum()
-    count += len(target_id_T)
-
-  result = validator(params)
-  assert result.values["log_likelihood"] == pytest.approx(
-    log_p / count, rel=1e-5
-  )
-  assert result.values["perplexity"] == pytest.approx(
-    math.exp(-log_p / count), rel=1e-5
-  )
-  assert result.rank == [result.values["log_likelihood"]]
-  assert not {"bleu", "tokenizer"} & set(result.values)  # none is translated
-
-
-def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
-  config = small(tiny, selection="chrf", validation_sentences=16)
-  config.train.mesh.fsdp, config.train.mesh.data = 8, 1
-  config.decode.sentences = 8
-  config.decode.update(max_length_factor=0.2, max_length_offset=2)
-  config = read_config(config)
-  plan = resolve(config, manifests.read(prepared))
-  layout = Layout("jit", config.train.mesh)
-  vocabulary = Vocabulary(prepared / "vocabulary.model")
-  validator = Validator(plan, layout, Dataset(prepared).split("validation"))
-  batch = validator._loader.empty()[0]
-  params = first_params(plan.recipe, batch, jax.random.key(3))
-  split = jax.device_put(params, layout.shardings(params))
-  before = sum(x.nbytes for x in jax.live_arrays())
-  result = validator(split)
-  # No device keeps all of the parameters while it trains on.
-  saved = sum(x.nbytes for x in jax.live_arrays()) - before
-  assert saved < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
-
-  examples = list(itertools.islice(Dataset(prepared).split("validation"), 16))
-  jobs = validator._translator._jobs(examples)
-  assert len({job.device for job in jobs} - {None}) > 1
-  decode = dataclasses.replace(config.decode, beam=1, nbest=1)
-  translate = Translator(plan.recipe.model, vocabulary, decode)
-  expected = [best.text for (best,) in translate(params, examples)]
-  assert len(set(expected)) > 4
-  assert [sample.translation for sample in result.samples] == expected[:4]
-  references = integrity.read_text(
-    prepared, manifests.read(prepared), "validation", "target"
-  )[:16]
-  assert result.values["chrf"] == pytest.approx(
-    score(expected, [references], "chrf").value
-  )
-
-
-def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
+def test_selects_the_best_checkpoint_by_the_metric(tiny, tmp_path, capsys):
   """chrF on a real run: the log, the best checkpoint, and who opens it."""
   folder = tmp_path / "run"
   request = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
@@ -197,43 +101,6 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
       train.run(small(tiny, **(request | {"steps": 40} | changes)), folder)
 
 
-@pytest.mark.parametrize(
-  ("changes", "message"),
-  [
-    ({"tokenizer": "13b"}, "no tokenizer '13b'. Did you mean '13a'"),
-    (
-      {"selection": "blue"},
-      "train.selection has no metric 'blue'. Did you mean 'bleu'",
-    ),
-  ],
-)
-def test_what_cannot_select_is_refused_before_there_is_a_run(
-  tiny, tmp_path, changes, message
-):
-  with pytest.raises(InputError, match=message):
-    train.run(small(tiny, **changes), tmp_path / "run")
-  assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("language", ["ja", "zh-CN", "th"])
-def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
-  """As validation scores it, with what fits the language."""
-  meant = {
-    "ja": "私は毎朝パンを食べます。",
-    "zh-CN": "他昨天在图书馆借了三本书。",
-    "th": "ฉันไปโรงเรียนทุกวันกับเพื่อน",
-  }[language]
-  config = small(tiny)
-  config.data.target_language = language
-  resolved = with_defaults(read_config(config)).train
-  metric = selection.Selector(resolved, [meant, meant])
-  right, half, none = (
-    metric(message).compared
-    for message in ([meant] * 2, [meant, "x"], ["x y z", "w"])
-  )
-  assert right == pytest.approx(100) and 0 == none < half < right
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_can_select(tiny, metric):
   config = read_config(small(tiny, selection=metric))
@@ -257,3 +124,101 @@ def test_options_of_preparing_that_come_too_late_are_told(tiny):
   assert message.count("config.prepare.") == 1
   assert "vocabulary.size does nothing here" in message
   assert "was prepared with 300. Prepare it again." in message
+
+
+@SEVERAL_DEVICES
+def test_uneven_batches_equal_single_sentences(tiny, prepared):
+  """600 sentences over 8 devices, in lengths of their own."""
+  config = small(tiny, selection="log_likelihood")
+  config.batch.tokens = 600  # a few sentences a batch
+  config = read_config(config)
+  plan = resolve(config, manifests.read(prepared))
+  validator = Validator(
+    plan,
+    Layout("jit", config.train.mesh),
+    Dataset(prepared).split("train"),
+  )
+  batches = validator._loader.batch_sampler.in_order()
+  sizes = [len(planned.ids) for planned in batches]
+  assert sum(sizes) == 600 and len(set(sizes)) > 1
+  assert len({planned.shape for planned in batches}) > 1
+
+  model = plan.recipe.model
+
+  @jax.jit  # one shape: what is appended comes after all that is counted
+  def logits_of(params, source_id_S, target_id_T):
+    batch = {
+      "source_id_BS": source_id_S[None],
+      "target_id_BT": target_id_T[None],
+    }
+    variables = {"params": params}
+    return model.apply(variables, batch, train=False, method=forward)[0]
+
+  def padded(ids):
+    return np.pad(np.asarray(ids, np.int32), (0, 80 - len(ids)))
+
+  examples = list(Dataset(prepared).split("train"))
+  batch = {
+    "source_id_BS": padded(examples[0]["source_id"])[None],
+    "target_id_BT": padded(examples[0]["target_id"])[None],
+  }
+  key = jax.random.key(3)
+  params = jax.jit(
+    lambda: model.init({"params": key}, batch, train=False, method=forward)
+  )()["params"]
+  log_p, count = 0.0, 0
+  for example in examples:
+    target_id_T = example["target_id"]
+    logits_TV = logits_of(
+      params, padded(example["source_id"]), padded(target_id_T)
+    )
+    logits_TV = np.asarray(logits_TV, np.float64)[: len(target_id_T)]
+    log_p -= np.log(np.exp(logits_TV).sum(axis=1)).sum()
+    log_p += logits_TV[np.arange(len(target_id_T)), target_id_T].sum()
+    count += len(target_id_T)
+
+  result = validator(params)
+  assert result.values["log_likelihood"] == pytest.approx(
+    log_p / count, rel=1e-5
+  )
+  assert result.values["perplexity"] == pytest.approx(
+    math.exp(-log_p / count), rel=1e-5
+  )
+  assert result.rank == [result.values["log_likelihood"]]
+  assert not {"bleu", "tokenizer"} & set(result.values)  # none is translated
+
+
+@SEVERAL_DEVICES
+def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
+  config = small(tiny, selection="chrf", validation_sentences=16)
+  config.train.mesh.fsdp, config.train.mesh.data = 8, 1
+  config.decode.sentences = 8
+  config.decode.update(max_length_factor=0.2, max_length_offset=2)
+  config = read_config(config)
+  plan = resolve(config, manifests.read(prepared))
+  layout = Layout("jit", config.train.mesh)
+  vocabulary = Vocabulary(prepared / "vocabulary.model")
+  validator = Validator(plan, layout, Dataset(prepared).split("validation"))
+  batch = validator._loader.empty()[0]
+  params = first_params(plan.recipe, batch, jax.random.key(3))
+  split = jax.device_put(params, layout.shardings(params))
+  before = sum(x.nbytes for x in jax.live_arrays())
+  result = validator(split)
+  # No device keeps all of the parameters while it trains on.
+  saved = sum(x.nbytes for x in jax.live_arrays()) - before
+  assert saved < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
+
+  examples = list(itertools.islice(Dataset(prepared).split("validation"), 16))
+  jobs = validator._translator._jobs(examples)
+  assert len({job.device for job in jobs} - {None}) > 1
+  decode = dataclasses.replace(config.decode, beam=1, nbest=1)
+  translate = Translator(plan.recipe.model, vocabulary, decode)
+  expected = [best.text for (best,) in translate(params, examples)]
+  assert len(set(expected)) > 4
+  assert [sample.translation for sample in result.samples] == expected[:4]
+  references = integrity.read_text(
+    prepared, manifests.read(prepared), "validation", "target"
+  )[:16]
+  assert result.values["chrf"] == pytest.approx(
+    score(expected, [references], "chrf").value
+  )

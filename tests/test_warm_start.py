@@ -71,7 +71,10 @@ def said(folder):
 
 
 def test_the_same_model_begins_where_the_other_ended(tiny, base, tmp_path):
-  config = begun(tiny("transformer"), base, checkpoint="last")
+  """And a resumed run does not read the other run again."""
+  other = tmp_path / "other"
+  shutil.copytree(base, other)
+  config = begun(tiny("transformer"), other, checkpoint="last")
   train.run(config, tmp_path / "new")
   existing, current = params_of(base), params_of(tmp_path / "new")
   assert set(existing) == set(current)
@@ -82,14 +85,6 @@ def test_the_same_model_begins_where_the_other_ended(tiny, base, tmp_path):
   assert not page["fresh"] and not page["rows"] and not page["left"]
   assert page["sha256"] == warm_start._hash(existing)
   assert page["steps"] == [1] and page["system"] == "transformer"
-
-
-def test_going_on_does_not_read_the_other_run_again(tiny, base, tmp_path):
-  other = tmp_path / "other"
-  shutil.copytree(base, other)
-  config = begun(tiny("transformer"), other)
-  train.run(config, tmp_path / "new")
-  page = said(tmp_path / "new")
   shutil.rmtree(other)
   config.train.steps = 2
   assert train.run(config, tmp_path / "new").step == 2
@@ -139,7 +134,9 @@ def test_nothing_that_fits_is_an_error_and_leaves_nothing(tiny, base, tmp_path):
     ({"checkpoint": "first"}, r"config.train.start.checkpoint must be"),
   ],
 )
-def test_what_is_not_there_is_refused(tiny, base, tmp_path, start, message):
+def test_rejects_missing_runs_and_checkpoints(
+  tiny, base, tmp_path, start, message
+):
   config = begun(tiny("transformer"), base)
   config.train.start.update(start)
   with pytest.raises(InputError, match=message):
@@ -253,7 +250,7 @@ def test_other_widths_differ_whatever_the_pieces():
   assert "(2, 3) there and (2, 2) here" in differing["target_table/embedding"]
 
 
-def test_what_axes_count_is_seen_by_the_model(tiny, prepared):
+def test_labels_of_axes_of_parameters(tiny, prepared):
   config = tiny("label_embedding+multitask")
   config.model.update(tie_embeddings=True, tie_output=False)
   config = read_config(config)

@@ -1,18 +1,17 @@
 """Tests that trees with wrong parents are equal throughout a run and recorded."""
 
 import dataclasses
-import json
-import pathlib
 import shutil
-import subprocess
-import sys
+import types
 
 import numpy as np
 import pytest
+import results_made
 from control_trees import retree
 from toy_folders import data_of, opened
 
 from jaxsyn import train
+from jaxsyn.comparison import facts, tables
 from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
@@ -25,8 +24,8 @@ from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.trained import workdir
+from jaxsyn.training.checkpoint import Progress
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 READS = tuple(
   f"{side}_{name}"
   for side in ("source", "target")
@@ -256,51 +255,18 @@ def test_wrong_parents_are_not_a_control_and_have_none(tiny):
   ]
 
 
-def test_compare_reports_the_rate_of_wrong_parents(
-  prepared, environment, tmp_path
-):
-  """The command of the documents, on the small corpus."""
-  sizes = {
-    "model.transformer.encoder_layers": 1,
-    "model.transformer.decoder_layers": 1,
-    "model.width": 32,
-    "model.transformer.feed_forward": 32,
-    "batch.tokens": 1024,
-    "batch.shapes": 1,
-    "train.minutes": 0.0,
-    "train.steps": 4,
-    "train.evaluate_every": 4,
-    "train.validation_sentences": 1,
-    "train.log_every": 2,
-    "decode.beam": 1,
-  }
-  done = subprocess.run(
-    [
-      *(sys.executable, "-m", "jaxsyn.compare", "--samples", "40"),
-      *("--config", "configs/quickstart.py", "--workdir", str(tmp_path / "c")),
-      f"--config.data.directory={prepared}",
-      *(f"--config.{name}={value}" for name, value in sizes.items()),
-      *("--systems", "neighbour_heads", "--seeds", "1"),
-      "--systems",
-      "nh_wrong_60=neighbour_heads,data.tree=wrong_parents,"
-      "data.wrong_parents.rate=0.6",
-    ],
-    env=environment,
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
+def test_results_and_reports_have_the_rates(trained):
+  job = types.SimpleNamespace(run=trained)
+  outcome = types.SimpleNamespace(step=2, reason="", progress=Progress())
+  rates = facts.of_run(job, outcome, {}, ()).wrong_parents
+  assert rates == workdir.wrong_parents(trained)
+  results = results_made.made()
+  (plain,) = results.runs
+  (split,) = plain.scores
+  of_run = dataclasses.replace(
+    plain.facts, wrong_parents={split: {"source": 0.125}}
   )
-  assert done.returncode == 0, done.stderr
-  report = json.loads((tmp_path / "c" / "report.json").read_text())
-  rates = {
-    run["system"]: run["facts"]["wrong_parents"] for run in report["runs"]
-  }
-  assert rates["neighbour_heads"] == {}
-  assert [*rates["nh_wrong_60"]] == ["train", "validation", "test"]
-  for split in rates["nh_wrong_60"].values():
-    assert abs(split["source"] - 0.6) < 0.06
-  share = 100 * rates["nh_wrong_60"]["test"]["source"]
-  assert (
-    f"test source {share:.2f} %" in (tmp_path / "c" / "report.md").read_text()
-  )
-  assert not any(entry["controls"] for entry in report["systems"])
+  runs = (dataclasses.replace(plain, seed=1, facts=of_run), plain)
+  header, *rows = tables.every_run(dataclasses.replace(results, runs=runs))
+  assert header[-1] == "wrong parents"
+  assert [row[-1] for row in rows] == [f"{split} source 12.50 %", ""]

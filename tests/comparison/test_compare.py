@@ -15,12 +15,12 @@ import pytest
 
 from jaxsyn import cli, compare
 from jaxsyn.comparison import planned_jobs, results, run_result
+from jaxsyn.comparison.inference import Inference
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.plan import check_trees
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.session import Session
 from jaxsyn.storage import lock
@@ -35,6 +35,8 @@ SIZES = {
   "batch.tokens": 1024,
   "batch.shapes": 1,
   "decode.beam": 2,
+  "decode.max_length_factor": 0.0,  # few programs
+  "decode.max_length_offset": 15,
   "train.minutes": 0.0,
   "train.steps": 60,
   "train.evaluate_every": 30,
@@ -116,17 +118,7 @@ def wait_for(condition, process, timeout=180):
     time.sleep(0.005)
 
 
-def test_every_system_has_its_first_seed_before_any_second(straight):
-  log = (straight[0] / "log.txt").read_text()
-  assert re.findall(r"  (\w+ seed \d): begins", log) == [
-    *("pascal seed 0", "pascal_random_tree seed 0"),
-    *("pascal seed 1", "pascal_random_tree seed 1"),
-  ]
-  assert len(re.findall(r"finished at step 60 \(steps\)", log)) == 4
-  assert "pascal_random_tree seed 1: step 30/60, validation BLEU" in log
-
-
-def test_results_hold_everything(straight, prepared):
+def test_results_contain_scores_and_facts(straight, prepared):
   result = read(straight[0])
   assert [(r.system, r.seed) for r in result.runs] == [
     *(
@@ -186,7 +178,7 @@ def test_systems_of_one_seed_see_the_same_batches(straight):
   assert tokens["pascal", 0] == tokens["pascal_random_tree", 0]
 
 
-def test_the_tables_say_what_the_results_say(straight):
+def test_tables_contain_the_scores(straight):
   result, output = read(straight[0]), straight[1]
   for summary in result.splits[0].scores:
     cell = f"{summary.mean:.2f} ± {summary.sd:.2f}"
@@ -203,7 +195,7 @@ def looked_at(workdir):
   }
 
 
-def test_the_first_seeds_show_what_they_look_at(straight):
+def test_first_seeds_have_attention_samples(straight):
   result = looked_at(straight[0])
   kinds = ("json", "tree.svg", "attention.svg")
   expected = {f"pascal/seed_0/look/{n}.{k}" for n in (1, 2, 3) for k in kinds}
@@ -219,7 +211,7 @@ def test_the_first_seeds_show_what_they_look_at(straight):
       assert base64.b64encode(file).decode() in content, name
 
 
-def test_killed_at_any_moment_it_is_the_same_comparison(
+def test_resumes_a_comparison_after_a_kill_and_a_stop(
   straight, command, environment, tmp_path
 ):
   workdir = tmp_path / "killed"
@@ -237,25 +229,22 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   def saved(system, seed):
     return (workdir / system / f"seed_{seed}" / "checkpoints" / "10").is_dir
 
-  # The first seeds are there already; the second are added.
+  # All but one run are finished; its training is killed, then stopped.
   shutil.copytree(straight[0], workdir)
-  for system in ("pascal", "pascal_random_tree"):
-    shutil.rmtree(workdir / system / "seed_1")
+  shutil.rmtree(workdir / "pascal_random_tree" / "seed_1")
   # A run that is trained, and was killed before it had drawn.
   shutil.rmtree(workdir / "pascal" / "seed_0" / "look")
   (workdir / results.FILE).unlink()
   both = ("--systems=pascal,pascal_random_tree", "--seeds=2")
-  # The command itself is killed; its run saves and ends.
   process = start(*both)
-  wait_for(saved("pascal", 1), process)
+  wait_for(saved("pascal_random_tree", 1), process)
   message = f"in use by process {process.pid}"
   with pytest.raises(InputError, match=message), lock.exclusive_lock(workdir):
     pass
-  process.kill()
-  process.communicate()
-  # Then it is asked to stop.
-  process = start(*both)
-  again = "pascal seed 1: goes on from"
+  run = workdir / "pascal_random_tree" / "seed_1"
+  child = int((run / lock.FILE).read_text().split()[1])  # "process 17 on ..."
+  os.kill(child, signal.SIGKILL)
+  again = "pascal_random_tree seed 1: goes on from"
   wait_for(lambda: again in (workdir / "log.txt").read_text(), process)
   process.send_signal(signal.SIGINT)
   output, error = process.communicate(timeout=120)
@@ -263,25 +252,19 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   assert "stopped (SIGINT)" in output
   assert "To go on: python -m jaxsyn.compare --samples 40" in output
   assert not (workdir / results.FILE).exists()
-  # Then the process of a run is killed, and the rest is done.
   process = start(*both)
-  wait_for(saved("pascal_random_tree", 1), process)
-  run = workdir / "pascal_random_tree" / "seed_1"
-  child = int((run / lock.FILE).read_text().split()[1])  # "process 17 on ..."
-  os.kill(child, signal.SIGKILL)
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()
   assert "its process was killed (SIGKILL); it goes on" in log
-  assert log.count("pascal seed 1: goes on from about step") == 2
-  assert "pascal_random_tree seed 1: goes on from about step" in log
+  assert log.count(f"{again} about step") == 2
   texts = [(w / results.FILE).read_text() for w in (straight[0], workdir)]
   one, other = (without_times(json.loads(text)) for text in texts)
   assert one == other
   assert looked_at(workdir) == looked_at(straight[0])
 
 
-def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
+def test_finished_runs_are_not_repeated(straight, configs_of, monkeypatch):
   before = (straight[0] / "log.txt").read_text()
   original = (straight[0] / results.FILE).read_text()
   inputs = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
@@ -329,32 +312,50 @@ def test_results_alone_give_the_same_report(straight, environment, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("words", "message"),
+  ("systems", "options", "message"),
   [
-    ([], "no result of transformer. Name the baseline first in --systems; the"),
     (
-      ["--systems=pascal,paskal"],
+      (),
+      {},
+      "no result of transformer. Name the baseline first in --systems; the",
+    ),
+    (
+      ("pascal", "paskal"),
+      {},
       "no result of 'paskal'. Did you mean 'pascal'",
     ),
-    (["--systems=pascal", "--tokenizer=intl"], "--tokenizer does nothing with"),
-    (["--systems=pascal", "--metrics=ter"], "no statistics of 'ter' on test"),
-    (["--systems=pascal", "--family=pascal:x"], "'x' is not compared"),
+    (
+      ("pascal",),
+      {"settings": Settings(("ter",))},
+      "no statistics of 'ter' on test",
+    ),
+    (
+      ("pascal",),
+      {"inference": Inference((("pascal", "x"),))},
+      "'x' is not compared",
+    ),
   ],
 )
-def test_what_does_not_go_with_results_is_refused(
-  straight, environment, tmp_path, words, message
+def test_rejects_settings_that_do_not_fit_results(
+  straight, tmp_path, systems, options, message
 ):
+  with pytest.raises(InputError, match=message):
+    compare.report_on([straight[0]], tmp_path / "out", systems, **options)
+
+
+def test_rejects_flags_that_do_nothing_with_results(straight, environment):
   done = subprocess.run(
     [
-      *(sys.executable, "-m", "jaxsyn.compare", *words),
-      *("--results", straight[0], "--workdir", tmp_path / "out"),
+      *(sys.executable, "-m", "jaxsyn.compare", "--systems=pascal"),
+      *("--tokenizer=intl", "--results", straight[0], "--workdir=/tmp/out"),
     ],
     env=environment,
     cwd=ROOT,
     capture_output=True,
     text=True,
   )
-  assert done.returncode and message in done.stderr
+  assert done.returncode == 2
+  assert "--tokenizer does nothing with" in done.stderr
   assert "Traceback" not in done.stderr
 
 
@@ -452,7 +453,7 @@ def test_another_config_is_refused_by_name(
     ({"edges": (5, 3)}, "edges"),
   ],
 )
-def test_how_to_score_is_checked_before_anything_is_trained(
+def test_checks_scoring_options_before_training(
   configs_of, tmp_path, changes, message
 ):
   inputs = {"pascal": configs_of("pascal")}
@@ -462,9 +463,7 @@ def test_how_to_score_is_checked_before_anything_is_trained(
   assert not (tmp_path / "new").exists()
 
 
-def test_a_teacher_is_looked_for_before_anything_is_trained(
-  straight, configs_of, tmp_path
-):
+def test_checks_the_teacher_before_training(straight, configs_of, tmp_path):
   """But one of the comparison's own runs, which may be trained there first."""
   name = "losses.distillation.teacher"
   for run, message in (
@@ -489,21 +488,7 @@ def test_a_teacher_is_looked_for_before_anything_is_trained(
     planned_jobs.check(system, tmp_path / "other")
 
 
-def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
-  systems = {
-    name: configs_of(name, **{"data.tree": "random"})
-    for name in ("transformer", "label_embedding")
-  }
-  with pytest.raises(InputError, match="tree='random' does nothing here"):
-    compare.run(systems, tmp_path / "cmp", seeds=1)
-  for name in ("pascal", "multitask", "sisa", "graph_block"):
-    config = read_config(configs_of(name, **{"data.tree": "random"}))
-    check_trees(
-      [planned_jobs.check(planned_jobs.System(name, config), tmp_path)]
-    )
-
-
-def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
+def test_rejects_other_folders(straight, configs_of, tmp_path):
   inputs = {"pascal": configs_of("pascal")}
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match="file is a file, or below one; name a"):
@@ -514,7 +499,7 @@ def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
     compare.run(inputs, run, 1)
 
 
-def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
+def test_lists_runs_left_out_of_the_report(straight, configs_of, tmp_path):
   workdir = tmp_path / "less"
   shutil.copytree(straight[0], workdir)
   settings = Settings(samples=40)
@@ -525,7 +510,7 @@ def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
   ) in (workdir / "log.txt").read_text()
 
 
-def test_what_changes_no_figure_may_change(straight, configs_of):
+def test_options_without_effect_on_results_may_change(straight, configs_of):
   config = compare._checked(
     configs_of("pascal_random_tree", **{"train.prefetch": 3})
   )
@@ -545,15 +530,3 @@ def test_the_error_says_how_to_set_an_option_of_one_system():
     cli.check_option(config, path, multiple=True)
   with pytest.raises(InputError, match="after ':' in --config"):
     cli.check_option(config, path)
-
-
-def test_help_shows_the_flags_of_the_command():
-  done = subprocess.run(
-    [sys.executable, "-m", "jaxsyn.compare", "--help"],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0
-  for flag in ("--systems", "--seeds", "--workdir", "--samples"):
-    assert flag in done.stdout

@@ -46,7 +46,7 @@ def test_sentences_alone_are_the_normal_law():
   assert result.low == pytest.approx(2 - 1.96, abs=1e-3)
 
 
-def test_what_moves_with_both_is_counted_once():
+def test_shared_variance_is_counted_once():
   # Means of the columns are 1, 0: V_sentence = 1/4. Around them the seeds are
   # at 0, -1 and 0, 1: variances 1/4 and 1/4, so V_both = (1/2) / 1 / 2 = 1/4.
   # V_seed of 1 and 2 is (1/2) / 2 = 1/4. V = 1/4 + 1/4 - 1/4, 1 degree.

@@ -53,7 +53,7 @@ def test_sentences_or_trees_of_another_data_set_are_refused(
     attention_samples.sample(str(folder), "test")
 
 
-def test_nothing_seen_is_an_empty_folder_and_what_was_there_goes(tmp_path):
+def test_replaces_old_samples(tmp_path):
   (tmp_path / "look").mkdir()
   (tmp_path / "look" / "1.json").write_text("old")
   attention_samples.write([], tmp_path / "look")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from models_under_test import config_of
-from results_made import made, summary
+from results_made import made
 
 from jaxsyn.comparison import report, results
 from jaxsyn.comparison.controls import control_of, controls
@@ -90,7 +90,7 @@ def test_published_figures_of_other_systems_are_shown():
   assert due in report.markdown(content).replace("\\", "")
 
 
-def test_what_is_the_same_everywhere_is_not_the_best():
+def test_equal_scores_are_not_marked_as_best():
   (split,) = made().splits
   same = tuple(dataclasses.replace(s, mean=0.001) for s in split.scores)
   text = report.markdown(
@@ -110,16 +110,6 @@ def test_the_interval_of_one_seed_is_over_sentences():
   text = report.markdown(made(splits=(split,), seeds=(0,)))
   assert "| transformer | +1.00 | +0.10 .. +1.90 |  |" in text
   assert "p are over sentences alone" in text
-
-
-def test_one_seed_has_no_spread_and_says_so():
-  (split,) = made().splits
-  single = tuple(summary(s.system, s.values[0]) for s in split.scores)
-  split = dataclasses.replace(split, scores=single, over_seeds=())
-  content = made(splits=(split,), seeds=(0,))
-  text = report.as_text(content)
-  assert "±" not in text and "One seed" in text
-  assert "Bold" not in text and "Bold" in report.markdown(content)
 
 
 def test_a_control_differs_in_its_trees_alone():
@@ -147,22 +137,7 @@ def test_a_control_differs_in_its_trees_alone():
   assert control_of("mine", configs) == ""
 
 
-def test_a_report_says_what_checkpoints_were_chosen_by():
-  content = made()
-  (run,) = content.runs
-  text = report.markdown(content)
-  assert "the best checkpoint by validation BLEU (13a), beam 5" in text
-  assert "| 30.00 | BLEU (13a) | 29.50 | 6 | 9 | steps |" in text
-  facts = dataclasses.replace(
-    run.facts, selection="log-likelihood", best_score=-2.5
-  )
-  other = dataclasses.replace(run, seed=1, facts=facts)
-  text = report.markdown(made(runs=(run, other)))
-  assert "by validation BLEU (13a) or log-likelihood, beam" in text
-  assert "| log-likelihood | -2.5000 | 6 |" in text
-
-
-def test_a_report_says_what_stood_in_for_damaged_parameters():
+def test_reports_checkpoints_used_instead_of_corrupt_ones():
   (run,) = made().runs
   message = "those of step 5, the nearest that is kept, stand in for them"
   facts = dataclasses.replace(run.facts, notes=(message,))
@@ -180,7 +155,7 @@ def test_a_report_says_what_stood_in_for_damaged_parameters():
     ({}, {"checkpoint": "last"}, "with the last checkpoint, beam"),
   ],
 )
-def test_a_report_says_when_none_was_chosen(train, decode, expected):
+def test_reports_how_checkpoints_were_selected(train, decode, expected):
   content = made()
   first, *rest = content.systems
   config = {**first.config}

@@ -186,7 +186,7 @@ HARMS = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_what_a_comparison_keeps_is_as_it_was_written(jobs, harm):
+def test_detects_corrupt_files_of_a_comparison(jobs, harm):
   """Or it is named: no score is made of other lines than were translated."""
   job = jobs[1]
   finish(job)
@@ -217,7 +217,7 @@ if "pascal" in str(run) and "seed_0" in str(run):
   assert [job.finished for job in jobs] == [True, False, True, True]
 
 
-def test_a_killed_process_is_started_again_but_not_for_ever(jobs, board):
+def test_restarts_a_killed_process_a_few_times(jobs, board):
   code = """
 with (run / "starts").open("a") as file: file.write("x")
 os.kill(os.getpid(), signal.SIGKILL)"""
@@ -256,9 +256,7 @@ began = time.time(); time.sleep(0.3)
     assert one[1] <= other[0]
 
 
-def test_a_signal_is_handed_on_once_and_nothing_new_begins(
-  jobs, board, tmp_path
-):
+def test_forwards_a_signal_once_and_starts_nothing(jobs, board, tmp_path):
   code = """
 count = []
 def note(*_): count.append(1)
@@ -311,23 +309,6 @@ def test_the_table(jobs):
   )
 
 
-def test_a_low_terminal_shows_what_is_at_work(jobs):
-  states = dict(
-    zip(
-      jobs,
-      (
-        state("finished"),
-        state("training"),
-        state("waiting"),
-        state("waiting"),
-      ),
-    )
-  )
-  lines = progress.table(states, height=5).splitlines()
-  assert len(lines) <= 5
-  assert "pascal seed 0" in lines[1] and "... and 3 more" in lines[2]
-
-
 def test_a_terminal_is_drawn_over_and_a_file_is_not(jobs, tmp_path):
   class Terminal(io.StringIO):
     def isatty(self):
@@ -363,16 +344,3 @@ def test_the_state_is_read_from_what_runs_write(jobs):
   assert compiling == RunState("compiling", 3, 6, "BLEU 5.00", 0.75, None)
   assert progress.state(job).what == "stopped"
   assert progress.state(job, failed=True).what == "failed"
-
-
-def test_continues_a_comparison_recorded_before_an_option_existed(
-  tiny, tmp_path
-):
-  system = planned_jobs.System("pascal", read_config(tiny("pascal")))
-  planned_jobs.start_experiment(tmp_path, [system])
-  path = tmp_path / planned_jobs.FILE
-  content = checksums.verify_checksum(files.read_json(path))
-  del content["systems"]["pascal"]["config"]["prepare"]["optional"]
-  files.write_json(path, checksums.add_checksum(content))
-  planned_jobs.start_experiment(tmp_path, [system])
-  assert planned_jobs.job(tmp_path, "pascal", 1).config.seed == 1

@@ -76,7 +76,7 @@ def assert_the_same(found, params, sources, limits, decode):
     (1100, 4.0, by(2)),  # the best by chunks
   ],
 )
-def test_a_beam_is_what_fairseq_would_find(vocabulary, end, decode):
+def test_beam_search_equals_fairseqs(vocabulary, end, decode):
   params = drawn(vocabulary, end)
   result = found_by(params, SOURCES, LIMITS, decode)
   assert_the_same(result, params, SOURCES, LIMITS, decode)
@@ -97,7 +97,7 @@ def test_greedy_is_a_beam_of_one(vocabulary, end):
 @pytest.mark.parametrize(
   "beams, stop", [(1, "first"), (3, "first"), (3, "bound")]
 )
-def test_what_never_ends_stops_at_its_own_limit(beams, stop):
+def test_outputs_without_an_end_stop_at_their_limit(beams, stop):
   params = drawn(12, -60.0)
   sources, limits = [[7, 3], [9, 8, 3], [5, 3]], [3, 30, 1]
   decode = by(beams, stop=stop)

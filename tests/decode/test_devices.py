@@ -106,7 +106,7 @@ def test_fewer_lines_than_devices_and_other_parameters(make):
   assert len(work_of(eight, LINES)) == 8
 
 
-def test_what_was_compiled_by_shapes_is_what_runs(make):
+def test_runs_the_programs_compiled_for_shapes(make):
   translate = make(Tables(SIZE), devices=jax.devices()[:2], beam=1, sentences=2)
   params = drawn(SIZE, 3.0)
   lines = [LINES[2]] * 4

@@ -117,7 +117,7 @@ def groups_by_loops(params, ids, limit, decode):
     (1100, 5.0, diverse(4, 2, 2.0)),
   ],
 )
-def test_groups_are_those_of_loops(vocabulary, end, decode):
+def test_against_loops(vocabulary, end, decode):
   params = drawn(vocabulary, end)
   texts = []
   for row, result in enumerate(found_by(params, decode)):

@@ -45,7 +45,7 @@ def written(words, automaton, past, maximum):
 
 
 @pytest.mark.parametrize("text", ["the far", "the farm ", "a", "du", "the "])
-def test_all_that_is_written_begins_with_the_text(words, text):
+def test_every_path_begins_with_the_prefix(words, text):
   automaton = PrefixCompiler(words)(text)
   ways = written(words, automaton, (), 9)
   assert ways
@@ -59,7 +59,7 @@ def test_all_that_is_written_begins_with_the_text(words, text):
       assert any(tuple(ids[: len(way)]) == way for way in ways), line
 
 
-def test_all_subwords_that_go_on_are_there(words):
+def test_all_continuing_subwords_are_allowed(words):
   """Of "far": by any subwords, also those that go on beyond it."""
   ways = written(words, PrefixCompiler(words)("far"), (), 9)
   pieces = words.pieces(range(words.size))
@@ -68,11 +68,11 @@ def test_all_subwords_that_go_on_are_there(words):
   assert len(ways) == len(set(ways)) >= (1 if words.whole_words else 3)
 
 
-def test_an_empty_prefix_asks_nothing(words):
+def test_an_empty_prefix_allows_everything(words):
   assert PrefixCompiler(words)("") == PrefixCompiler(words)("  ") == ()
 
 
-def test_what_cannot_be_written_is_told(words):
+def test_rejects_text_outside_the_vocabulary(words):
   for text in ("the ☃", "☃ duck "):
     with pytest.raises(InputError, match="cannot be written with the subwords"):
       PrefixCompiler(words)(text)

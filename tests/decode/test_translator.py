@@ -52,7 +52,7 @@ def ids(found):
   return [[best.ids for best in one] for one in found]
 
 
-def test_sentences_that_share_places_are_found_as_alone(make):
+def test_sentences_in_one_batch_are_translated_as_alone(make):
   """Three hundred, of all lengths, more than there are places."""
   translate, params = make(3), drawn(SIZE, 3.0)
   lengths = np.random.default_rng(1).integers(2, 60, 300)
@@ -65,7 +65,7 @@ def test_sentences_that_share_places_are_found_as_alone(make):
     assert result[index] == [one.tokens[:-1] for one in expected]
 
 
-def test_it_tells_what_is_found_and_what_it_waits_for(make):
+def test_reports_finished_sentences_and_compilation(make):
   """Empty sentences too; notes, before the first is found, count programs."""
   translate, message, messages = make(2), [], set()
   ended = threading.Event()

@@ -16,14 +16,14 @@ LINES = ["the small dog sees a cat .", "the cat sleeps .", "a house"]
 
 MODELS = {
   "pre": {},
-  "post, two tables, an output": dict(
+  "post, two tables, an output, no positions": dict(
     norm="post",
+    positions=False,
     activation="gelu",
     tie_embeddings=False,
     tie_output=False,
     decoder_layers=2,
   ),
-  "no positions": dict(positions=False),
 }
 
 
@@ -81,23 +81,16 @@ def tokens_of(lines, vocabulary):
   return [[pieces[i] for i in vocabulary.ids(line)] for line in lines]
 
 
-@pytest.mark.parametrize(
-  ("system", "message"),
-  [
-    ("pascal", r"config\.parts\.encoder\.parent_scaled acts in translation"),
-    ("gru_global", r"config\.model\.family"),
-    ("multitask", r"a tag around every source"),
-  ],
-)
-def test_what_it_cannot_hold_is_refused_by_name(
-  tiny, tmp_path, system, message
-):
-  config = tiny(system)
-  config.batch.shapes = 1
-  config.train.update(
-    steps=1, evaluate_every=9, save_every=1, selection="log_likelihood"
-  )
-  train.run(config, tmp_path / "run")
-  with pytest.raises(InputError, match=message):
-    export.run(tmp_path / "run", tmp_path / "out", "ctranslate2")
-  assert not (tmp_path / "out").exists()
+def test_rejects_models_that_it_cannot_represent(runs, tiny, tmp_path):
+  tagged = trained(tiny, tmp_path / "run", "multitask")
+  for run, message in (
+    (
+      runs["pascal"],
+      r"config\.parts\.encoder\.parent_scaled acts in translation",
+    ),
+    (runs["gru_global"], r"config\.model\.family"),
+    (tagged, r"a tag around every source"),
+  ):
+    with pytest.raises(InputError, match=message):
+      export.run(run, tmp_path / "out", "ctranslate2")
+    assert not (tmp_path / "out").exists()

@@ -40,7 +40,7 @@ def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
   train.run(config, tmp_path / "run")
   formats = ("safetensors", "ctranslate2")
   found = []
-  for seed in ("0", "1", "2"):
+  for seed in ("0", "1"):
     out = tmp_path / seed
     subprocess.run(
       [sys.executable, "-c", EXPORT, tmp_path / "run", out, *formats],
@@ -50,7 +50,6 @@ def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
     found.append(digests(out))
   assert len(found[0]) == 12, sorted(found[0])
   assert found[1] == found[0]
-  assert found[2] == found[0]
 
 
 def test_the_file_of_parameters_is_the_same_each_time(tmp_path):

@@ -12,7 +12,7 @@ def test_each_format_has_a_page_by_which_it_is_whole():
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_no_run_is_not_exported(format, tmp_path):
+def test_rejects_folders_that_are_not_runs(format, tmp_path):
   with pytest.raises(InputError, match="is not the folder of a run"):
     export.run(tmp_path, tmp_path / "out", format)
   assert not (tmp_path / "out").exists()

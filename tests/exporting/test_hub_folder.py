@@ -22,24 +22,9 @@ LINES = ["the small dog sees a cat .", "", "the cat sleeps ."]
 
 
 @pytest.fixture(scope="module")
-def run(made_once, prepared):
+def run(runs):
   """The folder of a run that reads trees."""
-  from jaxsyn.configs import quickstart as config_file
-
-  def make(folder):
-    config = config_file.get_config("pascal")
-    config.data.directory = str(prepared)
-    config.model.update(width=32)
-    config.model.transformer.update(
-      encoder_layers=1, decoder_layers=1, feed_forward=32, heads=4
-    )
-    config.batch.update(tokens=1024, shapes=1)
-    config.train.update(steps=2, evaluate_every=2, save_every=2, minutes=0.0)
-    config.train.selection = "log_likelihood"
-    config.decode.beam = 2
-    train.run(config, folder)
-
-  return made_once("exporting_run", make)
+  return runs["pascal"]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +50,7 @@ def test_it_translates_as_the_run(run, folder):
   }
 
 
-def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
+def test_the_model_card(run, folder, tmp_path):
   card = (folder / "README.md").read_text()
   _, block, rest = card.split("---\n", 2)
   assert 'license: "cc-by-4.0"' in block and "language: [en, qaa]" in block
@@ -81,7 +66,7 @@ def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
     Session(tmp_path / "bare")(LINES)
 
 
-def test_a_run_may_begin_with_it(tiny, folder, tmp_path):
+def test_a_run_can_start_from_an_export(tiny, folder, tmp_path):
   config = tiny("pascal")
   config.model.transformer.encoder_layers = 1
   config.batch.shapes = 1
@@ -152,19 +137,20 @@ def test_another_checkpoint_cannot_be_chosen(folder):
 SESSION = """
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.session import Session
-try:
-  session = Session({name!r})
-  print([[t.text for t in nbest] for nbest in session({lines!r})])
-except (InputError, StoreError) as error:
-  print(type(error).__name__, error)
+for name in {names!r}:
+  try:
+    session = Session(name)
+    print([[t.text for t in nbest] for nbest in session({lines!r})])
+  except (InputError, StoreError) as error:
+    print(type(error).__name__, error)
 """
 
 
 def test_a_hub_serves_it(folder, tmp_path, environment):
   pytest.importorskip("huggingface_hub", reason="extra hub")
 
-  def said(name, **more):
-    code = SESSION.format(name=name, lines=LINES)
+  def output_of(*names, **more):
+    code = SESSION.format(names=names, lines=LINES)
     done = subprocess.run(
       [sys.executable, "-c", code],
       env=environment | {"HF_HOME": str(tmp_path / "cache")} | more,
@@ -173,15 +159,17 @@ def test_a_hub_serves_it(folder, tmp_path, environment):
       cwd=os.getcwd(),
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
   wanted = [[text for text, *_ in n] for n in translated(Session(folder))]
   with model_hub.serve("me/mine", folder) as server:
     present = {"HF_ENDPOINT": server.url}
-    assert said("hub:me/mine", **present) == f"{wanted}\n"
-    request = len(server.asked)
-    assert said("hub:me/mine", HF_HUB_OFFLINE="1", **present) == f"{wanted}\n"
-    assert len(server.asked) == request
-    assert "no revision 'v9'" in said("hub:me/mine@v9", **present)
-    assert "no such model" in said("hub:me/none", **present)
-  assert said("hub:me/other", **present).startswith("StoreError hub:me/other")
+    names = ("hub:me/mine", "hub:me/mine@v9", "hub:me/none")
+    translations, revision, model = output_of(*names, **present)
+    assert translations == str(wanted)
+    assert "no revision 'v9'" in revision and "no such model" in model
+    requests = len(server.asked)
+    offline = output_of("hub:me/mine", HF_HUB_OFFLINE="1", **present)
+    assert offline == [str(wanted)] and len(server.asked) == requests
+  (error,) = output_of("hub:me/other", **present)
+  assert error.startswith("StoreError hub:me/other")

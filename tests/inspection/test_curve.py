@@ -18,7 +18,7 @@ def lines_of(figure):
   }
 
 
-def test_watched_while_it_is_written(tmp_path, monkeypatch):
+def test_plots_a_log_that_is_being_written(tmp_path, monkeypatch):
   monkeypatch.setattr(curve, "SECONDS", 0.01)
   assert lines_of(curve.picture(tmp_path))["bleu"] == {"validation": ([], [])}
   shown, sampled = [], threading.Event()

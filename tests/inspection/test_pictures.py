@@ -8,7 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jaxsyn.inspection import arcs, fonts, pictures
+from jaxsyn.inspection import arcs, pictures
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.pooling import source_units
 from jaxsyn.inspection.sentence import ReadSource
@@ -84,18 +84,6 @@ def test_a_grid_of_heads_has_room_for_all():
     assert image.std() > 0.01 and max(image.shape) < 6000
 
 
-def test_subwords_begin_lightly():
-  """ "▁" of a font is a heavy bar; the text of a file keeps it."""
-  names = ("▁the", "▁", "du", "ck▁")
-  expected = dataclasses.replace(
-    shown(np.ones((1, 4, 4))), rows=names, columns=names
-  )
-  axes = pictures.picture(expected).axes[0]
-  for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
-    assert [label.get_text() for label in labels] == ["_the", "_", "du", "ck_"]
-  assert expected.rows == names
-
-
 def test_heads_with_one_matrix_share_a_panel():
   same = shown(np.ones((3, 2, 2)), "tree_scaled", "weighting")
   (panel,) = pictures.panels(same)
@@ -127,8 +115,3 @@ def test_attention_has_one_scale_and_weightings_their_own():
   part = shown(weight_HQM, "parent_scaled", "weighting")
   (image,) = pictures.picture(part).axes[0].collections
   assert (image.norm.vmin, image.norm.vmax) == (0.0, pytest.approx(1 / 3))
-
-
-def test_fonts_are_looked_for_only_where_needed():
-  assert fonts.families(["plain"]) == [fonts.BASE]
-  assert fonts.families(["日本語 \U0010ffff"])[0] == fonts.BASE

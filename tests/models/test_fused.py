@@ -91,7 +91,7 @@ def test_output_and_gradients_are_those_of_the_einsum(place, parts, dtype):
     ("gru_global", {}, r"config\.model\.attention='fused' is not for family"),
   ],
 )
-def test_what_it_cannot_do_is_refused(system, options, message):
+def test_rejects_unsupported_models(system, options, message):
   with pytest.raises(InputError, match=f"^{message}"):
     plan_of(system, attention="fused", **options)
   plan_of("pascal_additive", attention="fused")

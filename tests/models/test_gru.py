@@ -101,7 +101,7 @@ DOUBLES = [name for name in systems.SYSTEMS if name.startswith("gru_double")]
 
 
 @pytest.mark.parametrize("system", DOUBLES)
-def test_a_second_context_of_weight_nothing_is_the_baseline_to_the_bit(system):
+def test_a_second_context_of_zero_weight_equals_the_baseline(system):
   """Golden value 13: L_cs = 0."""
   plan, plain = plan_of(system), plan_of("gru_global")
   params = parameters(plan, BATCH)
@@ -128,7 +128,7 @@ def test_both_contexts_may_move_the_state():
 
 
 @pytest.mark.parametrize("position", ["interp", "hard", "expected"])
-def test_what_reaches_the_predictor_through_a_whole_model(position):
+def test_gradients_reach_the_position_predictor(position):
   config = base.get_config()
   config.model.gru.hidden = 12
   systems.apply(config, "gru_syntax")
@@ -204,7 +204,7 @@ def test_one_draw_of_dropout_holds_for_a_whole_sentence():
     ),
   ],
 )
-def test_what_does_not_fit_is_refused_by_name(change, message):
+def test_rejects_invalid_options(change, message):
   config = systems.apply(base.get_config(), "gru_global")
   config.unlock()
   for path, value in change.items():

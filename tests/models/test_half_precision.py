@@ -224,7 +224,7 @@ def test_alignment_scores_are_float32_up_to_the_softmax(system):
     assert abs(one - other).max() < 0.015
 
 
-def test_what_is_trained_stays_in_float32_and_learns_as_fast():
+def test_trained_parameters_stay_float32():
   """Parameters, both moments and the average; losses within 1 %."""
   losses = []
   for plan in (plan_of("pascal"), half(plan_of("pascal"))):

@@ -35,7 +35,7 @@ def first_step(remat):
   return (state.params, new.params, metrics), str(step.jaxpr)
 
 
-def test_numbers_are_the_same_dropout_noise_and_losses_on_maps_included():
+def test_rematerialization_does_not_change_numbers():
   wanted, text = first_step("none")
   assert "remat" not in text
   for remat in ("attention", "layer"):
@@ -60,7 +60,7 @@ def test_repeated_products_do_not_count_as_flops_of_the_model():
   assert executed["none"] < executed["attention"] < executed["layer"]
 
 
-def test_a_family_that_cannot_refuses_by_name():
+def test_rejects_architectures_without_support():
   with pytest.raises(
     InputError,
     match=r"^config\.train\.remat='layer' is not for family 'gru'; take 'none'",

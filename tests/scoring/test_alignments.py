@@ -77,7 +77,7 @@ def test_of_several_files_a_table(tmp_path, reference):
     ([], "found is empty"),
   ],
 )
-def test_what_does_not_fit_is_told(tmp_path, reference, lines, message):
+def test_rejects_invalid_options(tmp_path, reference, lines, message):
   with pytest.raises(InputError, match=message):
     alignments.run(reference, [written(tmp_path / "found", *lines)])
 

@@ -108,21 +108,6 @@ def test_text_has_two_decimals_and_every_part(files):
   assert max(map(len, command.as_text(run(files, "a")).split("\n"))) < 120
 
 
-def test_names_go_without_the_folder_that_all_are_in(
-  files, tmp_path, monkeypatch
-):
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / "c").rename(tmp_path / "elsewhere")
-  (tmp_path / "runs").mkdir()
-  (tmp_path / "b").rename(tmp_path / "runs" / "b")
-  names = ["a", str(tmp_path / "elsewhere"), "runs/b"]
-  settings = Settings(("exact",), significance="none")
-  results = command.run(["meant"], names, settings)
-  assert list(results.scores) == names
-  rows = command.as_text(results).split("\n")[1:4]
-  assert [row.split()[0] for row in rows] == ["a", "elsewhere", "runs/b"]
-
-
 def test_buckets_are_of_words_between_blanks_or_of_the_trees(files):
   by_blanks = run(files, "a", source=files["meant"], edges=(1, 4))
   counts = {b.label: b.count for b in by_blanks.buckets}
@@ -167,7 +152,7 @@ def test_the_command_prints_json_of_the_same(files):
   )
 
 
-def test_what_does_not_fit_is_refused(files, tmp_path):
+def test_rejects_invalid_inputs(files, tmp_path):
   empty, short = tmp_path / "empty", tmp_path / "short"
   empty.write_text("")
   short.write_text("one line\n")

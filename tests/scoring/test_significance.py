@@ -1,8 +1,6 @@
 """Tests by hand, against sacreBLEU's own command, and by simulation."""
 
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -163,34 +161,6 @@ def test_p_values_and_signatures_are_sacrebleus(references, monkeypatch):
       assert outcome.sacrebleu_p == scores[key][1].p_value
       assert outcome.signature == str(signatures[key])
       assert result.value == scores[key][1].score - scores[key][0].score
-
-
-def test_p_values_are_those_of_sacrebleus_own_command(tmp_path):
-  meant, one, other = corpus()
-  files = [tmp_path / name for name in ("meant", "one", "other")]
-  for file, lines in zip(files, (*meant, one, other)):
-    file.write_text("".join(f"{line}\n" for line in lines))
-  expected = {
-    (metric, outcome.name): outcome
-    for metric in METRICS
-    for outcome in compared(metric, meant, one, other).tests
-  }
-  command = [sys.executable, "-m", "sacrebleu", files[0], "-i", *files[1:]]
-  command += ["-m", *METRICS, "-nc"]
-  for kind, name in (
-    ("--paired-ar", "randomisation"),
-    ("--paired-bs", "bootstrap"),
-  ):
-    done = subprocess.run(
-      [*command, kind, "-f", "text"],
-      capture_output=True,
-      text=True,
-      check=True,
-    )
-    for metric in METRICS:
-      outcome = expected[metric, name]
-      assert f"(p = {outcome.sacrebleu_p:.4f})" in done.stdout
-      assert outcome.signature in done.stdout
 
 
 def test_shuffles_drawn_in_parts_are_those_drawn_at_once():

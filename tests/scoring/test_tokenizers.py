@@ -77,7 +77,7 @@ def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   )
 
 
-def test_one_that_is_named_wins_and_must_exist():
+def test_a_named_tokenizer_has_priority():
   assert tokenizers.resolved("intl", "ja") == "intl"
   with pytest.raises(InputError, match=r"'13b'\. Did you mean '13a'"):
     tokenizers.resolved("13b", "ja")
@@ -149,29 +149,6 @@ def test_the_command_takes_the_language(files):
 
   assert "tok:char" in printed("char", language="ja")
   assert "tok:13a" in printed()
-
-
-@pytest.mark.parametrize(
-  ("language", "expected"),
-  [
-    ("zh-CN", "tokenizer zh, which fits 'zh-CN'."),
-    ("de", "tokenizer 13a, which fits 'de' as it has blanks."),
-    ("ja_Latn", "tokenizer 13a, which fits 'ja_Latn' as it has blanks."),
-    ("qq", "tokenizer 13a, since 'qq' is not known: no code of ISO 639-1"),
-    ("Klingon", "tokenizer 13a, since 'Klingon' is not known"),
-  ],
-)
-def test_it_is_told_what_a_language_has(language, expected):
-  assert tokenizers.summary(language).startswith(expected)
-
-
-def test_buckets_of_the_command_are_of_the_source_language(files):
-  results = command.run(
-    files[:1], files[1:], source=files[0], source_language="ja", language="ja"
-  )
-  assert {b.by for b in results.buckets} == {
-    f"source length in words of {JAPANESE}"
-  }
 
 
 def test_a_settled_config_names_its_tokeniser():

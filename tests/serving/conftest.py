@@ -52,7 +52,7 @@ def ask(made):
 
 
 @pytest.fixture(scope="session")
-def address(runs, users_environment):
+def address(runs, environment):
   """Of a server of two runs, in a process of its own."""
   names = ("pascal", "gru_global")
   command = [sys.executable, "-m", "jaxsyn", "serve", "--port", "0"]
@@ -60,7 +60,7 @@ def address(runs, users_environment):
     [*command, "--compile", "0", *(f"{name}={runs[name]}" for name in names)],
     stdout=subprocess.PIPE,
     text=True,
-    env=users_environment,
+    env=environment,
   )
   try:
     for line in server.stdout:

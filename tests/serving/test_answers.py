@@ -1,6 +1,5 @@
 """What is answered is what the session finds, in whatever company."""
 
-import concurrent.futures
 import json
 
 import numpy as np
@@ -92,15 +91,6 @@ def test_a_tree_that_is_sent_is_read(ask, alone):
   assert_alike(again["nbest"], told(expected[:1]))
 
 
-def test_trees_among_requests(ask, alone):
-  conllu = ask("/parse", {"text": LINE}).json()["conllu"]
-  page = ask("/translate", {"requests": [{"conllu": conllu}, {"text": LINE}]})
-  one, other = page.json()["translations"]
-  assert_alike(one["nbest"], other["nbest"])
-  both = ask("/translate", {"conllu": conllu + conllu.replace("= 1", "= 2")})
-  assert len(both.json()["translations"]) == 2
-
-
 def test_inspection_is_that_of_the_command(ask, alone):
   answer = ask("/inspect", {"text": LINE})
   assert answer.headers["content-type"] == "application/json"
@@ -159,18 +149,6 @@ def test_fifty_clients_are_few_batches(ask, alone):
     assert_alike(content["nbest"], told(expected[line][:1]))
   # 50 sentences, eight together at most: seven, and what came a little late.
   assert ask.service.metrics.batches_of("pascal") - count <= 12
-
-
-def test_threads_that_ask_the_worker(ask, alone):
-  worker = ask.service.worker
-  with concurrent.futures.ThreadPoolExecutor(50) as pool:
-    jobs = [
-      *pool.map(worker.translate, ["pascal"] * 50, [[Request(LINE)]] * 50)
-    ]
-  (expected,) = alone([LINE])
-  for job in jobs:
-    (answer,) = job.answers
-    assert_alike(told(answer.result(60).nbest), told(expected))
 
 
 def test_one_bad_sentence_spoils_no_other(ask, alone):

@@ -24,7 +24,7 @@ from jaxsyn.serving.runs import RunLocation, run_locations
     (["s3://store/runs/p", "gs://store/runs/p"], ["s3:/store/runs/p", "gs:/store/runs/p"]),
   ],
 )  # fmt: skip
-def test_as_few_names_as_tell_them_apart(words, names):
+def test_shortest_unique_names(words, names):
   assert [place.name for place in run_locations(words)] == names
 
 
@@ -79,7 +79,7 @@ def test_bounds(parse):
     parse("a", "--port=70000")
 
 
-def test_what_is_not_installed(parse, monkeypatch):
+def test_reports_a_missing_package(parse, monkeypatch):
   monkeypatch.setitem(sys.modules, "uvicorn", None)
   message = r"^serving needs the package uvicorn: pip install -e '\.\[serve\]'$"
   with pytest.raises(InputError, match=message):

@@ -1,8 +1,6 @@
 """The page in a real browser, of a real server: what is seen, moved and typed."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from page_under_test import (
@@ -146,7 +144,7 @@ def test_parents_are_chosen_by_keyboard(opened, session):
   assert nbest(page) == of_session(session, parse_of(page))
 
 
-def test_a_tree_of_ones_own(opened):
+def test_translates_a_given_tree(opened):
   page = opened()
   rows = ["1\ta\t_\t_\t_\t_\t2\tdet\t_\t_", "2\tcow\t_\t_\t_\t_\t1\troot\t_\t_"]
   page.get_by_text("CoNLL-U", exact=True).click()
@@ -214,7 +212,7 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
   expect(page.locator(".maps output").first).to_contain_text(" → ".join(words))
 
 
-def test_what_is_typed_is_text(opened):
+def test_input_is_escaped(opened):
   page = opened()
   line = "<img src=x onerror=alert(1)> & \"'</script><script>alert(2)</script>"
   page.on("dialog", lambda dialog: pytest.fail(dialog.message))
@@ -279,34 +277,6 @@ def test_translates_without_figures_what_is_too_long_for_them(opened, session):
   expect(page.locator(".panel .figures")).to_be_visible()
 
 
-def test_counts_programs_while_the_server_compiles(browser, runs, environment):
-  """The page is open before the server has compiled its programs."""
-  command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
-  server = subprocess.Popen(
-    [*command, "--port=0", "--compile=32", "--together=8", "--beam=4"],
-    stderr=subprocess.PIPE,
-    text=True,
-    env=environment,
-  )
-  page = browser.new_page()
-  try:
-    matches = re.search(r"listening at (http\S+);", server.stderr.readline())
-    page.goto(matches[1])
-    status = page.locator("#status")
-    expect(status).to_have_text(
-      re.compile(r"Programs are being compiled: \d+ of \d+ …$")
-    )
-    page.get_by_label("Sentence").fill(LINE)
-    page.get_by_role("button", name="Translate", exact=True).click()
-    is_done(page)
-    assert nbest(page)
-  finally:
-    page.close()
-    server.kill()
-    server.wait()
-    server.stderr.close()
-
-
 def test_says_that_programs_are_compiled_for_a_sentence(opened):
   page = opened()
   message = {"status": "ok", "compiling": True, "programs": 7}
@@ -319,54 +289,3 @@ def test_says_that_programs_are_compiled_for_a_sentence(opened):
   )
   message = {"status": "ok"}
   expect(page.locator("#status")).to_have_text("Translating …")
-
-
-def test_typing_keeps_messages_about_other_things(opened):
-  page = opened()
-  status, field = page.locator("#status"), page.get_by_label("Sentence")
-  page.route("**/health", lambda route: route.fulfill(json={"status": "ok"}))
-  page.route("**/inspect", lambda route: None)  # takes its time
-  field.fill(LINE)
-  page.get_by_role("button", name="Translate", exact=True).click()
-  expect(status).to_have_text("Translating …")
-  field.press_sequentially(" a")
-  expect(status).to_have_text("Translating …")
-  page.route("**/parse", lambda route: route.abort())
-  page.get_by_role("button", name="Translate", exact=True).click()
-  expect(status).to_contain_text("cannot be reached")
-  field.press_sequentially(" b")
-  expect(status).to_contain_text("cannot be reached")
-  field.fill("a cow " * 400)
-  expect(status).to_contain_text("at most 2,000 are translated")
-  field.fill("a cow")
-  expect(status).to_have_text("")
-
-
-def test_waiting_for_the_start_ends_with_a_translation(opened, address):
-  """The wait that begins with the page clears no later message."""
-  loaded = []
-
-  def health(route):
-    # The first wait is answered last, after the translation.
-    if len(loaded) < 2:
-      loaded.append(route)
-      if len(loaded) == 1:
-        route.fulfill(json={"status": "starting"})
-      return
-    route.fulfill(json={"status": "ok"})
-
-  page = opened()
-  page.goto("about:blank")  # ends the requests of the first page
-  page.route("**/health", health)
-  page.goto(address)
-  status = page.locator("#status")
-  expect(status).to_contain_text("The server is starting")
-  page.wait_for_timeout(1000)  # the second question waits
-  assert len(loaded) == 2
-  page.get_by_label("Sentence").fill(LINE)
-  page.get_by_role("button", name="Translate", exact=True).click()
-  is_done(page)
-  expect(status).to_contain_text("Translated in ")
-  loaded[1].fulfill(json={"status": "ok"})
-  page.wait_for_timeout(300)
-  expect(status).to_contain_text("Translated in ")

@@ -1,7 +1,6 @@
 """What cannot be answered is told in one line of JSON, and harms nobody."""
 
 import asyncio
-import concurrent.futures
 import json
 import logging
 import shutil
@@ -60,7 +59,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("body, message", HOSTILE)
-def test_what_is_not_understood_is_400(ask, body, message):
+def test_invalid_requests_are_400(ask, body, message):
   answer = ask("/translate", body)
   assert answer.status_code == 400, answer.text
   assert message in answer.json()["error"]
@@ -84,7 +83,7 @@ CANNOT = [
 
 @pytest.mark.parametrize("told, message", CANNOT)
 @pytest.mark.parametrize("path", ["/translate", "/inspect"])
-def test_what_cannot_be_done_is_422(ask, path, told, message):
+def test_impossible_requests_are_422(ask, path, told, message):
   answer = ask(path, told)
   assert answer.status_code == 422, answer.text
   assert message in answer.json()["error"]
@@ -94,7 +93,7 @@ def test_what_cannot_be_done_is_422(ask, path, told, message):
     assert "requests[1].conllu" in answer.json()["error"]
 
 
-def test_more_that_cannot_be_done(ask):
+def test_rejects_requests_beyond_the_limits_of_the_run(ask):
   for path, messages, message in [
     ("/translate", {"text": LINE, "nbest": 4}, "nbest is 4, and 'pascal' finds 3"),
     ("/inspect", {"text": " "}, "the sentence has no words"),
@@ -235,24 +234,8 @@ def test_health_is_ok_while_a_long_compilation_runs(made):
   assert replies and set(replies) == {(200, "ok")}
 
 
-def test_health_reports_the_compilation_of_an_inspection(made):
-  ask = made()
-  session = ask.service.runs["pascal"].session
-  replies = set()
-  with concurrent.futures.ThreadPoolExecutor(1) as pool:
-    # The maps of a new size are compiled after the search.
-    work = pool.submit(ask, "/inspect", {"text": "a cow " * 40})
-    while not work.done():
-      was_searching = session.note() != ""
-      reply = ask("/health").json()
-      if not was_searching and not session.note():
-        replies.add(reply.get("compiling"))
-  assert work.result().status_code == 200
-  assert True in replies
-
-
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_goes_away_leaves_the_queue(made, stream):
+def test_disconnected_clients_leave_the_queue(made, stream):
   ask = made(works=False)
   body = json.dumps({"texts": [LINE] * 5, "stream": stream}).encode()
   sent, waited = [], []
@@ -281,19 +264,7 @@ def test_who_goes_away_leaves_the_queue(made, stream):
   assert 'path="/translate",status="499"' in ask("/metrics").text or stream
 
 
-def test_before_and_after(made):
-  ask = made(works=False)
-  for state in ("starting", "ending"):
-    ask.service.state = state
-    answer = ask("/health")
-    assert (answer.status_code, answer.json()) == (503, {"status": state})
-    answer = ask("/translate", {"text": LINE})
-    assert answer.status_code == 503 and answer.headers["retry-after"] == "5"
-    assert answer.json() == {"error": f"the server is {state}."}
-    assert ask("/runs").status_code == 200
-
-
-def test_how_far_a_starting_server_is(made):
+def test_a_starting_server_reports_its_progress(made):
   ask = made(works=False)
   ask.service.state, ask.service.compiled = "starting", (5, 18)
   answer = ask("/health")
@@ -311,7 +282,7 @@ def test_how_far_a_starting_server_is(made):
     assert (answer.status_code, answer.json()) == (status, {"status": state})
 
 
-def test_a_fault_of_ours_is_in_the_log_alone(made, monkeypatch, caplog):
+def test_internal_errors_appear_only_in_the_log(made, monkeypatch, caplog):
   ask = made(works=False)
   monkeypatch.setattr(ask.service, "runs", {"pascal": None})
   with caplog.at_level(logging.ERROR):
@@ -324,7 +295,7 @@ def test_a_fault_of_ours_is_in_the_log_alone(made, monkeypatch, caplog):
   assert "AttributeError" in caplog.text
 
 
-def test_names_of_the_host_and_pages_elsewhere(made):
+def test_checks_hosts_and_origins(made):
   ask = made(works=False)
 
   def status(host, **headers):

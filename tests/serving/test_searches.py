@@ -1,14 +1,11 @@
 """Other searches and ensembles behind the server, and what is compiled before."""
 
-import asyncio
 import functools
-import json
 
 import numpy as np
 import pytest
-from asked_services import LINE, OTHER, Asked, listening
+from asked_services import LINE, OTHER, Asked
 
-from benchmarks import serve_load
 from jaxsyn.serving import warm
 from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.serving.runs import RunLocation, Served
@@ -51,7 +48,7 @@ def test_samples_depend_on_the_place_in_their_request(opened, runs):
   assert ask("/translate", {"text": LINE, "nbest": 3}).status_code == 422
 
 
-def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
+def test_an_ensemble_translates_without_figures(opened, runs):
   folders = runs["pascal"], runs["deps_san"]
   ask, _ = opened(*folders)
   (run,) = ask("/runs").json()["runs"]
@@ -70,7 +67,7 @@ def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
   assert "an ensemble has no maps of its own" in answer.json()["error"]
 
 
-def test_what_is_usual_is_compiled_before(opened, runs):
+def test_common_sizes_are_compiled_at_the_start(opened, runs):
   ask, run = opened(runs["pascal"], beam=2)
   messages = []
   warm.prepare(
@@ -117,27 +114,3 @@ def test_a_short_sentence_is_ready_first_of_every_run(made, monkeypatch):
     queue.run.name for queue in desks
   }
   assert started[-1][0] and started[-1][1] == 8
-
-
-def test_nothing_is_compiled_where_nobody_wants_it(ask):
-  messages = []
-  desks = [*ask.service.worker.desks.values()]
-  warm.prepare(desks, 0, lambda *one: messages.append(one))
-  assert messages == []
-
-
-def test_the_benchmark_of_load(ask):
-  """A second of it, at a real port, beside clients that do harm."""
-  with listening(ask.service) as port:
-    figures, is_fine = asyncio.run(
-      serve_load.run(
-        f"http://127.0.0.1:{port}",
-        [LINE, OTHER],
-        clients=3,
-        seconds=1.5,
-        hostile=6,
-      )
-    )
-  assert is_fine, json.dumps(figures)
-  assert figures["translate_answers"][0] >= 3
-  assert figures["translate_p50"][0] <= figures["translate_p99"][0]

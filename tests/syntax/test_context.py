@@ -7,17 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from part_under_test import WHERE
 
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath
-from jaxsyn.syntax import AttentionSite, SentenceFeatures
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.modifier import StackShape
 
-KINDS = ["global", "deep", "deep_global"]
 H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
 # Four subwords and two, EOS included, then pads.
 REAL = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
@@ -98,33 +96,6 @@ def reference(spec, x, inputs, params):
   return out
 
 
-def test_half_query_half_mean():
-  # One head of width 4, so the query comes divided by 2; U is the identity,
-  # the gates are sigmoid(0) = 1/2. The mean of the two real subwords is
-  # (2, 3, 4, 5); the pad's nines are left out.
-  site = AttentionSite("encoder", 0, heads=1, width=4, dtype="float32")
-  x = np.array([[[1.0, 2, 3, 4], [3, 4, 5, 6], [9, 9, 9, 9]]], np.float32)
-  one = {
-    "context_DHK": np.eye(4, dtype=np.float32).reshape(4, 1, 4),
-    "own_gate_HK": np.zeros((1, 4), np.float32),
-    "context_gate_HK": np.zeros((1, 4), np.float32),
-  }
-  q = np.full((1, 3, 1, 4), 8.0, np.float32)
-  out_q, out_k = run(
-    Context(),
-    0,
-    q,
-    x[:, :, None],
-    (x,),
-    {"query": one, "key": one},
-    np.array([[1, 1, 0]], bool),
-    site,
-  )
-  np.testing.assert_allclose(out_q[0, 0, 0], [5.0, 5.5, 6.0, 6.5], rtol=1e-6)
-  np.testing.assert_allclose(out_k[0, 0, 0], [1.5, 2.5, 3.5, 4.5], rtol=1e-6)
-  np.testing.assert_allclose(out_k[0, 1, 0], [2.5, 3.5, 4.5, 5.5], rtol=1e-6)
-
-
 @pytest.mark.parametrize(
   "spec, layer",
   [
@@ -138,7 +109,7 @@ def test_half_query_half_mean():
   ],
   ids=str,
 )
-def test_the_formula_in_plain_loops(spec, layer):
+def test_against_loops(spec, layer):
   q, k, inputs, params = drawn(spec, layer)
   out_q, out_k = run(spec, layer, q, k, inputs, params)
   for out, was, name in ((out_q, q, "query"), (out_k, k, "key")):
@@ -165,38 +136,6 @@ def test_the_first_layer_has_no_layer_before():
       single.check(at, StackShape("encoder", layers, 1, 8))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_agree_with_differences(kind):
-  spec = Context(context=kind)
-  q, k, inputs, params = drawn(spec, 1, seed=1)
-  rng = np.random.default_rng(2)
-  weight_q, weight_k = rng.normal(size=(2, *q.shape))
-
-  def loss(params):
-    out_q, out_k = run(spec, 1, q, k, inputs, params)
-    return jnp.sum(weight_q * out_q + weight_k * out_k) / 10
-
-  agree_with_differences(loss, jax.tree.map(jnp.asarray, params), atol=2e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
-  spec = Context(context=kind)
-  q, k, inputs, params = drawn(spec, 1)
-  outs = run(spec, 1, q, k, inputs, params)
-  dirty = [np.where(REAL[:, :, None], x, 1e3) for x in inputs]
-  n = 2  # the second sentence alone, without its pads
-  cut = [x[1:, :n] for x in (q, k, *inputs)]
-  single = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
-  for out, other, short in zip(
-    outs, run(spec, 1, q, k, dirty, params), single, strict=True
-  ):
-    np.testing.assert_array_equal(out[REAL], other[REAL])
-    np.testing.assert_allclose(out[1:, :n], short, atol=1e-5)
-  nothing = run(spec, 1, q, k, inputs, params, np.zeros_like(REAL))
-  assert all(np.isfinite(out).all() for out in nothing)
-
-
 @pytest.mark.parametrize(
   "spec, layer, pieces",
   [
@@ -206,7 +145,7 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
   ],
   ids=str,
 )
-def test_what_it_makes_and_publishes(spec, layer, pieces):
+def test_creates_parameters_and_publishes_maps(spec, layer, pieces):
   q, k, inputs = jax.tree.map(jnp.asarray, drawn(spec, layer)[:3])
   part = spec.make(dataclasses.replace(WHERE, layer=layer))
   view = SentenceFeatures(real_BS=jnp.asarray(REAL), inputs=inputs)

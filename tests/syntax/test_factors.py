@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from models_under_test import (
   JOINT,
   batch_of,
@@ -104,21 +103,11 @@ def by_loops(spec: Factors, params) -> np.ndarray:
   ],
   ids=str,
 )
-def test_they_are_those_of_plain_loops(spec):
+def test_against_loops(spec):
   params = tables(spec)
   np.testing.assert_allclose(
     embedded(spec, params), by_loops(spec, params), rtol=1e-6, atol=1e-6
   )
-
-
-def test_a_sentence_without_a_tree_keeps_its_tokens():
-  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
-  for join in ("concatenate", "sum"):
-    spec = Factors(("upos", "subword"), join, positions=2)
-    params = tables(spec)
-    out = embedded(spec, params, view)
-    np.testing.assert_array_equal(out[0], X_BSD[0])
-    np.testing.assert_array_equal(out[1], embedded(spec, params)[1])
 
 
 def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
@@ -145,20 +134,6 @@ def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
   assert abs(np.std(params["lemma"]["embedding"]) / 0.05 - 1) < 0.01
 
 
-def test_gradients_agree_with_differences():
-  weight = np.random.default_rng(2).normal(size=X_BSD.shape)
-  for join in ("concatenate", "sum"):
-    spec = Factors(("feats", "subword"), join, (2, 2), positions=2)
-
-    def loss(params, spec=spec):
-      return jnp.mean(weight * jnp.sin(embedded(spec, params)))
-
-    params = tables(spec)
-    # A row that no subword has cannot count.
-    assert {0, 1, 2} == {*np.ravel(LABELS["feats"])}
-    agree_with_differences(loss, params)
-
-
 def test_annotations_with_labels_are_factors():
   assert {*ANNOTATIONS, "relation", "position", "subword"} == set(FACTORS)
 
@@ -172,7 +147,7 @@ def test_each_is_read_only_where_it_is_used():
   assert Factors(()).required_features == ()
 
 
-def test_what_takes_the_same_dimensions_is_refused_by_name():
+def test_rejects_two_modifiers_of_the_same_dimensions():
   message = "label_embedding and factors both take the last dimensions"
   with pytest.raises(InputError, match=message):
     plan_of("label_embedding+factors")
@@ -203,7 +178,7 @@ def test_summed_they_take_none():
     ),
   ],
 )
-def test_options_that_do_not_fit_are_named(options, message):
+def test_rejects_invalid_options(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "factors", options)
 

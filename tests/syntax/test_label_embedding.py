@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
 from models_under_test import (
   batch_of,
   check_part,
@@ -64,13 +63,6 @@ def test_a_label_may_take_all_dimensions():
   np.testing.assert_array_equal(out[0, 0], [8, 9, 10, 11])
 
 
-def test_a_sentence_without_a_tree_keeps_its_tokens():
-  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
-  out = embedded(LabelEmbedding(size=2), view)
-  np.testing.assert_array_equal(out[0], TOKEN[0])
-  np.testing.assert_array_equal(out[1], embedded(LabelEmbedding(size=2))[1])
-
-
 def test_labels_start_as_tokens_do():
   site = dataclasses.replace(WHERE, width=400, relations=49)
   x_BSD = jnp.zeros((2, 5, 400))
@@ -83,16 +75,6 @@ def test_labels_start_as_tokens_do():
   assert table.shape == (50, 400)
   # 1 / √400; the deviation of 20,000 draws is known to half a percent.
   assert abs(np.std(table) / 0.05 - 1) < 0.03
-
-
-def test_gradients_agree_with_differences():
-  weight = np.random.default_rng(0).normal(size=TOKEN.shape)
-
-  def loss(params):
-    out = embedded(LabelEmbedding(size=2, scale_label=True), params=params)
-    return jnp.mean(weight * jnp.sin(out))
-
-  agree_with_differences(loss, TABLE)
 
 
 def encoder_output(plan, params, batch):
@@ -127,7 +109,7 @@ def test_the_encoder_never_sees_the_last_dimensions_of_a_token():
 @pytest.mark.parametrize(
   "size, message", [(-1, " must be from 0 to .*, got -1"), (17, "=17 must be")]
 )
-def test_a_size_that_does_not_fit_is_named(size, message):
+def test_rejects_an_invalid_size(size, message):
   with pytest.raises(
     InputError, match=rf"encoder\.label_embedding\.size{message}"
   ):

@@ -133,7 +133,7 @@ def test_a_parent_without_subwords_is_passed_over():
     assert seen.diagonal().all() and seen[2].tolist() == [False, False, True]
 
 
-def test_scores_however_large_leave_what_is_hidden_hidden():
+def test_large_scores_do_not_unmask_pairs():
   spec = NeighbourHeads(relation="parent", gate="query", heads=None)
   params = {"gate_HK": np.zeros((HEADS, 8)), "gate_H": np.full(HEADS, 1e4)}
 
@@ -254,7 +254,7 @@ def test_more_context_words_widen_the_view():
       )
 
 
-def test_an_option_that_does_nothing_is_told():
+def test_rejects_an_option_without_effect():
   with pytest.raises(
     InputError, match="hops=2 does nothing with relation='parent'"
   ):

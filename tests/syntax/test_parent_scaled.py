@@ -163,12 +163,3 @@ def test_ignoring_draws_for_each_sentence_head_and_query():
   assert abs(ignored_BHQ.mean() - 0.3) < 0.072
   assert not np.array_equal(ignored_BHQ[:, 0], ignored_BHQ[:, 1])
   assert not np.array_equal(ignored_BHQ[0], ignored_BHQ[1])
-
-
-def test_an_unparsed_sentence_keeps_its_scores():
-  score = jnp.asarray(np.random.default_rng(2).normal(size=(2, 2, 3, 3)))
-  out = rescored(
-    ParentScaled(heads=(0,)), score, np.ones((2, 3)), parsed_B=jnp.array([0, 1])
-  )
-  np.testing.assert_array_equal(out[0], score[0])
-  assert not np.array_equal(out[1], score[1])

@@ -53,12 +53,12 @@ def test_distances_of_subwords(view):
   assert (distance_SS[6:] == 255).all()
 
 
-def test_facts_of_different_sizes_are_refused(view):
+def test_rejects_features_of_different_sizes(view):
   with pytest.raises(ValueError, match="axis S: word_BS has 7"):
     view.replace(word_BS=view.word_BS[:, :7]).check()
 
 
-def test_heads_taken_and_put_back_and_words_looked_up():
+def test_selects_heads_and_gathers_words():
   x_BQHK = jnp.arange(24.0).reshape(1, 2, 4, 3)
   for heads in ((2,), (3, 0), (0, 1, 2, 3)):
     mine_BQHK = of_heads(heads, x_BQHK)

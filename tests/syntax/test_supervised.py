@@ -31,16 +31,6 @@ EXAMPLE = SentenceFeatures(
 CHAIN = [1, 2, 3, 3, 2, -1, -1]
 
 
-def test_chain_of_the_worked_example():
-  # a@@ to b; b to the first subword of its parent, c@@; c@@ to d; d, the last
-  # subword of the root, to itself; e to c@@. EOS and pads to nobody.
-  assert chain_BS(EXAMPLE).tolist() == [CHAIN]
-
-
-def test_first_subword_of_the_parent_for_every_subword():
-  assert first_of_parent_BS(EXAMPLE).tolist() == [[2, 2, 2, 2, 2, -1, -1]]
-
-
 def test_whom_to_find_against_loops():
   pairs = [sentence(words, 4, words) for words in (0, 1, 4, 9, 13)]
   view = sentence_features(batch_of(pairs, extra=2), "source")
@@ -210,6 +200,6 @@ def test_gold_parents_get_all_the_weight(spec, site, columns):
     ("decoder", {"heads": (2,)}, r"decoder\.dbsa\.heads: 2 is not one of"),
   ],
 )
-def test_what_does_not_fit_is_said(place, options, message):
+def test_rejects_invalid_options(place, options, message):
   with pytest.raises(InputError, match=message):
     check_part(place, "dbsa", options)

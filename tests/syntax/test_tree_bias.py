@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import finite_differences
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ from models_under_test import (
 
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.placement import Placement
-from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
+from jaxsyn.syntax.tree_bias import TreeBias
 
 RNG = np.random.default_rng(0)
 SCORE = RNG.normal(size=(graph.B, HEADS, graph.S, graph.S)).astype(np.float32)
@@ -91,41 +90,6 @@ def test_against_loops(kind, edges, clip, longest, heads):
   np.testing.assert_allclose(
     out, graph.real_pairs(by_loops(spec, params)), atol=2e-6
   )
-
-
-def test_steps_tell_parent_child_sibling_and_ancestor_apart():
-  up, down = (np.asarray(x[0]) for x in steps_BWW(VIEW))
-  # Of "The monkey eats a ripe banana": The-monkey, monkey-The, monkey-banana,
-  # The-eats, ripe-a, The-banana.
-  for one, other, steps in (
-    (0, 1, (1, 0)), (1, 0, (0, 1)), (1, 5, (1, 1)), (0, 2, (2, 0)),
-    (4, 3, (1, 1)), (0, 5, (2, 1)), (5, 0, (1, 2)), (4, 4, (0, 0)),
-  ):  # fmt: skip
-    assert (up[one, other], down[one, other]) == steps
-
-
-def test_the_edges_of_a_path():
-  edge = np.asarray(edges_EBWW(VIEW, 4, RELATIONS))
-  # The (det 2) up to monkey (nsubj 3) up to eats, down to banana (obj 4).
-  assert edge[:, 0, 0, 5].tolist() == [2, 3, 4 + 6, -1]
-  assert edge[:, 0, 5, 0].tolist() == [4, 3 + 6, 2 + 6, -1]
-  assert edge[:, 0, 2, 2].tolist() == [-1] * 4
-  assert edge[:, 1, 0, 3].tolist() == [-1] * 4  # another tree
-  # Word 2 of the third sentence has a relation that training never saw.
-  assert edge[:, 2, 3, 1].tolist() == [3, 0, -1, -1]
-  assert edge[:, 2, 1, 3].tolist() == [0 + 6, 3 + 6, -1, -1]
-
-
-def test_gradients():
-  spec = TreeBias(kind="steps", clip=1, edges=True, longest=1, share=False)
-  near = graph.real_pairs(RNG.normal(size=SCORE.shape)) / 20
-
-  def loss(params):
-    new = rescored(spec, params) - SCORE
-    return jnp.sum(new * near) + jnp.sum((new * near) ** 2)
-
-  params = drawn(spec)
-  finite_differences.agree_with_differences(loss, params)
 
 
 def test_all_layers_have_one_table_or_each_a_copy_of_it():

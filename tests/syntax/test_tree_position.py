@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import finite_differences
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
@@ -14,12 +13,9 @@ from models_under_test import check_part
 
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.errors import InputError
-from jaxsyn.sinusoids import sinusoids
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.tree_position import (
   TreePosition,
-  branch_BW,
-  branches_BSI,
 )
 
 RNG = np.random.default_rng(0)
@@ -107,37 +103,6 @@ def test_path_against_loops(branches, levels):
   np.testing.assert_array_equal(out[-1], X[-1])
 
 
-def test_branches_by_hand():
-  # "The monkey eats a ripe banana": The < monkey < eats; a, ripe < banana < eats.
-  result = np.asarray(branch_BW(VIEW.head_BW)[0, :6])
-  assert result.tolist() == [0, 0, -1, 0, 1, 1]
-  # Upwards from The: a monkey's first, the monkey is of eats the first.
-  way = np.asarray(branches_BSI(VIEW, 3))
-  assert way[0, 0].tolist() == [0, 0, -1]
-  assert way[0, 2].tolist() == way[0, 3].tolist() == [-1, -1, -1]  # eats
-  assert way[0, 5].tolist() == [1, 1, -1]  # ripe
-  assert way[0, 8].tolist() == [-1, -1, -1]  # EOS
-  # A forest: word 3 is of word 4, and 5 of 3. Pads have heads of 0.
-  assert np.asarray(branch_BW(VIEW.head_BW)[1, :6]).tolist() == [
-    *(0, -1, 1, 0, -1, 0)
-  ]
-
-
-def test_a_path_by_hand():
-  # "ripe": the second child of banana, which is the second of eats. p = 1/2:
-  # √((1 - 1/4) · 24/2) = 3; 0 1 | 0 1/2, and the same again for p = 3/5, where
-  # √((1 - 9/25) · 12) = 4/5 · √12.
-  spec = TreePosition(branches=2, levels=2)
-  logit = np.array([0.0, math.log(1.5), *[-20.0] * 4])
-  code = np.asarray(embedded(spec, {"logit_C": logit}) - X)[0, 5]
-  other = 0.8 * 12**0.5
-  np.testing.assert_allclose(
-    code[:8], [0, 3, 0, 1.5, 0, other, 0, 0.6 * other], atol=1e-6
-  )
-  # The decay of almost nothing leaves the last branch alone.
-  np.testing.assert_allclose(code[8:12], [0, 12**0.5, 0, 0], atol=1e-6)
-
-
 def test_decays_begin_apart():
   spec = TreePosition(branches=2, levels=3)
   params = spec.make(AT).init(jax.random.key(0), X, FULL, method="embed")
@@ -201,15 +166,6 @@ def test_depth_against_loops():
   np.testing.assert_array_equal(out[-1], X[-1])
 
 
-def test_place_and_depth_are_told_apart():
-  """Both are sinusoids, added: 2 at depth 5 is not 5 at depth 2."""
-  place = np.asarray(sinusoids(jnp.arange(9), D), np.float64)
-  depth = place[:, ::-1]
-  sums = (place[:, None] + depth[None]).reshape(81, D)
-  apart = np.linalg.norm(sums[:, None] - sums[None], axis=-1)
-  assert apart[~np.eye(81, dtype=bool)].min() > 0.05
-
-
 @pytest.mark.parametrize("logit", [-100.0, -30.0, 17.0, 30.0, 100.0])
 def test_decays_near_0_and_1_have_finite_gradients(logit):
   spec = TreePosition(branches=2, levels=3)
@@ -219,22 +175,6 @@ def test_decays_near_0_and_1_have_finite_gradients(logit):
 
   value, gradient = jax.value_and_grad(loss)(jnp.full(4, logit))
   assert np.isfinite(value) and np.isfinite(np.asarray(gradient)).all()
-
-
-@pytest.mark.parametrize("kind", ["path", "laplacian"])
-def test_gradients(kind):
-  spec = TreePosition(kind=kind, branches=2, levels=3, eigenvectors=3)
-  near = real(RNG.normal(size=X.shape)) / 10
-
-  def loss(params):
-    new = embedded(spec, params) - X
-    return jnp.sum(new * near) + jnp.sum((new * near) ** 2)
-
-  shapes = {"path": {"logit_C": (4,)}, "laplacian": {"projection_ED": (3, D)}}
-  params = {name: RNG.normal(size=s) for name, s in shapes[kind].items()}
-  finite_differences.agree_with_differences(loss, params)
-  gradients = jax.grad(loss)(jax.tree.map(jnp.asarray, params))
-  assert all((np.asarray(g) != 0).all() for g in gradients.values())
 
 
 @pytest.mark.parametrize("kind", ["path", "laplacian", "depth"])
@@ -252,12 +192,6 @@ def test_what_is_published_is_the_cosine_of_two_vectors(kind):
     assert abs(float(result.value[b, q, m]) - cosine) < 2e-5
 
 
-def test_bfloat16_keeps_its_type():
-  half = X.astype(jnp.bfloat16)
-  spec = TreePosition(kind="depth")
-  assert embedded(spec, {}, x=half).dtype == jnp.bfloat16
-
-
 @pytest.mark.parametrize(
   "options, said",
   [
@@ -270,7 +204,7 @@ def test_bfloat16_keeps_its_type():
     ),
   ],
 )
-def test_options_that_do_not_fit(options, said):
+def test_rejects_invalid_options(options, said):
   with pytest.raises(InputError, match="tree_position"):
     check_part("encoder", "tree_position", options)
   with pytest.raises(InputError) as error:

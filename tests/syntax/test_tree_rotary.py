@@ -96,6 +96,6 @@ def test_only_the_difference_in_the_line_counts():
     ("encoder", {"by": ("line", "tree")}, "by"),
   ],
 )
-def test_what_does_not_fit_is_told(place, options, message):
+def test_rejects_invalid_options(place, options, message):
   with pytest.raises(InputError, match=message):
     check_part(place, "tree_rotary", options)

@@ -85,12 +85,6 @@ def test_against_loops(how, sigma, peak1):
   np.testing.assert_allclose(rescored(spec), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_subwords_of_a_word_are_no_edge_apart():
-  word_BS = [[0, 0, 1, 2, 3, 4, -1]]
-  out = rescored(TreeScaled(**BOTH, normalise="peak1"), word_BS=word_BS)
-  np.testing.assert_array_equal(out[:, :, :2, :2], SCORE[:, :, :2, :2])
-
-
 def test_another_tree_is_far_whatever_sigma():
   forest_WW = trees.tree_distance(np.array([0, 0, 2, 2, 2]))[None]
   spec = TreeScaled(**BOTH, sigma=1000.0, normalise="peak1")
@@ -131,7 +125,7 @@ def test_wink_is_for_training_unless_asked_for():
   assert not np.array_equal(rescored(always), off)
 
 
-def test_what_dropping_means():
+def test_options_of_dropped_pairs():
   # The and a are 4 edges apart, monkey and a 3; the others at most 2 or 3.
   options = dict(**BOTH, sigma=4.0, wink=2, wink_at_evaluation=True)
   plain = rescored(TreeScaled(**BOTH, sigma=4.0))
@@ -239,10 +233,3 @@ def test_254_edges_or_more_are_far_but_may_be_dropped():
   np.testing.assert_allclose(
     out[0, :, :5, :5], SCORE[0, :, :5, :5] * 0.000398941, rtol=1e-4
   )
-
-
-def test_an_unparsed_sentence_keeps_its_scores():
-  for fill in ("far", "one", "mask"):
-    spec = TreeScaled(**BOTH, wink=1, wink_at_evaluation=True, fill=fill)
-    out = rescored(spec, parsed_B=[0])
-    np.testing.assert_array_equal(out, SCORE)

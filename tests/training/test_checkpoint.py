@@ -9,7 +9,6 @@ import disks
 import jax
 import jax.numpy as jnp
 import numpy as np
-import object_store
 import pytest
 
 from jaxsyn.errors import InputError
@@ -156,15 +155,9 @@ checkpoints.close()
 """
 
 
-@pytest.mark.parametrize("on_store", [False, True])
-def test_several_processes_save_one_checkpoint(
-  on_store, tmp_path, environment, request
-):
+def test_several_processes_save_one_checkpoint(tmp_path, environment):
   """Each writes its part; process 0 is done last."""
   folder = str(tmp_path)
-  if on_store:
-    folder = f"{request.getfixturevalue('google_bucket')}/run"
-    environment = environment | object_store.variables("gs")
   with socket.socket() as unused:
     unused.bind(("127.0.0.1", 0))
     address = f"127.0.0.1:{unused.getsockname()[1]}"

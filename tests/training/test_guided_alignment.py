@@ -160,7 +160,7 @@ def test_fused_attention_makes_the_weights_of_its_layer():
   )
 
 
-def test_what_is_computed_again_is_published():
+def test_rematerialized_layers_publish_maps():
   """config.train.remat: shapes alone, as training checks them first."""
   plan = plan_with()
   for kind in ("attention", "layer"):
@@ -195,7 +195,7 @@ def test_windows_of_a_recurrent_decoder_are_its_heads():
     ("gru_global", {"head": 1}, r"\.head: 1 is not one of the 1 heads"),
   ],
 )
-def test_options_that_do_not_fit_are_refused(system, loss, message):
+def test_rejects_invalid_options(system, loss, message):
   with pytest.raises(InputError, match=message):
     plan_with(system, loss)
 

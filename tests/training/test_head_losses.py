@@ -238,7 +238,7 @@ TAUGHT = {
 
 
 @pytest.mark.parametrize("stop, taught", TAUGHT.items())
-def test_whom_synchronisation_teaches(stop, taught):
+def test_gradients_of_synchronisation(stop, taught):
   """Which of the three published maps gets a gradient."""
   shown = np.tril(np.ones((1, 4, 4), bool))
   maps = {
@@ -326,7 +326,7 @@ def test_full_context_shows_the_supervised_head_its_future():
     ),
   ],
 )
-def test_a_loss_says_what_it_misses(system, losses, message):
+def test_rejects_losses_without_their_maps(system, losses, message):
   config = config_of(system)
   config = as_dict(config)
   config["losses"] = {"nll": config["losses"]["nll"], **losses}

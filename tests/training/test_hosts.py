@@ -8,7 +8,6 @@ import contextlib
 import functools
 import itertools
 import json
-import os
 import re
 import signal
 import socket
@@ -23,7 +22,7 @@ from absl import flags
 from toy_folders import opened
 
 from benchmarks.figures import without_flags
-from benchmarks.hosts.processes import FAULTY, Processes, free_port
+from benchmarks.hosts.processes import Processes, free_port
 from benchmarks.hosts.runs import difference, steps
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -175,7 +174,7 @@ def test_a_port_that_is_taken_is_told():
       join(f"--coordinator=a:{port}", "--processes=2", "--process=0")
 
 
-def test_where_nobody_answers_it_says_where_it_asked():
+def test_reports_the_address_of_a_missing_coordinator():
   address = f"127.0.0.1:{free_port()}"
   with pytest.raises(InputError, match=f"{address}: process 0 did not answer"):
     join(
@@ -204,14 +203,6 @@ def test_one_of_several_tasks_that_has_not_joined_is_refused(
     hosts.check_joined()
 
 
-def test_one_process_is_asked_alone():
-  assert hosts.all_gather_json({"a": 1}) == [{"a": 1}]
-  assert hosts.first_reason_on_any_host("") == ""
-  meetings = hosts.StopCoordinator(8, 0)
-  assert meetings.reason(1, "SIGTERM") == "SIGTERM"
-  hosts.check_shared(os.devnull)
-
-
 def test_processes_of_different_configs_are_refused(start, tmp_path):
   """Each would compute a part of another gradient, without a word."""
   rate = ["--config.optimiser.learning_rate=0.1"]
@@ -227,9 +218,7 @@ def test_processes_of_different_configs_are_refused(start, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
-  start, tmp_path
-):
+def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   """Two processes, over which parameters and batches are cut."""
   cut = {"train.mesh.data": 2, "train.mesh.fsdp": 2}
   run = start(tmp_path / "run", OPTIONS | cut, processes=2)
@@ -255,7 +244,7 @@ def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
 LOST = "process {} lost another process of the run|leader task was .*died"
 
 
-def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
+def test_a_killed_main_process_stops_the_other(start, tmp_path):
   run = start(tmp_path, OPTIONS, processes=2, devices=2)
   while not steps(tmp_path):
     assert run.alive, run.end().outputs
@@ -264,15 +253,6 @@ def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
   assert ended.seconds < 30
   assert ended.statuses[1] != 0
   assert re.search(LOST.format(1), ended.outputs[1]), ended.outputs[1]
-
-
-def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
-  run = start(tmp_path, OPTIONS, processes=2, devices=2, code={1: FAULTY})
-  ended = run.end()
-  assert ended.seconds < 30
-  assert 0 not in ended.statuses
-  assert "a fault of this process alone" in ended.outputs[1]
-  assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
 
 
 # Writes the pairs of each batch that is trained on, a line per step.
@@ -338,22 +318,6 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
   assert len(moved) == epoch + 3
   assert moved == pytest.approx(straight, rel=1e-6)
 
-  # On a number of devices that the rows cannot be split over.
-  ended = start(
-    tmp_path / "moved", options | {"train.steps": epoch + 9}, devices=3
-  ).end()
-  assert ended.statuses == [2]
-  assert (
-    "config.batch.row_multiple=16 is not a multiple of 3 devices"
-    in ended.outputs[0]
-  )
-  assert steps(tmp_path / "moved") == [epoch + 3]
-  # And the remedy for a new run is not one for this run.
-  more = {"batch.row_multiple": 3, "train.steps": epoch + 9}
-  ended = start(tmp_path / "moved", options | more, devices=3).end()
-  assert ended.statuses == [2]
-  assert "config.batch.row_multiple was 16 and is now 3" in ended.outputs[0]
-
 
 # Process 0 stops before it writes the last file of the second checkpoint.
 STOP_BEFORE_METADATA = """
@@ -385,6 +349,7 @@ def test_resumes_on_gs_after_a_kill_while_saving(
   ended = run.end({1: signal.SIGKILL})
   assert ended.seconds < 30
   assert 0 not in ended.statuses, ended.outputs
+  assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
   stored = remote.sizes(f"{folder}/checkpoints")
   for process in range(2):  # each has written its shards
     assert any(f"10/state/ocdbt.process_{process}/" in name for name in stored)

@@ -47,7 +47,7 @@ def test_sums_and_gradients_are_those_of_all_at_once(positions):
     np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_those_of_all_are_nowhere():
+def test_no_array_of_all_logits_is_created():
   texts = []
   for logits in (2**30, 3 * ROW):
     state, step, _ = made(logits, "transformer")

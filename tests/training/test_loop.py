@@ -143,7 +143,7 @@ def test_patience_goes_on_counting_after_a_stop(train):
   assert (ended.progress.best_step, len(message.params)) == (1, 2)
 
 
-def test_what_no_checkpoint_knows_of_is_counted_once(train, tmp_path):
+def test_lost_evaluations_are_counted_once(train, tmp_path):
   """Two evaluations are lost with the steps since the last checkpoint."""
   message = Said(5.0, 4.0, 3.0, 2.0, stop_at=4)
   train(message, save_every=2, keep=2)
@@ -194,7 +194,7 @@ def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
     )
 
 
-def test_what_is_no_number_is_never_the_best(train):
+def test_nan_is_never_the_best_score(train):
   message = "validation loss became NaN or infinite at step 2.*checkpoint: 1 in"
   with pytest.raises(InputError, match=message):
     train(Said(5.0, (6.0, float("nan"))), save_every=1)
@@ -271,7 +271,7 @@ def test_a_fault_of_a_compiler_ends_the_run_as_one_before_it_would(train):
     train(Said(), shapes=2, gate=fail, evaluate_every=100)
 
 
-def test_ended_for_a_reason_is_read_from_config_and_progress(tiny):
+def test_the_reason_of_the_end(tiny):
   config = read_config(tiny("transformer"))
   edit = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
   config = dataclasses.replace(config, train=edit)

@@ -136,7 +136,7 @@ def apart(one, other):
 
 @pytest.mark.parametrize("systems", joint_models())
 def test_two_batches_of_every_system_are_one_of_all_their_rows(systems):
-  """Of different sizes, and all trees in one of them."""
+  """Of different sizes, and all trees in one of them. All parameters learn."""
   plan, recipe = recipe_of(systems, 2)
   step = jax.jit(functools.partial(train_step, recipe=recipe))
   state = state_of(plan, recipe)
@@ -145,6 +145,12 @@ def test_two_batches_of_every_system_are_one_of_all_their_rows(systems):
   complete, _, _ = after(step, state, [rows(~nobody), rows(nobody)])
   halves, _, _ = after(step, state, [rows(small_set), rows(~small_set)])
   assert apart(halves, complete) < 1e-6
+  still = [
+    jax.tree_util.keystr(path)
+    for path, gradient in jax.tree_util.tree_leaves_with_path(complete)
+    if not np.any(gradient)
+  ]
+  assert not still, "parameters without a gradient"
 
 
 @functools.cache

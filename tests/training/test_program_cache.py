@@ -78,7 +78,7 @@ def test_programs_in_a_private_folder_are_reused(cache, environment):
 
 @pytest.mark.parametrize(
   ("depth", "mode"),
-  [(0, 0o777), (0, 0o1777), (1, 0o770), (2, 0o702), (2, 0o1777)],
+  [(0, 0o1777), (1, 0o770), (2, 0o1777)],
 )
 def test_a_folder_that_others_can_write_to_is_not_used(
   cache, environment, depth, mode
@@ -102,9 +102,9 @@ def test_a_chosen_folder_that_others_can_write_to_is_not_used(
 ):
   cache.chmod(0o777)
   (tmp_path / "link").symlink_to(cache)
-  for path in (cache, tmp_path / "link"):
-    result = compile_program(environment, JAX_COMPILATION_CACHE_DIR=path)
-    check_refused(result, f"can be written to by others: chmod go-w {cache}.")
+  variables = {"JAX_COMPILATION_CACHE_DIR": tmp_path / "link"}
+  result = compile_program(environment, **variables)
+  check_refused(result, f"can be written to by others: chmod go-w {cache}.")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

@@ -1,6 +1,5 @@
 """Damage is found, and reading changes nothing."""
 
-import dataclasses
 import errno
 import os
 import resource
@@ -18,8 +17,6 @@ from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import (
   RECORD_FILE,
-  CheckpointFolder,
-  CorruptFileError,
 )
 from jaxsyn.training.reader import CheckpointReader
 
@@ -109,7 +106,7 @@ def seen(folder):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("which", ["last", "best"])
-def test_no_damage_gives_other_numbers(tmp_path, which, damage):
+def test_corruption_never_changes_numbers(tmp_path, which, damage):
   """Every file of a checkpoint in turn; what is read is of a step, to the bit."""
   complete = saved(tmp_path / "whole")
   newest = complete / ("checkpoints/2" if which == "last" else "best/1")
@@ -130,7 +127,7 @@ def test_no_damage_gives_other_numbers(tmp_path, which, damage):
     assert str(folder / newest.relative_to(complete)) in message
 
 
-def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
+def test_the_writer_moves_corrupt_checkpoints_away(tmp_path, caplog):
   saved(tmp_path, (1, 2, 3))
   (tmp_path / "damaged-3").write_text("of an earlier time")
   flip(arrays_of(tmp_path / "checkpoints/3"))
@@ -154,7 +151,7 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   assert "the best checkpoint, of step 1, is corrupt or missing" in message
 
 
-def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
+def test_an_older_best_checkpoint_replaces_a_corrupt_one(tmp_path):
   """Both are there where somebody read the older one meanwhile."""
   checkpoints = Checkpoints(saved(tmp_path))
   with CheckpointReader(tmp_path).best.in_use(1):
@@ -169,7 +166,7 @@ def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
   assert "of step 2 is corrupt" in message and "best/2" in message
 
 
-def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
+def test_rejects_a_run_without_intact_checkpoints(tmp_path):
   saved(tmp_path)
   for path in (tmp_path / "checkpoints").iterdir():
     flip(arrays_of(path))
@@ -192,7 +189,7 @@ def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
     CheckpointReader(tmp_path).restore_params("2", ABSTRACT["params"], False)
 
 
-def test_the_mean_passes_over_damaged_ones(tmp_path):
+def test_averages_skip_corrupt_checkpoints(tmp_path):
   saved(tmp_path, (1, 2, 3))
   flip(arrays_of(tmp_path / "checkpoints/2"))
   mean = CheckpointReader(tmp_path).average_params(2, ABSTRACT["params"], False)
@@ -225,7 +222,7 @@ def test_reading_writes_nothing(tmp_path):
   assert seen(tmp_path) == before
 
 
-def test_what_its_writer_takes_away_meanwhile_is_no_fault(tmp_path, caplog):
+def test_reads_a_newer_checkpoint_if_one_is_removed(tmp_path, caplog):
   saved(tmp_path, (1, 2))
   reader, tries = CheckpointReader(tmp_path), []
 
@@ -242,7 +239,7 @@ def test_what_its_writer_takes_away_meanwhile_is_no_fault(tmp_path, caplog):
   assert is_of(params, 3) and caplog.text == ""
 
 
-def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch):
+def test_out_of_memory_is_not_corruption(tmp_path, monkeypatch):
   saved(tmp_path)
 
   def no_memory(*_):
@@ -295,7 +292,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   assert is_of(chosen.params, 3) and chosen.corrupt == ()
 
 
-def test_a_file_that_may_not_grow_is_one_message(tmp_path, caplog):
+def test_a_file_size_limit_is_one_message(tmp_path, caplog):
   """ulimit -f, which shows while it is written; Orbax logs it by the page."""
   checkpoints = Checkpoints(saved(tmp_path))
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -327,7 +324,7 @@ def on(devices: int):
 
 
 @pytest.mark.usefixtures("eight_devices")
-@pytest.mark.parametrize("there, here", [(8, 1), (1, 8), (4, 2), (2, 8)])
+@pytest.mark.parametrize("there, here", [(8, 1), (2, 8)])
 def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   shardings = jax.tree.map(lambda leaf: leaf.sharding, on(there))
   checkpoints = Checkpoints(tmp_path)
@@ -342,7 +339,7 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   checkpoints.close()
 
 
-def test_what_is_being_read_is_not_removed(tmp_path):
+def test_checkpoints_in_use_are_not_removed(tmp_path):
   checkpoints = Checkpoints(saved(tmp_path, (1, 2, 3)), keep=2)
   with CheckpointReader(tmp_path).last.in_use(1):
     checkpoints.save(4, state(4), Progress())
@@ -351,28 +348,6 @@ def test_what_is_being_read_is_not_removed(tmp_path):
   checkpoints.save(5, state(5), Progress())
   checkpoints.close()
   assert checkpoints.steps() == [4, 5]
-
-
-def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  remaining = CheckpointFolder(tmp_path, "state", Progress)
-  path = remaining.path(1) / RECORD_FILE
-  progress = dataclasses.asdict(Progress(minutes=1.5, best_score=float("nan")))
-  content = {"content": progress, "arrays": {}, "files": {}}
-  files.write_json(path, checksums.add_checksum(content))
-  assert repr(remaining.record(1)) == repr(content)
-  for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
-    path.write_text(other)
-    with pytest.raises(
-      CorruptFileError, match=r"page\.json is not as it was written"
-    ):
-      remaining.record(1)
-  files.write_json(path, checksums.add_checksum(content) | {"files": {"a": 1}})
-  with pytest.raises(CorruptFileError):
-    remaining.record(1)
-  path.unlink()
-  path.mkdir()
-  with pytest.raises(CorruptFileError, match="Is a directory"):
-    remaining.record(1)
 
 
 def test_regions_of_an_array(tmp_path):

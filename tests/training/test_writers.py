@@ -74,7 +74,7 @@ def test_tensorboard_has_all_of_it(config, tmp_path):
   assert "hparams" in plugins
 
 
-def test_nobody_writes_where_nobody_is_wanted(config, tmp_path):
+def test_writes_only_to_enabled_writers(config, tmp_path):
   write(tmp_path, config(tensorboard=False), 0, (1,))
   assert [path.name for path in tmp_path.iterdir()] == [log.FILE]
 
@@ -126,9 +126,7 @@ def leveldb_records(data):
       complete = b""
 
 
-def test_what_is_not_there_is_told_with_what_to_install(
-  config, tmp_path, monkeypatch, capsys
-):
+def test_reports_a_package_to_install(config, tmp_path, monkeypatch, capsys):
   monkeypatch.setitem(__import__("sys").modules, "wandb", None)
   with pytest.raises(InputError, match=r"pip install -e '\.\[wandb\]'"):
     log.Log(tmp_path, config(wandb="x"), 0)

@@ -66,7 +66,7 @@ def test_json_lines_with_trees(tmp_path):
     ({"conllu": "", "text": ""}, 'has both "text" and "conllu"'),
   ],
 )
-def test_what_is_no_tree_is_told(told, message):
+def test_rejects_invalid_trees(told, message):
   with pytest.raises(InputError, match=message):
     from_json(json.dumps(told))
 
@@ -104,7 +104,7 @@ def test_what_is_no_tree_is_told(told, message):
     ),
   ],
 )
-def test_what_is_no_request_is_told(tmp_path, line, message):
+def test_rejects_invalid_requests(tmp_path, line, message):
   with pytest.raises(InputError, match=re.escape(message)):
     from_json(line)
   with pytest.raises(InputError, match=r"a\.txt:2: .* --errors skip"):

@@ -75,6 +75,6 @@ def test_the_span_is_cut_in_evaluation_alone():
 
 
 @pytest.mark.parametrize("options", [{"sigma": 0.0}, {"span": -0.1}])
-def test_impossible_options_are_refused(options):
+def test_rejects_invalid_options(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
     from_config(Flexible, options, ConfigPath("config", "x"))

@@ -83,6 +83,6 @@ def test_the_position_learns_through_the_gaussian():
 
 
 @pytest.mark.parametrize("options", [{"reach": -1}, {"sigma": 0.0}])
-def test_impossible_options_are_refused(options):
+def test_rejects_invalid_options(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
     from_config(Local, options, ConfigPath("config", "x"))

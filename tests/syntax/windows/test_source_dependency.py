@@ -70,7 +70,7 @@ def test_the_first_annotations_are_those_of_the_baseline():
   np.testing.assert_array_equal(first, plain)
 
 
-def test_what_it_reads_of_a_word_are_its_relatives_alone():
+def test_reads_only_the_relatives_of_a_word():
   # The second sentence has one word, and so nothing in its unit.
   first_BS = jnp.arange(BATCH["source_id_BS"].shape[1]) == 0
   id_BS = BATCH["source_id_BS"]
@@ -82,7 +82,7 @@ def test_what_it_reads_of_a_word_are_its_relatives_alone():
   assert not np.allclose(was[1][0], out[1][0], atol=1e-3)
 
 
-def test_unread_it_is_the_baseline_to_the_bit():
+def test_unread_annotations_equal_the_baseline_bit_for_bit():
   plain = {
     jax.tree_util.keystr(path)
     for path, _ in jax.tree_util.tree_leaves_with_path(
@@ -100,7 +100,7 @@ def test_unread_it_is_the_baseline_to_the_bit():
   assert not np.allclose(logits(DOUBLE, PARAMS, BATCH), was, atol=1e-3)
 
 
-def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
+def test_falls_back_to_global_attention_without_a_tree():
   expected = (("source_dependency", SourceDependencyWindow(size=6)),)
   family = dataclasses.replace(DOUBLE.spec.architecture, windows=expected)
   model = dataclasses.replace(DOUBLE.config.model, family=family)
@@ -152,6 +152,6 @@ THERE = ConfigPath("there")
     ({"kernel": 4}, r"there\.kernel=4 must be an odd number"),
   ],
 )
-def test_options_that_do_not_fit_are_named(options, message):
+def test_rejects_invalid_options(options, message):
   with pytest.raises(InputError, match=message):
     from_config(SourceDependencyWindow, options, THERE).check(THERE)
