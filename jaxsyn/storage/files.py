@@ -281,7 +281,7 @@ def publish_folder(
   try:
     yield new
     flush_tree(new)
-    if path.exists():
+    if path.is_dir():
       remove_folder(path)
     os.rename(new, path)
     flush_folder(path.parent)
