@@ -33,35 +33,32 @@ from typing import Any, NoReturn
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.storage import remote
 
-_ADVICE = {
-  **dict.fromkeys(
-    (errno.ENOSPC, errno.EDQUOT),
-    "Free some space and run the same command again.",
-  ),
-  **dict.fromkeys(
-    (errno.EACCES, errno.EPERM, errno.EROFS),
-    "Change the permissions, or choose another place.",
-  ),
-  **dict.fromkeys(
-    (errno.EEXIST, errno.ENOTDIR),
-    "There is a file where a folder is needed; choose another place.",
-  ),
-  errno.EISDIR: "There is a folder where a file is needed; choose another name.",
+_FREE_SPACE = "Free some space and run the same command again."
+_PERMISSIONS = "Change the permissions, or choose another place."
+_FILE_IN_THE_WAY = (
+  "There is a file where a folder is needed; choose another place."
+)
+# Remedies of errors of the machine, or of standard output if they name no path.
+_MACHINE_ADVICE = {
+  errno.ENOSPC: _FREE_SPACE,
+  errno.EDQUOT: _FREE_SPACE,
   errno.EFBIG: "The file would exceed a size limit: raise it (ulimit -f), or "
   "choose another place.",
-  errno.ENAMETOOLONG: "Choose a shorter name.",
+  errno.EIO: "The disk, or the connection to it, failed; check it.",
+  errno.ENOMEM: "End other programs, or use a machine with more memory.",
   errno.EMFILE: "Too many files are open: raise the limit (ulimit -n).",
   errno.ENFILE: "Too many files are open on this machine: end other programs.",
-  errno.ENOMEM: "End other programs, or use a machine with more memory.",
-  errno.EIO: "The disk, or the connection to it, failed; check it.",
 }
-# Without a path, these are errors of standard output or of the machine. Any
-# other error without a path may be a bug.
-_PATHLESS = (
-  *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
-  *(errno.ENOMEM, errno.EMFILE, errno.ENFILE),
-)
-
+# Remedies of errors of a path. Without a path, they may be bugs.
+_PATH_ADVICE = {
+  errno.EACCES: _PERMISSIONS,
+  errno.EPERM: _PERMISSIONS,
+  errno.EROFS: _PERMISSIONS,
+  errno.EEXIST: _FILE_IN_THE_WAY,
+  errno.ENOTDIR: _FILE_IN_THE_WAY,
+  errno.EISDIR: "There is a folder where a file is needed; choose another name.",
+  errno.ENAMETOOLONG: "Choose a shorter name.",
+}
 
 # Futures of threads that cannot be interrupted, whose results are not needed.
 _abandoned: list[Future[Any]] = []
@@ -92,18 +89,19 @@ def guarded(function: Callable[[], Any]) -> None:
 
   Errors that indicate a bug are raised.
   """
+  message, status = "", 0
   try:
     with _signals():
       _check_streams()
       _log_plainly()
       function()
       sys.stdout.flush()
-    _exit(0)
   except BaseException as error:
     known = error_message(error)
     if known is None:
       raise
-    _print_and_exit(*known)
+    message, status = known
+  _exit(message, status)
 
 
 def error_message(error: BaseException) -> tuple[str, int] | None:
@@ -127,10 +125,12 @@ def error_message(error: BaseException) -> tuple[str, int] | None:
   if not isinstance(error, OSError):
     return None
   path = error.filename2 or error.filename  # of a copy, the target
-  if path is None and error.errno not in _PATHLESS:
+  if path is None and error.errno not in _MACHINE_ADVICE:
     return None
   place = "" if path is None else f": {os.fsdecode(path)}"
-  advice = _ADVICE.get(error.errno or 0, "Check the path.")
+  advice = {**_MACHINE_ADVICE, **_PATH_ADVICE}.get(
+    error.errno or 0, "Check the path."
+  )
   return f"error: {error.strerror or error}{place}. {advice}", 2
 
 
@@ -140,24 +140,22 @@ def _signals() -> Iterator[None]:
 
   This allows cleaning up. Training and comparing install their own handlers.
   """
-  if threading.current_thread() is not threading.main_thread():
-    yield
-    return
 
   def handle(signal_number: int, frame: FrameType | None) -> NoReturn:
     raise TerminationSignal(signal_number)
 
-  old = {}
-  for signal_number in (signal.SIGTERM, signal.SIGHUP):
-    if (
-      signal.getsignal(signal_number) is signal.SIG_DFL
-    ):  # nohup ignores SIGHUP
-      old[signal_number] = signal.signal(signal_number, handle)
+  handled = []
+  if threading.current_thread() is threading.main_thread():
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    # nohup ignores SIGHUP.
+    handled = [n for n in numbers if signal.getsignal(n) is signal.SIG_DFL]
+  for number in handled:
+    signal.signal(number, handle)
   try:
     yield
   finally:
-    for signal_number, handler in old.items():
-      signal.signal(signal_number, handler)
+    for number in handled:
+      signal.signal(number, signal.SIG_DFL)
 
 
 def _check_streams() -> None:
@@ -205,9 +203,7 @@ def _log_plainly() -> None:
 def check_target(
   path: str, flag: str, folder: bool = False, *, store: bool = False
 ) -> None:
-  """Raises an error if an output path cannot be written.
-
-  Commands call this before hours of work.
+  """Checks that an output path can be written, before hours of work.
 
   Args:
     path: Path of a file ("-" for standard output) or directory.
@@ -244,13 +240,16 @@ def check_target(
     raise InputError(f"{flag} {path}: {existing} is a file, not a folder.")
   if not os.access(existing, os.W_OK | (os.X_OK if existing.is_dir() else 0)):
     raise InputError(
-      f"{flag} {path}: no permission to write to {existing}. "
-      f"{_ADVICE[errno.EACCES]}"
+      f"{flag} {path}: no permission to write to {existing}. {_PERMISSIONS}"
     )
 
 
-def _print_and_exit(message: str, status: int) -> None:
-  """Prints a message to standard error, if it is open, and exits."""
+def _exit(message: str, status: int) -> None:
+  """Prints a message to standard error, if it is open, and exits.
+
+  With status 0, the process is not ended unless Python would wait for futures
+  passed to `abandon`.
+  """
   if message:
     with contextlib.suppress(OSError):
       print(message, file=sys.stderr, flush=True)
@@ -261,15 +260,7 @@ def _print_and_exit(message: str, status: int) -> None:
       # Python flushes again at exit, which would change the status: discard the
       # remaining output.
       os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-  _exit(status)
-  sys.exit(status)
-
-
-def _exit(status: int) -> None:
-  """Exits immediately if Python would wait for futures passed to `abandon`."""
-  if all(work.done() for work in _abandoned):
-    return
-  for stream in (sys.stdout, sys.stderr):
-    with contextlib.suppress(OSError):
-      stream.flush()
-  os._exit(status)
+  if not all(work.done() for work in _abandoned):
+    os._exit(status)
+  if status:
+    sys.exit(status)

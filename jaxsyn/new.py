@@ -181,12 +181,7 @@ def run(
   replaces = path.exists()
   if replaces:
     _check_unedited(path, corpus_lines)
-    files.write_text(path, content)
-  else:
-    try:
-      files.write_new(path, content)
-    except FileExistsError:  # another process wrote it
-      raise InputError(f"{path} is there already.") from None
+  files.write_text(path, content)
   messages += [
     "",
     f"training pairs: {pairs:,}",

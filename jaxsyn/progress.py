@@ -16,14 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-  from rich.console import RenderableType
+from typing import Any
 
 REDRAW_SECONDS = 30.0  # between two lines without a terminal
-_IDLE_FACTOR = 10  # factor of REDRAW_SECONDS if no unit was finished
-_MIN_SECONDS = 0.5  # shorter tasks get no bar
+_FRAME_SECONDS = 0.5  # between two frames on a terminal, and before the first
 
 
 class Bar:
@@ -55,19 +51,19 @@ class Bar:
         called in another thread.
       silent: Whether to show nothing.
     """
-    self._name, self._total, self._unit, self._per = name, total, unit, per
-    self._done = self._before = done
-    self._amount, self._speed, self._note = 0, speed, note
+    self.name, self.total, self.done = name, total, done
+    self.text = ""
+    self._unit, self._per, self._speed, self._note = unit, per, speed, note
+    # Values since the clock was started.
+    self._started = self._printed = time.monotonic()
+    self._before, self._amount = done, 0
     self._is_waiting = False  # whether the last note was not empty
     self._end: float | None = None  # time limit of the task
-    self._started = self._printed = time.monotonic()
     self._lock = threading.Lock()
-    self._screen = None if silent or not sys.stderr.isatty() else _screen
-    self._task: Any = None
+    self.is_on_terminal = not silent and sys.stderr.isatty()
     self._closed = threading.Event()
-    self._thread = threading.Thread(
-      target=self._refresh, daemon=True, name="progress"
-    )
+    show = self._show_frames if self.is_on_terminal else self._print_lines
+    self._thread = threading.Thread(target=show, daemon=True, name="progress")
     if not silent:
       # Also before the first unit is done, which may take a minute.
       self._thread.start()
@@ -85,69 +81,54 @@ class Bar:
       amount: Number of finished units for the speed, if these differ.
     """
     with self._lock:
-      self._done += count
+      self.done += count
       self._amount += count if amount is None else amount
-      if self._task is not None and self._screen:
-        self._screen.update(self._task, self._done, self._words())
 
   def set_time_limit(self, seconds: float) -> None:
     """Sets the time limit of the task, in seconds from now."""
-    with self._lock:
-      self._end = time.monotonic() + seconds
+    self._end = time.monotonic() + seconds
 
   def set_done(self, done: int) -> None:
     """Sets the total number of finished units."""
-    self.advance(done - self._done)
+    self.advance(done - self.done)
 
-  def show(self, content: RenderableType) -> None:
-    """Shows content below all bars on a terminal, replacing earlier content."""
-    if self._screen:
-      self._screen.show(content)
+  def show(self, content: Any) -> None:
+    """Shows a rich renderable below all bars on a terminal, until the last ends.
+
+    It replaces earlier content.
+    """
+    if self.is_on_terminal:
+      _screen.below = content
 
   def postpone_line(self) -> None:
     """Delays the next progress line, for callers that printed the progress."""
     self._printed = time.monotonic()
 
-  @property
-  def is_on_terminal(self) -> bool:
-    """Whether the progress bar is drawn on a terminal."""
-    return self._screen is not None
-
   def close(self) -> None:
     """Removes the progress bar and ends its thread."""
-    with self._lock:
-      self._closed.set()
-      if self._screen and self._task is not None:
-        self._screen.remove(self._task)
-      self._screen = self._task = None
+    self._closed.set()
     # The note may refer to JAX arrays. A daemon thread that frees them while
     # the interpreter exits aborts the process ("FATAL: exception not
     # rethrown").
     if self._thread.is_alive():
       self._thread.join()
+    _screen.remove(self)
 
-  def _refresh(self) -> None:
-    """Shows the progress repeatedly until the bar is closed."""
+  def _show_frames(self) -> None:
+    while not self._closed.wait(_FRAME_SECONDS):
+      self.text = self._words()
+      _screen.draw(self)
+
+  def _print_lines(self) -> None:
     last_done = -1
-    while not self._closed.wait(
-      _MIN_SECONDS if self._screen else min(REDRAW_SECONDS, 1.0)
-    ):
-      with self._lock:
-        if self._closed.is_set():
-          return
-        if self._screen:
-          if self._task is None:
-            self._task = self._screen.add(self._name, self._total)
-          self._screen.update(self._task, self._done, self._words())
-          continue
-        words = self._words()
-        is_idle = self._done == last_done and not self._is_waiting
-        pause = REDRAW_SECONDS * (_IDLE_FACTOR if is_idle else 1)
-        if time.monotonic() - self._printed > pause:
-          self._printed, last_done = time.monotonic(), self._done
-          # In one write, since other threads print as well.
-          line = f"{self._name}: {words}\n"
-          print(line, end="", file=sys.stderr, flush=True)
+    while not self._closed.wait(min(REDRAW_SECONDS, 1.0)):
+      words = self._words()
+      is_idle = self.done == last_done and not self._is_waiting
+      if time.monotonic() - self._printed > REDRAW_SECONDS and not is_idle:
+        self._printed, last_done = time.monotonic(), self.done
+        # In one write, since other threads print as well.
+        line = f"{self.name}: {words}\n"
+        print(line, end="", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
     """Returns the progress as text.
@@ -155,28 +136,36 @@ class Bar:
     Example: "1,200 of 29,000 lines, 340 lines/s, 82 s left".
     """
     note = self._note()
-    if self._is_waiting and not note:  # the wait would distort the speed
-      self._started = time.monotonic()
-      self._before, self._amount = self._done, 0
-    self._is_waiting = bool(note)
-    seconds = max(time.monotonic() - self._started, 1e-9)
-    words = [f"{self._done:,} {_plural(self._unit, self._done)}"]
-    if self._total:
-      total = f"{self._total:,} {_plural(self._unit, self._total)}"
-      words = [f"{self._done:,} of {total}"]
-    if self._amount and self._speed and not note:
-      per = _plural(self._per or self._unit, 2)
-      words.append(f"{_rounded(self._amount / seconds)} {per}/s")
-    is_timed = self._speed and not note
-    if self._total and self._done > self._before and is_timed:
-      new_items = self._done - self._before
-      left = seconds * (self._total - self._done) / new_items
+    with self._lock:
+      if self._is_waiting and not note:  # the wait would distort the speed
+        self._started = time.monotonic()
+        self._before, self._amount = self.done, 0
+      self._is_waiting = bool(note)
+      words = [f"{self.done:,} {_plural(self._unit, self.done)}"]
+      if self.total:
+        units = _plural(self._unit, self.total)
+        words = [f"{self.done:,} of {self.total:,} {units}"]
+      if note:
+        words.append(note)
+      elif self._speed:
+        words += self._speed_words()
+      return ", ".join(words)
+
+  def _speed_words(self) -> list[str]:
+    """Returns the speed and the remaining time, as far as they are known."""
+    words = []
+    now = time.monotonic()
+    seconds = max(now - self._started, 1e-9)
+    if self._amount:
+      speed = _rounded(self._amount / seconds)
+      words.append(f"{speed} {_plural(self._per or self._unit, 2)}/s")
+    new_units = self.done - self._before
+    if self.total and new_units > 0:
+      left = seconds * (self.total - self.done) / new_units
       if self._end is not None:
-        left = min(left, max(self._end - time.monotonic(), 0.0))
+        left = min(left, max(self._end - now, 0.0))
       words.append(f"{span(left)} left")
-    if note:
-      words.append(note)
-    return ", ".join(words)
+    return words
 
 
 @contextlib.contextmanager
@@ -185,11 +174,8 @@ def bar(name: str, total: int | None = None, **options: Any) -> Iterator[Bar]:
 
   The arguments are those of `Bar`.
   """
-  shown = Bar(name, total, **options)
-  try:
+  with contextlib.closing(Bar(name, total, **options)) as shown:
     yield shown
-  finally:
-    shown.close()
 
 
 def compiling(*programs: tuple[int, int]) -> str:
@@ -243,9 +229,9 @@ def span(seconds: float) -> str:
   """
   if seconds < 100:
     return f"{seconds:.0f} s"
-  return (
-    f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-  )
+  if seconds < 6000:
+    return f"{seconds / 60:.0f} min"
+  return f"{seconds / 3600:.1f} h"
 
 
 def _plural(unit: str, count: int) -> str:
@@ -257,65 +243,49 @@ def _rounded(speed: float) -> str:
 
 
 class _Screen:
-  """Terminal display of all open progress bars of the process."""
+  """Terminal display of all open progress bars of the process.
+
+  Attributes:
+    below: Content below the bars.
+  """
 
   def __init__(self) -> None:
-    self._lock = threading.RLock()
-    self._tasks = 0
+    self._lock = threading.Lock()
+    self._bars: list[Bar] = []
     self._live: Any = None
-    self._bars: Any = None
-    self._below: RenderableType = ""
+    self.below: Any = ""
 
-  def add(self, name: str, total: int | None) -> Any:
-    with self._lock:
-      if not self._tasks:
-        self._open()
-      self._tasks += 1
-      return self._bars.add_task(name, total=total, text="")
-
-  def update(self, task: Any, done: int, text: str) -> None:
-    with self._lock:
-      if self._bars is not None:
-        self._bars.update(task, completed=done, text=text)
-
-  def show(self, content: RenderableType) -> None:
-    with self._lock:
-      self._below = content
-      if self._live is not None:
-        self._live.update(self._content())
-
-  def remove(self, task: Any) -> None:
-    with self._lock:
-      self._bars.remove_task(task)
-      self._tasks -= 1
-      if not self._tasks:
-        self._live.stop()
-        self._live, self._below = None, ""
-
-  def _open(self) -> None:
+  def draw(self, bar: Bar) -> None:
+    """Draws all bars, among them the given one."""
     # Imported here, since it takes 0.1 s and most tasks are short.
-    from rich import console, live, progress
+    from rich import console, live, progress_bar, table, text
 
-    self._bars = progress.Progress(
-      progress.TextColumn("{task.description}"),
-      progress.BarColumn(bar_width=24),
-      progress.TextColumn("{task.fields[text]}"),
-      auto_refresh=False,
-    )
-    self._live = live.Live(
-      self._content(),
-      console=console.Console(stderr=True),
-      refresh_per_second=4,
-      transient=True,
-      # Otherwise rich would draw output for a file on the terminal.
-      redirect_stdout=sys.stdout.isatty(),
-    )
-    self._live.start()
+    with self._lock:
+      if bar not in self._bars:
+        self._bars.append(bar)
+      if self._live is None:
+        self._live = live.Live(
+          console=console.Console(stderr=True),
+          auto_refresh=False,  # no thread, which could outlive the bars
+          transient=True,
+          # Otherwise rich would draw output for a file on the terminal.
+          redirect_stdout=sys.stdout.isatty(),
+        )
+        self._live.start()
+      rows = table.Table.grid(padding=(0, 1))
+      for each in self._bars:
+        graph = progress_bar.ProgressBar(each.total, each.done, width=24)
+        rows.add_row(text.Text(each.name), graph, text.Text(each.text))
+      self._live.update(console.Group(rows, self.below), refresh=True)
 
-  def _content(self) -> RenderableType:
-    from rich import console
-
-    return console.Group(self._bars, self._below)
+  def remove(self, bar: Bar) -> None:
+    """Removes a bar, and the display if it was the last bar."""
+    with self._lock:
+      if bar in self._bars:
+        self._bars.remove(bar)
+      if self._live is not None and not self._bars:
+        self._live.stop()
+        self._live, self.below = None, ""
 
 
 _screen = _Screen()

@@ -7,8 +7,8 @@
 A new process creates the object and then forks the other workers, so time and
 memory for the object are spent once. The workers are not forks of this process,
 since a fork would lose the threads of JAX, and they do not run its main module,
-as workers of `multiprocessing` would. They end with this process, however it
-ends.
+as workers of `multiprocessing` and `concurrent.futures` would. They end with
+this process, however it ends.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import contextlib
 import os
 import pickle
 import queue
+import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,7 +26,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from jaxsyn.errors import InputError
@@ -107,14 +106,9 @@ class Workers(Generic[Shared]):
     """Ends the worker processes, even during a call."""
     self._pool.shutdown(wait=False, cancel_futures=True)
     if self._idle.qsize() < len(self._ours):
+      # Not SIGTERM: Python drops it in a process that is being forked.
       with contextlib.suppress(ProcessLookupError):
-        os.killpg(self._process.pid, signal.SIGTERM)
-      # A process that is being forked misses the signal. The first worker would
-      # wait for it, and this process for the first worker.
-      for connection in self._ours:
-        end = socket.socket(fileno=os.dup(connection.fileno()))
-        with end, contextlib.suppress(OSError):  # the worker may have died
-          end.shutdown(socket.SHUT_RDWR)
+        os.killpg(self._process.pid, signal.SIGKILL)
     self._pool.shutdown()
     for connection in self._ours:
       connection.close()
@@ -123,44 +117,34 @@ class Workers(Generic[Shared]):
   def __enter__(self) -> Self:
     return self
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-  ) -> None:
+  def __exit__(self, *_: object) -> None:
     self.close()
 
 
 def serve() -> None:
   """Runs the first worker process, and the worker processes that it forks."""
-  signal.signal(signal.SIGTERM, lambda *_: sys.exit())
   connections = [Connection(int(handle)) for handle in sys.argv[1:]]
-  connection_to_parent, shared, error = connections[0], None, None
-  children: list[int] = []
+  shared, error = None, None
   try:
-    shared = connection_to_parent.recv()()
+    shared = connections[0].recv()()
   except EOFError:  # the parent has ended
     return
   except Exception as raised:
     error = raised
+  own = connections[0]
+  children: list[int] = []
   for connection in connections[1:]:
     child = os.fork()
     if not child:
-      connection_to_parent, children = connection, []
+      own, children = connection, []
       break
     children.append(child)
   for connection in connections:
-    if connection is not connection_to_parent:
+    if connection is not own:
       connection.close()
-  with contextlib.suppress(OSError):  # the parent has ended
-    try:
-      _work(connection_to_parent, shared, error)
-    finally:
-      for (
-        child
-      ) in children:  # adds their processor time to that of this process
-        os.waitpid(child, 0)
+  _work(own, shared, error)
+  for child in children:  # adds their processor time to that of this process
+    os.waitpid(child, 0)
 
 
 def _work(
@@ -173,23 +157,31 @@ def _work(
     shared: Object that the calls share.
     make_error: Exception from creating the object; every call raises it.
   """
-  calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+  busy = threading.Event()
+  watcher = threading.Thread(
+    target=_end_with_parent, args=(connection, busy), daemon=True
+  )
+  watcher.start()
+  with contextlib.suppress(EOFError, OSError):  # the parent has ended
+    while True:
+      call = connection.recv_bytes()
+      busy.set()
+      result = error = None
+      try:
+        if make_error is not None:
+          raise make_error
+        function, args = pickle.loads(call)
+        result = function(shared, *args)
+      except Exception as raised:
+        error = raised
+      busy.clear()
+      connection.send((result, error))
 
-  def receive() -> None:
-    with contextlib.suppress(EOFError, OSError):
-      while True:
-        calls.put(connection.recv_bytes())
-    os.kill(os.getpid(), signal.SIGTERM)  # even during a call
 
-  threading.Thread(target=receive, daemon=True).start()
-  while True:
-    call = calls.get()
-    result = error = None
-    try:
-      if make_error is not None:
-        raise make_error
-      function, args = pickle.loads(call)
-      result = function(shared, *args)
-    except Exception as raised:
-      error = raised
-    connection.send((result, error))
+def _end_with_parent(connection: Connection, busy: threading.Event) -> None:
+  """Ends this process if the parent process ends during a call."""
+  hang_up = select.poll()
+  hang_up.register(connection.fileno(), select.POLLRDHUP)
+  hang_up.poll()
+  busy.wait()
+  os._exit(1)

@@ -1,6 +1,7 @@
-"""Atomic files and checksums."""
+"""Atomic files and checksums, on a local disk and on an object store."""
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -10,21 +11,121 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import checksums, files, remote
+
+
+@pytest.fixture(params=["local", "s3"])
+def folder(request, tmp_path):
+  """An empty directory, local and on a store."""
+  if request.param == "local":
+    return tmp_path
+  name = re.sub(r"\W", "_", request.node.name)
+  return files.path_of(f"{request.getfixturevalue('bucket')}/{name}")
 
 
 def names(folder):
   return sorted(os.listdir(folder))
 
 
-def test_failed_writes_leave_only_the_old_file(tmp_path):
-  path = tmp_path / "a"
-  path.write_text("old")
+def test_failed_writes_leave_only_the_old_file(folder):
+  path = folder / "a" / "b.json"
+  files.write_json(path, {"é": 1})
   with pytest.raises(RuntimeError), files.publish(path, "w") as file:
-    file.write("new")
+    file.write("half")
     raise RuntimeError
-  assert path.read_text() == "old"
-  assert names(tmp_path) == ["a"]
+  assert files.read_json(path) == {"é": 1}
+  assert files.is_file(path) and not files.is_file(path.parent)
+  assert files.names(folder) == ["a/b.json"]
+
+
+def test_replaces_directories_completely(folder):
+  for content in ("1", "2"):
+    with files.publish_folder(folder / "f", f"file{content}") as new:
+      (new / f"file{content}").write_text(content)
+    assert files.names(folder) == [f"f/file{content}"]
+  with pytest.raises(RuntimeError), files.publish_folder(folder / "f", "file2"):
+    raise RuntimeError
+  assert files.names(folder) == ["f/file2"]
+  files.remove_folder(folder / "f", "file2")
+  assert files.names(folder) == []
+
+
+def test_lists_files_of_stores_as_local_files(bucket, tmp_path):
+  remote_folder = f"{bucket}/list"
+  for name in ("a.en", "a-b/c", "a/b.en", "a[1].en", "b1.en", "b2.de"):
+    for folder in (tmp_path, remote_folder):
+      files.write_bytes(f"{folder}/{name}", b"1")
+  for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
+    expected = files.names(tmp_path, pattern)
+    assert files.names(remote_folder, pattern) == expected
+  for prefix in ("a", "b"):
+    expected = [path.name for path in files.folders(tmp_path, prefix)]
+    found = files.folders(remote_folder, prefix)
+    assert [path.name for path in found] == expected
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "grow", "remove"])
+def test_detects_and_names_corrupt_files(folder, change):
+  data = np.random.default_rng(0).bytes(3_000_000)
+  files.write_bytes(folder / "original", data)
+  files.copy(folder / "original", folder / "a")
+  files.write_bytes(folder / "b", b"")
+  digests = [checksums.sha256_of(folder / n) for n in ("original", "a")]
+  assert digests[0] == digests[1]
+  expected = checksums.file_checksums(folder, ["b", "a"])
+  assert expected["a"] == {"bytes": len(data), "crc32c": checksums.crc32c(data)}
+  assert checksums.corrupt_files(folder, expected) == ""
+  if change == "flip":
+    files.write_bytes(folder / "a", data[:-1] + bytes([data[-1] ^ 1]))
+    assert checksums.corrupt_files(folder, expected, lambda name: False) == ""
+  elif change == "cut":
+    files.write_bytes(folder / "a", data[:-1])
+  elif change == "grow":
+    files.write_bytes(folder / "a", data + b"0")
+  else:
+    files.remove(folder / "a")
+  assert f"{folder}/a" in checksums.corrupt_files(folder, expected)
+
+
+def test_reads_from_any_position(folder):
+  data = np.random.default_rng(0).bytes(10_000)
+  files.write_bytes(folder / "a", data)
+  with files.open_read(folder / "a", read_ahead=1000) as file:
+    for begin, size in [(0, 10), (9_990, 100), (2_500, 3_000), (2_510, 5)]:
+      file.seek(begin)
+      assert file.read(size) == data[begin : begin + size]
+    assert file.seek(-4, os.SEEK_END) == 9_996 and file.read() == data[-4:]
+    assert file.seek(20_000) and file.read(1) == b""
+
+
+def test_uploads_the_last_file_after_all_others(bucket, monkeypatch):
+  folder, last_file = f"{bucket}/last", "page.json"
+
+  def write(names):
+    with files.publish_folder(folder, last_file) as new:
+      for name in names:
+        files.write_text(new / name, name)
+
+  write((last_file, "z", "b/c"))
+  uploads = []
+  store = remote.filesystem(folder)
+  put = store.put_file
+
+  def recorded(path, target):
+    uploads.append((files.is_file(f"{folder}/{last_file}"), target))
+    put(path, target)
+
+  monkeypatch.setattr(store, "put_file", recorded)
+  write((last_file, "y", "b/c"))
+  assert [exists for exists, _ in uploads] == [False] * 3
+  assert uploads[-1][1].endswith(last_file)
+  assert files.names(folder) == ["b/c", "page.json", "y"]
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\n--"])
+def test_writes_every_byte_to_google_storage(google_bucket, end):
+  files.write_bytes(f"{google_bucket}/a", b"\x00\xff" + end)
+  assert files.read_bytes(f"{google_bucket}/a") == b"\x00\xff" + end
 
 
 def test_leaves_no_file_on_a_full_disk(tmp_path):
@@ -56,19 +157,8 @@ def test_writes_through_links_and_special_files(tmp_path):
   assert not os.path.isfile("/dev/null")
 
 
-def test_replaces_directories_atomically(tmp_path):
-  for content in ("1", "2"):
-    with files.publish_folder(tmp_path / "f") as new:
-      (new / f"file{content}").write_text(content)
-    assert names(tmp_path / "f") == [f"file{content}"]
-  with pytest.raises(RuntimeError), files.publish_folder(tmp_path / "f"):
-    raise RuntimeError
-  assert names(tmp_path) == ["f"]
-  assert names(tmp_path / "f") == ["file2"]
-
-
 def test_writes_files_with_the_longest_names(tmp_path):
-  name = "語" * 85  # 255 bytes, the longest there is
+  name = "語" * 85  # 255 bytes
   files.write_text(tmp_path / name, "x")
   assert names(tmp_path) == [name]
 
@@ -90,45 +180,13 @@ def test_killed_writers_leave_the_old_file(tmp_path):
   assert names(tmp_path) == ["a"]
 
 
-def test_checksums_of_arrays_equal_those_of_their_bytes(tmp_path):
-  array = np.arange(1_000_003, dtype=np.int32).reshape(-1, 1)
-  array.tofile(tmp_path / "a")
-  assert checksums.crc_of(tmp_path / "a") == checksums.crc32c(array)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bool", ml_dtypes.bfloat16])
-@pytest.mark.parametrize("shape", [(), (0, 3), (3, 2)])
-def test_checksums_support_all_dtypes_and_shapes(dtype, shape):
-  array = np.ones(shape, dtype)
+@pytest.mark.parametrize(
+  "dtype", ["float32", "int32", "bool", ml_dtypes.bfloat16]
+)
+@pytest.mark.parametrize("shape", [(), (0, 3), (3, 2), (1_000_003, 1)])
+def test_checksums_of_arrays_equal_those_of_their_bytes(dtype, shape):
+  array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
   assert checksums.crc32c(array) == checksums.crc32c(array.tobytes())
-
-
-@pytest.mark.parametrize("change", ["flip", "cut", "grow", "remove"])
-def test_detects_and_names_corrupt_files(tmp_path, change):
-  path = tmp_path / "a"
-  path.write_bytes(b"0123456789")
-  (tmp_path / "b").write_bytes(b"")
-  expected = checksums.file_checksums(tmp_path, ["b", "a"])
-  assert checksums.corrupt_files(tmp_path, expected) == ""
-  if change == "flip":
-    path.write_bytes(b"0123456788")
-    assert checksums.corrupt_files(tmp_path, expected, lambda name: False) == ""
-  elif change == "cut":
-    path.write_bytes(b"012345678")
-  elif change == "grow":
-    path.write_bytes(b"01234567890")
-  else:
-    path.unlink()
-  assert str(path) in checksums.corrupt_files(tmp_path, expected)
-
-
-def test_new_files_never_replace_others(tmp_path):
-  path = tmp_path / "folder" / "a"
-  files.write_new(path, "old\n")
-  with pytest.raises(FileExistsError):
-    files.write_new(path, "new\n")
-  assert path.read_text() == "old\n"
-  assert os.listdir(path.parent) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -63,88 +63,15 @@ def save(folder, *steps):
   checkpoints.close()
 
 
-def test_failed_writes_leave_the_old_file(folder):
-  path = files.path_of(folder) / "a" / "b.json"
-  files.write_json(path, {"é": 1})
-  assert files.read_json(path) == {"é": 1}
-  with pytest.raises(RuntimeError), files.publish(path) as file:
-    file.write(b"half")
-    raise RuntimeError
-  assert files.read_json(path) == {"é": 1}
-  assert files.is_file(path) and not files.is_file(path.parent)
-  assert remote.sizes(folder).keys() == {"a/b.json"}
-
-
-def test_copies_files_and_detects_corruption(folder, tmp_path):
-  data = np.random.default_rng(0).bytes(3_000_000)
-  (tmp_path / "a").write_bytes(data)
-  files.copy(tmp_path / "a", f"{folder}/a")
-  files.copy(f"{folder}/a", tmp_path / "b")
-  assert (tmp_path / "b").read_bytes() == data
-  assert checksums.sha256_of(f"{folder}/a") == checksums.sha256_of(
-    tmp_path / "a"
-  )
-  sums = checksums.file_checksums(tmp_path, ["a"])
-  assert checksums.file_checksums(folder, ["a"]) == sums
-  assert checksums.corrupt_files(folder, sums) == ""
-  remote.write(f"{folder}/a", data[:-1] + b"?")
-  assert "another checksum" in checksums.corrupt_files(folder, sums)
-  remote.write(f"{folder}/a", data[:-1])
-  assert "has 2999999 bytes" in checksums.corrupt_files(folder, sums)
-  remote.remove(folder, ["a"])
-  assert "No such file" in checksums.corrupt_files(folder, sums)
-
-
-@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\n--"])
-def test_writes_every_byte_to_google_storage(google_folder, end):
-  remote.write(f"{google_folder}/a", b"\x00\xff" + end)
-  assert remote.read(f"{google_folder}/a") == b"\x00\xff" + end
-
-
-def test_reads_from_any_position(folder):
-  data = np.random.default_rng(0).bytes(10_000)
-  remote.write(f"{folder}/a", data)
-  with files.open_read(f"{folder}/a", read_ahead=1000) as file:
-    for begin, size in [(0, 10), (9_990, 100), (2_500, 3_000), (2_510, 5)]:
-      file.seek(begin)
-      assert file.read(size) == data[begin : begin + size]
-    assert file.seek(-4, os.SEEK_END) == 9_996 and file.read() == data[-4:]
-    assert file.seek(20_000) and file.read(1) == b""
-
-
 def test_reads_plain_and_compressed_text(folder):
   lines = ["one", "", "é " * 1000]
   data = "".join(line + "\n" for line in lines).encode()
-  remote.write(f"{folder}/a.en", data)
-  remote.write(f"{folder}/a.en.gz", gzip.compress(data))
+  files.write_bytes(f"{folder}/a.en", data)
+  files.write_bytes(f"{folder}/a.en.gz", gzip.compress(data))
   for name in ("a.en", "a.en.gz"):
     assert list(text.lines_of(f"{folder}/{name}")) == lines
   with pytest.raises(InputError, match="is missing or no file"):
     list(text.lines_of(f"{folder}/b.en"))
-
-
-def test_replaced_directories_get_their_last_file_last(folder, monkeypatch):
-  def write(names):
-    with files.publish_folder(folder, "page.json") as new:
-      for name in names:
-        files.write_text(new / name, name)
-
-  write(("page.json", "z", "b/c"))
-  seen = []
-  store = remote.filesystem(folder)
-  put = store.put_file
-
-  def watched(path, target):
-    seen.append((remote.is_file(f"{folder}/page.json"), target[-4:]))
-    put(path, target)
-
-  monkeypatch.setattr(store, "put_file", watched)
-  write(("page.json", "y", "b/c"))
-  assert [exists for exists, _ in seen] == [False] * 3
-  assert seen[-1][1] == "json"
-  assert sorted(remote.sizes(folder)) == ["b/c", "page.json", "y"]
-  files.remove_folder(folder, "page.json")
-  assert remote.sizes(folder) == {}
 
 
 def test_locking_logs_a_warning(folder, caplog):
@@ -191,9 +118,9 @@ def largest_file(directory):
 
 
 def flip_bit(path):
-  data = bytearray(remote.read(path))
+  data = bytearray(files.read_bytes(path))
   data[len(data) // 2] ^= 1
-  remote.write(path, bytes(data))
+  files.write_bytes(path, bytes(data))
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -249,7 +176,7 @@ def test_checkpoint_metadata_cannot_name_other_files(folder, tmp_path, name):
 def test_objects_are_not_copied_out_of_the_local_copy(folder, tmp_path):
   save(tmp_path, 1)
   copy_to_store(tmp_path, folder, files.names(tmp_path))
-  remote.write(f"{folder}/checkpoints/1/state/../../a", b"x")
+  files.write_bytes(f"{folder}/checkpoints/1/state/../../a", b"x")
   with pytest.raises(CorruptFileError, match=r"has a file 'state/\.\./\.\./a'"):
     CheckpointReader(folder).last.read(1, abstract(1))
 
@@ -358,7 +285,7 @@ def test_prepares_the_same_data_as_locally_after_kills(
   config.prepare.parse.source_conllu["train"] = "train.conllu"
   config.prepare.parse.source_conllu["test"] = f"{folder}/raw/test.conllu"
   for name in ("manifest.json", "text/old.source.gz", ".new-1.partial/a"):
-    remote.write(f"{data}/{name}", b"{}")
+    files.write_bytes(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
   for kind, index, present in (("put_file", 20, True), ("cp_file", 9, False)):
@@ -381,7 +308,7 @@ def test_prepares_the_same_data_as_locally_after_kills(
   assert pages[0]["files"] == pages[1]["files"]
   assert pages[0]["key"] == pages[1]["key"]
   verify.run(data)
-  remote.write(result["report.txt"], b"x")
+  files.write_bytes(result["report.txt"], b"x")
   with pytest.raises(InputError, match=r"report\.txt has 1 bytes and had"):
     verify.run(data)
 
@@ -395,7 +322,7 @@ def test_downloads_to_a_store_again_if_the_file_is_corrupt(folder):
     address = fetch.Download(server.url("a"))
     digest = fetch.get(path, address)
     assert fetch.get(path, address) == digest and server.asked == ["/a"]
-    remote.write(path, body[:-1])
+    files.write_bytes(path, body[:-1])
     assert fetch.get(path, address) == digest
     assert files.read_bytes(path) == body
     files.remove(path)
@@ -405,17 +332,6 @@ def test_downloads_to_a_store_again_if_the_file_is_corrupt(folder):
   assert remote.sizes(folder).keys() == {"raw/a.en.gz.sha256"}
 
 
-def test_lists_files_as_locally(folder, tmp_path):
-  for name in ("a.en", "a-b/c", "a/b.en", "a[1].en", "b1.en", "b2.de"):
-    files.write_text(tmp_path / name, "")
-    remote.write(f"{folder}/{name}", b"1")
-  for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
-    assert files.names(folder, pattern) == files.names(tmp_path, pattern)
-  for begin in ("a", "b"):
-    current, existing = (files.folders(f, begin) for f in (tmp_path, folder))
-    assert [path.name for path in current] == [path.name for path in existing]
-
-
 def test_cached_copies_are_verified(prepared, folder, tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   manifest = manifests.read(prepared)
@@ -423,7 +339,7 @@ def test_cached_copies_are_verified(prepared, folder, tmp_path, monkeypatch):
   path = f"{folder}/vocabulary.model"
   files.copy(prepared / "vocabulary.model", path)
   copy = fetch.local(path, digest)
-  remote.write(path, b"another")
+  files.write_bytes(path, b"another")
   assert fetch.local(path, digest) == copy
   copy.write_bytes(b"damaged here")
   with pytest.raises(InputError, match="copy the folder again"):
@@ -433,7 +349,7 @@ def test_cached_copies_are_verified(prepared, folder, tmp_path, monkeypatch):
 
 def test_only_one_thread_makes_a_cached_copy(folder, tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-  remote.write(f"{folder}/a", b"1" * 1_000_000)
+  files.write_bytes(f"{folder}/a", b"1" * 1_000_000)
   digest = checksums.sha256_of(f"{folder}/a")
   copied, copy = [], files.copy
 

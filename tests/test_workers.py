@@ -6,7 +6,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -125,21 +124,3 @@ def test_workers_end_with_their_parent(tmp_path):
   # Standard error is open until the last of them has ended.
   assert process.communicate(timeout=20)[1] == ""
   assert gone(pid)
-
-
-def leave_group(made):
-  os.setpgid(0, 0)
-
-
-def test_closing_does_not_wait_for_a_worker_that_missed_the_signal(tmp_path):
-  """A worker that is being forked misses it."""
-  workers = Workers(functools.partial(int, "40"), 2, died="died")
-  running = workers.submit(sleep, tmp_path / "runs")  # in the first
-  wait_for(tmp_path / "runs")
-  workers.submit(leave_group).result()
-  closing = threading.Thread(target=workers.close, daemon=True)
-  closing.start()
-  closing.join(10)
-  assert not closing.is_alive()
-  with pytest.raises(InputError, match="died"):
-    running.result()

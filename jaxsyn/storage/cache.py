@@ -22,12 +22,11 @@ def user_folder() -> pathlib.Path:
     OSError: It cannot be created, or other users can write to it.
   """
   base = os.environ.get("XDG_CACHE_HOME", "")
-  try:
-    # The XDG specification ignores relative paths.
-    root = pathlib.Path(base if os.path.isabs(base) else "~/.cache")
-    path = root.expanduser() / "jaxsyn"
-  except RuntimeError as error:
-    raise OSError(str(error)) from None
+  if not os.path.isabs(base):  # the XDG specification ignores relative paths
+    base = os.path.expanduser("~/.cache")
+  if not os.path.isabs(base):
+    raise OSError("the home directory is unknown; set XDG_CACHE_HOME")
+  path = pathlib.Path(base, "jaxsyn")
   path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
   path.mkdir(mode=0o700, exist_ok=True)
   check_private(path)
@@ -53,21 +52,19 @@ def check_private(path: pathlib.Path) -> None:
 
   The message names the directory, the reason and the remedy.
   """
-  # A user who can write to the parent can replace the directory, unless the
-  # sticky bit forbids renaming the files of other users.
-  is_sticky = path.parent.stat().st_mode & stat.S_ISVTX
-  for folder, status, owners, is_protected in (
-    (path.parent, path.parent.stat(), {0, os.geteuid()}, is_sticky),
-    (path, path.lstat(), {os.geteuid()}, False),
-  ):
+  for folder in (path.parent, path):
+    status = folder.stat() if folder != path else folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
       raise OSError(f"{folder} is not a folder, or is a link to one")
-    if status.st_uid not in owners:
+    if status.st_uid != os.geteuid() and (folder == path or status.st_uid):
       raise OSError(
         f"{folder} belongs to user {status.st_uid}: remove it, or choose "
         "another folder"
       )
-    if status.st_mode & 0o022 and not is_protected:
+    # A user who can write to the parent can replace the directory, unless the
+    # sticky bit forbids renaming the files of other users.
+    is_sticky = folder != path and status.st_mode & stat.S_ISVTX
+    if status.st_mode & 0o022 and not is_sticky:
       raise OSError(
         f"{folder} can be written to by others: chmod go-w {folder}"
       )

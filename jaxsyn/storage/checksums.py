@@ -17,6 +17,7 @@ import google_crc32c
 import numpy as np
 
 from jaxsyn.storage import files
+from jaxsyn.storage.remote import PathLike
 
 _CHECKSUM_KEY = "crc32c"  # key of a JSON document's own checksum
 _BLOCK = 1 << 20
@@ -39,7 +40,7 @@ def crc32c(data: bytes | np.ndarray) -> str:
   return _crc32c(bytes(data[start : start + _BLOCK]) for start in starts)
 
 
-def crc_of(path: files.PathLike) -> str:
+def crc_of(path: PathLike) -> str:
   """Returns the CRC-32C of a file's content, in hexadecimal."""
   with files.open_read(path) as file:
     return _crc32c(iter(lambda: file.read(_BLOCK), b""))
@@ -49,34 +50,23 @@ def _crc32c(blocks: Iterable[bytes]) -> str:
   return f"{functools.reduce(google_crc32c.extend, blocks, 0):08x}"
 
 
-def sha256_of(path: files.PathLike) -> str:
+def sha256_of(path: PathLike) -> str:
   """Returns the SHA-256 of a file's content, in hexadecimal."""
   with files.open_read(path) as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_checksums(
-  folder: files.PathLike, names: Iterable[str]
-) -> dict[str, Any]:
-  """Returns the size and CRC-32C of each given file, by name.
-
-  Args:
-    folder: Directory of the files.
-    names: Paths of the files, relative to the directory.
-
-  Returns: dictionary of name -> {"bytes", "crc32c"}.
-  """
+def file_checksums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
+  """Returns {"bytes", "crc32c"} of each given file of a directory, by name."""
+  paths = {name: os.path.join(folder, name) for name in names}
   return {
-    name: {
-      "bytes": files.size_of(os.path.join(folder, name)),
-      "crc32c": crc_of(os.path.join(folder, name)),
-    }
-    for name in names
+    name: {"bytes": files.size_of(path), "crc32c": crc_of(path)}
+    for name, path in paths.items()
   }
 
 
 def corrupt_files(
-  folder: files.PathLike,
+  folder: PathLike,
   expected: Mapping[str, Mapping[str, Any]],
   deep: Callable[[str], bool] = lambda name: True,
 ) -> str:
@@ -111,10 +101,8 @@ def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
   >>> add_checksum({"a": 1})
   {'a': 1, 'crc32c': '6f4c8c94'}
   """
-  document = {
-    name: value for name, value in content.items() if name != _CHECKSUM_KEY
-  }
-  return {**document, _CHECKSUM_KEY: _checksum(document)}
+  content = _without_checksum(content)
+  return {**content, _CHECKSUM_KEY: _checksum(content)}
 
 
 def verify_checksum(document: Any) -> dict[str, Any]:
@@ -125,18 +113,16 @@ def verify_checksum(document: Any) -> dict[str, Any]:
   """
   if not isinstance(document, dict) or _CHECKSUM_KEY not in document:
     raise CorruptFileError("its checksum is missing.")
-  content = {
-    name: value for name, value in document.items() if name != _CHECKSUM_KEY
-  }
-  try:
-    checksum = _checksum(content)
-  except RecursionError:
-    raise CorruptFileError("it is nested too deeply.") from None
-  if document[_CHECKSUM_KEY] != checksum:
+  content = _without_checksum(document)
+  if document[_CHECKSUM_KEY] != _checksum(content):
     raise CorruptFileError(
       "its checksum differs: it was changed after it was written."
     )
   return content
+
+
+def _without_checksum(document: Mapping[str, Any]) -> dict[str, Any]:
+  return {key: document[key] for key in document if key != _CHECKSUM_KEY}
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

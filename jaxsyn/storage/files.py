@@ -4,9 +4,8 @@ A local file is written under a temporary name, flushed to the disk and renamed,
 and its directory is flushed as well. After a kill or a power failure, the file
 therefore has the complete old content or the complete new content.
 
-Every function also takes paths on object stores (s3://, gs://), where one
-upload replaces an object atomically. A directory on a store is complete when
-the file that is written last is present.
+On an object store (s3://, gs://), one upload replaces an object atomically. A
+directory there is complete when the file that is written last is present.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from jaxsyn.storage import remote
+from jaxsyn.storage.remote import PathLike
 
 PARTIAL = ".partial"  # suffix of unfinished files and directories
 _BLOCK = 1 << 20
-
-PathLike = str | os.PathLike[str]
 
 
 def path_of(name: PathLike) -> pathlib.Path:
@@ -41,7 +39,13 @@ def path_of(name: PathLike) -> pathlib.Path:
   Raises:
     InputError: The scheme is unknown, or its library is not installed.
   """
-  return remote.path(name) if remote.is_remote(name) else pathlib.Path(name)
+  if not remote.is_remote(name):
+    return pathlib.Path(name)
+  remote.filesystem(name)
+  from etils import epath
+
+  # It has the methods of pathlib.Path except those that need local files.
+  return cast(pathlib.Path, epath.Path(name))
 
 
 def absolute(path: PathLike) -> pathlib.Path:
@@ -61,15 +65,17 @@ def open_read(
       for sequential reads, small for random access.
   """
   if remote.is_remote(path):
-    return remote.open_read(path, read_ahead)
+    return io.BufferedReader(remote.ObjectReader(path), read_ahead)
   return open(path, "rb")
 
 
 def read_bytes(path: PathLike) -> bytes:
   """Returns the content of a local or remote file as bytes."""
-  if remote.is_remote(path):
-    return remote.read(path)
-  return pathlib.Path(path).read_bytes()
+  if not remote.is_remote(path):
+    return pathlib.Path(path).read_bytes()
+  with remote.store_errors(path):
+    # By default s3fs requests the size first, to fetch large files in parts.
+    return remote.filesystem(path).cat_file(os.fspath(path), max_concurrency=1)
 
 
 def read_json(path: PathLike) -> Any:
@@ -92,10 +98,17 @@ def read_json(path: PathLike) -> Any:
   return content
 
 
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  values = dict(pairs)
+  if len(values) < len(pairs):
+    raise ValueError("an object in it has a duplicate key.")
+  return values
+
+
 def size_of(path: PathLike) -> int:
   """Returns the size of a local or remote file in bytes."""
   if remote.is_remote(path):
-    return remote.size(path)
+    return remote.info(path)["size"]
   return os.stat(path).st_size
 
 
@@ -113,9 +126,12 @@ def readable(size: int) -> str:
 
 def is_file(path: PathLike) -> bool:
   """Returns whether a path is an existing local or remote file."""
-  if remote.is_remote(path):
-    return remote.is_file(path)
-  return os.path.isfile(path)
+  if not remote.is_remote(path):
+    return os.path.isfile(path)
+  try:
+    return remote.info(path)["type"] == "file"
+  except FileNotFoundError:
+    return False
 
 
 def names(folder: PathLike, pattern: str = "") -> list[str]:
@@ -125,21 +141,21 @@ def names(folder: PathLike, pattern: str = "") -> list[str]:
     folder: Path of the directory. If it is missing, the result is empty.
     pattern: Pattern of `pathlib.Path.glob` without "**"; "" matches all files.
   """
+  paths: list[pathlib.PurePath]
   if remote.is_remote(folder):
     prefix = re.split(r"[*?[]", pattern)[0]
-    paths = map(pathlib.PurePosixPath, remote.sizes(folder, prefix))
+    stored = map(pathlib.PurePosixPath, remote.sizes(folder, prefix))
     depth = pattern.count("/") + 1
-    return [
-      path.as_posix()
-      for path in sorted(paths)
+    paths = [
+      path
+      for path in stored
       if not pattern or (len(path.parts) == depth and path.match(pattern))
     ]
-  folder = pathlib.Path(folder)
-  return [
-    path.relative_to(folder).as_posix()
-    for path in sorted(folder.glob(pattern or "**/*"))
-    if path.is_file()
-  ]
+  else:
+    root = pathlib.Path(folder)
+    matches = root.glob(pattern or "**/*")
+    paths = [path.relative_to(root) for path in matches if path.is_file()]
+  return [path.as_posix() for path in sorted(paths)]
 
 
 def folders(folder: PathLike, prefix: str) -> list[pathlib.Path]:
@@ -201,41 +217,20 @@ def publish(
     temporary.unlink(missing_ok=True)
 
 
+def write_bytes(path: PathLike, content: bytes) -> None:
+  """Writes bytes to a file atomically, replacing an existing file."""
+  with publish(path) as file:
+    file.write(content)
+
+
 def write_text(path: PathLike, text: str) -> None:
   """Writes text to a UTF-8 file atomically, replacing an existing file."""
-  with publish(path, "w") as file:
-    file.write(text)
+  write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: PathLike, content: Any) -> None:
   """Writes content to an indented JSON file atomically."""
   write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_new(path: PathLike, text: str) -> None:
-  """Writes text to a new local UTF-8 file atomically.
-
-  Raises:
-    FileExistsError: The file exists.
-  """
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = _temporary_sibling(path)
-  try:
-    write_text(temporary, text)
-    try:
-      os.link(temporary, path)  # unlike a rename, fails if the path exists
-    except FileExistsError:
-      raise
-    except OSError:  # a file system without hard links
-      if path.exists():
-        raise FileExistsError(
-          errno.EEXIST, os.strerror(errno.EEXIST), str(path)
-        ) from None
-      os.rename(temporary, path)
-    flush_folder(path.parent)
-  finally:
-    temporary.unlink(missing_ok=True)
 
 
 def copy(source: PathLike, target: PathLike) -> None:
@@ -266,8 +261,7 @@ def publish_folder(
 ) -> Iterator[pathlib.Path]:
   """Yields a new directory that replaces `path` when the `with` block succeeds.
 
-  If several processes write the same directory, the last process to finish
-  determines the content.
+  Only one process at a time may call this for the same path.
 
   Args:
     path: Path of the directory to replace or create.
@@ -275,8 +269,6 @@ def publish_folder(
       object store. Readers must ignore a directory without this file.
   """
   if remote.is_remote(path):
-    if not last_file:
-      raise ValueError(f"{path}: the name of its last file is missing.")
     with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
       yield pathlib.Path(temporary)
       remove_folder(path, last_file)
@@ -289,22 +281,12 @@ def publish_folder(
   try:
     yield new
     flush_tree(new)
-    _replace_folder(new, path)
+    if path.is_dir():
+      remove_folder(path)
+    os.rename(new, path)
+    flush_folder(path.parent)
   finally:
     shutil.rmtree(new, ignore_errors=True)
-
-
-def _replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
-  for _ in range(100):  # another process may rename its directory meanwhile
-    try:
-      os.rename(new, path)
-      break
-    except OSError as error:
-      if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-        raise
-    with contextlib.suppress(FileNotFoundError):
-      remove_folder(path)
-  flush_folder(path.parent)
 
 
 def remove(path: PathLike) -> None:
@@ -325,7 +307,9 @@ def remove_folder(path: PathLike, first_file: str = "") -> None:
       Readers must ignore a directory without this file.
   """
   if remote.is_remote(path):
-    remote.remove(path, remote.sizes(path), first=first_file)
+    if first_file:
+      remote.remove(path, [first_file])
+    remote.remove(path, remote.sizes(path))
     return
   path = pathlib.Path(path)
   old = _temporary_sibling(path)
@@ -358,17 +342,13 @@ def flush_tree(folder: PathLike) -> None:
   """Flushes all files and directory entries below a local directory to disk."""
   for parent, _, file_names in os.walk(folder):
     for name in file_names:
-      _flush(os.path.join(parent, name), os.O_RDONLY)
+      flush_folder(os.path.join(parent, name))
     flush_folder(parent)
 
 
-def flush_folder(folder: PathLike) -> None:
-  """Flushes the entries of a local directory, but not its files, to disk."""
-  _flush(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _flush(path: PathLike, flags: int) -> None:
-  file = os.open(path, flags)
+def flush_folder(path: PathLike) -> None:
+  """Flushes the entries of a local directory, or a local file, to disk."""
+  file = os.open(path, os.O_RDONLY)
   try:
     os.fsync(file)
   except OSError as error:
@@ -386,10 +366,3 @@ def _temporary_sibling(path: pathlib.Path) -> pathlib.Path:
   stem = path.name.encode()[:160].decode(errors="ignore")
   unique = secrets.token_hex(4)
   return path.with_name(f".{stem}.{unique}{PARTIAL}")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  values = dict(pairs)
-  if len(values) < len(pairs):
-    raise ValueError("an object in it has a duplicate key.")
-  return values

@@ -12,24 +12,20 @@ import os
 import pathlib
 
 from jaxsyn.errors import InputError, StoreError
+from jaxsyn.storage.remote import PathLike
 
 _SCHEME = "hub:"
 # Other files are not downloaded, since a repository is not trusted.
-_FILES = ("*.json", "*.safetensors", "*.model", "*.udpipe", "README.md")
+_FILES = ["*.json", "*.safetensors", "*.model", "*.udpipe", "README.md"]
 
 
-def is_named(folder: str | os.PathLike[str]) -> bool:
+def is_named(folder: PathLike) -> bool:
   """Returns whether a path has the form hub:..., without a network request."""
   return os.fspath(folder).startswith(_SCHEME)
 
 
-def refuse(folder: str | os.PathLike[str], flag: str) -> None:
-  """Raises InputError if an output path is on the Hugging Face Hub.
-
-  Args:
-    folder: Output path.
-    flag: Flag of the path, for the message.
-  """
+def refuse(folder: PathLike, flag: str) -> None:
+  """Raises InputError, which names the flag, if an output path is on a hub."""
   if is_named(folder):
     raise InputError(
       f"{flag} {folder}: jaxsyn does not write to a hub. Name a local folder, "
@@ -37,10 +33,8 @@ def refuse(folder: str | os.PathLike[str], flag: str) -> None:
     )
 
 
-def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns the local directory of a model from the Hugging Face Hub.
-
-  The model is downloaded unless it is cached.
+def fetched(folder: PathLike) -> pathlib.Path:
+  """Returns the local directory of a model, downloaded unless it is cached.
 
   Args:
     folder: Path hub:OWNER/NAME or hub:OWNER/NAME@REVISION.
@@ -60,10 +54,8 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
       "pip install -e '.[hub]'."
     ) from None
   try:
-    return pathlib.Path(
-      huggingface_hub.snapshot_download(
-        name, revision=revision or None, allow_patterns=[*_FILES]
-      )
+    path = huggingface_hub.snapshot_download(
+      name, revision=revision or None, allow_patterns=_FILES
     )
   except (errors.HFValidationError, errors.RepositoryNotFoundError) as error:
     raise InputError(
@@ -80,8 +72,8 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
       f"{folder}: a request to the hub failed ({_first_line(error)}). Try again, "
       "or set HF_HUB_OFFLINE=1 to use a model that was downloaded before."
     ) from None
+  return pathlib.Path(path)
 
 
 def _first_line(error: Exception) -> str:
-  lines = [line for line in str(error).splitlines() if line.strip()]
-  return (lines[0] if lines else repr(error))[:200].rstrip(".")
+  return str(error).strip().partition("\n")[0][:200].rstrip(".")

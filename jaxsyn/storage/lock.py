@@ -1,7 +1,7 @@
 """Directory locks that keep processes from disturbing each other's files.
 
 A lock is a kernel lock (flock) on an open file, so it ends with its process,
-however that ends. The text in DIRECTORY/lock only names the owner, for
+however that ends. The text in DIRECTORY/lock only names the owners, for
 messages. If several processes train together, the main process takes the lock.
 Object stores have no locks.
 """
@@ -24,6 +24,7 @@ from absl import logging
 
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
+from jaxsyn.storage.remote import PathLike
 
 FILE = "lock"
 ADVICE = (
@@ -38,7 +39,7 @@ _locked: set[str] = set()  # directories that this process has locked
 
 @contextlib.contextmanager
 def exclusive_lock(
-  folder: os.PathLike[str] | str, wait: bool = False, advice: str = ADVICE
+  folder: PathLike, wait: bool = False, advice: str = ADVICE
 ) -> Iterator[None]:
   """Locks a directory in a `with` block, so that no other process works in it.
 
@@ -53,28 +54,32 @@ def exclusive_lock(
   Raises:
     InputError: Another process has the lock. The message names the process.
   """
+  name = os.path.realpath(folder)
   if remote.is_remote(folder):
     _warn_no_locks(f"object store of {folder}")
-    yield
-    return
-  folder = pathlib.Path(folder)
-  name = os.path.realpath(folder)
-  if name in _locked:
+  if remote.is_remote(folder) or name in _locked:
     yield
     return
   try:
-    folder.mkdir(parents=True, exist_ok=True)
+    os.makedirs(folder, exist_ok=True)
   except (FileExistsError, NotADirectoryError):
     raise InputError(
       f"{folder} is a file, or below one; name a folder (--workdir)."
     ) from None
   # Never deleted or replaced: otherwise two processes could each lock a file.
-  with (folder / FILE).open("a+", encoding="utf-8", errors="replace") as file:
-    _lock_exclusively(file, folder, wait=wait, advice=advice)
-    file.seek(0)
-    file.truncate()
-    file.write(_signature())
-    file.flush()
+  with open(_path(folder), "a+", encoding="utf-8", errors="replace") as file:
+    try:
+      # flock, not lockf, whose lock ends when any file object of this process
+      # on the same file is closed.
+      fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+      raise _in_use_error(file, folder, advice) from None
+    except OSError as error:
+      if error.errno not in _NO_LOCKS:
+        raise
+      _warn_no_locks(f"file system of {folder}")
+    file.truncate(0)
+    _sign(file)
     _locked.add(name)
     try:
       yield
@@ -83,19 +88,13 @@ def exclusive_lock(
 
 
 @contextlib.contextmanager
-def shared_lock(
-  folder: os.PathLike[str] | str, advice: str = ADVICE
-) -> Iterator[None]:
+def shared_lock(folder: PathLike, advice: str = ADVICE) -> Iterator[None]:
   """Locks a directory for reading in a `with` block.
 
   Any number of processes may read it; none can lock it exclusively. The lock is
   on DIRECTORY/lock, since network file systems lock directories on one machine
   only. A directory that cannot be locked (no write permission, a file system
   without locks, an object store) is read without a lock.
-
-  Args:
-    folder: Path of the directory.
-    advice: Remedy in the error message.
 
   Raises:
     InputError: Another process has an exclusive lock. The message names it.
@@ -109,20 +108,17 @@ def shared_lock(
     yield
 
 
-def lock_owner(folder: os.PathLike[str] | str) -> str:
+def lock_owner(folder: PathLike) -> str:
   """Returns a description of the process that locked a directory.
 
   Raises:
     OSError: There is no lock.
   """
-  path = pathlib.Path(folder) / FILE
-  return path.read_text(encoding="utf-8", errors="replace").strip()
+  return _path(folder).read_text(encoding="utf-8", errors="replace").strip()
 
 
 @contextlib.contextmanager
-def flock(
-  folder: os.PathLike[str] | str, how: int, waiting: str = ""
-) -> Iterator[None]:
+def flock(folder: PathLike, how: int, waiting: str = "") -> Iterator[None]:
   """Locks a directory in a `with` block without writing a lock file.
 
   On an object store or a file system without locks, this does nothing.
@@ -155,21 +151,8 @@ def flock(
     os.close(file)
 
 
-def _lock_exclusively(
-  file: TextIO, folder: pathlib.Path, *, wait: bool, advice: str
-) -> None:
-  # flock, not lockf, whose lock ends when any file object of this process on
-  # the same file is closed.
-  try:
-    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-  except BlockingIOError:
-    raise InputError(
-      f"{folder} is in use by {_owners(file)}. {advice}"
-    ) from None
-  except OSError as error:
-    if error.errno not in _NO_LOCKS:
-      raise
-    _warn_no_locks(f"file system of {folder}")
+def _path(folder: PathLike) -> pathlib.Path:
+  return pathlib.Path(folder) / FILE
 
 
 def _warn_no_locks(storage: str) -> None:
@@ -178,18 +161,15 @@ def _warn_no_locks(storage: str) -> None:
   )
 
 
-def _open_lock_file(folder: os.PathLike[str] | str) -> TextIO | None:
+def _open_lock_file(folder: PathLike) -> TextIO | None:
   """Returns a directory's opened lock file; None if it cannot be opened."""
-  path = pathlib.Path(folder) / FILE
   for mode in ("a+", "r"):  # "r" for a read-only directory
     with contextlib.suppress(OSError):
-      return path.open(mode, encoding="utf-8", errors="replace")
+      return open(_path(folder), mode, encoding="utf-8", errors="replace")
   return None
 
 
-def _lock_shared(
-  file: TextIO, folder: os.PathLike[str] | str, advice: str
-) -> None:
+def _lock_shared(file: TextIO, folder: PathLike, advice: str) -> None:
   for _ in range(_TRIES):
     # If no process has the lock, its lines are from processes that have ended.
     with contextlib.suppress(OSError):
@@ -202,34 +182,38 @@ def _lock_shared(
       continue
     except OSError:  # no locks
       return
-    with contextlib.suppress(OSError):
-      # Not buffered: on a full disk, closing the file would fail again.
-      os.write(file.fileno(), _signature().encode())
+    with contextlib.suppress(OSError):  # a read-only file, or a full disk
+      _sign(file)
     return
-  raise InputError(f"{folder} is in use by {_owners(file)}. {advice}")
+  raise _in_use_error(file, folder, advice)
 
 
-def _signature() -> str:
+def _sign(file: TextIO) -> None:
+  """Appends a line about this process to a lock file."""
   since = time.strftime("%Y-%m-%d %H:%M:%S")
-  return f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+  line = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+  # Not buffered: on a full disk, closing the file would fail again.
+  os.write(file.fileno(), line.encode())
 
 
-def _owners(file: TextIO) -> str:
-  """Returns a description, for messages, of the processes that have a lock."""
-  for _ in range(_TRIES):  # an owner may not have written its signature yet
+def _in_use_error(file: TextIO, folder: PathLike, advice: str) -> InputError:
+  """Returns the error that names the processes that have locked a directory."""
+  owners = "another process"
+  for _ in range(_TRIES):  # an owner may not have written its line yet
     file.seek(0)
     if lines := file.read(1000).splitlines():
-      return ", ".join(filter(_may_run, lines)) or "another process"
+      owners = ", ".join(filter(_may_run, lines)) or owners
+      break
     time.sleep(_PAUSE)
-  return "another process"
+  return InputError(f"{folder} is in use by {owners}. {advice}")
 
 
-def _may_run(signature: str) -> bool:
-  """Returns whether the process with a lock signature may still run.
+def _may_run(line: str) -> bool:
+  """Returns whether the process of a line may still run.
 
   Processes on other machines may always run.
   """
-  match = re.match(r"process (\d+) on (\S+) since", signature)
+  match = re.match(r"process (\d+) on (\S+) since", line)
   if match is None or match[2] != socket.gethostname():
     return True
   return os.path.exists(f"/proc/{match[1]}") or not os.path.exists("/proc/self")

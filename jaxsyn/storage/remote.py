@@ -1,9 +1,9 @@
-"""Functions for files on object stores, s3://BUCKET/PATH and gs://BUCKET/PATH.
+"""Requests to object stores, for paths s3://BUCKET/PATH and gs://BUCKET/PATH.
 
 An upload creates or replaces one object atomically. Directories are only common
 prefixes of names, and there is no appending and no locks; docs/remote.md
-describes the consequences. Other modules call `jaxsyn.storage.files`, which
-calls this module only for paths with a scheme.
+describes the consequences. `jaxsyn.storage.files` has the functions that take
+local and remote paths.
 
 The libraries (fsspec with s3fs or gcsfs, from the extra "remote") are imported
 at the first call. They retry failed requests.
@@ -17,9 +17,8 @@ import errno
 import io
 import logging
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from jaxsyn.errors import InputError, StoreError
 
@@ -49,19 +48,6 @@ def is_remote(path: PathLike) -> bool:
   return "://" in os.fspath(path)
 
 
-def path(name: PathLike) -> pathlib.Path:
-  """Returns a `pathlib`-like object for the name of a remote path.
-
-  Raises:
-    InputError: The scheme is unknown, or its library is not installed.
-  """
-  filesystem(name)
-  from etils import epath
-
-  # It has the methods of pathlib.Path except those that need local files.
-  return cast(pathlib.Path, epath.Path(name))
-
-
 def filesystem(path: PathLike) -> Any:
   """Returns the fsspec file system for the scheme of a path.
 
@@ -88,9 +74,7 @@ def filesystem(path: PathLike) -> Any:
 
 
 def check(folder: PathLike) -> None:
-  """Raises an error if the object store of a directory cannot be reached.
-
-  Commands call this before hours of work.
+  """Checks that the object store of a directory can be reached.
 
   Raises:
     InputError: The path has no bucket.
@@ -98,11 +82,21 @@ def check(folder: PathLike) -> None:
   """
   if not os.fspath(folder).partition("://")[2].strip("/"):
     raise InputError(f"{folder}: the name of a bucket is missing.")
-  with contextlib.suppress(FileNotFoundError), _store_errors(folder):
+  with contextlib.suppress(FileNotFoundError), store_errors(folder):
     filesystem(folder).ls(os.fspath(folder))
 
 
-class _Object(io.RawIOBase):
+def info(path: PathLike) -> dict[str, Any]:
+  """Returns the "size" in bytes and the "type" of an object.
+
+  Raises:
+    FileNotFoundError: The object does not exist.
+  """
+  with store_errors(path):
+    return filesystem(path).info(os.fspath(path))
+
+
+class ObjectReader(io.RawIOBase):
   """Raw readable file for an object in a store; each read is one request."""
 
   # The files of fsspec raise exceptions of the underlying library, and request
@@ -111,7 +105,7 @@ class _Object(io.RawIOBase):
   def __init__(self, path: PathLike):
     super().__init__()
     self.name = os.fspath(path)
-    self._size = size(path)
+    self._size = info(path)["size"]
     self._position = 0
 
   def readable(self) -> bool:
@@ -121,67 +115,26 @@ class _Object(io.RawIOBase):
     return True
 
   def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-    bases = {
-      os.SEEK_SET: 0,
-      os.SEEK_CUR: self._position,
-      os.SEEK_END: self._size,
-    }
-    position = bases[whence] + offset
-    if position < 0:
-      raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.name)
-    self._position = position
-    return position
+    bases = {os.SEEK_CUR: self._position, os.SEEK_END: self._size}
+    self._position = bases.get(whence, 0) + offset
+    return self._position
 
   def readinto(self, buffer: Any) -> int:
-    view = memoryview(buffer).cast("B")
-    end = min(self._position + len(view), self._size)
-    if end <= self._position:
-      return 0
-    with _store_errors(self.name):
-      data = filesystem(self.name).cat_file(
-        self.name, start=self._position, end=end
-      )
-    view[: len(data)] = data
-    self._position += len(data)
+    data = self._read(len(buffer))
+    buffer[: len(data)] = data
     return len(data)
 
   def readall(self) -> bytes:
-    data = bytearray(max(self._size - self._position, 0))
-    return bytes(data[: self.readinto(data)])
+    return self._read(self._size)
 
-
-def open_read(path: PathLike, read_ahead: int) -> io.BufferedReader:
-  """Returns a remote file opened for reading; it can seek.
-
-  Each request to the store fetches at least `read_ahead` bytes.
-  """
-  return io.BufferedReader(_Object(path), read_ahead)
-
-
-def read(path: PathLike) -> bytes:
-  """Returns the content of a remote file, fetched with one request."""
-  with _store_errors(path):
-    # By default s3fs requests the size first, to fetch large files in parts.
-    return filesystem(path).cat_file(os.fspath(path), max_concurrency=1)
-
-
-def size(path: PathLike) -> int:
-  """Returns the size of a remote file in bytes.
-
-  Raises:
-    FileNotFoundError: The file does not exist.
-  """
-  with _store_errors(path):
-    return filesystem(path).info(os.fspath(path))["size"]
-
-
-def is_file(path: PathLike) -> bool:
-  """Returns whether a path is an existing file on an object store."""
-  try:
-    with _store_errors(path):
-      return filesystem(path).info(os.fspath(path))["type"] == "file"
-  except FileNotFoundError:
-    return False
+  def _read(self, count: int) -> bytes:
+    start, end = self._position, min(self._position + count, self._size)
+    if start >= end:
+      return b""
+    with store_errors(self.name):
+      data = filesystem(self.name).cat_file(self.name, start=start, end=end)
+    self._position += len(data)
+    return data
 
 
 def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
@@ -191,8 +144,8 @@ def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
     folder: Path of the directory. If it is missing, the result is empty.
     prefix: Prefix of the names, which are relative to the directory.
   """
-  root = os.fspath(folder).rstrip("/") + "/"
-  with _store_errors(folder):
+  root = _join(folder, "")
+  with store_errors(folder):
     entries = filesystem(folder).find(root, prefix=prefix, detail=True)
   start = len(root.partition("://")[2])
   return {
@@ -202,86 +155,63 @@ def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
   }
 
 
-def write(path: PathLike, content: bytes) -> None:
-  """Writes a small remote file with one request."""
-  with _store_errors(path, is_write=True):
-    filesystem(path).pipe_file(os.fspath(path), content)
-
-
 def upload(
   folder: PathLike, target: PathLike, names: Iterable[str], last: str = ""
 ) -> None:
-  """Copies files from a local directory to an object store.
+  """Uploads files of a local directory to `target`; the file `last` is last.
 
-  Args:
-    folder: Path of the local directory.
-    target: Path of the directory on the store.
-    names: Paths of the files, relative to both directories.
-    last: Name of the file to upload last, if it is in `names`.
+  The names are relative to both directories.
   """
 
   def upload_one(name: str) -> None:
-    with _store_errors(target, is_write=True):
+    with store_errors(target, is_write=True):
       # `put` would check the bucket before each file.
       filesystem(target).put_file(
         os.path.join(folder, name), _join(target, name)
       )
 
-  names = set(names)
-  each(upload_one, sorted(names - {last}))
-  each(upload_one, names & {last})
+  _each_but_last(upload_one, names, last)
 
 
 def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
-  """Copies files from a directory on an object store to a local directory.
+  """Copies files from a directory on a store to the local directory `target`.
 
   Raises:
     FileNotFoundError: A file is missing.
   """
   names = list(names)
-  with _store_errors(folder):
+  with store_errors(folder):
     filesystem(folder).get(
       [_join(folder, name) for name in names],
       [os.path.join(target, name) for name in names],
     )
 
 
-def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
-  """Removes the given files in a remote directory, if they exist.
-
-  Args:
-    folder: Path of the directory on a store.
-    names: Paths of the files, relative to the directory.
-    first: Name of the file to remove first, if it is in `names`.
-  """
+def remove(folder: PathLike, names: Iterable[str]) -> None:
+  """Removes the given files of a remote directory, if they exist."""
 
   def remove_one(name: str) -> None:
-    with _store_errors(folder), contextlib.suppress(FileNotFoundError):
+    with store_errors(folder), contextlib.suppress(FileNotFoundError):
       # `rm` would interpret brackets and stars in a name as a pattern.
       filesystem(folder).rm_file(_join(folder, name))
 
-  names = set(names)
-  each(remove_one, names & {first})
-  each(remove_one, sorted(names - {first}))
+  each(remove_one, names)
 
 
 def move(folder: PathLike, target: PathLike, last: str) -> None:
   """Moves all files below a remote directory to another path in its store.
 
-  Args:
-    folder: Path of the directory to move.
-    target: New path of the directory.
-    last: Name of the file that is copied last and removed first.
+  The file `last` is copied last and removed first.
   """
 
   def copy_one(name: str) -> None:
-    with _store_errors(target):
+    with store_errors(target):
       filesystem(folder).cp_file(_join(folder, name), _join(target, name))
 
-  names = set(sizes(folder))
-  each(copy_one, sorted(names - {last}))
-  each(copy_one, names & {last})
-  remove(folder, names, first=last)
+  names = sizes(folder)
+  _each_but_last(copy_one, names, last)
+  remove(folder, [last])
+  remove(folder, names)
 
 
 def each(
@@ -295,12 +225,20 @@ def each(
     return list(pool.map(function, items))
 
 
+def _each_but_last(
+  function: Callable[[str], None], names: Iterable[str], last: str
+) -> None:
+  names = set(names)
+  each(function, sorted(names - {last}))
+  each(function, names & {last})
+
+
 def _join(folder: PathLike, name: str) -> str:
   return f"{os.fspath(folder).rstrip('/')}/{name}"
 
 
 @contextlib.contextmanager
-def _store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
+def store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
   """Turns store libraries' exceptions into FileNotFoundError or StoreError.
 
   Args:
@@ -310,7 +248,7 @@ def _store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
   """
   try:
     yield
-  except (FileExistsError, MemoryError, InputError):
+  except InputError:
     raise
   except FileNotFoundError as error:
     if not error.filename and (is_write or _is_missing_bucket(error)):
@@ -320,8 +258,12 @@ def _store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
     code = errno.ENOENT
     raise FileNotFoundError(code, os.strerror(code), os.fspath(path)) from None
   except Exception as error:
-    theirs = isinstance(error, OSError) or type(error).__module__ != "builtins"
-    if not theirs or getattr(error, "filename", None):  # ours; or a local file
+    is_bug = type(error).__module__ == "builtins" and not isinstance(
+      error, OSError
+    )
+    if is_bug or getattr(
+      error, "filename", None
+    ):  # or an error of a local file
       raise
     raise StoreError(f"{path}: {_reason(path, error)}") from None
 
@@ -335,9 +277,8 @@ def _reason(path: PathLike, error: Exception) -> str:
   """Returns the cause and remedy of a failed request to an object store."""
   message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
   kind = type(error).__name__
-  if any(
-    word in kind for word in ("Permission", "Credential", "Auth", "Token")
-  ):
+  denials = ("Permission", "Credential", "Auth", "Token")
+  if any(word in kind for word in denials):
     credentials = _STORES[os.fspath(path).partition("://")[0]][1]
     return f"access denied ({message}). Credentials come from {credentials}."
   return (

@@ -1,4 +1,4 @@
-"""Real commands in a world that does not play along: one message, a status."""
+"""Commands in a faulty environment: one message and an exit status."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ FULL = "No space left on device"
 
 
 def shell(words, how="", env=None, **more):
-  """A command of words, then redirections and the like of a shell."""
+  """Runs a command, followed by redirections or a pipe, in a shell."""
   command = " ".join(words) + " " + how
   return subprocess.run(
     ["bash", "-c", command], cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})},
@@ -90,13 +90,13 @@ def one_message(done, status, message):
     ("--nope 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}", 2, ""),
   ],
 )
-def test_score(score, place, how, status, message):
+def test_score_exits_with_one_message(score, place, how, status, message):
   done = shell(score, how.replace("FOLDER", str(place)))
   one_message(done, status, message)
   assert bool(done.stdout) == (status == 0 and "cat" not in how) or "cat" in how
 
 
-def test_a_warning_looks_as_an_error_does():
+def test_warnings_are_formatted_as_errors():
   code = (
     "from absl import logging; from jaxsyn import exits;"
     "exits.guarded(lambda: logging.warning('%d is odd', 3))"
@@ -105,7 +105,7 @@ def test_a_warning_looks_as_an_error_does():
   assert (done.returncode, done.stderr) == (0, "warning: 3 is odd\n")
 
 
-def test_a_file_that_may_not_grow(score, build, place):
+def test_reports_a_file_size_limit(score, build, place):
   def limit():
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
 
@@ -141,7 +141,7 @@ def test_a_file_that_may_not_grow(score, build, place):
     ("--config.prepare.clean.max_ratio=nan", "max_ratio must be from 0"),
   ],
 )
-def test_build(build, place, how, message):
+def test_prepare_exits_with_one_message(build, place, how, message):
   done = shell(build, how.replace("FOLDER", str(place)))
   one_message(done, 2, message)
 
@@ -164,7 +164,7 @@ BEFORE_WORK = [
 ]
 
 
-def test_what_cannot_work_is_told_before_work_begins(place):
+def test_invalid_flags_are_rejected_before_work(place):
   code = """
 import json, os, runpy, sys
 import jaxsyn.compare, jaxsyn.scoring.buckets  # once; commands are forks
@@ -195,7 +195,7 @@ for i, (module, words) in enumerate(json.load(sys.stdin)):
 @pytest.mark.parametrize(
   "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 )
-def test_signals_leave_what_was_answered(number):
+def test_signals_keep_printed_results(number):
   process = subprocess.Popen(
     [sys.executable, "-c", LOOP], cwd=ROOT, text=True,
     stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -212,7 +212,7 @@ def test_signals_leave_what_was_answered(number):
 
 
 @pytest.mark.parametrize("status", [0, 2])
-def test_a_thread_that_nobody_waits_for_holds_no_command_up(status):
+def test_exits_without_waiting_for_abandoned_work(status):
   code = (
     "import time; from concurrent.futures import ThreadPoolExecutor\n"
     "from jaxsyn import errors, exits\n"
@@ -230,7 +230,7 @@ def test_a_thread_that_nobody_waits_for_holds_no_command_up(status):
   assert done.stderr == ("error: wrong\n" if status else "")
 
 
-def test_no_file_of_ours_takes_the_place_of_a_closed_stream(place):
+def test_opened_files_do_not_replace_closed_streams(place):
   code = (
     "import os; from jaxsyn import exits;"
     f"exits.guarded(lambda: print(os.open({str(place / 'text')!r}, 0)))"
@@ -239,7 +239,7 @@ def test_no_file_of_ours_takes_the_place_of_a_closed_stream(place):
   assert int(done.stdout) > 2
 
 
-def test_text_is_utf8_whatever_the_locale(score, place):
+def test_output_is_utf8_in_any_locale(score, place):
   (place / "über").write_text("a b\nc e\n")
   done = shell(
     [*score, "--hypothesis", str(place / "über")],
@@ -267,7 +267,7 @@ def test_text_is_utf8_whatever_the_locale(score, place):
     ),
   ],
 )
-def test_errors_of_the_system_are_messages(capsys, error, message):
+def test_system_errors_are_messages(capsys, error, message):
   def fail():
     raise error
 
@@ -277,7 +277,7 @@ def test_errors_of_the_system_are_messages(capsys, error, message):
   assert message in capsys.readouterr().err
 
 
-def test_an_error_without_a_place_is_ours():
+def test_system_errors_without_a_path_are_bugs():
   def fail():
     raise OSError(9, "Bad file descriptor")
 
@@ -285,7 +285,7 @@ def test_an_error_without_a_place_is_ours():
     exits.guarded(fail)
 
 
-def test_targets(tmp_path, monkeypatch):
+def test_checks_output_paths(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "file").touch()
   for path in ("new", "a/b/new", "file", "-", "/dev/null"):
@@ -297,5 +297,5 @@ def test_targets(tmp_path, monkeypatch):
       exits.check_target(path, "--output", folder)
   if os.geteuid():  # nothing is denied to root
     (tmp_path / "shut").mkdir(mode=0o500)
-    with pytest.raises(InputError, match="nothing can be written"):
+    with pytest.raises(InputError, match="no permission to write"):
       exits.check_target("shut/a", "--output")

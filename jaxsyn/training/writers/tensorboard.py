@@ -13,8 +13,12 @@ class TensorBoard(Writer):
   """Files in the folder of the run: scalars, texts, images, hyper-parameters."""
 
   def __init__(self, value: bool, run: ResumedRun):
-    from tensorboardX import SummaryWriter
+    from tensorboardX import SummaryWriter, record_writer
 
+    # A file on gs:// uploads itself again when it is freed. tensorboardX keeps
+    # closed files until the interpreter exits, which would then wait two
+    # minutes for a store that cannot be reached.
+    record_writer.GCSRecordWriter.__del__ = lambda file: None
     # It also writes to gs://, a whole file at each flush.
     self._board = SummaryWriter(
       str(run.workdir),
