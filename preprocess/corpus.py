@@ -146,17 +146,13 @@ class JobContext:
   @functools.cached_property
   def dropped(self) -> dict[str, dict[str, int]]:
     """Number of pairs that cleaning dropped: split -> reason -> count."""
-    found = dict(self.outputs.summary("clean")["dropped"])
-    return found | self.outputs.summary("language")["dropped"]
+    return self.outputs.summary("duplicates")["dropped"]
 
   @functools.cached_property
   def last_drawn(self) -> tuple[int, int]:
     """Highest random number in the random training subset, and its line."""
-    for stage in ("clean", "language"):
-      if found := self.outputs.summary(stage).get("last_drawn"):
-        rank, line = found
-        return rank, line
-    raise LookupError("no subset was drawn")
+    rank, line = self.outputs.summary("duplicates")["last_drawn"]
+    return rank, line
 
   def chunks(self, name: str) -> range:
     """Returns the indices of a split's chunks of lines, among all splits."""

@@ -86,6 +86,14 @@ def test_language():
   assert kept(pairs[::-1] * 2, language=True) == ([3, 7], {"language": 6})
 
 
+def test_a_repeated_pair_counts_as_a_duplicate_after_its_first_copy():
+  english, german = "Two young men are playing.", "Zwei Männer spielen draußen."
+  pairs = [(german, english), (english, german)] * 3
+  rows, dropped = kept(pairs, language=True, duplicates=True)
+  assert rows == [1] and dropped == {"duplicates": 4, "language": 1}
+  assert [*dropped] == ["duplicates", "language"]
+
+
 def test_language_of_real_captions(shared_data):
   sides = [
     read_lines(shared_data / "multi30k" / f"train.{code}.gz")[:3000]
@@ -103,7 +111,7 @@ def test_language_of_real_captions(shared_data):
 
 def test_unknown_language():
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
-    clean.tests(dataclasses.replace(OFF, language=True), "qaa", "de")
+    clean.filters(dataclasses.replace(OFF, language=True), "qaa", "de")
 
 
 def test_a_pair_counts_once_for_the_first_reason():
