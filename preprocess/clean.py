@@ -57,7 +57,7 @@ def _has_large_ratio(source: str, target: str, limit: float) -> bool:
 
 # Option, and reason in reports -> function that returns whether a pair is
 # dropped, given the value of the option. A value of 0 or False is no filter.
-FILTERS: dict[str, Callable[[str, str, float], bool]] = {
+FILTERS: dict[str, Callable[..., bool]] = {
   "empty": _is_empty,
   "control": _has_control,
   "max_words": _has_many_words,

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data, DataConfig, Trees
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.preprocess.readers import has_both_sides
-from jaxsyn.preprocess.tfds_input import PREFIX
+from jaxsyn.preprocess.readers import READERS, reader_of
 
 # Names of folders of a prepared folder.
 RESERVED_NAMES = ("conllu", "raw", "text", "work")
@@ -31,18 +30,15 @@ class SplitEntry:
   lines: str = ""
   tfds_split: str = ""
 
-  @property
-  def is_tfds(self) -> bool:
-    return self.source.startswith(PREFIX)
-
 
 def split_entry(entry: Sequence[str]) -> SplitEntry:
   """Parses an entry of config.prepare.splits that `check` has accepted."""
   source, *rest = entry
-  if source.startswith(PREFIX):
+  reader = reader_of(source)
+  if reader == "tfds":
     tfds_split, lines = (*rest, "", "")[:2]
     return SplitEntry(source, source, lines, tfds_split)
-  if has_both_sides(source):
+  if READERS[reader].has_both_sides:
     return SplitEntry(source, source, "".join(rest))
   target, lines = (*rest, "")[:2]
   return SplitEntry(source, target, lines)
@@ -93,9 +89,9 @@ def check(config: DataConfig) -> None:
 
 
 def _check_entry(name: str, entry: Sequence[str]) -> None:
-  first = "".join(entry[:1])
-  allowed = {1, 2} if has_both_sides(first) else {2, 3}
-  if first.startswith(PREFIX):
+  reader = reader_of("".join(entry[:1]))
+  allowed = {1, 2} if READERS[reader].has_both_sides else {2, 3}
+  if reader == "tfds":
     allowed = {1, 2, 3}
   if len(entry) not in allowed:
     raise InputError(

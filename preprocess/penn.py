@@ -95,74 +95,65 @@ def parse(line: str, where: str) -> PennTree | None:
     InputError: brackets do not match, a word is outside of them, or there
       is more than one tree.
   """
-  signs: list[str | int] = []
   words: list[str] = []
-  todo: list[_Bracket] = []
-  done = fresh = False  # fresh: the next word is a label
+  unclosed: list[_Bracket] = []
+  signs: list[str | int] | None = None  # of the complete tree
   for sign in _SIGN.findall(line):
-    if done:
+    if signs is not None:
       raise InputError(
         f"{where}: {sign!r} comes after the end of the tree. There must be one"
         " tree a line: parse without splitting lines into sentences."
       )
     if sign == "(":
-      if todo:
-        todo[-1].brackets += 1
-      todo.append(_Bracket(len(signs)))
-      signs.append("")
-      fresh = True
-    elif sign == ")":
-      if not todo:
-        raise InputError(f"{where}: a bracket is closed that none has opened.")
-      _close(todo.pop(), signs, words)
-      done, fresh = not todo, False
-    elif not todo:
+      if unclosed:
+        unclosed[-1].has_brackets = True
+      unclosed.append(_Bracket())
+    elif not unclosed and sign == ")":
+      raise InputError(f"{where}: a bracket is closed that none has opened.")
+    elif not unclosed:
       raise InputError(
         f"{where}: {sign!r} is outside of the brackets; a tree begins"
         " with one, as in (ROOT (S (NP (DT A) (NN duck)) ...))."
       )
-    elif fresh:
-      signs[todo[-1].start], fresh = sign, False
+    elif sign == ")":
+      closed = unclosed.pop().close(words)
+      if unclosed:
+        unclosed[-1].signs += closed
+      else:
+        signs = closed
+    elif unclosed[-1].is_new:
+      unclosed[-1].label = sign
     else:
-      todo[-1].words += 1
-      signs.append(len(words))
+      unclosed[-1].signs.append(len(words))
       words.append(sign)
-  if todo:
+  if unclosed:
     raise InputError(
-      f"{where}: {len(todo)} brackets are not closed; each ( needs its )."
+      f"{where}: {len(unclosed)} brackets are not closed; each ( needs its )."
     )
-  tree = PennTree(tuple(signs), tuple(words))
+  tree = PennTree(tuple(signs or ()), tuple(words))
   return tree if tree.labels else None
 
 
 @dataclasses.dataclass
 class _Bracket:
-  """An open bracket of a tree, with counts of the words and brackets in it."""
+  """A bracket of a tree that is being read, and what it contains so far."""
 
-  start: int
-  words: int = 0
-  brackets: int = 0
+  label: str = ""
+  signs: list[str | int] = dataclasses.field(default_factory=list)
+  has_brackets: bool = False
 
+  @property
+  def is_new(self) -> bool:
+    return not (self.label or self.signs or self.has_brackets)
 
-def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
-  """Closes a bracket, or removes it if it is a pre-terminal, a trace or empty.
-
-  Args:
-    bracket: bracket to close.
-    signs: brackets and words of the tree so far; modified in place.
-    words: words of the tree so far; modified in place.
-  """
-  start = bracket.start
-  if len(signs) == start + 1:  # nothing in it, or only traces
-    del signs[start]
-  elif bracket.words == 1 and not bracket.brackets:
-    if signs[start] == _TRACE:
-      del signs[start:]
+  def close(self, words: list[str]) -> list[str | int]:
+    """Returns the signs of the complete bracket; removes traces from `words`."""
+    if len(self.signs) == 1 and not self.has_brackets:  # a pre-terminal
+      if self.label != _TRACE:
+        return self.signs
       words.pop()
-    else:
-      del signs[start]
-  else:
-    signs.append(CLOSE)
+      return []
+    return [self.label, *self.signs, CLOSE] if self.signs else []
 
 
 def spellings(word: str) -> tuple[str, ...]:

@@ -267,7 +267,7 @@ def test_reading_a_dataset_loads_neither_tensorflow_nor_jax(plain, tmp_path):
     "from jaxsyn.preprocess import tfds_input\n"
     "from jaxsyn.preprocess.readers import READERS\n"
     f"found = tfds_input.sources('tfds:{folder}', 'test', raw_dir='',"
-    " fields=(), languages={'source': 'en', 'target': 'de'})\n"
+    " wanted={'source': 'en', 'target': 'de'})\n"
     "(source,) = found['source']\n"
     "print(len(list(READERS['tfds'].texts(source))))\n"
     "print(*{'jax', 'tensorflow'} & set(sys.modules))\n"
