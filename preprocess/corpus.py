@@ -191,15 +191,19 @@ class JobContext:
     rank, line = self.outputs.summary("duplicates")["last_drawn"]
     return rank, line
 
-  def chunks(self, name: str) -> range:
-    """Returns the indices of a split's chunks of lines, among all splits."""
-    first = 0
+  @functools.cached_property
+  def _ranges(self) -> dict[str, range]:
+    """Indices of each split's chunks of lines, among all splits."""
+    ranges, first = {}, 0
     for split, lines in zip(self.job.splits, self.line_ranges):
       count = -(-len(lines) // split.chunk_lines)
-      if split.name == name:
-        return range(first, first + count)
+      ranges[split.name] = range(first, first + count)
       first += count
-    raise KeyError(name)
+    return ranges
+
+  def chunks(self, name: str) -> range:
+    """Returns the indices of a split's chunks of lines, among all splits."""
+    return self._ranges[name]
 
   @property
   def train_chunks(self) -> range:
@@ -209,17 +213,16 @@ class JobContext:
   @property
   def chunk_count(self) -> int:
     """Number of chunks of lines in all splits."""
-    return self.chunks(self.job.splits[-1].name).stop
+    return sum(map(len, self._ranges.values()))
 
   def chunk(self, number: int) -> Chunk:
     """Returns a chunk of lines, given its index among all splits."""
     for split, lines in zip(self.job.splits, self.line_ranges):
       chunks = self.chunks(split.name)
       if number in chunks:
-        index = number - chunks.start
-        size = split.chunk_lines
-        part = lines[index * size : (index + 1) * size]
-        return Chunk(self, split, index, part)
+        first = chunks.index(number) * split.chunk_lines
+        part = lines[first : first + split.chunk_lines]
+        return Chunk(self, split, chunks.index(number), part)
     raise IndexError(number)
 
   def is_train(self, split: SplitInput) -> bool:

@@ -6,5 +6,4 @@
   translation  sentence pairs (`Pair`) from these trees
   corpus       distinct sentence pairs for each split
   parser       training and evaluation of a parser for the English text
-  neighbours   predictability of translations from the parent and other words
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 from jaxsyn.preprocess.toy.grammar import Grammar
 from jaxsyn.preprocess.toy.translation import Pair, read_out
@@ -23,7 +24,7 @@ def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
   counts = {s: getattr(sizes, s) for s in ("train", "validation", "test")}
   generated = iter(pairs(sum(counts.values()), seed))
   return {
-    split: [next(generated) for _ in range(count)]
+    split: list(itertools.islice(generated, count))
     for split, count in counts.items()
   }
 
@@ -31,14 +32,12 @@ def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
 def pairs(count: int, seed: int) -> list[Pair]:
   """Returns random sentence pairs with distinct English sentences.
 
-  Args:
-    count: number of sentence pairs.
-    seed: random seed; equal seeds give equal pairs on every machine.
+  Equal seeds give equal pairs on every machine.
   """
-  writer = Grammar(seed)
-  pairs_found: dict[str, Pair] = {}
-  while len(pairs_found) < count:
-    pair = read_out(writer.sentence())
+  grammar = Grammar(seed)
+  found: dict[str, Pair] = {}
+  while len(found) < count:
+    pair = read_out(grammar.sentence())
     if 5 <= len(pair.tokens) <= 25:
-      pairs_found.setdefault(pair.source, pair)
-  return list(pairs_found.values())
+      found.setdefault(pair.source, pair)
+  return list(found.values())

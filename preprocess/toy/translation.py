@@ -93,8 +93,8 @@ class Pair:
     In the target a word depends on the translation of its nearest ancestor that
     has one. The full stop depends on the root, as in Universal Dependencies.
     """
-    text, order = self.source, tuple(range(len(self.heads)))
-    forms, lemmas = self.tokens, self.lemmas
+    text, forms, lemmas = self.source, self.tokens, self.lemmas
+    order = tuple(range(len(forms)))
     if side == "target":
       text, order = self.target, self.order
       forms = tuple(self.translations[i] or self.tokens[i] for i in order)
