@@ -131,7 +131,7 @@ def read_inputs(
   splits, left_out = {}, {}
   # The training split first, then in the order of the config.
   for name in dict.fromkeys([data.train, *prepare.splits]):
-    entry = options.split_entry(prepare.splits[name])
+    entry = options.split_entry(name, prepare.splits[name])
     try:
       streams = _texts(config, name, entry, raw_files)
     except raw.MissingFileError as error:

@@ -228,7 +228,7 @@ def test_faulty_files(tmp_path, change, message):
 @pytest.mark.parametrize(
   ("given", "message"),
   [
-    ({"test": "x"}, r"source_brackets must name a file for the split train"),
+    ({"test": "x"}, r"source_brackets must name the files of the split train"),
     (
       {"train": "x", "dev": "y"},
       r"may name those of others of test, train, has \['dev'",
