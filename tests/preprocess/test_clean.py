@@ -1,16 +1,21 @@
 """Cleaning: each reason by a pair made for it."""
 
 import dataclasses
+import gzip
 import tempfile
 from pathlib import Path
 
 import pytest
 import stage_runs
+from raw_corpora import chain, corpus, lines_of
 
 from jaxsyn.data.options import Clean
+from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean
+from jaxsyn.preprocess import build, clean
 
 OFF = Clean(
   empty=False,
@@ -159,3 +164,51 @@ def test_nfc(tmp_path, capsys):
   assert train == [*zip(normal, normal)]
   assert test == [*zip(normal, lines)]
   assert "train: 2 target lines changed" in capsys.readouterr().out
+
+
+def write(config, name, lines):
+  """Writes a raw file anew; the trees of a source too."""
+  folder = Path(config.prepare.raw_dir)
+  data = "".join(f"{line}\n" for line in lines).encode()
+  if name.endswith(".gz"):
+    data = gzip.compress(data)
+  (folder / name).write_bytes(data)
+  if name.endswith(".en"):
+    trees = (folder / name).with_suffix(".conllu")
+    trees.write_text("".join(map(chain, lines)))
+
+
+def test_drops_training_pairs_with_nul(tmp_path):
+  config = corpus(tmp_path)
+  lines = lines_of(config, "train.en")
+  write(config, "train.de.gz", ["a\x00b", *lines[1:]])
+  folder = build.run(config)
+  assert manifests.read(folder)["splits"]["train"]["dropped"]["control"] == 1
+
+
+# Nothing to see in any of these; SentencePiece leaves no subword of the first
+# four, and of the others its blank and an unknown one.
+UNSEEN = ("\u200b", "\ufeff", "\u2581", " \u3000", "\u200d\u200d", "\u00ad")
+
+
+def test_pairs_without_subwords(tmp_path):
+  """They trained EOS to give EOS."""
+  config = corpus(tmp_path)
+  lines = lines_of(config, "train.en")
+  write(config, "train.en", [*UNSEEN, *lines[6:]])
+  write(config, "train.de.gz", [*lines[:6], *UNSEEN, *lines[12:]])
+  tests = lines_of(config, "test.en")
+  write(config, "test.en", [*UNSEEN, tests[6]])
+  folder = build.run(config)
+  facts = manifests.read(folder)["splits"]
+  assert facts["train"]["dropped"]["empty"] == 12
+  assert facts["train"]["blank"] == {"source": 0, "target": 0}
+  for one in Dataset(folder).split("train"):
+    assert len(one["source_id"]) > 1 and len(one["target_id"]) > 1
+  # What is to be scored stays, and is told.
+  assert facts["test"]["blank"] == {"source": 4, "target": 0}
+  ids = [one["source_id"].tolist() for one in Dataset(folder).split("test")]
+  assert [len(item) for item in ids[:6]] == [1, 1, 1, 1, 3, 3]
+  assert ids[0] == [EOS]
+  report = (folder / "report.txt").read_text()
+  assert "dropped    empty 12" in report and "no text    source 4" in report

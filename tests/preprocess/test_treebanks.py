@@ -103,18 +103,6 @@ def test_cleaning_a_part_of_a_file(tmp_path):
   assert numbers == [11, 12, *range(14, 61)]
 
 
-@pytest.mark.parametrize(
-  "lines", ["1-68", "0-3", "5-4", "3", "a-b", "68-", "-2"]
-)
-def test_reports_lines_that_do_not_exist(tmp_path, lines):
-  config = treebank_corpus(tmp_path)
-  config.prepare.splits.test = ("all.conllu.gz", "all.de", lines)
-  with pytest.raises(
-    InputError, match=rf"splits\.test: the lines must .* 1 to 67 .*'{lines}'"
-  ):
-    build.run(config)
-
-
 def test_reports_treebanks_for_some_splits_only(tmp_path):
   config = treebank_corpus(tmp_path)
   config.prepare.splits.test = ("test.en", "test.de.gz")
