@@ -132,18 +132,12 @@ class JobContext:
 
   Attributes:
     job: job that is prepared.
+    config: options of the dataset.
+    outputs: folder of task outputs.
   """
 
   def __init__(self, job: PrepareJob):
-    self.job = job
-
-  @property
-  def config(self) -> DataConfig:
-    return self.job.config
-
-  @property
-  def outputs(self) -> Outputs:
-    return self.job.outputs
+    self.job, self.config, self.outputs = job, job.config, job.outputs
 
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:

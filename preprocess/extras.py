@@ -17,7 +17,7 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS, most_frequent
 from jaxsyn.data.sentence import alignments
-from jaxsyn.data.sentence.align import MismatchError, spans
+from jaxsyn.data.sentence.align import MismatchError, spans, visible
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.text import normal
@@ -158,9 +158,21 @@ def check_alternatives(
 def _penn_trees(
   chunk: Chunk, texts: Sequence[str]
 ) -> list[penn.PennTree | None]:
-  """Returns the constituency tree of each line in a chunk, None without one."""
-  both = zip(chunk.placed("brackets"), texts, strict=True)
-  return [penn.tree_of(line, text, where) for (where, line), text in both]
+  """Returns the constituency tree of each line in a chunk, None without one.
+
+  Raises:
+    InputError: a line has no valid tree or several trees, or it is empty and
+      that of the text is not; names FILE:LINE.
+  """
+  trees = []
+  for (where, line), text in zip(chunk.placed("brackets"), texts, strict=True):
+    if not line.strip() and visible(text):
+      raise InputError(
+        f"{where}: the line is empty, but that of the text is not. Line N must"
+        " hold the tree of line N; write () for one that has no tree."
+      )
+    trees.append(penn.parse(line, where))
+  return trees
 
 
 def bracket_labels(

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jaxsyn.data.sentence.align import spans, visible, words_of_pieces
+from jaxsyn.data.sentence.align import spans, words_of_pieces
 from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
@@ -59,33 +59,10 @@ class PennTree:
     return {sign for sign in self.signs if isinstance(sign, str)}
 
 
-def tree_of(line: str, text: str, where: str) -> PennTree | None:
-  """Returns the constituency tree of a text line, None if it has no tree.
-
-  A parser that failed writes empty brackets, () or (()). For a text without
-  visible characters, the line is empty or has such brackets.
-
-  Args:
-    line: line of the file of trees.
-    text: raw line that the tree belongs to.
-    where: FILE:LINE for messages.
-
-  Raises:
-    InputError: the line has no valid tree or several trees, or it is empty and
-      the text is not; names FILE:LINE.
-  """
-  if line.strip():
-    return parse(line, where)
-  if visible(text):
-    raise InputError(
-      f"{where}: the line is empty, but that of the text is not. Line N must"
-      " hold the tree of line N; write () for one that has no tree."
-    )
-  return None
-
-
 def parse(line: str, where: str) -> PennTree | None:
   """Parses a line in Penn brackets; returns None if it has no constituents.
+
+  A parser that failed writes empty brackets, () or (()).
 
   Args:
     line: constituency tree in Penn brackets.

@@ -29,7 +29,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from jaxsyn.preprocess.toy.grammar import Node
-from jaxsyn.preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS
+from jaxsyn.preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS, Word
 
 # Order of dependents in the target; "" is the parent.
 TARGET_ORDER = (
@@ -63,11 +63,8 @@ class Pair:
     source: English text.
     target: text in the invented language.
     tokens: English words and punctuation marks, in order.
-    lemmas: lemma of each token.
-    upos: part of speech of each token.
+    words: word of each token.
     plurals: whether each token is a plural.
-    classes: word class, gender or verb class, and number of each token, with
-      which its dependents agree.
     heads: index of the parent of each token; a root is its own parent.
     relations: dependency relation of each token.
     translations: target word of each token, "" if it has none.
@@ -78,10 +75,8 @@ class Pair:
   source: str
   target: str
   tokens: tuple[str, ...]
-  lemmas: tuple[str, ...]
-  upos: tuple[str, ...]
+  words: tuple[Word, ...]
   plurals: tuple[bool, ...]
-  classes: tuple[str, ...]
   heads: tuple[int, ...]
   relations: tuple[str, ...]
   translations: tuple[str, ...]
@@ -93,17 +88,16 @@ class Pair:
     In the target a word depends on the translation of its nearest ancestor that
     has one. The full stop depends on the root, as in Universal Dependencies.
     """
-    text, forms, lemmas = self.source, self.tokens, self.lemmas
-    order = tuple(range(len(forms)))
+    text, forms, order = self.source, self.tokens, tuple(range(len(self.heads)))
     if side == "target":
       text, order = self.target, self.order
       forms = tuple(self.translations[i] or self.tokens[i] for i in order)
-      lemmas = ("_",) * len(forms)
     place = {token: i for i, token in enumerate(order)}
     lines = [f"# sent_id = {sentence_id}", f"# text = {text}"]
     for i, token in enumerate(order):
-      feats = "_"
-      if self.upos[token] == "NOUN":
+      word, feats = self.words[token], "_"
+      upos = UPOS.get(word.kind, "NOUN")
+      if upos == "NOUN":
         feats = f"Number={'Plur' if self.plurals[token] else 'Sing'}"
       head = self.heads[token]
       while head not in place:
@@ -111,8 +105,9 @@ class Pair:
       above = 0 if head == token else place[head] + 1
       glued = i + 1 < len(forms) and forms[i + 1] in ",."
       space = "SpaceAfter=No" if glued else "_"
+      lemma = word.lemma if side == "source" else "_"
       lines.append(
-        f"{i + 1}\t{forms[i]}\t{lemmas[i]}\t{self.upos[token]}\t_\t{feats}"
+        f"{i + 1}\t{forms[i]}\t{lemma}\t{upos}\t_\t{feats}"
         f"\t{above}\t{self.relations[token]}\t_\t{space}"
       )
     return "\n".join(lines) + "\n\n"
@@ -144,12 +139,8 @@ def read_out(root: Node) -> Pair:
     source=source,
     target=" ".join(translations[i] for i in order) + ".",
     tokens=tuple(tokens),
-    lemmas=tuple(node.word.lemma for node, _ in nodes),
-    upos=tuple(UPOS.get(node.word.kind, "NOUN") for node, _ in nodes),
+    words=tuple(node.word for node, _ in nodes),
     plurals=tuple(node.plural for node, _ in nodes),
-    classes=tuple(
-      f"{n.word.kind} {n.word.group}{'+' * n.plural}" for n, _ in nodes
-    ),
     heads=tuple(place[id(parent)] for _, parent in nodes),
     relations=tuple(node.relation for node, _ in nodes),
     translations=translations,

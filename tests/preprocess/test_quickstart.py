@@ -102,6 +102,12 @@ def test_attachment_counts_wrong_words_as_wrong(made):
   assert shares == (0, 0)
 
 
+def class_of(pair, token):
+  """Returns what the dependents of a token agree with."""
+  word = pair.words[token]
+  return word.kind, word.group, pair.plurals[token]
+
+
 def predicted(train, test, other):
   """Returns the share of test words whose translation is predicted correctly.
 
@@ -116,7 +122,8 @@ def predicted(train, test, other):
         j = other(pair.heads, i, rng.random())
         word, side = pair.tokens[i].lower(), (j > i) - (j < i)
         if translation:
-          yield word, (word, pair.classes[j], side), translation
+          context = (word, *class_of(pair, j), side)
+          yield word, context, translation
 
   counts = collections.defaultdict(collections.Counter)
   for word, context, translation in words(train):
@@ -154,7 +161,7 @@ def test_all_but_main_verbs_follow_from_word_and_parent():
       head = pair.heads[i]
       if translation and head != i:
         word = (pair.tokens[i].lower(), pair.relations[i])
-        known = (*word, pair.classes[head])
+        known = (*word, class_of(pair, head))
         assert seen.setdefault(known, translation) == translation
 
 
