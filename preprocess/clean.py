@@ -298,10 +298,6 @@ def find_duplicates(
 def select(context: JobContext, results: Sequence[Result]) -> Result:
   """Counts the dropped pairs of each split and draws the training subset.
 
-  Args:
-    context: preparation job and its loaded data.
-    results: results of `find_duplicates`.
-
   Returns:
     "dropped": split -> reason -> number of pairs; and "last_drawn" with a
     subset, see `JobContext.last_drawn`.

@@ -83,9 +83,7 @@ class SplitInput:
   @property
   def text_names(self) -> list[str]:
     """Names of the text files; a file that has both sides is listed once."""
-    names = [path.name for path in self.text_paths]
-    has_both_sides = self.streams["source"][0].field
-    return list(dict.fromkeys(names)) if has_both_sides else names
+    return [path.name for path in dict.fromkeys(self.text_paths)]
 
   def for_workers(self) -> SplitInput:
     """Returns the split with absolute paths and chunks that fit its size."""

@@ -60,11 +60,8 @@ def matching_alternatives(
     words: words of the best parse of each row.
 
   Returns:
-    Parents and relations in each parse of each row; and the number of parses
-    that are used, have other words, or have no tree.
-
-  Raises:
-    InputError: the CoNLL-U is malformed or belongs to another text.
+    The parses of each row; and the number of parses that are used, have other
+    words, or have no tree.
   """
   counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
   found: list[list[Alternative]] = [[] for _ in rows]
@@ -120,10 +117,7 @@ def _feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
 
 
 def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
-  """Returns the number of further parses in all results, by side and by use.
-
-  Parses are used, have other words, or have no tree.
-  """
+  """Returns the number of further parses in all results, by side and by use."""
   found = [result.get("alternatives", {}) for result in results]
   sides = dict.fromkeys(side for counts in found for side in counts)
   return {
@@ -203,9 +197,8 @@ def bracket_features(
   A tree that does not match its line is left out and counted.
 
   Returns:
-    Features of each row; and a result with "brackets", the number of rows whose
-    tree is used, belongs to another text, or is missing, and "left_out", a
-    message about the first tree that was left out.
+    Features of each row; and "brackets", the number of rows by use of their
+    tree, and "left_out", a message about the first tree that was left out.
   """
   counts, left_out = dict.fromkeys((USED, OTHER_TEXT, NO_TREE), 0), ""
   texts = [source for source, _ in chunk.pairs()]
@@ -230,25 +223,19 @@ def bracket_features(
 
 
 def bracket_counts(results: Sequence[Result]) -> dict[str, int]:
-  """Returns the number of rows whose constituency tree is used or left out.
-
-  The keys are "used", "another text" and "no tree".
-  """
+  """Returns the number of rows by use of their constituency tree."""
   return _total(result["brackets"] for result in results)
 
 
 def report_brackets(
   counts: Mapping[str, int], left_out: str, files: Sequence[str]
 ) -> None:
-  """Prints a message about the first constituency tree that was left out.
+  """Prints which constituency tree was left out; raises InputError if all are.
 
   Args:
     counts: number of rows from `bracket_counts`.
     left_out: message about the first tree that was left out, or "".
     files: names of the tree files, and of the text files.
-
-  Raises:
-    InputError: all trees were left out.
   """
   if left_out:
     print(left_out, flush=True)
@@ -264,10 +251,6 @@ def report_brackets(
 
 def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
   """Returns the word alignment of each line pair, as indices of raw words.
-
-  Args:
-    chunk: chunk of lines in a split that has alignments.
-    pairs: line pairs of the chunk.
 
   Raises:
     InputError: a line is malformed, a word does not exist, or the aligned words

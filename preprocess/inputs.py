@@ -242,11 +242,7 @@ def _warn_of_left_out(config: DataConfig, left_out: Mapping[str, str]) -> None:
 def _use_trees_of_treebanks(
   config: DataConfig, splits: Mapping[str, SplitInput]
 ) -> None:
-  """Uses the trees of raw files that are treebanks, unless others are given.
-
-  Raises:
-    InputError: a side is a treebank in only some of the splits.
-  """
+  """Uses the trees of raw files that are treebanks, unless others are given."""
   parse = config.prepare.parse
   for side in parse.sides:
     if getattr(parse, f"{side}_conllu") or getattr(parse, side).parser.named:
@@ -303,12 +299,7 @@ def _key(
 def _content(
   split: SplitInput, sums: Mapping[pathlib.Path, str]
 ) -> dict[str, Any]:
-  """Returns the line range and hashes that identify the content of a split.
-
-  Args:
-    split: input files of the split.
-    sums: path -> SHA-256 of each file.
-  """
+  """Returns the line range and hashes that identify the content of a split."""
   hashes = {
     stream: [source.content_key(sums[source.path]) for source in sources]
     for stream, sources in split.streams.items()

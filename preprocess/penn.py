@@ -64,13 +64,9 @@ def parse(line: str, where: str) -> PennTree | None:
 
   A parser that failed writes empty brackets, () or (()).
 
-  Args:
-    line: constituency tree in Penn brackets.
-    where: FILE:LINE for messages.
-
   Raises:
     InputError: brackets do not match, a word is outside of them, or there
-      is more than one tree.
+      is more than one tree; begins with `where`.
   """
   words: list[str] = []
   unclosed: list[_Bracket] = []
@@ -148,7 +144,7 @@ def bracketing(
     tree: constituency tree of the text.
     text: raw line.
     vocabulary: vocabulary of the source.
-    ids: label -> id, from `jaxsyn.data.schema.relation_ids`.
+    ids: label -> id.
 
   Raises:
     MismatchError: the tree belongs to another text.

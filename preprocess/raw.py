@@ -28,10 +28,7 @@ class MissingFileError(InputError):
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Returns the URL and checksum of each downloadable file, by file name.
-
-  Args:
-    downloads: value of config.prepare.downloads.
+  """Returns the downloadable files of config.prepare.downloads by their names.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
@@ -152,9 +149,7 @@ class RawFiles:
   def named(self, option: str, file: str) -> pathlib.Path:
     """Returns the path of a file that another option of config.prepare names.
 
-    Args:
-      option: name of the option, for the message.
-      file: name in `raw_dir` or of a download, or a path.
+    The file is a download, a name in `raw_dir`, or a path.
     """
     if file in self.downloads:
       return self.find(file)

@@ -39,9 +39,6 @@ def read(context: JobContext, number: int, out: TaskOutput) -> Result:
 
   Returns:
     "counts": number of lines in each file; and "lines": their sum.
-
-  Raises:
-    InputError: a file is missing, corrupt or malformed; names FILE:LINE.
   """
   split, stream = context.job.streams[number]
   if _has_trees(stream):

@@ -65,13 +65,7 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
 def is_drawn(
   seed: int, lines: np.ndarray, last_drawn: tuple[int, int]
 ) -> np.ndarray:
-  """Returns whether each clean training line is in the random subset.
-
-  Args:
-    seed: seed of the subset.
-    lines: indices of clean lines in the files.
-    last_drawn: highest random number in the subset and its line, from `draw`.
-  """
+  """Returns whether each clean training line is in the subset of `draw`."""
   rank, line = last_drawn
   ranks, last = _ranks(seed, lines), np.uint64(rank)
   return (ranks < last) | ((ranks == last) & (lines <= line))

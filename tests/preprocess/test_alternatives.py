@@ -292,19 +292,6 @@ def test_gold_trees_as_further_parses(prepared, tmp_path):
     assert (differ > 0) == (side == "source")
 
 
-def test_another_parse_changes_the_key_of_the_input(tmp_path):
-  config = with_parses(tmp_path)
-  first = manifests.read(build.run(config))["key"]
-  raw = pathlib.Path(config.prepare.raw_dir)
-  (raw / "train.star.conllu").rename(raw / "moved.conllu")
-  files = ("moved.conllu", "train.back.conllu")
-  config.prepare.parse.source_alternatives["train"] = files
-  assert manifests.read(build.run(config))["key"] == first
-  path = raw / "moved.conllu"
-  path.write_text(path.read_text().replace("\tall\t", "\tnone\t"))
-  assert manifests.read(build.run(config))["key"] != first
-
-
 @pytest.mark.parametrize(
   ("name", "change", "message"),
   [

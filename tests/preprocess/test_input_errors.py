@@ -1,13 +1,17 @@
 """Errors of options and raw files are found before anything is prepared."""
 
 import gzip
+import json
 import pathlib
 
 import pytest
 from raw_corpora import chain, corpus, lines_of, nothing_made
 
+from jaxsyn.config import read_config
+from jaxsyn.data.options import DataConfig
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
+from jaxsyn.preprocess.inputs import read_inputs
 
 LINES = 60  # of the training split
 
@@ -191,11 +195,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "content", "message"), CASES)
-def test_reports_invalid_input(tmp_path, options, content, message):
-  config = corpus(tmp_path)
-  config.prepare.clean.control = False
-  raw = pathlib.Path(config.prepare.raw_dir)
+def set_options(config, options):
   for option, value in options.items():
     *sections, field = option.split(".")
     section = config
@@ -203,12 +203,24 @@ def test_reports_invalid_input(tmp_path, options, content, message):
       section = section[name]
     with section.unlocked():
       section[field] = value
+
+
+def write(path, lines):
+  """Writes lines, or trees, which have an empty line at their end."""
+  text = "".join(x if x.endswith("\n\n") else f"{x}\n" for x in lines)
+  path.write_bytes(text.encode())
+
+
+@pytest.mark.parametrize(("options", "content", "message"), CASES)
+def test_reports_invalid_input(tmp_path, options, content, message):
+  config = corpus(tmp_path)
+  config.prepare.clean.control = False
+  raw = pathlib.Path(config.prepare.raw_dir)
+  set_options(config, options)
   if content is not None:
-    made = content(lines_of(config, "train.en"))
-    # Trees end in a line of their own.
-    text = "".join(x if x.endswith("\n\n") else f"{x}\n" for x in made)
     names = [part for part in options.get(SPLIT, ()) if part.startswith("new")]
-    (raw / (names or ["new"])[0]).write_bytes(text.encode())
+    path = raw / (names or ["new"])[0]
+    write(path, content(lines_of(config, "train.en")))
   with pytest.raises(InputError, match=message):
     build.run(config)
   assert nothing_made(config)
@@ -268,3 +280,34 @@ def test_reports_a_file_with_nul_and_keeps_other_control_characters(
   (raw / "test.de.gz").write_bytes(gzip.compress(b"\0\n" * 7))
   with pytest.raises(InputError, match=r"/test\.de\.gz:1: there is a NUL"):
     build.run(config)
+
+
+def key_of(config):
+  sections = DataConfig(config.data, config.prepare)
+  return read_inputs(sections, "", pathlib.Path("fetched")).key
+
+
+@pytest.mark.parametrize(
+  ("options", "make"),
+  [
+    (MORE, chain),
+    (BRACKETS, bracketed),
+    (LINKS, lambda line: "0-0"),
+    ({f"{PARSE}.source_conllu": {"train": "new", "test": "new"}}, chain),
+  ],
+)
+def test_content_but_no_names_of_files_change_the_key(tmp_path, options, make):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  plain = key_of(read_config(config))
+  set_options(config, options)
+  write(raw / "new", map(make, lines_of(config, "train.en")))
+  changed = key_of(read_config(config))
+  assert changed != plain
+  (raw / "new").rename(raw / "moved")
+  (option,) = options
+  value = json.dumps(options[option]).replace('"new"', '"moved"')
+  set_options(config, {option: json.loads(value)})
+  assert key_of(read_config(config)) == changed
+  write(raw / "moved", ["x", *map(make, lines_of(config, "train.en"))])
+  assert key_of(read_config(config)) != changed

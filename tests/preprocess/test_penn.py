@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from raw_corpora import corpus, lines_of, records_of
+from raw_corpora import corpus, lines_of
 from toy_folders import data_of, opened
 
 from jaxsyn.data.sentence import align, linearise
@@ -184,22 +184,6 @@ def test_drops_the_trees_of_dropped_lines(tmp_path):
   assert 0 < len(records) < 60
   about = manifests.read(folder)["splits"]["train"]["brackets"]
   assert about == {"used": len(records), "another text": 0, "no tree": 0}
-
-
-def test_constituency_trees_change_the_key_of_the_input(tmp_path):
-  config = corpus(tmp_path)
-  folder = build.run(config)
-  before = records_of(folder)
-  manifest = manifests.read(folder)
-  assert "brackets" not in manifest
-  assert "source_brackets" not in Dataset(folder).split("train").features
-  brackets = with_brackets(tmp_path / "with")
-  brackets.data.directory = config.data.directory
-  build.run(brackets)
-  assert manifests.read(folder)["key"] != manifest["key"]
-  build.run(config)
-  assert manifests.read(folder)["key"] == manifest["key"]
-  assert records_of(folder) == before
 
 
 def test_counts_trees_of_other_lines(tmp_path):

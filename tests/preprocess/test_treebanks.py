@@ -74,20 +74,6 @@ def test_a_treebank_as_raw_text(tmp_path):
   ]
 
 
-def test_a_changed_tree_prepares_again(tmp_path):
-  """The text is the same, so its hash would not tell."""
-  config = treebank_corpus(tmp_path)
-  before = records_of(build.run(config))
-  path = pathlib.Path(config.prepare.raw_dir) / "all.conllu.gz"
-  text = gzip.decompress(path.read_bytes())
-  path.write_bytes(gzip.compress(text.replace(b"\t1\tdep", b"\t1\tobj", 1)))
-  folder = build.run(config)
-  assert records_of(folder) != before
-  assert manifests.read(folder)["relations"] == {
-    "source": ["dep", "obj", "root"]
-  }
-
-
 def test_cleaning_a_part_of_a_file(tmp_path):
   config = treebank_corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
