@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
-from jaxsyn.preprocess.toy.translation import Pair
+from jaxsyn.preprocess.toy.corpus import Pair
 
 # A small model, stopped early: 15 seconds on one core. Lines are sentences, so
 # the tokenizer only has to find commas and full stops.

@@ -8,9 +8,9 @@ import pytest
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.preprocess.toy import corpus, lexicon
+from jaxsyn.preprocess.toy.corpus import Pair, read_out
 from jaxsyn.preprocess.toy.grammar import Node
 from jaxsyn.preprocess.toy.lexicon import Word
-from jaxsyn.preprocess.toy.translation import Pair, read_out
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import quickstart
 from jaxsyn.preprocess.toy import corpus, parser
-from jaxsyn.preprocess.toy.translation import Pair
+from jaxsyn.preprocess.toy.corpus import Pair
 
 SIZES = corpus.Sizes(train=150, validation=20, test=30, parser=150)
 
