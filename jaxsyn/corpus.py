@@ -212,7 +212,7 @@ def corpus_stats(files: Files) -> CorpusStats:
   files.check()
   stats = CorpusStats(files)
   generator = random.Random(0)  # the same sample every time
-  tests, _ = clean.tests(Clean(), "", "")
+  tests = clean.filters(Clean(), "", "")
   stats.dropped = dict.fromkeys(tests, 0)
   sources = targets = 0
   for index, (source, target) in enumerate(files.pairs()):

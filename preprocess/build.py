@@ -322,16 +322,16 @@ def _describe(
     "dropped": context.outputs.summary("trees")["dropped"][split.name],
     "unparsed": counts.unparsed,
     "blank": counts.blank,
-    "files": raw.file_names,
+    "files": raw.text_names,
     "raw_sha256": inputs.sha256(raw),
   }
 
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
   """Returns a one-line description of the dataset."""
-  data, tree_files = inputs.config.data, inputs.train.trees
+  data = inputs.config.data
   trees = " and ".join(
-    f"{side} side ({_title_of(parser if side not in tree_files else None)})"
+    f"{side} side ({_title_of(None if inputs.has_trees(side) else parser)})"
     for side, parser in inputs.parsers.items()
   )
   of_files = {
@@ -362,7 +362,7 @@ def _copy_models(inputs: Inputs, context: JobContext) -> dict[str, Any]:
     }
   parsed = {}
   for side, parser in inputs.parsers.items():
-    trees = "CoNLL-U" if side in inputs.train.trees else "parser"
+    trees = "CoNLL-U" if inputs.has_trees(side) else "parser"
     parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
       parsed[side] |= parser.identity.entry()

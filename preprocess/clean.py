@@ -1,18 +1,17 @@
 """Cleaning of the training split: drops sentence pairs and counts the reasons.
 
-Each test is an option. No pair is dropped from other splits, whose translations
-must all be scored. Duplicates are found by a hash of the pair, among all chunks
-of lines. If they are dropped, the training split is cleaned in three stages:
-`clean`, `find_duplicates`, and `clean_language`.
+Each filter is an option of config.prepare.clean. Other splits keep every pair,
+since all their translations must be scored. Repeated pairs are found by hashes,
+among all chunks of lines, in the stage after that of the filters.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,54 +30,234 @@ _PARTITION_PAIRS = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
 _GROUP = 256  # chunks of lines
 
 Pair = tuple[str, str]
-Test = Callable[[str, str], bool]  # returns whether a pair is dropped
+Filter = Callable[[str, str], bool]  # returns whether a pair is dropped
+
+
+def _is_empty(source: str, target: str, limit: float) -> bool:
+  # Not strip: zero-width characters alone give no subword.
+  return not visible(source) or not visible(target)
+
+
+def _has_control(source: str, target: str, limit: float) -> bool:
+  return bool(CONTROL.search(source) or CONTROL.search(target))
+
+
+def _has_many_words(source: str, target: str, limit: float) -> bool:
+  return max(len(source.split()), len(target.split())) > limit
+
+
+def _has_many_characters(source: str, target: str, limit: float) -> bool:
+  return max(len(source), len(target)) > limit
+
+
+def _has_large_ratio(source: str, target: str, limit: float) -> bool:
+  few, many = sorted((len(source.split()), len(target.split())))
+  return (many / few if few else float("inf")) > limit
+
+
+# Option, and reason in reports -> function that returns whether a pair is
+# dropped, given the value of the option. A value of 0 or False is no filter.
+FILTERS: dict[str, Callable[..., bool]] = {
+  "empty": _is_empty,
+  "control": _has_control,
+  "max_words": _has_many_words,
+  "max_characters": _has_many_characters,
+  "max_ratio": _has_large_ratio,
+}
+
+
+def filters(
+  options: Clean, source_language: str, target_language: str
+) -> dict[str, Filter]:
+  """Returns the filters that the options select, by reason, in order."""
+  found: dict[str, Filter] = {}
+  for reason, function in FILTERS.items():
+    limit = getattr(options, reason)
+    if limit > 0:
+      found[reason] = functools.partial(function, limit=limit)
+  if options.language:
+    found["language"] = _language_filter(source_language, target_language)
+  return found
+
+
+def _language_filter(source_language: str, target_language: str) -> Filter:
+  """Returns a filter that drops pairs with a side in an unexpected language.
+
+  The most probable language counts, however uncertain. py3langid is
+  deterministic.
+  """
+  import py3langid
+
+  known = {code for code, _ in py3langid.rank("a")}
+  wanted = []
+  for side, code in zip(schema.SIDES, (source_language, target_language)):
+    # py3langid has three letters for some languages ("kik"), or two ("ha").
+    known_code = next((c for c in (code, short(code)) if c in known), "")
+    wanted.append(known_code)
+    if not known_code:
+      raise InputError(
+        f"config.data.{side}_language: py3langid does not know {code!r}; it knows"
+        f" {', '.join(sorted(known))}. Or set config.prepare.clean.language"
+        " to False."
+      )
+
+  def is_other(source: str, target: str) -> bool:
+    return [py3langid.classify(text)[0] for text in (source, target)] != wanted
+
+  return is_other
+
+
+def _filters(context: JobContext) -> dict[str, Filter]:
+  data = context.config.data
+  return filters(
+    context.config.prepare.clean, data.source_language, data.target_language
+  )
+
+
+def _finds_duplicates(context: JobContext, split: SplitInput) -> bool:
+  return context.config.prepare.clean.duplicates and context.is_train(split)
 
 
 def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Tests the pairs in a chunk of lines before the search for duplicates.
+  """Applies the filters to a chunk of lines.
 
-  Runs all tests if duplicates are not dropped. Writes "kept", whether each line
-  is kept, and "keys.N", hashes and line indices of kept pairs by partition.
+  Writes "reasons": 0 for each line that is kept, otherwise the index of its
+  filter, from 1; and "keys.N", hashes of pairs by partition.
   """
   chunk = context.chunk(number)
   pairs, changes = chunk.pairs(), {}
   for side, lines in zip(schema.SIDES, zip(*pairs)):
     if context.is_normalized(chunk.split, side):
-      before_P = chunk.texts(side)
-      changes[side] = sum(a != b for a, b in zip(before_P, lines, strict=True))
+      raw = chunk.texts(side)
+      changes[side] = sum(a != b for a, b in zip(raw, lines, strict=True))
   if "alignments" in chunk.split.streams:
     # Reports malformed links before trees are made.
     extras.read_links(chunk, pairs)
-  before, after = dict[str, Test](), dict[str, Test]()
-  if context.is_train(chunk.split):
-    before, after = _tests_of(context)
-  keep_P = np.ones(len(pairs), bool)
+  found = _filters(context) if context.is_train(chunk.split) else {}
+  tests = [*found.values()]
+  reason_P = np.fromiter(
+    (_first_reason(pair, tests) for pair in pairs), np.uint8, len(pairs)
+  )
+  out.write("reasons", reason_P.tobytes())
   if _finds_duplicates(context, chunk.split):
-    result = _drop(keep_P, pairs, before)
-    tables = _keys(chunk, pairs, keep_P, partition_count(context))
+    language = [*found, "language"].index("language") + 1
+    tables = _keys(chunk, pairs, reason_P, language)
     for partition, table in enumerate(tables):
       out.write(f"keys.{partition}", table.tobytes())
-  else:
-    result = _drop(keep_P, pairs, {**before, **after})
-    result |= _count_control_characters(chunk, pairs, keep_P)
-  out.write("kept", keep_P.tobytes())
-  has_text = any(visible(s) and visible(t) for s, t in pairs)
+  counts = np.bincount(reason_P, minlength=len(found) + 1)[1:].tolist()
   return {
-    **result,
+    "dropped": dict(zip(found, counts)),
+    "control": _control_characters(chunk, pairs, np.flatnonzero(reason_P == 0)),
     "nfc": changes,
-    "has_text": has_text,
+    "has_text": any(visible(s) and visible(t) for s, t in pairs),
     "lines": len(pairs),
   }
 
 
+def _first_reason(pair: Pair, tests: Sequence[Filter]) -> int:
+  for index, test in enumerate(tests, 1):
+    if test(*pair):
+      return index
+  return 0
+
+
+def _control_characters(
+  chunk: Chunk, pairs: Sequence[Pair], rows: np.ndarray
+) -> Result:
+  """Counts the control characters in the given rows of a chunk, by side.
+
+  UDPipe and other programs end a text at NUL. Other control characters do no
+  harm, and texts for scoring must stay as they were published.
+
+  Returns:
+    Side -> number, first character, and FILE:LINE of the first.
+
+  Raises:
+    InputError: a line has a NUL; names FILE:LINE.
+  """
+  counts: Result = {}
+  for side, lines in zip(schema.SIDES, zip(*pairs)):
+    for row in rows.tolist():
+      for hit in CONTROL.findall(lines[row]):
+        where = chunk.place(side, row)
+        if hit == "\0":
+          raise InputError(
+            f"{where}: there is a NUL character in the line. Take it out of the"
+            " file (tr -d '\\000'), or, to have such lines of the training"
+            " split dropped, set config.prepare.clean.control to True."
+          )
+        count, *first = counts.get(side, (0, ord(hit), where))
+        counts[side] = (count + 1, *first)
+  return counts
+
+
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Prints and returns drop counts for splits whose duplicates are kept."""
+  """Prints messages about each split; returns the drop counts of its filters.
+
+  Raises:
+    InputError: no pair of a split has text on both sides.
+  """
   dropped = {}
   for split in context.job.splits:
-    if not _finds_duplicates(context, split):
-      of_split = [results[n] for n in context.chunks(split.name)]
-      dropped[split.name] = _report(context, split, of_split)
-  return {"dropped": dropped, **_draw_subset(context, dropped)}
+    of_split = [results[n] for n in context.chunks(split.name)]
+    _check_text(context, split, of_split)
+    for side in schema.SIDES:
+      changes = [r["nfc"][side] for r in of_split if side in r["nfc"]]
+      if changes:
+        print(f"{split.name}: {sum(changes)} {side} lines changed by NFC")
+      controls = [r["control"][side] for r in of_split if side in r["control"]]
+      if controls:
+        _, character, where = controls[0]
+        print(
+          f"{split.name}: {sum(n for n, *_ in controls):,} control characters"
+          f" stay in the {side}, the first (U+{character:04X}) in {where}"
+        )
+    reasons = of_split[0]["dropped"]
+    dropped[split.name] = {
+      reason: sum(r["dropped"][reason] for r in of_split) for reason in reasons
+    }
+  return {"dropped": dropped}
+
+
+def _check_text(
+  context: JobContext, split: SplitInput, results: Sequence[Result]
+) -> None:
+  if any(result["has_text"] for result in results):
+    return
+  source, target = (split.file_names(side) for side in schema.SIDES)
+  what = f"no line taken of {source} has text, and text in {target} too"
+  counts = context.outputs.summary("read")["counts"][split.name]
+  if not sum(counts["source"]):
+    what = f"{source} and {target} are empty"
+  raise InputError(
+    f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
+  )
+
+
+def pair_key(pair: Pair) -> bytes:
+  """Returns a 16-byte hash of a sentence pair, unique among a billion pairs."""
+  source, target = (text.encode() for text in pair)
+  size = len(source).to_bytes(8, "little")
+  return hashlib.blake2b(size + source + target, digest_size=16).digest()
+
+
+def _keys(
+  chunk: Chunk, pairs: Sequence[Pair], reason_P: np.ndarray, language: int
+) -> list[np.ndarray]:
+  """Returns the hashes of pairs that may be duplicates, a table per partition.
+
+  These are the pairs that no filter drops but that of the language. It drops
+  all copies of a pair, of which only the first counts for it. The third column
+  is twice the line index, plus 1 if the language filter drops the pair.
+  """
+  rows = np.flatnonzero((reason_P == 0) | (reason_P == language))
+  keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
+  both = np.frombuffer(keys, "<u8").reshape(-1, 2)
+  marked = 2 * (rows + chunk.lines.start) + (reason_P[rows] == language)
+  table = np.column_stack([both, marked.astype("<u8")])
+  partitions = partition_count(chunk.context)
+  part = both[:, 0] % np.uint64(partitions)
+  return [table[part == i] for i in range(partitions)]
 
 
 def partition_count(context: JobContext) -> int:
@@ -91,331 +270,88 @@ def partition_count(context: JobContext) -> int:
 def find_duplicates(
   context: JobContext, number: int, out: TaskOutput
 ) -> Result:
-  """Finds duplicates among the training pairs in one partition of hashes.
+  """Finds the duplicates among the training pairs in one partition of hashes.
 
   Writes "group.N", line indices of duplicates in group N of chunks of lines.
+
+  Returns:
+    Number of duplicates, and of those that the language filter drops as well.
   """
   chunks = context.train_chunks
+  read = context.outputs.read
   tables = [
-    np.frombuffer(
-      context.outputs.read(f"clean/{chunk}", f"keys.{number}"), "<u8"
-    )
+    np.frombuffer(read(f"clean/{chunk}", f"keys.{number}"), "<u8")
     for chunk in chunks
   ]
-  one, two, line = np.concatenate(tables).reshape(-1, 3).T
-  order = np.lexsort((line, two, one))
+  one, two, marked = np.concatenate(tables).reshape(-1, 3).T
+  order = np.lexsort((marked, two, one))
   again = (np.diff(one[order]) == 0) & (np.diff(two[order]) == 0)
-  dropped = np.sort(line[order[1:][again]].astype("<i8"))
+  repeated = np.sort(marked[order[1:][again]].astype("<i8"))
+  lines = repeated // 2
   groups = [context.chunk(n).lines.start for n in chunks[::_GROUP]]
-  bounds = np.searchsorted(dropped, [*groups, np.iinfo(np.int64).max])
+  bounds = np.searchsorted(lines, [*groups, np.iinfo(np.int64).max])
   for group, (a, b) in enumerate(itertools.pairwise(bounds)):
-    out.write(f"group.{group}", dropped[a:b].tobytes())
-  return {}
+    out.write(f"group.{group}", lines[a:b].tobytes())
+  return {"duplicates": len(lines), "language": int((repeated % 2).sum())}
 
 
-def language_count(context: JobContext) -> int:
-  """Returns the number of `clean_language` tasks, one per training chunk."""
-  if not context.config.prepare.clean.duplicates:
-    return 0
-  return len(context.train_chunks)
+def select(context: JobContext, results: Sequence[Result]) -> Result:
+  """Counts the dropped pairs of each split and draws the training subset.
 
+  Returns:
+    "dropped": split -> reason -> number of pairs; and "last_drawn" with a
+    subset, see `JobContext.last_drawn`.
 
-def clean_language(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Drops duplicates in a training chunk, then pairs in a wrong language.
-
-  Writes "kept", whether each line is kept.
+  Raises:
+    InputError: no training pair is left, or too few for the subset.
   """
-  chunk_number = context.train_chunks[number]
-  chunk = context.chunk(chunk_number)
-  keep_P = _kept(context, f"clean/{chunk_number}")
-  pairs = chunk.pairs()
-  duplicates = 0
-  for partition in range(partition_count(context)):
-    part = f"group.{number // _GROUP}"
-    data = context.outputs.read(f"duplicates/{partition}", part)
-    lines = np.frombuffer(data, "<i8")
-    low, high = np.searchsorted(lines, [chunk.lines.start, chunk.lines.stop])
-    keep_P[lines[low:high] - chunk.lines.start] = False
-    duplicates += int(high - low)
-  _, after = _tests_of(context)
-  dropped = _drop(keep_P, pairs, after)["dropped"]
-  out.write("kept", keep_P.tobytes())
-  return {
-    "dropped": {"duplicates": duplicates, **dropped},
-    **_count_control_characters(chunk, pairs, keep_P),
-  }
-
-
-def combine_language(context: JobContext, results: Sequence[Result]) -> Result:
-  """Prints and returns drop counts of training pairs and their duplicates."""
-  dropped = {}
-  if results:
-    split = context.job.splits[0]
-    before = [
-      context.outputs.result(f"clean/{n}") for n in context.train_chunks
-    ]
-    dropped[split.name] = _report(context, split, [*before, *results])
-  return {"dropped": dropped, **_draw_subset(context, dropped)}
+  dropped = context.outputs.summary("clean")["dropped"]
+  name, options = context.config.data.train, context.config.prepare
+  counts = dropped[name]
+  if options.clean.duplicates:
+    language = counts.pop("language", None)
+    counts["duplicates"] = sum(result["duplicates"] for result in results)
+    if language is not None:
+      repeated = sum(result["language"] for result in results)
+      counts["language"] = language - repeated
+  total = len(context.line_ranges[0])
+  left = total - sum(counts.values())
+  if not left:
+    listed = ", ".join(f"{reason} {n}" for reason, n in counts.items() if n)
+    raise InputError(
+      f"no training pair is left of {total} (dropped: {listed or 'none'})."
+      " See config.prepare.clean, and whether the files are the right ones."
+    )
+  if not options.subset.pairs:
+    return {"dropped": dropped}
+  lines = (
+    _clean_rows(context, n) + context.chunk(n).lines.start
+    for n in context.train_chunks
+  )
+  drawn = subset.draw(options.subset, left, total, lines)
+  counts["subset"] = left - options.subset.pairs
+  return {"dropped": dropped, "last_drawn": drawn}
 
 
 def kept_rows(context: JobContext, number: int) -> list[int]:
   """Returns the indices of lines in a chunk that cleaning and subset keep."""
   rows = _clean_rows(context, number)
   chunk = context.chunk(number)
-  if context.is_train(chunk.split):
-    rows = rows[subset.is_drawn(context, rows + chunk.lines.start)]
+  options = context.config.prepare.subset
+  if options.pairs and context.is_train(chunk.split):
+    lines = rows + chunk.lines.start
+    rows = rows[subset.is_drawn(options.seed, lines, context.last_drawn)]
   return rows.tolist()
 
 
 def _clean_rows(context: JobContext, number: int) -> np.ndarray:
   """Returns the indices of lines in a chunk that cleaning keeps."""
-  task, split = f"clean/{number}", context.chunk(number).split
-  if _finds_duplicates(context, split):
-    task = f"language/{number - context.train_chunks.start}"
-  return np.flatnonzero(_kept(context, task))
-
-
-def _kept(context: JobContext, task: str) -> np.ndarray:
-  return np.frombuffer(context.outputs.read(task, "kept"), bool).copy()
-
-
-def _draw_subset(
-  context: JobContext, dropped: Mapping[str, dict[str, int]]
-) -> Result:
-  """Samples the training subset after cleaning; counts the pairs left out.
-
-  Args:
-    context: preparation job and its loaded data.
-    dropped: split -> reason -> number of dropped pairs; gets "subset".
-  """
-  name = context.config.data.train
-  if not context.config.prepare.subset.pairs or name not in dropped:
-    return {}
-  total = len(context.line_ranges[0])
-  lines = (
-    _clean_rows(context, n) + context.chunk(n).lines.start
-    for n in context.train_chunks
-  )
-  count = total - sum(dropped[name].values())
-  drawn = subset.draw(context, count, total, lines)
-  dropped[name]["subset"] = count - context.config.prepare.subset.pairs
-  return {"last_drawn": drawn}
-
-
-def _finds_duplicates(context: JobContext, split: SplitInput) -> bool:
-  return context.config.prepare.clean.duplicates and context.is_train(split)
-
-
-def _report(
-  context: JobContext, split: SplitInput, results: Sequence[Result]
-) -> dict[str, int]:
-  """Prints cleaning messages for a split and returns drop counts by reason.
-
-  Args:
-    context: preparation job and its loaded data.
-    split: split to report.
-    results: results of the split's chunks of lines, in order.
-
-  Returns:
-    Reason -> number of dropped pairs.
-
-  Raises:
-    InputError: no line has text, or no training pair is left.
-  """
-  name = split.name
-  _check_text(context, split, results)
-  for side in schema.SIDES:
-    counts = [r["nfc"][side] for r in results if side in r.get("nfc", {})]
-    if counts:
-      print(f"{name}: {sum(counts)} {side} lines changed by NFC")
-  dropped: dict[str, int] = {}
-  if context.is_train(split):
-    before, after = _tests_of(context)
-    found = ["duplicates"] if _finds_duplicates(context, split) else []
-    dropped = dict.fromkeys([*before, *found, *after], 0)
-    for result in results:
-      for reason, count in result["dropped"].items():
-        dropped[reason] += count
-    lines = sum(result.get("lines", 0) for result in results)
-    if lines == sum(dropped.values()):
-      listed = ", ".join(f"{reason} {n}" for reason, n in dropped.items() if n)
-      raise InputError(
-        f"no training pair is left of {lines} (dropped: {listed or 'none'})."
-        " See config.prepare.clean, and whether the files are the right ones."
-      )
-  for side in schema.SIDES:
-    controls = [
-      r["control"][side] for r in results if side in r.get("control", {})
-    ]
-    if controls:
-      _, character, where = controls[0]
-      print(
-        f"{name}: {sum(n for n, _, _ in controls):,} control characters stay in"
-        f" the {side}, the first (U+{character:04X}) in {where}"
-      )
-  return dropped
-
-
-def _check_text(
-  context: JobContext, split: SplitInput, results: Sequence[Result]
-) -> None:
-  """Raises InputError if no pair of a split has text on both sides."""
-  if any(result.get("has_text") for result in results):
-    return
-  source, target = (split.file_names(side) for side in schema.SIDES)
-  what = f"no line taken of {source} has text, and text in {target} too"
-  counts = context.outputs.summary("read")["counts"][split.name]
-  if not sum(counts["source"]):
-    what = f"{source} and {target} are empty"
-  raise InputError(
-    f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
-  )
-
-
-def _count_control_characters(
-  chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray
-) -> Result:
-  """Counts the control characters in the kept lines of a chunk.
-
-  UDPipe and other programs end a text at NUL. Other control characters do no
-  harm, and texts for scoring must stay as they were published.
-
-  Returns:
-    "control": side -> number, first character, and FILE:LINE of the first.
-
-  Raises:
-    InputError: a line has a NUL; names FILE:LINE.
-  """
-  counts: dict[str, Any] = {}
-  rows = np.flatnonzero(keep_P).tolist()
-  for side, lines in zip(schema.SIDES, zip(*pairs)):
-    for row in rows:
-      for hit in CONTROL.findall(lines[row]):
-        where = chunk.place(side, row)
-        if hit == "\0":
-          raise InputError(
-            f"{where}: there is a NUL character in the line. Take it out of the"
-            " file (tr -d '\\000'), or, to have such lines of the training"
-            " split dropped, set config.prepare.clean.control to True."
-          )
-        count, *first = counts.get(side, (0, ord(hit), where))
-        counts[side] = (count + 1, *first)
-  return {"control": counts}
-
-
-def _tests_of(context: JobContext) -> tuple[dict[str, Test], dict[str, Test]]:
-  data = context.config.data
-  return tests(
-    context.config.prepare.clean, data.source_language, data.target_language
-  )
-
-
-def tests(
-  options: Clean, source_language: str, target_language: str
-) -> tuple[dict[str, Test], dict[str, Test]]:
-  """Returns the cleaning tests to run before and after dropping duplicates.
-
-  Returns:
-    Two ordered dictionaries, reason -> test.
-  """
-  before: dict[str, Test] = {}
-  if options.empty:
-    # Not strip: zero-width characters alone give no subword.
-    before["empty"] = lambda s, t: not visible(s) or not visible(t)
-  if options.control:
-    before["control"] = lambda s, t: bool(
-      CONTROL.search(s) or CONTROL.search(t)
-    )
-  if options.max_words > 0:
-    before["max_words"] = lambda s, t: (
-      max(len(s.split()), len(t.split())) > options.max_words
-    )
-  if options.max_characters > 0:
-    before["max_characters"] = lambda s, t: (
-      max(len(s), len(t)) > options.max_characters
-    )
-  if options.max_ratio > 0:
-    before["max_ratio"] = lambda s, t: _ratio(s, t) > options.max_ratio
-  after: dict[str, Test] = {}
-  if options.language:
-    after["language"] = _other_language(source_language, target_language)
-  return before, after
-
-
-def _drop(
-  keep_P: np.ndarray, pairs: Sequence[Pair], table: Mapping[str, Test]
-) -> Result:
-  """Marks the sentence pairs that a table of tests drops, and counts them.
-
-  Args:
-    keep_P: mask of kept pairs; modified in place.
-    pairs: all pairs of the chunk of lines.
-    table: reason -> test.
-
-  Returns:
-    "dropped": reason -> number of pairs; only a pair's first reason counts.
-  """
-  dropped = dict.fromkeys(table, 0)
-  for row in np.flatnonzero(keep_P).tolist():
-    pair = pairs[row]
-    for reason, test in table.items():
-      if test(*pair):
-        dropped[reason] += 1
-        keep_P[row] = False
-        break
-  return {"dropped": dropped}
-
-
-def pair_key(pair: Pair) -> bytes:
-  """Returns a 16-byte hash of a sentence pair, unique among a billion pairs."""
-  source, target = (text.encode() for text in pair)
-  size = len(source).to_bytes(8, "little")
-  return hashlib.blake2b(size + source + target, digest_size=16).digest()
-
-
-def _keys(
-  chunk: Chunk, pairs: Sequence[Pair], keep_P: np.ndarray, partitions: int
-) -> list[np.ndarray]:
-  """Returns hashes and line indices of kept pairs, a table per partition."""
-  rows = np.flatnonzero(keep_P)
-  keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
-  both = np.frombuffer(keys, "<u8").reshape(-1, 2)
-  table = np.column_stack([both, (rows + chunk.lines.start).astype("<u8")])
-  part = both[:, 0] % np.uint64(partitions)
-  return [table[part == i] for i in range(partitions)]
-
-
-def _ratio(source: str, target: str) -> float:
-  """Returns the ratio of word counts, longer side to shorter, or infinity."""
-  short_side, long_side = sorted((len(source.split()), len(target.split())))
-  return long_side / short_side if short_side else float("inf")
-
-
-def _other_language(source_language: str, target_language: str) -> Test:
-  """Returns a test that drops pairs with a side in an unexpected language.
-
-  The most probable language counts, however uncertain. py3langid is
-  deterministic.
-  """
-  import py3langid
-
-  known = {code for code, _ in py3langid.rank("a")}
-  wanted = []
-  for field, code in (
-    ("source_language", source_language),
-    ("target_language", target_language),
-  ):
-    # py3langid has three letters for some languages ("kik"), or two ("ha").
-    known_code = next((c for c in (code, short(code)) if c in known), "")
-    wanted.append(known_code)
-    if not known_code:
-      raise InputError(
-        f"config.data.{field}: py3langid does not know {code!r}; it knows"
-        f" {', '.join(sorted(known))}. Or set config.prepare.clean.language"
-        " to False."
-      )
-
-  def test(source: str, target: str) -> bool:
-    return [py3langid.classify(text)[0] for text in (source, target)] != wanted
-
-  return test
+  chunk, read = context.chunk(number), context.outputs.read
+  keep_P = np.frombuffer(read(f"clean/{number}", "reasons"), np.uint8) == 0
+  if _finds_duplicates(context, chunk.split):
+    part = f"group.{(number - context.train_chunks.start) // _GROUP}"
+    for partition in range(partition_count(context)):
+      lines = np.frombuffer(read(f"duplicates/{partition}", part), "<i8")
+      low, high = np.searchsorted(lines, [chunk.lines.start, chunk.lines.stop])
+      keep_P[lines[low:high] - chunk.lines.start] = False
+  return np.flatnonzero(keep_P)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,11 +23,22 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.outputs import Outputs, Result
 from jaxsyn.preprocess.readers import Source
+from jaxsyn.storage import files
 
 # A split has about 256 chunks, so that all workers are busy to the end; the
 # bounds keep the overhead of a chunk, and its memory, in proportion.
 _CHUNKS, MIN_LINES, MAX_LINES = 256, 1 << 10, 1 << 14
 _BYTES_PER_LINE = 60
+
+
+def chunk_lines(size: int) -> int:
+  """Returns the number of lines in a chunk, given the text's size in bytes."""
+  share = max(1, size // _BYTES_PER_LINE // _CHUNKS)
+  return min(max(MIN_LINES, 1 << (share - 1).bit_length()), MAX_LINES)
+
+
+# Name of a stream -> files, which have a line or tree for each pair.
+Streams = dict[str, tuple[Source, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +48,17 @@ class SplitInput:
   Attributes:
     name: name of the split.
     lines: range of lines to read: "FIRST-LAST", "FIRST-", or "" for all.
+    streams: name of a stream -> its files: "source" and "target", the texts;
+      "trees.SIDE", given trees; "alternatives.SIDE.N", further parses;
+      "brackets", constituency trees; "alignments", links; "words.SIDE", words
+      that were linked, if they are not those of the text.
     chunk_lines: number of lines in a chunk; the last chunk may have fewer.
-    streams: name of a stream -> sources with a line or tree for each pair:
-      "source" and "target", the texts; "trees.SIDE", given trees;
-      "alternatives.SIDE.N", further parses; "brackets", constituency trees;
-      "alignments", links; "words.SIDE", words that were linked.
   """
 
   name: str
   lines: str
-  chunk_lines: int
-  streams: Mapping[str, tuple[Source, ...]]
+  streams: Streams
+  chunk_lines: int = MAX_LINES
 
   def alternatives(self, side: str) -> list[str]:
     """Returns the names of the streams with further parses of a side."""
@@ -56,11 +68,34 @@ class SplitInput:
     """Returns the file paths of a stream, joined with commas for messages."""
     return ", ".join(str(source.path) for source in self.streams[stream])
 
+  @property
+  def paths(self) -> list[pathlib.Path]:
+    """Paths of all input files of the split, without duplicates."""
+    sources = itertools.chain.from_iterable(self.streams.values())
+    return list(dict.fromkeys(source.path for source in sources))
 
-def chunk_lines(size: int) -> int:
-  """Returns the number of lines in a chunk, given the text's size in bytes."""
-  share = max(1, size // _BYTES_PER_LINE // _CHUNKS)
-  return min(max(MIN_LINES, 1 << (share - 1).bit_length()), MAX_LINES)
+  @property
+  def text_paths(self) -> list[pathlib.Path]:
+    """Paths of the source text files, then of the target text files."""
+    sources = self.streams["source"] + self.streams["target"]
+    return [source.path for source in sources]
+
+  @property
+  def text_names(self) -> list[str]:
+    """Names of the text files; a file that has both sides is listed once."""
+    return [path.name for path in dict.fromkeys(self.text_paths)]
+
+  def for_workers(self) -> SplitInput:
+    """Returns the split with absolute paths and chunks that fit its size."""
+    streams = {
+      name: tuple(
+        dataclasses.replace(source, path=files.absolute(source.path))
+        for source in sources
+      )
+      for name, sources in self.streams.items()
+    }
+    size = sum(files.size_of(source.path) for source in streams["source"])
+    return SplitInput(self.name, self.lines, streams, chunk_lines(size))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,18 +130,12 @@ class JobContext:
 
   Attributes:
     job: job that is prepared.
+    config: options of the dataset.
+    outputs: folder of task outputs.
   """
 
   def __init__(self, job: PrepareJob):
-    self.job = job
-
-  @property
-  def config(self) -> DataConfig:
-    return self.job.config
-
-  @property
-  def outputs(self) -> Outputs:
-    return self.job.outputs
+    self.job, self.config, self.outputs = job, job.config, job.outputs
 
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:
@@ -146,27 +175,27 @@ class JobContext:
   @functools.cached_property
   def dropped(self) -> dict[str, dict[str, int]]:
     """Number of pairs that cleaning dropped: split -> reason -> count."""
-    found = dict(self.outputs.summary("clean")["dropped"])
-    return found | self.outputs.summary("language")["dropped"]
+    return self.outputs.summary("duplicates")["dropped"]
 
   @functools.cached_property
   def last_drawn(self) -> tuple[int, int]:
     """Highest random number in the random training subset, and its line."""
-    for stage in ("clean", "language"):
-      if found := self.outputs.summary(stage).get("last_drawn"):
-        rank, line = found
-        return rank, line
-    raise LookupError("no subset was drawn")
+    rank, line = self.outputs.summary("duplicates")["last_drawn"]
+    return rank, line
+
+  @functools.cached_property
+  def _ranges(self) -> dict[str, range]:
+    """Indices of each split's chunks of lines, among all splits."""
+    ranges, first = {}, 0
+    for split, lines in zip(self.job.splits, self.line_ranges):
+      count = -(-len(lines) // split.chunk_lines)
+      ranges[split.name] = range(first, first + count)
+      first += count
+    return ranges
 
   def chunks(self, name: str) -> range:
     """Returns the indices of a split's chunks of lines, among all splits."""
-    first = 0
-    for split, lines in zip(self.job.splits, self.line_ranges):
-      count = -(-len(lines) // split.chunk_lines)
-      if split.name == name:
-        return range(first, first + count)
-      first += count
-    raise KeyError(name)
+    return self._ranges[name]
 
   @property
   def train_chunks(self) -> range:
@@ -176,17 +205,16 @@ class JobContext:
   @property
   def chunk_count(self) -> int:
     """Number of chunks of lines in all splits."""
-    return self.chunks(self.job.splits[-1].name).stop
+    return sum(map(len, self._ranges.values()))
 
   def chunk(self, number: int) -> Chunk:
     """Returns a chunk of lines, given its index among all splits."""
     for split, lines in zip(self.job.splits, self.line_ranges):
       chunks = self.chunks(split.name)
       if number in chunks:
-        index = number - chunks.start
-        size = split.chunk_lines
-        part = lines[index * size : (index + 1) * size]
-        return Chunk(self, split, index, part, part.stop == lines.stop)
+        first = chunks.index(number) * split.chunk_lines
+        part = lines[first : first + split.chunk_lines]
+        return Chunk(self, split, chunks.index(number), part)
     raise IndexError(number)
 
   def is_train(self, split: SplitInput) -> bool:
@@ -213,18 +241,17 @@ class Chunk:
     split: input files of the split.
     index: index of the chunk within the split.
     lines: range of line indices in the files of the split.
-    is_last: whether it is the last chunk of the split.
   """
 
   context: JobContext
   split: SplitInput
   index: int
   lines: range
-  is_last: bool
 
-  def texts(self, side: str) -> list[str]:
-    """Returns the raw lines of a side in this chunk, without line ends."""
-    return self._read(side)
+  def texts(self, stream: str) -> list[str]:
+    """Returns the lines of a stream in this chunk, without line ends."""
+    data = self.context.outputs.read(self._task(stream), "data")
+    return data.decode("utf-8").split("\n")[:-1]
 
   def pairs(self) -> list[tuple[str, str]]:
     """Returns the line pairs of this chunk, in Unicode NFC if configured."""
@@ -242,7 +269,7 @@ class Chunk:
 
   def placed(self, stream: str) -> list[tuple[str, str]]:
     """Returns FILE:LINE and text for each line of a stream in this chunk."""
-    sections, lines = self._sections(stream), self._read(stream)
+    sections, lines = self._sections(stream), self.texts(stream)
     return [(_place(sections, row), line) for row, line in enumerate(lines)]
 
   def trees(
@@ -258,17 +285,14 @@ class Chunk:
     Raises:
       InputError: the CoNLL-U is malformed or belongs to another text.
     """
+    counts = self.context.outputs.summary("read")["counts"]
     return conllu.match(
       self._blocks(stream),
       lines,
       self.split.file_names(side),
       first=self.lines.start + 1,
-      last=self.is_last and self._ends_the_files(side),
+      last=self.lines.stop == sum(counts[self.split.name][side]),
     )
-
-  def _ends_the_files(self, side: str) -> bool:
-    counts = self.context.outputs.summary("read")["counts"]
-    return sum(counts[self.split.name][side]) == self.lines.stop
 
   def _blocks(self, stream: str) -> Iterator[conllu.Block]:
     task = self._task(stream)
@@ -278,10 +302,6 @@ class Chunk:
     for (begin, file, lines_before), end in zip(sections, ends):
       lines = data[begin:end].split(b"\n")
       yield from conllu.blocks_of_lines(lines, file, lines_before)
-
-  def _read(self, stream: str) -> list[str]:
-    data = self.context.outputs.read(self._task(stream), "data")
-    return data.decode("utf-8").split("\n")[:-1]
 
   def _sections(self, stream: str) -> list[Any]:
     return self.context.outputs.result(self._task(stream))["sections"]

@@ -8,7 +8,8 @@ of annotations (config.prepare.parse.annotations).
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS, most_frequent
 from jaxsyn.data.sentence import alignments
-from jaxsyn.data.sentence.align import MismatchError, spans
+from jaxsyn.data.sentence.align import MismatchError, spans, visible
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.text import normal
@@ -59,11 +60,8 @@ def matching_alternatives(
     words: words of the best parse of each row.
 
   Returns:
-    Parents and relations in each parse of each row; and the number of parses
-    that are used, have other words, or have no tree.
-
-  Raises:
-    InputError: the CoNLL-U is malformed or belongs to another text.
+    The parses of each row; and the number of parses that are used, have other
+    words, or have no tree.
   """
   counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
   found: list[list[Alternative]] = [[] for _ in rows]
@@ -105,27 +103,34 @@ def alternative_features(
       part = f"alternatives.{side}"
       found = context.outputs.read_json(f"trees/{number}", part)
     for value, parses in zip(values, found, strict=True):
-      heads: list[int] = []
-      relations: list[int] = []
+      heads, relations = list[int](), list[int]()
       for head_W, relation_W in parses:
         heads += head_W
         relations += [ids.get(x, schema.NO_RELATION) for x in relation_W]
-      for field, numbers in (("head", heads), ("relation", relations)):
-        name = f"{side}_other_{field}"
-        value[name] = np.array(numbers, schema.FEATURES[name].dtype)
+      value |= _feature(f"{side}_other_head", heads)
+      value |= _feature(f"{side}_other_relation", relations)
   return values
 
 
-def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
-  """Returns the number of further parses in all results, by side and by use.
+def _feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
+  return {name: np.array(values, schema.FEATURES[name].dtype)}
 
-  Parses are used, have other words, or have no tree.
-  """
-  total: dict[str, collections.Counter[str]] = {}
-  for result in results:
-    for side, counts in result.get("alternatives", {}).items():
-      total.setdefault(side, collections.Counter()).update(counts)
-  return {side: dict(counts) for side, counts in total.items()}
+
+def alternative_counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
+  """Returns the number of further parses in all results, by side and by use."""
+  found = [result.get("alternatives", {}) for result in results]
+  sides = dict.fromkeys(side for counts in found for side in counts)
+  return {
+    side: _total([counts[side] for counts in found if side in counts])
+    for side in sides
+  }
+
+
+def _total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+  total: collections.Counter[str] = collections.Counter()
+  for some in counts:
+    total.update(some)
+  return dict(total)
 
 
 def check_alternatives(
@@ -147,9 +152,21 @@ def check_alternatives(
 def _penn_trees(
   chunk: Chunk, texts: Sequence[str]
 ) -> list[penn.PennTree | None]:
-  """Returns the constituency tree of each line in a chunk, None without one."""
-  both = zip(chunk.placed("brackets"), texts, strict=True)
-  return [penn.tree_of(line, text, where) for (where, line), text in both]
+  """Returns the constituency tree of each line in a chunk, None without one.
+
+  Raises:
+    InputError: a line has no valid tree or several trees, or it is empty and
+      that of the text is not; names FILE:LINE.
+  """
+  trees = []
+  for (where, line), text in zip(chunk.placed("brackets"), texts, strict=True):
+    if not line.strip() and visible(text):
+      raise InputError(
+        f"{where}: the line is empty, but that of the text is not. Line N must"
+        " hold the tree of line N; write () for one that has no tree."
+      )
+    trees.append(penn.parse(line, where))
+  return trees
 
 
 def bracket_labels(
@@ -180,11 +197,9 @@ def bracket_features(
   A tree that does not match its line is left out and counted.
 
   Returns:
-    Features of each row; and a result with "brackets", the number of rows whose
-    tree is used, belongs to another text, or is missing, and "left_out", a
-    message about the first tree that was left out.
+    Features of each row; and "brackets", the number of rows by use of their
+    tree, and "left_out", a message about the first tree that was left out.
   """
-  nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
   counts, left_out = dict.fromkeys((USED, OTHER_TEXT, NO_TREE), 0), ""
   texts = [source for source, _ in chunk.pairs()]
   trees: Sequence[penn.PennTree | None] = [None] * len(texts)
@@ -192,43 +207,35 @@ def bracket_features(
     trees = _penn_trees(chunk, texts)
   values = []
   for row in rows:
-    value, kind, tree = nothing, NO_TREE, trees[row]
+    bracketing: Sequence[int] | np.ndarray = ()
+    kind, tree = NO_TREE, trees[row]
     if tree is not None:
       try:
-        value = penn.bracketing(tree, texts[row], vocabulary, ids=ids)
+        bracketing = penn.bracketing(tree, texts[row], vocabulary, ids=ids)
         kind = USED
       except MismatchError as error:
         kind = OTHER_TEXT
-        if not left_out:
-          left_out = f"{chunk.place('brackets', row)}: left out: {error}"
+        where = chunk.place("brackets", row)
+        left_out = left_out or f"{where}: left out: {error}"
     counts[kind] += 1
-    values.append({"source_brackets": value})
+    values.append(_feature("source_brackets", bracketing))
   return values, {"brackets": counts, "left_out": left_out}
 
 
 def bracket_counts(results: Sequence[Result]) -> dict[str, int]:
-  """Returns the number of rows whose constituency tree is used or left out.
-
-  The keys are "used", "another text" and "no tree".
-  """
-  total: collections.Counter[str] = collections.Counter()
-  for result in results:
-    total.update(result["brackets"])
-  return dict(total)
+  """Returns the number of rows by use of their constituency tree."""
+  return _total(result["brackets"] for result in results)
 
 
 def report_brackets(
   counts: Mapping[str, int], left_out: str, files: Sequence[str]
 ) -> None:
-  """Prints a message about the first constituency tree that was left out.
+  """Prints which constituency tree was left out; raises InputError if all are.
 
   Args:
     counts: number of rows from `bracket_counts`.
     left_out: message about the first tree that was left out, or "".
     files: names of the tree files, and of the text files.
-
-  Raises:
-    InputError: all trees were left out.
   """
   if left_out:
     print(left_out, flush=True)
@@ -245,34 +252,28 @@ def report_brackets(
 def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
   """Returns the word alignment of each line pair, as indices of raw words.
 
-  Args:
-    chunk: chunk of lines in a split that has alignments.
-    pairs: line pairs of the chunk.
-
   Raises:
     InputError: a line is malformed, a word does not exist, or the aligned words
       differ from the words of the text.
   """
-  words = [
-    _linked_words(chunk, side, [pair[i] for pair in pairs])
-    for i, side in enumerate(schema.SIDES)
-  ]
+  source_words = _linked_words(chunk, "source", [source for source, _ in pairs])
+  target_words = _linked_words(chunk, "target", [target for _, target in pairs])
   found = []
   for row, (where, line) in enumerate(chunk.placed("alignments")):
     _, links = alignments.parsed(line, where, possible=False)
+    words = source_words[row], target_words[row]
     for link in links:
-      for side, index, words_of in zip(schema.SIDES, link, words):
-        if index >= len(words_of[row]):
+      for side, index, of_side in zip(schema.SIDES, link, words):
+        if index >= len(of_side):
           raise InputError(
             f"{where}: the link {link[0]}-{link[1]} has word {index} of the"
-            f" {side}, whose line {chunk.lines[row] + 1} has"
-            f" {len(words_of[row])} words between blanks, from 0. Alignments are"
-            " of the words of the raw files; where other words were aligned,"
-            " give their files too: config.prepare.alignments."
+            f" {side}, whose line {chunk.lines[row] + 1} has {len(of_side)} words"
+            " between blanks, from 0. Alignments are of the words of the raw"
+            " files; where other words were aligned, give their files too:"
+            " config.prepare.alignments."
           )
-    source_W, target_W = (words_of[row] for words_of in words)
     # Several aligned words may belong to one word between blanks.
-    found.append(tuple({(source_W[i], target_W[j]): None for i, j in links}))
+    found.append(tuple({(words[0][i], words[1][j]): None for i, j in links}))
   return found
 
 
@@ -312,14 +313,11 @@ def link_features(
     links = read_links(chunk, pairs)
   values = []
   for row in rows:
-    numbers: dict[str, list[int]] = {}
+    features = _feature("links", [*itertools.chain(*links[row])])
     for side, text in zip(schema.SIDES, pairs[row]):
       pieces = vocabularies[side].encode(text)
-      numbers[f"{side}_unit"] = alignments.units(text, pieces)
-    numbers["links"] = [word for link in links[row] for word in link]
-    values.append(
-      {n: np.array(v, schema.FEATURES[n].dtype) for n, v in numbers.items()}
-    )
+      features |= _feature(f"{side}_unit", alignments.units(text, pieces))
+    values.append(features)
   return values, {"linked": sum(bool(links[row]) for row in rows)}
 
 
@@ -341,11 +339,6 @@ class LabelCounts:
       if parse.line_W:
         counts.update(map(str, ANNOTATIONS[name]().read(parse)))
 
-  def merge(self, other: Mapping[str, Mapping[str, int]]) -> None:
-    """Adds label frequencies that `as_dict` of another object returned."""
-    for name, counts in self._counts.items():
-      counts.update(other[name])
-
   def as_dict(self) -> dict[str, dict[str, int]]:
     return {name: dict(counts) for name, counts in self._counts.items()}
 
@@ -355,12 +348,10 @@ def frequent_labels(context: JobContext, side: str) -> dict[str, list[str]]:
 
   All different labels of the training split are in memory at once.
   """
-  options = context.config.prepare.parse
-  total = LabelCounts(options.annotations)
+  total: dict[str, collections.Counter[str]] = {}
   for number in context.train_chunks:
-    part = f"labels.{side}"
-    total.merge(context.outputs.read_json(f"trees/{number}", part))
-  return {
-    name: most_frequent(counts, options.labels)
-    for name, counts in total.as_dict().items()
-  }
+    found = context.outputs.read_json(f"trees/{number}", f"labels.{side}")
+    for name, counts in found.items():
+      total.setdefault(name, collections.Counter()).update(counts)
+  limit = context.config.prepare.parse.labels
+  return {n: most_frequent(counts, limit) for n, counts in total.items()}

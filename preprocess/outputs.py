@@ -26,7 +26,7 @@ from jaxsyn.storage import checksums, files, remote
 
 # Part of the folder's name. Increase it when the content of output files changes, so
 # that unfinished work of an older version is done again.
-FORMAT = 2
+FORMAT = 3
 _READ_AHEAD = 1 << 16  # bytes in a request to an object store
 _DIGITS = 8  # hexadecimal digits of a length or of a CRC-32C
 _TAIL = 1 << 12  # bytes that mostly hold the header

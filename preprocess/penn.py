@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jaxsyn.data.sentence.align import spans, visible, words_of_pieces
+from jaxsyn.data.sentence.align import spans, words_of_pieces
 from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
@@ -59,110 +59,74 @@ class PennTree:
     return {sign for sign in self.signs if isinstance(sign, str)}
 
 
-def tree_of(line: str, text: str, where: str) -> PennTree | None:
-  """Returns the constituency tree of a text line, None if it has no tree.
-
-  A parser that failed writes empty brackets, () or (()). For a text without
-  visible characters, the line is empty or has such brackets.
-
-  Args:
-    line: line of the file of trees.
-    text: raw line that the tree belongs to.
-    where: FILE:LINE for messages.
-
-  Raises:
-    InputError: the line has no valid tree or several trees, or it is empty and
-      the text is not; names FILE:LINE.
-  """
-  if line.strip():
-    return parse(line, where)
-  if visible(text):
-    raise InputError(
-      f"{where}: the line is empty, but that of the text is not. Line N must"
-      " hold the tree of line N; write () for one that has no tree."
-    )
-  return None
-
-
 def parse(line: str, where: str) -> PennTree | None:
   """Parses a line in Penn brackets; returns None if it has no constituents.
 
-  Args:
-    line: constituency tree in Penn brackets.
-    where: FILE:LINE for messages.
+  A parser that failed writes empty brackets, () or (()).
 
   Raises:
     InputError: brackets do not match, a word is outside of them, or there
-      is more than one tree.
+      is more than one tree; begins with `where`.
   """
-  signs: list[str | int] = []
   words: list[str] = []
-  todo: list[_Bracket] = []
-  done = fresh = False  # fresh: the next word is a label
+  unclosed: list[_Bracket] = []
+  signs: list[str | int] | None = None  # of the complete tree
   for sign in _SIGN.findall(line):
-    if done:
+    if signs is not None:
       raise InputError(
         f"{where}: {sign!r} comes after the end of the tree. There must be one"
         " tree a line: parse without splitting lines into sentences."
       )
     if sign == "(":
-      if todo:
-        todo[-1].brackets += 1
-      todo.append(_Bracket(len(signs)))
-      signs.append("")
-      fresh = True
-    elif sign == ")":
-      if not todo:
-        raise InputError(f"{where}: a bracket is closed that none has opened.")
-      _close(todo.pop(), signs, words)
-      done, fresh = not todo, False
-    elif not todo:
+      if unclosed:
+        unclosed[-1].has_brackets = True
+      unclosed.append(_Bracket())
+    elif not unclosed and sign == ")":
+      raise InputError(f"{where}: a bracket is closed that none has opened.")
+    elif not unclosed:
       raise InputError(
         f"{where}: {sign!r} is outside of the brackets; a tree begins"
         " with one, as in (ROOT (S (NP (DT A) (NN duck)) ...))."
       )
-    elif fresh:
-      signs[todo[-1].start], fresh = sign, False
+    elif sign == ")":
+      closed = unclosed.pop().close(words)
+      if unclosed:
+        unclosed[-1].signs += closed
+      else:
+        signs = closed
+    elif unclosed[-1].is_new:
+      unclosed[-1].label = sign
     else:
-      todo[-1].words += 1
-      signs.append(len(words))
+      unclosed[-1].signs.append(len(words))
       words.append(sign)
-  if todo:
+  if unclosed:
     raise InputError(
-      f"{where}: {len(todo)} brackets are not closed; each ( needs its )."
+      f"{where}: {len(unclosed)} brackets are not closed; each ( needs its )."
     )
-  tree = PennTree(tuple(signs), tuple(words))
+  tree = PennTree(tuple(signs or ()), tuple(words))
   return tree if tree.labels else None
 
 
 @dataclasses.dataclass
 class _Bracket:
-  """An open bracket of a tree, with counts of the words and brackets in it."""
+  """A bracket of a tree that is being read, and what it contains so far."""
 
-  start: int
-  words: int = 0
-  brackets: int = 0
+  label: str = ""
+  signs: list[str | int] = dataclasses.field(default_factory=list)
+  has_brackets: bool = False
 
+  @property
+  def is_new(self) -> bool:
+    return not (self.label or self.signs or self.has_brackets)
 
-def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
-  """Closes a bracket, or removes it if it is a pre-terminal, a trace or empty.
-
-  Args:
-    bracket: bracket to close.
-    signs: brackets and words of the tree so far; modified in place.
-    words: words of the tree so far; modified in place.
-  """
-  start = bracket.start
-  if len(signs) == start + 1:  # nothing in it, or only traces
-    del signs[start]
-  elif bracket.words == 1 and not bracket.brackets:
-    if signs[start] == _TRACE:
-      del signs[start:]
+  def close(self, words: list[str]) -> list[str | int]:
+    """Returns the signs of the complete bracket; removes traces from `words`."""
+    if len(self.signs) == 1 and not self.has_brackets:  # a pre-terminal
+      if self.label != _TRACE:
+        return self.signs
       words.pop()
-    else:
-      del signs[start]
-  else:
-    signs.append(CLOSE)
+      return []
+    return [self.label, *self.signs, CLOSE] if self.signs else []
 
 
 def spellings(word: str) -> tuple[str, ...]:
@@ -180,7 +144,7 @@ def bracketing(
     tree: constituency tree of the text.
     text: raw line.
     vocabulary: vocabulary of the source.
-    ids: label -> id, from `jaxsyn.data.schema.relation_ids`.
+    ids: label -> id.
 
   Raises:
     MismatchError: the tree belongs to another text.

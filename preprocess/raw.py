@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,8 @@ from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
 
 
 class MissingFileError(InputError):
@@ -24,27 +27,21 @@ class MissingFileError(InputError):
     self.short = short
 
 
-_NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
-
-
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Returns the URL and checksum of each downloadable file, by file name.
-
-  Args:
-    downloads: value of config.prepare.downloads.
+  """Returns the downloadable files of config.prepare.downloads by their names.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
       a path or occurs twice.
   """
-  downloads_found: dict[str, fetch.Download] = {}
+  found: dict[str, fetch.Download] = {}
   for entry in downloads:
     missing = ("", "", "", str(fetch.MAX_BYTES))[len(entry) :]
     name, url, sha256, max_bytes = (*entry, *missing)[:4]
     if (
       len(entry) not in (3, 4)
       or not re.fullmatch(r"[^/\0.][^/\0]*", name)
-      or name in downloads_found
+      or name in found
       or not re.fullmatch("([0-9a-fA-F]{64})?", sha256)
       or not re.fullmatch("[0-9]{1,15}", max_bytes)
     ):
@@ -53,100 +50,113 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
         ' "", perhaps the most bytes as in "5000000"), each file name once and'
         f" without folders, got {tuple(entry)!r}."
       )
-    downloads_found[name] = fetch.Download(url, sha256.lower(), int(max_bytes))
-  return downloads_found
+    found[name] = fetch.Download(url, sha256.lower(), int(max_bytes))
+  return found
 
 
-def expand(
-  entry: str,
-  raw_dir: str,
-  *,
-  own_folder: pathlib.Path,
-  downloads: Mapping[str, fetch.Download],
-) -> tuple[pathlib.Path, ...]:
-  """Returns the paths of the raw files named in config.prepare.splits.
+@dataclasses.dataclass(frozen=True)
+class RawFiles:
+  """The raw files of a dataset by name, which are downloaded if necessary.
 
-  Args:
-    entry: file name, several names with commas between them, or a pattern such
-      as "part-*.en.gz", whose files are read in the order of their names.
+  Attributes:
     raw_dir: folder of the raw files, "" for none.
-    own_folder: folder of downloaded files.
+    fetched: folder of downloaded files.
     downloads: files that can be downloaded, from `addresses`.
-
-  Raises:
-    MissingFileError: a file is missing, or no name matches the pattern.
-    InputError: errors of `find`.
   """
-  files_found = []
-  for name in entry.split(","):
-    names = [name]
-    if set("*?[") & set(name):
-      names = files.names(raw_dir, name) if raw_dir else []
-      if not names:
-        place = raw_dir or "no folder: --raw_dir is not set"
-        what = f"no raw file fits {name} in {place}"
-        raise MissingFileError(f"{what}.", what)
-    files_found += [
-      find(n, raw_dir, own_folder=own_folder, downloads=downloads)
-      for n in names
-    ]
-  return tuple(files_found)
 
+  raw_dir: str
+  fetched: pathlib.Path
+  downloads: Mapping[str, fetch.Download]
 
-def find(
-  name: str,
-  raw_dir: str,
-  *,
-  own_folder: pathlib.Path,
-  downloads: Mapping[str, fetch.Download],
-) -> pathlib.Path:
-  """Returns the path of a raw file, which is downloaded if it does not exist.
+  def expand(self, entry: str) -> list[pathlib.Path]:
+    """Returns the paths of the raw files named in config.prepare.splits.
 
-  Args:
-    name: file name in config.prepare.splits.
-    raw_dir: folder of the raw files, "" for none.
-    own_folder: folder of downloaded files.
-    downloads: files that can be downloaded, from `addresses`.
+    Args:
+      entry: file name, several names with commas between them, or a pattern
+        such as "part-*.en.gz", whose files are read in the order of their names.
 
-  Raises:
-    MissingFileError: the file does not exist and cannot be downloaded.
-    InputError: the file has another hash than in the config, or is an archive.
-  """
-  if name.lower().endswith(_NOT_TEXT):
-    raise InputError(
-      f"raw file {name}: archives are not read. Unpack it, and name the text in"
-      " it, plain, .gz or .zst."
-    )
-  path = files.path_of(raw_dir) / name
-  if raw_dir and files.is_file(path):
-    expected = downloads[name].sha256 if name in downloads else ""
-    if expected and (actual := sha256_of(path)) != expected:
+    Raises:
+      MissingFileError: a file is missing, or no name matches the pattern.
+      InputError: errors of `find`.
+    """
+    paths: list[pathlib.Path] = []
+    for name in entry.split(","):
+      names = [name]
+      if set("*?[") & set(name):
+        names = files.names(self.raw_dir, name) if self.raw_dir else []
+        if not names:
+          place = self.raw_dir or "no folder: --raw_dir is not set"
+          what = f"no raw file fits {name} in {place}"
+          raise MissingFileError(f"{what}.", what)
+      paths += map(self.find, names)
+    return paths
+
+  def find(self, name: str) -> pathlib.Path:
+    """Returns the path of a raw file, which is downloaded if it is missing.
+
+    Raises:
+      MissingFileError: the file does not exist and cannot be downloaded.
+      InputError: the file has another hash than in the config, or is an archive.
+    """
+    if name.lower().endswith(_ARCHIVES):
       raise InputError(
-        f"{path} is not the file that the config means: its SHA-256 is"
-        f" {actual}, config.prepare.downloads says {expected}. Delete it to"
-        " have it fetched, or take it out of config.prepare.downloads to use"
-        " your own."
+        f"raw file {name}: archives are not read. Unpack it, and name the text"
+        " in it, plain, .gz or .zst."
+      )
+    path, download = (
+      files.path_of(self.raw_dir) / name,
+      self.downloads.get(name),
+    )
+    if self.raw_dir and files.is_file(path):
+      expected = download.sha256 if download else ""
+      if expected and (actual := sha256_of(path)) != expected:
+        raise InputError(
+          f"{path} is not the file that the config means: its SHA-256 is"
+          f" {actual}, config.prepare.downloads says {expected}. Delete it to"
+          " have it fetched, or take it out of config.prepare.downloads to use"
+          " your own."
+        )
+      return path
+    path = self.fetched / name
+    if download:
+      self._fetch(name, path, download)
+    elif not files.is_file(path):
+      place = f"not in {self.raw_dir}"
+      if not self.raw_dir:
+        place = "nowhere: --raw_dir is not set"
+      raise MissingFileError(
+        f"raw file {name} is {place}, and config.prepare.downloads gives no"
+        " address for it. Give the folder of the raw files as --raw_dir, or make"
+        " them as described at the top of the config's file.",
+        f"{name} is {place}",
       )
     return path
-  path = own_folder / name
-  if name in downloads:
+
+  def _fetch(
+    self, name: str, path: pathlib.Path, download: fetch.Download
+  ) -> None:
     try:
-      fetch.get(path, downloads[name])
+      fetch.get(path, download)
     except InputError as error:
       message = (
-        f"raw file {name} cannot be fetched from {downloads[name].url}"
-        f" ({error}). Try again, fetch it by hand to {path}, or give its folder"
-        " as --raw_dir."
+        f"raw file {name} cannot be fetched from {download.url} ({error}). Try"
+        f" again, fetch it by hand to {path}, or give its folder as --raw_dir."
       )
       if isinstance(error, fetch.UnreachableError):
         raise MissingFileError(message, f"{name}: {error}") from None
       raise InputError(message) from None
-  elif not files.is_file(path):
-    place = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
-    raise MissingFileError(
-      f"raw file {name} is {place}, and config.prepare.downloads gives no"
-      " address for it. Give the folder of the raw files as --raw_dir, or make"
-      " them as described at the top of the config's file.",
-      f"{name} is {place}",
+
+  def named(self, option: str, file: str) -> pathlib.Path:
+    """Returns the path of a file that another option of config.prepare names.
+
+    The file is a download, a name in `raw_dir`, or a path.
+    """
+    if file in self.downloads:
+      return self.find(file)
+    for path in (files.path_of(self.raw_dir) / file, files.path_of(file)):
+      if files.is_file(path):
+        return path
+    raise InputError(
+      f"config.prepare.{option}: there is no file {file}, nor is it in the folder"
+      f" of the raw files ({self.raw_dir or 'not set'})."
     )
-  return path

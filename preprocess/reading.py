@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.align import visible
@@ -21,7 +22,7 @@ from jaxsyn.preprocess.readers import READERS, Source
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WORD = re.compile(rb"\d+")
-_BESIDE = {"brackets": "the tree", "alignments": "the links"}
+_CONTENT = {"brackets": "the tree", "alignments": "the links"}
 _UNLIMITED = 1 << 60
 
 
@@ -29,17 +30,18 @@ def count(context: JobContext) -> int:
   return len(context.job.streams)
 
 
+def _has_trees(stream: str) -> bool:
+  return stream.startswith(("trees.", "alternatives."))
+
+
 def read(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Reads one input stream and writes its chunks of lines or trees.
 
   Returns:
     "counts": number of lines in each file; and "lines": their sum.
-
-  Raises:
-    InputError: a file is missing, corrupt or malformed; names FILE:LINE.
   """
   split, stream = context.job.streams[number]
-  if stream.startswith(("trees.", "alternatives.")):
+  if _has_trees(stream):
     _read_trees(context, split, stream, out)
     return {"counts": []}
   counts = _read_lines(split, stream, out)
@@ -65,9 +67,8 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
     _check_sides(split, found)
     total = sum(found["source"])
     for stream in split.streams:
-      what = _BESIDE.get(stream, "the words")
-      is_beside = stream in _BESIDE or stream.startswith("words.")
-      if is_beside and sum(found[stream]) != total:
+      if not _has_trees(stream) and sum(found[stream]) != total:
+        what = _CONTENT.get(stream, "the words")
         raise InputError(
           f"{split.file_names(stream)} has {sum(found[stream])} lines, but its"
           f" text has {total}. Line N must hold {what} of line N of the raw"
@@ -78,205 +79,23 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   return {"counts": counts, "lines": ranges}
 
 
-class _Writer:
-  """Writer of a stream's lines, which cuts them into chunks of lines."""
-
-  def __init__(self, split: SplitInput, stream: str, out: TaskOutput):
-    self._split, self._stream, self._out = split, stream, out
-    self._lines: list[str] = []
-    self._sections: list[tuple[int, str, str, int]] = []
-    self._index = 0
-
-  def add(self, line: str) -> None:
-    self._lines.append(line)
-    if len(self._lines) == self._split.chunk_lines:
-      self.flush()
-
-  def begin_file(self, source: Source, number: int) -> None:
-    """Records the file and the line number (from 1) of the next line."""
-    noun = READERS[source.reader].unit
-    section = (len(self._lines), str(source.path), noun, number)
-    self._sections.append(section)
-
-  def flush(self) -> None:
-    """Writes the collected lines to the output as one chunk of lines."""
-    if not self._lines:
-      return
-    task = stream_task(self._split.name, self._stream, self._index)
-    data = "".join(f"{line}\n" for line in self._lines).encode()
-    _write_chunk(self._out, task, data, self._sections)
-    _, file, noun, number = self._sections[-1]
-    number += len(self._lines) - self._sections[-1][0]
-    self._index, self._lines = self._index + 1, []
-    self._sections = [(0, file, noun, number)]
-
-
-def _read_lines(split: SplitInput, stream: str, out: TaskOutput) -> list[int]:
-  """Writes the lines of a stream in chunks; returns each file's line count."""
-  first, last = _bounds(split.lines)
-  writer = _Writer(split, stream, out)
-  counts, before = [], 0
-  for source in split.streams[stream]:
-    reader = READERS[source.reader]
-    begin, end = first - before, last - before  # lines of this file
-    found, breaks = 0, 0
-    if end > 0:
-      writer.begin_file(source, max(begin, 0) + 1)
-    for line in reader.texts(source):
-      if begin <= found < end:
-        if reader.may_have_line_breaks and ("\n" in line or "\r" in line):
-          line, breaks = without_line_breaks(line), breaks + 1
-        writer.add(line)
-      found += 1
-    if breaks:
-      out.messages.append(
-        f"{source.path}: {breaks:,} texts have line breaks, which become blanks"
-      )
-    counts.append(found)
-    before += found
-  writer.flush()
-  return counts
-
-
-def without_line_breaks(text: str) -> str:
-  return re.sub(r"\r?\n|\r", " ", text)
-
-
-def _read_trees(
-  context: JobContext, split: SplitInput, stream: str, out: TaskOutput
-) -> None:
-  """Writes the CoNLL-U trees of a stream in the same chunks as their text.
-
-  A chunk gets as many trees as cover the visible characters of its lines. Later
-  stages check that the trees match these lines.
-  """
-  side = stream.split(".")[1]
-  first, last = _bounds(split.lines)
-  sizes = _line_sizes(context, split, side)
-  blocks = _blocks(split.streams[stream])
-  behind = sum(itertools.islice(sizes, first))  # characters before the split
-  block = next(blocks, None)
-  while block is not None and behind > 0:
-    behind -= block[3]
-    block = next(blocks, None)
-  missing, done, index = behind, first, 0
-  while True:
-    part = [*itertools.islice(sizes, min(split.chunk_lines, last - done))]
-    if not part:
-      return
-    done, missing = done + len(part), missing + sum(part)
-    following = next(sizes, None) if done < last else None
-    is_end = following is None and next(sizes, None) is None
-    if following is not None:
-      sizes = itertools.chain([following], sizes)
-    data, sections = bytearray(), list[tuple[int, str, int]]()
-    end = ("", 0)  # file, and lines before the block to come
-    while block is not None and (missing > 0 or is_end):
-      file, lines_before, rows, size = block
-      if end != (file, lines_before):
-        sections.append((len(data), file, lines_before))
-      data += b"".join(row + b"\n" for row in rows) + b"\n"
-      end = (file, lines_before + len(rows) + 1)
-      missing -= size
-      block = next(blocks, None)
-    task = stream_task(split.name, stream, index)
-    _write_chunk(out, task, bytes(data), sections)
-    index += 1
-
-
-def _write_chunk(
-  out: TaskOutput, task: str, data: bytes, sections: Sequence[object]
-) -> None:
-  """Writes one chunk of a stream, and makes the stream's task depend on it.
-
-  Args:
-    out: output of the task that reads the stream.
-    task: name of the chunk's output file.
-    data: lines or trees of the chunk.
-    sections: offset, file and line number where each file begins in the chunk.
-  """
-  chunk = TaskOutput(out.outputs, task)
-  chunk.write("data", data)
-  chunk.finish({"sections": sections})
-  out.add_file(task)
-
-
-def _line_sizes(
-  context: JobContext, split: SplitInput, side: str
-) -> Iterator[int]:
-  """Yields the number of visible characters in each text line of a side."""
-  is_normalized = context.is_normalized(split, side)
-  for source in split.streams[side]:
-    for line in READERS[source.reader].texts(source):
-      yield len(visible(normal(line) if is_normalized else line))
-
-
-def _blocks(
-  sources: Sequence[Source],
-) -> Iterator[tuple[str, int, list[bytes], int]]:
-  """Yields each sentence of CoNLL-U files: file, line index, lines and size.
-
-  The size is the number of visible characters.
-  """
-  for source in sources:
-    block: list[bytes] = []
-    number = 0
-    lines = (raw for raw in raw_lines(source.path) if raw is not PAUSE)
-    for number, raw in enumerate(itertools.chain(lines, [b""]), 1):
-      if number == 1:
-        raw = raw.removeprefix(_BYTE_ORDER_MARK)
-      if raw.rstrip(b"\r"):
-        block.append(raw)
-      elif block:
-        before = number - 1 - len(block)
-        yield str(source.path), before, block, _tree_size(block)
-        block = []
-
-
-def _tree_size(block: Sequence[bytes]) -> int:
-  """Returns the number of visible characters in the words of a CoNLL-U tree."""
-  forms, covered = [], 0
-  for row in block:
-    columns = row.split(b"\t", 2)
-    if row.startswith(b"#") or len(columns) < 3:
-      continue
-    word_id, form = columns[:2]
-    low, _, high = word_id.partition(b"-")
-    if _WORD.fullmatch(low) and (high or int(low) > covered):
-      forms.append(form)
-      covered = int(high) if _WORD.fullmatch(high) else int(low)
-  return len(visible(b"".join(forms).decode("utf-8", "replace")))
-
-
 def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
   """Raises InputError if the two sides of a split differ in number of lines."""
   texts = [counts[side] for side in schema.SIDES]
   if sum(texts[0]) == sum(texts[1]):
     return
-  sources = [split.streams[side] for side in schema.SIDES]
   names = [split.file_names(side) for side in schema.SIDES]
-  ours, theirs = sum(texts[0]), sum(texts[1])
+  ours, theirs = map(sum, texts)
   if len(texts[0]) == len(texts[1]):  # then the files that differ are known
-    for source, target, a, b in zip(*sources, *texts):
-      if a != b:
-        names, ours, theirs = [str(source.path), str(target.path)], a, b
-        break
+    sources = [split.streams[side] for side in schema.SIDES]
+    i = next(i for i, (a, b) in enumerate(zip(*texts)) if a != b)
+    names = [str(of_side[i].path) for of_side in sources]
+    ours, theirs = texts[0][i], texts[1][i]
   raise InputError(
     f"{names[0]} has {ours} lines, but {names[1]} has {theirs}: line N of one"
     " must be the translation of line N of the other. Look at line"
     f" {min(ours, theirs) + 1} of the longer file, and before."
   )
-
-
-def _bounds(lines: str) -> tuple[int, int]:
-  """Returns the start and stop index of a range of lines, "FIRST-LAST".
-
-  An invalid range selects all lines; `line_range` raises its error later.
-  """
-  match = _LINES.fullmatch(lines)
-  if not match or int(match[1]) < 1:
-    return 0, _UNLIMITED
-  return int(match[1]) - 1, int(match[2] or _UNLIMITED)
 
 
 def line_range(lines: str, count: int, name: str) -> range:
@@ -303,3 +122,173 @@ def line_range(lines: str, count: int, name: str) -> range:
       "held_out=50."
     )
   return range(first - 1, last)
+
+
+def _bounds(lines: str) -> tuple[int, int]:
+  """Returns the start and stop index of a range of lines, "FIRST-LAST".
+
+  An invalid range selects all lines; `line_range` raises its error later.
+  """
+  match = _LINES.fullmatch(lines)
+  if not match or int(match[1]) < 1:
+    return 0, _UNLIMITED
+  return int(match[1]) - 1, int(match[2] or _UNLIMITED)
+
+
+def _read_lines(split: SplitInput, stream: str, out: TaskOutput) -> list[int]:
+  """Writes the lines of a stream in chunks; returns each file's line count."""
+  counts: list[int] = []
+  lines = _numbered_lines(split.streams[stream], counts)
+  breaks: dict[Source, int] = {}
+  selected = itertools.islice(lines, *_bounds(split.lines))
+  index = 0
+  while part := [*itertools.islice(selected, split.chunk_lines)]:
+    texts, sections, last = list[str](), list[object](), None
+    for row, (source, number, line) in enumerate(part):
+      reader = READERS[source.reader]
+      if source is not last:
+        sections.append((row, str(source.path), reader.unit, number))
+        last = source
+      if reader.may_have_line_breaks and ("\n" in line or "\r" in line):
+        line = re.sub(r"\r?\n|\r", " ", line)
+        breaks[source] = breaks.get(source, 0) + 1
+      texts.append(f"{line}\n")
+    task = stream_task(split.name, stream, index)
+    _write_chunk(out, task, "".join(texts).encode(), sections)
+    index += 1
+  for _ in lines:  # to count the lines after the range
+    pass
+  for source, number in breaks.items():
+    out.messages.append(
+      f"{source.path}: {number:,} texts have line breaks, which become blanks"
+    )
+  return counts
+
+
+def _numbered_lines(
+  sources: Iterable[Source], counts: list[int]
+) -> Iterator[tuple[Source, int, str]]:
+  """Yields the file, the line number from 1, and the text of each line.
+
+  Args:
+    sources: files of a stream.
+    counts: list that gets the number of lines of each file at its end.
+  """
+  for source in sources:
+    number = 0
+    for number, line in enumerate(READERS[source.reader].texts(source), 1):
+      yield source, number, line
+    counts.append(number)
+
+
+class _Tree(NamedTuple):
+  """A sentence of a CoNLL-U file: its position, lines and visible characters."""
+
+  file: str
+  lines_before: int
+  rows: list[bytes]
+  size: int
+
+
+def _read_trees(
+  context: JobContext, split: SplitInput, stream: str, out: TaskOutput
+) -> None:
+  """Writes the CoNLL-U trees of a stream in the same chunks as their text."""
+  sizes = _line_sizes(context, split, stream.split(".")[1])
+  of_lines = _trees_of_lines(sizes, _trees(split.streams[stream]))
+  selected = itertools.islice(of_lines, *_bounds(split.lines))
+  index = 0
+  while part := [*itertools.islice(selected, split.chunk_lines)]:
+    data, sections = bytearray(), list[tuple[int, str, int]]()
+    end = ("", 0)  # file, and lines before the tree to come
+    for tree in itertools.chain.from_iterable(part):
+      if end != (tree.file, tree.lines_before):
+        sections.append((len(data), tree.file, tree.lines_before))
+      data += b"\n".join([*tree.rows, b"", b""])
+      end = (tree.file, tree.lines_before + len(tree.rows) + 1)
+    _write_chunk(
+      out, stream_task(split.name, stream, index), bytes(data), sections
+    )
+    index += 1
+
+
+def _trees_of_lines(
+  sizes: Iterable[int], trees: Iterator[_Tree]
+) -> Iterator[list[_Tree]]:
+  """Yields the trees of each line of text; the last line gets all that follow.
+
+  A line gets as many trees as cover its visible characters. Later stages check
+  that the trees match the lines.
+
+  Args:
+    sizes: number of visible characters in each line.
+    trees: trees of all lines, in order.
+  """
+  missing, taken = 0, None
+  for size in sizes:
+    if taken is not None:
+      yield taken
+    missing, taken = missing + size, []
+    while missing > 0 and (tree := next(trees, None)):
+      taken.append(tree)
+      missing -= tree.size
+  if taken is not None:
+    yield [*taken, *trees]
+
+
+def _line_sizes(
+  context: JobContext, split: SplitInput, side: str
+) -> Iterator[int]:
+  """Yields the number of visible characters in each text line of a side."""
+  is_normalized = context.is_normalized(split, side)
+  for source in split.streams[side]:
+    for line in READERS[source.reader].texts(source):
+      yield len(visible(normal(line) if is_normalized else line))
+
+
+def _trees(sources: Sequence[Source]) -> Iterator[_Tree]:
+  """Yields each sentence of CoNLL-U files."""
+  for source in sources:
+    rows: list[bytes] = []
+    lines = (raw for raw in raw_lines(source.path) if raw is not PAUSE)
+    for number, raw in enumerate(itertools.chain(lines, [b""]), 1):
+      if number == 1:
+        raw = raw.removeprefix(_BYTE_ORDER_MARK)
+      if raw.rstrip(b"\r"):
+        rows.append(raw)
+      elif rows:
+        before = number - 1 - len(rows)
+        yield _Tree(str(source.path), before, rows, _tree_size(rows))
+        rows = []
+
+
+def _tree_size(rows: Sequence[bytes]) -> int:
+  """Returns the number of visible characters in the words of a CoNLL-U tree."""
+  forms, covered = [], 0
+  for row in rows:
+    columns = row.split(b"\t", 2)
+    if row.startswith(b"#") or len(columns) < 3:
+      continue
+    word_id, form = columns[:2]
+    low, _, high = word_id.partition(b"-")
+    if _WORD.fullmatch(low) and (high or int(low) > covered):
+      forms.append(form)
+      covered = int(high) if _WORD.fullmatch(high) else int(low)
+  return len(visible(b"".join(forms).decode("utf-8", "replace")))
+
+
+def _write_chunk(
+  out: TaskOutput, task: str, data: bytes, sections: Sequence[object]
+) -> None:
+  """Writes one chunk of a stream, and makes the stream's task depend on it.
+
+  Args:
+    out: output of the task that reads the stream.
+    task: name of the chunk's output file.
+    data: lines or trees of the chunk.
+    sections: offset, file and line number where each file begins in the chunk.
+  """
+  chunk = TaskOutput(out.outputs, task)
+  chunk.write("data", data)
+  chunk.finish({"sections": sections})
+  out.add_file(task)

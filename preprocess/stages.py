@@ -45,9 +45,8 @@ def _chunks(context: JobContext) -> int:
 STAGES = {
   "read": Stage(reading.count, reading.read, reading.combine),
   "clean": Stage(_chunks, clean.clean, clean.combine),
-  "duplicates": Stage(clean.partition_count, clean.find_duplicates),
-  "language": Stage(
-    clean.language_count, clean.clean_language, clean.combine_language
+  "duplicates": Stage(
+    clean.partition_count, clean.find_duplicates, clean.select
   ),
   "sample": Stage(vocabulary.sample_count, vocabulary.sample),
   "vocabulary": Stage(

@@ -15,20 +15,20 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from jaxsyn.data.loader.philox import philox
+from jaxsyn.data.options import Subset
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.storage import files
 
 _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 
 
 def draw(
-  context: JobContext, count: int, total: int, clean_lines: Iterable[np.ndarray]
+  options: Subset, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
   """Samples the training subset; returns its highest random number and line.
 
   Args:
-    context: preparation job and its loaded data.
+    options: size and seed of the subset.
     count: number of clean training pairs.
     total: number of training pairs.
     clean_lines: line indices of the clean pairs in the files, for each chunk.
@@ -36,21 +36,19 @@ def draw(
   Raises:
     InputError: there are fewer clean pairs than the subset needs.
   """
-  options = context.config.prepare.subset
   if options.pairs > count:
     raise InputError(
       f"config.prepare.subset.pairs is {options.pairs:,}, but the training split"
       f" has {count:,} clean pairs, of {total:,}. Give at most {count:,}, or 0"
       " for all."
     )
-  lowest = np.zeros((0, 2), np.uint64)  # ranks and lines
-  waiting: list[np.ndarray] = []
+  tables: list[np.ndarray] = []  # columns: ranks and lines
   for lines in clean_lines:
     ranks = _ranks(options.seed, lines)
-    waiting.append(np.column_stack([ranks, lines.astype(np.uint64)]))
-    if sum(map(len, waiting)) > options.pairs + _BLOCK:
-      lowest, waiting = _lowest([lowest, *waiting], options.pairs), []
-  return _lowest([lowest, *waiting], options.pairs)[-1].tolist()
+    tables.append(np.column_stack([ranks, lines.astype(np.uint64)]))
+    if sum(map(len, tables)) > 2 * options.pairs + _BLOCK:
+      tables = [_lowest(tables, options.pairs)]
+  return _lowest(tables, options.pairs)[-1].tolist()
 
 
 def _lowest(tables: Sequence[np.ndarray], pairs: int) -> np.ndarray:
@@ -64,18 +62,12 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
   return high << np.uint64(32) | low
 
 
-def is_drawn(context: JobContext, lines: np.ndarray) -> np.ndarray:
-  """Returns whether each clean training line is in the random subset.
-
-  Args:
-    context: preparation job and its loaded data.
-    lines: indices of clean lines in the files.
-  """
-  options = context.config.prepare.subset
-  if not options.pairs:
-    return np.ones(len(lines), bool)
-  rank, line = context.last_drawn
-  ranks, last = _ranks(options.seed, lines), np.uint64(rank)
+def is_drawn(
+  seed: int, lines: np.ndarray, last_drawn: tuple[int, int]
+) -> np.ndarray:
+  """Returns whether each clean training line is in the subset of `draw`."""
+  rank, line = last_drawn
+  ranks, last = _ranks(seed, lines), np.uint64(rank)
   return (ranks < last) | ((ranks == last) & (lines <= line))
 
 
@@ -87,8 +79,7 @@ def file_of(split: str) -> str:
 def write(folder: pathlib.Path, split: str, lines: Iterable[int]) -> None:
   """Writes the line numbers of the random subset, counted from 1, to a file."""
   text = "".join(f"{line + 1}\n" for line in lines)
-  path = folder / file_of(split)
-  with files.publish(path) as file:
+  with files.publish(folder / file_of(split)) as file:
     file.write(gzip.compress(text.encode(), 6, mtime=0))
 
 

@@ -1,4 +1,4 @@
-"""Reader of TensorFlow Datasets (TFDS) as raw text, without TensorFlow.
+"""Shards of TensorFlow Datasets (TFDS) as raw text, without TensorFlow.
 
 An entry of config.prepare.splits is ("tfds:NAME", SPLIT) for a dataset in the
 data directory of TFDS, or ("tfds:FOLDER", SPLIT) for a folder that a TFDS
@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from jaxsyn.data import schema
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.preprocess.readers import FIELDS_REMEDY, Source
 from jaxsyn.storage import files, remote
@@ -26,12 +25,7 @@ _MAX_DEPTH = 3  # folders of name, config and version
 
 
 def sources(
-  entry: str,
-  split: str,
-  *,
-  raw_dir: str,
-  fields: Sequence[str],
-  languages: Mapping[str, str],
+  entry: str, split: str, *, raw_dir: str, wanted: Mapping[str, str]
 ) -> dict[str, tuple[Source, ...]]:
   """Returns the shards of a TFDS split as raw text sources of each side.
 
@@ -39,8 +33,7 @@ def sources(
     entry: "tfds:NAME", "tfds:NAME/CONFIG:VERSION", or "tfds:FOLDER".
     split: TFDS split, which may be a slice such as "train[:10%]".
     raw_dir: folder of the raw files, which may contain FOLDER.
-    fields: names of the source and target text, config.prepare.fields.
-    languages: language code of each side.
+    wanted: side -> name of its text feature, or its language code.
 
   Raises:
     InputError: the dataset, split or text feature does not exist.
@@ -62,10 +55,8 @@ def sources(
       f"{entry}: {folder} has the format {file_format}; build the dataset in"
       f" the format {' or '.join(_FORMATS)}."
     )
-  names = _text_features(info.features)
-  found = {
-    side: _field(entry, side, names, fields, languages) for side in schema.SIDES
-  }
+  names = sorted(_text_features(info.features))
+  fields = {side: _field(entry, side, names, wanted[side]) for side in wanted}
   try:
     shards = info.splits[split].file_instructions
   except (ValueError, KeyError, AssertionError) as error:
@@ -75,28 +66,20 @@ def sources(
       f" {', '.join(info.splits)}. {near} A slice is written as in"
       f" train[:10%]. ({str(error).splitlines()[0]})"
     ) from None
+  found: dict[str, list[Source]] = {side: [] for side in fields}
   for shard in shards:
     if not files.is_file(shard.filename):
       raise InputError(
         f"{entry}: the shard {shard.filename} is missing. Copy the folder again,"
         " or build the dataset again."
       )
-  return {
-    side: tuple(
-      Source(
-        files.path_of(shard.filename),
-        "tfds",
-        field,
-        first=shard.skip,
-        count=shard.examples_in_shard - shard.skip
-        if shard.take in (-1, None)
-        else shard.take,
-        total=shard.examples_in_shard,
-      )
-      for shard in shards
-    )
-    for side, field in found.items()
-  }
+    path, total = files.path_of(shard.filename), shard.examples_in_shard
+    is_rest = shard.take in (-1, None)
+    count = total - shard.skip if is_rest else shard.take
+    for side, field in fields.items():
+      source = Source(path, "tfds", field, shard.skip, count, total)
+      found[side].append(source)
+  return {side: tuple(of_side) for side, of_side in found.items()}
 
 
 def _folder(entry: str, raw_dir: str) -> pathlib.Path:
@@ -118,7 +101,9 @@ def _folder(entry: str, raw_dir: str) -> pathlib.Path:
       f' `tensorflow_datasets.builder("{name}", file_format="array_record")'
       ".download_and_prepare()`; TFDS_DATA_DIR names another data directory."
     )
-  folders = list(_dataset_folders(place, _MAX_DEPTH))
+  folders: list[pathlib.Path] = []
+  for depth in range(_MAX_DEPTH + 1):
+    folders += [path.parent for path in place.glob("*/" * depth + _INFO)]
   newest = {folder.parent: folder for folder in sorted(folders, key=_version)}
   if not newest:
     raise InputError(
@@ -132,15 +117,6 @@ def _folder(entry: str, raw_dir: str) -> pathlib.Path:
     )
   (folder,) = newest.values()
   return folder
-
-
-def _dataset_folders(place: pathlib.Path, depth: int) -> Iterator[pathlib.Path]:
-  if (place / _INFO).is_file():
-    yield place
-  elif depth:
-    for child in sorted(place.iterdir()):
-      if child.is_dir():
-        yield from _dataset_folders(child, depth - 1)
 
 
 def _version(folder: pathlib.Path) -> tuple[int, ...]:
@@ -162,22 +138,10 @@ def _text_features(features: Any, prefix: str = "") -> list[str]:
   return names
 
 
-def _field(
-  entry: str,
-  side: str,
-  names: Sequence[str],
-  fields: Sequence[str],
-  languages: Mapping[str, str],
-) -> str:
-  """Returns the name of a side's text feature, from its field or language."""
-  wanted = languages[side]
-  if fields:
-    wanted = fields[schema.SIDES.index(side)]
-    candidates = [name for name in names if name == wanted]
-  else:
-    candidates = [
-      name for name in names if name == wanted or name.endswith(f"/{wanted}")
-    ]
+def _field(entry: str, side: str, names: list[str], wanted: str) -> str:
+  """Returns the text feature of a side, whose last part may be a language."""
+  candidates = [name for name in names if name == wanted]
+  candidates = candidates or [n for n in names if n.endswith(f"/{wanted}")]
   if len(candidates) == 1:
     return candidates[0]
   what = "several text features" if candidates else "no text feature"

@@ -12,7 +12,7 @@ from jaxsyn.preprocess.inputs import read_inputs
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.stages import STAGES, results, run_task
 
-SELECTION = ("read", "clean", "duplicates", "language")
+SELECTION = ("read", "clean", "duplicates")
 
 
 def context_of(tmp_path, splits, clean=None, **prepare):

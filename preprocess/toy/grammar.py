@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import functools
 import itertools
 import random
 
@@ -45,10 +44,17 @@ class Node:
 
 
 class Grammar:
-  """Generator of random dependency trees, with a method for each production."""
+  """Generator of random dependency trees, with a method for each production.
+
+  The depth of a phrase is 0 in the main clause, 1 in a relative clause, and 2
+  for a noun phrase with only article and adjectives.
+  """
 
   def __init__(self, seed: int):
     self.rng = random.Random(seed)
+
+  def chance(self, probability: float) -> bool:
+    return self.rng.random() < probability
 
   def sentence(self) -> Node:
     """Returns a random main clause, as the tree of a complete sentence.
@@ -85,7 +91,7 @@ class Grammar:
 
     Args:
       verb: verb of the clause; modified in place.
-      depth: 0 in the main clause, 1 in a relative clause.
+      depth: depth of the clause.
       gap: whether a relative pronoun is the object of the verb.
     """
     if verb.word.kind == "transitive" and not gap:
@@ -102,20 +108,14 @@ class Grammar:
       verb.right.append(self.word("adverb", "advmod"))
 
   def place(self) -> Node:
-    """Returns a random phrase of place, such as "near the river"."""
     return self.noun("obl", ("place",), 2, case="near")
 
   def noun(
-    self, relation: str, kinds: tuple[str, ...], depth: int, *, case: str = ""
+    self, relation: str, kinds: tuple[str, ...], depth: int, case: str = ""
   ) -> Node:
-    """Returns a random noun phrase with article and modifiers.
+    """Returns a random noun phrase of one of several classes of nouns.
 
-    Args:
-      relation: dependency relation of the noun.
-      kinds: classes of nouns to choose from, keys of `WORDS`.
-      depth: 0 in the main clause, 1 in a relative clause, 2 for a phrase with
-        only article and adjectives.
-      case: class of the preposition before the noun, "" for none.
+    A preposition of the class `case` comes before it, if given.
     """
     node = self.word(pick(self.rng, kinds), relation)
     node.plural = self.chance(0.35)
@@ -130,14 +130,11 @@ class Grammar:
     kind = node.word.kind
     of = self.chance(0.4)
     if self.chance(0.35):
-      kinds = ("person",) if of else ("part",)
-      node.right.append(
-        self.noun("nmod", kinds, 2, case="of" if of else "with")
-      )
+      kinds, case = (("person",), "of") if of else (("part",), "with")
+      node.right.append(self.noun("nmod", kinds, 2, case))
     # "the friend of the king who ..." would be ambiguous.
-    if not (node.right and of and kind == "person") and self.chance(
-      (0.4, 0.12)[depth]
-    ):
+    is_ambiguous = node.right and of and kind == "person"
+    if not is_ambiguous and self.chance((0.4, 0.12)[depth]):
       node.right.append(self.relative(kind == "person", depth + 1))
     elif not node.right and relation == "nsubj" and self.chance(0.15):
       partner = self.noun("conj", ANIMATE, 2)
@@ -167,28 +164,13 @@ class Grammar:
     self.finish(verb, depth, gap)
     return verb
 
-  def chance(self, probability: float) -> bool:
-    """Returns True with the given probability, from the grammar's generator."""
-    return self.rng.random() < probability
-
   def word(self, kind: str, relation: str, lemma: str = "") -> Node:
-    """Returns a tree node with a given word, or a random one by Zipf's law.
-
-    Args:
-      kind: class of the word, a key of `lexicon()`.
-      relation: dependency relation of the word.
-      lemma: lemma of the word, "" for a random word.
-    """
+    """Returns a tree node with a given word, or a random one by Zipf's law."""
     words = lexicon()[kind]
     if lemma:
       chosen = next(w for w in words if w.lemma == lemma)
     else:
-      sums = _zipf(len(words))
+      shares = (1 / (rank + 3) for rank in range(len(words)))
+      sums = [*itertools.accumulate(shares)]
       chosen = words[bisect.bisect(sums, self.rng.random() * sums[-1])]
     return Node(chosen, relation)
-
-
-@functools.cache
-def _zipf(count: int) -> tuple[float, ...]:
-  """Returns cumulative sums of the relative word frequencies 1/(rank + 3)."""
-  return tuple(itertools.accumulate(1 / (rank + 3) for rank in range(count)))

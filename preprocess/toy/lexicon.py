@@ -52,8 +52,8 @@ WORDS = {
   }.items()
 }
 
-# Past tense of irregular verbs.
-PAST = {"sleep": "slept"}
+PRONOUNS = ("who", "whom", "that")
+PAST = {"sleep": "slept"}  # irregular verbs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Word:
 
   lemma: str
   kind: str
-  group: int
-  stems: tuple[str, ...]
+  group: int = 0
+  stems: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def lexicon() -> dict[str, tuple[Word, ...]]:
   """Returns the words of both languages by word class; they never change."""
   rng = random.Random("the words of the target language")
   syllables = ["".join(s) for s in itertools.product("bdfgklmnprstvz", "aeiou")]
-  used = set()
+  used: set[str] = set()
 
   def stem(length: int) -> str:
     while True:
@@ -88,25 +88,19 @@ def lexicon() -> dict[str, tuple[Word, ...]]:
         used.add(made)
         return made
 
-  words = {}
+  words = {
+    "pronoun": tuple(Word(lemma, "pronoun") for lemma in PRONOUNS),
+    "mark": tuple(Word(lemma, "mark") for lemma in ".,"),
+  }
   for kind, lemmas in WORDS.items():
     groups = 4 if kind in NOUNS else 3 if kind in VERBS else 1
-    closed = len(lemmas) < 8
+    length = 1 if len(lemmas) < 8 else 2
     made = []
     for rank, lemma in enumerate(lemmas):
       senses = {"adverb": 3, "adjective": 1 + rank % 2, "with": 2}.get(kind, 1)
-      stems = tuple(stem(1 if closed else 2) for _ in range(senses))
-      made.append(
-        Word(lemma, kind, group=int(rng.random() * groups), stems=stems)
-      )
+      stems = tuple(stem(length) for _ in range(senses))
+      made.append(Word(lemma, kind, int(rng.random() * groups), stems))
     words[kind] = tuple(made)
-  for kind, stems_by_kind in (
-    ("pronoun", ("who", "whom", "that")),
-    ("mark", (".", ",")),
-  ):
-    words[kind] = tuple(
-      Word(lemma, kind, group=0, stems=()) for lemma in stems_by_kind
-    )
   return words
 
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
-from jaxsyn.preprocess.toy.translation import Pair
+from jaxsyn.preprocess.toy.corpus import Pair
 
 # A small model, stopped early: 15 seconds on one core. Lines are sentences, so
 # the tokenizer only has to find commas and full stops.
@@ -34,7 +34,7 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
   while reader.nextSentence(sentence, error):
     sentences.append(sentence)
     sentence = udpipe.Sentence()
-  with _without_output() as log:
+  with _captured_errors() as log:
     model = udpipe.Trainer.train(
       "morphodita_parsito",
       sentences,
@@ -44,8 +44,10 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
       PARSER_OPTIONS,
       error,
     )
-  if error.occurred() or not model:
-    raise RuntimeError(f"UDPipe's trainer: {error.message}\n{log()}")
+    if error.occurred() or not model:
+      log.seek(0)
+      text = log.read().decode(errors="replace")
+      raise RuntimeError(f"UDPipe's trainer: {error.message}\n{text}")
   return model
 
 
@@ -72,23 +74,14 @@ def attachment(
 
 
 @contextlib.contextmanager
-def _without_output():
-  """Captures the text that a C++ library prints to standard error.
-
-  Yields:
-    Function that returns the captured text.
-  """
+def _captured_errors():
+  """Captures the standard error of a C++ library; yields a file of its text."""
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:
     saved = os.dup(2)
     os.dup2(file.fileno(), 2)
-
-    def log() -> str:
-      file.seek(0)
-      return file.read().decode(errors="replace")
-
     try:
-      yield log
+      yield file
     finally:
       os.dup2(saved, 2)
       os.close(saved)

@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from raw_corpora import corpus, lines_of, nothing_made
+from raw_corpora import corpus, lines_of
 from toy_folders import data_of, opened
 
 from jaxsyn.configs import quickstart
@@ -290,55 +290,6 @@ def test_gold_trees_as_further_parses(prepared, tmp_path):
       assert words == len(one[f"{side}_head"])
     # Of the target the best is gold too; UDPipe errs.
     assert (differ > 0) == (side == "source")
-
-
-def test_another_parse_changes_the_key_of_the_input(tmp_path):
-  config = with_parses(tmp_path)
-  first = manifests.read(build.run(config))["key"]
-  raw = pathlib.Path(config.prepare.raw_dir)
-  (raw / "train.star.conllu").rename(raw / "moved.conllu")
-  files = ("moved.conllu", "train.back.conllu")
-  config.prepare.parse.source_alternatives["train"] = files
-  assert manifests.read(build.run(config))["key"] == first
-  path = raw / "moved.conllu"
-  path.write_text(path.read_text().replace("\tall\t", "\tnone\t"))
-  assert manifests.read(build.run(config))["key"] != first
-
-
-@pytest.mark.parametrize(
-  ("fault", "message"),
-  [
-    ("text", r"train\.star\.conllu:\d+: .*parse the same text"),
-    ("short", "the CoNLL-U has no tree for"),
-    ("words", r"source_alternatives\.train: no parse has the words"),
-    ("split", "must name the files of the split train"),
-    ("side", r"target_alternatives are parses of a side that"),
-    ("file", r"source_alternatives\.train: there is no file none\.conllu"),
-  ],
-)
-def test_reports_faulty_further_parses(tmp_path, fault, message):
-  config = with_parses(tmp_path)
-  parse, raw = config.prepare.parse, pathlib.Path(config.prepare.raw_dir)
-  path = raw / "train.star.conllu"
-  text = path.read_text()
-  match fault:
-    case "text":
-      path.write_text(text.replace("\tsaw\t", "\tsees\t"))
-    case "short":
-      path.write_text("\n\n".join(text.split("\n\n")[:-9]) + "\n\n")
-    case "words":
-      lines = lines_of(config, "train.en")
-      path.write_text("".join(back(0, line) for line in lines))
-      parse.source_alternatives["train"] = (path.name,)
-    case "split":
-      parse.source_alternatives = {"test": ("train.star.conllu",)}
-    case "side":
-      parse.target_alternatives = {"train": ("train.star.conllu",)}
-    case "file":
-      parse.source_alternatives["train"] = ("none.conllu",)
-  with pytest.raises(InputError, match=message):
-    build.run(config)
-  assert nothing_made(config)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """Cleaning: each reason by a pair made for it."""
 
 import dataclasses
+import gzip
 import tempfile
 from pathlib import Path
 
 import pytest
 import stage_runs
+from raw_corpora import chain, corpus, lines_of
 
 from jaxsyn.data.options import Clean
+from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean
+from jaxsyn.preprocess import build, clean
 
 OFF = Clean(
   empty=False,
@@ -86,6 +91,14 @@ def test_language():
   assert kept(pairs[::-1] * 2, language=True) == ([3, 7], {"language": 6})
 
 
+def test_a_repeated_pair_counts_as_a_duplicate_after_its_first_copy():
+  english, german = "Two young men are playing.", "Zwei Männer spielen draußen."
+  pairs = [(german, english), (english, german)] * 3
+  rows, dropped = kept(pairs, language=True, duplicates=True)
+  assert rows == [1] and dropped == {"duplicates": 4, "language": 1}
+  assert [*dropped] == ["duplicates", "language"]
+
+
 def test_language_of_real_captions(shared_data):
   sides = [
     read_lines(shared_data / "multi30k" / f"train.{code}.gz")[:3000]
@@ -103,7 +116,7 @@ def test_language_of_real_captions(shared_data):
 
 def test_unknown_language():
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
-    clean.tests(dataclasses.replace(OFF, language=True), "qaa", "de")
+    clean.filters(dataclasses.replace(OFF, language=True), "qaa", "de")
 
 
 def test_a_pair_counts_once_for_the_first_reason():
@@ -151,3 +164,51 @@ def test_nfc(tmp_path, capsys):
   assert train == [*zip(normal, normal)]
   assert test == [*zip(normal, lines)]
   assert "train: 2 target lines changed" in capsys.readouterr().out
+
+
+def write(config, name, lines):
+  """Writes a raw file anew; the trees of a source too."""
+  folder = Path(config.prepare.raw_dir)
+  data = "".join(f"{line}\n" for line in lines).encode()
+  if name.endswith(".gz"):
+    data = gzip.compress(data)
+  (folder / name).write_bytes(data)
+  if name.endswith(".en"):
+    trees = (folder / name).with_suffix(".conllu")
+    trees.write_text("".join(map(chain, lines)))
+
+
+def test_drops_training_pairs_with_nul(tmp_path):
+  config = corpus(tmp_path)
+  lines = lines_of(config, "train.en")
+  write(config, "train.de.gz", ["a\x00b", *lines[1:]])
+  folder = build.run(config)
+  assert manifests.read(folder)["splits"]["train"]["dropped"]["control"] == 1
+
+
+# Nothing to see in any of these; SentencePiece leaves no subword of the first
+# four, and of the others its blank and an unknown one.
+UNSEEN = ("\u200b", "\ufeff", "\u2581", " \u3000", "\u200d\u200d", "\u00ad")
+
+
+def test_pairs_without_subwords(tmp_path):
+  """They trained EOS to give EOS."""
+  config = corpus(tmp_path)
+  lines = lines_of(config, "train.en")
+  write(config, "train.en", [*UNSEEN, *lines[6:]])
+  write(config, "train.de.gz", [*lines[:6], *UNSEEN, *lines[12:]])
+  tests = lines_of(config, "test.en")
+  write(config, "test.en", [*UNSEEN, tests[6]])
+  folder = build.run(config)
+  facts = manifests.read(folder)["splits"]
+  assert facts["train"]["dropped"]["empty"] == 12
+  assert facts["train"]["blank"] == {"source": 0, "target": 0}
+  for one in Dataset(folder).split("train"):
+    assert len(one["source_id"]) > 1 and len(one["target_id"]) > 1
+  # What is to be scored stays, and is told.
+  assert facts["test"]["blank"] == {"source": 4, "target": 0}
+  ids = [one["source_id"].tolist() for one in Dataset(folder).split("test")]
+  assert [len(item) for item in ids[:6]] == [1, 1, 1, 1, 3, 3]
+  assert ids[0] == [EOS]
+  report = (folder / "report.txt").read_text()
+  assert "dropped    empty 12" in report and "no text    source 4" in report

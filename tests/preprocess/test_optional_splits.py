@@ -135,17 +135,3 @@ def test_a_split_that_is_not_optional_is_an_error(tmp_path):
   config.prepare.optional = ()
   with pytest.raises(InputError, match=r"raw file late\.en is not in "):
     build.run(config)
-
-
-@pytest.mark.parametrize(
-  ("name", "message"),
-  [
-    ("train", r"config\.prepare\.optional: train is not a test split"),
-    ("test2", r"config\.prepare\.optional: test2 is not a test split"),
-  ],
-)
-def test_only_test_splits_are_optional(tmp_path, name, message):
-  config = with_optional(tmp_path)
-  config.prepare.optional = ("late", name)
-  with pytest.raises(InputError, match=message):
-    build.run(config)

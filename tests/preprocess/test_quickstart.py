@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import json
+import random
 import subprocess
 import sys
 
@@ -16,8 +19,8 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import quickstart
-from jaxsyn.preprocess.toy import corpus, neighbours, parser
-from jaxsyn.preprocess.toy.translation import Pair
+from jaxsyn.preprocess.toy import corpus, parser
+from jaxsyn.preprocess.toy.corpus import Pair
 
 SIZES = corpus.Sizes(train=150, validation=20, test=30, parser=150)
 
@@ -99,16 +102,55 @@ def test_attachment_counts_wrong_words_as_wrong(made):
   assert shares == (0, 0)
 
 
+def class_of(pair, token):
+  """Returns what the dependents of a token agree with."""
+  word = pair.words[token]
+  return word.kind, word.group, pair.plurals[token]
+
+
+def predicted(train, test, other):
+  """Returns the share of test words whose translation is predicted correctly.
+
+  The prediction is the most frequent translation of the word in training, given
+  the class and side of another word, or else of the word alone.
+  """
+
+  def words(pairs):
+    rng = random.Random(0)
+    for pair in pairs:
+      for i, translation in enumerate(pair.translations):
+        j = other(pair.heads, i, rng.random())
+        word, side = pair.tokens[i].lower(), (j > i) - (j < i)
+        if translation:
+          context = (word, *class_of(pair, j), side)
+          yield word, context, translation
+
+  counts = collections.defaultdict(collections.Counter)
+  for word, context, translation in words(train):
+    counts[word][translation] += 1
+    counts[context][translation] += 1
+  best = {key: count.most_common(1)[0][0] for key, count in counts.items()}
+  hits = [
+    best.get(context, best.get(word)) == translation
+    for word, context, translation in words(test)
+  ]
+  return sum(hits) / len(hits)
+
+
 def test_the_parent_predicts_translations_better_than_neighbors():
   """The claim that the quickstart stands on."""
   sizes = corpus.Sizes(train=3000, validation=1, test=300)
   splits = corpus.make_splits(1, sizes)
-  share = neighbours.predictability(splits["train"], splits["test"])
-  assert share["the word alone"] < 0.3
-  assert share["and its parent"] > 0.85
-  for neighbour in ("previous", "next", "random"):
-    (name,) = (name for name in share if neighbour in name)
-    assert share[name] < share["and its parent"] - 0.3
+  share = functools.partial(predicted, splits["train"], splits["test"])
+  parent = share(lambda heads, i, number: heads[i])
+  assert parent > 0.85
+  assert share(lambda heads, i, number: i) < 0.3
+  for other in (
+    lambda heads, i, number: max(i - 1, 0),
+    lambda heads, i, number: min(i + 1, len(heads) - 1),
+    lambda heads, i, number: int(number * len(heads)),
+  ):
+    assert share(other) < parent - 0.3
 
 
 def test_all_but_main_verbs_follow_from_word_and_parent():
@@ -119,7 +161,7 @@ def test_all_but_main_verbs_follow_from_word_and_parent():
       head = pair.heads[i]
       if translation and head != i:
         word = (pair.tokens[i].lower(), pair.relations[i])
-        known = (*word, pair.classes[head])
+        known = (*word, class_of(pair, head))
         assert seen.setdefault(known, translation) == translation
 
 

@@ -1,4 +1,4 @@
-"""Raw files: what is read, what is refused, what is fetched."""
+"""Raw files: readers of formats, archives, and downloads."""
 
 import gzip
 import hashlib
@@ -6,55 +6,9 @@ import hashlib
 import pytest
 import web_server
 
-from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import raw
-from jaxsyn.preprocess.readers import READERS, Source
-
-
-def write(path, data: bytes):
-  path.write_bytes(data)
-  return path
-
-
-@pytest.mark.parametrize(
-  ("data", "lines"),
-  [
-    (b"", []),
-    (b"\n", [""]),
-    (b"one\ntwo\n", ["one", "two"]),
-    (b"one\ntwo", ["one", "two"]),
-    (b"one\n\nthree\n", ["one", "", "three"]),
-    (b"\xef\xbb\xbfone\n", ["one"]),  # byte order mark
-    (b"one\r\ntwo\r\n", ["one", "two"]),
-    ("a\u2028b\u0085c\x0bd\x0ce\x1cf\rg\n".encode(), None),  # one line
-    (b"nul\x00in\n", ["nul\x00in"]),
-  ],
-)
-def test_lines(tmp_path, data, lines):
-  if lines is None:
-    lines = [data.decode()[:-1]]
-  assert read_lines(write(tmp_path / "a.txt", data)) == lines
-  packed = write(tmp_path / "a.gz", gzip.compress(data))
-  assert read_lines(packed) == lines
-
-
-def test_not_utf8(tmp_path):
-  path = write(tmp_path / "a.en", b"fine\nso f\xfcr\n")
-  with pytest.raises(
-    InputError, match=r"a\.en:2: byte 5 \(0xfc\) is not UTF-8"
-  ):
-    read_lines(path)
-
-
-def test_faulty_files(tmp_path):
-  complete = gzip.compress(b"line\n" * 1000)
-  for name, data in (("cut.gz", complete[:30]), ("plain.gz", b"line\n")):
-    with pytest.raises(InputError, match=rf"{name} cannot be unpacked"):
-      read_lines(write(tmp_path / name, data))
-  with pytest.raises(InputError, match=r"no\.txt is missing"):
-    read_lines(tmp_path / "no.txt")
-
+from jaxsyn.preprocess.readers import READERS, Source, reader_of
 
 TREE = """# sent_id = 1
 # text = Vom Haus\u00a0 .
@@ -69,10 +23,12 @@ TREE = """# sent_id = 1
 
 
 @pytest.mark.parametrize("name", ["a.conllu", "a.conllu.gz"])
-def test_lines_of_a_treebank(tmp_path, name):
-  pack = gzip.compress if name.endswith(".gz") else bytes
-  path = write(tmp_path / name, pack((TREE * 2).encode()))
+def test_treebank_lines_are_the_text_comments(tmp_path, name):
+  data = (TREE * 2).encode()
+  path = tmp_path / name
+  path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
   line = "Vom Haus\u00a0 ."  # to the letter, not put together of the words
+  assert reader_of(name) == "conllu"
   assert [*READERS["conllu"].texts(Source(path))] == [line, line]
 
 
@@ -87,28 +43,32 @@ def test_lines_of_a_treebank(tmp_path, name):
     ("\t0\troot", "\t9\troot", r"a\.conllu:15: the head of word 3 is 9"),
   ],
 )
-def test_faulty_treebank(tmp_path, old, new, message):
-  path = write(tmp_path / "a.conllu", (TREE + TREE.replace(old, new)).encode())
+def test_reports_malformed_treebanks(tmp_path, old, new, message):
+  path = tmp_path / "a.conllu"
+  path.write_bytes((TREE + TREE.replace(old, new)).encode())
   with pytest.raises(InputError, match=message):
     [*READERS["conllu"].texts(Source(path))]
 
 
-def test_missing_without_address(tmp_path):
+def raw_files(folder, *downloads, raw_dir=""):
+  return raw.RawFiles(str(raw_dir), folder, raw.addresses(downloads))
+
+
+def test_reports_missing_files(tmp_path):
   with pytest.raises(
     InputError, match=r"a\.en is nowhere: --raw_dir is not set"
   ):
-    raw.find("a.en", "", own_folder=tmp_path, downloads={})
+    raw_files(tmp_path).find("a.en")
   with pytest.raises(InputError, match=r"a\.en is not in .*gives no address"):
-    raw.find("a.en", str(tmp_path), own_folder=tmp_path / "own", downloads={})
+    raw_files(tmp_path / "fetched", raw_dir=tmp_path).find("a.en")
 
 
 def test_reports_a_file_with_another_hash(tmp_path):
-  path = write(tmp_path / "a.en", b"other")
-  downloads = raw.addresses([("a.en", "https://example.org/a.en", "0" * 64)])
+  (tmp_path / "a.en").write_bytes(b"other")
+  download = ("a.en", "https://example.org/a.en", "0" * 64)
+  found = raw_files(tmp_path / "fetched", download, raw_dir=tmp_path)
   with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
-    raw.find(
-      "a.en", str(path.parent), own_folder=tmp_path / "own", downloads=downloads
-    )
+    found.find("a.en")
 
 
 BODY = b"some text\n" * 5000
@@ -116,27 +76,27 @@ SUM = hashlib.sha256(BODY).hexdigest()
 
 
 @pytest.mark.parametrize("sha256", [SUM, SUM.upper(), ""])
-def test_fetched_once(tmp_path, sha256):
+def test_downloads_a_file_once(tmp_path, sha256):
   with web_server.serve() as server:
     server.answers["a.en"] = BODY
-    downloads = raw.addresses([("a.en", server.url("a.en"), sha256)])
+    download = ("a.en", server.url("a.en"), sha256)
     for _ in range(2):
-      path = raw.find(
-        "a.en", str(tmp_path), own_folder=tmp_path / "own", downloads=downloads
+      path = raw_files(tmp_path / "fetched", download, raw_dir=tmp_path).find(
+        "a.en"
       )
       assert path.read_bytes() == BODY
     assert server.asked == ["/a.en"]
-  assert path == tmp_path / "own" / "a.en"
+  assert path == tmp_path / "fetched" / "a.en"
 
 
-def test_cannot_be_fetched(tmp_path):
+def test_reports_failed_downloads(tmp_path):
   with web_server.serve() as server:
-    downloads = raw.addresses([("a.en", server.url("gone"), "0" * 64)])
+    found = raw_files(tmp_path, ("a.en", server.url("gone"), "0" * 64))
     message = r"a\.en cannot be fetched from .*gone \(.*404.*by hand to .*a\.en"
     with pytest.raises(InputError, match=message):
-      raw.find("a.en", "", own_folder=tmp_path, downloads=downloads)
+      found.find("a.en")
   with pytest.raises(InputError, match=r"cannot be fetched .*refused"):
-    raw.find("a.en", "", own_folder=tmp_path, downloads=downloads)
+    found.find("a.en")
   assert list(tmp_path.iterdir()) == []
 
 
@@ -155,7 +115,7 @@ def test_cannot_be_fetched(tmp_path):
     ("b", "http://h/a", ""),
   ],
 )
-def test_faulty_downloads(entry):
+def test_rejects_malformed_downloads(entry):
   good = ("b", "http://h/b", "0" * 64, "500")
   assert raw.addresses([good])["b"].max_bytes == 500
   with pytest.raises(InputError, match=r"prepare\.downloads must hold"):
@@ -163,7 +123,7 @@ def test_faulty_downloads(entry):
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.zip", "a.en.bz2"])
-def test_rejects_archives_before_fetching(tmp_path, name):
+def test_rejects_archives_before_downloading(tmp_path, name):
   (tmp_path / name).write_bytes(b"")
   with pytest.raises(InputError, match=rf"{name}: archives are not read\. Unp"):
-    raw.find(name, str(tmp_path), own_folder=tmp_path / "raw", downloads={})
+    raw_files(tmp_path / "fetched", raw_dir=tmp_path).find(name)

@@ -26,7 +26,7 @@ def job_of(folder, lines, chunk_lines, **streams):
     name.replace("_", "."): tuple(Source(path) for path in paths)
     for name, paths in streams.items()
   }
-  split = SplitInput("train", lines, chunk_lines, sources)
+  split = SplitInput("train", lines, sources, chunk_lines)
   return JobContext(
     PrepareJob(
       DataConfig(config.data, config.prepare),

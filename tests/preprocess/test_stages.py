@@ -224,7 +224,7 @@ def test_continues_after_kills_at_random_moments(whole, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "piece", ["streams/train.source/1", "language/0", "encode/1"]
+  "piece", ["streams/train.source/1", "duplicates/0", "encode/1"]
 )
 def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
   """Cut, flipped, or another's: it is never taken."""

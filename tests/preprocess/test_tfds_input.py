@@ -162,27 +162,6 @@ def test_json_lines_give_the_records_of_plain_files(plain, tmp_path):
   assert records_of(build.run(config)) == plain[1]
 
 
-@pytest.mark.parametrize(
-  ("line", "message"),
-  [
-    ("{", r"train\.jsonl:3: the line is not JSON"),
-    ('{"en": "a", "xx": "b"}', r"3: there is no text in the field 'de'; the"),
-    ('{"en": 1, "de": "b"}', r"no text in the field 'en'; .*prepare\.fields"),
-    ('{"en": "\\ud800", "de": "b"}', r"3: the field 'en' has half of a"),
-    ("[]", r"train\.jsonl:3: there is no text in the field 'en'"),
-  ],
-)
-def test_faulty_json_lines_are_named(tmp_path, line, message):
-  config = corpus(tmp_path)
-  rows = ['{"en": "a", "de": "b"}'] * 2 + [line]
-  path = pathlib.Path(config.prepare.raw_dir) / "train.jsonl"
-  path.write_text("\n".join(rows) + "\n")
-  config.prepare.splits.train = ("train.jsonl",)
-  with pytest.raises(InputError, match=message):
-    build.run(config)
-  assert nothing_made(config)
-
-
 def test_line_breaks_in_a_text_become_blanks(plain, tmp_path, capsys):
   pairs = {name: [*some] for name, some in plain[2].items()}
   source, target = pairs["train"][0]
@@ -267,7 +246,7 @@ def test_reading_a_dataset_loads_neither_tensorflow_nor_jax(plain, tmp_path):
     "from jaxsyn.preprocess import tfds_input\n"
     "from jaxsyn.preprocess.readers import READERS\n"
     f"found = tfds_input.sources('tfds:{folder}', 'test', raw_dir='',"
-    " fields=(), languages={'source': 'en', 'target': 'de'})\n"
+    " wanted={'source': 'en', 'target': 'de'})\n"
     "(source,) = found['source']\n"
     "print(len(list(READERS['tfds'].texts(source))))\n"
     "print(*{'jax', 'tensorflow'} & set(sys.modules))\n"

@@ -74,20 +74,6 @@ def test_a_treebank_as_raw_text(tmp_path):
   ]
 
 
-def test_a_changed_tree_prepares_again(tmp_path):
-  """The text is the same, so its hash would not tell."""
-  config = treebank_corpus(tmp_path)
-  before = records_of(build.run(config))
-  path = pathlib.Path(config.prepare.raw_dir) / "all.conllu.gz"
-  text = gzip.decompress(path.read_bytes())
-  path.write_bytes(gzip.compress(text.replace(b"\t1\tdep", b"\t1\tobj", 1)))
-  folder = build.run(config)
-  assert records_of(folder) != before
-  assert manifests.read(folder)["relations"] == {
-    "source": ["dep", "obj", "root"]
-  }
-
-
 def test_cleaning_a_part_of_a_file(tmp_path):
   config = treebank_corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
@@ -101,18 +87,6 @@ def test_cleaning_a_part_of_a_file(tmp_path):
   assert facts["dropped"]["empty"] == 1
   numbers = [int(one["line"]) for one in Dataset(folder).split("train")]
   assert numbers == [11, 12, *range(14, 61)]
-
-
-@pytest.mark.parametrize(
-  "lines", ["1-68", "0-3", "5-4", "3", "a-b", "68-", "-2"]
-)
-def test_reports_lines_that_do_not_exist(tmp_path, lines):
-  config = treebank_corpus(tmp_path)
-  config.prepare.splits.test = ("all.conllu.gz", "all.de", lines)
-  with pytest.raises(
-    InputError, match=rf"splits\.test: the lines must .* 1 to 67 .*'{lines}'"
-  ):
-    build.run(config)
 
 
 def test_reports_treebanks_for_some_splits_only(tmp_path):

@@ -41,12 +41,12 @@ def test_hausa_and_igbo_are_known_languages(shared_data, code, part):
   lines = read_lines(shared_data / "mafand" / part)[:400]
   guessed, share = guess_language(lines)
   assert not contradicts(code, guessed, share)
-  _, after = clean.tests(clean.Clean(language=True), "eng", code)
+  filters = clean.filters(clean.Clean(language=True), "eng", code)
   english = read_lines(shared_data / "mafand" / f"{code}.dev.en.gz")[:400]
-  dropped = sum(map(after["language"], english, lines))
+  dropped = sum(map(filters["language"], english, lines))
   assert dropped < 0.1 * len(lines)
 
 
 def test_unknown_language_is_an_error():
   with pytest.raises(InputError, match=r"target_language: .* 'qaa'"):
-    clean.tests(clean.Clean(language=True), "en", "qaa")
+    clean.filters(clean.Clean(language=True), "en", "qaa")
