@@ -11,7 +11,7 @@ import gzip
 import io
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -41,7 +41,13 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   """
   chunk, manifest = context.chunk(number), context.manifest
   rows = context.outputs.read_arrays(f"trees/{number}", "rows")["rows"]
-  texts, sentences = _sentences(context, number)
+  texts = {side: _texts(context, number, side) for side in schema.SIDES}
+  source, target = (
+    trees.parses_of(context, number, side, lines)
+    if side in manifest["sides"]
+    else lines
+    for side, lines in texts.items()
+  )
   given, result = _optional_features(context, number, rows.tolist())
   options = manifests.encoding(manifest)
   options["vocabularies"] = tuple(context.vocabularies[s] for s in schema.SIDES)
@@ -49,18 +55,20 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   optional = (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
   names = [name for name in features if name in optional]
   serialize = serializer(features)
-  counts = report.ReportCounts(manifest["sides"])
+  counts: list[report.Counts] = []
   entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
   for begin in range(0, len(rows), TOGETHER):
     part = slice(begin, begin + TOGETHER)
-    source, target = (of_side[part] for of_side in sentences)
     lines = chunk.lines.start + rows[part] + 1
-    made = example.encode_all(source, target, lines=lines, **options)
+    made = example.encode_all(
+      source[part], target[part], lines=lines, **options
+    )
     if names:
       added = Rows.of(given[part], names)
       made = Rows({**made.flat, **added.flat}, {**made.start, **added.start})
-    counts.add_all(made)
-    payloads = serialize(made, {name: texts[name][part] for name in texts})
+    counts.append(report.count(made, manifest["sides"]))
+    of_part = {f"{side}_text": lines[part] for side, lines in texts.items()}
+    payloads = serialize(made, of_part)
     frames += map(tfrecord.frame, payloads)
     entries.append(index.entries(payloads, lengths_of(made)))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
@@ -72,8 +80,13 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
     "examples": len(frames),
     "bytes": int(sizes.sum()),
     "lines": len(chunk.lines),
-    "counts": counts.as_dict(),
+    "counts": report.as_json(report.total(counts)),
   }
+
+
+def _texts(context: JobContext, number: int, side: str) -> list[str]:
+  data = context.outputs.read(f"trees/{number}", f"text.{side}")
+  return data.decode("utf-8").split("\n")[:-1]
 
 
 def _optional_features(
@@ -81,47 +94,23 @@ def _optional_features(
 ) -> tuple[list[extras.Features], Result]:
   """Returns the optional features of a chunk's examples, and input counts."""
   chunk, manifest = context.chunk(number), context.manifest
-  found: list[list[extras.Features]] = []
+  merged: list[extras.Features] = [{} for _ in rows]
   result: Result = {}
+
+  def add(values: list[extras.Features], counts: Result | None = None) -> None:
+    result.update(counts or {})
+    for features, more in zip(merged, values, strict=True):
+      features.update(more)
+
   if labels := manifest.get("brackets"):
     ids = schema.relation_ids(labels["source"])
-    values, counts = extras.bracket_features(
-      chunk, rows, context.vocabularies["source"], ids
-    )
-    found.append(values)
-    result |= counts
+    vocabulary = context.vocabularies["source"]
+    add(*extras.bracket_features(chunk, rows, vocabulary, ids))
   if manifest.get("alignments"):
-    values, counts = extras.link_features(chunk, rows, context.vocabularies)
-    found.append(values)
-    result |= counts
+    add(*extras.link_features(chunk, rows, context.vocabularies))
   if manifest.get("alternatives"):
-    found.append(extras.alternative_features(context, number, len(rows)))
-  merged: list[extras.Features] = [{} for _ in rows]
-  for values in found:
-    for features, more in zip(merged, values, strict=True):
-      features |= more
+    add(extras.alternative_features(context, number, len(rows)))
   return merged, result
-
-
-def _sentences(
-  context: JobContext, number: int
-) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
-  """Returns the text of a chunk of lines, and its texts or trees to encode.
-
-  Returns:
-    Name of the text feature -> lines; and for each side its parses, or lines if
-    the side has no trees.
-  """
-  texts: dict[str, list[str]] = {}
-  sentences: list[Sequence[Any]] = []
-  for side in schema.SIDES:
-    data = context.outputs.read(f"trees/{number}", f"text.{side}")
-    lines = texts[f"{side}_text"] = data.decode("utf-8").split("\n")[:-1]
-    if side in context.manifest["sides"]:
-      sentences.append(trees.parses_of(context, number, side, lines))
-    else:
-      sentences.append(lines)
-  return texts, sentences
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
@@ -136,65 +125,59 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
       left_out = next((r["left_out"] for r in of_split if r["left_out"]), "")
       names = [split.file_names(name) for name in ("brackets", "source")]
       extras.report_brackets(extras.bracket_counts(of_split), left_out, names)
-  return {"shards": plan(context, results)}
+  shards = [
+    _shards(context, context.chunks(split.name), results)
+    for split in context.job.splits
+  ]
+  return {"shards": shards}
 
 
-def plan(
-  context: JobContext, results: Sequence[Result]
-) -> list[list[list[Part]]]:
-  """Returns, for each shard of each split, the rows of chunks that it contains.
-
-  Args:
-    context: preparation job and its loaded data.
-    results: results of `encode` for all chunks.
-  """
+def _shards(
+  context: JobContext, chunks: Sequence[int], results: Sequence[Result]
+) -> list[list[Part]]:
+  """Returns the rows of chunks that each shard of a split contains."""
   size = round(context.config.prepare.shard_mib * _MIB)
-  plans = []
-  for split in context.job.splits:
-    shards: list[list[Part]] = [[]]
-    room = size
-    for chunk in context.chunks(split.name):
-      examples, total = results[chunk]["examples"], results[chunk]["bytes"]
-      begin = done = 0  # rows, and bytes, that are in a shard
-      if total >= room:
-        ends = np.cumsum(_sizes(context, chunk, _RECORDS))
-        while total - done >= room:
-          # The first row that fills a shard is the last in it.
-          end = int(np.searchsorted(ends, done + room)) + 1
-          shards[-1].append((chunk, begin, end))
-          shards.append([])
-          begin, done, room = end, int(ends[end - 1]), size
-      if begin < examples:
-        shards[-1].append((chunk, begin, examples))
-        room -= total - done
-    if len(shards) > 1 and not shards[-1]:
-      shards.pop()
-    plans.append(shards)
-  return plans
+  shards: list[list[Part]] = [[]]
+  room = size
+  for chunk in chunks:
+    examples, total = results[chunk]["examples"], results[chunk]["bytes"]
+    begin = done = 0  # rows, and bytes, that are in a shard
+    if total >= room:
+      ends = np.cumsum(_sizes(context, chunk, _RECORDS))
+      while total - done >= room:
+        # The first row that fills a shard is the last in it.
+        end = int(np.searchsorted(ends, done + room)) + 1
+        shards[-1].append((chunk, begin, end))
+        shards.append([])
+        begin, done, room = end, int(ends[end - 1]), size
+    if begin < examples:
+      shards[-1].append((chunk, begin, examples))
+      room -= total - done
+  if len(shards) > 1 and not shards[-1]:
+    shards.pop()
+  return shards
+
+
+def _stage(kind: str) -> str:
+  """Returns the stage whose outputs have "records", "text.SIDE" etc."""
+  return "encode" if kind == _RECORDS else "trees"
 
 
 def _sizes(context: JobContext, chunk: int, kind: str) -> np.ndarray:
-  """Returns the size in bytes of each row of a chunk in one type of file.
-
-  Args:
-    context: preparation job and its loaded data.
-    chunk: index of the chunk.
-    kind: content of the file, "records", "text.SIDE" or "conllu.SIDE".
-  """
-  stage = "encode" if kind == _RECORDS else "trees"
-  return context.outputs.read_arrays(f"{stage}/{chunk}", "sizes")[kind]
+  """Returns the size in bytes of each row of a chunk in one kind of file."""
+  task = f"{_stage(kind)}/{chunk}"
+  return context.outputs.read_arrays(task, "sizes")[kind]
 
 
 def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
-  """Returns the shard files to write, as (split, shard, type of content)."""
+  """Returns the shard files to write, as (split, shard, kind of content)."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
-  return [
-    (split, shard, kind)
-    for split, shards in enumerate(context.shards)
-    for shard in range(len(shards))
-    for kind in kinds
-  ]
+  found = []
+  for split, shards in enumerate(context.shards):
+    for shard in range(len(shards)):
+      found += [(split, shard, kind) for kind in kinds]
+  return found
 
 
 def shard_count(context: JobContext) -> int:
@@ -214,8 +197,7 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
   with files.publish(context.job.new / name) as file:
     content = _content(context, parts, kind)
     if kind == _RECORDS:
-      for data in content:
-        file.write(data)
+      file.writelines(content)
     else:
       _compress(file, content)
     file.flush()
@@ -230,10 +212,9 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
 def _content(
   context: JobContext, parts: Sequence[Part], kind: str
 ) -> Iterator[bytes]:
-  stage = "encode" if kind == _RECORDS else "trees"
   for chunk, begin, end in parts:
     ends = np.append(0, np.cumsum(_sizes(context, chunk, kind)))
-    data = context.outputs.read(f"{stage}/{chunk}", kind)
+    data = context.outputs.read(f"{_stage(kind)}/{chunk}", kind)
     yield data[int(ends[begin]) : int(ends[end])]
 
 
@@ -244,8 +225,7 @@ def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,
     io.BufferedWriter(compressed, _MIB) as buffer,
   ):
-    for data in content:
-      buffer.write(data)
+    buffer.writelines(content)
 
 
 def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
@@ -254,7 +234,7 @@ def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
   if kind == _RECORDS:
     folder = layout.tfds_folder("", context.manifest)
     dataset = context.config.data.name
-    file = f"{dataset}-{name}.tfrecord-{shard:05d}-of-{shards:05d}"
+    file = layout.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
   path = layout.text_file if what == "text" else layout.conllu_file

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent import futures
 
 import loaded_modules
 import object_store
@@ -24,7 +25,7 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, clean, inputs, runners, stages
 from jaxsyn.preprocess import corpus as corpora
-from jaxsyn.preprocess.outputs import Outputs, TaskOutput
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
 from jaxsyn.storage import files, remote
@@ -250,18 +251,12 @@ def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
 def test_unfinished_work_of_an_older_version_is_done_again(
   whole, tmp_path, monkeypatch
 ):
-  """Older output files had the sizes of further files, but no checksums."""
   config = again(whole, tmp_path)
   with monkeypatch.context() as patch:
     patch.setattr(build.publish, "publish", _stop)
     with pytest.raises(KeyboardInterrupt):
       build.run(config)
   (stages,) = (tmp_path / "out" / "work").glob("stages-*")
-  outputs = Outputs(stages)
-  header = outputs.header("shards/0")
-  older = TaskOutput(outputs, "shards/0")
-  older._files = {name: size for name, (size, _) in header.files.items()}
-  older.finish(header.result)
   key = stages.name.split("-")[1]
   stages.rename(stages.with_name(f"stages-{key}"))
   assert records_of(build.run(config)) == whole[2]
@@ -276,7 +271,7 @@ def test_beam_in_this_process(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(runners.BeamRunner, options)
+  runner = functools.partial(runners.beam, options)
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
   raw = tmp_path / "raw"
@@ -296,7 +291,7 @@ def test_a_pipeline_that_fails_is_reported(whole, tmp_path):
     context.outputs.folder.mkdir(parents=True)
     (context.outputs.folder / "read").write_text("")  # where a folder must be
     options = ["--direct_running_mode=in_memory"]
-    return runners.BeamRunner(options, context)
+    return runners.beam(options, context)
 
   with pytest.raises(
     InputError, match=r"'read' has failed: \w+Error.* All machines"
@@ -314,7 +309,7 @@ def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
   def elsewhere(context):
     (raw / "train.en").unlink()
     options = ["--direct_running_mode=in_memory"]
-    return runners.BeamRunner(options, context)
+    return runners.beam(options, context)
 
   with pytest.raises(
     InputError, match=r"train\.en is missing or no file\. All machines must"
@@ -324,7 +319,7 @@ def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
 
 def test_rejects_local_folders_for_dataflow(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  runner = functools.partial(runners.BeamRunner, ["--runner=DataflowRunner"])
+  runner = functools.partial(runners.beam, ["--runner=DataflowRunner"])
   with pytest.raises(
     InputError, match=r"workers do not see \S*/out/work/.*s3:"
   ):
@@ -378,7 +373,7 @@ def test_dask_with_an_object_store_and_a_killed_worker(tmp_path, monkeypatch):
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
       options = [f"--runner={dask}", address, "--dask_partition_size=1"]
-      build.run(config, runner=functools.partial(runners.BeamRunner, options))
+      build.run(config, runner=functools.partial(runners.beam, options))
     assert killed
     names = files.names(f"{bucket}/data")
     assert {
@@ -396,26 +391,23 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
   outputs = Outputs(tmp_path / "stages")
   job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
-  runner = runners.ProcessRunner(job, 2)
-  try:
-    stages.run(corpora.JobContext(job), runner)
-    submit = runner._workers.submit
-    found = [submit(loaded_modules.heavy).result() for _ in range(4)]
-  finally:
-    runner.close()
+  with runners.start_workers(job, 2) as workers:
+    run_tasks = functools.partial(runners.run_on_workers, workers)
+    stages.run(corpora.JobContext(job), run_tasks)
+    found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
   assert found == [[]] * 4
   assert stages.results(corpora.JobContext(job), "index")
 
 
-def test_a_worker_loads_a_parser_once(whole):
+def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
   config = read_config(whole[0])
   loaded = inputs.read_inputs(config, "", whole[1] / "raw")
   outputs = Outputs(whole[1] / "work" / "stages")
   job = pickle.dumps(loaded.job(outputs, whole[1] / "new", whole[1] / "work"))
-  first, second = runners.borrow_context(job), runners.borrow_context(job)
-  assert first is not second  # of two threads
-  runners.return_context(job, first)
-  assert runners.borrow_context(job) is first
+  first = runners.context_of(job)
+  assert runners.context_of(bytes(bytearray(job))) is first
+  with futures.ThreadPoolExecutor(1) as pool:
+    assert pool.submit(runners.context_of, job).result() is not first
 
 
 def test_splits_the_command_line_for_beam():

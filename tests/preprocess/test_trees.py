@@ -38,14 +38,6 @@ def test_a_new_line_changes_one_run():
   assert len(texts(edited) - texts(LINES)) <= 2
 
 
-def test_gzip_files_are_reproducible(tmp_path):
-  for name in "ab":
-    trees.write_gzip(tmp_path / name, ["one\n", "zwei ü\n"])
-  data = (tmp_path / "a").read_bytes()
-  assert data == (tmp_path / "b").read_bytes()
-  assert gzip.decompress(data).decode() == "one\nzwei ü\n"
-
-
 @pytest.fixture(scope="module")
 def parser(shared_data):
   path = shared_data / "udpipe" / "english.udpipe"
