@@ -17,7 +17,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
-from jaxsyn.preprocess import clean, extras, report, stages, subset
+from jaxsyn.preprocess import clean, extras, records, report, stages, subset
 from jaxsyn.preprocess.corpus import JobContext, SplitInput
 from jaxsyn.preprocess.inputs import Inputs
 from jaxsyn.preprocess.outputs import Result
@@ -47,16 +47,16 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
     result["file"]: {name: result[name] for name in ("bytes", "crc32c")}
     for result in stages.results(context, "shards")
   }
-  encoded, trees, index = (
-    stages.results(context, stage) for stage in ("encode", "trees", "index")
+  encoded, trees = (
+    stages.results(context, stage) for stage in ("encode", "trees")
   )
   counts, splits = {}, {}
-  for split, indexed in zip(job.splits, index):
+  for number, split in enumerate(job.splits):
     chunks = context.chunks(split.name)
     of_split = [encoded[n] for n in chunks]
     counts[split.name] = report.total(result["counts"] for result in of_split)
-    sums |= indexed.pop("files")
-    entry = _describe(inputs, context, split, counts[split.name]) | indexed
+    entry = _describe(inputs, context, split, counts[split.name])
+    entry |= records.write_index(context, number)
     entry["doubts"] = context.outputs.summary("trees")["warnings"][split.name]
     if "brackets" in split.streams:
       entry["brackets"] = extras.bracket_counts(of_split)

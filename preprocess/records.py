@@ -241,27 +241,19 @@ def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
   return path("", name, side, shard=shard, shards=shards).as_posix()
 
 
-def write_index(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Writes the index of a split's records and returns its metadata.
-
-  Returns:
-    "files": name -> size and CRC-32C; and the manifest entry of the records.
-  """
-  name, new = context.job.splits[number].name, context.job.new
+def write_index(context: JobContext, split: int) -> Result:
+  """Writes the index of a split's records; returns its part of the manifest."""
   shards = []
-  for task, (split, _, kind) in enumerate(_shard_files(context)):
-    if split == number and kind == _RECORDS:
+  for task, (of_split, _, kind) in enumerate(_shard_files(context)):
+    if of_split == split and kind == _RECORDS:
       result = context.outputs.result(f"shards/{task}")
       shard = {key: result[key] for key in ("examples", "bytes", "sha256")}
       shard["file"] = pathlib.PurePath(result["file"]).name
       shards.append(shard)
-  path = layout.index_file(new, context.manifest, name)
-  index.save(path, _index_entries(context, number))
-  relative = path.relative_to(new).as_posix()
-  sums = checksums.file_checksums(new, [relative])
-  out.add_file(path, sums[relative]["crc32c"])
+  name = context.job.splits[split].name
+  path = layout.index_file(context.job.new, context.manifest, name)
+  index.save(path, _index_entries(context, split))
   return {
-    "files": sums,
     "examples": sum(shard["examples"] for shard in shards),
     "shards": shards,
     "records_sha256": records_sha256([shard["sha256"] for shard in shards]),

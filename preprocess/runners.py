@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import pickle
 import threading
@@ -37,9 +38,9 @@ _DIED = (
   " again: what is done stays. --config.prepare.workers=1 needs least memory."
 )
 _REMOTE_RUNNERS = ("DataflowRunner",)  # their workers see no local disk
-_ERROR = ".error"
-_VISIBLE = "All machines must see the raw files and the prepared folder."
-_AGAIN = "Run the same command again: what is done stays."
+_AGAIN = (
+  "See the log of the runner. Run the same command again: what is done stays."
+)
 
 
 @contextlib.contextmanager
@@ -48,18 +49,19 @@ def local(context: JobContext) -> Iterator[stages.Run]:
 
   It uses worker processes in proportion to the size of the input, or none.
   """
-  paths = {
-    source.path
-    for split, stream in context.job.streams
-    for source in split.streams[stream]
-  }
+  size = sum(map(files.size_of, set(_input_paths(context.job))))
   wanted = context.config.prepare.workers or cores()
-  count = min(wanted, sum(map(files.size_of, paths)) // _BYTES_PER_PROCESS)
-  if count < 2:
+  count = min(wanted, size // _BYTES_PER_PROCESS)
+  if count > 1:
+    with start_workers(context.job, count) as workers:
+      yield functools.partial(run_on_workers, workers)
+  else:
     yield functools.partial(_run_here, context)
-    return
-  with start_workers(context.job, count) as workers:
-    yield functools.partial(run_on_workers, workers)
+
+
+def _input_paths(job: PrepareJob) -> list[os.PathLike[str]]:
+  sources = [split.streams[name] for split, name in job.streams]
+  return [source.path for source in itertools.chain(*sources)]
 
 
 def _run_here(
@@ -103,10 +105,34 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
       workers of this runner would not see a folder.
   """
   parsed, runner = check_beam_options(options)
+  job = context.job
   if runner in _REMOTE_RUNNERS:
-    _check_visible(context.job, runner)
-  job = pickle.dumps(_with_shared_parsers(context.job))
-  yield functools.partial(_run_on_beam, parsed, job, context.outputs)
+    for path in (job.outputs.folder, *_input_paths(job)):
+      if not remote.is_remote(path):
+        raise InputError(
+          f"--runner={runner}: its workers do not see {path}. Put the raw text"
+          " and config.data.directory on an object store (s3://, gs://)."
+        )
+  pickled = pickle.dumps(_with_shared_parsers(job))
+  yield functools.partial(_run_on_beam, parsed, pickled, job.outputs)
+
+
+def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
+  """Returns the job with local parser files copied to its object store, if any.
+
+  A parser may be a local file of the launcher while all other files are on an
+  object store. A parser that is a package must be installed on the workers.
+  """
+  if not remote.is_remote(job.retained):
+    return job
+  parsers = {}
+  for side, (spec, identity) in job.parsers.items():
+    if (file := spec.file) and not remote.is_remote(file):
+      copy = job.retained / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      files.copy(file, copy)
+      spec = spec.at(os.fspath(copy))
+    parsers[side] = spec, identity
+  return dataclasses.replace(job, parsers=parsers)
 
 
 def _run_on_beam(
@@ -116,31 +142,12 @@ def _run_on_beam(
   stage: str,
   numbers: Sequence[int],
 ) -> Iterator[int]:
-  if not numbers:
-    return
-  for name in _errors(outputs, stage):
-    files.remove(outputs.path(name))
-  _run_pipeline(options, job, stage, numbers)
-  for name in _errors(outputs, stage):
-    message = files.read_json(outputs.path(name))
-    hint = f" {_VISIBLE}" if "is missing" in message else ""
-    raise InputError(f"{message}{hint}")
-  headers = outputs.all_finished([f"{stage}/{number}" for number in numbers])
-  for number, header in zip(numbers, headers):
-    if header is None:
-      raise InputError(
-        f"the pipeline of {stage!r} has ended without chunk {number}. All"
-        f" machines must see {outputs.folder}. See the log of the runner."
-        f" {_AGAIN}"
-      )
-    yield header.result.get("lines", 0)
-
-
-def _run_pipeline(
-  options: Any, job: bytes, stage: str, numbers: Sequence[int]
-) -> None:
   import apache_beam
 
+  if not numbers:
+    return
+  for name in _error_files(outputs, stage):
+    files.remove(outputs.path(name))
   pipeline = apache_beam.Pipeline(options=options)
   _ = (
     pipeline
@@ -155,8 +162,21 @@ def _run_pipeline(
     raise InputError(
       f"the pipeline of {stage!r} has failed: {lines[-1]}. All machines must"
       " see the raw files and the prepared folder, and have the keys of their"
-      f" store. See the log of the runner. {_AGAIN}"
+      f" store. {_AGAIN}"
     ) from error
+  for name in _error_files(outputs, stage):
+    message = files.read_json(outputs.path(name))
+    if "is missing" in message:
+      message += " All machines must see the raw files and the prepared folder."
+    raise InputError(message)
+  headers = outputs.all_finished([f"{stage}/{number}" for number in numbers])
+  for number, header in zip(numbers, headers):
+    if header is None:
+      raise InputError(
+        f"the pipeline of {stage!r} has ended without chunk {number}. All"
+        f" machines must see {outputs.folder}. {_AGAIN}"
+      )
+    yield header.result.get("lines", 0)
 
 
 def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
@@ -165,14 +185,14 @@ def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
   try:
     stages.run_task(context, stage, number)
   except InputError as error:  # not raised: Beam would retry the task
-    path = context.outputs.path(f"{stage}/{number}{_ERROR}")
+    path = context.outputs.path(f"{stage}/{number}.error")
     files.write_json(path, str(error))
 
 
-def _errors(outputs: Outputs, stage: str) -> list[str]:
-  """Returns names of files with errors that workers wrote, by task number."""
-  names = files.names(outputs.folder / stage, f"*{_ERROR}")
-  names.sort(key=lambda name: int(name.removesuffix(_ERROR)))
+def _error_files(outputs: Outputs, stage: str) -> list[str]:
+  """Returns the names of files with errors of workers, by task number."""
+  names = files.names(outputs.folder / stage, "*.error")
+  names.sort(key=lambda name: int(name.partition(".")[0]))
   return [f"{stage}/{name}" for name in names]
 
 
@@ -180,10 +200,7 @@ _loaded = threading.local()  # the job of this thread, and its context
 
 
 def context_of(job: bytes) -> JobContext:
-  """Returns the context of a pickled `PrepareJob`, which a thread loads once.
-
-  Its parsers load slowly.
-  """
+  """Returns the context of a pickled job, whose parsers a thread loads once."""
   if getattr(_loaded, "job", None) != job:
     _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
   return _loaded.context
@@ -245,32 +262,3 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
       f"neither this command nor Beam's runner has an option {unknown[0]}."
     )
   return parsed, type(runner).__name__
-
-
-def _check_visible(job: PrepareJob, runner: str) -> None:
-  """Raises InputError if the job has local paths, which remote workers lack."""
-  sources = [s for split, name in job.streams for s in split.streams[name]]
-  for path in (job.outputs.folder, *(source.path for source in sources)):
-    if not remote.is_remote(path):
-      raise InputError(
-        f"--runner={runner}: its workers do not see {path}. Put the raw text"
-        " and config.data.directory on an object store (s3://, gs://)."
-      )
-
-
-def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
-  """Returns the job with local parser files copied to its object store, if any.
-
-  A parser may be a local file of the launcher while all other files are on an
-  object store. A parser that is a package must be installed on the workers.
-  """
-  if not remote.is_remote(job.retained):
-    return job
-  parsers = {}
-  for side, (spec, identity) in job.parsers.items():
-    if (file := spec.file) and not remote.is_remote(file):
-      copy = job.retained / f"parser-{identity.sha256[:32]}.{spec.kind}"
-      files.copy(file, copy)
-      spec = spec.at(os.fspath(copy))
-    parsers[side] = spec, identity
-  return dataclasses.replace(job, parsers=parsers)

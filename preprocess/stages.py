@@ -58,7 +58,6 @@ STAGES = {
   "trees": Stage(_chunks, trees.make_trees, trees.combine),
   "encode": Stage(_chunks, records.encode, records.combine),
   "shards": Stage(records.shard_count, records.write_shard),
-  "index": Stage(lambda context: len(context.job.splits), records.write_index),
 }
 
 

@@ -19,6 +19,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, extras, tree_warnings, vocabulary
 from jaxsyn.preprocess.corpus import Chunk, JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -107,8 +108,12 @@ def parses_of(
   stored = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
   parses = []
   for text, (*words, parsed, rows) in zip(lines, stored, strict=True):
-    words = map(tuple, words)  # start_W, end_W, head_W, relation_W
-    parses.append(conllu.Parse(text, *words, parsed, tuple(rows)))
+    start_W, end_W, head_W, relation_W = map(tuple, words)
+    parses.append(
+      conllu.Parse(
+        text, start_W, end_W, head_W, relation_W, parsed, tuple(rows)
+      )
+    )
   return parses
 
 
@@ -151,8 +156,12 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
     reason: sum(result["dropped"][reason] for result in train)
     for reason in ("empty", "max_subwords")
   }
-  pairs = sum(result["kept"] for result in train)
-  vocabulary.check_left(options.max_subwords, gone, pairs)
+  if not any(result["kept"] for result in train):
+    none = gone["empty"]
+    raise InputError(
+      f"config.prepare.max_subwords={options.max_subwords} drops all training"
+      f" pairs{f', but {none} that have no subwords' if none else ''}."
+    )
   dropped = {name: dict(counts) for name, counts in context.dropped.items()}
   if gone["empty"]:
     dropped[data.train]["empty"] += gone["empty"]

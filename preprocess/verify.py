@@ -172,7 +172,8 @@ def _checked_blocks(
       pairs = itertools.islice(zip(*sentences), len(rows))
       source, target = zip(*pairs)
       made = example.encode_all(source, target, lines=line, **options)
-      _compare(rows, _with_texts(made, source, target))
+      _compare(rows, made)
+      _compare(rows, _texts(source, target))
       _check_lines(line, last, drawn, subset.file_of(name))
       last = int(line[-1])
       bar.advance(len(rows))
@@ -213,16 +214,13 @@ def _compare(stored: Rows, made: Rows) -> None:
         raise InvalidExampleError(i, what)
 
 
-def _with_texts(
-  rows: Rows,
-  source: Sequence[str | conllu.Parse],
-  target: Sequence[str | conllu.Parse],
+def _texts(
+  source: Sequence[str | conllu.Parse], target: Sequence[str | conllu.Parse]
 ) -> Rows:
-  """Returns a batch of examples with the texts of their sentences added."""
-  flat, start = {**rows.flat}, {**rows.start}
-  for name, sentences in zip(schema.UTF8, (source, target), strict=True):
-    texts = [one if isinstance(one, str) else one.text for one in sentences]
-    data = [text.encode() for text in texts]
-    flat[name] = np.frombuffer(b"".join(data), np.uint8)
-    start[name] = np.cumsum([0, *map(len, data)])
-  return Rows(flat, start)
+  """Returns the texts of sentences as features of examples."""
+  examples = []
+  for pair in zip(source, target, strict=True):
+    texts = [one if isinstance(one, str) else one.text for one in pair]
+    data = [np.frombuffer(text.encode(), np.uint8) for text in texts]
+    examples.append(dict(zip(schema.UTF8, data)))
+  return Rows.of(examples, schema.UTF8)

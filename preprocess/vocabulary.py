@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
@@ -22,10 +22,7 @@ _HASHES = 1 << 64
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns the vocabularies of another dataset that the config names, by side.
-
-  Returns:
-    Side -> vocabulary; empty if config.prepare.vocabulary.like is not set.
+  """Returns the vocabularies that config.prepare.vocabulary.like names, by side.
 
   Raises:
     InputError: the path has no dataset, or its vocabulary is joint and the
@@ -163,12 +160,12 @@ def rows_that_fit(
   without subwords: "▁" alone is text, but a blank to the vocabulary.
 
   Args:
-    context: preparation job and its loaded data.
-    pairs: sentence pairs of a chunk.
-    rows: indices of candidate pairs.
+    context: preparation job.
+    pairs: all sentence pairs of a chunk.
+    rows: indices of candidates.
 
   Returns:
-    Indices of the kept pairs, and reason -> number of dropped pairs.
+    Indices, and reason -> number of dropped pairs.
   """
   options = context.config.prepare
   source, target = (context.vocabularies[side] for side in schema.SIDES)
@@ -182,19 +179,3 @@ def rows_that_fit(
     else:
       kept.append(row)
   return kept, dropped
-
-
-def check_left(limit: int, dropped: Mapping[str, int], pairs: int) -> None:
-  """Raises InputError if `rows_that_fit` has dropped all training pairs.
-
-  Args:
-    limit: config.prepare.max_subwords.
-    dropped: reason -> number of dropped pairs.
-    pairs: number of remaining pairs.
-  """
-  if not pairs:
-    none = dropped["empty"]
-    raise InputError(
-      f"config.prepare.max_subwords={limit} drops all training pairs"
-      + (f", but {none} that have no subwords." if none else ".")
-    )

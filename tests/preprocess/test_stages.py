@@ -238,7 +238,7 @@ def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
   path = stages / piece
   data = path.read_bytes()
   path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-  for later in ("trees", "shards", "index"):
+  for later in ("trees", "shards"):
     shutil.rmtree(stages / later)
   (new,) = (tmp_path / "out").glob(".new-*")
   (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
@@ -396,7 +396,7 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
     stages.run(corpora.JobContext(job), run_tasks)
     found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
   assert found == [[]] * 4
-  assert stages.results(corpora.JobContext(job), "index")
+  assert stages.results(corpora.JobContext(job), "shards")
 
 
 def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
