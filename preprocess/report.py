@@ -23,6 +23,10 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.store.rows import Rows
 
+_ADVICE = (
+  "Is config.prepare.parse.{side} of this language? See docs/parsers.md."
+)
+
 Counts = Mapping[str, collections.Counter[int]]  # KIND.SIDE -> histogram
 Facts = Mapping[str, Any]  # manifest entry of a split
 
@@ -102,95 +106,80 @@ def write(
   train: str,
   left_out: Mapping[str, str],
 ) -> None:
-  """Writes the dataset report as text and histograms: report.txt, report.png.
+  """Writes report.txt, and report.png with histograms of the training split.
 
   Args:
     folder: folder of the two files.
     title: one-line description of the dataset.
     facts: split -> its manifest entry.
-    counts: split -> its histograms.
+    counts: split -> its histograms, from `total`.
     sides: sides that have trees.
-    train: name of the training split, which the histograms show.
+    train: name of the training split.
     left_out: optional test split -> reason why it was left out.
   """
   paragraphs = [title]
-  paragraphs += [
-    _paragraph(split, facts[split], counts[split], sides) for split in facts
-  ]
+  for split, entry in facts.items():
+    lines = _facts(split, entry)
+    for side in schema.SIDES:
+      lines += _statistics(counts[split], side, has_trees=side in sides)
+    for side, warnings in entry.get("doubts", {}).items():
+      lines += [f"  warning    {side}: {warning}" for warning in warnings]
+      lines.append(f"             {_ADVICE.format(side=side)}")
+    paragraphs.append("\n".join(lines))
   paragraphs += [f"left out: {name} ({why})" for name, why in left_out.items()]
   text = "\n\n".join(paragraphs) + "\n"
   (folder / "report.txt").write_text(text, encoding="utf-8")
   _plot(folder / "report.png", title, facts[train], counts[train])
 
 
-def _paragraph(
-  split: str, facts: Facts, counts: Counts, sides: Sequence[str]
-) -> str:
-  """Returns the lines of one split in the report."""
-  rows = [
-    ("dropped", _listed(facts["dropped"]) or "none"),
-    ("unparsed", f"{facts['unparsed']:,}"),
+def _facts(split: str, facts: Facts) -> list[str]:
+  """Returns the lines of a split's report about its manifest entry."""
+  dropped = {reason: n for reason, n in facts["dropped"].items() if n}
+  lines = [
+    f"{split}: {facts['examples']:,} of {facts['lines']:,} pairs",
+    f"  dropped    {_listed(dropped) or 'none'}",
+    f"  unparsed   {facts['unparsed']:,}",
   ]
   if subset := facts.get("subset"):
-    rows.append(
-      (
-        "subset",
-        f"{subset['pairs']:,} of {subset['of']:,} clean pairs, seed"
-        f" {subset['seed']}; their lines: {subset['lines']}",
-      )
+    lines.append(
+      f"  subset     {subset['pairs']:,} of {subset['of']:,} clean pairs, seed"
+      f" {subset['seed']}; their lines: {subset['lines']}"
     )
-  if blank_sides := _listed(facts["blank"]):
-    rows.append(("no text", blank_sides))
+  if blanks := {side: n for side, n in facts["blank"].items() if n}:
+    lines.append(f"  no text    {_listed(blanks)}")
   if "linked" in facts:
-    rows.append(("aligned", f"{facts['linked']:,} pairs with links"))
+    lines.append(f"  aligned    {facts['linked']:,} pairs with links")
   if "brackets" in facts:
-    rows.append(("brackets", _listed(facts["brackets"], all_of_them=True)))
-  for side, parses in facts.get("alternatives", {}).items():
-    listed = _listed(parses, all_of_them=True)
-    rows.append(("parses", f"besides the best of the {side}: {listed}"))
-  for side in schema.SIDES:
-    rows += _side_rows(counts, side, side in sides)
-  for side, warnings in facts.get("doubts", {}).items():
-    rows += [("warning", f"{side}: {warning}") for warning in warnings]
-    option = f"config.prepare.parse.{side}"
-    rows.append(("", f"Is {option} of this language? See docs/parsers.md."))
-  lines = [f"{split}: {facts['examples']:,} of {facts['lines']:,} pairs"]
-  lines += [f"  {label:<11}{text}" for label, text in rows]
-  return "\n".join(lines)
+    lines.append(f"  brackets   {_listed(facts['brackets'])}")
+  for side, uses in facts.get("alternatives", {}).items():
+    lines.append(
+      f"  parses     besides the best of the {side}: {_listed(uses)}"
+    )
+  return lines
 
 
-def _side_rows(
-  counts: Counts, side: str, has_trees: bool
-) -> list[tuple[str, str]]:
-  subwords = counts[f"subwords.{side}"]
+def _listed(numbers: Mapping[str, int]) -> str:
+  return ", ".join(f"{name} {n:,}" for name, n in numbers.items())
+
+
+def _statistics(counts: Counts, side: str, has_trees: bool) -> list[str]:
+  """Returns the lines of a split's report about the text of one side."""
+  subwords, pieces = counts[f"subwords.{side}"], counts[f"pieces.{side}"]
   unknown = _sum(counts[f"unknown.{side}"])
   # Without EOS.
   share = 100 * unknown / max(1, _sum(subwords) - subwords.total())
-  rows = [
-    (
-      side,
-      f"subwords a sentence {_summary(subwords)},"
-      f" {unknown:,} unknown ({share:.2f} %)",
-    )
+  lines = [
+    f"  {side}     subwords a sentence {_summary(subwords)},"
+    f" {unknown:,} unknown ({share:.2f} %)"
   ]
   if has_trees:
-    words, depth = counts[f"words.{side}"], counts[f"depth.{side}"]
-    pieces = counts[f"pieces.{side}"]
-    rows += [
-      ("", f"words a sentence {_summary(words)}"),
-      (
-        "",
-        f"subwords a word {_summary(pieces)}, {pieces[0]:,} words without any",
-      ),
-      ("", f"tree depth {_summary(depth)}"),
+    lines += [
+      f"             words a sentence {_summary(counts[f'words.{side}'])}",
+      f"             subwords a word {_summary(pieces)},"
+      f" {pieces[0]:,} words without any",
+      f"             tree depth {_summary(counts[f'depth.{side}'])}",
     ]
-  return rows
-
-
-def _listed(numbers: Mapping[str, int], all_of_them: bool = False) -> str:
-  return ", ".join(
-    f"{name} {n:,}" for name, n in numbers.items() if n or all_of_them
-  )
+  return lines
 
 
 def _sum(histogram: Mapping[int, int]) -> int:

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxsyn import progress
+from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
 from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 
-# Runs tasks of a stage, given their numbers, and yields the number of lines
-# that each processed. Raises the InputError of the first task that has one.
+# Runs tasks of a stage, given their numbers, and yields the numbers of those
+# that are done. Raises the InputError of the first task that has one.
 Run = Callable[[str, Sequence[int]], Iterator[int]]
 
 
@@ -61,29 +62,26 @@ STAGES = {
 }
 
 
-def run_task(context: JobContext, stage: str, number: int) -> int:
-  """Runs one task of a stage unless it is done; returns its number of lines.
+def run_task(context: JobContext, stage: str, number: int) -> None:
+  """Runs one task of a stage unless it is done.
 
   Raises:
     InputError: the input is invalid.
   """
   task = f"{stage}/{number}"
-  if header := context.outputs.finished(task):
-    return header.result.get("lines", 0)
-  out = TaskOutput(context.outputs, task)
-  result = STAGES[stage].run(context, number, out)
-  out.finish(result)
-  return result.get("lines", 0)
-
-
-def tasks_of(context: JobContext, stage: str) -> list[str]:
-  return [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
+  if context.outputs.finished(task) is None:
+    out = TaskOutput(context.outputs, task)
+    out.finish(STAGES[stage].run(context, number, out))
 
 
 def results(context: JobContext, stage: str) -> list[Result]:
   """Returns the results of all tasks of a finished stage."""
-  found = context.outputs.all_finished(tasks_of(context, stage))
+  found = context.outputs.all_finished(_tasks(context, stage))
   return [header.result for header in found if header]
+
+
+def _tasks(context: JobContext, stage: str) -> list[str]:
+  return [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
 
 
 def run(context: JobContext, run_tasks: Run) -> None:
@@ -98,27 +96,27 @@ def run(context: JobContext, run_tasks: Run) -> None:
   """
   outputs = context.outputs
   for name, stage in STAGES.items():
-    tasks = tasks_of(context, name)
-    headers = outputs.all_finished(tasks, deep=True)
+    headers = outputs.all_finished(_tasks(context, name), deep=True)
     todo = [i for i, header in enumerate(headers) if header is None]
-    _show_progress(run_tasks(name, todo), name, len(todo))
+    started, lines = time.monotonic(), 0
+    with progress.bar(name, len(todo), unit="chunk", per="line") as bar:
+      for i in run_tasks(name, todo):
+        header = headers[i] = outputs.finished(f"{name}/{i}")
+        if header is None:
+          raise InputError(
+            f"the stage {name!r} has ended without chunk {i}. All machines must"
+            f" see {outputs.folder}. Run the same command again: what is done"
+            " stays."
+          )
+        lines += header.result.get("lines", 0)
+        bar.advance(amount=header.result.get("lines", 0))
+    seconds = time.monotonic() - started
+    if seconds > 1 and lines:
+      speed = f"{lines / seconds:,.0f} lines/s"
+      print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)
+    found = [header for header in headers if header]
     for i in todo:
-      header = headers[i] = outputs.finished(tasks[i])
-      assert header is not None, f"{tasks[i]} is not done"
-      for message in header.messages:
+      for message in found[i].messages:
         print(message, flush=True)
-    summary = stage.combine(context, [h.result for h in headers if h])
+    summary = stage.combine(context, [header.result for header in found])
     outputs.write_summary(name, summary)
-
-
-def _show_progress(lines_done: Iterator[int], name: str, total: int) -> None:
-  """Waits for the tasks of a stage and shows a progress bar."""
-  started, lines = time.monotonic(), 0
-  with progress.bar(name, total, unit="chunk", per="line") as bar:
-    for count in lines_done:
-      lines += count
-      bar.advance(amount=count)
-  seconds = time.monotonic() - started
-  if seconds > 1 and lines:
-    speed = f"{lines / seconds:,.0f} lines/s"
-    print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)

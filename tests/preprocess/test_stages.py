@@ -5,11 +5,9 @@ import gzip
 import os
 import pathlib
 import pickle
-import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from concurrent import futures
@@ -17,7 +15,7 @@ from concurrent import futures
 import loaded_modules
 import object_store
 import pytest
-from raw_corpora import corpus, lines_of, nothing_made, records_of
+from raw_corpora import command, corpus, lines_of, nothing_made, records_of
 
 from jaxsyn.config import read_config
 from jaxsyn.data.options import DataConfig
@@ -184,46 +182,6 @@ def test_reads_zstandard(whole, tmp_path):
     build.run(config)
 
 
-def command(whole, tmp_path, *flags):
-  config = again(whole, tmp_path)
-  page = tmp_path / "config.py"
-  page.write_text(
-    "import sys\n"
-    f"sys.path.insert(0, {str(ROOT)!r})\n"
-    "from jaxsyn.configs import base\n"
-    "def get_config():\n"
-    "  config = base.get_config()\n"
-    f"  config.update({config.to_dict()!r})\n"
-    "  config.prepare.workers = 2\n"
-    "  return config\n"
-  )
-  named = [sys.executable, "-m", "preprocess.build", f"--config={page}"]
-  return config, [*named, *flags]
-
-
-def test_continues_after_kills_at_random_moments(whole, tmp_path):
-  """kill -9, then the same command: as if nothing had happened."""
-  config, words = command(whole, tmp_path)
-  draw, killed = random.Random(7), 0
-  for _ in range(3):
-    process = subprocess.Popen(
-      words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    work = tmp_path / "out" / "work"
-    wanted, deadline = draw.randint(5, 20), time.monotonic() + 60
-    while len([*work.glob("stages-*/*/*")]) < wanted * (killed + 1):
-      if process.poll() is not None or time.monotonic() > deadline:
-        break
-      time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    killed += process.wait() == -signal.SIGKILL
-    if killed:
-      assert not (tmp_path / "out" / "manifest.json").exists()
-  assert killed >= 2
-  assert records_of(build.run(config)) == whole[2]
-  assert not [*(tmp_path / "out").glob(".*")]
-
-
 @pytest.mark.parametrize(
   "piece", ["streams/train.source/1", "language/0", "encode/1"]
 )
@@ -328,10 +286,10 @@ def test_rejects_local_folders_for_dataflow(whole, tmp_path):
 
 def test_beam_by_two_processes(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  config, words = command(
-    *(whole, tmp_path, "--beam", "--runner=DirectRunner"),
-    *("--direct_running_mode", "multi_processing", "--direct_num_workers=2"),
-  )
+  config = again(whole, tmp_path)
+  flags = ["--beam", "--runner=DirectRunner", "--direct_num_workers=2"]
+  flags += ["--direct_running_mode", "multi_processing"]
+  words = command(config, *flags)
   done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
   assert done.returncode == 0, done.stderr
   assert records_of(config.data.directory) == whole[2]
@@ -429,7 +387,7 @@ def test_splits_the_command_line_for_beam():
 
 def test_reports_missing_beam_and_unknown_options(whole, tmp_path):
   flag = "--runnner=DirectRunner"
-  _, words = command(whole, tmp_path, "--beam", flag)
+  words = command(again(whole, tmp_path), "--beam", flag)
   done = subprocess.run(
     words, cwd=ROOT, capture_output=True, text=True, check=False
   )
