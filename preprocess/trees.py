@@ -36,9 +36,9 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Selects the lines of a chunk that become examples, and makes their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
-  "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE", and
-  "alternatives.SIDE" if further parses were given; and "sizes", the bytes of
-  each row in texts and CoNLL-U.
+  "text.SIDE"; for sides with trees "conllu.SIDE", and "alternatives.SIDE" if
+  further parses were given; and "sizes", the bytes of each row in texts and
+  CoNLL-U.
   """
   chunk = context.chunk(number)
   pairs, rows = chunk.pairs(), clean.kept_rows(context, number)
@@ -54,7 +54,13 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
       trees = _trees_of(chunk, side, lines, rows=rows, out=out)
       written[f"conllu.{side}"] = [block.encode() for _, block in trees]
       parses = [parse for parse, _ in trees]
-      _write_parses(chunk, side, parses, out=out, result=result)
+      result["relations"][side] = _union(p.relation_W for p in parses)
+      result["trees"][side] = _statistics(context, side, parses)
+      if context.is_train(chunk.split):
+        labels = extras.LabelCounts(context.config.prepare.parse.annotations)
+        for parse in parses:
+          labels.add(parse)
+        out.write_json(f"labels.{side}", labels.as_dict())
       if chunk.split.alternatives(side):
         _write_alternatives(
           chunk, side, lines, rows, parses=parses, out=out, result=result
@@ -73,48 +79,13 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   return result
 
 
-def _write_parses(
-  chunk: Chunk,
-  side: str,
-  parses: Sequence[conllu.Parse],
-  *,
-  out: TaskOutput,
-  result: Result,
-) -> None:
-  """Writes the parses of a side; adds its relations and statistics."""
-  context = chunk.context
-  annotations = context.config.prepare.parse.annotations
-  language = getattr(context.config.data, f"{side}_language")
-  stats, labels = tree_warnings.Stats(), extras.LabelCounts(annotations)
-  relations: set[str] = set()
-  stored = []
-  for parse in parses:
-    relations.update(parse.relation_W)
-    stats.update(tree_warnings.count(parse, language))
-    labels.add(parse)
-    words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
-    stored.append((*words, parse.parsed, parse.line_W if annotations else ()))
-  out.write_json(f"parses.{side}", stored)
-  if context.is_train(chunk.split):
-    out.write_json(f"labels.{side}", labels.as_dict())
-  result["relations"][side] = sorted(relations)
-  result["trees"][side] = stats
-
-
 def parses_of(
   context: JobContext, number: int, side: str, lines: Sequence[str]
-) -> list[conllu.Parse]:
-  """Returns the stored parses of the lines of a chunk that become examples."""
-  stored = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
-  parses = []
-  for text, (*words, parsed, rows) in zip(lines, stored, strict=True):
-    start_W, end_W, head_W, relation_W = map(tuple, words)
-    parses.append(
-      conllu.Parse(
-        text, start_W, end_W, head_W, relation_W, parsed, tuple(rows)
-      )
-    )
-  return parses
+) -> Iterator[conllu.Parse]:
+  """Yields the parse of each line of a chunk that becomes an example."""
+  data = context.outputs.read(f"trees/{number}", f"conllu.{side}")
+  blocks = conllu.blocks_of_lines(data.split(b"\n"), f"trees of the {side}")
+  return conllu.match(blocks, lines, f"kept lines of the {side}")
 
 
 def _write_alternatives(
@@ -134,10 +105,10 @@ def _write_alternatives(
   )
   out.write_json(f"alternatives.{side}", kept)
   result.setdefault("alternatives", {})[side] = counts
-  relations = set(result["relations"][side])
+  relations = [result["relations"][side]]
   for trees in kept:
-    relations.update(*(relation_W for _, relation_W in trees))
-  result["relations"][side] = sorted(relations)
+    relations += [relation_W for _, relation_W in trees]
+  result["relations"][side] = _union(relations)
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
@@ -200,6 +171,16 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 
 def _union(groups: Iterable[Iterable[str]]) -> list[str]:
   return sorted(set[str]().union(*groups))
+
+
+def _statistics(
+  context: JobContext, side: str, parses: Iterable[conllu.Parse]
+) -> tree_warnings.Stats:
+  language = getattr(context.config.data, f"{side}_language")
+  stats = tree_warnings.Stats()
+  for parse in parses:
+    stats.update(tree_warnings.count(parse, language))
+  return stats
 
 
 def _report_warnings(

@@ -86,7 +86,8 @@ def trees_of(context):
   lines = (
     context.outputs.read("trees/0", "text.source").decode().split("\n")[:-1]
   )
-  return facts, rows, text, trees.parses_of(context, 0, "source", lines)
+  parses = [*trees.parses_of(context, 0, "source", lines)]
+  return facts, rows, text, parses
 
 
 def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
