@@ -102,10 +102,8 @@ class Outputs:
   def read_json(self, task: str, part: str) -> Any:
     return json.loads(self.read(task, part))
 
-  def read_arrays(self, task: str, part: str) -> dict[str, np.ndarray]:
-    data = io.BytesIO(self.read(task, part))
-    with np.load(data, allow_pickle=False) as arrays:
-      return dict(arrays)
+  def read_array(self, task: str, part: str) -> np.ndarray:
+    return np.load(io.BytesIO(self.read(task, part)), allow_pickle=False)
 
   def result(self, task: str) -> Result:
     """Returns the result of a finished task; raises the errors of `read`."""
@@ -171,9 +169,9 @@ class TaskOutput:
     """Adds a named part to the output file."""
     self._parts[part] = data
 
-  def write_arrays(self, part: str, arrays: Mapping[str, np.ndarray]) -> None:
+  def write_array(self, part: str, array: np.ndarray) -> None:
     packed = io.BytesIO()
-    np.savez(packed, **arrays)  # type: ignore[arg-type]  # their names
+    np.save(packed, array, allow_pickle=False)
     self.write(part, packed.getvalue())
 
   def write_json(self, part: str, content: Any) -> None:

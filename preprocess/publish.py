@@ -23,13 +23,7 @@ from jaxsyn.preprocess.inputs import Inputs
 from jaxsyn.preprocess.outputs import Result
 from jaxsyn.storage import checksums, files, remote
 
-_PACKAGES = (
-  "sentencepiece",
-  "ufal.udpipe",
-  "py3langid",
-  "tensorflow-datasets",
-  "numpy",
-)
+_PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
 
 
 def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
@@ -89,7 +83,7 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
     "splits": splits,
     **models,
     "options": as_dict(context.config.prepare),
-    "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
+    "versions": {p: importlib.metadata.version(p) for p in _PACKAGES.split()},
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
     "downloads": inputs.downloads,
@@ -202,15 +196,12 @@ def _write_tfds_metadata(
 def check_no_user_files(
   directory: pathlib.Path, name: str, used: Iterable[pathlib.Path]
 ) -> None:
-  """Raises InputError if the new dataset would replace a file of the user.
+  """Raises InputError if a file of the user is where prepared files go.
 
   Args:
     directory: dataset directory; it may not exist.
     name: name of the dataset.
     used: input files of the dataset.
-
-  Raises:
-    InputError: a file of the user is in a folder for prepared files.
   """
   shard = r"(-\d{5}-of-\d{5})?"
   prepared = {
@@ -258,15 +249,16 @@ def publish(
     directory: dataset directory.
     manifest: manifest of the new files.
   """
+  manifest_file = directory / manifests.FILE
   if remote.is_remote(directory):  # which cannot move folders
-    files.remove(directory / manifests.FILE)
+    files.remove(manifest_file)
     for name in sorted({name.partition("/")[0] for name in files.names(new)}):
       files.remove_folder(directory / name)
     manifests.write(new, manifest)
     remote.move(new, directory, last=manifests.FILE)
     return
   files.flush_tree(new)
-  (directory / manifests.FILE).unlink(missing_ok=True)
+  manifest_file.unlink(missing_ok=True)
   files.flush_folder(directory)
   for path in sorted(new.iterdir()):
     place = directory / path.name

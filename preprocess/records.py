@@ -36,11 +36,11 @@ Part = tuple[int, int, int]  # chunk index, first row, row after the last
 def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Encodes the examples of a chunk of lines and writes their records.
 
-  Writes "records", framed for TFRecord; "sizes", the bytes of each record; and
-  "index", the index entry of each record.
+  Writes "records", framed for TFRecord; "sizes.records", the bytes of each; and
+  "index", the index entry of each.
   """
   chunk, manifest = context.chunk(number), context.manifest
-  rows = context.outputs.read_arrays(f"trees/{number}", "rows")["rows"]
+  rows = context.outputs.read_array(f"trees/{number}", "rows")
   texts = {side: _texts(context, number, side) for side in schema.SIDES}
   source, target = (
     list(trees.parses_of(context, number, side, lines))
@@ -73,8 +73,8 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
     entries.append(index.entries(payloads, lengths_of(made)))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
-  out.write_arrays("sizes", {_RECORDS: sizes})
-  out.write_arrays("index", {"entries": np.concatenate(entries)})
+  out.write_array(f"sizes.{_RECORDS}", sizes)
+  out.write_array("index", np.concatenate(entries))
   return {
     **result,
     "examples": len(frames),
@@ -143,7 +143,8 @@ def _shards(
     examples, total = results[chunk]["examples"], results[chunk]["bytes"]
     begin = done = 0  # rows, and bytes, that are in a shard
     if total >= room:
-      ends = np.cumsum(_sizes(context, chunk, _RECORDS))
+      task, sizes = f"encode/{chunk}", f"sizes.{_RECORDS}"
+      ends = np.cumsum(context.outputs.read_array(task, sizes))
       while total - done >= room:
         # The first row that fills a shard is the last in it.
         end = int(np.searchsorted(ends, done + room)) + 1
@@ -156,17 +157,6 @@ def _shards(
   if len(shards) > 1 and not shards[-1]:
     shards.pop()
   return shards
-
-
-def _stage(kind: str) -> str:
-  """Returns the stage whose outputs have "records", "text.SIDE" etc."""
-  return "encode" if kind == _RECORDS else "trees"
-
-
-def _sizes(context: JobContext, chunk: int, kind: str) -> np.ndarray:
-  """Returns the size in bytes of each row of a chunk in one kind of file."""
-  task = f"{_stage(kind)}/{chunk}"
-  return context.outputs.read_arrays(task, "sizes")[kind]
 
 
 def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
@@ -212,10 +202,12 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
 def _content(
   context: JobContext, parts: Sequence[Part], kind: str
 ) -> Iterator[bytes]:
+  outputs, stage = context.outputs, "encode" if kind == _RECORDS else "trees"
   for chunk, begin, end in parts:
-    ends = np.append(0, np.cumsum(_sizes(context, chunk, kind)))
-    data = context.outputs.read(f"{_stage(kind)}/{chunk}", kind)
-    yield data[int(ends[begin]) : int(ends[end])]
+    sizes = outputs.read_array(f"{stage}/{chunk}", f"sizes.{kind}")
+    first = int(sizes[:begin].sum())
+    last = first + int(sizes[begin:end].sum())
+    yield outputs.read(f"{stage}/{chunk}", kind)[first:last]
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
@@ -263,5 +255,4 @@ def write_index(context: JobContext, split: int) -> Result:
 def _index_entries(context: JobContext, split: int) -> Iterator[np.ndarray]:
   for parts in context.shards[split]:
     for chunk, begin, end in parts:
-      arrays = context.outputs.read_arrays(f"encode/{chunk}", "index")
-      yield arrays["entries"][begin:end]
+      yield context.outputs.read_array(f"encode/{chunk}", "index")[begin:end]

@@ -37,8 +37,8 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
 
   Writes "rows", the indices of these lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE", and "alternatives.SIDE" if
-  further parses were given; and "sizes", the bytes of each row in texts and
-  CoNLL-U.
+  further parses were given; and "sizes.text.SIDE" and "sizes.conllu.SIDE", the
+  bytes of each row.
   """
   chunk = context.chunk(number)
   pairs, rows = chunk.pairs(), clean.kept_rows(context, number)
@@ -67,15 +67,12 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
         )
   for name, data in written.items():
     out.write(name, b"".join(data))
+    sizes = np.fromiter(map(len, data), np.int64, len(data))
+    out.write_array(f"sizes.{name}", sizes)
+  out.write_array("rows", np.array(rows, np.int64))
   if "brackets" in chunk.split.streams:
     sources = [source for source, _ in pairs]
     result["brackets"] = sorted(extras.bracket_labels(chunk, sources, rows))
-  sizes = {
-    name: np.fromiter(map(len, data), np.int64, len(data))
-    for name, data in written.items()
-  }
-  out.write_arrays("rows", {"rows": np.array(rows, np.int64)})
-  out.write_arrays("sizes", sizes)
   return result
 
 
@@ -250,13 +247,10 @@ def _parsed(
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
-  """Cuts lines into runs of lines whose borders depend only on nearby lines.
+  """Cuts lines into runs of about `cut` lines.
 
-  So most runs do not change if a line is added or removed.
-
-  Args:
-    lines: lines of a chunk.
-    cut: approximate number of lines in a run.
+  The borders depend only on nearby lines, so most runs do not change if a line
+  is added or removed.
   """
   runs, start, longest = [], 0, cut * _MAX_CUTS
   for i, line in enumerate(lines):
@@ -272,14 +266,13 @@ def parse_lines(
 ) -> str:
   """Returns the parses of lines as CoNLL-U, stored by an earlier run or new.
 
+  Sentence ids are indices of lines.
+
   Args:
-    lines: sentences, one per line.
+    lines: sentences.
     parser: parser of the lines.
     folder: folder of stored parses, gzip files that begin with their own name.
     out: output that gets a message if a file is corrupt.
-
-  Returns:
-    Trees in CoNLL-U; sentence ids are indices of lines.
   """
   key = manifests.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"

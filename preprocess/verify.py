@@ -34,7 +34,7 @@ from jaxsyn.storage.checksums import sha256_of
 
 
 def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
-  """Returns a message for each corrupt file of a dataset made from given input.
+  """Returns a message for each corrupt file of a dataset.
 
   Reads all files. That takes a fraction of the time of reading the raw text for
   the key.
@@ -44,8 +44,7 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
     key: hash of the input, from `preprocess.inputs.Inputs`.
 
   Returns:
-    Messages; or None if there is no dataset, or only a dataset made from other
-    input or options.
+    Messages; None if there is no dataset, or one of other input or options.
   """
   if not files.is_file(directory / manifests.FILE):
     return None

@@ -159,11 +159,6 @@ def rows_that_fit(
   EOS counts as a subword. If empty pairs are dropped, so are pairs with a side
   without subwords: "▁" alone is text, but a blank to the vocabulary.
 
-  Args:
-    context: preparation job.
-    pairs: all sentence pairs of a chunk.
-    rows: indices of candidates.
-
   Returns:
     Indices, and reason -> number of dropped pairs.
   """

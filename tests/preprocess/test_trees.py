@@ -81,7 +81,7 @@ def trees_of(context):
   """The rows, CoNLL-U and parses that the stage leaves of the first chunk."""
   before = (*stage_runs.SELECTION, "sample", "vocabulary")
   (facts,) = stage_runs.run(context, (*before, "trees"))
-  rows = context.outputs.read_arrays("trees/0", "rows")["rows"].tolist()
+  rows = context.outputs.read_array("trees/0", "rows").tolist()
   text = context.outputs.read("trees/0", "conllu.source").decode()
   lines = (
     context.outputs.read("trees/0", "text.source").decode().split("\n")[:-1]
@@ -106,7 +106,7 @@ def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
   assert parses == [parser(lines[1]), parser(lines[4])]
   labels = {label for one in parses for label in one.relation_W}
   assert facts["relations"]["source"] == sorted(labels)
-  sizes = context.outputs.read_arrays("trees/0", "sizes")["conllu.source"]
+  sizes = context.outputs.read_array("trees/0", "sizes.conllu.source")
   assert sizes.sum() == len(text.encode())
 
 
