@@ -51,20 +51,10 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
     lines = list(lines_of_side)
     written[f"text.{side}"] = [f"{lines[row]}\n".encode() for row in rows]
     if side in context.config.prepare.parse.sides:
-      trees = _trees_of(chunk, side, lines, rows=rows, out=out)
-      written[f"conllu.{side}"] = [block.encode() for _, block in trees]
-      parses = [parse for parse, _ in trees]
-      result["relations"][side] = _union(p.relation_W for p in parses)
-      result["trees"][side] = _statistics(context, side, parses)
-      if context.is_train(chunk.split):
-        labels = extras.LabelCounts(context.config.prepare.parse.annotations)
-        for parse in parses:
-          labels.add(parse)
-        out.write_json(f"labels.{side}", labels.as_dict())
-      if chunk.split.alternatives(side):
-        _write_alternatives(
-          chunk, side, lines, rows, parses=parses, out=out, result=result
-        )
+      blocks, found = _make_side(chunk, side, lines, rows, out)
+      written[f"conllu.{side}"] = blocks
+      for name, value in found.items():
+        result.setdefault(name, {})[side] = value
   for name, data in written.items():
     out.write(name, b"".join(data))
     sizes = np.fromiter(map(len, data), np.int64, len(data))
@@ -85,27 +75,40 @@ def parses_of(
   return conllu.match(blocks, lines, f"kept lines of the {side}")
 
 
-def _write_alternatives(
+def _make_side(
   chunk: Chunk,
   side: str,
   lines: list[str],
   rows: Sequence[int],
-  *,
-  parses: Sequence[conllu.Parse],
   out: TaskOutput,
-  result: Result,
-) -> None:
-  """Writes the further parses of a side; adds their relations and counts."""
-  words = [(parse.start_W, parse.end_W, parse.parsed) for parse in parses]
-  kept, counts = extras.matching_alternatives(
-    chunk, side, lines, rows=rows, words=words
-  )
-  out.write_json(f"alternatives.{side}", kept)
-  result.setdefault("alternatives", {})[side] = counts
-  relations = [result["relations"][side]]
-  for trees in kept:
-    relations += [relation_W for _, relation_W in trees]
-  result["relations"][side] = _union(relations)
+) -> tuple[list[bytes], Result]:
+  """Makes the trees of a side for the given rows of a chunk.
+
+  Returns:
+    CoNLL-U of each row; and the side's relations, statistics of its trees, and
+    counts of further parses.
+  """
+  data, options = chunk.context.config.data, chunk.context.config.prepare.parse
+  trees = _trees_of(chunk, side, lines, rows, out)
+  parses = [parse for parse, _ in trees]
+  relations = [parse.relation_W for parse in parses]
+  stats, labels = tree_warnings.Stats(), extras.LabelCounts(options.annotations)
+  for parse in parses:
+    stats.update(tree_warnings.count(parse, getattr(data, f"{side}_language")))
+    labels.add(parse)
+  result: Result = {"trees": stats}
+  if chunk.context.is_train(chunk.split):
+    out.write_json(f"labels.{side}", labels.as_dict())
+  if chunk.split.alternatives(side):
+    words = [(parse.start_W, parse.end_W, parse.parsed) for parse in parses]
+    further, result["alternatives"] = extras.matching_alternatives(
+      chunk, side, lines, rows=rows, words=words
+    )
+    out.write_json(f"alternatives.{side}", further)
+    for alternatives in further:
+      relations += [tuple(relation_W) for _, relation_W in alternatives]
+  result["relations"] = _union(relations)
+  return [block.encode() for _, block in trees], result
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
@@ -170,16 +173,6 @@ def _union(groups: Iterable[Iterable[str]]) -> list[str]:
   return sorted(set[str]().union(*groups))
 
 
-def _statistics(
-  context: JobContext, side: str, parses: Iterable[conllu.Parse]
-) -> tree_warnings.Stats:
-  language = getattr(context.config.data, f"{side}_language")
-  stats = tree_warnings.Stats()
-  for parse in parses:
-    stats.update(tree_warnings.count(parse, language))
-  return stats
-
-
 def _report_warnings(
   context: JobContext, split: str, results: Sequence[Result]
 ) -> dict[str, list[str]]:
@@ -200,7 +193,6 @@ def _trees_of(
   chunk: Chunk,
   side: str,
   lines: list[str],
-  *,
   rows: Sequence[int],
   out: TaskOutput,
 ) -> list[Tree]:
