@@ -182,25 +182,33 @@ def test_reads_zstandard(whole, tmp_path):
     build.run(config)
 
 
+def interrupted(config, monkeypatch):
+  """Prepares until all is ready to be published; returns the folder of outputs."""
+
+  def stop(*_):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(build.publish, "publish", stop)
+    with pytest.raises(KeyboardInterrupt):
+      build.run(config)
+  (folder,) = pathlib.Path(config.data.directory).glob("work/stages-*")
+  return folder
+
+
 @pytest.mark.parametrize(
   "piece", ["streams/train.source/1", "language/0", "encode/1"]
 )
 def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
-  """Cut, flipped, or another's: it is never taken."""
   config = again(whole, tmp_path)
-  publish = build.publish.publish
-  monkeypatch.setattr(build.publish, "publish", _stop)
-  with pytest.raises(KeyboardInterrupt):
-    build.run(config)
-  (stages,) = (tmp_path / "out" / "work").glob("stages-*")
-  path = stages / piece
-  data = path.read_bytes()
-  path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+  folder = interrupted(config, monkeypatch)
+  data = (folder / piece).read_bytes()
+  flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
+  (folder / piece).write_bytes(flipped)
   for later in ("trees", "shards"):
-    shutil.rmtree(stages / later)
+    shutil.rmtree(folder / later)
   (new,) = (tmp_path / "out").glob(".new-*")
   (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
-  monkeypatch.setattr(build.publish, "publish", publish)
   with pytest.raises(InputError, match=rf"{piece} changed while .* again"):
     build.run(config)
   assert records_of(build.run(config)) == whole[2]
@@ -210,19 +218,10 @@ def test_unfinished_work_of_an_older_version_is_done_again(
   whole, tmp_path, monkeypatch
 ):
   config = again(whole, tmp_path)
-  with monkeypatch.context() as patch:
-    patch.setattr(build.publish, "publish", _stop)
-    with pytest.raises(KeyboardInterrupt):
-      build.run(config)
-  (stages,) = (tmp_path / "out" / "work").glob("stages-*")
-  key = stages.name.split("-")[1]
-  stages.rename(stages.with_name(f"stages-{key}"))
+  folder = interrupted(config, monkeypatch)
+  older = folder.rename(folder.with_name(folder.name.rpartition("-")[0]))
   assert records_of(build.run(config)) == whole[2]
-  assert not [*(tmp_path / "out" / "work").glob("stages-*")]
-
-
-def _stop(*_):
-  raise KeyboardInterrupt
+  assert not older.exists()
 
 
 def test_beam_in_this_process(whole, tmp_path):
@@ -241,47 +240,40 @@ def test_beam_in_this_process(whole, tmp_path):
     build.run(config, runner=runner)
 
 
-def test_a_pipeline_that_fails_is_reported(whole, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  config = again(whole, tmp_path)
-
-  def without_folder(context):
-    context.outputs.folder.mkdir(parents=True)
-    (context.outputs.folder / "read").write_text("")  # where a folder must be
-    options = ["--direct_running_mode=in_memory"]
-    return runners.beam(options, context)
-
-  with pytest.raises(
-    InputError, match=r"'read' has failed: \w+Error.* All machines"
-  ):
-    build.run(config, runner=without_folder)
+IN_MEMORY = ["--direct_running_mode=in_memory"]
 
 
-def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
+def block_folder(context, raw):
+  context.outputs.folder.mkdir(parents=True)
+  (context.outputs.folder / "read").write_text("")  # where a folder must be
+
+
+def hide_text(context, raw):
+  (raw / "train.en").unlink()
+
+
+@pytest.mark.parametrize(
+  ("options", "change", "message"),
+  [
+    (IN_MEMORY, block_folder, r"'read' has failed: \w+Error.* All machines"),
+    (IN_MEMORY, hide_text, r"train\.en is missing or no file\. All machines"),
+    (["--runner=DataflowRunner"], None, r"do not see \S*/out/work/.*s3:"),
+  ],
+)
+def test_beam_reports_why_it_failed(whole, tmp_path, options, change, message):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   raw = tmp_path / "raw"
   shutil.copytree(config.prepare.raw_dir, raw)
   config.prepare.raw_dir = str(raw)
 
-  def elsewhere(context):
-    (raw / "train.en").unlink()
-    options = ["--direct_running_mode=in_memory"]
+  def runner(context):
+    if change:
+      change(context, raw)
     return runners.beam(options, context)
 
-  with pytest.raises(
-    InputError, match=r"train\.en is missing or no file\. All machines must"
-  ):
-    build.run(config, runner=elsewhere)
-
-
-def test_rejects_local_folders_for_dataflow(whole, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  runner = functools.partial(runners.beam, ["--runner=DataflowRunner"])
-  with pytest.raises(
-    InputError, match=r"workers do not see \S*/out/work/.*s3:"
-  ):
-    build.run(again(whole, tmp_path), runner=runner)
+  with pytest.raises(InputError, match=message):
+    build.run(config, runner=runner)
 
 
 def test_beam_by_two_processes(whole, tmp_path):
