@@ -169,12 +169,11 @@ def _stages(
     lines = range(1, len(others) + 1)
     return example.encode_all(parses, others, lines=lines, **known)
 
-  counts = report.ReportCounts(["source"])
   serialize = serializer(schema.features(["source"]))
   with files.publish(folder / "records") as file:
     for (lines, parses), others in zip(chunks, _chunks(targets), strict=True):
       rows = costs.of("encode", encode, parses, others)
-      costs.of("count", counts.add_all, rows)
+      costs.of("count", report.count, rows, ["source"])
       texts = dict(zip(schema.TEXTS, (lines, others)))
       payloads = costs.of("serialise", serialize, rows, texts)
       frames = map(tfrecord.frame, payloads)

@@ -164,7 +164,7 @@ class JobContext:
 
   @functools.cached_property
   def shards(self) -> list[list[list[tuple[int, int, int]]]]:
-    """Rows of chunks in each shard of a split (`preprocess.records.plan`)."""
+    """Rows of chunks in each shard of a split (`preprocess.records`)."""
     return self.outputs.summary("encode")["shards"]
 
   @functools.cached_property

@@ -11,7 +11,7 @@ import gzip
 import io
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -36,12 +36,18 @@ Part = tuple[int, int, int]  # chunk index, first row, row after the last
 def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Encodes the examples of a chunk of lines and writes their records.
 
-  Writes "records", framed for TFRecord; "sizes", the bytes of each record; and
-  "index", the index entry of each record.
+  Writes "records", framed for TFRecord; "sizes.records", the bytes of each; and
+  "index", the index entry of each.
   """
   chunk, manifest = context.chunk(number), context.manifest
-  rows = context.outputs.read_arrays(f"trees/{number}", "rows")["rows"]
-  texts, sentences = _sentences(context, number)
+  rows = context.outputs.read_array(f"trees/{number}", "rows")
+  texts = {side: _texts(context, number, side) for side in schema.SIDES}
+  source, target = (
+    list(trees.parses_of(context, number, side, lines))
+    if side in manifest["sides"]
+    else lines
+    for side, lines in texts.items()
+  )
   given, result = _optional_features(context, number, rows.tolist())
   options = manifests.encoding(manifest)
   options["vocabularies"] = tuple(context.vocabularies[s] for s in schema.SIDES)
@@ -49,31 +55,38 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   optional = (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
   names = [name for name in features if name in optional]
   serialize = serializer(features)
-  counts = report.ReportCounts(manifest["sides"])
+  counts: list[report.Counts] = []
   entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
   for begin in range(0, len(rows), TOGETHER):
     part = slice(begin, begin + TOGETHER)
-    source, target = (of_side[part] for of_side in sentences)
     lines = chunk.lines.start + rows[part] + 1
-    made = example.encode_all(source, target, lines=lines, **options)
+    made = example.encode_all(
+      source[part], target[part], lines=lines, **options
+    )
     if names:
       added = Rows.of(given[part], names)
       made = Rows({**made.flat, **added.flat}, {**made.start, **added.start})
-    counts.add_all(made)
-    payloads = serialize(made, {name: texts[name][part] for name in texts})
+    counts.append(report.count(made, manifest["sides"]))
+    of_part = {f"{side}_text": lines[part] for side, lines in texts.items()}
+    payloads = serialize(made, of_part)
     frames += map(tfrecord.frame, payloads)
     entries.append(index.entries(payloads, lengths_of(made)))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
-  out.write_arrays("sizes", {_RECORDS: sizes})
-  out.write_arrays("index", {"entries": np.concatenate(entries)})
+  out.write_array(f"sizes.{_RECORDS}", sizes)
+  out.write_array("index", np.concatenate(entries))
   return {
     **result,
     "examples": len(frames),
     "bytes": int(sizes.sum()),
     "lines": len(chunk.lines),
-    "counts": counts.as_dict(),
+    "counts": report.as_json(report.total(counts)),
   }
+
+
+def _texts(context: JobContext, number: int, side: str) -> list[str]:
+  data = context.outputs.read(f"trees/{number}", f"text.{side}")
+  return data.decode("utf-8").split("\n")[:-1]
 
 
 def _optional_features(
@@ -81,47 +94,23 @@ def _optional_features(
 ) -> tuple[list[extras.Features], Result]:
   """Returns the optional features of a chunk's examples, and input counts."""
   chunk, manifest = context.chunk(number), context.manifest
-  found: list[list[extras.Features]] = []
+  merged: list[extras.Features] = [{} for _ in rows]
   result: Result = {}
+
+  def add(values: list[extras.Features], counts: Result | None = None) -> None:
+    result.update(counts or {})
+    for features, more in zip(merged, values, strict=True):
+      features.update(more)
+
   if labels := manifest.get("brackets"):
     ids = schema.relation_ids(labels["source"])
-    values, counts = extras.bracket_features(
-      chunk, rows, context.vocabularies["source"], ids
-    )
-    found.append(values)
-    result |= counts
+    vocabulary = context.vocabularies["source"]
+    add(*extras.bracket_features(chunk, rows, vocabulary, ids))
   if manifest.get("alignments"):
-    values, counts = extras.link_features(chunk, rows, context.vocabularies)
-    found.append(values)
-    result |= counts
+    add(*extras.link_features(chunk, rows, context.vocabularies))
   if manifest.get("alternatives"):
-    found.append(extras.alternative_features(context, number, len(rows)))
-  merged: list[extras.Features] = [{} for _ in rows]
-  for values in found:
-    for features, more in zip(merged, values, strict=True):
-      features |= more
+    add(extras.alternative_features(context, number, len(rows)))
   return merged, result
-
-
-def _sentences(
-  context: JobContext, number: int
-) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
-  """Returns the text of a chunk of lines, and its texts or trees to encode.
-
-  Returns:
-    Name of the text feature -> lines; and for each side its parses, or lines if
-    the side has no trees.
-  """
-  texts: dict[str, list[str]] = {}
-  sentences: list[Sequence[Any]] = []
-  for side in schema.SIDES:
-    data = context.outputs.read(f"trees/{number}", f"text.{side}")
-    lines = texts[f"{side}_text"] = data.decode("utf-8").split("\n")[:-1]
-    if side in context.manifest["sides"]:
-      sentences.append(trees.parses_of(context, number, side, lines))
-    else:
-      sentences.append(lines)
-  return texts, sentences
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
@@ -136,65 +125,49 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
       left_out = next((r["left_out"] for r in of_split if r["left_out"]), "")
       names = [split.file_names(name) for name in ("brackets", "source")]
       extras.report_brackets(extras.bracket_counts(of_split), left_out, names)
-  return {"shards": plan(context, results)}
+  shards = [
+    _shards(context, context.chunks(split.name), results)
+    for split in context.job.splits
+  ]
+  return {"shards": shards}
 
 
-def plan(
-  context: JobContext, results: Sequence[Result]
-) -> list[list[list[Part]]]:
-  """Returns, for each shard of each split, the rows of chunks that it contains.
-
-  Args:
-    context: preparation job and its loaded data.
-    results: results of `encode` for all chunks.
-  """
+def _shards(
+  context: JobContext, chunks: Sequence[int], results: Sequence[Result]
+) -> list[list[Part]]:
+  """Returns the rows of chunks that each shard of a split contains."""
   size = round(context.config.prepare.shard_mib * _MIB)
-  plans = []
-  for split in context.job.splits:
-    shards: list[list[Part]] = [[]]
-    room = size
-    for chunk in context.chunks(split.name):
-      examples, total = results[chunk]["examples"], results[chunk]["bytes"]
-      begin = done = 0  # rows, and bytes, that are in a shard
-      if total >= room:
-        ends = np.cumsum(_sizes(context, chunk, _RECORDS))
-        while total - done >= room:
-          # The first row that fills a shard is the last in it.
-          end = int(np.searchsorted(ends, done + room)) + 1
-          shards[-1].append((chunk, begin, end))
-          shards.append([])
-          begin, done, room = end, int(ends[end - 1]), size
-      if begin < examples:
-        shards[-1].append((chunk, begin, examples))
-        room -= total - done
-    if len(shards) > 1 and not shards[-1]:
-      shards.pop()
-    plans.append(shards)
-  return plans
-
-
-def _sizes(context: JobContext, chunk: int, kind: str) -> np.ndarray:
-  """Returns the size in bytes of each row of a chunk in one type of file.
-
-  Args:
-    context: preparation job and its loaded data.
-    chunk: index of the chunk.
-    kind: content of the file, "records", "text.SIDE" or "conllu.SIDE".
-  """
-  stage = "encode" if kind == _RECORDS else "trees"
-  return context.outputs.read_arrays(f"{stage}/{chunk}", "sizes")[kind]
+  shards: list[list[Part]] = [[]]
+  room = size
+  for chunk in chunks:
+    examples, total = results[chunk]["examples"], results[chunk]["bytes"]
+    begin = done = 0  # rows, and bytes, that are in a shard
+    if total >= room:
+      task, sizes = f"encode/{chunk}", f"sizes.{_RECORDS}"
+      ends = np.cumsum(context.outputs.read_array(task, sizes))
+      while total - done >= room:
+        # The first row that fills a shard is the last in it.
+        end = int(np.searchsorted(ends, done + room)) + 1
+        shards[-1].append((chunk, begin, end))
+        shards.append([])
+        begin, done, room = end, int(ends[end - 1]), size
+    if begin < examples:
+      shards[-1].append((chunk, begin, examples))
+      room -= total - done
+  if len(shards) > 1 and not shards[-1]:
+    shards.pop()
+  return shards
 
 
 def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
-  """Returns the shard files to write, as (split, shard, type of content)."""
+  """Returns the shard files to write, as (split, shard, kind of content)."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
-  return [
-    (split, shard, kind)
-    for split, shards in enumerate(context.shards)
-    for shard in range(len(shards))
-    for kind in kinds
-  ]
+  found = []
+  for split, shards in enumerate(context.shards):
+    for shard in range(len(shards)):
+      found += [(split, shard, kind) for kind in kinds]
+  return found
 
 
 def shard_count(context: JobContext) -> int:
@@ -214,8 +187,7 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
   with files.publish(context.job.new / name) as file:
     content = _content(context, parts, kind)
     if kind == _RECORDS:
-      for data in content:
-        file.write(data)
+      file.writelines(content)
     else:
       _compress(file, content)
     file.flush()
@@ -230,11 +202,12 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
 def _content(
   context: JobContext, parts: Sequence[Part], kind: str
 ) -> Iterator[bytes]:
-  stage = "encode" if kind == _RECORDS else "trees"
+  outputs, stage = context.outputs, "encode" if kind == _RECORDS else "trees"
   for chunk, begin, end in parts:
-    ends = np.append(0, np.cumsum(_sizes(context, chunk, kind)))
-    data = context.outputs.read(f"{stage}/{chunk}", kind)
-    yield data[int(ends[begin]) : int(ends[end])]
+    sizes = outputs.read_array(f"{stage}/{chunk}", f"sizes.{kind}")
+    first = int(sizes[:begin].sum())
+    last = first + int(sizes[begin:end].sum())
+    yield outputs.read(f"{stage}/{chunk}", kind)[first:last]
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
@@ -244,8 +217,7 @@ def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,
     io.BufferedWriter(compressed, _MIB) as buffer,
   ):
-    for data in content:
-      buffer.write(data)
+    buffer.writelines(content)
 
 
 def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
@@ -254,34 +226,26 @@ def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
   if kind == _RECORDS:
     folder = layout.tfds_folder("", context.manifest)
     dataset = context.config.data.name
-    file = f"{dataset}-{name}.tfrecord-{shard:05d}-of-{shards:05d}"
+    file = layout.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
   path = layout.text_file if what == "text" else layout.conllu_file
   return path("", name, side, shard=shard, shards=shards).as_posix()
 
 
-def write_index(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Writes the index of a split's records and returns its metadata.
-
-  Returns:
-    "files": name -> size and CRC-32C; and the manifest entry of the records.
-  """
-  name, new = context.job.splits[number].name, context.job.new
+def write_index(context: JobContext, split: int) -> Result:
+  """Writes the index of a split's records; returns its part of the manifest."""
   shards = []
-  for task, (split, _, kind) in enumerate(_shard_files(context)):
-    if split == number and kind == _RECORDS:
+  for task, (of_split, _, kind) in enumerate(_shard_files(context)):
+    if of_split == split and kind == _RECORDS:
       result = context.outputs.result(f"shards/{task}")
       shard = {key: result[key] for key in ("examples", "bytes", "sha256")}
       shard["file"] = pathlib.PurePath(result["file"]).name
       shards.append(shard)
-  path = layout.index_file(new, context.manifest, name)
-  index.save(path, _index_entries(context, number))
-  relative = path.relative_to(new).as_posix()
-  sums = checksums.file_checksums(new, [relative])
-  out.add_file(path, sums[relative]["crc32c"])
+  name = context.job.splits[split].name
+  path = layout.index_file(context.job.new, context.manifest, name)
+  index.save(path, _index_entries(context, split))
   return {
-    "files": sums,
     "examples": sum(shard["examples"] for shard in shards),
     "shards": shards,
     "records_sha256": records_sha256([shard["sha256"] for shard in shards]),
@@ -291,5 +255,4 @@ def write_index(context: JobContext, number: int, out: TaskOutput) -> Result:
 def _index_entries(context: JobContext, split: int) -> Iterator[np.ndarray]:
   for parts in context.shards[split]:
     for chunk, begin, end in parts:
-      arrays = context.outputs.read_arrays(f"encode/{chunk}", "index")
-      yield arrays["entries"][begin:end]
+      yield context.outputs.read_array(f"encode/{chunk}", "index")[begin:end]

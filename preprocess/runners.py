@@ -1,6 +1,7 @@
 """Runners of preparation tasks: processes of this machine, or Apache Beam.
 
-With Beam, each stage is a pipeline of task numbers and a ParDo that calls
+A runner is a context manager that yields a function `stages.Run`. With Beam,
+each stage is a pipeline of task numbers and a ParDo that calls
 `stages.run_task`. Texts and outputs are files that all machines must see under
 the same names, on an object store or a shared disk. Tasks may be repeated and
 interrupted without harm, so workers may die and tasks may be retried.
@@ -12,10 +13,13 @@ interrupted without harm, so workers may die and tasks may be retried.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import pickle
+import threading
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -24,6 +28,7 @@ from absl import flags
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
 from jaxsyn.preprocess.corpus import JobContext, PrepareJob
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import files, remote
 from jaxsyn.workers import Workers, cores
 
@@ -33,269 +38,85 @@ _DIED = (
   " again: what is done stays. --config.prepare.workers=1 needs least memory."
 )
 _REMOTE_RUNNERS = ("DataflowRunner",)  # their workers see no local disk
-_ERROR = ".error"
-_VISIBLE = "All machines must see the raw files and the prepared folder."
-_AGAIN = "Run the same command again: what is done stays."
+_AGAIN = (
+  "See the log of the runner. Run the same command again: what is done stays."
+)
 
 
-class InProcessRunner:
-  """Runner that executes preparation tasks one by one in this process."""
+@contextlib.contextmanager
+def local(context: JobContext) -> Iterator[stages.Run]:
+  """Yields a function that runs tasks on this machine.
 
-  def __init__(self, context: JobContext):
-    self._context = context
-
-  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    for number in numbers:
-      yield stages.run_task(self._context, stage, number)
-
-  def close(self) -> None:
-    pass
-
-
-class ProcessRunner:
-  """Runner that executes preparation tasks in several local processes."""
-
-  def __init__(self, job: PrepareJob, count: int):
-    """Starts the worker processes, which load the preparation job.
-
-    Args:
-      job: preparation job.
-      count: number of processes.
-    """
-    make = functools.partial(_load_context, job)
-    self._workers = Workers(make, count, died=_DIED)
-
-  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    submit = self._workers.submit
-    futures = [submit(stages.run_task, stage, number) for number in numbers]
-    # In order, so that the first of several errors is reported.
-    for future in futures:
-      yield future.result()
-
-  def close(self) -> None:
-    self._workers.close()
-
-
-def _load_context(job: PrepareJob) -> JobContext:
-  """Loads a preparation job and its parsers, whose memory processes share."""
-  context = JobContext(job)
-  _ = context.parsers
-  return context
-
-
-def local(context: JobContext) -> InProcessRunner | ProcessRunner:
-  """Returns a local runner, with processes in proportion to the input size."""
-  paths = {
-    source.path
-    for split, stream in context.job.streams
-    for source in split.streams[stream]
-  }
-  size = sum(map(files.size_of, paths))
+  It uses worker processes in proportion to the size of the input, or none.
+  """
+  size = sum(map(files.size_of, set(_input_paths(context.job))))
   wanted = context.config.prepare.workers or cores()
   count = min(wanted, size // _BYTES_PER_PROCESS)
   if count > 1:
-    return ProcessRunner(context.job, count)
-  return InProcessRunner(context)
+    with start_workers(context.job, count) as workers:
+      yield functools.partial(run_on_workers, workers)
+  else:
+    yield functools.partial(_run_here, context)
 
 
-class BeamRunner:
-  """Runner that executes each preparation stage as an Apache Beam pipeline."""
-
-  def __init__(self, options: Sequence[str], context: JobContext):
-    """Imports Beam and checks its options.
-
-    Args:
-      options: command-line options of Beam.
-      context: preparation job in the launcher.
-
-    Raises:
-      InputError: Beam is not installed, an option or the runner is unknown, or
-        workers of this runner would not see a folder.
-    """
-    self._beam = _import_beam()
-    self._options, runner = check_beam_options(options)
-    self._outputs = context.outputs
-    if runner in _REMOTE_RUNNERS:
-      _check_visible(context.job, runner)
-    self._job = pickle.dumps(_with_shared_parsers(context.job))
-
-  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    if not numbers:
-      return
-    for name in self._errors(stage):
-      files.remove(self._outputs.path(name))
-    self._run(stage, numbers)
-    for name in self._errors(stage):
-      message = files.read_json(self._outputs.path(name))
-      hint = f" {_VISIBLE}" if "is missing" in message else ""
-      raise InputError(f"{message}{hint}")
-    tasks = [f"{stage}/{number}" for number in numbers]
-    for number, header in zip(numbers, self._outputs.all_finished(tasks)):
-      if header is None:
-        raise InputError(
-          f"the pipeline of {stage!r} has ended without chunk {number}. All"
-          f" machines must see {self._outputs.folder}. See the log of the runner."
-          f" {_AGAIN}"
-        )
-      yield header.result.get("lines", 0)
-
-  def _run(self, stage: str, numbers: Sequence[int]) -> None:
-    beam = self._beam
-    pipeline = beam.Pipeline(options=self._options)
-    _ = (
-      pipeline
-      | f"{stage}: numbers" >> beam.Create(numbers)
-      | f"{stage}: spread" >> beam.Reshuffle()
-      | stage >> beam.ParDo(_task_function(beam)(self._job, stage))
-    )
-    try:
-      pipeline.run().wait_until_finish()
-    except Exception as error:  # each runner has its own
-      lines = (str(error).split("\n\n")[0].strip() or repr(error)).splitlines()
-      raise InputError(
-        f"the pipeline of {stage!r} has failed: {lines[-1]}. All machines must"
-        " see the raw files and the prepared folder, and have the keys of their"
-        f" store. See the log of the runner. {_AGAIN}"
-      ) from error
-
-  def _errors(self, stage: str) -> list[str]:
-    """Returns names of files with errors that workers wrote, by task number."""
-    names = files.names(self._outputs.folder / stage, f"*{_ERROR}")
-    names.sort(key=lambda name: int(name.removesuffix(_ERROR)))
-    return [f"{stage}/{name}" for name in names]
-
-  def close(self) -> None:
-    pass
+def _input_paths(job: PrepareJob) -> list[os.PathLike[str]]:
+  sources = [split.streams[name] for split, name in job.streams]
+  return [source.path for source in itertools.chain(*sources)]
 
 
-@functools.cache
-def _task_function(beam: Any) -> Any:
-  """Returns the class of the Beam DoFn that runs one preparation task."""
-
-  class RunTask(beam.DoFn):  # type: ignore[misc]  # untyped
-    """Beam DoFn for `stages.run_task`, with models that a worker loads once."""
-
-    def __init__(self, job: bytes, stage: str):
-      self._job, self._stage = job, stage
-
-    def setup(self) -> None:
-      self._context = borrow_context(self._job)
-
-    def teardown(self) -> None:
-      return_context(self._job, self._context)
-
-    def process(self, number: int) -> None:
-      try:
-        stages.run_task(self._context, self._stage, number)
-      except InputError as error:
-        # An input error is not raised here, since Beam would retry the task.
-        name = f"{self._stage}/{number}{_ERROR}"
-        files.write_json(self._context.outputs.path(name), str(error))
-
-  return RunTask
+def _run_here(
+  context: JobContext, stage: str, numbers: Sequence[int]
+) -> Iterator[int]:
+  for number in numbers:
+    stages.run_task(context, stage, number)
+    yield number
 
 
-_idle: dict[
-  bytes, list[JobContext]
-] = {}  # unused contexts of this worker, by job
+def start_workers(job: PrepareJob, count: int) -> Workers[JobContext]:
+  """Returns worker processes that have loaded a job and share its parsers."""
+  return Workers(functools.partial(_load_context, job), count, died=_DIED)
 
 
-def borrow_context(job: bytes) -> JobContext:
-  """Returns an idle or new `JobContext` of a preparation job, for one thread.
+def _load_context(job: PrepareJob) -> JobContext:
+  context = JobContext(job)
+  _ = context.parsers  # loads them, before the process forks
+  return context
 
-  Some runners repeat the setup for each element, and parsers load slowly.
+
+def run_on_workers(
+  workers: Workers[JobContext], stage: str, numbers: Sequence[int]
+) -> Iterator[int]:
+  """Runs tasks in worker processes, as `stages.Run`."""
+  futures = [workers.submit(stages.run_task, stage, n) for n in numbers]
+  # In order, so that the first of several errors is reported.
+  for number, future in zip(numbers, futures):
+    future.result()
+    yield number
+
+
+@contextlib.contextmanager
+def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
+  """Yields a function that runs the tasks of a stage as a pipeline of Beam.
 
   Args:
-    job: pickled `PrepareJob`.
-  """
-  if job not in _idle:
-    _idle.clear()  # models of other jobs
-  try:
-    return _idle.setdefault(job, []).pop()
-  except IndexError:
-    return JobContext(pickle.loads(job))
-
-
-def return_context(job: bytes, context: JobContext) -> None:
-  """Makes a borrowed `JobContext` of a preparation job available again."""
-  _idle.setdefault(job, []).append(context)
-
-
-def _import_beam() -> Any:
-  try:
-    import apache_beam
-  except ImportError:
-    raise InputError(
-      "--beam needs Apache Beam: pip install -e '.[beam]'."
-    ) from None
-  return apache_beam
-
-
-def split_command_line(
-  argv: Sequence[str], known: flags.FlagValues | Container[str]
-) -> tuple[list[str], list[str]]:
-  """Splits a command line with --beam into jaxsyn's flags and Beam's options.
-
-  Args:
-    argv: words of the command line.
-    known: names of jaxsyn's flags, except those of --config.
-  """
-  ours, theirs = [*argv[:1]], list[str]()
-  part = ours
-  for word in argv[1:]:
-    if word.startswith("-"):
-      name = word.lstrip("-").partition("=")[0]
-      is_known = (
-        name in known or name.removeprefix("no") in known or name == "h"
-      )
-      part = ours if is_known or name.startswith(("config", "help")) else theirs
-    part.append(word)
-  return ours, theirs
-
-
-def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
-  """Returns the parsed options of Beam and the class name of their runner.
+    options: command-line options of Beam.
+    context: preparation job in the launcher.
 
   Raises:
-    InputError: Beam is not installed, or an option or runner is unknown.
+    InputError: Beam is not installed, an option or the runner is unknown, or
+      workers of this runner would not see a folder.
   """
-  _import_beam()
-  from apache_beam.options.pipeline_options import (
-    PipelineOptions,
-    StandardOptions,
-  )
-  from apache_beam.runners.runner import create_runner
-
-  pipeline_options = PipelineOptions([*options])
-  try:
-    # The runner comes first, since some runners define further options.
-    runner = create_runner(
-      pipeline_options.view_as(StandardOptions).runner or "DirectRunner"
-    )
-  except (ImportError, ValueError, AttributeError) as error:
-    raise InputError(f"--runner: {error}") from None
-  unknown: list[str] = []
-
-  def find_unknown(parser: argparse.ArgumentParser) -> None:
-    unknown.extend(parser.parse_known_args([*options])[1])
-
-  pipeline_options.get_all_options(add_extra_args_fn=find_unknown)
-  if unknown:
-    raise InputError(
-      f"neither this command nor Beam's runner has an option {unknown[0]}."
-    )
-  return pipeline_options, type(runner).__name__
-
-
-def _check_visible(job: PrepareJob, runner: str) -> None:
-  """Raises InputError if the job has local paths, which remote workers lack."""
-  sources = [s for split, name in job.streams for s in split.streams[name]]
-  for path in (job.outputs.folder, *(source.path for source in sources)):
-    if not remote.is_remote(path):
-      raise InputError(
-        f"--runner={runner}: its workers do not see {path}. Put the raw text"
-        " and config.data.directory on an object store (s3://, gs://)."
-      )
+  parsed, runner = check_beam_options(options)
+  job = context.job
+  if runner in _REMOTE_RUNNERS:
+    for path in (job.outputs.folder, *_input_paths(job)):
+      if not remote.is_remote(path):
+        raise InputError(
+          f"--runner={runner}: its workers do not see {path}. Put the raw text"
+          " and config.data.directory on an object store (s3://, gs://)."
+        )
+  pickled = pickle.dumps(_with_shared_parsers(job))
+  yield functools.partial(_run_on_beam, parsed, pickled, job.outputs)
 
 
 def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
@@ -314,3 +135,125 @@ def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
       spec = spec.at(os.fspath(copy))
     parsers[side] = spec, identity
   return dataclasses.replace(job, parsers=parsers)
+
+
+def _run_on_beam(
+  options: Any,
+  job: bytes,
+  outputs: Outputs,
+  stage: str,
+  numbers: Sequence[int],
+) -> Iterator[int]:
+  import apache_beam
+
+  if not numbers:
+    return
+  for name in _error_files(outputs, stage):
+    files.remove(outputs.path(name))
+  pipeline = apache_beam.Pipeline(options=options)
+  _ = (
+    pipeline
+    | f"{stage}: numbers" >> apache_beam.Create(numbers)
+    | f"{stage}: spread" >> apache_beam.Reshuffle()
+    | stage >> apache_beam.Map(_run_in_pipeline, job, stage)
+  )
+  try:
+    pipeline.run().wait_until_finish()
+  except Exception as error:  # each runner has its own
+    lines = (str(error).split("\n\n")[0].strip() or repr(error)).splitlines()
+    raise InputError(
+      f"the pipeline of {stage!r} has failed: {lines[-1]}. All machines must"
+      " see the raw files and the prepared folder, and have the keys of their"
+      f" store. {_AGAIN}"
+    ) from error
+  for name in _error_files(outputs, stage):
+    message = files.read_json(outputs.path(name))
+    if "is missing" in message:
+      message += " All machines must see the raw files and the prepared folder."
+    raise InputError(message)
+  yield from numbers
+
+
+def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
+  """Runs one task on a worker of Beam; writes its input error to a file."""
+  context = context_of(job)
+  try:
+    stages.run_task(context, stage, number)
+  except InputError as error:  # not raised: Beam would retry the task
+    path = context.outputs.path(f"{stage}/{number}.error")
+    files.write_json(path, str(error))
+
+
+def _error_files(outputs: Outputs, stage: str) -> list[str]:
+  """Returns the names of files with errors of workers, by task number."""
+  names = files.names(outputs.folder / stage, "*.error")
+  names.sort(key=lambda name: int(name.partition(".")[0]))
+  return [f"{stage}/{name}" for name in names]
+
+
+_loaded = threading.local()  # the job of this thread, and its context
+
+
+def context_of(job: bytes) -> JobContext:
+  """Returns the context of a pickled job, whose parsers a thread loads once."""
+  if getattr(_loaded, "job", None) != job:
+    _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
+  return _loaded.context
+
+
+def split_command_line(
+  argv: Sequence[str], known: flags.FlagValues | Container[str]
+) -> tuple[list[str], list[str]]:
+  """Splits a command line with --beam into jaxsyn's flags and Beam's options.
+
+  Args:
+    argv: words of the command line.
+    known: names of jaxsyn's flags, except those of --config.
+  """
+  ours, theirs = [*argv[:1]], list[str]()
+  part = ours
+  for word in argv[1:]:
+    if word.startswith("-"):
+      name = word.lstrip("-").partition("=")[0]
+      is_ours = (
+        name in known
+        or name.removeprefix("no") in known
+        or name == "h"
+        or name.startswith(("config", "help"))
+      )
+      part = ours if is_ours else theirs
+    part.append(word)
+  return ours, theirs
+
+
+def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
+  """Returns the parsed options of Beam and the class name of their runner.
+
+  Raises:
+    InputError: Beam is not installed, or an option or runner is unknown.
+  """
+  try:
+    from apache_beam.options import pipeline_options
+    from apache_beam.runners.runner import create_runner
+  except ImportError:
+    raise InputError(
+      "--beam needs Apache Beam: pip install -e '.[beam]'."
+    ) from None
+  parsed = pipeline_options.PipelineOptions([*options])
+  standard = parsed.view_as(pipeline_options.StandardOptions)
+  try:
+    # The runner comes first, since some runners define further options.
+    runner = create_runner(standard.runner or "DirectRunner")
+  except (ImportError, ValueError, AttributeError) as error:
+    raise InputError(f"--runner: {error}") from None
+  unknown: list[str] = []
+
+  def find_unknown(parser: argparse.ArgumentParser) -> None:
+    unknown.extend(parser.parse_known_args([*options])[1])
+
+  parsed.get_all_options(add_extra_args_fn=find_unknown)
+  if unknown:
+    raise InputError(
+      f"neither this command nor Beam's runner has an option {unknown[0]}."
+    )
+  return parsed, type(runner).__name__

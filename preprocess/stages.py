@@ -8,24 +8,27 @@ results into the summary of the stage, which later stages read.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 from jaxsyn import progress
+from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
 from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
+
+# Runs tasks of a stage, given their numbers, and yields the numbers of those
+# that are done. Raises the InputError of the first task that has one.
+Run = Callable[[str, Sequence[int]], Iterator[int]]
 
 
 def _no_summary(context: JobContext, results: Sequence[Result]) -> Result:
   return {}
 
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
-  """A stage of dataset preparation: functions to count, run and combine tasks.
+class Stage(NamedTuple):
+  """A stage of dataset preparation.
 
   Attributes:
     count: function that returns the number of tasks.
@@ -55,88 +58,64 @@ STAGES = {
   "trees": Stage(_chunks, trees.make_trees, trees.combine),
   "encode": Stage(_chunks, records.encode, records.combine),
   "shards": Stage(records.shard_count, records.write_shard),
-  "index": Stage(lambda context: len(context.job.splits), records.write_index),
 }
 
 
-def run_task(context: JobContext, stage: str, number: int) -> int:
-  """Runs one task of a stage unless it is done; returns its number of lines.
+def run_task(context: JobContext, stage: str, number: int) -> None:
+  """Runs one task of a stage unless it is done.
 
   Raises:
     InputError: the input is invalid.
   """
   task = f"{stage}/{number}"
-  header = context.outputs.finished(task)
-  if header is not None:
-    return header.result.get("lines", 0)
-  out = TaskOutput(context.outputs, task)
-  result = STAGES[stage].run(context, number, out)
-  out.finish(result)
-  return result.get("lines", 0)
-
-
-class Runner(Protocol):
-  """Interface of a runner, which executes the tasks of preparation stages."""
-
-  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    """Runs tasks of a stage; yields the number of lines that each processed.
-
-    Raises:
-      InputError: the input of a task is invalid; from the first such task.
-    """
-    ...
-
-  def close(self) -> None:
-    """Stops the runner and its workers, even during a task."""
-    ...
+  if context.outputs.finished(task) is None:
+    out = TaskOutput(context.outputs, task)
+    out.finish(STAGES[stage].run(context, number, out))
 
 
 def results(context: JobContext, stage: str) -> list[Result]:
   """Returns the results of all tasks of a finished stage."""
-  tasks = [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
-  found = context.outputs.all_finished(tasks)
+  found = context.outputs.all_finished(_tasks(context, stage))
   return [header.result for header in found if header]
 
 
-def run(context: JobContext, runner: Runner) -> None:
+def _tasks(context: JobContext, stage: str) -> list[str]:
+  return [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
+
+
+def run(context: JobContext, run_tasks: Run) -> None:
   """Runs all stages of dataset preparation, except tasks that are done.
 
   Args:
     context: preparation job in the launcher.
-    runner: runner of the tasks.
+    run_tasks: function from `preprocess.runners` that runs tasks.
 
   Raises:
     InputError: the input is invalid.
   """
   outputs = context.outputs
   for name, stage in STAGES.items():
-    tasks = [f"{name}/{number}" for number in range(stage.count(context))]
-    headers = outputs.all_finished(tasks, deep=True)
+    headers = outputs.all_finished(_tasks(context, name), deep=True)
     todo = [i for i, header in enumerate(headers) if header is None]
-    _show_progress(runner.run(name, todo), name, len(todo))
+    started, lines = time.monotonic(), 0
+    with progress.bar(name, len(todo), unit="chunk", per="line") as bar:
+      for i in run_tasks(name, todo):
+        header = headers[i] = outputs.finished(f"{name}/{i}")
+        if header is None:
+          raise InputError(
+            f"the stage {name!r} has ended without chunk {i}. All machines must"
+            f" see {outputs.folder}. Run the same command again: what is done"
+            " stays."
+          )
+        lines += header.result.get("lines", 0)
+        bar.advance(amount=header.result.get("lines", 0))
+    seconds = time.monotonic() - started
+    if seconds > 1 and lines:
+      speed = f"{lines / seconds:,.0f} lines/s"
+      print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)
+    found = [header for header in headers if header]
     for i in todo:
-      header = headers[i] = outputs.finished(tasks[i])
-      assert header is not None, f"{tasks[i]} is not done"
-      for message in header.messages:
+      for message in found[i].messages:
         print(message, flush=True)
-    summary = stage.combine(context, [h.result for h in headers if h])
+    summary = stage.combine(context, [header.result for header in found])
     outputs.write_summary(name, summary)
-
-
-def _show_progress(done: Iterator[int], name: str, total: int) -> None:
-  """Waits for the tasks of a stage and shows a progress bar.
-
-  Args:
-    done: number of lines of each task, yielded when the task ends.
-    name: name of the stage.
-    total: number of tasks.
-  """
-  started, lines = time.monotonic(), 0
-  with progress.bar(name, total, unit="chunk", per="line") as bar:
-    for some in done:
-      lines += some
-      bar.advance(amount=some)
-  seconds = time.monotonic() - started
-  if seconds > 1 and lines:
-    speed = f"{lines / seconds:,.0f} lines/s"
-    print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)

@@ -2,8 +2,8 @@
 
 A parser returns trees for any text. If it parses Czech as English, no error
 occurs, but the trees are wrong and do not help a translation system.
-`TreeStats` counts properties of such trees, and `find_warnings` returns a
-message for each value out of bounds. A corpus may be unusual, so these are only
+`count` counts properties of trees, and `find_warnings` returns a message for
+each percentage out of bounds. A corpus may be unusual, so these are only
 warnings.
 
 The limits were chosen on gold trees (seven languages of UD's PUD, and English
@@ -31,19 +31,18 @@ Czech model. None of these parsers marks words as unparsed or unlabelled.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import operator
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu import Parse
 
 _MIN_WORDS = 8  # a smaller tree has no informative shape
 _LONG = 20  # characters of a word
-_MIN_COUNT = 20  # shares of fewer sentences or trees are not informative
+_MIN_COUNT = 20  # shares of fewer lines or trees are not informative
 
 # Relations of Universal Dependencies, without their subtypes.
 _RELATIONS = """acl advcl advmod amod appos aux case cc ccomp clf compound conj
@@ -56,186 +55,150 @@ _UNLABELLED = frozenset(["dep", "_", ""])
 
 # Scripts (first word in the Unicode names of their letters) -> language codes.
 _LANGUAGES = {
-  ("CJK", "IDEOGRAPHIC", "BOPOMOFO"): "zh lzh yue",
-  (
-    "CJK",
-    "IDEOGRAPHIC",
-    "HIRAGANA",
-    "KATAKANA",
-    "HALFWIDTH",
-    "KATAKANA-HIRAGANA",
-  ): "ja",
-  ("HANGUL", "CJK"): "ko",
-  ("CYRILLIC",): "ru uk bg be mk kk orv cu",
-  ("CYRILLIC", "LATIN"): "sr",
-  ("GREEK",): "el grc",
-  ("ARABIC",): "ar fa ur ug",
-  ("HEBREW",): "he yi",
-  ("DEVANAGARI",): "hi mr sa ne",
-  ("TAMIL",): "ta",
-  ("TELUGU",): "te",
-  ("BENGALI",): "bn",
-  ("THAI",): "th",
-  ("ARMENIAN",): "hy",
-  ("GEORGIAN",): "ka",
-  ("ETHIOPIC",): "am",
-  (
-    "LATIN",
-  ): """af br ca cs cy da de en es et eu fi fr ga gl hr hu id is it la lt
+  "CJK IDEOGRAPHIC BOPOMOFO": "zh lzh yue",
+  "CJK IDEOGRAPHIC HIRAGANA KATAKANA HALFWIDTH KATAKANA-HIRAGANA": "ja",
+  "HANGUL CJK": "ko",
+  "CYRILLIC": "ru uk bg be mk kk orv cu",
+  "CYRILLIC LATIN": "sr",
+  "GREEK": "el grc",
+  "ARABIC": "ar fa ur ug",
+  "HEBREW": "he yi",
+  "DEVANAGARI": "hi mr sa ne",
+  "TAMIL": "ta",
+  "TELUGU": "te",
+  "BENGALI": "bn",
+  "THAI": "th",
+  "ARMENIAN": "hy",
+  "GEORGIAN": "ka",
+  "ETHIOPIC": "am",
+  "LATIN": """af br ca cs cy da de en es et eu fi fr ga gl hr hu id is it la lt
     lv mt nb nl nn no pl pt ro sk sl sv tr vi""",
 }
-_SCRIPTS = {
-  code: scripts
-  for scripts, codes in _LANGUAGES.items()
-  for code in codes.split()
-}
+_SCRIPT_TAGS = {"latn": "LATIN", "cyrl": "CYRILLIC"}
+
+Stats = collections.Counter[str]
+_RELATION = "relation "  # and a relation: the name of its number of words
 
 
-@dataclasses.dataclass
-class TreeStats:
-  """Statistics of a side's lines and trees, which reveal unsuitable parsers.
+def count(parse: Parse, language: str) -> Stats:
+  """Returns statistics of one parsed line; those of several may be added.
 
-  Attributes:
-    lines: number of lines with visible characters.
-    unparsed: number of these lines without a tree.
-    trees: number of trees of at least 8 words.
-    flat: number of these trees in which all words depend on one word.
-    chains: number of these trees in which each word depends on a neighbor.
-    relations: relation without its subtype -> number of words.
-    characters: number of characters in all words.
-    uncut: number of characters in words of more than 20 characters.
-    letters: number of letters in all lines.
-    foreign: number of letters in no script of the side's language.
+  Args:
+    parse: parse of the line.
+    language: language code of the line.
+
+  Returns:
+    Number of
+
+    - lines: lines with visible characters;
+    - unparsed: these lines without a tree;
+    - trees: trees of at least 8 words;
+    - flat: these trees in which all words depend on one word;
+    - chains: these trees in which each word depends on a neighbor;
+    - relation NAME: words with this relation, without its subtype;
+    - characters: characters in all words;
+    - uncut: characters in words of more than 20 characters;
+    - letters: letters in all lines;
+    - foreign: letters in no script of the language.
   """
-
-  lines: int = 0
-  unparsed: int = 0
-  trees: int = 0
-  flat: int = 0
-  chains: int = 0
-  relations: collections.Counter[str] = dataclasses.field(
-    default_factory=collections.Counter
-  )
-  characters: int = 0
-  uncut: int = 0
-  letters: int = 0
-  foreign: int = 0
-
-  def add(self, parse: Parse, language: str) -> None:
-    """Adds one parsed line to the statistics.
-
-    Args:
-      parse: parse of the line.
-      language: language code of the side.
-    """
-    if not visible(parse.text):
-      return
-    self.lines += 1
-    for letter, times in collections.Counter(parse.text).items():
-      if script := _script(letter):
-        self.letters += times
-        self.foreign += 0 if _is_of(language, script) else times
-    if not parse.parsed:
-      self.unparsed += 1
-      return
-    lengths = [*map(operator.sub, parse.end_W, parse.start_W)]
-    self.characters += sum(lengths)
-    if max(lengths) > _LONG:
-      self.uncut += sum(length for length in lengths if length > _LONG)
-    self.relations.update(map(_base, parse.relation_W))
-    if len(parse.head_W) >= _MIN_WORDS:
-      self.trees += 1
-      edges = [(i, head) for i, head in enumerate(parse.head_W) if i != head]
-      self.flat += len({head for _, head in edges}) <= 1
-      self.chains += all(-1 <= head - i <= 1 for i, head in edges)
-
-  def as_dict(self) -> dict[str, Any]:
-    """Returns the tree statistics as a JSON object."""
-    return {**vars(self), "relations": dict(sorted(self.relations.items()))}
-
-  @classmethod
-  def sum(cls, parts: Iterable[Mapping[str, Any]]) -> TreeStats:
-    """Returns the sum of tree statistics that `as_dict` returned."""
-    total = cls()
-    for counts in parts:
-      for name, value in counts.items():
-        if name == "relations":
-          total.relations.update(value)
-        else:
-          setattr(total, name, getattr(total, name) + value)
-    return total
+  stats = Stats()
+  if not visible(parse.text):
+    return stats
+  stats["lines"] = 1
+  for letter, times in collections.Counter(parse.text).items():
+    if script := _script(letter):
+      stats["letters"] += times
+      stats["foreign"] += 0 if _is_of(language, script) else times
+  if not parse.parsed:
+    stats["unparsed"] = 1
+    return stats
+  lengths = [*map(operator.sub, parse.end_W, parse.start_W)]
+  stats["characters"] = sum(lengths)
+  stats["uncut"] = sum(length for length in lengths if length > _LONG)
+  stats.update(map(_counted_as, parse.relation_W))
+  if len(parse.head_W) >= _MIN_WORDS:
+    edges = [(i, head) for i, head in enumerate(parse.head_W) if i != head]
+    stats["trees"] = 1
+    stats["flat"] = int(len({head for _, head in edges}) <= 1)
+    stats["chains"] = int(all(-1 <= head - i <= 1 for i, head in edges))
+  return stats
 
 
-def rates(stats: TreeStats) -> dict[str, float]:
-  """Returns tree statistics in percent, without those of too little text."""
-  rates_found = {}
-  if stats.lines >= _MIN_COUNT:
-    rates_found["unparsed"] = _share(stats.unparsed, stats.lines)
-    rates_found["foreign"] = _share(stats.foreign, stats.letters)
-    rates_found["uncut"] = _share(stats.uncut, stats.characters)
-  if stats.trees >= _MIN_COUNT:
-    words = stats.relations
-    rates_found["flat"] = _share(stats.flat, stats.trees)
-    rates_found["chains"] = _share(stats.chains, stats.trees)
-    rates_found["unlabelled"] = _sum_of(words, _UNLABELLED)
-    rates_found["one relation"] = _share(max(words.values()), words.total())
-    if _sum_of(words, _UNIVERSAL) > 90:
-      rates_found["function words"] = _sum_of(words, _FUNCTION)
-  return rates_found
-
-
-@dataclasses.dataclass(frozen=True)
-class Limit:
-  """Upper or lower limit of a percentage for trees of a suitable parser.
+class Share(NamedTuple):
+  """A percentage, and its limit for trees of a suitable parser.
 
   Attributes:
-    per_cent: limit in per cent.
+    part: name of a statistic.
+    whole: name of the statistic of which it is a part.
+    needs: name of the statistic that must be at least 20.
+    limit: limit in per cent.
     meaning: description of the percentage, for messages.
-    below: whether the limit is a lower bound.
+    is_minimum: whether the limit is a lower bound.
   """
 
-  per_cent: float
+  part: str
+  whole: str
+  needs: str
+  limit: float
   meaning: str
-  below: bool = False
-
-  def passed(self, share: float) -> bool:
-    return share < self.per_cent if self.below else share > self.per_cent
+  is_minimum: bool = False
 
 
-LIMITS: dict[str, Limit] = {
-  "unparsed": Limit(5, "lines have no tree"),
-  "foreign": Limit(20, "letters are of no script of its language"),
-  "uncut": Limit(10, "characters are of words of more than 20"),
-  "flat": Limit(10, "trees have all words on one"),
-  "chains": Limit(2, "trees have each word on a neighbour"),
-  "unlabelled": Limit(10, "words have no relation but dep or _"),
-  "one relation": Limit(28, "words have the same relation"),
-  "function words": Limit(12, "words are function words", below=True),
-}
+_FOREIGN = "letters are of no script of its language"
+_UNCUT = "characters are of words of more than 20"
+_SHARES = (
+  Share("unparsed", "lines", "lines", 5, "lines have no tree"),
+  Share("foreign", "letters", "lines", 20, _FOREIGN),
+  Share("uncut", "characters", "lines", 10, _UNCUT),
+  Share("flat", "trees", "trees", 10, "trees have all words on one"),
+  Share("chains", "trees", "trees", 2, "trees have each word on a neighbour"),
+  Share("none", "words", "trees", 10, "words have no relation but dep or _"),
+  Share("same", "words", "trees", 28, "words have the same relation"),
+  Share("function", "words", "trees", 12, "words are function words", True),
+)
 
 
-def find_warnings(stats: TreeStats) -> list[str]:
-  """Returns a warning message for each tree statistic that is out of bounds."""
-  return [
-    f"{share:.1f} % of the {LIMITS[name].meaning} (usual: "
-    f"{'at least' if LIMITS[name].below else 'at most'} {LIMITS[name].per_cent:g} %)"
-    for name, share in rates(stats).items()
-    if LIMITS[name].passed(share)
-  ]
+def find_warnings(stats: Mapping[str, int]) -> list[str]:
+  """Returns a message for each percentage that is out of bounds.
+
+  Args:
+    stats: sum of statistics from `count`.
+  """
+  relations = Stats()
+  for name, times in stats.items():
+    if name.startswith(_RELATION):
+      relations[name.removeprefix(_RELATION)] = times
+  numbers = Stats(stats)
+  numbers["words"] = relations.total()
+  numbers["same"] = max(relations.values(), default=0)
+  for name, group in (
+    ("none", _UNLABELLED),
+    ("function", _FUNCTION),
+    ("universal", _UNIVERSAL),
+  ):
+    numbers[name] = sum(relations[relation] for relation in group)
+  if _per_cent(numbers, "universal", "words") <= 90:
+    numbers["function"] = numbers["words"]  # it has relations of its own
+  warnings = []
+  for share in _SHARES:
+    value = _per_cent(numbers, share.part, share.whole)
+    is_out = value < share.limit if share.is_minimum else value > share.limit
+    if is_out and numbers[share.needs] >= _MIN_COUNT:
+      bound = "at least" if share.is_minimum else "at most"
+      warnings.append(
+        f"{value:.1f} % of the {share.meaning} (usual: {bound}"
+        f" {share.limit:g} %)"
+      )
+  return warnings
 
 
-def _share(part: float, total: float) -> float:
-  return 100 * part / max(1, total)
-
-
-def _sum_of(words: collections.Counter[str], kinds: frozenset[str]) -> float:
-  return _share(sum(words[kind] for kind in kinds), words.total())
+def _per_cent(numbers: Stats, part: str, whole: str) -> float:
+  return 100 * numbers[part] / max(1, numbers[whole])
 
 
 @functools.cache
-def _base(relation: str) -> str:
-  """Returns a dependency relation without its subtype (after the colon)."""
-  return relation.partition(":")[0]
+def _counted_as(relation: str) -> str:
+  return _RELATION + relation.partition(":")[0]
 
 
 @functools.cache
@@ -249,10 +212,12 @@ def _script(letter: str) -> str:
 
 @functools.cache
 def _is_of(language: str, script: str) -> bool:
-  base, *rest = language.replace("_", "-").split("-")
-  known = _SCRIPTS.get(base.lower(), ())
-  written = {"latn": "LATIN", "cyrl": "CYRILLIC"}
-  known_scripts = {
-    written[tag.lower()] for tag in rest if tag.lower() in written
-  }
-  return not known or script in known or script in known_scripts
+  """Returns whether a language, such as "sr_Latn", is written in a script."""
+  base, *tags = language.lower().replace("_", "-").split("-")
+  known = [
+    scripts.split()
+    for scripts, codes in _LANGUAGES.items()
+    if base in codes.split()
+  ]
+  tagged = [_SCRIPT_TAGS[tag] for tag in tags if tag in _SCRIPT_TAGS]
+  return not known or script in known[0] or script in tagged

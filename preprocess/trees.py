@@ -11,7 +11,7 @@ import gzip
 import pathlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, extras, tree_warnings, vocabulary
 from jaxsyn.preprocess.corpus import Chunk, JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -35,69 +36,79 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Selects the lines of a chunk that become examples, and makes their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
-  "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE", and
-  "alternatives.SIDE" if further parses were given; and "sizes", the bytes of
-  each row in texts and CoNLL-U.
+  "text.SIDE"; for sides with trees "conllu.SIDE", and "alternatives.SIDE" if
+  further parses were given; and "sizes.text.SIDE" and "sizes.conllu.SIDE", the
+  bytes of each row.
   """
   chunk = context.chunk(number)
-  config = context.config.prepare
   pairs, rows = chunk.pairs(), clean.kept_rows(context, number)
   result: Result = {"lines": len(pairs)}
-  is_train = context.is_train(chunk.split)
-  if is_train:
+  if context.is_train(chunk.split):
     rows, result["dropped"] = vocabulary.rows_that_fit(context, pairs, rows)
   result |= {"kept": len(rows), "relations": {}, "trees": {}}
-  sizes = {}
-  for side, lines_of_chunk in zip(schema.SIDES, zip(*pairs)):
-    all_lines = list(lines_of_chunk)
-    lines = [all_lines[row] for row in rows]
-    texts = [f"{line}\n".encode() for line in lines]
-    out.write(f"text.{side}", b"".join(texts))
-    sizes[f"text.{side}"] = _lengths(texts)
-    if side not in config.parse.sides:
-      continue
-    names = [f"{chunk.split.name}-{chunk.lines[row] + 1}" for row in rows]
-    if f"trees.{side}" in chunk.split.streams:
-      trees = _given_trees(chunk, side, all_lines, rows=rows, names=names)
-    else:
-      trees = _parsed_trees(context, side, lines, names=names, out=out)
-    relations: set[str] = set()
-    stats = tree_warnings.TreeStats()
-    counts = extras.LabelCounts(config.parse.annotations)
-    language = getattr(context.config.data, f"{side}_language")
-    records, blocks = [], []
-    for parse, block in trees:
-      relations.update(parse.relation_W)
-      stats.add(parse, language)
-      counts.add(parse)
-      records.append(_parse_record(parse, bool(config.parse.annotations)))
-      blocks.append(block.encode())
-    out.write(f"conllu.{side}", b"".join(blocks))
-    sizes[f"conllu.{side}"] = _lengths(blocks)
-    out.write_json(f"parses.{side}", records)
-    if is_train:
-      out.write_json(f"labels.{side}", counts.as_dict())
-    if chunk.split.alternatives(side):
-      words = [(record[0], record[1], record[4]) for record in records]
-      kept, kinds = extras.matching_alternatives(
-        chunk, side, all_lines, rows=rows, words=words
-      )
-      out.write_json(f"alternatives.{side}", kept)
-      result.setdefault("alternatives", {})[side] = kinds
-      relations.update(x for some in kept for _, names in some for x in names)
-    result["relations"][side] = sorted(relations)
-    result["trees"][side] = stats.as_dict()
+  written: dict[str, list[bytes]] = {}
+  for side, lines_of_side in zip(schema.SIDES, zip(*pairs)):
+    lines = list(lines_of_side)
+    written[f"text.{side}"] = [f"{lines[row]}\n".encode() for row in rows]
+    if side in context.config.prepare.parse.sides:
+      blocks, found = _make_side(chunk, side, lines, rows, out)
+      written[f"conllu.{side}"] = blocks
+      for name, value in found.items():
+        result.setdefault(name, {})[side] = value
+  for name, data in written.items():
+    out.write(name, b"".join(data))
+    sizes = np.fromiter(map(len, data), np.int64, len(data))
+    out.write_array(f"sizes.{name}", sizes)
+  out.write_array("rows", np.array(rows, np.int64))
   if "brackets" in chunk.split.streams:
     sources = [source for source, _ in pairs]
-    labels = extras.bracket_labels(chunk, sources, rows)
-    result["brackets"] = sorted(labels)
-  out.write_arrays("rows", {"rows": np.array(rows, np.int64)})
-  out.write_arrays("sizes", sizes)
+    result["brackets"] = sorted(extras.bracket_labels(chunk, sources, rows))
   return result
 
 
-def _lengths(rows: Sequence[bytes]) -> np.ndarray:
-  return np.fromiter(map(len, rows), np.int64, len(rows))
+def parses_of(
+  context: JobContext, number: int, side: str, lines: Sequence[str]
+) -> Iterator[conllu.Parse]:
+  """Yields the parse of each line of a chunk that becomes an example."""
+  data = context.outputs.read(f"trees/{number}", f"conllu.{side}")
+  blocks = conllu.blocks_of_lines(data.split(b"\n"), f"trees of the {side}")
+  return conllu.match(blocks, lines, f"kept lines of the {side}")
+
+
+def _make_side(
+  chunk: Chunk,
+  side: str,
+  lines: list[str],
+  rows: Sequence[int],
+  out: TaskOutput,
+) -> tuple[list[bytes], Result]:
+  """Makes the trees of a side for the given rows of a chunk.
+
+  Returns:
+    CoNLL-U of each row; and the side's relations, statistics of its trees, and
+    counts of further parses.
+  """
+  data, options = chunk.context.config.data, chunk.context.config.prepare.parse
+  trees = _trees_of(chunk, side, lines, rows, out)
+  parses = [parse for parse, _ in trees]
+  relations = [parse.relation_W for parse in parses]
+  stats, labels = tree_warnings.Stats(), extras.LabelCounts(options.annotations)
+  for parse in parses:
+    stats.update(tree_warnings.count(parse, getattr(data, f"{side}_language")))
+    labels.add(parse)
+  result: Result = {"trees": stats}
+  if chunk.context.is_train(chunk.split):
+    out.write_json(f"labels.{side}", labels.as_dict())
+  if chunk.split.alternatives(side):
+    words = [(parse.start_W, parse.end_W, parse.parsed) for parse in parses]
+    further, result["alternatives"] = extras.matching_alternatives(
+      chunk, side, lines, rows=rows, words=words
+    )
+    out.write_json(f"alternatives.{side}", further)
+    for alternatives in further:
+      relations += [tuple(relation_W) for _, relation_W in alternatives]
+  result["relations"] = _union(relations)
+  return [block.encode() for _, block in trees], result
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
@@ -116,18 +127,22 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
     reason: sum(result["dropped"][reason] for result in train)
     for reason in ("empty", "max_subwords")
   }
-  pairs = sum(result["kept"] for result in train)
-  vocabulary.check_left(options.max_subwords, gone, pairs)
+  if not any(result["kept"] for result in train):
+    none = gone["empty"]
+    raise InputError(
+      f"config.prepare.max_subwords={options.max_subwords} drops all training"
+      f" pairs{f', but {none} that have no subwords' if none else ''}."
+    )
   dropped = {name: dict(counts) for name, counts in context.dropped.items()}
   if gone["empty"]:
     dropped[data.train]["empty"] += gone["empty"]
   dropped[data.train]["max_subwords"] = gone["max_subwords"]
   sides, annotations = options.parse.sides, options.parse.annotations
   relations = {
-    side: sorted({x for result in train for x in result["relations"][side]})
+    side: _union(result["relations"][side] for result in train)
     for side in sides
   }
-  brackets = sorted({x for r in results for x in r.get("brackets", ())})
+  brackets = _union(result.get("brackets", ()) for result in results)
   has_brackets = any("brackets" in s.streams for s in context.job.splits)
   extras.check_brackets(brackets, has_brackets)
   for split in context.job.splits:
@@ -154,14 +169,19 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   return {"manifest": manifest, "dropped": dropped, "warnings": warnings}
 
 
+def _union(groups: Iterable[Iterable[str]]) -> list[str]:
+  return sorted(set[str]().union(*groups))
+
+
 def _report_warnings(
   context: JobContext, split: str, results: Sequence[Result]
 ) -> dict[str, list[str]]:
   """Prints and returns warnings about the trees of a split, by side."""
   found: dict[str, list[str]] = {}
   for side in context.config.prepare.parse.sides:
-    parts = [results[n]["trees"][side] for n in context.chunks(split)]
-    stats = tree_warnings.TreeStats.sum(parts)
+    stats = tree_warnings.Stats()
+    for number in context.chunks(split):
+      stats.update(results[number]["trees"][side])
     if messages := tree_warnings.find_warnings(stats):
       found[side] = messages
       for message in messages:
@@ -169,73 +189,32 @@ def _report_warnings(
   return found
 
 
-def _parse_record(parse: conllu.Parse, with_rows: bool) -> list[object]:
-  """Returns a parse without its text as a JSON list for `parses_of`."""
-  words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
-  return [*words, parse.parsed, parse.line_W if with_rows else ()]
-
-
-def parses_of(
-  context: JobContext, number: int, side: str, lines: Sequence[str]
-) -> list[conllu.Parse]:
-  """Returns the stored parses of the lines of a chunk that become examples."""
-  records = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
-  return [
-    conllu.Parse(
-      text,
-      start_W=tuple(start),
-      end_W=tuple(end),
-      head_W=tuple(head),
-      relation_W=tuple(relation),
-      parsed=parsed,
-      line_W=tuple(rows),
-    )
-    for text, (start, end, head, relation, parsed, rows) in zip(
-      lines, records, strict=True
-    )
-  ]
-
-
-def _given_trees(
+def _trees_of(
   chunk: Chunk,
   side: str,
   lines: list[str],
-  *,
   rows: Sequence[int],
-  names: Iterable[str],
-) -> Iterator[Tree]:
-  """Yields the tree of each given row of a chunk, from CoNLL-U of all lines."""
-  name_of: Mapping[int, str] = dict(zip(rows, names))
+  out: TaskOutput,
+) -> list[Tree]:
+  """Returns the trees of the given rows of a chunk, as given or parsed."""
+  names = {row: f"{chunk.split.name}-{chunk.lines[row] + 1}" for row in rows}
+  stream = f"trees.{side}"
+  if stream not in chunk.split.streams:
+    kept = [lines[row] for row in rows]
+    return list(_parsed(chunk.context, side, kept, [*names.values()], out))
   with_rows = bool(chunk.context.config.prepare.parse.annotations)
   # All trees are read, to detect malformed trees and trees of another text.
-  for row, parse in enumerate(chunk.trees(f"trees.{side}", side, lines)):
-    if row in name_of:
-      yield parse, conllu.to_text(parse, name_of[row], with_rows)
+  return [
+    (parse, conllu.to_text(parse, names[row], with_rows))
+    for row, parse in enumerate(chunk.trees(stream, side, lines))
+    if row in names
+  ]
 
 
-def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
-  """Cuts lines into runs of lines whose borders depend only on nearby lines.
-
-  So most runs do not change if a line is added or removed.
-
-  Args:
-    lines: lines of a chunk.
-    cut: approximate number of lines in a run.
-  """
-  runs, start, longest = [], 0, cut * _MAX_CUTS
-  for i, line in enumerate(lines):
-    is_end = zlib.crc32(line.encode("utf-8")) % cut == 0
-    if is_end or i + 1 - start == longest or i + 1 == len(lines):
-      runs.append(range(start, i + 1))
-      start = i + 1
-  return runs
-
-
-def _parsed_trees(
+def _parsed(
   context: JobContext,
   side: str,
   lines: Sequence[str],
-  *,
   names: Sequence[str],
   out: TaskOutput,
 ) -> Iterator[Tree]:
@@ -259,71 +238,54 @@ def _parsed_trees(
     yield from zip(conllu.match(blocks, part, where), written)
 
 
+def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
+  """Cuts lines into runs of about `cut` lines.
+
+  The borders depend only on nearby lines, so most runs do not change if a line
+  is added or removed.
+  """
+  runs, start, longest = [], 0, cut * _MAX_CUTS
+  for i, line in enumerate(lines):
+    is_end = zlib.crc32(line.encode("utf-8")) % cut == 0
+    if is_end or i + 1 - start == longest or i + 1 == len(lines):
+      runs.append(range(start, i + 1))
+      start = i + 1
+  return runs
+
+
 def parse_lines(
   lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: TaskOutput
 ) -> str:
   """Returns the parses of lines as CoNLL-U, stored by an earlier run or new.
 
+  Sentence ids are indices of lines.
+
   Args:
-    lines: sentences, one per line.
+    lines: sentences.
     parser: parser of the lines.
     folder: folder of stored parses, gzip files that begin with their own name.
     out: output that gets a message if a file is corrupt.
-
-  Returns:
-    Trees in CoNLL-U; sentence ids are indices of lines.
   """
   key = manifests.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"
-  try:
-    stored = _read_parse(path)
-  except ValueError:
+  # gzip has a checksum, but an empty file is valid, and so is a file that was
+  # renamed or appended to itself.
+  first_line = f"# chunk = {path.name}\n"
+  if files.is_file(path):
+    try:
+      text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
+      before, trees = text.split(first_line)
+      if not before:
+        return trees
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError):
+      pass
     out.messages.append(f"corrupt: {path} is parsed again")
-    stored = None
-  if stored is None:
-    ids = [str(i) for i in range(len(lines))]
-    stored = "".join(parser.conllu_all(lines, ids))
-    write_gzip(path, [f"{_first_line(path)}\n", stored])
-  return stored
-
-
-def write_gzip(path: pathlib.Path, texts: Iterable[str]) -> None:
-  """Writes concatenated texts to a gzip file; equal texts give equal bytes."""
+  ids = [str(i) for i in range(len(lines))]
+  trees = "".join(parser.conllu_all(lines, ids))
   with (
     files.publish(path) as file,
     # Level 6 compresses text as well as 9, three times as fast.
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,
   ):
-    for text in texts:
-      compressed.write(text.encode("utf-8"))
-
-
-def _read_parse(path: pathlib.Path) -> str | None:
-  """Returns the CoNLL-U in a file of stored parses, None if it does not exist.
-
-  Raises:
-    ValueError: the file is corrupt.
-  """
-  try:
-    data = files.read_bytes(path)
-  except FileNotFoundError:
-    return None
-  # One member, not several as `gzip.decompress` accepts: a file that was
-  # appended to itself is corrupt.
-  decompressor = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-  try:
-    text = decompressor.decompress(data).decode("utf-8")
-  except zlib.error as error:
-    raise ValueError(str(error)) from None
-  if not decompressor.eof or decompressor.unused_data:
-    raise ValueError("the gzip data is incomplete, or has data after its end")
-  # gzip has a checksum, but an empty file is valid, and a file may have been
-  # renamed. So each file begins with its own name.
-  first, _, trees = text.partition("\n")
-  if first != _first_line(path):
-    raise ValueError("it is another file")
+    compressed.write(f"{first_line}{trees}".encode())
   return trees
-
-
-def _first_line(path: pathlib.Path) -> str:
-  return f"# chunk = {path.name}"

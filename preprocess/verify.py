@@ -34,7 +34,7 @@ from jaxsyn.storage.checksums import sha256_of
 
 
 def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
-  """Returns a message for each corrupt file of a dataset made from given input.
+  """Returns a message for each corrupt file of a dataset.
 
   Reads all files. That takes a fraction of the time of reading the raw text for
   the key.
@@ -44,8 +44,7 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
     key: hash of the input, from `preprocess.inputs.Inputs`.
 
   Returns:
-    Messages; or None if there is no dataset, or only a dataset made from other
-    input or options.
+    Messages; None if there is no dataset, or one of other input or options.
   """
   if not files.is_file(directory / manifests.FILE):
     return None
@@ -74,31 +73,24 @@ def run(directory: os.PathLike[str] | str) -> None:
   manifest = manifests.read(directory)
   languages = (manifest["source_language"], manifest["target_language"])
   print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
-  broken = integrity.corrupt_files(directory, manifest)
+  faults = list(integrity.corrupt_files(directory, manifest).values())
+  is_intact, count = not faults, len(manifest["files"])
   total = sum(facts["bytes"] for facts in manifest["files"].values())
   print(
-    f"  files: {len(manifest['files']) - len(broken)} of"
-    f" {len(manifest['files'])} as they were written ({total:,} bytes)"
+    f"  files: {count - len(faults)} of {count} as they were written"
+    f" ({total:,} bytes)"
   )
-  faults = list(broken.values())
   faults += _downloads(directory / "raw")
   print("  raw files: not read; the command without --verify reads them")
-  if broken:
-    print("  records: not compared, since files are corrupt")
-  else:
-    faults += [
-      f"{directory / file} has another SHA-256 than the manifest says"
-      for file, sha256 in layout.models(manifest).items()
-      if sha256_of(directory / file) != sha256
-    ]
+  if is_intact:
+    faults += _models(directory, manifest)
     for name, split in manifest["splits"].items():
-      try:
-        wrong = list(_split(directory, manifest, name))
-      except InputError as error:
-        wrong = [str(error)]
-      state = f"{len(wrong)} errors" if wrong else "as made from text and trees"
+      fault = _split(directory, manifest, name)
+      state = "an error" if fault else "as made from text and trees"
       print(f"  {name}: {split['examples']:,} records, {state}")
-      faults += wrong
+      faults += [fault] if fault else []
+  else:
+    print("  records: not compared, since files are corrupt")
   for fault in faults:
     print(f"  corrupt: {fault}")
   if faults:
@@ -110,65 +102,99 @@ def run(directory: os.PathLike[str] | str) -> None:
   print(f"{directory} is intact.")
 
 
-def _downloads(raw: pathlib.Path) -> Iterator[str]:
-  """Yields a message for each corrupt download in a folder of raw files."""
+def _downloads(raw: pathlib.Path) -> list[str]:
+  """Returns a message for each corrupt download in a folder of raw files."""
   records = files.names(raw, "*.sha256")
   paths = [(raw / name).with_suffix("") for name in records]
   paths = [path for path in paths if files.is_file(path)]  # others were removed
-  count = 0
+  faults = []
   for path in paths:
     try:
       if sha256_of(path) != fetch.recorded(path):
-        yield f"{path} is not as it was fetched"
-      else:
-        count += 1
+        faults.append(f"{path} is not as it was fetched")
     except InputError as error:
-      yield str(error)
+      faults.append(str(error))
   if paths:
-    print(f"  downloads: {count} of {len(paths)} as they were fetched")
+    intact = len(paths) - len(faults)
+    print(f"  downloads: {intact} of {len(paths)} as they were fetched")
+  return faults
+
+
+def _models(directory: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
+  return [
+    f"{directory / file} has another SHA-256 than the manifest says"
+    for file, sha256 in layout.models(manifest).items()
+    if sha256_of(directory / file) != sha256
+  ]
 
 
 def _split(
   directory: pathlib.Path, manifest: Mapping[str, Any], name: str
-) -> Iterator[str]:
-  """Yields a message about the first wrong record of a split, if there is any.
+) -> str:
+  """Returns a message about the first wrong record of a split, or ""."""
+  count = 0
+  try:
+    for size in _checked_blocks(directory, manifest, name):
+      count += size
+  except InvalidExampleError as error:
+    return f"split {name}, record {count + error.number}: {error.why}"
+  except InputError as error:  # text, trees or records cannot be read
+    return str(error)
+  return ""
+
+
+def _checked_blocks(
+  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
+) -> Iterator[int]:
+  """Compares blocks of records with text and trees; yields their sizes.
 
   Raises:
+    InvalidExampleError: a record is wrong; has its number in the block.
     InputError: the text, trees or records of the split cannot be read.
   """
-  records = Dataset(directory).split(name)
-  subset_lines = None
+  records, last = Dataset(directory).split(name), 0
+  drawn = None
   if "subset" in manifest["splits"][name]:
-    subset_lines = subset.read(directory, name)
+    drawn = subset.read(directory, name)
   sentences = [
     integrity.sentences(directory, manifest, name, side)
     for side in schema.SIDES
   ]
-  vocabularies = tuple(
+  options = manifests.encoding(manifest)
+  options["vocabularies"] = tuple(
     manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
   )
-  options = manifests.encoding(manifest) | {"vocabularies": vocabularies}
-  count = last = 0
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):
-      try:
-        example_check.check(rows, manifest)
-        lines = rows.flat["line"]
-        pairs = itertools.islice(zip(*sentences), len(rows))
-        source, target = zip(*pairs)
-        made = example.encode_all(source, target, lines=lines, **options)
-        _check_examples(rows, _with_texts(made, source, target))
-        _check_lines(lines, last, subset_lines, subset.file_of(name))
-      except InvalidExampleError as error:
-        yield f"split {name}, record {count + error.number}: {error.why}"
-        return
-      count, last = count + len(rows), int(lines[-1])
+      example_check.check(rows, manifest)
+      line = rows.flat["line"]
+      pairs = itertools.islice(zip(*sentences), len(rows))
+      source, target = zip(*pairs)
+      made = example.encode_all(source, target, lines=line, **options)
+      _compare(rows, made)
+      _compare(rows, _texts(source, target))
+      _check_lines(line, last, drawn, subset.file_of(name))
+      last = int(line[-1])
       bar.advance(len(rows))
+      yield len(rows)
   for rest in sentences:  # `match` reports trees that are left over
     next(rest, None)
 
 
-def _check_examples(stored: Rows, made: Rows) -> None:
+def _check_lines(
+  line: np.ndarray, last: int, drawn: np.ndarray | None, file: str
+) -> None:
+  """Checks that the line numbers of examples ascend and are in the subset."""
+  if drawn is not None and not np.isin(line, drawn).all():
+    i = int(np.argmin(np.isin(line, drawn)))
+    raise InvalidExampleError(i, f"line {line[i]} is not in {file}")
+  before = np.append(last, line[:-1])
+  if (line <= before).any():
+    i = int(np.argmax(line <= before))
+    raise InvalidExampleError(i, f"line {line[i]} comes after {before[i]}")
+
+
+def _compare(stored: Rows, made: Rows) -> None:
   """Raises InvalidExampleError if a stored example differs from a made one."""
   names = [
     name
@@ -187,33 +213,13 @@ def _check_examples(stored: Rows, made: Rows) -> None:
         raise InvalidExampleError(i, what)
 
 
-def _check_lines(
-  lines: np.ndarray, last: int, subset_lines: np.ndarray | None, file: str
-) -> None:
-  """Checks that the line numbers of examples ascend and are in the subset."""
-  if subset_lines is not None:
-    is_wrong = ~np.isin(lines, subset_lines)
-    if is_wrong.any():
-      i = int(np.argmax(is_wrong))
-      raise InvalidExampleError(i, f"line {lines[i]} is not in {file}")
-  before = np.append(last, lines[:-1])
-  is_wrong = lines <= before
-  if is_wrong.any():
-    i = int(np.argmax(is_wrong))
-    what = f"line {lines[i]} comes after {before[i]}"
-    raise InvalidExampleError(i, what)
-
-
-def _with_texts(
-  rows: Rows,
-  source: Sequence[str | conllu.Parse],
-  target: Sequence[str | conllu.Parse],
+def _texts(
+  source: Sequence[str | conllu.Parse], target: Sequence[str | conllu.Parse]
 ) -> Rows:
-  """Returns a batch of examples with the texts of their sentences added."""
-  flat, start = {**rows.flat}, {**rows.start}
-  for name, sentences in zip(schema.UTF8, (source, target), strict=True):
-    texts = [one if isinstance(one, str) else one.text for one in sentences]
-    data = [text.encode() for text in texts]
-    flat[name] = np.frombuffer(b"".join(data), np.uint8)
-    start[name] = np.cumsum([0, *map(len, data)])
-  return Rows(flat, start)
+  """Returns the texts of sentences as features of examples."""
+  examples = []
+  for pair in zip(source, target, strict=True):
+    texts = [one if isinstance(one, str) else one.text for one in pair]
+    data = [np.frombuffer(text.encode(), np.uint8) for text in texts]
+    examples.append(dict(zip(schema.UTF8, data)))
+  return Rows.of(examples, schema.UTF8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
@@ -22,10 +22,7 @@ _HASHES = 1 << 64
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns the vocabularies of another dataset that the config names, by side.
-
-  Returns:
-    Side -> vocabulary; empty if config.prepare.vocabulary.like is not set.
+  """Returns the vocabularies that config.prepare.vocabulary.like names, by side.
 
   Raises:
     InputError: the path has no dataset, or its vocabulary is joint and the
@@ -79,18 +76,12 @@ def _hash(pair: Pair) -> int:
   return int.from_bytes(clean.pair_key(pair)[:8], "little")
 
 
-def _groups(context: JobContext) -> list[tuple[str, ...]]:
-  """Returns, for each vocabulary to train, the sides that share it."""
-  if context.config.prepare.vocabulary.like:
-    return []
-  if context.config.prepare.vocabulary.joint:
-    return [schema.SIDES]
-  return [(side,) for side in schema.SIDES]
-
-
 def count(context: JobContext) -> int:
   """Returns the number of vocabularies to train: none, one or two."""
-  return len(_groups(context))
+  options = context.config.prepare.vocabulary
+  if options.like:
+    return 0
+  return 1 if options.joint else len(schema.SIDES)
 
 
 def make_vocabulary(
@@ -101,7 +92,8 @@ def make_vocabulary(
   Returns:
     Side -> path of its vocabulary.
   """
-  options, sides = context.config.prepare.vocabulary, _groups(context)[number]
+  options = context.config.prepare.vocabulary
+  sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
   lines = list(_lines(context, sides))
   # The name is a hash of all that the vocabulary depends on.
   recorded = dataclasses.asdict(options)
@@ -125,19 +117,6 @@ def make_vocabulary(
   return dict.fromkeys(sides, str(path))
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Returns the path of each side's vocabulary: side -> path.
-
-  Copies a vocabulary of another dataset, whose folder workers may not see.
-  """
-  paths = {side: path for result in results for side, path in result.items()}
-  for side, given in given_vocabularies(context.config).items():
-    path = context.job.retained / f"vocabulary-{given.sha256[:32]}.model"
-    files.copy(given.path, path)
-    paths[side] = str(path)
-  return paths
-
-
 def _lines(context: JobContext, sides: Sequence[str]) -> Iterator[str]:
   """Yields the sampled training lines of the given sides, side after side."""
   for side in sides:
@@ -159,6 +138,19 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
   return not wrong
 
 
+def combine(context: JobContext, results: Sequence[Result]) -> Result:
+  """Returns the path of each side's vocabulary: side -> path.
+
+  Copies a vocabulary of another dataset, whose folder workers may not see.
+  """
+  paths = {side: path for result in results for side, path in result.items()}
+  for side, given in given_vocabularies(context.config).items():
+    path = context.job.retained / f"vocabulary-{given.sha256[:32]}.model"
+    files.copy(given.path, path)
+    paths[side] = str(path)
+  return paths
+
+
 def rows_that_fit(
   context: JobContext, pairs: Sequence[Pair], rows: Sequence[int]
 ) -> tuple[list[int], dict[str, int]]:
@@ -167,42 +159,18 @@ def rows_that_fit(
   EOS counts as a subword. If empty pairs are dropped, so are pairs with a side
   without subwords: "▁" alone is text, but a blank to the vocabulary.
 
-  Args:
-    context: preparation job and its loaded data.
-    pairs: sentence pairs of a chunk.
-    rows: indices of candidate pairs.
-
   Returns:
-    Indices of the kept pairs, and reason -> number of dropped pairs.
+    Indices, and reason -> number of dropped pairs.
   """
-  limit, empty, too_long = context.config.prepare.max_subwords, 0, 0
-  kept = []
-  vocabularies = [context.vocabularies[side] for side in schema.SIDES]
+  options = context.config.prepare
+  source, target = (context.vocabularies[side] for side in schema.SIDES)
+  kept, dropped = [], {"empty": 0, "max_subwords": 0}
   for row in rows:
-    lengths = [
-      len(vocabulary.ids(text))
-      for vocabulary, text in zip(vocabularies, pairs[row])
-    ]
-    if context.config.prepare.clean.empty and not all(lengths):
-      empty += 1
-    elif max(lengths) + 1 > limit:  # EOS is one more
-      too_long += 1
+    lengths = len(source.ids(pairs[row][0])), len(target.ids(pairs[row][1]))
+    if options.clean.empty and not all(lengths):
+      dropped["empty"] += 1
+    elif max(lengths) + 1 > options.max_subwords:  # EOS is one more
+      dropped["max_subwords"] += 1
     else:
       kept.append(row)
-  return kept, {"empty": empty, "max_subwords": too_long}
-
-
-def check_left(limit: int, dropped: Mapping[str, int], pairs: int) -> None:
-  """Raises InputError if `rows_that_fit` has dropped all training pairs.
-
-  Args:
-    limit: config.prepare.max_subwords.
-    dropped: reason -> number of dropped pairs.
-    pairs: number of remaining pairs.
-  """
-  if not pairs:
-    none = dropped["empty"]
-    raise InputError(
-      f"config.prepare.max_subwords={limit} drops all training pairs"
-      + (f", but {none} that have no subwords." if none else ".")
-    )
+  return kept, dropped

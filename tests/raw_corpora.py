@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pathlib
+import sys
 
 import numpy as np
 
@@ -49,6 +50,20 @@ def corpus(tmp_path, train=60, test=7):
     config.prepare.splits[split] = (f"{split}.en", f"{split}.de.gz")
     config.prepare.parse.source_conllu[split] = str(folder / f"{split}.conllu")
   return config
+
+
+def command(config, *flags):
+  """Words of a command that prepares a config, from the root of a checkout."""
+  path = pathlib.Path(f"{config.data.directory}.py")
+  path.write_text(
+    "from jaxsyn.configs import base\n"
+    "def get_config():\n"
+    "  config = base.get_config()\n"
+    f"  config.update({config.to_dict()!r})\n"
+    "  return config\n"
+  )
+  named = f"--config={path}"
+  return [sys.executable, "-m", "preprocess.build", named, *flags]
 
 
 def lines_of(config, name):

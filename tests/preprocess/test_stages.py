@@ -5,18 +5,17 @@ import gzip
 import os
 import pathlib
 import pickle
-import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
+from concurrent import futures
 
 import loaded_modules
 import object_store
 import pytest
-from raw_corpora import corpus, lines_of, nothing_made, records_of
+from raw_corpora import command, corpus, lines_of, nothing_made, records_of
 
 from jaxsyn.config import read_config
 from jaxsyn.data.options import DataConfig
@@ -24,7 +23,7 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, clean, inputs, runners, stages
 from jaxsyn.preprocess import corpus as corpora
-from jaxsyn.preprocess.outputs import Outputs, TaskOutput
+from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
 from jaxsyn.storage import files, remote
@@ -183,65 +182,33 @@ def test_reads_zstandard(whole, tmp_path):
     build.run(config)
 
 
-def command(whole, tmp_path, *flags):
-  config = again(whole, tmp_path)
-  page = tmp_path / "config.py"
-  page.write_text(
-    "import sys\n"
-    f"sys.path.insert(0, {str(ROOT)!r})\n"
-    "from jaxsyn.configs import base\n"
-    "def get_config():\n"
-    "  config = base.get_config()\n"
-    f"  config.update({config.to_dict()!r})\n"
-    "  config.prepare.workers = 2\n"
-    "  return config\n"
-  )
-  named = [sys.executable, "-m", "preprocess.build", f"--config={page}"]
-  return config, [*named, *flags]
+def interrupted(config, monkeypatch):
+  """Prepares until all is ready to be published; returns the folder of outputs."""
 
+  def stop(*_):
+    raise KeyboardInterrupt
 
-def test_continues_after_kills_at_random_moments(whole, tmp_path):
-  """kill -9, then the same command: as if nothing had happened."""
-  config, words = command(whole, tmp_path)
-  draw, killed = random.Random(7), 0
-  for _ in range(3):
-    process = subprocess.Popen(
-      words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    work = tmp_path / "out" / "work"
-    wanted, deadline = draw.randint(5, 20), time.monotonic() + 60
-    while len([*work.glob("stages-*/*/*")]) < wanted * (killed + 1):
-      if process.poll() is not None or time.monotonic() > deadline:
-        break
-      time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    killed += process.wait() == -signal.SIGKILL
-    if killed:
-      assert not (tmp_path / "out" / "manifest.json").exists()
-  assert killed >= 2
-  assert records_of(build.run(config)) == whole[2]
-  assert not [*(tmp_path / "out").glob(".*")]
+  with monkeypatch.context() as patch:
+    patch.setattr(build.publish, "publish", stop)
+    with pytest.raises(KeyboardInterrupt):
+      build.run(config)
+  (folder,) = pathlib.Path(config.data.directory).glob("work/stages-*")
+  return folder
 
 
 @pytest.mark.parametrize(
   "piece", ["streams/train.source/1", "duplicates/0", "encode/1"]
 )
 def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
-  """Cut, flipped, or another's: it is never taken."""
   config = again(whole, tmp_path)
-  publish = build.publish.publish
-  monkeypatch.setattr(build.publish, "publish", _stop)
-  with pytest.raises(KeyboardInterrupt):
-    build.run(config)
-  (stages,) = (tmp_path / "out" / "work").glob("stages-*")
-  path = stages / piece
-  data = path.read_bytes()
-  path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-  for later in ("trees", "shards", "index"):
-    shutil.rmtree(stages / later)
+  folder = interrupted(config, monkeypatch)
+  data = (folder / piece).read_bytes()
+  flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
+  (folder / piece).write_bytes(flipped)
+  for later in ("trees", "shards"):
+    shutil.rmtree(folder / later)
   (new,) = (tmp_path / "out").glob(".new-*")
   (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
-  monkeypatch.setattr(build.publish, "publish", publish)
   with pytest.raises(InputError, match=rf"{piece} changed while .* again"):
     build.run(config)
   assert records_of(build.run(config)) == whole[2]
@@ -250,33 +217,18 @@ def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
 def test_unfinished_work_of_an_older_version_is_done_again(
   whole, tmp_path, monkeypatch
 ):
-  """Older output files had the sizes of further files, but no checksums."""
   config = again(whole, tmp_path)
-  with monkeypatch.context() as patch:
-    patch.setattr(build.publish, "publish", _stop)
-    with pytest.raises(KeyboardInterrupt):
-      build.run(config)
-  (stages,) = (tmp_path / "out" / "work").glob("stages-*")
-  outputs = Outputs(stages)
-  header = outputs.header("shards/0")
-  older = TaskOutput(outputs, "shards/0")
-  older._files = {name: size for name, (size, _) in header.files.items()}
-  older.finish(header.result)
-  key = stages.name.split("-")[1]
-  stages.rename(stages.with_name(f"stages-{key}"))
+  folder = interrupted(config, monkeypatch)
+  older = folder.rename(folder.with_name(folder.name.rpartition("-")[0]))
   assert records_of(build.run(config)) == whole[2]
-  assert not [*(tmp_path / "out" / "work").glob("stages-*")]
-
-
-def _stop(*_):
-  raise KeyboardInterrupt
+  assert not older.exists()
 
 
 def test_beam_in_this_process(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(runners.BeamRunner, options)
+  runner = functools.partial(runners.beam, options)
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
   raw = tmp_path / "raw"
@@ -288,55 +240,48 @@ def test_beam_in_this_process(whole, tmp_path):
     build.run(config, runner=runner)
 
 
-def test_a_pipeline_that_fails_is_reported(whole, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  config = again(whole, tmp_path)
-
-  def without_folder(context):
-    context.outputs.folder.mkdir(parents=True)
-    (context.outputs.folder / "read").write_text("")  # where a folder must be
-    options = ["--direct_running_mode=in_memory"]
-    return runners.BeamRunner(options, context)
-
-  with pytest.raises(
-    InputError, match=r"'read' has failed: \w+Error.* All machines"
-  ):
-    build.run(config, runner=without_folder)
+IN_MEMORY = ["--direct_running_mode=in_memory"]
 
 
-def test_files_that_workers_do_not_see_are_named(whole, tmp_path):
+def block_folder(context, raw):
+  context.outputs.folder.mkdir(parents=True)
+  (context.outputs.folder / "read").write_text("")  # where a folder must be
+
+
+def hide_text(context, raw):
+  (raw / "train.en").unlink()
+
+
+@pytest.mark.parametrize(
+  ("options", "change", "message"),
+  [
+    (IN_MEMORY, block_folder, r"'read' has failed: \w+Error.* All machines"),
+    (IN_MEMORY, hide_text, r"train\.en is missing or no file\. All machines"),
+    (["--runner=DataflowRunner"], None, r"do not see \S*/out/work/.*s3:"),
+  ],
+)
+def test_beam_reports_why_it_failed(whole, tmp_path, options, change, message):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   raw = tmp_path / "raw"
   shutil.copytree(config.prepare.raw_dir, raw)
   config.prepare.raw_dir = str(raw)
 
-  def elsewhere(context):
-    (raw / "train.en").unlink()
-    options = ["--direct_running_mode=in_memory"]
-    return runners.BeamRunner(options, context)
+  def runner(context):
+    if change:
+      change(context, raw)
+    return runners.beam(options, context)
 
-  with pytest.raises(
-    InputError, match=r"train\.en is missing or no file\. All machines must"
-  ):
-    build.run(config, runner=elsewhere)
-
-
-def test_rejects_local_folders_for_dataflow(whole, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  runner = functools.partial(runners.BeamRunner, ["--runner=DataflowRunner"])
-  with pytest.raises(
-    InputError, match=r"workers do not see \S*/out/work/.*s3:"
-  ):
-    build.run(again(whole, tmp_path), runner=runner)
+  with pytest.raises(InputError, match=message):
+    build.run(config, runner=runner)
 
 
 def test_beam_by_two_processes(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  config, words = command(
-    *(whole, tmp_path, "--beam", "--runner=DirectRunner"),
-    *("--direct_running_mode", "multi_processing", "--direct_num_workers=2"),
-  )
+  config = again(whole, tmp_path)
+  flags = ["--beam", "--runner=DirectRunner", "--direct_num_workers=2"]
+  flags += ["--direct_running_mode", "multi_processing"]
+  words = command(config, *flags)
   done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
   assert done.returncode == 0, done.stderr
   assert records_of(config.data.directory) == whole[2]
@@ -378,7 +323,7 @@ def test_dask_with_an_object_store_and_a_killed_worker(tmp_path, monkeypatch):
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
       options = [f"--runner={dask}", address, "--dask_partition_size=1"]
-      build.run(config, runner=functools.partial(runners.BeamRunner, options))
+      build.run(config, runner=functools.partial(runners.beam, options))
     assert killed
     names = files.names(f"{bucket}/data")
     assert {
@@ -396,26 +341,23 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
   outputs = Outputs(tmp_path / "stages")
   job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
-  runner = runners.ProcessRunner(job, 2)
-  try:
-    stages.run(corpora.JobContext(job), runner)
-    submit = runner._workers.submit
-    found = [submit(loaded_modules.heavy).result() for _ in range(4)]
-  finally:
-    runner.close()
+  with runners.start_workers(job, 2) as workers:
+    run_tasks = functools.partial(runners.run_on_workers, workers)
+    stages.run(corpora.JobContext(job), run_tasks)
+    found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
   assert found == [[]] * 4
-  assert stages.results(corpora.JobContext(job), "index")
+  assert stages.results(corpora.JobContext(job), "shards")
 
 
-def test_a_worker_loads_a_parser_once(whole):
+def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
   config = read_config(whole[0])
   loaded = inputs.read_inputs(config, "", whole[1] / "raw")
   outputs = Outputs(whole[1] / "work" / "stages")
   job = pickle.dumps(loaded.job(outputs, whole[1] / "new", whole[1] / "work"))
-  first, second = runners.borrow_context(job), runners.borrow_context(job)
-  assert first is not second  # of two threads
-  runners.return_context(job, first)
-  assert runners.borrow_context(job) is first
+  first = runners.context_of(job)
+  assert runners.context_of(bytes(bytearray(job))) is first
+  with futures.ThreadPoolExecutor(1) as pool:
+    assert pool.submit(runners.context_of, job).result() is not first
 
 
 def test_splits_the_command_line_for_beam():
@@ -437,7 +379,7 @@ def test_splits_the_command_line_for_beam():
 
 def test_reports_missing_beam_and_unknown_options(whole, tmp_path):
   flag = "--runnner=DirectRunner"
-  _, words = command(whole, tmp_path, "--beam", flag)
+  words = command(again(whole, tmp_path), "--beam", flag)
   done = subprocess.run(
     words, cwd=ROOT, capture_output=True, text=True, check=False
   )

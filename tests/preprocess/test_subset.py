@@ -177,7 +177,7 @@ def test_does_not_depend_on_chunks_or_processes(drawn, tmp_path, monkeypatch):
 def test_beam_draws_the_same_pairs(drawn, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(runners.BeamRunner, options)
+  runner = functools.partial(runners.beam, options)
   config = copied(drawn[0], tmp_path)
   assert records_of(build.run(config, runner=runner)) == drawn[2]
 

@@ -10,14 +10,13 @@ import pytest
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
-from jaxsyn.preprocess import report, tree_warnings
-from jaxsyn.preprocess.tree_warnings import TreeStats
+from jaxsyn.preprocess import tree_warnings
 
 
 def counted(parses, language="en"):
-  result = TreeStats()
+  result = tree_warnings.Stats()
   for parse in parses:
-    result.add(parse, language)
+    result.update(tree_warnings.count(parse, language))
   return result
 
 
@@ -38,9 +37,7 @@ def test_counts_by_hand():
   none = parse_of(["x"], [0], parsed=False)
   blank = Parse(" ", (), (), (), (), parsed=False)
   result = counted([flat, chain, short, none, blank])
-  relations = result.as_dict()["relations"]
-  assert relations == {"dep": 1, "nsubj": 16, "root": 1}
-  assert result.as_dict() == {
+  assert result == {
     "lines": 4,
     "unparsed": 1,
     "trees": 2,
@@ -50,11 +47,10 @@ def test_counts_by_hand():
     "uncut": 21,
     "letters": 8 + 8 + 22 + 1,
     "foreign": 1,
-    "relations": relations,
+    "relation dep": 1,
+    "relation nsubj": 16,
+    "relation root": 1,
   }
-  assert (
-    TreeStats.sum([result.as_dict(), result.as_dict()]).relations["nsubj"] == 32
-  )
   assert tree_warnings.find_warnings(result) == []  # too few to say
 
 
@@ -141,18 +137,4 @@ def test_a_model_of_another_language_causes_a_warning(shared_data):
 )
 def test_scripts(language, text, foreign):
   parse = parse_of([text], [0])
-  assert counted([parse], language).foreign == foreign
-
-
-def test_the_report_has_the_warnings():
-  fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
-  values = {"source": ["9.0 % of the trees are odd"]}
-  text = report.text_report(
-    "title",
-    {"train": fact | {"doubts": values}},
-    {"train": report.ReportCounts([])},
-  )
-  assert (
-    "  warning    source: 9.0 % of the trees are odd\n             Is config."
-    "prepare.parse.source of this language?" in text
-  )
+  assert counted([parse], language)["foreign"] == foreign

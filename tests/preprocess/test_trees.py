@@ -38,14 +38,6 @@ def test_a_new_line_changes_one_run():
   assert len(texts(edited) - texts(LINES)) <= 2
 
 
-def test_gzip_files_are_reproducible(tmp_path):
-  for name in "ab":
-    trees.write_gzip(tmp_path / name, ["one\n", "zwei ü\n"])
-  data = (tmp_path / "a").read_bytes()
-  assert data == (tmp_path / "b").read_bytes()
-  assert gzip.decompress(data).decode() == "one\nzwei ü\n"
-
-
 @pytest.fixture(scope="module")
 def parser(shared_data):
   path = shared_data / "udpipe" / "english.udpipe"
@@ -89,12 +81,13 @@ def trees_of(context):
   """The rows, CoNLL-U and parses that the stage leaves of the first chunk."""
   before = (*stage_runs.SELECTION, "sample", "vocabulary")
   (facts,) = stage_runs.run(context, (*before, "trees"))
-  rows = context.outputs.read_arrays("trees/0", "rows")["rows"].tolist()
+  rows = context.outputs.read_array("trees/0", "rows").tolist()
   text = context.outputs.read("trees/0", "conllu.source").decode()
   lines = (
     context.outputs.read("trees/0", "text.source").decode().split("\n")[:-1]
   )
-  return facts, rows, text, trees.parses_of(context, 0, "source", lines)
+  parses = [*trees.parses_of(context, 0, "source", lines)]
+  return facts, rows, text, parses
 
 
 def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
@@ -113,7 +106,7 @@ def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
   assert parses == [parser(lines[1]), parser(lines[4])]
   labels = {label for one in parses for label in one.relation_W}
   assert facts["relations"]["source"] == sorted(labels)
-  sizes = context.outputs.read_arrays("trees/0", "sizes")["conllu.source"]
+  sizes = context.outputs.read_array("trees/0", "sizes.conllu.source")
   assert sizes.sum() == len(text.encode())
 
 
