@@ -14,10 +14,8 @@ from typing import Any
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
-from jaxsyn.data.loader.tree_sampling import (
-  resampled_trees,
-  sides_of_heads,
-)
+from jaxsyn.data.loader.transforms import sides_of_heads
+from jaxsyn.data.loader.tree_sampling import resampled_trees
 from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -317,16 +315,16 @@ def _check_fit(config: Config) -> None:
       "both 0, so no output has room for a subword; set one of them back."
     )
   tree, brackets = config.data.tree, config.data.second.brackets
-  if tree.replaces and not brackets.dependencies:
+  if tree.replaces and brackets != "dependency":
     raise InputError(
       f"config.data.tree={TREES.name_of(tree)!r} is a dependency tree and does "
-      "not reach config.data.second.brackets="
-      f"{tasks.BRACKETS.name_of(brackets)!r}; set one of them back."
+      f"not reach config.data.second.brackets={brackets!r}; set one of them "
+      "back."
     )
   if config.data.mixture.folders and config.data.second.task.any:
     raise InputError(
       "config.data.mixture and config.data.second.task="
-      f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
+      f"{tasks.TASKS.name_of(config.data.second.task)!r} are not made for each other; "
       "set one of them back."
     )
   if config.data.sampling.sides:
@@ -342,7 +340,7 @@ def _check_fit(config: Config) -> None:
   if tree.sampled and config.data.second.task.any:
     raise InputError(
       f"config.data.tree={TREES.name_of(tree)!r} and config.data.second.task="
-      f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
+      f"{tasks.TASKS.name_of(config.data.second.task)!r} are not made for each other; "
       "set one of them back."
     )
   if train.average > train.keep:

@@ -32,8 +32,6 @@ DataName = Annotated[
     "lower case letters, digits and underscores, a letter first, at most 100",
   ),
 ]
-
-
 MAX_LABELS = 1 << 20  # of an annotation; run directories store them too
 
 
@@ -44,25 +42,22 @@ class Mixture:
   folders: tuple[Folder, ...] = option(
     (),
     "Dataset directories to train on in addition to config.data.directory, "
-    "for example back-translations. Their split of the same name is used.",
+    "such as back-translations. Their split of the same name is used.",
   )
   weights: tuple[Amount, ...] = option(
     (),
-    "Number of passes over each corpus per epoch, config.data.directory "
-    "first: 2 is twice, .5 a half, sampled again in each epoch. (): once "
-    "each.",
+    "Number of passes over each corpus per epoch, config.data.directory first: "
+    "2 is twice, .5 a half, sampled again in each epoch. (): once each.",
   )
   temperature: Annotated[float, Range(1, 100)] = option(
     1.0,
-    "Temperature T of corpus sizes: an epoch has n examples of a corpus of "
-    "N, n ∝ N^(1/T), with the total unchanged. Above 1, sizes become more "
-    "equal; `weights` multiply n.",
+    "Temperature T of corpus sizes: an epoch has n examples of a corpus of N, "
+    "n ∝ N^(1/T), with the total unchanged. `weights` multiply n.",
   )
   tags: bool = option(
     False,
     "Whether each source from `folders` begins with a tag of its directory. "
-    "Sources from config.data.directory, and those to be translated, have "
-    "no tag.",
+    "Sources from config.data.directory, and those to translate, have none.",
   )
 
 
@@ -72,16 +67,14 @@ class Sampling:
 
   sides: tuple[Literal["source", "target"], ...] = option(
     (),
-    "Sides of training pairs whose subwords are sampled again in each "
-    'epoch; (): none. "bpe" vocabularies use BPE-dropout (Provilkov et al. '
-    '2020), "unigram" ones subword regularization (Kudo 2018). Validation '
-    "and translation do not sample.",
+    "Sides of training pairs whose subwords are sampled again in each epoch; "
+    '(): none. "bpe" vocabularies use BPE-dropout (Provilkov et al. 2020), '
+    '"unigram" ones subword regularization (Kudo 2018).',
   )
   alpha: Annotated[float, Range(0, 1, above=True, below=True)] = option(
     0.1,
     'Strength of subword sampling. "bpe": probability of omitting a merge. '
-    '"unigram": exponent of the probabilities of segmentations; near 0 all '
-    "are equally likely.",
+    '"unigram": exponent of the probabilities of segmentations.',
   )
 
 
@@ -107,25 +100,20 @@ class Data:
     ("test",), "Names of the test splits, of those prepared; (): none."
   )
   citation: str = option(
-    "",
-    "BibTeX entry of the corpus on one line, for the dataset's description "
-    "in TFDS.",
-    neutral=True,
+    "", "BibTeX entry of the corpus on one line, for TFDS.", neutral=True
   )
   homepage: str = option(
-    "none",
-    "Web page of the corpus, for the dataset's description in TFDS.",
-    neutral=True,
+    "none", "Web page of the corpus, for TFDS.", neutral=True
   )
   tree: TreeControl = choice(
     TREES,
     "parsed",
     "Dependency trees that the model reads, on each side that has trees: "
-    'those "parsed" by the parser; the controls "linear" (parent = previous '
-    'word) and "random" (a random tree of the same size); "sampled", which '
-    "in training alone samples among several parses and replaces some "
-    'parents in each epoch; or "wrong_parents", which replaces the parents '
-    "of a fixed share of the words in training, validation and translation.",
+    '"parsed" by the parser; the controls "linear" (parent = previous word) '
+    'and "random" (a random tree of the same size); "sampled", which in '
+    "training alone samples among several parses and replaces some parents "
+    'in each epoch; or "wrong_parents", which replaces the parents of a fixed '
+    "share of the words in training, validation and translation.",
     common=True,
   )
   second: AuxiliaryTask = section(AuxiliaryTask)
@@ -142,25 +130,19 @@ class Clean:
   )
   control: bool = option(
     True,
-    "Whether to drop pairs with NUL or other control characters. In other "
-    "splits NUL is an error and the others are kept with a warning.",
+    "Whether to drop pairs with control characters. In other splits NUL is an "
+    "error and the others are kept with a warning.",
   )
   max_words: CountOrOff = option(
     175,
-    "Maximum number of words (between blanks) of a side; longer pairs are "
-    "dropped. 0: no limit.",
+    "Maximum number of words (between blanks) of a side. 0: no limit.",
     unit="words",
   )
   max_characters: CountOrOff = option(
-    1000,
-    "Maximum number of characters of a side; longer pairs are dropped. 0: "
-    "no limit.",
-    unit="characters",
+    1000, "Maximum length of a side. 0: no limit.", unit="characters"
   )
   max_ratio: Amount = option(
-    0.0,
-    "Maximum ratio between the numbers of words of both sides; other pairs "
-    "are dropped. 0: no limit.",
+    0.0, "Maximum ratio between the word counts of both sides. 0: no limit."
   )
   duplicates: bool = option(False, "Whether to drop repeated pairs.")
   nfc: bool = option(
@@ -171,8 +153,7 @@ class Clean:
     "Whether to drop pairs unless py3langid identifies source_language and "
     "target_language, as Bugliarello & Okazaki 2020 do with langdetect and "
     "Deguchi et al. 2021 with langid. Short lines are often misidentified: "
-    "of the 29,000 pairs of Multi30k it drops 27, most of them correct "
-    "ones, in 2 s.",
+    "of the 29,000 pairs of Multi30k it drops 27, most of them correct.",
   )
 
 
@@ -184,8 +165,7 @@ class SideParser:
     PARSERS,
     "udpipe",
     'Parser: "udpipe" has models for most languages; "spacy" and "stanza" '
-    "need their own models. Trees of any other parser are given as CoNLL-U "
-    "files.",
+    "need their own models. Trees of other parsers are given as CoNLL-U files.",
   )
 
 
@@ -201,10 +181,10 @@ class Trees:
   target: SideParser = section(SideParser)
   source_conllu: dict[str, str] = option(
     {},
-    "CoNLL-U files with trees of the source by another parser: split name "
-    "-> file (gz or plain) of all lines of the raw file; a name in raw_dir, "
-    "or a path. If it is empty, no parser or model is named and the raw "
-    "files are treebanks, their own trees are used.",
+    "CoNLL-U files with trees of the source by another parser: split name -> "
+    "file (gz or plain) of all lines of the raw file; a name in raw_dir, or a "
+    "path. If it is empty, no parser or model is named and the raw files are "
+    "treebanks, their own trees are used.",
   )
   target_conllu: dict[str, str] = option(
     {}, "CoNLL-U files with trees of the target; see source_conllu."
@@ -212,29 +192,26 @@ class Trees:
   source_alternatives: dict[DataName, tuple[str, ...]] = option(
     {},
     'Further parses of the source, for config.data.tree = "sampled": split '
-    "name -> CoNLL-U files (gz or plain), each of all lines of the raw "
-    "file. Only those of the training split are needed. A parse with other "
-    "words than the best parse of its line, or without a tree, is omitted.",
+    "name -> CoNLL-U files, as in source_conllu. Only those of the training "
+    "split are needed. A parse with other words than the best parse of its "
+    "line, or without a tree, is omitted.",
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
     {}, "Further parses of the target; see source_alternatives."
   )
   source_brackets: dict[str, str] = option(
     {},
-    "Constituency trees of the source, in addition to dependency trees: "
-    "split name -> file (gz or plain) of Penn brackets, one tree per line. "
-    "Only those of the training split are needed.",
+    "Constituency trees of the source, in addition to dependency trees: split "
+    "name -> file (gz or plain) of Penn brackets, one tree per line. Only those "
+    "of the training split are needed.",
   )
   annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = option(
-    (),
-    "Annotations of words that are stored as features, for modifiers that "
-    "read them.",
+    (), "Annotations of words to store, for modifiers that read them."
   )
   labels: Annotated[int, Range(1, MAX_LABELS)] = option(
     20_000,
-    'Number of labels of an annotation without a fixed set ("lemma", '
-    '"feats"): the most frequent ones of the training split. All others are '
-    "unknown.",
+    'Number of labels of an annotation without a fixed set ("lemma", "feats"): '
+    "the most frequent ones of the training split. All others are unknown.",
   )
 
 
@@ -245,10 +222,9 @@ class Subset:
   pairs: CountOrOff = option(
     0,
     "Number of training pairs, sampled uniformly without replacement from "
-    "those that config.prepare.clean keeps; 0: all. The vocabulary is "
-    "trained on them alone, and other splits stay complete. With the same "
-    "seed, a smaller subset is part of a larger one. Pairs that "
-    "config.prepare.max_subwords drops later are not replaced.",
+    "those that config.prepare.clean keeps; 0: all. The vocabulary is trained "
+    "on them alone. With the same seed, a smaller subset is part of a larger "
+    "one. Pairs that config.prepare.max_subwords drops are not replaced.",
     unit="pairs",
   )
   seed: Seed = option(1, "Seed of the random subset.")
@@ -286,28 +262,24 @@ class Prepare:
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
     "Downloads of raw files and parser models that are missing in raw_dir: "
-    '(file name, URL, SHA-256). With SHA-256 "" the hash of the first '
-    "download is recorded and required from then on. A fourth entry, such "
-    'as "9000000000", is the maximum size in bytes; default: 4 GiB.',
+    '(file name, URL, SHA-256). With SHA-256 "" the hash of the first download '
+    'is recorded and required from then on. A fourth entry, such as "9000000000"'
+    ", is the maximum size in bytes; default: 4 GiB.",
   )
   workers: Annotated[int, Range(0, 1024)] = option(
     0, "Number of worker processes; 0: one per core, fewer for small corpora."
   )
   shard_mib: Annotated[float, Range(0.001, 1 << 20)] = option(
-    256.0,
-    "Approximate size of a file of records. It ends with the first example "
-    "that reaches this size.",
-    unit="MiB",
+    256.0, "Approximate size of a file of records.", unit="MiB"
   )
   alignments: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Word alignments for config.losses.guided_alignment: split name -> "
-    '(file,) with one line per pair in Pharaoh format, "0-0 1-2": words '
-    "between blanks of source and target, from 0. If other words were "
-    "aligned, (file, source, target) names files with these words, which "
-    "may differ from the raw text in blanks only. The files have all lines "
-    "of the raw file and are names in raw_dir or paths. Only those of the "
-    "training split are needed.",
+    "Word alignments for config.losses.guided_alignment: split name -> (file,) "
+    'with one line per pair in Pharaoh format, "0-0 1-2": words between blanks '
+    "of source and target, from 0. If other words were aligned, (file, source, "
+    "target) names files with these words, which may differ from the raw text "
+    "in blanks only. Files are given as in config.prepare.parse.source_conllu. "
+    "Only those of the training split are needed.",
   )
   clean: Clean = section(Clean)
   subset: Subset = section(Subset)
@@ -315,8 +287,8 @@ class Prepare:
   vocabulary: Subwords = section(Subwords)
   max_subwords: Annotated[int, Range(2, MAX_COUNT)] = option(  # one, and EOS
     250,
-    "Maximum length of a side of a training pair, including EOS; longer "
-    "pairs are dropped.",
+    "Maximum length of a side of a training pair, including EOS; longer pairs "
+    "are dropped.",
     unit="subwords",
   )
 
@@ -333,26 +305,24 @@ class Batches:
   )
   shapes: Annotated[int, Range(0, 1000)] = option(
     0,
-    "Number of padded (source, target) lengths, which are chosen from the "
-    "data. Each one is a compiled program. 0: as many as save more padding "
-    "than their compilation costs, at most 12 and fewer for small corpora.",
+    "Number of padded (source, target) lengths, which are chosen from the data. "
+    "Each one is a compiled program. 0: as many as save more padding than "
+    "their compilation costs, at most 12 and fewer for small corpora.",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
     1, "Factor of padded lengths; 8 for a TPU.", unit="subwords"
   )
   row_multiple: Annotated[int, Range(1, 2**16)] = option(
     8,
-    "Factor of the number of rows in every batch. It must be a multiple of "
-    "the number of devices that rows are split over, so that batches do not "
-    "depend on that number.",
+    "Factor of the number of rows in every batch. It must be a multiple of the "
+    "number of devices that rows are split over.",
     unit="rows",
   )
   memory_gib: Amount = option(
     1.0,
-    "Memory for examples with all their features. A split that fits is "
-    "loaded and shuffled completely. For a larger one, each epoch shuffles "
-    "blocks of 4,096 examples, and then the examples within windows of half "
-    "this size.",
+    "Memory for examples with all their features. A split that fits is loaded "
+    "and shuffled completely. For a larger one, each epoch shuffles blocks of "
+    "4,096 examples, and then the examples within windows of half this size.",
     unit="GiB",
   )
 

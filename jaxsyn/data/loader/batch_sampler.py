@@ -3,17 +3,10 @@
 It reads only the lengths of examples. Every host computes the same batches from
 (seed, epoch) and these lengths, so a position in the data is a pair of
 integers, and resuming is exact and immediate. Batches have a small set of
-shapes, which bounds the number of compilations.
+shapes, which bounds the number of compilations. Examples are shuffled together
+if all of them fit in memory, else within shuffling windows (`windows`).
 
-If all examples fit into config.batch.memory_gib, they are shuffled together.
-Otherwise each epoch shuffles the blocks of records and cuts them into shuffling
-windows of half of that memory, since the next window is read while one is used;
-examples are shuffled within a window. The memory of an example is counted with
-all features of the dataset, so that all systems get the same batches.
-`benchmarks.read_speed --order` compares this order with a uniform one.
-
-Letters: I example in a shuffling window; U block of records; E block of records
-that an epoch reads, maybe in part; 2 source and target; C lengths, as in
+Letters: I example in a shuffling window; 2 source and target; C lengths, as in
 `batch_shapes`.
 """
 
@@ -21,27 +14,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import (
   LengthCounts,
   Shape,
-  ShapeTable,
   by_area,
   choose_shapes,
   round_up,
 )
-from jaxsyn.data.loader.mixture import MixedExamples
 from jaxsyn.data.loader.subword_sampling import ResampledSubwords
-from jaxsyn.data.loader.transforms import Window
-from jaxsyn.data.schema import FEATURES
-from jaxsyn.data.store.dataset import Examples
+from jaxsyn.data.loader.windows import Window, Windows
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.errors import InputError
-
-_BLOCKS_MEASURED_TOGETHER = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +76,9 @@ class BatchSampler:
     """Chooses the batch shapes from the lengths of all examples.
 
     Args:
-      lengths: Lengths of all examples, in subwords and in words.
+      lengths: Lengths of all examples.
       windows: Shuffling windows of examples; None for all examples together.
-      resampled: Transform that changes the lengths in each epoch; None for
-        none.
+      resampled: Transform that changes the lengths in each epoch, if any.
       tokens: Budget of a batch: rows times the longer padded length.
       shapes: Largest number of shapes; 0 chooses it from the data.
       seed: Seed of the order; epoch e is shuffled by (seed, e).
@@ -131,7 +117,6 @@ class BatchSampler:
       most_words = counts.words_C2[fits_C].max(0, initial=1)
       words = (int(round_up(side, length_multiple)) for side in most_words)
       self.shapes.append(Shape(rows(s, t), s, t, *words))
-    self._table = ShapeTable.of(self.shapes)
 
   def epoch(self, index: int) -> list[PlannedBatch]:
     """Returns the batches of an epoch in order, with each example once."""
@@ -139,13 +124,25 @@ class BatchSampler:
 
   def _epoch(self, index: int) -> Iterator[PlannedBatch]:
     if self._windows is None:
-      all_ids = np.arange(len(self._lengths.source))
       rng = np.random.default_rng([self._seed, index])
-      yield from self._shuffled(all_ids, rng, (index, 0))
+      yield from self._shuffled(self._all_ids(), rng, (index, 0))
       return
     for window, ids in enumerate(self._windows.shuffled(index)):
       rng = np.random.default_rng([self._seed, index, 1 + window])
       yield from self._shuffled(ids, rng, (index, window))
+
+  def _all_ids(self) -> np.ndarray:
+    return np.arange(len(self._lengths.source))
+
+  def _shapes_of(
+    self, source_I: np.ndarray, target_I: np.ndarray
+  ) -> np.ndarray:
+    """Returns the index of the first shape that holds each pair of lengths."""
+    shape_I = np.zeros(len(source_I), np.int64)
+    for index, shape in reversed(list(enumerate(self.shapes))):
+      fits_I = (source_I <= shape.source) & (target_I <= shape.target)
+      shape_I[fits_I] = index
+    return shape_I
 
   def _shuffled(
     self, id_I: np.ndarray, rng: np.random.Generator, window: Window
@@ -159,22 +156,19 @@ class BatchSampler:
       source_I, target_I = self._resampled.sizes(window, id_I)
     else:
       source_I, target_I = (side[id_I] for side in self._lengths[:2])
-    shape_I = self._table(source_I, target_I)
+    shape_I = self._shapes_of(source_I, target_I)
     batches: list[PlannedBatch] = []
     left = np.empty(0, np.int64)  # places in id_I
     for index, shape in enumerate(self.shapes):
-      is_last = index == len(self.shapes) - 1
       fits = source_I[left] <= shape.source
       fits &= target_I[left] <= shape.target
       shuffled = rng.permutation(np.flatnonzero(shape_I == index))
       place = np.concatenate([left[fits], shuffled])
-      left = left[~fits]
-      full = len(place) if is_last else len(place) // shape.rows * shape.rows
-      batches += [
-        PlannedBatch(shape, id_I[place[i : i + shape.rows]], window)
-        for i in range(0, full, shape.rows)
-      ]
-      left = np.concatenate([left, place[full:]])
+      full = len(place) // shape.rows * shape.rows
+      if index == len(self.shapes) - 1:
+        full = len(place)
+      batches += _cut(id_I[place[:full]], shape, window)
+      left = np.concatenate([left[~fits], place[full:]])
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
@@ -246,173 +240,22 @@ class BatchSampler:
 
     Each window of examples that fit in memory has its longest examples first.
     """
-    if self._windows is None:
-      return self._sorted(np.arange(len(self._lengths.source)), 0)
-    windows = enumerate(self._windows.in_order())
-    return [p for window, ids in windows for p in self._sorted(ids, window)]
-
-  def _sorted(self, id_I: np.ndarray, window: int) -> list[PlannedBatch]:
-    source, target = (side[id_I] for side in self._lengths[:2])
-    shape_I = self._table(source, target)
-    order = np.lexsort((target, source, shape_I))
+    windows = [self._all_ids()]
+    if self._windows is not None:
+      windows = list(self._windows.in_order())
     batches = []
-    for index in range(len(self.shapes) - 1, -1, -1):
-      ids = id_I[order[shape_I[order] == index]]
-      shape = self.shapes[index]
-      batches += [
-        PlannedBatch(shape, ids[i : i + shape.rows], (0, window))
-        for i in range(0, len(ids), shape.rows)
-      ]
+    for window, id_I in enumerate(windows):
+      source_I, target_I = (side[id_I] for side in self._lengths[:2])
+      shape_I = self._shapes_of(source_I, target_I)
+      order = np.lexsort((target_I, source_I, shape_I))
+      for index in range(len(self.shapes) - 1, -1, -1):
+        ids = id_I[order[shape_I[order] == index]]
+        batches += _cut(ids, self.shapes[index], (0, window))
     return batches
 
 
-@dataclasses.dataclass(frozen=True)
-class Windows:
-  """Shuffling windows of every epoch: sets of examples that fit in memory.
-
-  Attributes:
-    block_start: Index of the first example in each block of records, followed
-      by the number of all examples.
-    bytes_U: Memory of each block of records, in bytes.
-    max_bytes: Memory for examples, in bytes.
-    seed: Seed of the order; epoch e is shuffled by (seed, e).
-    rate_U: Number of times an epoch reads each block of records, maybe
-      fractional; None for once.
-  """
-
-  block_start: np.ndarray
-  bytes_U: np.ndarray
-  max_bytes: float
-  seed: int
-  rate_U: np.ndarray | None = None
-
-  @classmethod
-  def of(
-    cls,
-    examples: Examples,
-    features: Collection[str],
-    *,
-    memory_gib: float,
-    seed: int,
-  ) -> Windows:
-    """Returns the shuffling windows for a split's examples.
-
-    `features` are those that count for the memory of an example.
-    """
-    rates = None
-    if isinstance(examples, MixedExamples):
-      rates = examples.block_rates
-    bytes_U = _block_bytes(examples, features)
-    return cls(examples.block_start, bytes_U, memory_gib * 2**30, seed, rates)
-
-  @property
-  def in_memory(self) -> bool:
-    """Whether all examples of the split fit in memory together."""
-    return bool(self.bytes_U.sum() <= self.max_bytes)
-
-  @property
-  def examples(self) -> float:
-    """Number of examples that an epoch reads, with repetitions."""
-    size_U = np.diff(self.block_start)
-    return float((size_U * (1 if self.rate_U is None else self.rate_U)).sum())
-
-  def shuffled(self, epoch: int) -> Iterator[np.ndarray]:
-    """Yields the example indices of each shuffling window of an epoch.
-
-    They are in ascending order. An index occurs several times if an epoch reads
-    its corpus several times.
-    """
-    rng = np.random.default_rng([self.seed, epoch])
-    size_U = np.diff(self.block_start)
-    if self.rate_U is None:
-      block_E, count_E = np.arange(len(size_U)), size_U
-    else:
-      block_E, count_E = self._sample_blocks(size_U, rng)
-    if self.in_memory:
-      order_E = np.arange(len(block_E))
-    else:
-      order_E = rng.permutation(len(block_E))
-    for blocks in self._cut(block_E[order_E], count_E[order_E]):
-      yield self._ids(blocks, epoch)
-
-  def _sample_blocks(
-    self, size_U: np.ndarray, rng: np.random.Generator
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the blocks of records that an epoch reads, with example counts.
-
-    A block occurs several times if an epoch reads its corpus several times.
-    """
-    assert self.rate_U is not None
-    all_U = np.arange(len(size_U))
-    times_U = np.floor(self.rate_U).astype(np.int64)
-    # The fractional rate of every block, with an error of the total below 1.
-    end_U = np.cumsum((self.rate_U - times_U) * size_U)
-    part_U = np.diff(np.floor(np.append(0, end_U) + rng.random()))
-    block_E = np.concatenate([np.repeat(all_U, times_U), all_U])
-    count_E = np.concatenate([np.repeat(size_U, times_U), part_U])
-    some_E = count_E > 0
-    return block_E[some_E], count_E[some_E].astype(np.int64)
-
-  def _ids(self, blocks: list[tuple[int, int]], epoch: int) -> np.ndarray:
-    """Returns example indices sampled for pairs (block, number to sample)."""
-    parts = []
-    for block, count in blocks:
-      begin, end = self.block_start[block : block + 2]
-      ids = np.arange(begin, end)
-      if count < end - begin:
-        rng_seed = np.random.SeedSequence(
-          [self.seed, epoch], spawn_key=(block,)
-        )
-        rng = np.random.default_rng(rng_seed)
-        ids = np.sort(rng.permutation(ids)[:count])
-      parts.append(ids)
-    return np.concatenate(parts)
-
-  def in_order(self) -> Iterator[np.ndarray]:
-    """Yields the example indices of each window, in the order of storage."""
-    size_U = np.diff(self.block_start)
-    for blocks in self._cut(np.arange(len(size_U)), size_U):
-      yield self._ids(blocks, 0)
-
-  def _cut(
-    self, block_E: np.ndarray, count_E: np.ndarray
-  ) -> Iterator[list[tuple[int, int]]]:
-    """Yields the blocks of records of each shuffling window.
-
-    Windows have about the same size in bytes.
-
-    Yields: pairs (block, number of its examples), in ascending order of blocks.
-    """
-    size_U = np.diff(self.block_start)
-    bytes_E = self.bytes_U[block_E] * count_E // size_U[block_E]
-    count = 1
-    if not self.in_memory:
-      count = int(np.ceil(bytes_E.sum() / max(self.max_bytes / 2, 1)))
-      count = min(max(count, 1), len(block_E))
-    # Assigned by first bytes of blocks, so that the last window is not small.
-    begin_E = np.cumsum(bytes_E) - bytes_E
-    window_E = begin_E * count // max(int(bytes_E.sum()), 1)
-    for window in range(count):
-      selected = np.flatnonzero(window_E == window)
-      if len(selected):
-        selected = selected[np.argsort(block_E[selected], kind="stable")]
-        yield list(zip(block_E[selected].tolist(), count_E[selected].tolist()))
-
-
-def _block_bytes(examples: Examples, features: Collection[str]) -> np.ndarray:
-  """Returns the memory that each block of examples needs, in bytes."""
-  starts = examples.block_start
-  bytes_U = np.zeros(len(starts) - 1, np.int64)
-  for first in range(0, len(bytes_U), _BLOCKS_MEASURED_TOGETHER):
-    some = slice(first, first + _BLOCKS_MEASURED_TOGETHER)
-    begin_U = starts[:-1][some]
-    begin, end = begin_U[0], starts[1:][some][-1]
-    lengths = examples.lengths.of(slice(begin, end))
-    for name in features:
-      size = lengths.sizes(name)
-      if size is None:  # counted as one value
-        size = np.ones(end - begin, np.int64)
-      bytes_U[some] += FEATURES[name].dtype.itemsize * np.add.reduceat(
-        size, begin_U - begin
-      )
-  return bytes_U
+def _cut(ids: np.ndarray, shape: Shape, window: Window) -> list[PlannedBatch]:
+  return [
+    PlannedBatch(shape, ids[i : i + shape.rows], window)
+    for i in range(0, len(ids), shape.rows)
+  ]

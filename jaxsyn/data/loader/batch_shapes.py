@@ -7,7 +7,7 @@ target.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,11 +43,11 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Returns the lengths of batch shapes that minimize padding and compilation.
+  """Returns the (source, target) lengths of shapes with little padding.
 
   Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes,
   which is at most MAX_SHAPES. The result does not depend on seeds or on the
-  length of a run. Each shape has a pair of source and target lengths.
+  length of a run.
 
   Args:
     counts: Counts of rounded lengths.
@@ -171,31 +171,3 @@ def doubled(length: int, minimum: int) -> int:
   while minimum < length:
     minimum *= 2
   return minimum
-
-
-class ShapeTable(NamedTuple):
-  """Lookup table from the lengths of an example to its batch shape.
-
-  Attributes:
-    source: Row of the table for each source length.
-    target: Column of the table for each target length.
-    shape: Index of the first shape that holds the lengths of a row and column.
-  """
-
-  source: np.ndarray
-  target: np.ndarray
-  shape: np.ndarray
-
-  @classmethod
-  def of(cls, shapes: Sequence[Shape]) -> ShapeTable:
-    size_2 = np.array([(shape.source, shape.target) for shape in shapes])
-    sides = [np.unique(side) for side in size_2.T]
-    place = [np.searchsorted(s, np.arange(s[-1] + 1)) for s in sides]
-    s, t = np.meshgrid(*sides, indexing="ij")
-    first = np.full(s.shape, -1)
-    for index, (source, target) in reversed(list(enumerate(size_2))):
-      first[(s <= source) & (t <= target)] = index
-    return cls(place[0], place[1], first)
-
-  def __call__(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    return self.shape[self.source[source], self.target[target]]

@@ -3,13 +3,13 @@
 Training iterates over an infinite stream of batches from a given position;
 evaluation makes one pass. The path of a batch:
 
-  prefetch        (loading)        makes batches in a background thread
-  DataLoader      (loader)         reads windows of examples, makes batches
-  BatchSampler    (batch_sampler)  chooses the examples and the shape of a batch
-  load            (loading)        reads examples into memory
-  Transform       (transforms)     changes trees, tags, subwords
-  Split           (store.dataset)  reads and decodes records
-  collate         (collate)        pads examples
+  prefetch            (loading)        makes batches in a background thread
+  DataLoader          (loader)         reads windows of examples, makes batches
+  BatchSampler        (batch_sampler)  chooses the examples and shape of a batch
+  load                (loading)        reads examples into memory
+  Split               (store.dataset)  reads and decodes records
+  Transform           (transforms)     changes trees, tags, subwords
+  collate             (collate)        pads examples
 
 `weight_B` of a batch is 1 for a translation, the weight of the task for an
 example of an auxiliary task, and 0 for a row of padding. This package does not
@@ -24,14 +24,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import (
-  Callable,
-  Collection,
-  Iterator,
-  Mapping,
-  Sequence,
-)
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +34,6 @@ from jaxsyn.data.loader.batch_sampler import (
   BatchSampler,
   PlannedBatch,
   Position,
-  Windows,
 )
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import (
@@ -51,22 +44,20 @@ from jaxsyn.data.loader.collate import (
 )
 from jaxsyn.data.loader.loading import load, prefetch
 from jaxsyn.data.loader.mixture import MixedExamples
-from jaxsyn.data.loader.subword_sampling import resampled_subwords
+from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.loader.transforms import (
   Transform,
-  Window,
   translations,
   with_auxiliary_task,
 )
 from jaxsyn.data.loader.tree_sampling import resampled_trees
+from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.schema import SPELLING, origins
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Examples, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
-
-T = TypeVar("T")
 
 
 class HostShard(NamedTuple):
@@ -80,12 +71,10 @@ class HostShard(NamedTuple):
   parts: tuple[int, ...] = (0,)
   of: int = 1
 
-  @functools.lru_cache(64)  # an entry for each shape  # noqa: B019
   def rows(self, count: int) -> np.ndarray:
     """Returns this host's row indices in a batch of `count` rows, ascending."""
-    part = count // self.of
-    rows = np.asarray(self.parts)[:, None] * part + np.arange(part)
-    return rows.ravel()
+    rows = np.arange(count).reshape(self.of, -1)
+    return rows[list(self.parts)].ravel()
 
 
 SINGLE_HOST = HostShard()
@@ -112,15 +101,14 @@ class TrainBatch(NamedTuple):
 
 
 class LoadedExamples(NamedTuple):
-  """Examples in memory, with the positions of one batch's examples in them.
+  """Examples in memory, with their ascending indices in the split."""
 
-  Attributes:
-    examples: Examples of a shuffling window.
-    place: Position in them for each example of the batch.
-  """
+  rows: Rows
+  ids: np.ndarray
 
-  examples: Rows
-  place: np.ndarray
+
+# A planned batch, and the position after it if it is for training.
+_Step = tuple[Position | None, PlannedBatch]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +126,7 @@ class DataLoader:
       of its examples.
     shard: Rows of this host.
     batch_transform: Function of the caller on every batch.
-    transforms: Transforms with the scope "window" or "batch".
+    transforms: Transforms of the examples in training batches.
   """
 
   examples: Examples
@@ -150,10 +138,6 @@ class DataLoader:
   shard: HostShard = SINGLE_HOST
   batch_transform: BatchTransform | None = None
   transforms: Sequence[Transform] = ()
-  # All examples, transformed for the newest epoch.
-  _transformed: dict[Window, Rows] = dataclasses.field(
-    default_factory=dict, init=False, repr=False, compare=False
-  )
 
   def __len__(self) -> int:
     return len(self.examples)
@@ -162,7 +146,7 @@ class DataLoader:
   def examples_per_epoch(self) -> int:
     """Number of examples that an epoch reads, with repetitions."""
     if isinstance(self.examples, MixedExamples):
-      return self.examples.examples_per_epoch
+      return self.examples.per_epoch
     return len(self)
 
   @functools.cached_property
@@ -176,22 +160,22 @@ class DataLoader:
     Raises:
       InputError: A shard is corrupt; raised when its records are read.
     """
-    walk = self.batch_sampler.walk(start)
-    steps = self._load_windows(walk, lambda step: step[1], training=True)
+    steps = self._with_examples(self.batch_sampler.walk(start))
     for (after, planned), loaded in steps:
       source, target = self.batch_sampler.subwords(planned)
       batch = self.batch(planned, loaded, training=True)
       corpora = None
       if isinstance(self.examples, MixedExamples):
         corpora = self.examples.count(planned.ids)
+      assert after
       yield TrainBatch(
         after, batch, source, target, planned.shape.positions, corpora
       )
 
   def in_order(self) -> Iterator[Batch]:
     """Yields batches that contain each example once, for evaluation."""
-    steps = iter(self.batch_sampler.in_order())
-    for planned, loaded in self._load_windows(steps, lambda step: step):
+    steps = ((None, planned) for planned in self.batch_sampler.in_order())
+    for (_, planned), loaded in self._with_examples(steps):
       yield self.batch(planned, loaded)
 
   def empty(self) -> list[Batch]:
@@ -204,69 +188,33 @@ class DataLoader:
     none = LoadedExamples(Rows.of([], origins(self.features)), no_ids)
     return self.batch(PlannedBatch(shape, no_ids), none)
 
-  def _load_windows(
-    self,
-    steps: Iterator[T],
-    planned_of: Callable[[T], PlannedBatch],
-    *,
-    training: bool = False,
-  ) -> Iterator[tuple[T, LoadedExamples | None]]:
-    """Yields each planned batch with its examples, read a window at a time.
-
-    Args:
-      steps: Planned batches, or objects that contain one.
-      planned_of: Function from a step to its planned batch.
-      training: Whether to apply the transforms with the scope "window".
-
-    Yields: the step, and its examples; None if the loader has all in memory.
-    """
+  def _with_examples(
+    self, steps: Iterable[_Step]
+  ) -> Iterator[tuple[_Step, LoadedExamples | None]]:
+    """Yields each step with the examples of its window; None if in memory."""
     if self.in_memory:
       for step in steps:
         yield step, None
       return
+    # The next window is planned and read while the current one is used.
+    reading = prefetch(self._read_windows(steps), 1)
+    with contextlib.closing(reading):
+      for window, loaded in reading:
+        for step in window:
+          yield step, loaded
 
-    buffers: collections.deque[Rows] = collections.deque()
-
-    def read(window: list[T]) -> list[tuple[T, LoadedExamples]]:
-      batch_ids = [self._local_ids(planned_of(step))[0] for step in window]
-      ids, place = np.unique(np.concatenate(batch_ids), return_inverse=True)
+  def _read_windows(
+    self, steps: Iterable[_Step]
+  ) -> Iterator[tuple[list[_Step], LoadedExamples]]:
+    buffers = collections.deque[Rows]()
+    for _, group in itertools.groupby(steps, lambda step: step[1].window):
+      window = list(group)
+      ids = [self._local_ids(planned)[0] for _, planned in window]
+      unique = np.unique(np.concatenate(ids))
       # Batches are copies, so the window before the current one is unused.
       buffer = buffers.popleft() if len(buffers) == 2 else None
-      examples = load(self.examples, self.features, ids, buffer)
-      buffers.append(examples)
-      if training:
-        window_id = planned_of(window[0]).window
-        examples = self._transform("window", examples, ids, window_id)
-      places = np.split(place, np.cumsum([len(ids) for ids in batch_ids])[:-1])
-      loaded = (LoadedExamples(examples, some) for some in places)
-      return list(zip(window, loaded))
-
-    windows = itertools.groupby(steps, lambda step: planned_of(step).window)
-    # The next window is planned and read while the current one is used.
-    reading = prefetch((read(list(group)) for _, group in windows), 1)
-    with contextlib.closing(reading):
-      for window in reading:
-        yield from window
-
-  def _transform(
-    self, scope: str, rows: Rows, ids: np.ndarray, window: Window
-  ) -> Rows:
-    for transform in self.transforms:
-      if transform.scope == scope:
-        rows = transform(rows, ids, window)
-    return rows
-
-  def _all_transformed(self, window: Window) -> Rows:
-    """Returns all examples, transformed for the epoch of a shuffling window."""
-    if not any(one.scope == "window" for one in self.transforms):
-      return self.all_examples
-    if window not in self._transformed:
-      self._transformed.clear()
-      all_ids = np.arange(len(self))
-      self._transformed[window] = self._transform(
-        "window", self.all_examples, all_ids, window
-      )
-    return self._transformed[window]
+      buffers.append(load(self.examples, self.features, unique, buffer))
+      yield window, LoadedExamples(buffers[-1], unique)
 
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
     """Returns the example indices and number of rows in this host's batch."""
@@ -285,25 +233,24 @@ class DataLoader:
 
     Args:
       planned: Shape and examples of the batch.
-      loaded: Examples of this host's rows; None if all examples are in memory.
-      training: Whether to apply the transforms of an epoch.
+      loaded: Examples that include this host's; None for all in memory.
+      training: Whether to apply the transforms of training batches.
 
     Raises:
       ValueError: The shape is too small for an example.
     """
     ids, rows = self._local_ids(planned)
-    if loaded:
-      examples, place = loaded
-    elif training:
-      examples, place = self._all_transformed(planned.window), ids
-    else:
+    if loaded is None:
       examples, place = self.all_examples, ids
-    if training and any(one.scope == "batch" for one in self.transforms):
-      recomputed = {n for one in self.transforms for n in one.recomputed}
+    else:
+      examples, place = loaded.rows, np.searchsorted(loaded.ids, ids)
+    if training and self.transforms:
+      recomputed = frozenset().union(*(t.recomputed for t in self.transforms))
       read = [name for name in examples.flat if name not in recomputed]
-      examples = examples.of_features(read).take(place)
-      examples = self._transform("batch", examples, ids, planned.window)
-      place = np.arange(len(ids))
+      examples, place = examples.of_features(read).take(place), np.arange(rows)
+      for transform in self.transforms:
+        examples = transform(examples, ids, planned.window)
+    place = place[: len(ids)]
     batch = collate(examples, self.features, place, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
@@ -336,7 +283,7 @@ def open_loader(
     batch: Section config.batch.
     seed: Value of config.seed, for random trees and the order.
     training: Whether the batches are for training: with the auxiliary task, the
-      mixture and the transforms of an epoch.
+      mixture, and resampled subwords and trees.
     shard: Rows of this host.
     batch_transform: Function on every batch (NumPy), with its padding.
 
@@ -349,35 +296,41 @@ def open_loader(
   has_task = training and data.second.task.any
   if has_task:
     tasks.check(data.second, manifest, split.dataset.directory)
-  trees = subwords = None
-  needed = {*required}
+  transforms: list[Transform] = []
+  subwords = None
   if training:
-    subwords = resampled_subwords(
-      split, data.sampling, seed=seed, linked="links" in needed
-    )
-    trees = resampled_trees(data.tree, needed, seed, manifest=manifest)
-  transforms: list[Transform] = [one for one in (subwords, trees) if one]
-  for transform in transforms:
-    needed |= transform.required(required)
+    if data.sampling.sides and len(split):
+      linked = "links" in required
+      subwords = ResampledSubwords(
+        split, data.sampling, seed=seed, linked=linked
+      )
+      transforms.append(subwords)
+    trees = resampled_trees(data.tree, required, seed, manifest=manifest)
+    if trees:
+      transforms.append(trees)
+  needed = {*required}.union(*(t.required(required) for t in transforms))
   features = manifests.features_for(manifest, needed)
-  counts = collections.Counter[str]()
+
   examples = translations(split, data, seed)
-  if has_task:
-    examples, counts = with_auxiliary_task(split, data, seed, origins(features))
+  rate_U, auxiliary, messages = None, None, list[str]()
   if training and data.mixture.folders:
-    others = mixture.open_splits(data.mixture, split.name, needed)
-    examples = mixture.mix(
-      (split, examples), others, data, seed=seed, features=features
-    )
-  is_mixed = isinstance(examples, MixedExamples)
+    mixed = mixture.mix(split, data, seed, needed)
+    examples, rate_U, messages = mixed, mixed.rate_U, [*mixed.messages]
+  elif has_task:
+    examples, counts = with_auxiliary_task(split, data, seed, origins(features))
+    auxiliary = counts["translations"], data.second.weight
+    messages.append(tasks.summary(counts))
+  messages += [t.summary for t in transforms if t.summary]
+
   # All features that a batch can have, so that systems get the same batches.
   counted = [name for name in split.features if name not in SPELLING]
   windows = Windows.of(
-    examples, counted, memory_gib=batch.memory_gib, seed=seed
+    examples, counted, memory_gib=batch.memory_gib, seed=seed, rate_U=rate_U
   )
+  is_plain = windows.in_memory and rate_U is None
   sampler = BatchSampler(
     examples.lengths.read_by(features),
-    windows if is_mixed or not windows.in_memory else None,
+    None if is_plain else windows,
     subwords,
     tokens=batch.tokens,
     shapes=batch.shapes,
@@ -390,41 +343,12 @@ def open_loader(
     features,
     sampler,
     in_memory=windows.in_memory,
-    messages=_messages(examples, counts, transforms),
-    auxiliary=_auxiliary(data, counts, len(split)) if has_task else None,
+    messages=messages,
+    auxiliary=auxiliary,
     shard=shard,
     batch_transform=batch_transform,
     transforms=transforms,
   )
-
-
-def _messages(
-  examples: Examples,
-  counts: Mapping[str, int],
-  transforms: Sequence[Transform],
-) -> list[str]:
-  if isinstance(examples, MixedExamples):
-    facts = [examples.summary(), *examples.messages]
-  else:
-    facts = [tasks.summary(counts)]
-  return [text for text in (*facts, *(t.summary for t in transforms)) if text]
-
-
-def _auxiliary(
-  data: Data, counts: Mapping[str, int], pairs: int
-) -> tuple[int, float]:
-  """Returns the index of the first auxiliary-task example, and the loss weight.
-
-  Raises:
-    InputError: The auxiliary task has no example.
-  """
-  if not counts.get("second", 0):
-    raise InputError(
-      f"config.data.second: no example is left of {pairs} pairs "
-      f"({tasks.summary(counts)}). Raise config.data.second.longest, or look at the "
-      f"{tasks.names(data.second)[1]} trees."
-    )
-  return counts["translations"], data.second.weight
 
 
 def _check_rows(row_multiple: int, devices: int) -> None:
@@ -432,17 +356,13 @@ def _check_rows(row_multiple: int, devices: int) -> None:
 
   The batches do not adapt to the devices, so they are equal on other devices.
 
-  Args:
-    row_multiple: Value of config.batch.row_multiple.
-    devices: Number of devices that the rows of a batch are split over.
-
   Raises:
     InputError: The devices do not divide the rows.
   """
   if row_multiple % devices == 0:
     return
-  counts = [str(n) for n in range(1, row_multiple + 1) if row_multiple % n == 0]
-  usable = " or ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
+  counts = [n for n in range(1, row_multiple + 1) if row_multiple % n == 0]
+  usable = " or ".join(", ".join(map(str, counts)).rsplit(", ", 1))
   raise InputError(
     f"config.batch.row_multiple={row_multiple} is not a multiple of {devices} "
     "devices (config.train.mesh.data times config.train.mesh.fsdp); set "

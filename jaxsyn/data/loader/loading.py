@@ -57,37 +57,32 @@ def load(
     InputError: A file is missing or corrupt.
   """
   features = origins(features)
-  if ids is None:
-    ids, lengths = np.arange(len(source)), source.lengths
-  else:
-    lengths = source.lengths.of(ids)
+  ids = np.arange(len(source)) if ids is None else ids
+  lengths = source.lengths.of(ids)
   flat: dict[str, np.ndarray] = {}
   start: dict[str, np.ndarray] = {}
   start_of_size: dict[tuple[str, str], np.ndarray] = {}
   # The sizes of other features are found by reading; they are few and small.
-  parts_of: dict[str, list[Rows]] = {}
+  unknown: list[str] = []
   for name in features:
     size = lengths.sizes(name)
     if size is None:
-      parts_of[name] = []
+      unknown.append(name)
       continue
     if measure(name) not in start_of_size:  # one array for features of one size
       start_of_size[measure(name)] = np.cumsum(np.append(0, size))
     start[name] = start_of_size[measure(name)]
     # In its final size, since joining parts would take twice the memory.
     flat[name] = _allocate(buffer, name, int(start[name][-1]))
-  known, begin = tuple(flat), 0
+  parts, begin = [Rows.of([], unknown)], 0
   for rows in source.select(ids, features):
-    for name in known:
+    for name, values in flat.items():
       place = start[name][begin]
-      flat[name][place : place + len(rows.flat[name])] = rows.flat[name]
-    for name, parts in parts_of.items():
-      parts.append(rows.of_features([name]))
+      values[place : place + len(rows.flat[name])] = rows.flat[name]
+    parts.append(rows.of_features(unknown))
     begin += len(rows)
-  for name, parts in parts_of.items():
-    joined = Rows.joined([Rows.of([], [name]), *parts])
-    flat[name], start[name] = joined.flat[name], joined.start[name]
-  return Rows(flat, start)
+  others = Rows.joined(parts)
+  return Rows({**flat, **others.flat}, {**start, **others.start})
 
 
 def _allocate(buffer: Rows | None, name: str, size: int) -> np.ndarray:

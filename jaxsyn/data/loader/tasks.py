@@ -1,10 +1,10 @@
 """Auxiliary tasks, which add training examples made from the sentence pairs.
 
-config.data.second selects a task from TASKS, and the kind of trees that it
-writes as brackets from BRACKETS. "parse" trains translation and parsing; tags
-around the source select the task. "source" translates sources with and without
-brackets. The examples of both tasks are shuffled together. Validation and
-translation use only the task of translation (`tag`), so they need no trees.
+config.data.second selects a task from TASKS, and the source trees that it
+writes as brackets. "parse" trains translation and parsing; tags around the
+source select the task. "source" translates sources with and without brackets.
+The examples of both tasks are shuffled together. Validation and translation
+use only the task of translation (`tag`), so they need no trees.
 
 Source: Currey & Heafield 2019, "Incorporating Source Syntax into
 Transformer-Based Neural Machine Translation", as summarized and reproduced by
@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -29,76 +29,12 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import Choice, Registry, choice, option
 from jaxsyn.options.bounds import Amount, Count
 
-
-@dataclasses.dataclass(frozen=True)
-class Brackets(Choice):
-  """Kind of source trees that an auxiliary task writes as brackets."""
-
-  # Whether these are the dependency trees of config.data.tree.
-  dependencies: ClassVar[bool]
-  lacking: ClassVar[str]  # option that prepares such trees
-
-  def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
-    """Returns the bracket labels of a dataset; None if it has no such trees.
-
-    The label at index i has the id i + 1.
-    """
-    raise NotImplementedError
-
-  def bracketing(self, example: Example) -> np.ndarray:
-    """Returns an example's source tree as an array of brackets and words.
-
-    Depending on the class, words are given by indices of words or of subwords.
-    The array is empty if the example has no tree.
-    """
-    raise NotImplementedError
-
-  def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    """Returns an example's source tree as an array of brackets and subwords."""
-    raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class Dependency(Brackets):
-  """Source dependency trees, as config.data.tree makes them, as brackets."""
-
-  dependencies: ClassVar[bool] = True
-  lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
-
-  def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
-    return manifest["relations"].get("source")
-
-  def bracketing(self, example: Example) -> np.ndarray:
-    if not example["source_parsed"]:
-      return np.zeros(0, np.int32)
-    return linearise.linearise(
-      example["source_head"], example["source_relation"]
-    )
-
-  def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    return linearise.of_subwords(bracketing, example["source_word"])
-
-
-@dataclasses.dataclass(frozen=True)
-class Constituency(Brackets):
-  """Source constituency trees of the prepared data, as brackets."""
-
-  dependencies: ClassVar[bool] = False
-  lacking: ClassVar[str] = "config.prepare.parse.source_brackets"
-
-  def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
-    return manifest.get("brackets", {}).get("source")
-
-  def bracketing(self, example: Example) -> np.ndarray:
-    return example["source_brackets"]
-
-  def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
-    return bracketing
-
-
-BRACKETS: Registry[Brackets] = Registry(
-  "kind of trees", {"dependency": Dependency, "constituency": Constituency}
-)
+Brackets = Literal["dependency", "constituency"]
+# Options that prepare such trees.
+_PREPARED_BY = {
+  "dependency": "--config.prepare.parse.sides=\"('source',)\"",
+  "constituency": "config.prepare.parse.source_brackets",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +55,8 @@ class AuxiliaryTaskSpec(Choice):
 
     Args:
       example: Example of translation, without tags.
-      bracketing: Source tree as brackets, not empty.
+      bracketing: Source tree as brackets, not empty, with indices of words
+        ("dependency") or of subwords ("constituency").
       brackets: Kind of the source tree.
       sizes: Vocabulary size of each side; ids of symbols follow the vocabulary.
     """
@@ -146,17 +83,19 @@ class ParsingTask(AuxiliaryTaskSpec):
     brackets: Brackets,
     sizes: Mapping[str, int],
   ) -> Example:
-    numbers = linearise.skeleton(bracketing, heads=brackets.dependencies)
-    new = tagged(example, sizes["source"] + linearise.PARSE)
-    id_T = np.array([*(sizes["target"] + numbers), EOS])
+    heads = brackets == "dependency"
+    symbols = linearise.skeleton(bracketing, heads=heads)
+    id_T = np.append(sizes["target"] + symbols, EOS)
+    no_word = np.full(len(id_T), NO_WORD)
     # Brackets have no words and no tree.
     values: dict[str, Any] = {
       "id": id_T,
-      "word": np.full(len(id_T), NO_WORD),
-      "unit": np.full(len(id_T), NO_WORD),
+      "word": no_word,
+      "unit": no_word,
       "parent_mid": np.arange(len(id_T)),
       "parsed": 0,
     }
+    new = tagged(example, sizes["source"] + linearise.PARSE)
     for feature in new:
       side, _, name = feature.partition("_")
       if side == "target":
@@ -175,8 +114,9 @@ class SourceTask(AuxiliaryTaskSpec):
     brackets: Brackets,
     sizes: Mapping[str, int],
   ) -> Example:
-    signs = brackets.placed(bracketing, example)
-    place_S = np.append(signs, len(example["source_id"]) - 1)
+    if brackets == "dependency":
+      bracketing = linearise.of_subwords(bracketing, example["source_word"])
+    place_S = np.append(bracketing, len(example["source_id"]) - 1)
     id_S = sizes["source"] + linearise.numbers(place_S)
     return rearranged(example, place_S, id_S)
 
@@ -199,8 +139,7 @@ class AuxiliaryTask:
     'task; "source", translate the linearized source tree to the same '
     'target, without tags; "none".',
   )
-  brackets: Brackets = choice(
-    BRACKETS,
+  brackets: Brackets = option(
     "dependency",
     'Trees of the auxiliary task: "dependency", or "constituency" as '
     "published, which needs config.prepare.parse.source_brackets.",
@@ -219,9 +158,16 @@ class AuxiliaryTask:
   )
 
 
-def names(auxiliary: AuxiliaryTask) -> tuple[str, str]:
-  """Returns the registry names of an auxiliary task and its kind of trees."""
-  return TASKS.name_of(auxiliary.task), BRACKETS.name_of(auxiliary.brackets)
+def _labels(
+  auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
+) -> list[str] | None:
+  """Returns the bracket labels of a dataset; None if it has no such trees.
+
+  The label at index i has the id i + 1.
+  """
+  is_dependency = auxiliary.brackets == "dependency"
+  by_side = manifest.get("relations" if is_dependency else "brackets", {})
+  return by_side.get("source")
 
 
 def check(
@@ -230,34 +176,26 @@ def check(
   directory: str | os.PathLike[str],
 ) -> None:
   """Raises InputError if a dataset has no trees for the auxiliary task."""
-  if auxiliary.task.any and auxiliary.brackets.labels(manifest) is None:
-    task, kind = names(auxiliary)
+  if auxiliary.task.any and _labels(auxiliary, manifest) is None:
+    name, kind = TASKS.name_of(auxiliary.task), auxiliary.brackets
     raise InputError(
-      f"config.data.second.task={task!r} needs {kind} trees of the source, "
-      f"and {os.fspath(directory)} has none. Prepare it again with "
-      f"{auxiliary.brackets.lacking}."
+      f"config.data.second.task={name!r} needs {kind} trees of the source, and "
+      f"{os.fspath(directory)} has none. Prepare it again with "
+      f"{_PREPARED_BY[kind]}."
     )
 
 
 def symbols(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> tuple[str, ...]:
-  """Returns the symbols that an auxiliary task adds to both vocabularies.
-
-  Args:
-    auxiliary: Section config.data.second.
-    manifest: Manifest of the dataset directory.
-  """
+  """Returns the symbols that an auxiliary task adds to both vocabularies."""
   if not auxiliary.task.any:
     return ()
-  return linearise.symbols(auxiliary.brackets.labels(manifest) or ())
+  return linearise.symbols(_labels(auxiliary, manifest) or ())
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the tag that selects translation; None without tags.
-
-  The tag is put around the source.
-  """
+  """Returns the id of the tag around sources to translate; None without tags."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
@@ -281,7 +219,7 @@ def make_examples(
   sizes = {side: one["size"] for side, one in manifest["vocabulary"].items()}
   for example in translations:
     counts["translations"] += 1
-    bracketing = auxiliary.brackets.bracketing(example)
+    bracketing = _bracketing(example, auxiliary.brackets)
     if not (bracketing < 0).any():
       counts["no tree"] += 1
       continue
@@ -293,13 +231,19 @@ def make_examples(
     yield new
 
 
-def summary(counts: Mapping[str, int]) -> str:
-  """Returns a log message with the counts of `make_examples`; "" for none."""
-  if "translations" not in counts:
-    return ""
-  count = {k: counts.get(k, 0) for k in ("second", "no tree", "too long")}
+def _bracketing(example: Example, brackets: Brackets) -> np.ndarray:
+  """Returns the source tree as brackets; empty if the example has no tree."""
+  if brackets == "constituency":
+    return example["source_brackets"]
+  if not example["source_parsed"]:
+    return np.zeros(0, np.int32)
+  return linearise.linearise(example["source_head"], example["source_relation"])
+
+
+def summary(counts: collections.Counter[str]) -> str:
+  """Returns a log message with the counts of `make_examples`."""
   return (
-    f"second task: {count['second']:,} examples beside {counts['translations']:,} "
-    f"translations; left out: {count['no tree']:,} without a tree, "
-    f"{count['too long']:,} too long"
+    f"second task: {counts['second']:,} examples beside "
+    f"{counts['translations']:,} translations; left out: "
+    f"{counts['no tree']:,} without a tree, {counts['too long']:,} too long"
   )

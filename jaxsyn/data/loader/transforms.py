@@ -2,18 +2,18 @@
 
 No transformed example is stored. A run applies these transforms, in this order:
 
-  transform             option                    scope   file
-  ControlTrees          config.data.tree          block   transforms
-  TaskTags              config.data.second        block   transforms
-  CorpusLabels          config.data.mixture       block   mixture
-  CorpusTag             config.data.mixture       block   mixture
-  ResampledSubwords     config.data.sampling      window  subword_sampling
-  ResampledTrees        config.data.tree          batch   tree_sampling
+  transform           option                applied to           file
+  ControlTrees        config.data.tree      blocks of records    transforms
+  TaskTags            config.data.second    blocks of records    transforms
+  CorpusLabels        config.data.mixture   blocks of records    mixture
+  CorpusTag           config.data.mixture   blocks of records    mixture
+  ResampledSubwords   config.data.sampling  batches of training  subword_sampling
+  ResampledTrees      config.data.tree      batches of training  tree_sampling
 
-The scope is the set of examples that a transform receives at a time. A
-transform with the scope "block" gives the same result in every epoch, so it is
-applied when a block of records is read. The examples of an auxiliary task are
-made from transformed examples when a split is opened (`with_auxiliary_task`).
+The first four give the same result in every epoch, and so are applied when a
+block of records is read (`TransformedExamples`). The examples of an auxiliary
+task are made from transformed examples when a split is opened
+(`with_auxiliary_task`).
 """
 
 from __future__ import annotations
@@ -21,51 +21,46 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from jaxsyn.data.loader import tasks
+from jaxsyn.data.loader.windows import Window
 from jaxsyn.data.options import Data
-from jaxsyn.data.schema import OF_HEADS, SIDES
+from jaxsyn.data.schema import MADE, OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TreeControl, WrongParents
 from jaxsyn.data.sentence.example import retree, tagged_rows
 from jaxsyn.data.store.dataset import Examples, Split, block_starts
 from jaxsyn.data.store.lengths import Lengths, lengths_of
 from jaxsyn.data.store.rows import Example, Rows, together
-
-# Index of an epoch, and index of a shuffling window of examples in it.
-Window = tuple[int, int]
+from jaxsyn.errors import InputError
 
 
 class Transform:
   """Base class of functions that change decoded examples.
 
   Attributes:
-    scope: Set of examples that is passed at a time.
+    tags: Number of subwords that are added to each nonempty source.
     summary: Description for the log; empty for none.
     recomputed: Features that are computed without reading their stored values.
   """
 
-  recomputed: frozenset[str] = frozenset()
-  scope: ClassVar[Literal["block", "window", "batch"]] = "block"
+  tags: ClassVar[int] = 0
   summary: str = ""
+  recomputed: frozenset[str] = frozenset()
 
   def required(self, features: Collection[str]) -> set[str]:
     """Returns the features that must be read to compute given features."""
     del features
     return set()
 
-  def lengths(self, lengths: Lengths) -> Lengths:
-    """Returns the lengths of all examples after the transform."""
-    return lengths
-
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
     """Returns the transformed examples.
 
     Args:
       rows: Decoded examples.
-      ids: Indices of the examples in the split, ascending.
+      ids: Indices of the examples in the split.
       window: Epoch, and shuffling window that the examples are read for.
     """
     raise NotImplementedError
@@ -77,44 +72,35 @@ class ControlTrees(Transform):
   def __init__(self, tree: TreeControl, seed: int):
     self._tree, self._seed = tree, seed
 
-  def _sides(self, features: Collection[str]) -> list[str]:
-    return [
-      side
-      for side in SIDES
-      if any(f"{side}_{name}" in features for name in OF_HEADS)
-    ]
-
   def required(self, features: Collection[str]) -> set[str]:
-    sides = self._sides(features)
-    return {f"{side}_{n}" for side in sides for n in ("id", "word", "head")}
+    return {
+      f"{side}_{name}"
+      for side in sides_of_heads(features)
+      for name in ("id", "word", "head")
+    }
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
-    for side in self._sides(rows.flat):
+    for side in sides_of_heads(rows.flat):
       rows = retree(rows, side, tree=self._tree, seed=self._seed)
     return rows
 
 
-class TaskTags(Transform):
-  """Transform that puts tags around each source to select translation.
+def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
+  """Returns the sides for which given features depend on parents of words."""
+  stored = {MADE.get(name, name) for name in features}
+  return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
-  Empty sources have no tags.
-  """
+
+class TaskTags(Transform):
+  """Transform that puts tags around each nonempty source, for translation."""
+
+  tags = 2
 
   def __init__(self, tag: int):
     self._tag = tag
 
-  def lengths(self, lengths: Lengths) -> Lengths:
-    return longer_sources(lengths, 2)
-
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
     return tagged_rows(rows, self._tag)
-
-
-def longer_sources(lengths: Lengths, tags: int) -> Lengths:
-  """Returns lengths with a number of tags added to each nonempty source."""
-  longer = lengths.source.astype(np.int32) + tags * (lengths.source > 1)
-  dtype = np.min_scalar_type(longer.max(initial=0))
-  return lengths._replace(source=longer.astype(dtype))
 
 
 class TransformedExamples(Examples):
@@ -126,11 +112,11 @@ class TransformedExamples(Examples):
 
   @functools.cached_property
   def lengths(self) -> Lengths:  # type: ignore[override]  # computed on first use
-    return functools.reduce(
-      lambda lengths, transform: transform.lengths(lengths),
-      self._transforms,
-      self._examples.lengths,
-    )
+    lengths = self._examples.lengths
+    tags = sum(transform.tags for transform in self._transforms)
+    source = lengths.source.astype(np.int32) + tags * (lengths.source > 1)
+    dtype = np.min_scalar_type(source.max(initial=0))
+    return lengths._replace(source=source.astype(dtype))
 
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
@@ -170,34 +156,31 @@ class ExamplesInMemory(Examples):
       yield rows.part(*self.block_start[block : block + 2].tolist())
 
 
-def transformed(
-  examples: Examples, transforms: Sequence[Transform]
+def translations(
+  split: Split,
+  data: Data,
+  seed: int,
+  *,
+  transforms: Sequence[Transform] = (),
+  tagged: bool = True,
 ) -> Examples:
-  """Returns examples that are transformed when a block of them is read.
-
-  Args:
-    examples: Original examples.
-    transforms: Transforms with the scope "block", in order.
-  """
-  return TransformedExamples(examples, transforms) if transforms else examples
-
-
-def control_trees(data: Data, seed: int) -> list[Transform]:
-  """Returns a list with the transform that replaces parse trees, if any."""
-  return [ControlTrees(data.tree, seed)] if data.tree.replaces else []
-
-
-def translations(split: Split, data: Data, seed: int) -> Examples:
   """Returns a split's examples of translation, with control trees and tags.
 
   Args:
     split: Opened split.
     data: Section config.data, with the kind of trees and the auxiliary task.
     seed: Value of config.seed, for random trees.
+    transforms: Further transforms that do not depend on the epoch.
+    tagged: Whether to add the tags that select translation.
   """
+  applied: list[Transform] = []
+  if data.tree.replaces:
+    applied.append(ControlTrees(data.tree, seed))
   tag = tasks.tag(data.second, split.dataset.manifest)
-  tags = [] if tag is None else [TaskTags(tag)]
-  return transformed(split, [*control_trees(data, seed), *tags])
+  if tagged and tag is not None:
+    applied.append(TaskTags(tag))
+  applied += transforms
+  return TransformedExamples(split, applied) if applied else split
 
 
 def iterate_translations(
@@ -220,18 +203,28 @@ def with_auxiliary_task(
     features: Names of the features to keep.
 
   Returns: the examples, and the counts of `tasks.make_examples`.
+
+  Raises:
+    InputError: The auxiliary task has no example.
   """
   counts = collections.Counter[str]()
-  parsed = transformed(split, control_trees(data, seed))
+  parsed = translations(split, data, seed, tagged=False).rows(split.features)
   made = tasks.make_examples(
-    (one for rows in parsed.rows(split.features) for one in rows.examples()),
+    (example for rows in parsed for example in rows.examples()),
     data.second,
     split.dataset.manifest,
     counts,
   )
-  first = translations(split, data, seed).rows(features)
-  parts = [*first, *(rows.of_features(features) for rows in together(made))]
-  return ExamplesInMemory(Rows.joined([Rows.of([], features), *parts])), counts
+  parts = [Rows.of([], features)]
+  parts += translations(split, data, seed).rows(features)
+  parts += [rows.of_features(features) for rows in together(made)]
+  if not counts["second"]:
+    raise InputError(
+      f"config.data.second: no example is left of {len(split)} pairs "
+      f"({tasks.summary(counts)}). Raise config.data.second.longest, or look "
+      f"at the {data.second.brackets} trees."
+    )
+  return ExamplesInMemory(Rows.joined(parts)), counts
 
 
 def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
@@ -249,9 +242,8 @@ def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
     for side in sides:
       head = f"{side}_head"
       replaced = retree(rows, side, tree=data.tree, seed=seed)
-      parsed = rows.flat[f"{side}_parsed"] > 0
-      counts_W = np.repeat(parsed, rows.sizes(head))
-      words[side] += int(counts_W.sum())
+      counts_W = np.repeat(rows.flat[f"{side}_parsed"] > 0, rows.sizes(head))
       differs_W = replaced.flat[head] != rows.flat[head]
+      words[side] += int(counts_W.sum())
       wrong[side] += int((differs_W & counts_W).sum())
   return {side: wrong[side] / words[side] for side in sides if words[side]}

@@ -3,22 +3,23 @@
 First, one parse of a sentence is chosen, if the data has alternatives; then the
 parents of some words are replaced. The result depends only on (seed, side,
 epoch, index of the sentence, word), and so not on hosts, on the order of
-batches or on where a run was resumed. The lengths of examples do not change, so
-each host resamples the trees of its rows when it makes a batch. Features that
-follow from parents are computed again by the functions that prepared them.
+batches or on where a run was resumed. The lengths of examples do not change.
+Features that follow from parents are computed again by the functions that
+prepared them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from jaxsyn.data.loader.philox import philox
-from jaxsyn.data.loader.transforms import Transform, Window
-from jaxsyn.data.schema import FEATURES, MADE, OF_HEADS, SIDES
+from jaxsyn.data.loader.transforms import Transform, sides_of_heads
+from jaxsyn.data.loader.windows import Window
+from jaxsyn.data.schema import FEATURES, OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TREES, Sampled, TreeControl
 from jaxsyn.data.sentence.noise import noised
 from jaxsyn.data.sentence.tree import parent_mid, tree_distances
@@ -35,8 +36,6 @@ class ResampledTrees(Transform):
     sides: Sides whose trees are read.
     alternative_sides: Sides that have alternatives to the best parse.
   """
-
-  scope: ClassVar = "batch"
 
   def __init__(
     self,
@@ -55,18 +54,12 @@ class ResampledTrees(Transform):
     """
     self.tree, self._seed = tree, seed
     stored = alternatives if tree.alternatives else ()
-    relations = [s for s in _sides(features, ["relation"]) if s in stored]
-    self._relations = relations
-    self.sides = tuple(
-      s for s in SIDES if s in (*sides_of_heads(features), *relations)
-    )
+    self._relations = [s for s in stored if f"{s}_relation" in features]
+    heads = sides_of_heads(features)
+    self.sides = tuple(s for s in SIDES if s in (*heads, *self._relations))
     self.alternative_sides = tuple(s for s in self.sides if s in stored)
-    self.recomputed = frozenset(
-      name
-      for name in features
-      if name.partition("_")[0] in self.sides
-      and name.partition("_")[2] in OF_HEADS[1:]
-    )
+    derived = {f"{s}_{name}" for s in self.sides for name in OF_HEADS[1:]}
+    self.recomputed = frozenset(derived & {*features})
 
   def required(self, features: Collection[str]) -> set[str]:
     return {
@@ -80,12 +73,14 @@ class ResampledTrees(Transform):
     if not self.sides:
       name = TREES.name_of(self.tree)
       return f"config.data.tree={name!r} does nothing: no tree is read"
-    first = "one of the parses that were given of the {}, and "
-    sides = first.format(" and the ".join(self.alternative_sides))
+    parses = ""
+    if self.alternative_sides:
+      sides = " and the ".join(self.alternative_sides)
+      parses = f"one of the parses that were given of the {sides}, and "
     return (
       f"trees resampled in every epoch, of the {' and the '.join(self.sides)}: "
-      f"{sides if self.alternative_sides else ''}each word's parent is another with "
-      f"probability {self.tree.rate:g}"
+      f"{parses}each word's parent is another with probability "
+      f"{self.tree.rate:g}"
     )
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
@@ -94,13 +89,24 @@ class ResampledTrees(Transform):
       head, middle, distance = (f"{side}_{feature}" for feature in OF_HEADS)
       word, words = f"{side}_word", rows.sizes(head)
       if side in self.alternative_sides:
-        parse = self._parses(side, rows, epoch, ids=ids)
+        parse = self._parses(side, rows, epoch, ids)
         for feature in ("head", "relation"):
           name, other = f"{side}_{feature}", f"{side}_other_{feature}"
           if other in flat:
-            flat[name] = _values_of_parse(rows, name, other, parse=parse)
+            flat[name] = _values_of_parse(rows, name, other, parse)
             del flat[other], start[other]
-      head_W = self._heads(side, flat[head], words, epoch=epoch, ids=ids)
+      word_W = np.arange(words.sum()) - np.repeat(
+        np.cumsum(words) - words, words
+      )
+      replace_W, parent_W = self._random(
+        side, word_W, epoch, np.repeat(ids, words)
+      )
+      head_W = noised(
+        flat[head],
+        words,
+        is_replaced_W=replace_W < self.tree.rate * 2**32,
+        random_W=parent_W,
+      )
       flat[head] = head_W.astype(FEATURES[head].dtype)
       if middle in self.recomputed:
         flat[middle] = parent_mid(
@@ -112,42 +118,20 @@ class ResampledTrees(Transform):
         start[distance] = np.cumsum(np.append(0, words * words))
     return Rows(flat, start)
 
-  def _heads(
-    self,
-    side: str,
-    head_W: np.ndarray,
-    words: np.ndarray,
-    *,
-    epoch: int,
-    ids: np.ndarray,
-  ) -> np.ndarray:
-    """Returns the parents of words, with a random fraction replaced."""
-    word_W = np.arange(len(head_W)) - np.repeat(np.cumsum(words) - words, words)
-    id_W = np.repeat(ids, words)
-    first_W, second_W = self._random(side, word_W, epoch, ids=id_W)
-    is_replaced_W = first_W < self.tree.rate * 2**32
-    return noised(head_W, words, is_replaced_W=is_replaced_W, random_W=second_W)
-
   def _parses(
-    self, side: str, rows: Rows, epoch: int, *, ids: np.ndarray
+    self, side: str, rows: Rows, epoch: int, ids: np.ndarray
   ) -> np.ndarray:
-    """Returns the index of the sampled parse for each example in an epoch.
-
-    The best parse has the index 0.
-    """
+    """Returns the index of each example's sampled parse; 0 for the best."""
     words = rows.sizes(f"{side}_head")
     alternatives = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
-    random_number, _ = self._random(side, _NO_WORD, epoch, ids=ids)
+    random_number, _ = self._random(side, _NO_WORD, epoch, ids)
     count = (alternatives + 1).astype(np.uint64)
     return (random_number * count >> np.uint64(32)).astype(np.int64)
 
   def _random(
-    self, side: str, word: np.ndarray | int, epoch: int, *, ids: np.ndarray
+    self, side: str, word: np.ndarray | int, epoch: int, ids: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two random 32-bit numbers for each word of given examples.
-
-    With `_NO_WORD` for the words, returns two numbers for each example.
-    """
+    """Returns two random 32-bit numbers for each (example, word)."""
     seed_text = f"{self._seed} {side} tree".encode()
     digest = hashlib.blake2b(seed_text, digest_size=8).digest()
     key = int.from_bytes(digest, "big")
@@ -159,7 +143,7 @@ class ResampledTrees(Transform):
 
 
 def _values_of_parse(
-  rows: Rows, name: str, other: str, *, parse: np.ndarray
+  rows: Rows, name: str, other: str, parse: np.ndarray
 ) -> np.ndarray:
   """Returns a feature's values for words in the selected parses.
 
@@ -179,23 +163,6 @@ def _values_of_parse(
   return np.where(is_other_W, values, rows.flat[name])
 
 
-def sides_of_heads(required: Collection[str]) -> tuple[str, ...]:
-  """Returns the sides for which required features depend on parents of words.
-
-  Args:
-    required: Features that modifiers and losses read.
-  """
-  return _sides(required, OF_HEADS)
-
-
-def _sides(
-  required: Collection[str], features: Collection[str]
-) -> tuple[str, ...]:
-  stored = {MADE.get(name, name) for name in required}
-  by_side = ({f"{side}_{needed}" for needed in features} for side in SIDES)
-  return tuple(side for side, needed in zip(SIDES, by_side) if needed & stored)
-
-
 def resampled_trees(
   tree: TreeControl,
   required: Collection[str],
@@ -203,14 +170,7 @@ def resampled_trees(
   *,
   manifest: Mapping[str, Any],
 ) -> ResampledTrees | None:
-  """Returns the transform that resamples trees; None if trees are not sampled.
-
-  Args:
-    tree: Value of config.data.tree.
-    required: Features that modifiers and losses read.
-    seed: Value of config.seed.
-    manifest: Manifest of the dataset directory.
-  """
+  """Returns the transform that resamples trees; None if trees are not sampled."""
   if not isinstance(tree, Sampled):
     return None
   return ResampledTrees(tree, seed, required, manifest.get("alternatives", ()))

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import itertools
 import shutil
 
 import numpy as np
@@ -13,7 +12,6 @@ from toy_folders import data_of, example, opened, write
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import dataset, manifests
@@ -128,18 +126,6 @@ def test_rates():
       mixture.rates(Mixture(weights=weights), [900, 100])
 
 
-@pytest.mark.parametrize("memory_gib", [1.0, SMALL])
-def test_a_resumed_run_gets_the_same_batches(corpora, memory_gib):
-  split = mixed(corpora, weights=(1.0, 1.5), memory_gib=memory_gib)
-  complete = list(itertools.islice(split.batches(Position()), 40))
-  for begin in range(0, 39, 7):
-    again = next(split.batches(complete[begin].after))
-    assert again.after == complete[begin + 1].after
-    assert again.corpora == complete[begin + 1].corpora
-    for name, array in complete[begin + 1].batch.items():
-      np.testing.assert_array_equal(array, again.batch[name])
-
-
 def test_examples_are_counted_by_corpus(corpora):
   split = mixed(corpora, weights=(1.0, 2.0))
   count = collections.Counter()
@@ -152,19 +138,6 @@ def test_examples_are_counted_by_corpus(corpora):
       break
   assert count == {"main": 30, "other": 22}
   assert split.messages[0] == "examples an epoch: main 30 x 1, other 11 x 2"
-
-
-def test_hosts_have_their_rows_of_a_mixture(corpora):
-  options = {"weights": (1.0, 1.5), "memory_gib": SMALL}
-  complete = mixed(corpora, **options).batches(Position())
-  halves = [
-    mixed(corpora, share=HostShard((host,), 2), **options).batches(Position())
-    for host in (0, 1)
-  ]
-  for train_batch, *item in itertools.islice(zip(complete, *halves), 20):
-    for name, array in train_batch.batch.items():
-      joined = np.concatenate([half.batch[name] for half in item])
-      np.testing.assert_array_equal(array, joined)
 
 
 def by_number(split):

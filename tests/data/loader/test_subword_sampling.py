@@ -11,7 +11,6 @@ from toy_folders import data_of, opened
 from jaxsyn.config import read_config
 from jaxsyn.configs import pud
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
@@ -176,40 +175,6 @@ def test_samples_differ_between_epochs_and_are_reproducible(records):
   assert same < len(records) / 2
   other = epoch_of(drawing(records, seed=4))
   assert sum(ids(first[n]) == ids(other[n]) for n in first) < len(records) / 2
-
-
-def test_samples_are_equal_when_resumed_or_on_several_hosts(records):
-  split = drawing(records, tokens=1200)
-  walk = [*itertools.islice(split.batches(Position()), 12)]
-  assert walk[-1].after.epoch >= 1
-  for at in (0, 3, 10):
-    (resumed,) = itertools.islice(split.batches(walk[at].after), 1)
-    for name, array in walk[at + 1].batch.items():
-      np.testing.assert_array_equal(resumed.batch[name], array)
-  hosts = [
-    drawing(records, tokens=1200, share=HostShard((part,), 2))
-    for part in (0, 1)
-  ]
-  for complete, *halves in zip(walk, *(h.batches(Position()) for h in hosts)):
-    for name, array in complete.batch.items():
-      both = np.concatenate([half.batch[name] for half in halves])
-      np.testing.assert_array_equal(both, array)
-
-
-def test_samples_do_not_depend_on_order_or_windows(records):
-  plain = epoch_of(drawing(records))
-  # Windows of some blocks of 16, and batches of other pairs.
-  for other in (
-    drawing(records, memory_gib=40e3 / 2**30),
-    drawing(records, tokens=1200),
-  ):
-    rows = epoch_of(other)
-    assert rows.keys() == plain.keys()
-    for index in plain:
-      assert ids(rows[index]) == ids(plain[index])
-      name = "target_id_BT"
-      assert ids(rows[index], name) == ids(plain[index], name)
-  assert not drawing(records, memory_gib=40e3 / 2**30).in_memory
 
 
 def test_plans_batches_from_sampled_lengths(records):

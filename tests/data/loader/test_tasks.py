@@ -1,7 +1,6 @@
 """Two tasks out of one prepared split: every example, the slow way."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -10,12 +9,12 @@ from toy_folders import SHA256, values
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_sampler import PlannedBatch, Position
+from jaxsyn.data.loader.batch_sampler import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree
-from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.sentence.linearise import CLOSE, linearise, opening
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError
 
@@ -261,39 +260,15 @@ def test_batches_have_the_weight_of_each_row(records):
   assert [h["weight_B"].tolist() for h in halves] == [[0.5, 1], [0.5, 0]]
 
 
-def test_an_epoch_has_both_tasks_in_any_order(records):
-  plan = opened(records, data()).batch_sampler
-  epochs = [
-    np.concatenate([p.ids for p in plan.epoch(index)]) for index in (0, 1)
-  ]
-  assert epochs[0].tolist() != epochs[1].tolist()
-  for ids in epochs:
-    assert sorted(ids.tolist()) == list(range(7))
-
-
-def test_a_resumed_run_gets_the_same_batches(records):
-  """Columns opened anew, from a position in the middle."""
-
-  def batches(position):
-    return opened(records, data(weight=0.25)).batches(position)
-
-  complete = list(itertools.islice(batches(Position()), 12))
-  rest = itertools.islice(batches(complete[4].after), 7)
-  for train_batch, again in zip(complete[5:], rest, strict=True):
-    assert train_batch.after == again.after
-    for name, array in train_batch.batch.items():
-      np.testing.assert_array_equal(array, again.batch[name])
-
-
 def test_bracket_targets_have_no_tree(records):
   """For systems with parts on the target side."""
   one = dict(next(iter(records)))
   side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
   names = schema.features(["source", "target"])
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
-  brackets = tasks.Dependency()
   sizes = {"source": SOURCE, "target": TARGET}
-  new = tasks.ParsingTask().make(one, brackets.bracketing(one), brackets, sizes)
+  bracketing = linearise(one["source_head"], one["source_relation"])
+  new = tasks.ParsingTask().make(one, bracketing, "dependency", sizes)
   assert new["target_word"].tolist() == [-1] * 6
   assert new["target_parent_mid"].tolist() == [*range(6)]
   assert new["target_head"].shape == new["target_tree_distance"].shape == (0,)

@@ -22,7 +22,6 @@ from jaxsyn.data.store import dataset as store
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.rows import Rows
-from jaxsyn.errors import InputError
 
 OF_TREES = ("head", "parent_mid", "tree_distance")
 
@@ -76,21 +75,10 @@ def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   assert min(edited.values()) > 20  # of 24 sentences
 
 
-def test_rejects_an_unknown_kind_of_trees():
-  with pytest.raises(
-    InputError, match=r"data\.tree has no trees 'upside down'"
-  ):
-    data_of("upside down")
-
-
 def test_parsed_trees_stay(records):
   examples = iterate_translations(records, data_of(), 7)
   for parsed, found in zip(records, examples, strict=True):
     same(found, parsed)
-
-
-def test_parsed_trees_are_read_from_the_records(records):
-  assert translations(records, data_of(), 7) is records
 
 
 @pytest.mark.parametrize(
@@ -219,21 +207,3 @@ def test_random_trees_depend_on_the_seed(records):
       assert drawn[-1] == wanted
   assert sum(a != b for a, b in zip(drawn[0], drawn[2])) > 20
   assert drawn[0] == drawn[4]
-
-
-def test_nothing_is_written_into_the_dataset_directory(prepared, records):
-  before = sorted(prepared.rglob("*"))
-  data = data_of("random", task="parse")
-  split = opened(records, ("source_head",), data=data, training=True)
-  assert len(split.all_examples) == len(split) > 24
-  assert sorted(prepared.rglob("*")) == before
-
-
-def test_lengths_are_of_subwords_and_words(records):
-  loaded = opened(records, ("source_tree_distance", "target_head"))
-  loaded = loaded.examples.lengths
-  for item, one in zip(zip(*loaded, strict=True), records, strict=True):
-    assert item == tuple(
-      len(one[name])
-      for name in ("source_id", "target_id", "source_head", "target_head")
-    )

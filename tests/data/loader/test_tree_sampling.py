@@ -8,13 +8,12 @@ import control_trees
 import numpy as np
 import pytest
 import toy_folders
-from toy_folders import data_of, opened, write
+from toy_folders import data_of, opened, same, write
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
@@ -126,13 +125,6 @@ def epoch_of(split, epoch=0):
     for row, index in enumerate(planned.ids.tolist()):
       by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
   return by_name
-
-
-def same(one, other):
-  assert one.keys() == other.keys()
-  for name in one:
-    np.testing.assert_array_equal(one[name], other[name])
-    assert one[name].dtype == other[name].dtype
 
 
 def heads_of(row, stored, side="source"):
@@ -290,44 +282,6 @@ def test_samples_differ_between_sides_and_sentences(tmp_path):
   assert sum(a == b for a, b in zip(*collected)) < 10
 
 
-@pytest.mark.parametrize("hosts", [2, 4])
-def test_samples_are_equal_when_resumed_or_on_several_hosts(records, hosts):
-  small_set = {"tokens": 700, "row_multiple": hosts}
-  walk = [
-    *itertools.islice(drawing(records, **small_set).batches(Position()), 40)
-  ]
-  assert walk[-1].after.epoch >= 1
-  for at in (0, 3, 30):
-    again = next(drawing(records, **small_set).batches(walk[at].after)).batch
-    same(again, walk[at + 1].batch)
-  shares = [
-    drawing(records, **small_set, share=HostShard((part,), hosts)).batches(
-      Position()
-    )
-    for part in range(hosts)
-  ]
-  single = 0
-  for complete, *parts in zip(walk, *shares):
-    for name, array in complete.batch.items():
-      all_ids = np.concatenate([part.batch[name] for part in parts])
-      np.testing.assert_array_equal(all_ids, array)
-    single += min(part.batch["weight_B"].sum() for part in parts) == 0
-  assert single or hosts == 2  # a host that has padding alone
-
-
-def test_samples_do_not_depend_on_order_or_windows(records):
-  plain = epoch_of(drawing(records), 1)
-  windows = drawing(records, memory_gib=40e3 / 2**30)
-  assert not windows.in_memory
-  for other in (windows, drawing(records, tokens=700)):
-    rows = epoch_of(other, 1)
-    assert rows.keys() == plain.keys()
-    for index, stored in enumerate(records):
-      for side in BOTH:
-        heads = (heads_of(x[index], stored, side) for x in (rows, plain))
-        assert next(heads) == next(heads)
-
-
 def test_evaluation_does_not_resample(records):
   """Neither a split that is not trained on, nor this one in order."""
   splits = [
@@ -406,11 +360,3 @@ def test_rejects_auxiliary_tasks():
     InputError, match=r"config\.data\.tree='sampled'.*second\.task='parse'"
   ):
     resolve(read_config(config), {})
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.1])
-def test_rejects_invalid_rates(rate):
-  config = base.get_config()
-  config.data.tree, config.data.sampled.rate = "sampled", rate
-  with pytest.raises(InputError, match=r"config\.data\.sampled\.rate"):
-    read_config(config)

@@ -6,7 +6,7 @@ import pytest
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import collate
-from jaxsyn.data.loader.tasks import Constituency, ParsingTask
+from jaxsyn.data.loader.tasks import ParsingTask
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.alignments import parsed, pharaoh, regrouped
@@ -115,7 +115,7 @@ def test_inserted_subwords_belong_to_no_word():
   assert turned["source_unit"].tolist() == [1, -1, 0, 0, -1]
   tree = np.array([opening(1), 0, 1, CLOSE])
   sizes = {"source": 10, "target": 10}
-  parse = ParsingTask().make(pair, tree, Constituency(), sizes)
+  parse = ParsingTask().make(pair, tree, "constituency", sizes)
   assert set(parse["target_unit"].tolist()) == {-1}
   assert len(parse["target_unit"]) == len(parse["target_id"])
   rows = Rows.of(

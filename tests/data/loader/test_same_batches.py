@@ -1,0 +1,103 @@
+"""Batches are the same when resumed, on several hosts, and in windows."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from toy_folders import data_of, opened, same
+
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.options import Mixture, Sampling
+from jaxsyn.data.sentence.controls import Sampled
+from jaxsyn.data.store import dataset
+from jaxsyn.data.store.dataset import Dataset
+
+READS = (
+  *("source_parent_mid", "source_tree_distance", "source_relation"),
+  *("target_head", "target_parent_mid"),
+)
+BOTH = Sampling(sides=("source", "target"), alpha=0.3)
+SETTINGS = {
+  "parsed": {},
+  "wrong_parents": {"tree": "wrong_parents"},
+  "sampled": {"tree": "sampled"},
+  "parse": {"task": "parse", "weight": 0.25},
+  "subwords": {"sampling": BOTH},
+  "subwords and trees": {"sampling": BOTH, "tree": "sampled"},
+  "mixture": {"mixture": {"weights": (1.0, 1.5), "tags": True}},
+  "mixture of sampled trees": {"mixture": {}, "tree": "sampled"},
+}
+SMALL = 250e3 / 2**30  # GiB: several windows an epoch
+
+
+def data(name, folder):
+  options = dict(SETTINGS[name])
+  made = {n: options.pop(n) for n in ("mixture", "sampling") if n in options}
+  if "mixture" in made:
+    made["mixture"] = Mixture(folders=(str(folder),), **made["mixture"])
+  if options.get("tree") == "sampled":
+    del options["tree"]
+    made["tree"] = Sampled(0.4)
+  return dataclasses.replace(data_of(**options), **made)
+
+
+@pytest.fixture(params=SETTINGS)
+def loader(request, prepared, monkeypatch):
+  """A function that opens a loader of a setting."""
+  monkeypatch.setattr(dataset, "BLOCK", 64)
+  settings = data(request.param, prepared)
+
+  def make(**options):
+    split = Dataset(prepared).split("train")
+    options = {"tokens": 4000, "shapes": 3, **options}
+    return opened(split, READS, data=settings, seed=3, **options)
+
+  return make
+
+
+def rows_of(loader, epoch):
+  """Source subwords and parents' middles of each example in an epoch."""
+  rows = {}
+  steps = zip(
+    loader.batch_sampler.epoch(epoch), loader.batches(Position(epoch))
+  )
+  for planned, train_batch in steps:
+    batch = train_batch.batch
+    for row, index in enumerate(planned.ids.tolist()):
+      size = (batch["source_id_BS"][row] != 0).sum()
+      names = ("source_id_BS", "source_parent_mid_BS")
+      rows[index] = [batch[name][row, :size].tolist() for name in names]
+  return rows
+
+
+@pytest.mark.parametrize("memory_gib", [1.0, SMALL])
+def test_a_resumed_run_and_two_hosts_have_the_same_batches(loader, memory_gib):
+  complete = loader(memory_gib=memory_gib)
+  assert complete.in_memory == (memory_gib == 1)
+  complete.batch_sampler.epoch(1)  # planned before it is used
+  walk = [*itertools.islice(complete.batches(Position()), 45)]
+  assert walk[-1].after.epoch >= 1
+  for start in (0, 3, 40):
+    resumed = next(loader(memory_gib=memory_gib).batches(walk[start].after))
+    same(resumed.batch, walk[start + 1].batch)
+    assert resumed[2:] == walk[start + 1][2:]
+    assert resumed.after == walk[start + 1].after
+  hosts = [
+    loader(memory_gib=memory_gib, share=HostShard((part,), 2)).batches(
+      Position()
+    )
+    for part in (0, 1)
+  ]
+  for train_batch, *halves in zip(walk[:30], *hosts):
+    for name, array in train_batch.batch.items():
+      joined = np.concatenate([half.batch[name] for half in halves])
+      np.testing.assert_array_equal(joined, array)
+
+
+def test_examples_do_not_depend_on_order_or_windows(loader):
+  plain = loader()
+  for other in (loader(memory_gib=SMALL), loader(tokens=2000)):
+    if other.examples_per_epoch == len(other):  # else, other examples are read
+      assert rows_of(other, 1) == rows_of(plain, 1)
