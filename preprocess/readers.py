@@ -20,7 +20,7 @@ from typing import Any
 
 from jaxsyn.data.sentence import conllu, text
 from jaxsyn.data.sentence.stream import is_conllu
-from jaxsyn.data.store import tfrecord
+from jaxsyn.data.store import records
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 
@@ -237,7 +237,7 @@ def _records(source: Source) -> Iterator[bytes]:
     return
   try:
     count = 0
-    for count, record in enumerate(tfrecord.scan(source.path), 1):
+    for count, record in enumerate(records.scan(source.path), 1):
       if source.first < count <= last:
         yield record
     if count != source.total:
@@ -246,7 +246,7 @@ def _records(source: Source) -> Iterator[bytes]:
         f" dataset_info.json promises. {_REBUILD}"
       )
   except InputError as error:
-    message = str(error).replace(tfrecord.REMEDY, _REBUILD)
+    message = str(error).replace(records.REMEDY, _REBUILD)
     raise InputError(message) from None
 
 

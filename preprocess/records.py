@@ -17,9 +17,7 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import index, layout, manifests, tfrecord
-from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.data.store import index, layout, manifests, records
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.preprocess import extras, report, trees
@@ -48,7 +46,6 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   features = tuple(manifests.features(manifest))
   optional = (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
   names = [name for name in features if name in optional]
-  serialize = serializer(features)
   counts = report.ReportCounts(manifest["sides"])
   entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
   for begin in range(0, len(rows), TOGETHER):
@@ -60,9 +57,9 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
       added = Rows.of(given[part], names)
       made = Rows({**made.flat, **added.flat}, {**made.start, **added.start})
     counts.add_all(made)
-    payloads = serialize(made, {name: texts[name][part] for name in texts})
-    frames += map(tfrecord.frame, payloads)
-    entries.append(index.entries(payloads, lengths_of(made)))
+    payloads = records.encode(made, {name: texts[name][part] for name in texts})
+    frames += map(records.frame, payloads)
+    entries.append(index.entries(payloads, made))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
   out.write_arrays("sizes", {_RECORDS: sizes})

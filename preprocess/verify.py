@@ -25,7 +25,7 @@ from jaxsyn.data.store import (
   manifests,
 )
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.decoding import InvalidExampleError
+from jaxsyn.data.store.records import InvalidExampleError
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset

@@ -38,7 +38,7 @@ from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.loader.transforms import Window
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store.dataset import Examples
-from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.index import Lengths
 from jaxsyn.errors import InputError
 
 _BLOCKS_MEASURED_TOGETHER = 64

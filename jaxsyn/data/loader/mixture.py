@@ -39,7 +39,7 @@ from jaxsyn.data.schema import (
 )
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset, Examples, Split
-from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.index import Lengths
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 

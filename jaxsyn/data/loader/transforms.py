@@ -31,7 +31,7 @@ from jaxsyn.data.schema import OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TreeControl, WrongParents
 from jaxsyn.data.sentence.example import retree, tagged_rows
 from jaxsyn.data.store.dataset import Examples, Split, block_starts
-from jaxsyn.data.store.lengths import Lengths, lengths_of
+from jaxsyn.data.store.index import Lengths, lengths_of
 from jaxsyn.data.store.rows import Example, Rows, together
 
 # Index of an epoch, and index of a shuffling window of examples in it.

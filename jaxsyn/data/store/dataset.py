@@ -18,10 +18,16 @@ import numpy as np
 
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import index, integrity, layout, manifests
-from jaxsyn.data.store.decoding import InvalidExampleError, check_frames, decode
-from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.index import Lengths
+from jaxsyn.data.store.records import (
+  FOOTER,
+  HEADER,
+  CorruptDatasetError,
+  InvalidExampleError,
+  check_frames,
+  decode,
+)
 from jaxsyn.data.store.rows import Example, Rows
-from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptDatasetError
 from jaxsyn.storage import files
 
 # Number of records in a block. No file depends on it, but the order of a corpus

@@ -18,8 +18,8 @@ import numpy as np
 from jaxsyn.data.schema import EOS, SIDES
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.decoding import reject
-from jaxsyn.data.store.lengths import Lengths, lengths_of
+from jaxsyn.data.store.index import Lengths, lengths_of
+from jaxsyn.data.store.records import reject
 from jaxsyn.data.store.rows import Rows
 
 _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1

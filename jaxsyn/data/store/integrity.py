@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.layout import Manifest, PathLike
-from jaxsyn.data.store.tfrecord import CorruptDatasetError
+from jaxsyn.data.store.records import CorruptDatasetError
 from jaxsyn.storage import checksums, files
 
 

@@ -1,6 +1,6 @@
 """Ragged arrays, with one array for a feature's values in many examples.
 
-Examples are decoded (`jaxsyn.data.store.decoding`), checked
+Examples are decoded (`jaxsyn.data.store.records`), checked
 (`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and
 padded (`jaxsyn.data.loader.collate`) in this form, which is faster than one
 array for each example.

@@ -6,14 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from toy_folders import example, prepare, same
+from toy_folders import example, prepare, same, write_shard
 
 from jaxsyn.data import schema
 from jaxsyn.data.store import dataset as datasets
-from jaxsyn.data.store import index, integrity, manifests, tfrecord
+from jaxsyn.data.store import index, integrity, manifests, records
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -52,11 +50,7 @@ def payloads_of(examples, *, text="{name} {line}"):
     name: [text.format(name=name, line=one["line"]) for one in examples]
     for name in schema.TEXTS
   }
-  return serializer(FEATURES)(rows, texts)
-
-
-def write_shard(path, payloads):
-  tfrecord.write(path, payloads)
+  return records.encode(rows, texts)
 
 
 def update_crcs(folder, crcs):
@@ -94,18 +88,18 @@ def test_reads_examples_by_number_and_in_order(dataset, monkeypatch, block):
 
 
 def test_blocks_end_where_shards_end(dataset, blocks_of_two):
-  records = Dataset(dataset).split("train")
+  split = Dataset(dataset).split("train")
   # 11 records in 3 shards: 3, 4, 4.
-  assert np.diff(records.block_start).tolist() == [2, 1, 2, 2, 2, 2]
+  assert np.diff(split.block_start).tolist() == [2, 1, 2, 2, 2, 2]
   assert Dataset(dataset).split("none").block_start.tolist() == [0]
 
 
 def test_reads_blocks_in_any_order_and_repeatedly(dataset, blocks_of_two):
-  records = Dataset(dataset).split("train")
+  split = Dataset(dataset).split("train")
   numbers = [5, 0, 0, 3, 2, 1, 4, 0]
-  found = list(records.read_blocks(numbers, ["line", "source_id"]))
+  found = list(split.read_blocks(numbers, ["line", "source_id"]))
   for number, rows in zip(numbers, found, strict=True):
-    first, end = records.block_start[number : number + 2]
+    first, end = split.block_start[number : number + 2]
     assert rows.flat["line"].tolist() == list(range(first + 1, end + 1))
     expected = [EXAMPLES[i]["source_id"] for i in range(first, end)]
     assert rows.flat["source_id"].tolist() == np.concatenate(expected).tolist()
@@ -136,7 +130,7 @@ def test_index_has_the_size_of_each_payload(dataset):
   sizes = [
     len(payload)
     for number in range(3)
-    for payload in tfrecord.scan(shard(dataset, number))
+    for payload in records.scan(shard(dataset, number))
   ]
   assert entries["bytes"].tolist() == sizes
   assert entries.dtype.itemsize == 16
@@ -147,7 +141,7 @@ def test_counts_sentences_without_a_tree(folder):
   unparsed = [{**one, "source_parsed": np.uint8(0)} for one in EXAMPLES[3:5]]
   payloads = payloads_of([*EXAMPLES[:3], *unparsed, *EXAMPLES[5:7]])
   write_shard(shard(folder, 1), payloads[3:])
-  update_crcs(folder, [*map(tfrecord.masked_crc, payloads)])
+  update_crcs(folder, [*map(records.masked_crc, payloads)])
   assert Dataset(folder).split("train").unparsed("source") == 2
 
 
@@ -180,7 +174,7 @@ def test_names_the_record_where_a_shard_ends_early(folder, monkeypatch, block):
   """A shard may be cut after the split was opened."""
   monkeypatch.setattr(datasets, "BLOCK", block)
   found = Dataset(folder).split("train")
-  sizes = [len(payload) + 16 for payload in tfrecord.scan(shard(folder, 1))]
+  sizes = [len(payload) + 16 for payload in records.scan(shard(folder, 1))]
   ends = np.cumsum(sizes).tolist()
   for size, record in (
     (ends[3] - 1, 3),
@@ -275,7 +269,7 @@ def test_names_a_record_whose_sentences_have_other_lengths(folder):
   size = path.stat().st_size
   write_shard(path, payloads)
   assert path.stat().st_size == size
-  update_crcs(folder, [*map(tfrecord.masked_crc, payloads)])
+  update_crcs(folder, [*map(records.masked_crc, payloads)])
   with pytest.raises(
     InputError,
     match=r"record 0 is corrupt, or of another data set: "
@@ -408,7 +402,7 @@ def test_reads_more_than_a_block_in_several_shards(folder):
     payloads = payloads_of(examples[a:b])
     write_shard(shard(folder, number), payloads)
     rows = Rows.of(examples[a:b], FEATURES)
-    entries.append(index.entries(payloads, lengths_of(rows)))
+    entries.append(index.entries(payloads, rows))
     data = shard(folder, number).read_bytes()
     facts["shards"][number] |= {"examples": b - a, "bytes": len(data)}
   facts["examples"] = 12_000
@@ -434,10 +428,9 @@ def test_reads_more_than_a_block_in_several_shards(folder):
 
 
 def test_index_rejects_sentences_that_are_too_long():
-  lengths = Rows.of(EXAMPLES[:2], FEATURES)
-  measured = lengths_of(lengths)._replace(target=np.array([1, 2**16]))
+  long = EXAMPLES[1] | {"target_id": np.ones(2**16, np.int32)}
   with pytest.raises(
     InputError,
     match=r"65,536 target subwords; at most 65,535 .*max_subwords",
   ):
-    index.entries([b"a", b"b"], measured)
+    index.entries([b"a", b"b"], Rows.of([EXAMPLES[0], long], FEATURES))
