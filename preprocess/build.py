@@ -262,7 +262,9 @@ def _finish(inputs: Inputs, context: JobContext) -> dict[str, Any]:
         labels=described.get("labels"),
       ),
       splits=index,
-      about=tfds_metadata.About(title, data.citation, data.homepage),
+      title=title,
+      citation=data.citation,
+      homepage=data.homepage,
     )
     report.write(
       temporary,

@@ -254,8 +254,9 @@ def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
     file = f"{dataset}-{name}.tfrecord-{shard:05d}-of-{shards:05d}"
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
-  path = layout.text_file if what == "text" else layout.conllu_file
-  return path("", name, side, shard=shard, shards=shards).as_posix()
+  return layout.sentence_file(
+    "", what, name, side, shard=shard, shards=shards
+  ).as_posix()
 
 
 def write_index(context: JobContext, number: int, out: TaskOutput) -> Result:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.store import (
   example_check,
   fetch,
-  integrity,
   layout,
   manifests,
 )
@@ -50,13 +48,13 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
   if not files.is_file(directory / manifests.FILE):
     return None
   try:
-    manifest = manifests.read(directory)
+    dataset = Dataset(directory)
   except InputError:  # its remedy is to prepare again, as the caller does
     file = directory / manifests.FILE
     return [f"{file} is not as this version wrote it"]
-  if manifest.get("key") != key:
+  if dataset.manifest.get("key") != key:
     return None
-  return list(integrity.corrupt_files(directory, manifest).values())
+  return list(dataset.corrupt_files().values())
 
 
 def run(directory: os.PathLike[str] | str) -> None:
@@ -70,11 +68,11 @@ def run(directory: os.PathLike[str] | str) -> None:
   Raises:
     InputError: a file or record is corrupt, or the dataset does not exist.
   """
-  directory = files.path_of(directory)
-  manifest = manifests.read(directory)
+  dataset = Dataset(directory)
+  directory, manifest = dataset.directory, dataset.manifest
   languages = (manifest["source_language"], manifest["target_language"])
   print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
-  broken = integrity.corrupt_files(directory, manifest)
+  broken = dataset.corrupt_files()
   total = sum(facts["bytes"] for facts in manifest["files"].values())
   print(
     f"  files: {len(manifest['files']) - len(broken)} of"
@@ -93,7 +91,7 @@ def run(directory: os.PathLike[str] | str) -> None:
     ]
     for name, split in manifest["splits"].items():
       try:
-        wrong = list(_split(directory, manifest, name))
+        wrong = list(_split(dataset, name))
       except InputError as error:
         wrong = [str(error)]
       state = f"{len(wrong)} errors" if wrong else "as made from text and trees"
@@ -128,25 +126,18 @@ def _downloads(raw: pathlib.Path) -> Iterator[str]:
     print(f"  downloads: {count} of {len(paths)} as they were fetched")
 
 
-def _split(
-  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
-) -> Iterator[str]:
+def _split(dataset: Dataset, name: str) -> Iterator[str]:
   """Yields a message about the first wrong record of a split, if there is any.
 
   Raises:
     InputError: the text, trees or records of the split cannot be read.
   """
-  records = Dataset(directory).split(name)
+  manifest, records = dataset.manifest, dataset.split(name)
   subset_lines = None
   if "subset" in manifest["splits"][name]:
-    subset_lines = subset.read(directory, name)
-  sentences = [
-    integrity.sentences(directory, manifest, name, side)
-    for side in schema.SIDES
-  ]
-  vocabularies = tuple(
-    manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
-  )
+    subset_lines = subset.read(dataset.directory, name)
+  sentences = [dataset.sentences(name, side) for side in schema.SIDES]
+  vocabularies = tuple(dataset.vocabulary(side) for side in schema.SIDES)
   options = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   count = last = 0
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:

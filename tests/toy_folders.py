@@ -211,7 +211,6 @@ def write_records(
     version=version,
     features=features,
     splits=facts,
-    about=tfds_metadata.About(),
   )
   return facts
 
@@ -234,7 +233,9 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   for name, split in facts.items():
     for side in schema.SIDES:
       lines = (f"{name} {side} {i}\n" for i in range(split["examples"]))
-      paths = layout.text_files(folder, {"splits": facts}, name, side)
+      paths = layout.sentence_files(
+        folder, {"splits": facts}, "text", name, side
+      )
       for path, shard in zip(paths, split["shards"]):
         path.parent.mkdir(exist_ok=True)
         text = "".join(itertools.islice(lines, shard["examples"]))

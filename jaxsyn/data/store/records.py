@@ -300,8 +300,7 @@ def _value_ranges(
   """Returns the offset and size of wanted features' values in every record.
 
   Args:
-    array: Bytes that hold the records.
-    begin, end: Byte offsets of each payload's begin and end.
+    array, begin, end: See `decode`.
     names: Names of all features and texts of a record.
     wanted: Names of the features and texts whose ranges are returned.
   """
@@ -331,10 +330,7 @@ def _values_of(
 ) -> Fields:
   """Returns begin and end of a feature's values, and the mask of bad records.
 
-  Args:
-    array: Bytes that hold the records.
-    position, end: Byte offsets of the begin and end of the feature's map entry.
-    name: Name of the feature or text.
+  The entry of the feature has the byte offsets from `position` to `end`.
   """
   key = bytes([_FIELD, len(name)]) + name.encode("ascii")
   where = np.minimum(position, max(len(array) - len(key), 0))
@@ -359,12 +355,8 @@ def _values_of(
 def _field(array: np.ndarray, position: np.ndarray, tag: int) -> Fields:
   """Returns begin and end of a length-delimited protobuf field's content.
 
-  Args:
-    array: Bytes that hold the records.
-    position: Byte offset of the field in each record.
-    tag: Expected tag of the field.
-
-  Returns: byte offsets, and the mask of records without such a field.
+  The third array is the mask of records that have no field with the given tag at
+  `position`.
   """
   final = len(array) - 1
   bad = array[np.minimum(position, final)] != tag
@@ -383,14 +375,12 @@ def _field(array: np.ndarray, position: np.ndarray, tag: int) -> Fields:
 def _integers(
   packed: np.ndarray, size: np.ndarray, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the decoded integers of a feature that is stored as packed varints.
+  """Returns the values of packed varints, and their number in each record.
 
   Args:
     packed: Varints of all records, uint8.
     size: Size of each record's varints in bytes.
-    name: Name of the feature.
-
-  Returns: int64 values of all records, and the number of values in each record.
+    name: Name of the feature, for messages.
   """
   is_last = packed < 128  # a byte that ends a value
   stop = np.cumsum(size)
