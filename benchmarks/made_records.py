@@ -16,10 +16,8 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store import index, layout, manifests, tfrecord
+from jaxsyn.data.store import index, layout, manifests, records
 from jaxsyn.data.store.dataset import BLOCK
-from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.options import config_dict
@@ -110,16 +108,17 @@ def _write_shard(
   """Writes pairs of the pool in random order; returns their index and facts."""
   rng = np.random.default_rng(1)
   features = tuple(schema.features(SIDES))
-  drawn, serialize = Rows.of(pool(), features), serializer(features)
+  drawn = Rows.of(pool(), features)
   entries = []
   with files.publish(path) as file:
     for begin in range(0, count, BLOCK):
       size = min(BLOCK, count - begin)
       rows = drawn.take(rng.integers(len(drawn), size=size))
       rows.flat["line"][:] = np.arange(begin + 1, begin + size + 1)
-      payloads = serialize(rows, {name: [""] * size for name in schema.TEXTS})
-      file.writelines(map(tfrecord.frame, payloads))
-      entries.append(index.entries(payloads, lengths_of(rows)))
+      texts = {name: [""] * size for name in schema.TEXTS}
+      payloads = records.encode(rows, texts)
+      file.writelines(map(records.frame, payloads))
+      entries.append(index.entries(payloads, rows))
   return np.concatenate(entries), {
     "examples": count,
     "bytes": files.size_of(path),

@@ -33,8 +33,7 @@ from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Subwords, train
-from jaxsyn.data.store import tfrecord
-from jaxsyn.data.store.encoding import serializer
+from jaxsyn.data.store import records
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, report
@@ -169,14 +168,13 @@ def _stages(
     lines = range(1, len(others) + 1)
     return example.encode_all(parses, others, lines=lines, **known)
 
-  serialize = serializer(schema.features(["source"]))
   with files.publish(folder / "records") as file:
     for (lines, parses), others in zip(chunks, _chunks(targets), strict=True):
       rows = costs.of("encode", encode, parses, others)
       costs.of("count", report.count, rows, ["source"])
       texts = dict(zip(schema.TEXTS, (lines, others)))
-      payloads = costs.of("serialise", serialize, rows, texts)
-      frames = map(tfrecord.frame, payloads)
+      payloads = costs.of("serialise", records.encode, rows, texts)
+      frames = map(records.frame, payloads)
       costs.of("write_records", file.writelines, frames)
       trees = costs.of("write_trees", _told, parses)
       costs.of("gzip", _pack, ["\n".join(lines), "\n".join(others), trees])

@@ -78,7 +78,7 @@ PAGES = {
       "jaxsyn.data.sentence.example",
       "jaxsyn.data.annotations",
       "jaxsyn.data.loader.tasks",
-      "jaxsyn.data.store.encoding",
+      "jaxsyn.data.store.records",
       "jaxsyn.data.store.tfds_metadata",
       "jaxsyn.scoring.scorers",
       "jaxsyn.scoring.metrics",

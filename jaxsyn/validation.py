@@ -19,7 +19,6 @@ from jaxsyn.config import Config, with_defaults
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.loader.loader import open_loader
 from jaxsyn.data.loader.transforms import iterate_translations
-from jaxsyn.data.store import integrity
 from jaxsyn.data.store.dataset import Split
 from jaxsyn.decode.beam import Beam
 from jaxsyn.decode.translator import Translator
@@ -95,13 +94,9 @@ class Validator:
     if not self._translates:
       return
     sentence_count = config.train.validation_sentences or len(split)
-    references = integrity.read_text(
-      dataset.directory, dataset.manifest, split.name, "target"
-    )[:sentence_count]
+    references = dataset.text(split.name, "target")[:sentence_count]
     self._metric = Selector(config.train, references)
-    sources = integrity.read_text(
-      dataset.directory, dataset.manifest, split.name, "source"
-    )
+    sources = dataset.text(split.name, "source")
     shown = min(sentence_count, config.train.writers.samples)
     self._shown = list(zip(sources[:shown], references))
     # Each host translates its part of them, in their order.

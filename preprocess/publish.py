@@ -189,7 +189,9 @@ def _write_tfds_metadata(
       labels=described.get("labels"),
     ),
     splits=splits,
-    about=tfds_metadata.About(title, data.citation, data.homepage),
+    title=title,
+    citation=data.citation,
+    homepage=data.homepage,
   )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxsyn.data.sentence import conllu, text
-from jaxsyn.data.store import tfrecord
+from jaxsyn.data.store import records
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 
@@ -139,8 +139,8 @@ def _tfds_shard(source: Source) -> Iterator[str]:
 
   parse = tf_example_pb2.Example.FromString
   is_array_record = ".array_record" in source.path.name
-  records = (_array_records if is_array_record else _tf_records)(source)
-  for number, record in enumerate(records, source.first):
+  read = _array_records if is_array_record else _tf_records
+  for number, record in enumerate(read(source), source.first):
     where = f"{source.path}: example {number}"
     try:
       values = parse(record).features.feature[source.field].bytes_list.value
@@ -163,12 +163,12 @@ def _tf_records(source: Source) -> Iterator[bytes]:
   selected = range(source.first, source.first + source.count)
   count = 0
   try:
-    for index, record in enumerate(tfrecord.scan(source.path)):
+    for index, record in enumerate(records.scan(source.path)):
       count += 1
       if index in selected:
         yield record
   except InputError as error:
-    message = str(error).replace(tfrecord.REMEDY, _REBUILD)
+    message = str(error).replace(records.REMEDY, _REBUILD)
     raise InputError(message) from None
   if count != source.total:
     raise InputError(

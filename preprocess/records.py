@@ -17,9 +17,7 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import index, layout, manifests, tfrecord
-from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.data.store import index, layout, manifests, records
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.preprocess import extras, report, trees
@@ -54,7 +52,6 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   features = tuple(manifests.features(manifest))
   optional = (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
   names = [name for name in features if name in optional]
-  serialize = serializer(features)
   counts: list[report.Counts] = []
   entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
   for begin in range(0, len(rows), TOGETHER):
@@ -68,9 +65,9 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
       made = Rows({**made.flat, **added.flat}, {**made.start, **added.start})
     counts.append(report.count(made, manifest["sides"]))
     of_part = {f"{side}_text": lines[part] for side, lines in texts.items()}
-    payloads = serialize(made, of_part)
-    frames += map(tfrecord.frame, payloads)
-    entries.append(index.entries(payloads, lengths_of(made)))
+    payloads = records.encode(made, of_part)
+    frames += map(records.frame, payloads)
+    entries.append(index.entries(payloads, made))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
   out.write_array(f"sizes.{_RECORDS}", sizes)
@@ -229,8 +226,9 @@ def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
     file = layout.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
-  path = layout.text_file if what == "text" else layout.conllu_file
-  return path("", name, side, shard=shard, shards=shards).as_posix()
+  return layout.sentence_file(
+    "", what, name, side, shard=shard, shards=shards
+  ).as_posix()
 
 
 def write_index(context: JobContext, split: int) -> Result:

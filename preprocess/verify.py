@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,12 +19,11 @@ from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.store import (
   example_check,
   fetch,
-  integrity,
   layout,
   manifests,
 )
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.decoding import InvalidExampleError
+from jaxsyn.data.store.records import InvalidExampleError
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
@@ -49,13 +47,13 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
   if not files.is_file(directory / manifests.FILE):
     return None
   try:
-    manifest = manifests.read(directory)
+    dataset = Dataset(directory)
   except InputError:  # its remedy is to prepare again, as the caller does
     file = directory / manifests.FILE
     return [f"{file} is not as this version wrote it"]
-  if manifest.get("key") != key:
+  if dataset.manifest.get("key") != key:
     return None
-  return list(integrity.corrupt_files(directory, manifest).values())
+  return list(dataset.corrupt_files().values())
 
 
 def run(directory: os.PathLike[str] | str) -> None:
@@ -69,11 +67,11 @@ def run(directory: os.PathLike[str] | str) -> None:
   Raises:
     InputError: a file or record is corrupt, or the dataset does not exist.
   """
-  directory = files.path_of(directory)
-  manifest = manifests.read(directory)
+  dataset = Dataset(directory)
+  directory, manifest = dataset.directory, dataset.manifest
   languages = (manifest["source_language"], manifest["target_language"])
   print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
-  faults = list(integrity.corrupt_files(directory, manifest).values())
+  faults = list(dataset.corrupt_files().values())
   is_intact, count = not faults, len(manifest["files"])
   total = sum(facts["bytes"] for facts in manifest["files"].values())
   print(
@@ -83,9 +81,9 @@ def run(directory: os.PathLike[str] | str) -> None:
   faults += _downloads(directory / "raw")
   print("  raw files: not read; the command without --verify reads them")
   if is_intact:
-    faults += _models(directory, manifest)
+    faults += _models(dataset)
     for name, split in manifest["splits"].items():
-      fault = _split(directory, manifest, name)
+      fault = _split(dataset, name)
       state = "an error" if fault else "as made from text and trees"
       print(f"  {name}: {split['examples']:,} records, {state}")
       faults += [fault] if fault else []
@@ -120,21 +118,19 @@ def _downloads(raw: pathlib.Path) -> list[str]:
   return faults
 
 
-def _models(directory: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
+def _models(dataset: Dataset) -> list[str]:
   return [
-    f"{directory / file} has another SHA-256 than the manifest says"
-    for file, sha256 in layout.models(manifest).items()
-    if sha256_of(directory / file) != sha256
+    f"{dataset.directory / file} has another SHA-256 than the manifest says"
+    for file, sha256 in layout.models(dataset.manifest).items()
+    if sha256_of(dataset.directory / file) != sha256
   ]
 
 
-def _split(
-  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
-) -> str:
+def _split(dataset: Dataset, name: str) -> str:
   """Returns a message about the first wrong record of a split, or ""."""
   count = 0
   try:
-    for size in _checked_blocks(directory, manifest, name):
+    for size in _checked_blocks(dataset, name):
       count += size
   except InvalidExampleError as error:
     return f"split {name}, record {count + error.number}: {error.why}"
@@ -143,30 +139,23 @@ def _split(
   return ""
 
 
-def _checked_blocks(
-  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
-) -> Iterator[int]:
+def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
   """Compares blocks of records with text and trees; yields their sizes.
 
   Raises:
     InvalidExampleError: a record is wrong; has its number in the block.
     InputError: the text, trees or records of the split cannot be read.
   """
-  records, last = Dataset(directory).split(name), 0
+  records, last = dataset.split(name), 0
   drawn = None
-  if "subset" in manifest["splits"][name]:
-    drawn = subset.read(directory, name)
-  sentences = [
-    integrity.sentences(directory, manifest, name, side)
-    for side in schema.SIDES
-  ]
-  options = manifests.encoding(manifest)
-  options["vocabularies"] = tuple(
-    manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
-  )
+  if "subset" in dataset.manifest["splits"][name]:
+    drawn = subset.read(dataset.directory, name)
+  sentences = [dataset.sentences(name, side) for side in schema.SIDES]
+  options = manifests.encoding(dataset.manifest)
+  options["vocabularies"] = tuple(map(dataset.vocabulary, schema.SIDES))
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):
-      example_check.check(rows, manifest)
+      example_check.check(rows, dataset.manifest)
       line = rows.flat["line"]
       pairs = itertools.islice(zip(*sentences), len(rows))
       source, target = zip(*pairs)

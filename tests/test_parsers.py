@@ -80,7 +80,7 @@ def test_from_raw_text_to_translations(
   lines = (raw / "all.en").read_text().splitlines()
   direct = PARSERS[kind](place).open()
   expected = direct.parses(lines[:180])
-  trees = conllu.read(layout.conllu_file(folder, "train", "source"))
+  trees = conllu.read(layout.sentence_file(folder, "conllu", "train", "source"))
   assert [*conllu.match(trees, lines[:180], "all.en")] == expected
   for parse, example in zip(
     expected, Dataset(folder).split("train"), strict=True

@@ -410,7 +410,7 @@ def test_local_paths_load_no_store_libraries(tmp_path):
   code = f"""
 import sys
 from jaxsyn.storage import files, lock
-from jaxsyn.data.store import fetch, integrity, manifests
+from jaxsyn.data.store import dataset, fetch, manifests
 from jaxsyn.data.sentence import text
 with lock.exclusive_lock({str(tmp_path)!r}):
   files.write_json({str(tmp_path / "a")!r}, 1)

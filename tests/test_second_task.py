@@ -15,7 +15,7 @@ from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -108,9 +108,7 @@ def test_translation_and_validation_have_the_same_features(prepared):
   ).all_examples
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
-  lines = integrity.read_text(
-    prepared, manifests.read(prepared), "validation", "source"
-  )
+  lines = records.dataset.text("validation", "source")
   for i, line in enumerate(lines):
     example = encode(
       parser(line),

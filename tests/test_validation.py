@@ -15,7 +15,7 @@ from scored import score
 from jaxsyn import train
 from jaxsyn.config import read_config, with_defaults
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
@@ -67,10 +67,9 @@ def test_selects_the_best_checkpoint_by_the_metric(tiny, tmp_path, capsys):
     f"the best checkpoint by validation chrF: {best['chrf']:.2f} at step "
     f"{best['step']}"
   )
-  directory = session.run.config.data.directory
+  dataset = Dataset(session.run.config.data.directory)
   source, meant = (
-    integrity.read_text(directory, session.run.manifest, "validation", side)[:8]
-    for side in ("source", "target")
+    dataset.text("validation", side)[:8] for side in ("source", "target")
   )
   output = [result[0].text for result in session(source)]
   assert score(output, [meant], "chrf").value == pytest.approx(best["chrf"])
@@ -216,9 +215,7 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   expected = [best.text for (best,) in translate(params, examples)]
   assert len(set(expected)) > 4
   assert [sample.translation for sample in result.samples] == expected[:4]
-  references = integrity.read_text(
-    prepared, manifests.read(prepared), "validation", "target"
-  )[:16]
+  references = Dataset(prepared).text("validation", "target")[:16]
   assert result.values["chrf"] == pytest.approx(
     score(expected, [references], "chrf").value
   )

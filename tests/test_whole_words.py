@@ -18,7 +18,9 @@ SPLITS = ("train", "validation", "test")
 
 
 def text(directory, split, side):
-  with gzip.open(layout.text_file(directory, split, side), "rt") as file:
+  with gzip.open(
+    layout.sentence_file(directory, "text", split, side), "rt"
+  ) as file:
     return file.read().splitlines()
 
 
@@ -32,10 +34,11 @@ def of_words(prepared, tiny, tmp_path):
     prepare = config.prepare
     for split in SPLITS:
       prepare.splits[split] = tuple(
-        str(layout.text_file(prepared, split, side)) for side in schema.SIDES
+        str(layout.sentence_file(prepared, "text", split, side))
+        for side in schema.SIDES
       )
       prepare.parse.target_conllu[split] = str(
-        layout.conllu_file(prepared, split, "target")
+        layout.sentence_file(prepared, "conllu", split, "target")
       )
     prepare.parse.source.udpipe.model = str(prepared / "parser.source.udpipe")
     prepare.vocabulary.update(type="word", size=80, joint=False)
@@ -57,7 +60,7 @@ def test_from_text_to_translations(of_words, tmp_path):
 
   # One subword for all between two blanks; it is the word of the parser that
   # its first character stands in.
-  trees = conllu.read(layout.conllu_file(folder, "test", "source"))
+  trees = conllu.read(layout.sentence_file(folder, "conllu", "test", "source"))
   lines = text(folder, "test", "source")
   parses = conllu.match(trees, lines, "test")
   unknown = multiple = words = 0

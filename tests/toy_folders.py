@@ -7,7 +7,7 @@ import gzip
 import itertools
 import json
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,10 @@ from jaxsyn.data.store import (
   index,
   layout,
   manifests,
+  records,
   tfds_metadata,
-  tfrecord,
 )
 from jaxsyn.data.store.dataset import Split
-from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.storage import checksums
@@ -162,6 +160,12 @@ def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
   return {**example, **{name: f"{name} {line}" for name in schema.TEXTS}}
 
 
+def write_shard(path: pathlib.Path, payloads: Iterable[bytes]) -> None:
+  """Writes a TFRecord file."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_bytes(b"".join(map(records.frame, payloads)))
+
+
 def write_records(
   folder: pathlib.Path,
   *,
@@ -174,7 +178,6 @@ def write_records(
   """Writes shards, indexes and TFDS metadata; returns the manifest's splits."""
   folder = folder / name / version
   stored = [feature for feature in features if feature in schema.FEATURES]
-  serialize = serializer(stored)
   facts = {}
   for split, (count, examples) in splits.items():
     number = max(1, min(shards, count))
@@ -184,10 +187,10 @@ def write_records(
       part = examples[begin:end]
       texts = {n: [one.get(n, "") for one in part] for n in schema.TEXTS}
       rows = Rows.of(part, stored)
-      payloads = serialize(rows, texts)
+      payloads = records.encode(rows, texts)
       file = layout.shard_file(name, split, shard, number)
-      tfrecord.write(folder / file, payloads)
-      entries.append(index.entries(payloads, lengths_of(rows)))
+      write_shard(folder / file, payloads)
+      entries.append(index.entries(payloads, rows))
       written.append(
         {
           "file": file,
@@ -208,7 +211,6 @@ def write_records(
     version=version,
     features=features,
     splits=facts,
-    about=tfds_metadata.About(),
   )
   return facts
 
@@ -231,7 +233,9 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   for name, split in facts.items():
     for side in schema.SIDES:
       lines = (f"{name} {side} {i}\n" for i in range(split["examples"]))
-      paths = layout.text_files(folder, {"splits": facts}, name, side)
+      paths = layout.sentence_files(
+        folder, {"splits": facts}, "text", name, side
+      )
       for path, shard in zip(paths, split["shards"]):
         path.parent.mkdir(exist_ok=True)
         text = "".join(itertools.islice(lines, shard["examples"]))

@@ -12,7 +12,7 @@ from benchmarks.figures import without_flags
 from benchmarks.hosts import endings, layouts
 from benchmarks.hosts.processes import DEVICES
 from jaxsyn import cli
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.storage import files
 
 __doc__ = benchmarks.hosts.__doc__  # what --help shows
@@ -24,9 +24,7 @@ def _main(values: flags.FlagValues) -> None:
   own = ("processes", "devices", "tables", "folder")
   words = without_flags(sys.argv[1:], own)
   data = values.config.data
-  source = integrity.read_text(
-    data.directory, manifests.read(data.directory), data.validation, "source"
-  )
+  source = Dataset(data.directory).text(data.validation, "source")
   counts = [int(count) for count in values.processes]
   with tempfile.TemporaryDirectory() as made:
     folder = files.path_of(values.folder or made)

@@ -22,7 +22,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.attention_sampler import informative_maps
 from jaxsyn.inspection.files import trees
@@ -44,8 +44,7 @@ def sample(directory: str, split: str) -> list[Parse]:
   Raises:
     InputError: its text or trees are not as they were written.
   """
-  manifest = manifests.read(directory)
-  parses = integrity.read_trees(directory, manifest, split, "source") or []
+  parses = Dataset(directory).trees(split, "source") or []
   fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
   step = max(1, len(fit) // SENTENCES)
   return fit[::step][:SENTENCES]

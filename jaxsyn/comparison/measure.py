@@ -20,7 +20,7 @@ from jaxsyn.comparison.run_result import (
 )
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import LIKELIHOOD
 from jaxsyn.scoring.scorers import Measured, Scorer
@@ -51,11 +51,9 @@ def read_test(job: TrainingJob, split: str) -> SplitText:
     InputError: A file is corrupt.
   """
   data = job.config.data
-  manifest = manifests.read(data.directory)
-  sources, references = (
-    integrity.read_text(data.directory, manifest, split, side) for side in SIDES
-  )
-  parses = integrity.read_trees(data.directory, manifest, split, "source")
+  dataset = Dataset(data.directory)
+  sources, references = (dataset.text(split, side) for side in SIDES)
+  parses = dataset.trees(split, "source")
   facts = buckets.sentence_facts(sources, parses, data.source_language)
   return SplitText(sources, references, facts)
 

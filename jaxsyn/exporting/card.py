@@ -17,6 +17,7 @@ from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
 from jaxsyn.trained import warm_start
+from jaxsyn.trained.exported import is_exported
 from jaxsyn.training.sums import named
 
 FILE = "README.md"
@@ -133,8 +134,11 @@ def _score(score: Mapping[str, Any] | None, split: str) -> str:
 
 def _origin(model: ExportedModel) -> Iterator[str]:
   """Whose parameters the training began with."""
-  path = model.run.workdir / warm_start.FILE
-  if files.is_file(path):
+  folder = model.run.workdir
+  path = folder / warm_start.FILE
+  # An exported model has no such file.
+  started = model.run.config.train.start.run and not is_exported(folder)
+  if started or files.is_file(path):
     try:
       origin = checksums.verify_checksum(files.read_json(path))
       system, checkpoint, digest = (

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.data.store import integrity
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.inspector import (
   SentenceTooLongError,
@@ -58,7 +58,7 @@ class AttentionSampler:
       Run(directory, config, manifest), plan, longest=LONGEST
     )
     self._read: list[ReadSource] = []
-    for source in _parsed(directory, manifest, split):
+    for source in _parsed(Dataset(directory), split):
       if len(self._read) == count:
         break
       try:
@@ -88,11 +88,9 @@ def informative_maps(maps: Iterable[Map]) -> Map | None:
   return next((m for m in encoder if any(m.parts)), next(iter(encoder), None))
 
 
-def _parsed(
-  directory: Any, manifest: dict[str, Any], split: str
-) -> list[Source]:
+def _parsed(dataset: Dataset, split: str) -> list[Source]:
   """The source of a prepared split, with its trees if it has any."""
-  if trees := integrity.read_trees(directory, manifest, split, "source"):
+  if trees := dataset.trees(split, "source"):
     return [*trees]
-  lines = integrity.read_text(directory, manifest, split, "source")
+  lines = dataset.text(split, "source")
   return [conllu.unparsed(line) for line in lines]

@@ -103,9 +103,9 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   complete = scored()
   assert complete.sentences == 24 and "tree depth" in complete.facts
   for file in (
-    layout.text_file(folder, "test", "source"),
-    layout.text_file(folder, "test", "target"),
-    layout.conllu_file(folder, "test", "source"),
+    layout.sentence_file(folder, "text", "test", "source"),
+    layout.sentence_file(folder, "text", "test", "target"),
+    layout.sentence_file(folder, "conllu", "test", "source"),
   ):
     shutil.copyfile(file, tmp_path / "kept")
     with gzip.open(file, "rt", encoding="utf-8") as stream:

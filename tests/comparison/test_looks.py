@@ -17,7 +17,7 @@ from jaxsyn.inspection import pictures
 
 def test_sentences_are_chosen_by_their_length_alone(prepared):
   chosen = attention_samples.sample(str(prepared), "test")
-  lines = read_lines(layout.text_file(prepared, "test", "source"))
+  lines = read_lines(layout.sentence_file(prepared, "text", "test", "source"))
   places = [lines.index(parse.text) for parse in chosen]
   assert len(chosen) == attention_samples.SENTENCES and places == sorted(
     set(places)

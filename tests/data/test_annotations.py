@@ -79,7 +79,7 @@ def test_annotation_is_prepared_and_read_as_a_feature(folder, capsys):
 
 
 def test_given_conllu_keeps_annotation_columns(folder):
-  path = layout.conllu_file(folder[0], "train", "source")
+  path = layout.sentence_file(folder[0], "conllu", "train", "source")
   first, *_ = conllu.read(path)
   row_W = [line.split("\t") for line in first.line_W]
   assert row_W[1][2:6] == ["gehen", "VERB", "_", "Tense=Pres"]
@@ -94,7 +94,9 @@ def test_rejects_data_without_the_annotation(folder):
   ):
     build.run(config, str(folder[0].parent))
   manifest = manifests.read(folder[0])
-  with pytest.raises(InputError, match=r"annotations must be of upos"):
+  with pytest.raises(
+    InputError, match=r"annotations.0. has no annotation .tone..*upos"
+  ):
     manifests.write(folder[0], {**manifest, "annotations": ["tone"]})
 
 

@@ -75,6 +75,12 @@ def test_a_run_can_start_from_an_export(tiny, folder, tmp_path):
   train.run(config, tmp_path / "run")
   document = json.loads((tmp_path / "run" / "start.json").read_text())
   assert not document["fresh"] and document["run"] == str(folder)
+  export.run(tmp_path / "run", tmp_path / "model")
+  assert document["sha256"] in (tmp_path / "model" / "README.md").read_text()
+  export.run(tmp_path / "model", tmp_path / "again")
+  (tmp_path / "run" / "start.json").unlink()
+  with pytest.raises(InputError, match=r"start\.json is corrupt \(.*No such f"):
+    export.run(tmp_path / "run", tmp_path / "third")
 
 
 def flipped(path):

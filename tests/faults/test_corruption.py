@@ -38,7 +38,7 @@ from jaxsyn.comparison import run_result
 from jaxsyn.config import read_config
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import open_loader
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -113,9 +113,7 @@ def read_batches(folder: Folder) -> Digests:
     batches = loader.batches(Position())
     for _ in loader.batch_sampler.epoch(0):
       arrays += sorted(next(batches).batch.items())
-  references = integrity.read_text(
-    folder.path, dataset.manifest, config.data.validation, "target"
-  )
+  references = dataset.text(config.data.validation, "target")
   subwords = [
     dataset.vocabulary(side).encode(line)
     for side in ("source", "target")

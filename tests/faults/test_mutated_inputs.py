@@ -30,9 +30,9 @@ from jaxsyn.data.store import (
   fetch,
   layout,
   manifests,
-  tfrecord,
+  records,
 )
-from jaxsyn.data.store.decoding import InvalidExampleError, decode
+from jaxsyn.data.store.records import InvalidExampleError, decode
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import penn
@@ -61,7 +61,7 @@ def shard(prepared):
 
 @pytest.fixture(scope="module")
 def payloads(shard):
-  return list(tfrecord.scan(shard))
+  return list(records.scan(shard))
 
 
 def check_each(case, count=150):
@@ -130,11 +130,11 @@ def test_frames_of_records(shard, payloads, tmp_path):
   def case(rng):
     if rng.random() < 0.2:  # a wrong length with a correct checksum
       length = struct.pack("<Q", int(rng.integers(2**63, dtype=np.uint64)) >> 8)
-      crc = struct.pack("<I", tfrecord.masked_crc(length))
-      path.write_bytes(length + crc + data[tfrecord.HEADER :])
+      crc = struct.pack("<I", records.masked_crc(length))
+      path.write_bytes(length + crc + data[records.HEADER :])
     else:
       path.write_bytes(corrupted(data, rng))
-    assert set(tfrecord.scan(path)) <= set(known)
+    assert set(records.scan(path)) <= set(known)
 
   check_each(case)
 

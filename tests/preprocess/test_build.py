@@ -88,10 +88,10 @@ def test_writes_all_files(made):
     records = Dataset(folder).split(split)
     texts = lines_of(config, f"{split}.en")
     assert len(records) == len(texts)
-    packed = layout.text_files(folder, manifest, split, "source")
+    packed = layout.sentence_files(folder, manifest, "text", split, "source")
     text = b"".join(gzip.decompress(path.read_bytes()) for path in packed)
     assert text.decode().split("\n")[:-1] == texts
-    files = layout.conllu_files(folder, manifest, split, "source")
+    files = layout.sentence_files(folder, manifest, "conllu", split, "source")
     assert len(files) == len(packed) == (2 if split == "train" else 1)
     trees = (block for path in files for block in conllu.read(path))
     for i, (one, tree) in enumerate(zip(records, trees, strict=True)):

@@ -67,7 +67,7 @@ def test_shards_are_full_and_hold_the_same_examples(whole):
   sizes = [shard["bytes"] for shard in train["shards"]]
   assert all(limit <= size < limit + 2000 for size in sizes[:-1])
   for side in ("source", "target"):
-    paths = layout.text_files(whole[1], manifest, "train", side)
+    paths = layout.sentence_files(whole[1], manifest, "text", "train", side)
     counts = [gzip.decompress(p.read_bytes()).count(b"\n") for p in paths]
     assert counts == [shard["examples"] for shard in train["shards"]]
 

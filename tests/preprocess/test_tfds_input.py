@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+import toy_folders
 from raw_corpora import corpus, lines_of, nothing_made, records_of
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart
-from jaxsyn.data.store import manifests, tfrecord
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
@@ -82,7 +83,7 @@ def as_tfrecords(folder):
   """Rewrites a dataset as TFRecords, which TFDS writes with TensorFlow only."""
   for path in folder.glob("*.array_record-*"):
     reader = array_record.ArrayRecordReader(str(path))
-    tfrecord.write(
+    toy_folders.write_shard(
       folder / path.name.replace("array_record", "tfrecord"),
       reader.read(0, reader.num_records()),
     )

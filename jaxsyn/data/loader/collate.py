@@ -25,7 +25,7 @@ from jaxsyn.data.schema import (
   origins,
 )
 from jaxsyn.data.sentence.spectrum import cached_eigenvectors
-from jaxsyn.data.store.lengths import measure
+from jaxsyn.data.store.index import measure
 from jaxsyn.data.store.rows import Rows, runs
 from jaxsyn.errors import InputError
 

@@ -28,7 +28,7 @@ from jaxsyn.data.options import Data, Mixture
 from jaxsyn.data.schema import FEATURES, NO_RELATION, relation_ids
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset, Examples, Split
-from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.index import Lengths
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 

@@ -1,28 +1,43 @@
-"""Readers of dataset directories and of the examples in their splits.
+"""Readers of dataset directories: examples, raw text and parse trees.
 
 The TFRecord shards are the only copy of the data: training, validation,
 --verify and TFDS read the same bytes. Opening a split reads its index
 (`jaxsyn.data.store.index`); records are read, checked and decoded a block at a
 time. Only requested features are decoded.
+
+The manifest has the size and the CRC-32C of every file under "files", and a
+checksum of its own content, so flipped bits, truncated files and partial copies
+are detected.
 """
 
 from __future__ import annotations
 
 import functools
+import gzip
 import itertools
 import os
+import pathlib
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 import numpy as np
 
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import index, integrity, layout, manifests
-from jaxsyn.data.store.decoding import InvalidExampleError, check_frames, decode
-from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store import index, layout, manifests
+from jaxsyn.data.store.index import Lengths
+from jaxsyn.data.store.records import (
+  FOOTER,
+  HEADER,
+  CorruptDatasetError,
+  InvalidExampleError,
+  check_frames,
+  decode,
+  reject,
+)
 from jaxsyn.data.store.rows import Example, Rows
-from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptDatasetError
-from jaxsyn.storage import files
+from jaxsyn.storage import checksums, files
 
 # Number of records in a block. No file depends on it, but the order of a corpus
 # that does not fit in memory does (`jaxsyn.data.loader.batch_sampler`). With
@@ -30,6 +45,114 @@ from jaxsyn.storage import files
 BLOCK = 4096
 # Bytes of the first request to an object store; each block is another request.
 _READ_AHEAD = 1 << 16
+
+
+class Dataset:
+  """Opened dataset directory, with its manifest, splits and vocabularies.
+
+  Attributes:
+    directory: Path of the directory.
+    manifest: Content of its manifest.
+    features: Names of the features of an example.
+  """
+
+  def __init__(self, directory: os.PathLike[str] | str):
+    """Opens a dataset directory by reading its manifest.
+
+    Raises:
+      InputError: The path is not a dataset directory of this format.
+    """
+    self.manifest = manifests.read(directory)
+    self.directory = files.path_of(directory)
+    self.features = tuple(manifests.features(self.manifest))
+
+  def split(self, name: str) -> Split:
+    """Returns the opened split with the given name."""
+    return Split(self, name)
+
+  def vocabulary(self, side: str) -> Vocabulary:
+    """Returns the vocabulary of a side, checked against the manifest."""
+    return manifests.vocabulary(self.directory, self.manifest, side)
+
+  def corrupt_files(self, deep: bool = True) -> dict[str, str]:
+    """Returns an error text for each file that differs from the manifest.
+
+    Args:
+      deep: Whether to read all files; otherwise only their sizes are compared.
+
+    Returns: error text by name of the file.
+    """
+    errors = {n: self._error(n, deep) for n in self.manifest["files"]}
+    return {name: error for name, error in errors.items() if error}
+
+  def check(self, path: pathlib.Path, deep: bool = True) -> None:
+    """Raises CorruptDatasetError if a file differs from the manifest.
+
+    Args:
+      path: Path of the file, relative to the directory.
+      deep: Whether to read the file; otherwise only its size is compared.
+    """
+    if error := self._error(path.as_posix(), deep):
+      raise CorruptDatasetError(error)
+
+  def _error(self, name: str, deep: bool) -> str:
+    entry = {name: self.manifest["files"][name]}
+    return checksums.corrupt_files(self.directory, entry, lambda _: deep)
+
+  def text(self, split: str, side: str) -> list[str]:
+    """Returns the raw text lines on one side of a split, one for each record.
+
+    Raises:
+      CorruptDatasetError: A file differs from the manifest, or has another
+        number of lines than the split has records.
+    """
+    shards = manifests.split(self.manifest, split)["shards"]
+    lines: list[str] = []
+    for shard, path in zip(shards, self._sentence_files("text", split, side)):
+      try:
+        data = gzip.decompress(files.read_bytes(path))
+        *of_shard, end = data.decode("utf-8").split("\n")
+      except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise CorruptDatasetError(f"{path} cannot be read ({error})") from None
+      if len(of_shard) != shard["examples"] or end:
+        raise CorruptDatasetError(
+          f"{path} has {len(of_shard)} lines, but the shard has "
+          f"{shard['examples']} records"
+        )
+      lines += of_shard
+    return lines
+
+  def sentences(
+    self, split: str, side: str
+  ) -> Iterator[str] | Iterator[conllu.Parse]:
+    """Returns the sentences on a side of a split, parsed if it has trees.
+
+    Raises:
+      CorruptDatasetError: A file with text or trees differs from the manifest.
+    """
+    lines = self.text(split, side)
+    if side not in self.manifest["sides"]:
+      return iter(lines)
+    paths = self._sentence_files("conllu", split, side)
+    blocks = (block for path in paths for block in conllu.read(path))
+    texts = self._sentence_files("text", split, side)
+    return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
+
+  def trees(self, split: str, side: str) -> list[conllu.Parse] | None:
+    """Returns the parse trees on a side of a split; None if it has none."""
+    if side not in self.manifest["sides"]:
+      return None
+    trees = self.sentences(split, side)
+    return [parse for parse in trees if isinstance(parse, conllu.Parse)]
+
+  def _sentence_files(
+    self, kind: str, split: str, side: str
+  ) -> list[pathlib.Path]:
+    """Returns the verified files of a side's text or trees, one per shard."""
+    names = layout.sentence_files("", self.manifest, kind, split, side)
+    for name in names:
+      self.check(name)
+    return [self.directory / name for name in names]
 
 
 class Examples:
@@ -79,37 +202,6 @@ def block_starts(shards: np.ndarray) -> np.ndarray:
   return np.concatenate([*parts, shards[-1:]])
 
 
-class Dataset:
-  """Opened dataset directory, with its manifest, splits and vocabularies.
-
-  Attributes:
-    directory: Path of the directory.
-    manifest: Content of its manifest.
-    features: Names of the features of an example.
-  """
-
-  def __init__(self, directory: os.PathLike[str] | str):
-    """Opens a dataset directory by reading its manifest.
-
-    Args:
-      directory: Path of the directory (config.data.directory).
-
-    Raises:
-      InputError: The path is not a dataset directory of this format.
-    """
-    self.manifest = manifests.read(directory)
-    self.directory = files.path_of(directory)
-    self.features = tuple(manifests.features(self.manifest))
-
-  def split(self, name: str) -> Split:
-    """Returns the opened split with the given name."""
-    return Split(self, name)
-
-  def vocabulary(self, side: str) -> Vocabulary:
-    """Returns the vocabulary of a side, checked against the manifest."""
-    return manifests.vocabulary(self.directory, self.manifest, side)
-
-
 class Split(Examples):
   """Stored examples of one dataset split, which are read by index or in order.
 
@@ -123,10 +215,6 @@ class Split(Examples):
   def __init__(self, dataset: Dataset, name: str):
     """Opens a split by reading its index and checking its files' sizes.
 
-    Args:
-      dataset: Opened dataset directory.
-      name: Name of a split in the manifest.
-
     Raises:
       InputError: There is no such split, a file is missing or has another size
         than in the manifest, or the index is corrupt.
@@ -137,9 +225,9 @@ class Split(Examples):
     folder = layout.tfds_folder("", manifest)
     shards = [folder / shard["file"] for shard in facts["shards"]]
     for shard in shards:
-      integrity.check(directory, manifest, shard, deep=False)
+      dataset.check(shard, deep=False)
     index_file = layout.index_file("", manifest, name)
-    integrity.check(directory, manifest, index_file)
+    dataset.check(index_file)
     self.index = index.load(directory / index_file, facts["examples"])
     self._paths = [directory / shard for shard in shards]
     # Index of the first example in each shard, and the number of all examples.
@@ -150,25 +238,19 @@ class Split(Examples):
   @functools.cached_property
   def lengths(self) -> Lengths:  # type: ignore[override]  # computed on first use
     """Lengths of all examples, in the smallest sufficient unsigned types."""
-    return Lengths(
-      *(
-        values.astype(np.min_scalar_type(values.max(initial=0)))
-        for values in (self.index[name] for name in Lengths._fields)
-      )
-    )
+    columns = [self.index[name] for name in Lengths._fields]
+    types = [np.min_scalar_type(column.max(initial=0)) for column in columns]
+    return Lengths(*(c.astype(dtype) for c, dtype in zip(columns, types)))
 
   @functools.cached_property
   def _offset(self) -> np.ndarray:
     """Byte offset of each block of records in its shard."""
-    if not len(self):
-      return np.zeros(0, np.int64)
     start = self.block_start
     size = np.add.reduceat(self.index["bytes"], start[:-1], dtype=np.int64)
     size += np.diff(start) * (HEADER + FOOTER)
     before = np.cumsum(size) - size
-    first = np.searchsorted(start, self._shards[:-1])
-    first_of_shard = before[np.minimum(first, len(before) - 1)]
-    return before - first_of_shard[self._shard_of(start[:-1])]
+    first_block = np.searchsorted(start, self._shards)
+    return before - before[first_block[self._shard_of(start[:-1])]]
 
   def _shard_of(self, example: np.ndarray | int) -> np.ndarray:
     return np.searchsorted(self._shards, example, "right") - 1
@@ -215,26 +297,18 @@ class Split(Examples):
       rows = decode(
         data, payload, payload + size, stored=self.features, wanted=features
       )
-      self._check_sizes(rows, slice(begin, end))
+      lengths = self.lengths.of(slice(begin, end))
+      for name in features:
+        expected = lengths.sizes(name)
+        if expected is not None:
+          different = rows.sizes(name) != expected
+          reject(different, f"{name} has another length than the index")
     except InvalidExampleError as error:
       raise CorruptDatasetError(
         f"{path}: record {first + error.number} is corrupt, or of another data set: "
         f"{error.why}"
       ) from None
     return rows
-
-  def _check_sizes(self, rows: Rows, examples: slice) -> None:
-    """Raises InvalidExampleError if examples and index differ in length."""
-    lengths = self.lengths.of(examples)
-    for name in rows.start:
-      expected = lengths.sizes(name)
-      if expected is None:
-        continue
-      different = rows.sizes(name) != expected
-      if different.any():
-        raise InvalidExampleError(
-          int(np.argmax(different)), f"{name} has another length than the index"
-        )
 
   def __getitem__(self, i: int) -> Example:
     """Returns example i, for which its complete block of records is decoded."""

@@ -3,7 +3,6 @@
 An intact record may belong to another dataset or come from another program. The
 features of a valid example can be used as indices: every id is in its
 vocabulary, every word index in its sentence, and the parents form trees.
-Checking many examples together takes a few microseconds for each.
 
 Letters: C bracket or subword of a bracketed sentence.
 """
@@ -18,13 +17,14 @@ import numpy as np
 from jaxsyn.data.schema import EOS, SIDES
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.decoding import reject
-from jaxsyn.data.store.lengths import Lengths, lengths_of
+from jaxsyn.data.store.index import Lengths, lengths_of
+from jaxsyn.data.store.records import reject
 from jaxsyn.data.store.rows import Rows
 
 _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
-Bound = int | np.ndarray  # of all examples, or of each example
+# Smallest and largest value of a feature, the same for all examples or not.
+Bounds = tuple[int, int | np.ndarray]
 
 
 def check(rows: Rows, manifest: Mapping[str, Any]) -> None:
@@ -46,9 +46,9 @@ def check(rows: Rows, manifest: Mapping[str, Any]) -> None:
     if expected is not None:
       different = rows.sizes(name) != expected
       reject(different, f"{name} has another number of values")
-  for name, (low, high) in _bounds(rows, manifest, lengths).items():
+  for name, bounds in _bounds(rows, manifest, lengths).items():
     if name in rows.flat:
-      _check_bounds(rows, name, low, high)
+      _check_bounds(rows, name, bounds)
   for side in SIDES:
     words = getattr(lengths, f"{side}_words")
     if f"{side}_head" in rows.flat:
@@ -63,21 +63,19 @@ def check(rows: Rows, manifest: Mapping[str, Any]) -> None:
 
 def _bounds(
   rows: Rows, manifest: Mapping[str, Any], lengths: Lengths
-) -> dict[str, tuple[int, Bound]]:
-  """Returns the smallest and largest valid value of each feature."""
-  bounds: dict[str, tuple[int, Bound]] = {
+) -> dict[str, Bounds]:
+  bounds: dict[str, Bounds] = {
     "line": (1, _INT64_MAX),
     "links": (0, _INT32_MAX),
   }
   if "source_brackets" in rows.flat:
-    labels = len(manifest["brackets"]["source"])
-    lowest = int(linearise.opening(labels))
+    lowest = int(linearise.opening(len(manifest["brackets"]["source"])))
     bounds["source_brackets"] = lowest, lengths.source - 2
   for side in SIDES:
     subwords = getattr(lengths, side)
     words = getattr(lengths, f"{side}_words")
     relations = len(manifest["relations"].get(side, ()))
-    of_side: dict[str, tuple[int, Bound]] = {
+    of_side: dict[str, Bounds] = {
       "id": (0, manifest["vocabulary"][side]["size"] - 1),
       "word": (-1, words - 1),
       "head": (0, words - 1),
@@ -96,9 +94,9 @@ def _bounds(
   return bounds
 
 
-def _check_bounds(rows: Rows, name: str, low: int, high: Bound) -> None:
-  values, size = rows.flat[name], rows.sizes(name)
-  highest = np.repeat(np.broadcast_to(high, len(rows)), size)
+def _check_bounds(rows: Rows, name: str, bounds: Bounds) -> None:
+  values, (low, high) = rows.flat[name], bounds
+  highest = np.repeat(np.broadcast_to(high, len(rows)), rows.sizes(name))
   bad = ~((values >= low) & (values <= highest))  # NaN is bad
   if bad.any():
     first = int(np.argmax(bad))

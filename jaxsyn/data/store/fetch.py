@@ -1,10 +1,9 @@
-"""Downloads of files with size limits, checks and recorded checksums.
+"""Downloads of raw corpora and parser models, with recorded checksums.
 
-Raw corpora (`preprocess.raw`) and parser models
-(`jaxsyn.data.sentence.parsers`) are downloaded here. A server is not trusted: a
-file may be endless, truncated or changed. The config can have its SHA-256;
-otherwise the SHA-256 of the first download is recorded next to the file in
-NAME.sha256 (the format of `sha256sum -c`), and later downloads must match it.
+A server is not trusted: a file may be endless, truncated or changed. The config
+can have its SHA-256; otherwise the SHA-256 of the first download is recorded
+next to the file in NAME.sha256 (the format of `sha256sum -c`), and later
+downloads must match it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import os
 import pathlib
 import re
 import sys
-import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
@@ -37,8 +35,8 @@ class UnreachableError(InputError):
 
 
 MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
-# Text is compressed three- to fivefold; a thousandfold would be an attack.
-MAX_UNPACKED_BYTES = 16  # per byte of MAX_BYTES
+# Unpacked bytes per byte of the limit: text is compressed three- to fivefold.
+_UNPACKED = 16
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0  # seconds without data
 _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
@@ -91,7 +89,7 @@ def get(
       if not expected:
         check(path)
         _write_record(path, actual, "put here by hand")
-      if actual == (expected or actual):
+      if actual == expected or not expected:
         return actual
       print(
         f"{path} is not what it was (SHA-256 {actual}, not {expected}): fetching"
@@ -121,7 +119,7 @@ def _fetch(
         f" {expected}"
       )
     if path.name.endswith(".gz"):
-      _check_gzip(temporary, address.max_bytes * MAX_UNPACKED_BYTES)
+      _check_gzip(temporary, address.max_bytes * _UNPACKED)
     check(temporary)
     # Before the file gets its final name, so that such a file has a record.
     _write_record(path, actual, f"fetched from {address.url}")
@@ -135,21 +133,39 @@ def _blocks(address: Download, is_known: bool) -> Iterator[bytes]:
     address: URL and size limit of the file.
     is_known: Whether the SHA-256 is known, so that truncation is detected.
   """
+  limit, done = address.max_bytes, 0
+  # No compression for the transfer, which urllib would not undo.
+  headers = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
   try:
     _check_url(address.url, address.url)
-    # No compression for the transfer, which urllib would not undo.
-    agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
-    request = urllib.request.Request(address.url, headers=agent)
+    request = urllib.request.Request(address.url, headers=headers)
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
       _check_url(response.url, address.url)
-      yield from _limited(response, address.max_bytes, is_known)
-  except urllib.error.HTTPError as error:
-    error.close()
-    raise UnreachableError(str(error)) from None
+      length = response.length
+      if response.status != http.HTTPStatus.OK:
+        raise InputError(f"the server answers {response.status}")
+      if length is None and not response.chunked and not is_known:
+        raise InputError(
+          "the server does not say how long the file is, so that a cut one"
+          " could not be told from a whole one"
+        )
+      kib = length and length >> 10
+      with progress.bar("fetching", kib, unit="KiB") as bar:
+        while block := response.read(_BLOCK):
+          done += len(block)
+          if max(done, length or 0) > limit:
+            raise InputError(
+              f"it has more than {limit:,} bytes; a fourth entry in"
+              " config.prepare.downloads sets another limit"
+            )
+          bar.set_done(done >> 10)
+          yield block
   except (OSError, http.client.HTTPException) as error:
     raise UnreachableError(str(error) or type(error).__name__) from None
   except ValueError as error:
     raise InputError(str(error)) from None
+  if length is not None and done != length:
+    raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
 
 
 def _check_url(url: str, first: str) -> None:
@@ -161,41 +177,8 @@ def _check_url(url: str, first: str) -> None:
     raise InputError(f"it is redirected to {url}, which is not encrypted")
 
 
-def _limited(
-  response: http.client.HTTPResponse, limit: int, is_known: bool
-) -> Iterator[bytes]:
-  """Yields the content of a response of at most `limit` bytes."""
-  if response.status != http.HTTPStatus.OK:
-    raise InputError(f"the server answers {response.status} {response.reason}")
-  length = response.length
-  if length is None and not response.chunked and not is_known:
-    raise InputError(
-      "the server does not say how long the file is, so that a cut one could"
-      " not be told from a whole one"
-    )
-  done, size = 0, "no end yet" if length is None else f"{length:,} bytes"
-  with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
-    while done <= limit and (length or 0) <= limit:
-      block = response.read(_BLOCK)
-      if not block:
-        break
-      done += len(block)
-      bar.set_done(done >> 10)
-      yield block
-  if max(done, length or 0) > limit:
-    raise InputError(
-      f"it has {size}, the limit is {limit:,}; a fourth entry in"
-      " config.prepare.downloads sets another"
-    )
-  if length is not None and done != length:
-    raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
-
-
 def _check_gzip(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is complete and within a size limit.
-
-  The limit is for the uncompressed size in bytes.
-  """
+  """Raises InputError unless a gzip file is complete and within a size limit."""
   size = 0
   try:
     with gzip.open(path) as unpacked:

@@ -11,14 +11,93 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxsyn.data.store.lengths import Lengths
-from jaxsyn.data.store.tfrecord import CorruptDatasetError, masked_crc
+from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.store.records import CorruptDatasetError, masked_crc
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
+
+_OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
+
+
+class Lengths(NamedTuple):
+  """Numbers of subwords and words of each example on both sides.
+
+  The arrays are integers. EOS is counted. A side without trees has 0 words.
+  """
+
+  source: np.ndarray
+  target: np.ndarray
+  source_words: np.ndarray
+  target_words: np.ndarray
+
+  def read_by(self, features: Collection[str]) -> Lengths:
+    """Returns the lengths that a model with given features needs.
+
+    A side has 0 words if none of the features is of its words.
+    """
+    sides = {
+      name.partition("_")[0]
+      for name in features
+      if FEATURES[name].axes in ("W", "WW")
+    }
+    none = np.zeros(len(self.source), np.uint8)
+    words = (
+      length if side in sides else none for side, length in zip(SIDES, self[2:])
+    )
+    return Lengths(self.source, self.target, *words)
+
+  def of(self, numbers: np.ndarray | slice) -> Lengths:
+    """Returns the lengths of the examples with given indices, as int64."""
+    return Lengths(*(side[numbers].astype(np.int64) for side in self))
+
+  def sizes(self, feature: str) -> np.ndarray | None:
+    """Returns the number of a feature's values in each example, int64.
+
+    Returns None if the lengths do not determine it.
+    """
+    is_source = feature.startswith("source")
+    words = self.source_words if is_source else self.target_words
+    match FEATURES[feature].axes:
+      case "":
+        return np.ones(len(self.source), np.int64)
+      case "S":
+        return self.source.astype(np.int64)
+      case "T":
+        return self.target.astype(np.int64)
+      case "W":
+        return words.astype(np.int64)
+      case "WW":
+        return words.astype(np.int64) ** 2
+    return None
+
+
+def measure(feature: str) -> tuple[str, str]:
+  """Returns a key that is equal for features with equal numbers of values."""
+  axes = FEATURES[feature].axes
+  return axes, feature.partition("_")[0] if axes in _OF_SIDE else ""
+
+
+def lengths_of(rows: Rows) -> Lengths:
+  """Returns the subword and word counts of examples in memory."""
+  subwords = [rows.sizes(f"{side}_id") for side in SIDES]
+  return Lengths(*subwords, *(_words(rows, side) for side in SIDES))
+
+
+def _words(rows: Rows, side: str) -> np.ndarray:
+  """Returns the number of words on a side of each example; 0 if unknown."""
+  for name in rows.start:
+    axes = FEATURES[name].axes
+    if name.startswith(side) and axes in ("W", "WW"):
+      sizes = rows.sizes(name)
+      return sizes if axes == "W" else np.sqrt(sizes).round().astype(np.int64)
+  return np.zeros(len(rows), np.int64)
+
 
 ENTRY = np.dtype(
   [
@@ -29,23 +108,20 @@ ENTRY = np.dtype(
 )
 
 
-def entries(payloads: Sequence[bytes], lengths: Lengths) -> np.ndarray:
-  """Returns the index entries of serialized examples with the given lengths.
+def entries(payloads: Sequence[bytes], rows: Rows) -> np.ndarray:
+  """Returns the index entries of examples and their serialized records.
 
   Raises:
     InputError: A record or a sentence is too long for the index.
   """
-  count = len(payloads)
-  made = np.empty(count, ENTRY)
-  made["crc"] = np.fromiter(map(masked_crc, payloads), np.uint32, count)
-  columns = {"bytes": np.fromiter(map(len, payloads), np.int64, count)}
-  columns |= lengths._asdict()
-  for name, values in columns.items():
-    limit = np.iinfo(ENTRY[name]).max
-    largest = int(values.max(initial=0))
+  made = np.empty(len(payloads), ENTRY)
+  made["crc"] = [masked_crc(payload) for payload in payloads]
+  sizes = np.array([len(payload) for payload in payloads], np.int64)
+  for name, values in {"bytes": sizes, **lengths_of(rows)._asdict()}.items():
+    limit, largest = np.iinfo(ENTRY[name]).max, int(values.max(initial=0))
     if largest > limit:
       unit = name.replace("_", " ")
-      unit += " subwords" if name in ("source", "target") else ""
+      unit += " subwords" if name in SIDES else ""
       raise InputError(
         f"an example has {largest:,} {unit}; at most {limit:,} are supported. "
         "Lower config.prepare.max_subwords."
@@ -61,9 +137,7 @@ def save(path: os.PathLike[str] | str, parts: Iterable[np.ndarray]) -> None:
 
 
 def load(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
-  """Returns the index of a split, read from a file.
-
-  The caller has verified the checksum of the file.
+  """Returns the index of a split, read from a file with a verified checksum.
 
   Args:
     path: Path of the index file.

@@ -31,17 +31,16 @@ def names(manifest: Manifest) -> list[str]:
 
   Paths are relative to the dataset directory.
   """
-  found = list(models(manifest))
   folder = tfds_folder("", manifest)
+  paths: list[pathlib.Path] = []
   for name, split in manifest["splits"].items():
-    paths = [folder / shard["file"] for shard in split["shards"]]
+    paths += [folder / shard["file"] for shard in split["shards"]]
     paths.append(index_file("", manifest, name))
     for side in schema.SIDES:
-      paths += text_files("", manifest, name, side)
+      paths += sentence_files("", manifest, "text", name, side)
     for side in manifest["sides"]:
-      paths += conllu_files("", manifest, name, side)
-    found += [path.as_posix() for path in paths]
-  return found
+      paths += sentence_files("", manifest, "conllu", name, side)
+  return [*models(manifest), *(path.as_posix() for path in paths)]
 
 
 def models(manifest: Manifest) -> dict[str, str]:
@@ -74,46 +73,38 @@ def shard_file(name: str, split: str, shard: int, shards: int) -> str:
   return f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 
 
-def text_file(
-  directory: PathLike, split: str, side: str, *, shard: int = 0, shards: int = 1
+def sentence_file(
+  directory: PathLike,
+  kind: str,
+  split: str,
+  side: str,
+  *,
+  shard: int = 0,
+  shards: int = 1,
 ) -> pathlib.Path:
-  """Returns the path of the raw text file for a shard and side of a split."""
-  name = f"{split}.{side}{_of_shards(shard, shards)}.gz"
-  return files.path_of(directory) / "text" / name
+  """Returns the path of a side's raw text or trees in a shard of a split.
+
+  Args:
+    directory: Dataset directory.
+    kind: Content of the file, "text" or "conllu".
+    split, side: Names of the split and the side.
+    shard: Index of the shard.
+    shards: Number of shards of the split.
+  """
+  part = f"-{shard:05d}-of-{shards:05d}" if shards > 1 else ""
+  suffix = ".conllu.gz" if kind == "conllu" else ".gz"
+  return files.path_of(directory) / kind / f"{split}.{side}{part}{suffix}"
 
 
-def text_files(
-  directory: PathLike, manifest: Manifest, split: str, side: str
+def sentence_files(
+  directory: PathLike, manifest: Manifest, kind: str, split: str, side: str
 ) -> list[pathlib.Path]:
-  """Returns the paths of a side's raw text files in a split, one per shard."""
-  count = len(manifest["splits"][split]["shards"])
+  """Returns the paths of a side's raw text or trees in a split, one per shard."""
+  shards = len(manifest["splits"][split]["shards"])
   return [
-    text_file(directory, split, side, shard=shard, shards=count)
-    for shard in range(count)
+    sentence_file(directory, kind, split, side, shard=shard, shards=shards)
+    for shard in range(shards)
   ]
-
-
-def conllu_file(
-  directory: PathLike, split: str, side: str, *, shard: int = 0, shards: int = 1
-) -> pathlib.Path:
-  """Returns the path of the CoNLL-U file for a shard and side of a split."""
-  name = f"{split}.{side}{_of_shards(shard, shards)}.conllu.gz"
-  return files.path_of(directory) / "conllu" / name
-
-
-def conllu_files(
-  directory: PathLike, manifest: Manifest, split: str, side: str
-) -> list[pathlib.Path]:
-  """Returns the paths of a side's CoNLL-U files in a split, one per shard."""
-  count = len(manifest["splits"][split]["shards"])
-  return [
-    conllu_file(directory, split, side, shard=shard, shards=count)
-    for shard in range(count)
-  ]
-
-
-def _of_shards(shard: int, shards: int) -> str:
-  return f"-{shard:05d}-of-{shards:05d}" if shards > 1 else ""
 
 
 def parser_file(

@@ -51,6 +51,8 @@ Sha256OrNone = Annotated[
   str, TextPattern(f"({_SHA256})?", "a SHA-256 of 64 hex digits")
 ]
 Crc32c = Annotated[str, TextPattern(r"[0-9a-f]{8}", "8 hex digits")]
+Side = Literal["source", "target"]
+Labels = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,18 +111,20 @@ class Manifest:
   format: int
   name: DataName
   version: Version
-  sides: tuple[str, ...]
+  sides: tuple[Side, ...]
   splits: dict[DataName, SplitFacts]
-  vocabulary: dict[str, VocabularyFacts]
-  parser: dict[str, ParserFacts | None]
-  relations: dict[str, tuple[str, ...]]
+  vocabulary: dict[Side, VocabularyFacts]
+  parser: dict[Side, ParserFacts | None]
+  relations: dict[Side, Labels]
   options: Prepare
   files: dict[FileName, File]
-  brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+  brackets: dict[Literal["source"], Labels] = dataclasses.field(
+    default_factory=dict
+  )
   alignments: bool = False
-  alternatives: tuple[str, ...] = ()
-  annotations: tuple[str, ...] = ()
-  labels: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(
+  alternatives: tuple[Side, ...] = ()
+  annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = ()
+  labels: dict[Side, dict[str, Labels]] = dataclasses.field(
     default_factory=dict
   )
   # For readers and `preprocess.build` only.
@@ -141,8 +145,7 @@ def records_sha256(shards: Sequence[str]) -> str:
 def check(manifest: Mapping[str, Any]) -> None:
   """Raises InputError for an invalid manifest field.
 
-  The message names the field and the value. `jaxsyn.data.store.manifests`
-  checks that "files" is complete.
+  The message names the field and the value.
 
   Args:
     manifest: Content of the JSON document, without its checksum.
@@ -152,35 +155,24 @@ def check(manifest: Mapping[str, Any]) -> None:
   )
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
+  if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
+    raise InputError(f"manifest.files lacks {lacking[0]}.")
 
 
-Fault = tuple[str, Any, str]  # field, value, rule
-
-
-def _faults(manifest: Manifest) -> Iterator[Fault]:
-  """Yields a manifest's violations of rules that types do not express."""
-  sides = set(manifest.sides)
-  if not sides <= set(SIDES) or len(sides) < len(manifest.sides):
-    yield "sides", manifest.sides, "of source and target, each once"
+def _faults(manifest: Manifest) -> Iterator[tuple[str, Any, str]]:
+  """Yields field, value and rule where a rule that is no type is violated."""
+  sides = list(manifest.sides)
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
-  rule = f"of the sides with trees, {sorted(sides)}"
   for field in ("parser", "relations"):
-    declared_sides = set(getattr(manifest, field))
-    if not sides <= declared_sides <= set(SIDES):
-      yield field, sorted(declared_sides), rule
-  if not set(manifest.alternatives) <= sides:
-    yield "alternatives", manifest.alternatives, rule
+    declared = sorted(getattr(manifest, field))
+    if not set(sides) <= set(declared):
+      yield field, declared, f"of the sides with trees, {sides}"
   for side, parser in manifest.parser.items():
     if parser and parser.file and not parser.sha256:
-      rule = "there with the file's name"
-      yield f"parser.{side}.sha256", parser.sha256, rule
-  if unknown := set(manifest.annotations) - set(ANNOTATIONS):
-    rule = f"of {', '.join(ANNOTATIONS)}, of jaxsyn.data.annotations"
-    yield "annotations", sorted(unknown), rule
-    return
+      yield f"parser.{side}.sha256", "", "there with the file's name"
   names = sorted(n for n in manifest.annotations if ANNOTATIONS[n].open)
-  expected = dict.fromkeys(manifest.sides, names) if names else {}
+  expected = dict.fromkeys(sides, names) if names else {}
   labels_of = {side: sorted(labels) for side, labels in manifest.labels.items()}
   if labels_of != expected:
     rule = f"of the open annotations of each side, {expected}"
@@ -190,8 +182,6 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
       if labels[:1] != (UNKNOWN,) or len(set(labels)) < len(labels):
         rule = f"different labels, {UNKNOWN} first"
         yield f"labels.{side}.{name}", labels, rule
-  if not set(manifest.brackets) <= {"source"}:
-    yield "brackets", sorted(manifest.brackets), "of the source"
   for field in ("relations", "brackets"):
     for side, labels in getattr(manifest, field).items():
       if list(labels) != sorted(set(labels)):

@@ -1,9 +1,7 @@
 """Manifest of a dataset directory, with its contents and their origin.
 
 `preprocess.build` writes manifest.json last, so a directory with a manifest is
-complete. It has a checksum of each file (`jaxsyn.data.store.integrity`) and of
-its own content. `jaxsyn.data.store.layout` defines the paths of the files, and
-`jaxsyn.data.store.manifest_format` the fields.
+complete. `jaxsyn.data.store.manifest_format` defines its fields.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from jaxsyn.data.annotations import ANNOTATIONS, label_ids
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.parsers.parser import sha256_texts as sha256_texts
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch, layout, manifest_format
+from jaxsyn.data.store import fetch, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.storage import checksums, files, lock, remote
@@ -41,7 +39,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
     version = document.get("format") if isinstance(document, dict) else None
     if version == FORMAT:
       manifest = checksums.verify_checksum(document)
-      _validate(manifest)
+      manifest_format.check(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):
     is_folder = os.path.isdir(path.parent)
@@ -69,7 +67,7 @@ def write(
     InputError: The manifest has an invalid field.
   """
   document = checksums.add_checksum({**manifest, "format": FORMAT})
-  _validate(checksums.verify_checksum(document))
+  manifest_format.check(checksums.verify_checksum(document))
   files.write_json(files.path_of(directory) / FILE, document)
 
 
@@ -80,27 +78,17 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
   `jaxsyn prepare` fails for a locked directory. The locks end with their
   process. Directories on object stores have none.
 
-  Args:
-    directories: Paths of dataset directories.
-
   Raises:
     InputError: A directory is being prepared. The message names the process.
   """
+  advice = "Wait until that has ended, then run the same command again."
   with contextlib.ExitStack() as stack:
     for directory in directories:
-      if not remote.is_remote(directory) and os.path.isfile(
-        os.path.join(directory, FILE)
-      ):
-        advice = "Wait until that has ended, then run the same command again."
+      if remote.is_remote(directory):
+        continue
+      if os.path.isfile(os.path.join(directory, FILE)):
         stack.enter_context(lock.shared_lock(directory, advice))
     yield
-
-
-def _validate(manifest: Mapping[str, Any]) -> None:
-  """Raises InputError if a manifest is invalid or lacks a file's checksum."""
-  manifest_format.check(manifest)
-  if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
-    raise InputError(f"manifest.files lacks {lacking[0]}.")
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
@@ -154,21 +142,22 @@ def _remedy_for(manifest: Mapping[str, Any], lacking: Sequence[str]) -> str:
       "this system reads alignments of words, but the prepared data has none."
       " Prepare it again with config.prepare.alignments."
     )
-  of = sorted({name.partition("_")[0] for name in lacking})
+  sides = sorted({name.partition("_")[0] for name in lacking})
+  of = " and the ".join(sides)
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
-  if set(of) - set(manifest["sides"]):
-    sides = sorted({*manifest["sides"], *of})
-    wanted = ",".join(f"'{side}'" for side in sides)
+  if set(sides) - set(manifest["sides"]):
+    all_sides = sorted({*manifest["sides"], *sides})
+    wanted = ",".join(f"'{side}'" for side in all_sides)
     return (
-      f"{read} trees of the {' and the '.join(of)} side. Prepare it again with "
+      f"{read} trees of the {of} side. Prepare it again with "
       f'--config.prepare.parse.sides="({wanted},)".'
     )
   if set(lacking) & set(schema.ALTERNATIVES):
-    wanted = " and ".join(f"config.prepare.parse.{s}_alternatives" for s in of)
+    options = [f"config.prepare.parse.{side}_alternatives" for side in sides]
     return (
-      "config.data.tree='sampled' draws among several parses of the"
-      f" {' and the '.join(of)}, but this data has the best alone. Prepare it"
-      f" again with {wanted}, or set config.data.sampled.alternatives=False."
+      f"config.data.tree='sampled' draws among several parses of the {of}, but"
+      " this data has the best alone. Prepare it again with"
+      f" {' and '.join(options)}, or set config.data.sampled.alternatives=False."
     )
   fields = {name.partition("_")[2] for name in lacking}
   named = tuple(sorted(fields.union(manifest.get("annotations", ()))))
@@ -235,11 +224,11 @@ def vocabulary(
   Raises:
     InputError: The vocabulary is missing, or not the one in the manifest.
   """
-  path = files.path_of(directory) / manifest["vocabulary"][side]["file"]
-  expected = manifest["vocabulary"][side]["sha256"]
-  vocabulary_ = Vocabulary(fetch.local(path, expected))
-  check_vocabulary(manifest, vocabulary_, side)
-  return vocabulary_
+  entry = manifest["vocabulary"][side]
+  path = files.path_of(directory) / entry["file"]
+  loaded = Vocabulary(fetch.local(path, entry["sha256"]))
+  check_vocabulary(manifest, loaded, side)
+  return loaded
 
 
 def check_vocabulary(
@@ -253,18 +242,14 @@ def check_vocabulary(
     side: "source" or "target".
   """
   expected = manifest["vocabulary"][side]
-  if vocabulary.sha256 != expected["sha256"]:
-    raise InputError(
-      f"{vocabulary.path} is not the {side} vocabulary of data set"
-      f" {manifest['name']}: its SHA-256 is {vocabulary.sha256}, the manifest"
-      f" says {expected['sha256']} ({expected['file']}). Use that file, or"
-      " prepare the data again."
-    )
-  if vocabulary.size != expected["size"]:
-    raise InputError(
-      f"{vocabulary.path} has {vocabulary.size} ids, the manifest of"
-      f" {manifest['name']} says {expected['size']}. Prepare the data again."
-    )
+  for name, key in (("SHA-256", "sha256"), ("number of ids", "size")):
+    if (value := getattr(vocabulary, key)) != expected[key]:
+      raise InputError(
+        f"{vocabulary.path} is not the {side} vocabulary of data set"
+        f" {manifest['name']}: its {name} is {value}, the manifest says"
+        f" {expected[key]} ({expected['file']}). Use that file, or prepare the"
+        " data again."
+      )
 
 
 def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
@@ -281,15 +266,9 @@ def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
 def check_parser(
   manifest: Mapping[str, Any], parser: Identity, side: str = "source"
 ) -> None:
-  """Raises InputError unless a dataset was parsed with the given parser.
+  """Raises InputError unless a side was parsed with the given parser.
 
-  If the trees were imported from CoNLL-U files without the name of a parser,
-  any parser is accepted.
-
-  Args:
-    manifest: Manifest of the dataset.
-    parser: Parser to compare.
-    side: "source" or "target".
+  Any parser is accepted if the manifest names none.
   """
   expected = recorded_parser(manifest, side)
   if expected and expected.key != parser.key:

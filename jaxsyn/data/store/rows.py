@@ -1,9 +1,7 @@
 """Ragged arrays, with one array for a feature's values in many examples.
 
-Examples are decoded (`jaxsyn.data.store.decoding`), checked
-(`jaxsyn.data.store.example_check`), encoded (`jaxsyn.data.store.encoding`) and
-padded (`jaxsyn.data.loader.collate`) in this form, which is faster than one
-array for each example.
+Examples are encoded, decoded, checked and padded in this form, which is faster
+than one array for each example.
 """
 
 from __future__ import annotations
@@ -26,11 +24,9 @@ Example = dict[str, np.ndarray]
 class Rows:
   """Features of many examples in memory, stored as one flat array per feature.
 
-  Example i has the values
-  flat[feature][start[feature][i] : start[feature][i + 1]].
-
   Attributes:
-    flat: Concatenated values of all examples, by feature.
+    flat: Concatenated values of all examples, by feature. Those of example i
+      are flat[feature][start[feature][i] : start[feature][i + 1]].
     start: Index of the first value of each example, followed by the number of
       all values, by feature.
   """
@@ -62,10 +58,7 @@ class Rows:
 
   @classmethod
   def joined(cls, parts: Sequence[Rows]) -> Self:
-    """Returns the concatenated examples of several `Rows`.
-
-    All of them have the same features.
-    """
+    """Returns the concatenated examples of several `Rows` of equal features."""
     flat, start = {}, {}
     for feature in parts[0].flat:
       flat[feature] = np.concatenate([part.flat[feature] for part in parts])
@@ -104,36 +97,22 @@ class Rows:
     return np.diff(self.start[feature])
 
   def which(self, feature: str, bad: np.ndarray) -> np.ndarray:
-    """Returns the mask of examples in which any value of a feature is bad.
-
-    Args:
-      feature: Name of the feature.
-      bad: Mask of the feature's values in all examples.
-    """
-    if not bad.any():
-      return np.zeros(len(self), bool)
-    row = np.repeat(np.arange(len(self)), self.sizes(feature))
-    return np.bincount(row[bad], minlength=len(self)) > 0
+    """Returns the mask of examples, given that of bad values of a feature."""
+    row = np.searchsorted(self.start[feature], np.flatnonzero(bad), "right") - 1
+    return np.isin(np.arange(len(self)), row)
 
   def examples(self) -> list[Example]:
     """Returns each example as a dictionary of its features."""
-    parts = [self._parts(feature) for feature in self.flat]
+    parts = []
+    for feature, flat in self.flat.items():
+      start = self.start[feature].tolist()
+      values = [flat[a:b] for a, b in itertools.pairwise(start)]
+      parts.append(values if FEATURES[feature].axes else list(flat))
     return [dict(zip(self.flat, values)) for values in zip(*parts)]
-
-  def _parts(self, feature: str) -> list[np.ndarray]:
-    flat = self.flat[feature]
-    if not FEATURES[feature].axes:
-      return list(flat)
-    start = self.start[feature].tolist()
-    return [flat[a:b] for a, b in itertools.pairwise(start)]
 
 
 def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
-  """Yields consecutive examples, joined to `Rows` of `TOGETHER` examples each.
-
-  Args:
-    examples: Examples with the same features.
-  """
+  """Yields consecutive examples, joined to `Rows` of `TOGETHER` examples each."""
   examples = iter(examples)
   while some := list(itertools.islice(examples, TOGETHER)):
     yield Rows.of(some, some[0])
@@ -142,8 +121,8 @@ def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
 def runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
   """Returns `length` consecutive values of an array from each given position.
 
-  Returns: array with one axis more than `begin`. Positions after the last value
-    have arbitrary values.
+  The result has one axis more than `begin`. Positions after the last value have
+  arbitrary values.
   """
   shape = (*begin.shape, length)
   if begin.max(initial=0) + length <= flat.size:

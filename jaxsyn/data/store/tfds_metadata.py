@@ -10,7 +10,6 @@ Tree distances are flat uint8 arrays (W·W), which records store as bytes.
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -23,22 +22,6 @@ from jaxsyn.data import schema
 VERSION = "1.0.0"
 
 
-@dataclasses.dataclass(frozen=True)
-class About:
-  """Description of a dataset for its TFDS metadata.
-
-  Attributes:
-    title: Languages, vocabulary and parsers, in one line.
-    citation: BibTeX entry of the corpus; "" for none.
-    homepage: Web page of the corpus.
-  """
-
-  title: str = ""
-  citation: str = ""
-  # TFDS invents a URL if there is none.
-  homepage: str = "none"
-
-
 def write_metadata(
   folder: pathlib.Path,
   *,
@@ -46,7 +29,9 @@ def write_metadata(
   version: str,
   features: tfds.features.FeaturesDict,
   splits: Mapping[str, Mapping[str, Any]],
-  about: About,
+  title: str = "",
+  citation: str = "",
+  homepage: str = "none",  # TFDS invents a URL if there is none
 ) -> None:
   """Writes the metadata that TFDS needs to read a folder of TFRecord shards.
 
@@ -56,7 +41,9 @@ def write_metadata(
     version: Version of three numbers, such as "1.0.0".
     features: Features of an example, from `jaxsyn.data.schema.tfds_features`.
     splits: Manifest entry of each split, with its "shards".
-    about: Description of the dataset.
+    title: Languages, vocabulary and parsers, in one line.
+    citation: BibTeX entry of the corpus; "" for none.
+    homepage: Web page of the corpus.
   """
   template = tfds.core.ShardedFileTemplate(
     data_dir=folder, dataset_name=name, filetype_suffix="tfrecord"
@@ -79,15 +66,15 @@ def write_metadata(
       module_name=__name__,
     ),
     description=(
-      f"{about.title or name}. Sentence pairs: {sizes}. Of each the text, its"
+      f"{title or name}. Sentence pairs: {sizes}. Of each the text, its"
       " subwords and, where it was parsed, its dependency tree, prepared by"
       " jaxsyn."
     ),
     features=features,
     supervised_keys=tuple(schema.TEXTS),
     disable_shuffling=True,  # records keep the order of the text
-    homepage=about.homepage,
-    citation=about.citation,
+    homepage=homepage,
+    citation=citation,
     split_dict=tfds.core.splits.SplitDict(infos),
   )
   info.set_file_format(tfds.core.FileFormat.TFRECORD)

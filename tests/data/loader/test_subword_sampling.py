@@ -16,7 +16,7 @@ from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.store import dataset, integrity
+from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -110,14 +110,7 @@ def test_features_follow_from_the_resampled_subwords(records):
   """Against `encode`, which made the records, and loops over characters."""
   split = drawing(records)
   rows, crossing, bare = epoch_of(split), 0, 0
-  parses = zip(
-    *(
-      integrity.sentences(
-        records.dataset.directory, records.dataset.manifest, "train", side
-      )
-      for side in BOTH
-    )
-  )
+  parses = zip(*(records.dataset.sentences("train", side) for side in BOTH))
   draws = 0
   for index, (stored, both) in enumerate(zip(records, parses)):
     row = rows[index]
@@ -250,12 +243,7 @@ def test_keeps_the_stored_subwords_if_no_sample_fits(records):
   sampler.__dict__["bounds"] = lengths._replace(
     source=np.ones_like(lengths.source)
   )
-  (text,) = itertools.islice(
-    integrity.sentences(
-      records.dataset.directory, records.dataset.manifest, "train", "source"
-    ),
-    1,
-  )
+  text = next(records.dataset.sentences("train", "source"))
   result = sampler.pieces("source", 0, text.text, 0)
   assert result.id == records[0]["source_id"][:-1].tolist()
 
@@ -276,9 +264,7 @@ def test_resamples_a_side_without_trees(shared_data, tmp_path, sides):
   required = ("source_parent_mid",) if sides else ()
   split = drawing(records, required)
   rows, sampled = epoch_of(split), 0
-  lines = integrity.sentences(
-    folder, records.dataset.manifest, "train", "target"
-  )
+  lines = records.dataset.sentences("train", "target")
   for index, (one, line) in enumerate(zip(records, lines)):
     result = resampled(split).pieces("target", index, line, 0).id
     assert ids(rows[index], "target_id_BT") == [*result, EOS]

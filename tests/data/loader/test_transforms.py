@@ -20,7 +20,7 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import tagged
 from jaxsyn.data.store import dataset as store
 from jaxsyn.data.store.dataset import Dataset, Split
-from jaxsyn.data.store.lengths import lengths_of
+from jaxsyn.data.store.index import lengths_of
 from jaxsyn.data.store.rows import Rows
 
 OF_TREES = ("head", "parent_mid", "tree_distance")

@@ -1,20 +1,18 @@
-"""A split that is read from its shards: its examples, or one error message."""
+"""A dataset that is read from its files: its data, or one error message."""
 
+import gzip
 import itertools
 import os
 import shutil
 
 import numpy as np
 import pytest
-from toy_folders import example, prepare, same
+from toy_folders import example, prepare, same, write_shard
 
 from jaxsyn.data import schema
 from jaxsyn.data.store import dataset as datasets
-from jaxsyn.data.store import index, integrity, manifests, tfrecord
+from jaxsyn.data.store import index, layout, manifests, records
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.encoding import serializer
-from jaxsyn.data.store.lengths import lengths_of
-from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
@@ -22,6 +20,7 @@ from jaxsyn.storage import checksums
 EXAMPLES = [example(i) for i in range(11)]
 FEATURES = tuple(EXAMPLES[0])
 INDEX = "toy/1.0.0/index-train.npy"
+OTHER_DATA = "is corrupt, or of another data set: "
 
 
 @pytest.fixture(scope="module")
@@ -35,44 +34,53 @@ def folder(dataset, tmp_path):
   return shutil.copytree(dataset, tmp_path / "copy")
 
 
-@pytest.fixture
-def blocks_of_two(monkeypatch):
-  monkeypatch.setattr(datasets, "BLOCK", 2)
-
-
 def shard(folder, number):
   name = f"toy-train.tfrecord-{number:05d}-of-00003"
   return folder / "toy" / "1.0.0" / name
 
 
-def payloads_of(examples, *, text="{name} {line}"):
-  """Serialized examples whose texts are made of a pattern."""
-  rows = Rows.of(examples, FEATURES)
+def payloads_of(examples):
   texts = {
-    name: [text.format(name=name, line=one["line"]) for one in examples]
-    for name in schema.TEXTS
+    name: [f"{name} {one['line']}" for one in examples] for name in schema.TEXTS
   }
-  return serializer(FEATURES)(rows, texts)
+  return records.encode(Rows.of(examples, FEATURES), texts)
 
 
-def write_shard(path, payloads):
-  tfrecord.write(path, payloads)
+def replace_shard(folder, number, examples, *, in_index=False):
+  """Writes other records of the same total size; returns the path."""
+  path, payloads = shard(folder, number), payloads_of(examples)
+  size = path.stat().st_size
+  write_shard(path, payloads)
+  assert path.stat().st_size == size
+  if in_index:
+    entries = np.load(folder / INDEX)
+    first = (0, 3, 7)[number]
+    crcs = [records.masked_crc(payload) for payload in payloads]
+    entries["crc"][first : first + len(crcs)] = crcs
+    replace_index(folder, entries)
+  return path
 
 
-def update_crcs(folder, crcs):
-  """Writes checksums of records into the index, from the first record on."""
-  entries = np.load(folder / INDEX)
-  entries["crc"][: len(crcs)] = crcs
-  index.save(folder / "other.npy", [entries])
-  update_checksum(folder, INDEX, (folder / "other.npy").read_bytes())
+def replace_index(folder, entries):
+  index.save(folder / INDEX, [entries])
+  update_checksums(folder, INDEX)
 
 
-def update_checksum(folder, name, data):
-  """Replaces a file, and its checksum in the manifest."""
-  (folder / name).write_bytes(data)
+def update_checksums(folder, *names):
+  """Makes the checksums of changed files in the manifest right."""
   manifest = manifests.read(folder)
-  manifest["files"] |= checksums.file_checksums(folder, [name])
+  manifest["files"] |= checksums.file_checksums(folder, names)
   manifests.write(folder, manifest)
+
+
+def read_all(folder, features=FEATURES):
+  return list(Dataset(folder).split("train").rows(features))
+
+
+def reads(folder, message):
+  """Asserts that reading the training split fails with a message."""
+  with pytest.raises(InputError, match=message):
+    read_all(folder)
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 4096])
@@ -93,19 +101,16 @@ def test_reads_examples_by_number_and_in_order(dataset, monkeypatch, block):
     Dataset(dataset).split("trian")
 
 
-def test_blocks_end_where_shards_end(dataset, blocks_of_two):
-  records = Dataset(dataset).split("train")
-  # 11 records in 3 shards: 3, 4, 4.
-  assert np.diff(records.block_start).tolist() == [2, 1, 2, 2, 2, 2]
+def test_reads_blocks_in_any_order_and_repeatedly(dataset, monkeypatch):
+  monkeypatch.setattr(datasets, "BLOCK", 2)
+  split = Dataset(dataset).split("train")
+  # 11 records in 3 shards: 3, 4, 4. Blocks end where shards end.
+  assert np.diff(split.block_start).tolist() == [2, 1, 2, 2, 2, 2]
   assert Dataset(dataset).split("none").block_start.tolist() == [0]
-
-
-def test_reads_blocks_in_any_order_and_repeatedly(dataset, blocks_of_two):
-  records = Dataset(dataset).split("train")
   numbers = [5, 0, 0, 3, 2, 1, 4, 0]
-  found = list(records.read_blocks(numbers, ["line", "source_id"]))
+  found = list(split.read_blocks(numbers, ["line", "source_id"]))
   for number, rows in zip(numbers, found, strict=True):
-    first, end = records.block_start[number : number + 2]
+    first, end = split.block_start[number : number + 2]
     assert rows.flat["line"].tolist() == list(range(first + 1, end + 1))
     expected = [EXAMPLES[i]["source_id"] for i in range(first, end)]
     assert rows.flat["source_id"].tolist() == np.concatenate(expected).tolist()
@@ -122,32 +127,32 @@ def test_rows_hold_the_named_features_and_texts(dataset):
     assert all(tuple(rows.flat) == names for rows in found)
 
 
-def test_lengths_have_the_smallest_types(dataset):
-  found = Dataset(dataset).split("train").lengths
+def test_index_and_lengths(dataset):
+  split = Dataset(dataset).split("train")
+  found = split.lengths
   assert [side.dtype for side in found] == [np.uint8] * 4
   assert found.source.tolist() == [3 + i % 3 for i in range(11)]
   assert found.target.tolist() == [1 + i % 4 for i in range(11)]
   assert found.source_words.tolist() == [2 + i % 3 for i in range(11)]
   assert not found.target_words.any()
-
-
-def test_index_has_the_size_of_each_payload(dataset):
-  entries = Dataset(dataset).split("train").index
-  sizes = [
-    len(payload)
-    for number in range(3)
-    for payload in tfrecord.scan(shard(dataset, number))
+  payloads = [
+    payload for n in range(3) for payload in records.scan(shard(dataset, n))
   ]
-  assert entries["bytes"].tolist() == sizes
-  assert entries.dtype.itemsize == 16
+  assert split.index["bytes"].tolist() == [len(data) for data in payloads]
+  assert split.index.dtype.itemsize == 16
+
+
+def test_index_rejects_sentences_that_are_too_long():
+  long = EXAMPLES[1] | {"target_id": np.ones(2**16, np.int32)}
+  message = r"65,536 target subwords; at most 65,535 .*max_subwords"
+  with pytest.raises(InputError, match=message):
+    index.entries([b"a", b"b"], Rows.of([EXAMPLES[0], long], FEATURES))
 
 
 def test_counts_sentences_without_a_tree(folder):
   assert Dataset(folder).split("train").unparsed("source") == 0
   unparsed = [{**one, "source_parsed": np.uint8(0)} for one in EXAMPLES[3:5]]
-  payloads = payloads_of([*EXAMPLES[:3], *unparsed, *EXAMPLES[5:7]])
-  write_shard(shard(folder, 1), payloads[3:])
-  update_crcs(folder, [*map(tfrecord.masked_crc, payloads)])
+  replace_shard(folder, 1, [*unparsed, *EXAMPLES[5:7]], in_index=True)
   assert Dataset(folder).split("train").unparsed("source") == 2
 
 
@@ -168,10 +173,8 @@ def test_names_a_shard_that_vanishes_after_it_was_opened(folder):
   found = Dataset(folder).split("train")
   shard(folder, 1).unlink()
   same(found[10], EXAMPLES[10])
-  with pytest.raises(
-    InputError,
-    match=r"00001-of-00003 cannot be read: No such file.*[Pp]repare",
-  ):
+  message = r"00001-of-00003 cannot be read: No such file.*[Pp]repare"
+  with pytest.raises(InputError, match=message):
     list(found)
 
 
@@ -180,7 +183,7 @@ def test_names_the_record_where_a_shard_ends_early(folder, monkeypatch, block):
   """A shard may be cut after the split was opened."""
   monkeypatch.setattr(datasets, "BLOCK", block)
   found = Dataset(folder).split("train")
-  sizes = [len(payload) + 16 for payload in tfrecord.scan(shard(folder, 1))]
+  sizes = [len(payload) + 16 for payload in records.scan(shard(folder, 1))]
   ends = np.cumsum(sizes).tolist()
   for size, record in (
     (ends[3] - 1, 3),
@@ -191,24 +194,9 @@ def test_names_the_record_where_a_shard_ends_early(folder, monkeypatch, block):
     (0, 0),
   ):
     os.truncate(shard(folder, 1), size)
-    with pytest.raises(
-      InputError,
-      match=rf"00001-of-00003: record {record} is truncated. .*[Pp]repare",
-    ):
+    message = rf"00001-of-00003: record {record} is truncated. .*[Pp]repare"
+    with pytest.raises(InputError, match=message):
       list(found)
-
-
-def test_names_a_folder_in_the_place_of_a_shard(folder):
-  path = shard(folder, 0)
-  size = path.stat().st_size
-  path.unlink()
-  path.mkdir()
-  with pytest.raises(InputError, match=r"00000-of-00003"):
-    list(Dataset(folder).split("train"))
-  path.rmdir()
-  path.write_bytes(bytes(size))
-  with pytest.raises(InputError, match=r"00000-of-00003: record 0 is corrupt"):
-    list(Dataset(folder).split("train"))
 
 
 @pytest.mark.parametrize("block", [2, 4096])
@@ -219,114 +207,64 @@ def test_names_the_record_with_a_flipped_bit(folder, monkeypatch, block):
   data[-20] ^= 1  # in the payload of the last of its 4 records
   path.write_bytes(data)
   found = Dataset(folder).split("train")
-  same(found[2], EXAMPLES[2])
-  same(found[7], EXAMPLES[7])
-  if block == 2:
-    same(found[4], EXAMPLES[4])
+  for i in (2, 7, *([4] if block == 2 else [])):
+    same(found[i], EXAMPLES[i])
   for read in (lambda: found[6], lambda: list(found)):
-    with pytest.raises(
-      InputError,
-      match=r"01-of-00003: record 3 is corrupt.*checksum.*[Pp]repare",
-    ):
+    message = r"01-of-00003: record 3 is corrupt.*checksum.*[Pp]repare"
+    with pytest.raises(InputError, match=message):
       read()
 
 
 def test_finds_a_flipped_bit_in_features_that_are_not_read(folder):
   """The checksum is of the complete record."""
   path = shard(folder, 0)
-  data = path.read_bytes()
-  place = data.index(b"target_text 1")
-  path.write_bytes(data[:place] + b"T" + data[place + 1 :])
+  path.write_bytes(
+    path.read_bytes().replace(b"target_text 1", b"Target_text 1")
+  )
   with pytest.raises(InputError, match=r"00000-of-00003: record 0 is corrupt"):
-    list(Dataset(folder).split("train").rows(["line"]))
+    read_all(folder, ["line"])
 
 
-@pytest.mark.parametrize(
-  ("examples", "record"), [((2, 1, 0), 0), ((0, 2, 1), 1), ((9, 1, 2), 0)]
-)
-def test_names_records_of_other_data(folder, examples, record):
+def test_names_records_of_other_data(folder):
   """As when a file is copied from another dataset directory of the same size."""
-  path = shard(folder, 0)
-  size = path.stat().st_size
-  write_shard(path, payloads_of([EXAMPLES[i] for i in examples]))
-  grown = path.stat().st_size - size
-  assert (grown > 0) == (9 in examples)
-  if grown:
-    with pytest.raises(InputError, match=r"00000-of-00003 has .* bytes and"):
-      Dataset(folder).split("train")
-    return
-  with pytest.raises(
-    InputError,
-    match=rf"00000-of-00003: record {record} is corrupt, or of another data "
-    r"set: its size differs from the index.*[Pp]repare",
-  ):
-    list(Dataset(folder).split("train"))
-
-
-def test_names_a_record_whose_sentences_have_other_lengths(folder):
-  """A record may have the size that the index has, and other sentences."""
+  for order, record in (((2, 1, 0), 0), ((0, 2, 1), 1)):
+    replace_shard(folder, 0, [EXAMPLES[i] for i in order])
+    reads(
+      folder,
+      rf"00000-of-00003: record {record} {OTHER_DATA}"
+      r"its size differs from the index.*[Pp]repare",
+    )
+  # Sizes and lengths are right.
+  swapped = EXAMPLES[0] | {"source_id": EXAMPLES[0]["source_id"][[1, 0, 2]]}
+  path = replace_shard(folder, 0, [swapped, *EXAMPLES[1:3]])
+  found = Dataset(folder)
+  assert found.corrupt_files(deep=False) == {}
+  assert list(found.corrupt_files()) == [f"toy/1.0.0/{path.name}"]
+  reads(folder, f"record 0 {OTHER_DATA}its checksum differs from the")
+  # Sizes and checksums are right.
   old = EXAMPLES[0]
-  new = old | {
+  longer = old | {
     "source_id": np.append(old["source_id"][:1], old["source_id"]),
     "source_relation": old["source_relation"][1:],
   }
-  payloads = payloads_of([new, *EXAMPLES[1:3]])
-  path = shard(folder, 0)
-  size = path.stat().st_size
-  write_shard(path, payloads)
-  assert path.stat().st_size == size
-  update_crcs(folder, [*map(tfrecord.masked_crc, payloads)])
-  with pytest.raises(
-    InputError,
-    match=r"record 0 is corrupt, or of another data set: "
-    r"source_id has another length than the index",
-  ):
-    list(Dataset(folder).split("train").rows(["source_id"]))
+  replace_shard(folder, 0, [longer, *EXAMPLES[1:3]], in_index=True)
+  reads(folder, f"record 0 {OTHER_DATA}source_id has another length than the")
 
 
-def test_names_the_record_of_other_data_that_differs_in_values_alone(folder):
-  """Size, lengths and checksums of the records are right."""
-  swapped = EXAMPLES[0] | {"source_id": EXAMPLES[0]["source_id"][[1, 0, 2]]}
-  path = shard(folder, 0)
-  size = path.stat().st_size
-  write_shard(path, payloads_of([swapped, *EXAMPLES[1:3]]))
-  assert path.stat().st_size == size
-  manifest = manifests.read(folder)
-  assert integrity.corrupt_files(folder, manifest, deep=False) == {}
-  assert list(integrity.corrupt_files(folder, manifest)) == [
-    f"toy/1.0.0/{path.name}"
-  ]
-  found = Dataset(folder).split("train")
-  message = r"00000-of-00003: record 0 is corrupt, or of another data set: its "
-  with pytest.raises(InputError, match=message + r"checksum differs from the"):
-    list(found)
-
-
-@pytest.mark.parametrize("harm", ["missing", "cut", "flipped", "other"])
-def test_rejects_a_corrupt_index_when_it_is_opened(folder, harm):
+@pytest.mark.parametrize("corruption", ["missing", "cut", "flipped"])
+def test_rejects_a_corrupt_index_when_it_is_opened(folder, corruption):
   path = folder / INDEX
   data = path.read_bytes()
-  message = rf"{path.name} has .* bytes and had .*[Pp]repare"
-  if harm == "missing":
+  if corruption == "missing":
     path.unlink()
     message = rf"{path.name}: No such file.*[Pp]repare"
-  elif harm == "cut":
+  elif corruption == "cut":
     os.truncate(path, len(data) - 1)
+    message = rf"{path.name} has .* bytes and had .*[Pp]repare"
   else:  # another size of a record, of the same number of bytes
-    place = -16 if harm == "flipped" else -32
-    other = bytearray(data)
-    other[place] ^= 1
-    path.write_bytes(other)
+    path.write_bytes(data[:-16] + bytes([data[-16] ^ 1]) + data[-15:])
     message = rf"{path.name} has another checksum.*[Pp]repare"
-  with pytest.raises(InputError, match=message):
-    Dataset(folder).split("train")
-
-
-def array_file(array):
-  path = "array.npy"
-  np.save(path, array)
-  with open(path, "rb") as file:
-    return file.read()
+  reads(folder, message)
 
 
 @pytest.mark.parametrize(
@@ -341,17 +279,14 @@ def array_file(array):
     (b"\x93NUMPY\x01\x00", "cannot be read"),
   ],
 )
-def test_rejects_an_invalid_index(
-  folder, tmp_path, monkeypatch, content, message
-):
+def test_rejects_an_invalid_index(folder, content, message):
   """Its checksum is right, as if another program had written it."""
-  monkeypatch.chdir(tmp_path)
-  data = content if isinstance(content, bytes) else array_file(content)
-  update_checksum(folder, INDEX, data)
-  with pytest.raises(
-    InputError, match=rf"index-train.npy {message}.*[Pp]repare"
-  ):
-    Dataset(folder).split("train")
+  if isinstance(content, bytes):
+    (folder / INDEX).write_bytes(content)
+  else:
+    np.save(folder / INDEX, content)
+  update_checksums(folder, INDEX)
+  reads(folder, rf"index-train.npy {message}.*[Pp]repare")
 
 
 def test_names_the_record_where_the_index_of_other_data_differs(folder):
@@ -361,37 +296,22 @@ def test_names_the_record_where_the_index_of_other_data_differs(folder):
     other = entries.copy()
     other[name][4] += 1
     other[name][5] -= name == "bytes"  # else the shard would be too short
-    index.save(folder / "other.npy", [other])
-    data = (folder / "other.npy").read_bytes()
-    update_checksum(folder, INDEX, data)
-    found = Dataset(folder).split("train")
+    replace_index(folder, other)
     if name == "target_words":  # the target has no trees
-      list(found)
-      continue
-    with pytest.raises(InputError, match=r"00001-of-00003: record 1 is"):
-      list(found)
+      read_all(folder)
+    else:
+      reads(folder, r"00001-of-00003: record 1 is")
 
 
-def test_rejects_an_index_of_fewer_records_than_the_manifest(folder):
+def test_compares_the_numbers_of_records_with_the_manifest(folder):
   manifest = manifests.read(folder)
-  manifest["splits"]["train"]["examples"] += 1
-  manifest["splits"]["train"]["shards"][0]["examples"] += 1
+  split = manifest["splits"]["train"]
+  split["shards"][0]["examples"], split["shards"][1]["examples"] = 4, 3
   manifests.write(folder, manifest)
-  with pytest.raises(
-    InputError, match=r"index-train.npy is not the index of 12 records"
-  ):
-    Dataset(folder).split("train")
-
-
-def test_names_the_shard_with_fewer_records_than_in_the_manifest(folder):
-  manifest = manifests.read(folder)
-  shards = manifest["splits"]["train"]["shards"]
-  shards[0]["examples"], shards[1]["examples"] = 4, 3
+  reads(folder, r"00000-of-00003: record 3 is truncated")
+  split["examples"], split["shards"][0]["examples"] = 12, 5
   manifests.write(folder, manifest)
-  with pytest.raises(
-    InputError, match=r"00000-of-00003: record 3 is truncated"
-  ):
-    list(Dataset(folder).split("train"))
+  reads(folder, r"index-train.npy is not the index of 12 records")
 
 
 def test_reads_more_than_a_block_in_several_shards(folder):
@@ -407,24 +327,16 @@ def test_reads_more_than_a_block_in_several_shards(folder):
   for number, (a, b) in enumerate(itertools.pairwise(bounds)):
     payloads = payloads_of(examples[a:b])
     write_shard(shard(folder, number), payloads)
-    rows = Rows.of(examples[a:b], FEATURES)
-    entries.append(index.entries(payloads, lengths_of(rows)))
-    data = shard(folder, number).read_bytes()
-    facts["shards"][number] |= {"examples": b - a, "bytes": len(data)}
+    entries.append(index.entries(payloads, Rows.of(examples[a:b], FEATURES)))
+    facts["shards"][number]["examples"] = b - a
   facts["examples"] = 12_000
+  manifests.write(folder, manifest)
   index.save(folder / INDEX, entries)
   names = [f"toy/1.0.0/{one['file']}" for one in facts["shards"]]
-  manifest["files"] |= checksums.file_checksums(folder, [*names, INDEX])
-  facts["records_sha256"] = records_sha256(
-    [one["sha256"] for one in facts["shards"]]
-  )
-  manifests.write(folder, manifest)
+  update_checksums(folder, *names, INDEX)
   found = Dataset(folder).split("train")
   assert np.diff(found.block_start).tolist() == [4096, 904, 1, 4096, 2903]
-  rows, expected = (
-    Rows.joined([*found.rows(FEATURES)]),
-    Rows.of(examples, FEATURES),
-  )
+  rows, expected = Rows.joined(read_all(folder)), Rows.of(examples, FEATURES)
   for name in FEATURES:
     np.testing.assert_array_equal(rows.flat[name], expected.flat[name])
     np.testing.assert_array_equal(rows.start[name], expected.start[name])
@@ -433,11 +345,74 @@ def test_reads_more_than_a_block_in_several_shards(folder):
     same(found[i], examples[i])
 
 
-def test_index_rejects_sentences_that_are_too_long():
-  lengths = Rows.of(EXAMPLES[:2], FEATURES)
-  measured = lengths_of(lengths)._replace(target=np.array([1, 2**16]))
-  with pytest.raises(
-    InputError,
-    match=r"65,536 target subwords; at most 65,535 .*max_subwords",
-  ):
-    index.entries([b"a", b"b"], measured)
+def test_the_manifest_has_a_checksum_of_each_file(dataset):
+  found = Dataset(dataset)
+  assert found.corrupt_files() == {}
+  assert set(layout.names(found.manifest)) <= set(found.manifest["files"])
+  assert {
+    "toy/1.0.0/features.json",
+    "toy/1.0.0/dataset_info.json",
+    "toy/1.0.0/index-train.npy",
+    "text/train.source-00000-of-00003.gz",
+    "conllu/test.source.conllu.gz",
+    "vocabulary.model",
+  } <= set(found.manifest["files"])
+
+
+@pytest.mark.parametrize("corruption", ["flip", "cut", "grow", "delete"])
+def test_finds_any_corruption_of_any_file(folder, corruption):
+  found = Dataset(folder)
+  for name in found.manifest["files"]:
+    path = folder / name
+    data = path.read_bytes()
+    if not data and corruption in ("flip", "cut"):
+      continue
+    path.unlink()
+    if corruption == "flip":
+      path.write_bytes(data[:-1] + bytes([data[-1] ^ 8]))
+    elif corruption == "cut":
+      path.write_bytes(data[:-1])
+    elif corruption == "grow":
+      path.write_bytes(data + b"x")
+    result = found.corrupt_files()
+    assert list(result) == [name]
+    assert str(path) in result[name]
+    shallow = found.corrupt_files(deep=False)
+    assert list(shallow) == ([] if corruption == "flip" else [name])
+    path.write_bytes(data)
+  assert found.corrupt_files() == {}
+
+
+def test_reads_text(dataset):
+  expected = [f"train source {i}" for i in range(11)]
+  assert Dataset(dataset).text("train", "source") == expected
+  assert Dataset(dataset).text("none", "target") == []
+  assert Dataset(dataset).trees("train", "target") is None
+
+
+WRONG_TEXT = [
+  (None, False, "No such file"),
+  (b"", False, "has .* bytes and had"),
+  (gzip.compress(b"a\nb\n"), True, "has 2 lines, but the shard has 3 records"),
+  (gzip.compress(b"a\n" * 2 + b"a"), True, "has 2 lines, but the shard has 3"),
+  (gzip.compress(b"\xff\n" * 3), True, "cannot be read .*utf-8"),
+  (b"a\n" * 3, True, "cannot be read .*gzip"),
+  (gzip.compress(b"a\n" * 3)[:-9], True, "cannot be read .*end"),
+]
+
+
+@pytest.mark.parametrize(
+  ("content", "in_manifest", "message"), WRONG_TEXT, ids=range(len(WRONG_TEXT))
+)
+def test_names_text_that_is_not_that_of_the_records(
+  folder, content, in_manifest, message
+):
+  """Of references: a shorter file would be scored against other lines."""
+  name = "text/train.target-00000-of-00003.gz"
+  (folder / name).unlink()
+  if content is not None:
+    (folder / name).write_bytes(content)
+  if in_manifest:
+    update_checksums(folder, name)
+  with pytest.raises(InputError, match=rf"{name}.*{message}"):
+    Dataset(folder).text("train", "target")

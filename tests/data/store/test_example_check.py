@@ -5,8 +5,8 @@ import pytest
 from toy_folders import SIDES, example, manifest_of
 
 from jaxsyn.data import schema
-from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.example_check import check
+from jaxsyn.data.store.records import InvalidExampleError
 from jaxsyn.data.store.rows import Rows
 
 EXAMPLES = [example(i) for i in range(11)]

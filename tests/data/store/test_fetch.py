@@ -101,8 +101,8 @@ def chunked(*parts):
   return answer
 
 
-WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
 BOMB = gzip.compress(bytes(1 << 20))
+WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
 
 # What is served, what the config says, and what is said of it.
 LIES = {
@@ -114,17 +114,13 @@ LIES = {
     (web_server.send(BODY, len(BODY) - 7), SUM, 1 << 20),
     r"changed or was cut off: its SHA-256 is",
   ),
-  "declared too large": (
-    (web_server.send(b"", 1 << 40), "", 1 << 20),
-    r"it has 1,099,511,627,776 bytes, the limit is 1,048,576",
-  ),
   "one byte too large": (
     (web_server.send(BODY), "", len(BODY) - 1),
-    r"it has 50,000 bytes, the limit is 49,999",
+    r"it has more than 49,999 bytes; a fourth",
   ),
   "endless": (
     (web_server.endless, SUM, 1 << 20),
-    r"no end yet, the limit is 1,048,576",
+    r"it has more than 1,048,576 bytes",
   ),
   "no length, nothing known": (
     (web_server.send(BODY, None), "", 1 << 20),
@@ -149,13 +145,13 @@ LIES = {
     rf"changed or was cut off: .* config\.prepare\.downloads says {SUM}",
   ),
   "no gzip": ((web_server.send(BODY), "", 1 << 20), "no whole gzip file"),
+  "gzip that unpacks to gigabytes": (
+    (web_server.send(BOMB), "", len(BOMB)),
+    "unpacked it has more than",
+  ),
   "gzip cut off": (
     (web_server.send(gzip.compress(BODY)[:-9]), "", 1 << 20),
     "no whole gzip file",
-  ),
-  "unpacks without end": (
-    (web_server.send(BOMB), "", len(BOMB)),
-    "unpacked it has more than",
   ),
 }
 
@@ -164,7 +160,7 @@ LIES = {
 def test_rejects_wrong_responses(server, tmp_path, lie):
   (server.answers["a.gz"], sha256, maximum), message = LIES[lie]
   path = tmp_path / "raw" / "a.gz"
-  if "gzip" not in lie and "unpacks" not in lie:
+  if "gzip" not in lie:
     path = path.with_suffix(".en")
   address = fetch.Download(server.url("a.gz"), sha256, maximum)
   with pytest.raises(InputError, match=message):

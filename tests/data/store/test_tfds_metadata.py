@@ -12,10 +12,9 @@ from tensorflow_datasets.proto import tf_example_pb2
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.store import (
-  decoding,
   layout,
   manifests,
-  tfrecord,
+  records,
 )
 from jaxsyn.preprocess import build
 
@@ -71,7 +70,7 @@ def payloads(builder, split):
   return [
     payload
     for path in builder.info.splits[split].filepaths
-    for payload in tfrecord.scan(path)
+    for payload in records.scan(path)
   ]
 
 
@@ -96,7 +95,7 @@ def test_metadata_without_tensorflow(tmp_path):
     same(features.deserialize_example_np(payload), expected)
     arrays = {k: v for k, v in expected.items() if k not in schema.TEXTS}
     ends = np.array([0]), np.array([len(payload)])
-    rows = decoding.decode(payload, *ends, stored=stored, wanted=stored)
+    rows = records.decode(payload, *ends, stored=stored, wanted=stored)
     same(rows.examples()[0], arrays)
     theirs = features.serialize_example(expected)
     assert len(theirs) == len(payload)

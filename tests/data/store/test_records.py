@@ -1,0 +1,433 @@
+"""Records: bytes and values of protobuf, or one error that names the record."""
+
+import os
+import struct
+
+import numpy as np
+import pytest
+import toy_folders
+from google.protobuf.message import DecodeError
+from tensorflow_datasets.proto import tf_example_pb2
+
+from jaxsyn.data import schema
+from jaxsyn.data.schema import FEATURES, TEXTS, UTF8
+from jaxsyn.data.store import records
+from jaxsyn.data.store.records import InvalidExampleError, check_frames
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.errors import InputError
+
+LISTS = {0x0A: "bytes_list", 0x12: "float_list", 0x1A: "int64_list"}
+STORED = tuple(schema.features(("source",)))
+WANTED = (*STORED, *UTF8)
+# A record has the texts, not their bytes; eigenvectors are in no record.
+ALL = tuple(n for n in FEATURES if n not in UTF8 and n not in schema.MADE)
+HARD = [0, 1, 127, 128, 300, 16_383, 16_384, 2**31 - 1, -1, -2, -(2**31)]
+LINES = ["", "a", "é" * 70, "自" * 6000, "\u200b\r", "x" * 127, "\0"]
+EXAMPLES = [toy_folders.example(i) for i in range(11)]
+
+
+def payloads_of(examples, lines=LINES):
+  texts = {
+    name: [lines[(i + k) % len(lines)] for i in range(len(examples))]
+    for k, name in enumerate(TEXTS)
+  }
+  return records.encode(Rows.of(examples, STORED), texts)
+
+
+PAYLOADS = payloads_of(EXAMPLES)
+SHORT = payloads_of(EXAMPLES, ["ab"])
+
+
+def decoded(payloads, wanted=WANTED, stored=STORED, *, between=b""):
+  """Decodes payloads that are in one array, with bytes between them."""
+  size = np.array([len(payload) for payload in payloads], np.int64)
+  begin = np.cumsum(size + len(between)) - size
+  data = b"".join(between + payload for payload in payloads) + between
+  return records.decode(data, begin, begin + size, stored=stored, wanted=wanted)
+
+
+def same_as_protobuf(rows, payloads, wanted=WANTED):
+  """Asserts that decoded features have the values that protobuf reads.
+
+  Raises:
+    DecodeError: A payload is none, or a feature is missing or of another kind.
+  """
+  for i, payload in enumerate(payloads):
+    proto = tf_example_pb2.Example.FromString(payload)
+    for name in wanted:
+      feature = proto.features.feature[UTF8.get(name, name)]
+      kind = LISTS[records.kind_of(name)]
+      if feature.WhichOneof("kind") != kind:
+        raise DecodeError(name)
+      values = getattr(feature, kind).value
+      expected = (
+        np.frombuffer(values[0], FEATURES[name].dtype)
+        if kind == "bytes_list"
+        else np.array(values, np.float32 if kind == "float_list" else np.int64)
+      )
+      found = rows.flat[name][slice(*rows.start[name][i : i + 2])]
+      assert found.dtype == FEATURES[name].dtype
+      np.testing.assert_array_equal(found, expected)
+
+
+def arbitrary_example(rng, size):
+  made = {}
+  for name in ALL:
+    feature = FEATURES[name]
+    length = {"": 1, "WW": size * size}.get(feature.axes, size)
+    values = rng.choice(HARD, size=length)
+    if feature.dtype.kind == "f":
+      values = rng.normal(size=length)
+    elif feature.dtype == np.uint8:
+      values = rng.integers(256, size=length)
+    made[name] = values.astype(feature.dtype).reshape(
+      -1 if feature.axes else ()
+    )
+  return made
+
+
+def by_protobuf(example, texts):
+  """One example serialized by protobuf, with the features sorted by name."""
+  entries = {}
+  for name in (*example, *texts):
+    proto = entries[name] = tf_example_pb2.Example().features
+    values = getattr(proto.feature[name], LISTS[records.kind_of(name)])
+    values.SetInParent()  # also if there are no values
+    if name in texts:
+      values.value.append(texts[name].encode())
+    elif FEATURES[name].axes == "WW":
+      values.value.append(example[name].tobytes())
+    else:
+      values.value.extend(example[name].ravel().tolist())
+  joined = b"".join(entries[n].SerializeToString() for n in sorted(entries))
+  return field(0x0A, joined)
+
+
+@pytest.mark.parametrize("sizes", [[0], [3], [0, 1, 2, 17, 60, 0, 200]])
+def test_bytes_are_those_of_protobuf(sizes):
+  rng = np.random.default_rng(0)
+  examples = [arbitrary_example(rng, size) for size in sizes]
+  texts = {name: [str(rng.choice(LINES)) for _ in sizes] for name in TEXTS}
+  rows = Rows.of(examples, ALL)
+  payloads = records.encode(rows, texts)
+  for i, (example, payload) in enumerate(zip(examples, payloads, strict=True)):
+    expected = {name: lines[i] for name, lines in texts.items()}
+    assert payload == by_protobuf(example, expected)
+  again = decoded(payloads, (*ALL, *UTF8), ALL)
+  for utf8, name in UTF8.items():
+    lines = [bytes(one[utf8]).decode() for one in again.examples()]
+    assert lines == texts[name]
+  for name, values in rows.flat.items():
+    np.testing.assert_array_equal(again.flat[name], values)
+    np.testing.assert_array_equal(again.start[name], rows.start[name])
+
+
+def test_varints():
+  # protobuf.dev/programming-guides/encoding: 150 is 96 01, and -2 ten bytes.
+  data, end = records.varints(np.array([150, -2, 0]))
+  assert data == b"\x96\x01" + b"\xfe" + b"\xff" * 8 + b"\x01" + b"\x00"
+  assert end.tolist() == [2, 12, 13]
+
+
+@pytest.mark.parametrize("between", [b"\n", b"\x80" * 16, b"\xff" * 100])
+def test_values_do_not_depend_on_the_bytes_between_records(between):
+  rows = decoded(PAYLOADS, between=between)
+  assert tuple(rows.flat) == WANTED
+  same_as_protobuf(rows, PAYLOADS)
+  for name in WANTED:
+    rows = decoded(PAYLOADS, [name], between=between)
+    assert tuple(rows.flat) == (name,)
+    same_as_protobuf(rows, PAYLOADS, [name])
+
+
+def test_decodes_thousands_of_records_and_none():
+  assert len(decoded([])) == 0
+  number = np.random.default_rng(0).integers(11, size=5000)
+  rows = decoded([PAYLOADS[i] for i in number])
+  expected = decoded(PAYLOADS).take(number)
+  for name in WANTED:
+    assert decoded([]).flat[name].dtype == FEATURES[name].dtype
+    np.testing.assert_array_equal(rows.flat[name], expected.flat[name])
+    np.testing.assert_array_equal(rows.start[name], expected.start[name])
+
+
+def with_values(name, values):
+  """Example 5, with other values of a feature, which may not fit its type."""
+  rows = Rows.of([EXAMPLES[5]], STORED)
+  array = np.ravel(np.array(values, np.int64))
+  flat = {**rows.flat, name: array}
+  start = {**rows.start, name: np.array([0, array.size])}
+  (payload,) = records.encode(Rows(flat, start), dict.fromkeys(TEXTS, "a"))
+  return payload
+
+
+WRONG_VALUES = [
+  *(("source_id", [1, v, 3], "out of range") for v in (2**31, -(2**31) - 1)),
+  *(("source_id", [1, v, 3], "out of range") for v in (2**40, 2**63 - 1)),
+  *(("source_parsed", value, "out of range") for value in (256, -1)),
+  *(("line", values, "must have one value") for values in ([], [1, 2])),
+  *(("source_parsed", v, "must have one value") for v in ([], [1, 2])),
+]
+
+
+@pytest.mark.parametrize(("name", "values", "message"), WRONG_VALUES)
+def test_rejects_values_that_do_not_fit(name, values, message):
+  payload = with_values(name, values)
+  with pytest.raises(InvalidExampleError, match=f"{name}.*{message}") as error:
+    decoded([*PAYLOADS[:5], payload, PAYLOADS[6]])
+  assert error.value.number == 5
+  decoded([payload], ["target_id"])  # the wrong feature is not read
+
+
+@pytest.mark.parametrize("value", HARD)
+def test_accepts_all_numbers_that_int32_holds(value):
+  rows = decoded([with_values("source_id", [value] * 3)])
+  assert rows.flat["source_id"].tolist() == [value] * 3
+  rows = decoded([with_values("line", value)])
+  assert rows.flat["line"].tolist() == [value]
+
+
+def field(tag, content):
+  size, _ = records.varints(np.array([len(content)]))
+  return bytes([tag]) + size + content
+
+
+def by_hand(change, before=b"", after=b""):
+  """Example 5 whose entries, name -> serialized values, a function changed."""
+  proto = tf_example_pb2.Example.FromString(PAYLOADS[5])
+  entries = change(
+    {
+      name: feature.SerializeToString(deterministic=True)
+      for name, feature in sorted(proto.features.feature.items())
+    }
+  )
+  if isinstance(entries, dict):
+    entries = entries.items()
+  joined = b"".join(
+    field(0x0A, field(0x0A, name.encode()) + field(0x12, values))
+    for name, values in entries
+  )
+  return before + field(0x0A, joined) + after
+
+
+def without(name):
+  return lambda entries: {k: v for k, v in entries.items() if k != name}
+
+
+def replaced(name, values):
+  return lambda entries: entries | {name: values}
+
+
+# Serialized lists: of int64 0x1A, of floats 0x12, of bytes 0x0A.
+LAYOUTS = [
+  (without("source_head"), "source_head is missing"),
+  (without("line"), "line is missing"),
+  (without("target_text"), "target_text is missing"),
+  (without("source_text"), "source_text is missing"),
+  (lambda entries: {}, "line is missing"),
+  (lambda entries: list(entries.items())[::-1], "line is missing"),
+  (lambda entries: [*entries.items(), ("target_text", b"")], "more features"),
+  (lambda entries: {**entries, "zz": b""}, "it has more features"),
+  (lambda entries: {"aa": b"", **entries}, "line is missing"),
+  *(
+    (replaced(name, values), f"{name} is missing or not stored as")
+    for name, values in (
+      ("source_head", field(0x12, b"")),
+      ("source_head", b""),
+      ("source_parent_mid", field(0x1A, b"")),
+      ("source_id", field(0x1A, b"\x08\x0a\x08\x03")),  # one by one
+      ("source_id", field(0x1A, field(0x0A, b"\x0a") * 2)),
+      ("source_id", field(0x1A, field(0x0A, b"\x0a")) * 2),
+      ("source_id", field(0x1A, b"\x0a" + b"\xff" * 6)),
+      ("source_tree_distance", field(0x0A, b"")),
+      ("source_tree_distance", field(0x0A, field(0x0A, b"1") * 2)),
+      ("source_text", field(0x0A, b"")),
+      ("source_text", field(0x0A, field(0x0A, b"a") * 2)),
+    )
+  ),
+  (
+    replaced("source_id", field(0x1A, field(0x0A, b"\x0a\x83"))),
+    "source_id ends within a number",
+  ),
+  (
+    replaced("source_id", field(0x1A, field(0x0A, b"\x83" * 10 + b"\x00"))),
+    "source_id has a number of over 64 bits",
+  ),
+  (
+    replaced("source_parent_mid", field(0x12, field(0x0A, bytes(7)))),
+    "source_parent_mid has a part of a value",
+  ),
+]
+PAYLOADS_OF_OTHER_LAYOUT = [
+  *((by_hand(change), message) for change, message in LAYOUTS),
+  *((by_hand(dict, after=data), "one field") for data in (b"\x0a\x00", b"\0")),
+  *((by_hand(dict, data), "one field") for data in (b"\x0a\x00", b"\x12\0")),
+  *(
+    (data, "line is|it is")
+    for data in (b"", b"\x0a", b"\x0a\x00", b"\xff" * 40)
+  ),
+]
+
+
+@pytest.mark.parametrize(("payload", "message"), PAYLOADS_OF_OTHER_LAYOUT)
+def test_rejects_records_in_another_layout(payload, message):
+  assert by_hand(dict) == PAYLOADS[5]
+  empty = by_hand(replaced("source_id", field(0x1A, b"")))  # not the wrong one
+  for others in ([], PAYLOADS[:5], [empty, empty]):
+    with pytest.raises(InvalidExampleError, match=message) as error:
+      decoded([*others, payload])
+    assert error.value.number == len(others)
+
+
+def test_wrong_lengths_do_not_leave_the_array():
+  """Every length of a record, in turn, is as large as it can be."""
+  payload = SHORT[4]
+  for place in range(len(payload)):
+    for lie in (b"\x7f", b"\xff\x7f", b"\xff\xff\xff\xff\x7f"):
+      broken = payload[:place] + lie + payload[place + len(lie) :]
+      for batch in ([broken], [PAYLOADS[0], broken, PAYLOADS[1]]):
+        try:
+          rows = decoded(batch)
+        except InvalidExampleError as error:
+          assert error.number == batch.index(broken)
+        else:
+          same_as_protobuf(rows, batch)
+
+
+def corrupted(payload, rng):
+  """A payload with one or two changes of its bytes."""
+  data = bytearray(payload)
+  for _ in range(int(rng.integers(1, 3))):
+    place = int(rng.integers(len(data))) if data else 0
+    kind = int(rng.integers(7))
+    if kind == 0 and data:
+      data[place] ^= 1 << int(rng.integers(8))
+    elif kind == 1 and data:
+      data[place] = int(rng.integers(256))
+    elif kind == 2:
+      del data[place:]
+    elif kind == 3:
+      data += rng.bytes(int(rng.integers(1, 20)))
+    elif kind == 4 and data:
+      other = int(rng.integers(len(data)))
+      data[place], data[other] = data[other], data[place]
+    elif kind == 5:
+      data[place:place] = rng.bytes(int(rng.integers(1, 4)))
+    else:
+      del data[place : place + int(rng.integers(1, 4))]
+  return bytes(data)
+
+
+@pytest.mark.parametrize("begin", range(0, 6000, 1000))
+def test_mutants_give_the_values_of_protobuf_or_one_error(begin):
+  """Their checksums would be right: frames are not checked here."""
+  accepted = 0
+  for seed in range(begin, begin + 1000):
+    rng = np.random.default_rng(seed)
+    i = int(rng.integers(len(SHORT)))
+    batch = SHORT[: int(rng.integers(3, 11))]
+    i %= len(batch)
+    batch[i] = corrupted(batch[i], rng)
+    wanted = WANTED if seed % 2 else tuple(rng.permutation(WANTED)[:3])
+    try:
+      rows = decoded(batch, wanted, between=b"\n" * int(rng.integers(20)))
+    except InvalidExampleError as error:
+      assert error.number == i, seed
+      assert str(error) == f"record {i}: {error.why}"
+      continue
+    accepted += 1
+    try:
+      same_as_protobuf(rows, batch, wanted)
+    except DecodeError:
+      # What is not read may be anything.
+      assert wanted != WANTED, seed
+  assert accepted > 20
+
+
+def frames(payloads):
+  """TFRecord frames; first byte, payload size and checksum of each."""
+  sizes = np.array([len(payload) for payload in payloads], np.int64)
+  crcs = [records.masked_crc(payload) for payload in payloads]
+  offset = np.cumsum(sizes + 16) - sizes - 16
+  data = b"".join(map(records.frame, payloads))
+  return data, offset, sizes, np.array(crcs, np.uint32)
+
+
+def test_masked_crc_and_frame():
+  # CRC-32C of "123456789" is 0xE3069283 (RFC 3720, B.4 method). By hand:
+  # >> 15: 0x1C60D; << 17: 0x25060000; or: 0x2507C60D; + 0xA282EAD8.
+  assert records.masked_crc(b"123456789") == 0xC78AB0E5
+  length = struct.pack("<Q", 2)
+  crcs = [struct.pack("<I", records.masked_crc(d)) for d in (length, b"ab")]
+  assert records.frame(b"ab") == length + crcs[0] + b"ab" + crcs[1]
+
+
+@pytest.mark.parametrize("payloads", [PAYLOADS, [b"", b"a", bytes(70_000)], []])
+def test_accepts_intact_frames(payloads, tmp_path):
+  check_frames(*frames(payloads))
+  toy_folders.write_shard(tmp_path / "x", payloads)
+  assert list(records.scan(tmp_path / "x")) == payloads
+
+
+def test_names_the_record_with_any_flipped_bit(tmp_path):
+  """Except in the checksum of the length, as the length itself is compared."""
+  path = tmp_path / "x.tfrecord"
+  data, offset, size, crc = frames(SHORT[:3])
+  end = offset + size + 16
+  for place in range(len(data)):
+    record = int(np.searchsorted(end, place, "right"))
+    in_frame = place - int(offset[record])
+    for bit in range(8):
+      broken = bytearray(data)
+      broken[place] ^= 1 << bit
+      if bit == place % 8:
+        path.write_bytes(broken)
+        message = f"x.tfrecord: record {record} is (corrupt|truncated)"
+        with pytest.raises(InputError, match=message):
+          list(records.scan(path))
+      if 8 <= in_frame < 12:
+        check_frames(bytes(broken), offset, size, crc)
+        continue
+      with pytest.raises(InvalidExampleError) as error:
+        check_frames(bytes(broken), offset, size, crc)
+      assert error.value.number == record
+      expected = "its size differs" if in_frame < 8 else "its checksum differs"
+      assert error.value.why.startswith(expected)
+
+
+def test_names_the_first_record_that_differs_from_the_index():
+  """In size, or in content of the same size."""
+  data, offset, size, crc = frames(SHORT[:3])
+  other = bytes([SHORT[1][0] ^ 1]) + SHORT[1][1:]
+  foreign, *_ = frames([SHORT[0], other, SHORT[2]])
+  message = "record 1: its checksum differs from the index"
+  with pytest.raises(InvalidExampleError, match=message):
+    check_frames(foreign, offset, size, crc)
+  size[1:] += [1, -1]
+  message = "record 1: its size differs from the index"
+  with pytest.raises(InvalidExampleError, match=message):
+    check_frames(data, offset, size, crc)
+
+
+@pytest.mark.parametrize(("size", "record"), [(5, 0), (15, 0), (536, 2)])
+def test_names_a_truncated_record(tmp_path, size, record):
+  path = tmp_path / "x"
+  toy_folders.write_shard(path, [b"first", b"", b"third" * 100])
+  os.truncate(path, size)
+  with pytest.raises(InputError, match=rf"record {record} is truncated\. Prep"):
+    list(records.scan(path))
+
+
+@pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
+def test_a_forged_length_does_not_allocate_memory(tmp_path, length):
+  header = struct.pack("<Q", length)
+  crc = struct.pack("<I", records.masked_crc(header))
+  (tmp_path / "x").write_bytes(records.frame(b"a") + header + crc + b"third")
+  with pytest.raises(InputError, match=r"record 1 is truncated\. Prepare"):
+    list(records.scan(tmp_path / "x"))
+
+
+def test_names_an_unreadable_file(tmp_path):
+  for path, reason in ((tmp_path, "Is a"), (tmp_path / "no", "No such file")):
+    with pytest.raises(InputError, match=rf"cannot be read: {reason}.*Prepare"):
+      list(records.scan(path))
