@@ -190,8 +190,8 @@ def one(
     session = Session(job.run)
     likelihoods = {}
     for split in job.config.data.test:
-      if not job.hypotheses(split).is_file():
-        _translate(session, split, job.hypotheses(split))
+      # Also if the file exists: only a finished run has its checksum.
+      _translate(session, split, job.hypotheses(split))
       likelihoods[split] = _likelihoods(session, split)
     if job.attention_folder:
       _sample_attention(session, job.config.data, job.attention_folder)
