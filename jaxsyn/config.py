@@ -2,7 +2,7 @@
 
 Each section is a dataclass in the package that uses it. `configs/base.py` makes
 the ConfigDict of a command line from `Config`; `read_config` reads it back and
-rejects unknown, missing or invalid options by name. `jaxsyn.plan` then checks
+rejects unknown or invalid options by name. `jaxsyn.plan` then checks
 that the options are compatible with each other.
 
   jaxsyn train --helpconfig[=optimiser]    prints all options
@@ -72,19 +72,18 @@ def read_config(
 
   Args:
     config: ConfigDict of `get_config`, or a nested dict.
-    mode: Origin of the config. A config in a checkpoint may lack options that
-      have been added later, and may have removed ones.
+    mode: Origin of the config. A config in a checkpoint may have removed options.
 
   Raises:
-    InputError: An option is unknown, missing or invalid; the message gives its
-      dotted name.
+    InputError: An option is unknown or invalid; the message gives its dotted
+      name.
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
   if mode is CHECKPOINT_MODE:
     for name in REMOVED:
       config = _without(config, name)
-  return from_config(Config, config, ROOT, mode, complete=mode is USER_MODE)
+  return from_config(Config, config, ROOT, mode)
 
 
 def with_defaults(config: Config) -> Config:
