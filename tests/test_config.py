@@ -110,14 +110,21 @@ def test_a_missing_option_has_its_default():
   assert read_config(config) == expected
 
 
-def test_removed_options_are_ignored_only_in_recorded_configs():
-  config = base.get_config().to_dict()
+def test_removed_options_of_recorded_configs():
+  config = base.get_config()
+  config.parts.encoder.tree_rotary = MODIFIERS.section("tree_rotary")
+  config = config.to_dict()
   expected = read_config(config)
-  config["train"]["writers"]["mlflow"] = "trees"
+  config["train"]["writers"]["mlflow"] = "trees"  # changed no result
+  config["parts"]["encoder"]["tree_rotary"]["base"] = 10000.0
+  config["optimiser"]["muon"]["iterations"] = 5
   assert read_config(config, CHECKPOINT_MODE) == expected
-  assert config["train"]["writers"]["mlflow"] == "trees"  # not changed
-  with pytest.raises(InputError, match="writers has no option 'mlflow'"):
+  with pytest.raises(InputError, match=r"has no option '(base|mlflow)'"):
     read_config(config)
+  config["parts"]["encoder"]["tree_rotary"]["base"] = 100.0
+  message = r"tree_rotary\.base=100\.0 was recorded.* always 10000\.0 now"
+  with pytest.raises(InputError, match=message):
+    read_config(config, CHECKPOINT_MODE)
 
 
 def test_an_integer_is_a_float():

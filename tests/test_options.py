@@ -316,10 +316,10 @@ RESUMABLE = """
   data.directory data.citation data.homepage prepare decode model.attention
   train.steps train.minutes train.evaluate_every train.save_every train.keep
   train.log_every train.patience train.average train.parallelism train.mesh
-  train.prefetch train.profile train.writers train.logits train.remat
+  train.profile train.writers train.logits train.remat
 """
 NEUTRAL = """
-  prepare data.directory data.citation data.homepage train.prefetch
+  prepare data.directory data.citation data.homepage
   train.log_every train.profile train.writers
 """
 

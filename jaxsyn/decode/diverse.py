@@ -59,15 +59,17 @@ class _Groups:
 
 @dataclasses.dataclass(frozen=True)
 class Diverse(DecodingStrategy):
-  """Groups of hypotheses that avoid each other's subwords."""
+  """Diverse beam search: groups of hypotheses that avoid each other's subwords."""
 
   groups: CountOrOff = option(
-    0, "Of hypotheses; they divide config.decode.beam. 0: one a hypothesis."
+    0,
+    "Number of groups of hypotheses, which must divide "
+    "config.decode.beam; 0: one group per hypothesis.",
   )
   strength: Amount = option(
     0.5,
-    "Taken from the log probability of a subword for each hypothesis of the "
-    "groups before that has just taken it.",
+    "Penalty on the log probability of a subword for each hypothesis of "
+    "the previous groups that has just chosen it.",
   )
 
   def begin(self, request: DecodeRequest, decode: Decode) -> _Groups:

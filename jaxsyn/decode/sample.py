@@ -43,24 +43,29 @@ MAX_SAMPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Sampling(DecodingStrategy):
-  """Translations drawn at random, as many as config.decode.nbest."""
+  """Random sampling of config.decode.nbest translations."""
 
   temperature: Positive = option(
-    1.0, "Log probabilities are divided by it before they are drawn from."
+    1.0, "Softmax temperature of sampling: log probabilities are divided by it."
   )
   top_k: CountOrOff = option(
-    0, "Draw from the k most probable subwords; 0: from all.", unit="subwords"
+    0,
+    "Number k of most probable subwords to sample from; 0: all.",
+    unit="subwords",
   )
   top_p: Probability = option(
     1.0,
-    "Draw from the smallest set of subwords with this probability in all; 1: "
-    "from all.",
+    "Total probability of the smallest set of subwords to sample from "
+    "(nucleus sampling); 1: all.",
   )
   epsilon: Probability = option(
-    0.0, "Draw from the subwords of at least this probability; 0: from all."
+    0.0,
+    "Minimum probability of a subword to sample (epsilon sampling); 0: all.",
   )
   seed: Seed = option(
-    0, "Of the draws: with it, a sentence's place says what is drawn."
+    0,
+    "Seed of sampling. Random numbers depend on it and on the position of "
+    "the sentence in the input.",
   )
 
   def hypotheses(self, decode: Decode) -> int:

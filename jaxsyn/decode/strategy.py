@@ -17,7 +17,7 @@ from jaxsyn.options import Choice, ConfigPath, Range, Registry, choice, option
 
 @dataclasses.dataclass(frozen=True)
 class DecodingStrategy(Choice):
-  """Base of the searches."""
+  """Base of the decoding strategies."""
 
   constrains: ClassVar[bool] = False  # it sees to words that must be there
 
@@ -84,8 +84,8 @@ class Decode(LengthPenalty):
   )
   stop: Literal["first", "bound"] = option(
     "first",
-    'End of the search: "first", when `beam` hypotheses have ended; '
-    '"bound", when no open hypothesis can still win.',
+    'End of the search of a sentence: "first", when `beam` hypotheses '
+    'have ended; "bound", when no open hypothesis can still win.',
   )
   max_length_factor: Annotated[float, Range(0, 1000)] = option(
     1.5,

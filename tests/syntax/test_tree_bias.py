@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 from graph_by_loops import HEADS, RELATIONS, VIEW, WHERE
 from models_under_test import (
-  JOINT,
   batch_of,
-  logits,
   parameters,
   plan_of,
   sentence,
 )
 
-from jaxsyn.plan import resolve
-from jaxsyn.syntax.placement import Placement
+from jaxsyn.syntax import tree_bias
 from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
 
 RNG = np.random.default_rng(0)
@@ -30,17 +27,21 @@ QUERY = np.zeros((graph.B, graph.S, HEADS, 8), np.float32)
 def drawn(spec, heads=HEADS):
   params = {"bias_LH": RNG.normal(size=(spec.kinds, heads))}
   if spec.edges:
-    shape = spec.longest, 2 * (1 + RELATIONS), heads
+    shape = tree_bias.LONGEST, 2 * (1 + RELATIONS), heads
     params["edge_ERH"] = RNG.normal(size=shape)
   return params
 
 
 def rescored(spec, params, view=VIEW):
-  made = spec.make(WHERE)
+  site = dataclasses.replace(WHERE, modifier="tree_bias")
   variables = {
     "params": jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
   }
-  return made.apply(variables, SCORE, QUERY, QUERY, view, method="rescore")
+  shared = spec.make(dataclasses.replace(site, layer=-1)).apply(
+    variables, view, method="make_shared_features"
+  )
+  view = view.replace(shared_features={"tree_bias": shared})
+  return spec.make(site).apply({}, SCORE, QUERY, QUERY, view, method="rescore")
 
 
 def by_loops(spec, params):
@@ -68,7 +69,7 @@ def by_loops(spec, params):
       edges = [(relation[w], 0) for w in up[:-1]] + [
         (relation[w], 1) for w in down
       ]
-      edges = edges[: spec.longest]
+      edges = edges[: tree_bias.LONGEST]
     for i, h in enumerate(heads):
       out[b, h, q, m] += params["bias_LH"][kind][i]
       if spec.edges and edges:
@@ -82,10 +83,9 @@ def by_loops(spec, params):
 @pytest.mark.parametrize("kind", ["distance", "steps"])
 @pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize("clip, longest, heads", [(8, 9, None), (2, 3, (2, 0))])
-def test_against_loops(kind, edges, clip, longest, heads):
-  spec = TreeBias(
-    kind=kind, edges=edges, clip=clip, longest=longest, heads=heads, share=False
-  )
+def test_against_loops(monkeypatch, kind, edges, clip, longest, heads):
+  monkeypatch.setattr(tree_bias, "LONGEST", longest)
+  spec = TreeBias(kind=kind, edges=edges, clip=clip, heads=heads)
   params = drawn(spec, HEADS if heads is None else len(heads))
   out = graph.real_pairs(rescored(spec, params))
   np.testing.assert_allclose(
@@ -116,8 +116,9 @@ def test_the_edges_of_a_path():
   assert edge[:, 2, 1, 3].tolist() == [0 + 6, 3 + 6, -1, -1]
 
 
-def test_gradients():
-  spec = TreeBias(kind="steps", clip=1, edges=True, longest=1, share=False)
+def test_gradients(monkeypatch):
+  monkeypatch.setattr(tree_bias, "LONGEST", 1)
+  spec = TreeBias(kind="steps", clip=1, edges=True)
   near = graph.real_pairs(RNG.normal(size=SCORE.shape)) / 20
 
   def loss(params):
@@ -128,23 +129,9 @@ def test_gradients():
   finite_differences.agree_with_differences(loss, params)
 
 
-def test_all_layers_have_one_table_or_each_a_copy_of_it():
+def test_all_layers_have_one_table():
   batch = batch_of([sentence(5, 6, 1), sentence(3, 4, 226, bare=17)])
-  plan = plan_of("tree_bias_steps_edges")
-  ((_, spec),) = plan.spec.modifiers.encoder
-  places = Placement(
-    encoder=(("tree_bias", dataclasses.replace(spec, share=False)),)
-  )
-  expected = resolve(dataclasses.replace(plan.config, parts=places), JOINT)
-  params = parameters(plan, batch)
-  copied = dict(params)
-  table = copied.pop("encoder_tree_bias")
+  params = parameters(plan_of("tree_bias_steps_edges"), batch)
+  assert {*params["encoder_tree_bias"]} == {"bias_LH", "edge_ERH"}
   for layer in ("encoder_0", "encoder_1"):
-    attention = {**copied[layer]["attention"], "tree_bias": table}
-    copied[layer] = {**copied[layer], "attention": attention}
-  assert jax.tree.structure(copied) == jax.tree.structure(
-    parameters(expected, batch)
-  )
-  np.testing.assert_array_equal(
-    logits(plan, params, batch), logits(expected, copied, batch)
-  )
+    assert "tree_bias" not in params[layer]["attention"]
