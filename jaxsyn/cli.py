@@ -82,16 +82,10 @@ def _config_class() -> type:
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option that has no effect in any of the configs.
-
-  Args:
-    configs: Configs of the systems.
-    options: Dotted names of the options, as in `overrides`.
-  """
+  """Raises InputError for an option that has no effect in any of the configs."""
+  cls = _config_class()
   for option in options:
-    errors = [
-      unused_option_error(_config_class(), config, option) for config in configs
-    ]
+    errors = [unused_option_error(cls, config, option) for config in configs]
     if all(errors):
       raise InputError(errors[0])
 

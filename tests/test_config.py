@@ -142,36 +142,13 @@ def test_an_integer_is_a_float():
       r"config\.model\.transformer\.heads=3 must divide config\.model\.width=128",
     ),
     ({"model__width": 9, "model__transformer__heads": 3}, "must be even"),
-    (
-      {"model__transformer__dropout": 1.5},
-      r"config\.model\.transformer\.dropout must be from 0 to below 1, got 1\.5",
-    ),
-    (
-      {"model__transformer__encoder_layers": 0},
-      r"config\.model\.transformer\.encoder_layers must be from 1 to 1,000, got 0",
-    ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
-    (
-      {"optimiser__learning_rate": 0.0},
-      r"learning_rate must be above 0 and up",
-    ),
-    (
-      {"optimiser__name": "adadelta", "optimiser__adadelta__rho": 1.0},
-      r"config\.optimiser\.adadelta\.rho must be from 0 to below 1, got 1\.0",
-    ),
-    (
-      {"optimiser__name": "adadelta", "optimiser__adadelta__epsilon": 0.0},
-      r"optimiser\.adadelta\.epsilon must be from 1e-30 to 1, got 0\.0",
-    ),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
-    ({"data__second__weight": -0.5}, r"second\.weight must be from 0 to"),
-    ({"data__second__longest": 0}, r"second\.longest must be from 1 to"),
     (
       {"data__second__brackets": "constituency", "data__tree": "linear"},
       r"config\.data\.tree='linear' .* does not reach .*second\.brackets",
     ),
     ({"train__average": 9}, r"config\.train\.average=9 is more than"),
-    ({"train__ema": 1.0}, r"config\.train\.ema"),
     ({"losses": {}}, "nothing to train on"),
     ({"losses": {"nil": {}}}, "no loss 'nil'. Did you mean 'nll'"),
     (
@@ -197,14 +174,6 @@ def test_an_integer_is_a_float():
     (
       {"parts__encoder": {"parent_scaled": {"layers": (4,)}}},
       r"parent_scaled\.layers: 4 is not one of the 4 layers of the encoder",
-    ),
-    (
-      {"parts__encoder": {"parent_scaled": {"sigma": 0.0}}},
-      r"parent_scaled\.sigma must be above 0",
-    ),
-    (
-      {"parts__encoder": {"parent_scaled": {"ignore": 1.5}}},
-      r"parent_scaled\.ignore must be from 0 to 1, got 1\.5",
     ),
     ({"parts__decoder": {"parent_scaled": {}}}, "it works in encoder only"),
   ],
@@ -286,7 +255,7 @@ def test_two_parts_that_replace_the_same_scores_clash(
   monkeypatch, one, other, clash
 ):
   for name in ("first", "second"):
-    monkeypatch.setitem(MODIFIERS._specs, name, Replacing)
+    monkeypatch.setitem(MODIFIERS, name, Replacing)
   config = read_config(changed(parts__encoder={"first": one, "second": other}))
   if not clash:
     assert len(resolve(config, JOINT).spec.modifiers.encoder) == 2

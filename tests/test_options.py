@@ -121,18 +121,21 @@ def value_of(config, path):
   return config
 
 
+def outside(kind, form):
+  """Returns values that a number of a type with bounds must not have."""
+  values = [*HUGE, *NOT_NUMBERS]
+  values += [form.low, form.high] if kind is float else []
+  values += [] if form.above else [form.low - 1, form.low - 2]
+  values += [] if form.below else [form.high + 1]
+  return [v for v in values if type(v) not in (int, float) or v not in form]
+
+
 @pytest.mark.parametrize(
   ("path", "kind", "form"), FIELDS, ids=[".".join(p) for p, _, _ in FIELDS]
 )
 def test_numbers_have_bounds(path, kind, form):
   assert form is not None
-  outside = [*HUGE, *NOT_NUMBERS]
-  outside += [form.low, form.high] if kind is float else []
-  outside += [] if form.above else [form.low - 1, form.low - 2]
-  outside += [] if form.below else [form.high + 1]
-  for value in outside:
-    if type(value) in (int, float) and value in form:
-      continue
+  for value in outside(kind, form):
     with pytest.raises(InputError) as caught:
       read_config(changed(path, value))
     start = f"config.{'.'.join(path)} must be "
@@ -302,9 +305,8 @@ def test_registered_choices(where, name):
     assert read_config(config)
   elif fields_of(cls):
     assert section[name].to_dict() == defaults.to_dict()
-  for (field,), kind, _ in numbers(cls):
-    far = [v for v in HUGE if kind is int or abs(v) > 1e39]
-    for value in (*far, *NOT_NUMBERS):
+  for (field,), kind, form in numbers(cls):
+    for value in outside(kind, form):
       with pytest.raises(InputError, match=rf"^{path}.{field} must be"):
         from_config(cls, {field: value}, path)
   if "layers" in fields_of(cls):

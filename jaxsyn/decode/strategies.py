@@ -7,6 +7,6 @@ from jaxsyn.decode.diverse import Diverse
 from jaxsyn.decode.sample import Sampling
 from jaxsyn.decode.strategy import STRATEGIES
 
-STRATEGIES.add({"beam": Beam, "sample": Sampling, "diverse": Diverse})
+STRATEGIES.update({"beam": Beam, "sample": Sampling, "diverse": Diverse})
 
 __all__ = ["STRATEGIES"]

@@ -6,8 +6,8 @@ import dataclasses
 import enum
 import functools
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import ml_collections
 from ml_collections.config_dict import placeholder
@@ -79,38 +79,23 @@ S = TypeVar("S", bound=Choice)
 NamedSpecs = tuple[tuple[str, S], ...]
 
 
-class Registry(Mapping[str, type[S]], Generic[S]):
-  """Mapping of names to the classes that an option can select.
+class Registry(dict[str, type[S]]):
+  """Names of the classes that an option can select.
 
-  The order is that in which the classes are applied.
+  The order is that in which the classes are applied. Classes that need the
+  registry are added to it later.
+
+  Attributes:
+    kind: Noun for messages, as in "no schedule 'x'".
   """
 
   def __init__(self, kind: str, specs: Mapping[str, type[S]] | None = None):
-    """Creates a registry of classes.
-
-    Args:
-      kind: Noun for messages, as in "no schedule 'x'".
-      specs: Classes by name. Classes that need the registry are added later with
-        `add`.
-    """
-    self.kind, self._specs = kind, dict(specs or {})
-
-  def add(self, specs: Mapping[str, type[S]]) -> None:
-    """Adds classes to the registry, by name."""
-    self._specs |= specs
-
-  def __getitem__(self, name: str) -> type[S]:
-    return self._specs[name]
-
-  def __iter__(self) -> Iterator[str]:
-    return iter(self._specs)
-
-  def __len__(self) -> int:
-    return len(self._specs)
+    super().__init__(specs or {})
+    self.kind = kind
 
   def check_name(self, name: Any, path: ConfigPath) -> str:
     """Returns a name; raises InputError with a similar one if it is unknown."""
-    if not isinstance(name, str) or name not in self._specs:
+    if not isinstance(name, str) or name not in self:
       raise path.error(
         f" has no {self.kind} {name!r}. {did_you_mean(str(name), self)}"
       )
