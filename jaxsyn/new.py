@@ -84,26 +84,6 @@ config.train.steps = {updates}
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusSpec:
-  """Specification of a corpus by its user: files, languages and parsers.
-
-  Attributes:
-    train, dev, test: Files of the splits; None: held out from the training files.
-    source_language, target_language: Language codes; "": detected from the file
-      names, or else from the text.
-    source_parser, target_parser: Parser: "auto", "none", or a UDPipe file.
-  """
-
-  train: Files
-  dev: Files | None = None
-  test: Files | None = None
-  source_language: str = ""
-  target_language: str = ""
-  source_parser: str = AUTO
-  target_parser: str = NONE
-
-
-@dataclasses.dataclass(frozen=True)
 class NewConfig:
   """Config file that `jaxsyn new` has written, with messages for the user.
 
@@ -119,13 +99,23 @@ class NewConfig:
 
 
 def run(
-  folder: str | os.PathLike[str], corpus: CorpusSpec, name: str = ""
+  folder: str | os.PathLike[str],
+  train: Files,
+  *,
+  dev: Files | None = None,
+  test: Files | None = None,
+  languages: tuple[str, str] = ("", ""),
+  parsers: tuple[str, str] = (AUTO, NONE),
+  name: str = "",
 ) -> NewConfig:
   """Writes the config FOLDER/NAME.py for a corpus.
 
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.
-    corpus: Files, languages and parsers.
+    train, dev, test: Files of the splits; None: held out from the training files.
+    languages: Language codes of both sides; "": detected from the file names, or
+      else from the text.
+    parsers: Parsers of both sides: "auto", "none", or a UDPipe file.
     name: Name of the dataset; "": that of the folder.
   """
   exits.check_target(os.fspath(folder), "FOLDER", folder=True)
@@ -136,41 +126,33 @@ def run(
     raise InputError(
       f"{path} exists. Choose another --name, or remove it first."
     )
-  splits = {
-    "train": corpus.train,
-    "validation": corpus.dev,
-    "test": corpus.test,
-  }
+  splits = {"train": train, "validation": dev, "test": test}
   stats = {
     s: corpora.corpus_stats(files) for s, files in splits.items() if files
   }
-  train, lacking = stats["train"], [s for s in splits if s not in stats]
-  held_out = corpora.count_held_out(train) if lacking else 0
-  pairs = train.count - held_out * len(lacking)
-  declared = (corpus.source_language, corpus.target_language)
-  languages, messages = corpora.languages(train, declared)
+  seen, lacking = stats["train"], [s for s in splits if s not in stats]
+  held_out = corpora.count_held_out(seen) if lacking else 0
+  pairs = seen.count - held_out * len(lacking)
+  languages, messages = corpora.languages(seen, languages)
   messages += corpora.findings(stats, held_out, lacking)
   # Each config has its own data directory, so that none replaces another's.
   data = "data" if name == default_name else f"data_{name}"
-  requested = (corpus.source_parser, corpus.target_parser)
-  parsers = {
+  models = {
     side: _parser(side, code, parser, folder / data / "raw")
-    for side, code, parser in zip(schema.SIDES, languages, requested)
+    for side, code, parser in zip(schema.SIDES, languages, parsers)
   }
-  vocabulary, vocabulary_reason, coverage = corpora.vocabulary_size(
-    pairs, train
-  )
+  vocabulary, vocabulary_reason, coverage = corpora.vocabulary_size(pairs, seen)
   size = corpora.size_of(pairs)
   updates, reason = size.updates, size.published
   if not updates:
-    updates, reason = corpora.training_steps(pairs, train)
+    updates, reason = corpora.training_steps(pairs, seen)
   training = (_BASE if size.updates else _TINY).format(
     reason="\n".join(_comment(f"{reason}; fewer with early stopping.")),
     updates=updates,
     interval=max(100, updates // 20),
     dropout=size.dropout,
   )
-  system = "" if parsers["source"][0] is None else "pascal"
+  system = "" if models["source"][0] is None else "pascal"
   next_commands = _commands(path, system, stats)
   content = _TEMPLATE.format(
     title=f"{languages[0]} to {languages[1]}: {pairs:,} pairs to train on.",
@@ -181,7 +163,7 @@ def run(
     names=_quoted(name, *languages),
     data=data,
     splits=_indented(_split_lines(splits, folder, held_out)),
-    parsers=_indented(_parser_lines(parsers)),
+    parsers=_indented(_parser_lines(models)),
     reason=_indented(_comment(f"{vocabulary_reason}.")),
     vocabulary=vocabulary,
     coverage=coverage,
@@ -194,7 +176,7 @@ def run(
     f"training pairs: {pairs:,}",
     f"vocabulary: {vocabulary:,} subwords ({vocabulary_reason})",
     f"model: {model}, {updates:,} updates ({reason})",
-    *(reason for _, reason in parsers.values()),
+    *(reason for _, reason in models.values()),
     f"BLEU of {languages[1]}: {tokenizers.summary(languages[1])}",
   ]
   return NewConfig(path, tuple(messages), next_commands)
@@ -348,16 +330,15 @@ def _main(values: flags.FlagValues) -> None:
       "name a folder and files: jaxsyn new FOLDER --source FILE --target FILE."
     )
   print(f"reading {train}", flush=True)
-  corpus = CorpusSpec(
+  new = run(
+    values.folder,
     train,
     dev=_split(values, "dev_"),
     test=_split(values, "test_"),
-    source_language=values.source_language,
-    target_language=values.target_language,
-    source_parser=values.source_parser,
-    target_parser=values.target_parser,
+    languages=(values.source_language, values.target_language),
+    parsers=(values.source_parser, values.target_parser),
+    name=values.name,
   )
-  new = run(values.folder, corpus, values.name)
   steps = [f"  {command}" for command in new.commands]
   print("\n".join([*new.messages, "", f"wrote {new.path}. Next:", "", *steps]))
 

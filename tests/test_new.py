@@ -15,7 +15,6 @@ from jaxsyn import corpus as corpora
 from jaxsyn.config import read_config
 from jaxsyn.corpus import Files
 from jaxsyn.errors import InputError
-from jaxsyn.new import CorpusSpec
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GERMAN = "german-gsd-ud-2.5-191206.udpipe"
@@ -46,8 +45,8 @@ def corpus(count, stem="text/train", first=0):
   )
 
 
-def no_parser(train, **more):
-  return CorpusSpec(train, source_parser="none", **more)
+def unparsed(folder, train, **options):
+  return new.run(folder, train, parsers=("none", "none"), **options)
 
 
 def loaded(made):
@@ -55,7 +54,7 @@ def loaded(made):
 
 
 def test_the_config_of_two_files(folder):
-  made = new.run("My first-1", no_parser(corpus(400)))
+  made = unparsed("My first-1", corpus(400))
   assert made.path == pathlib.Path("My first-1/my_first_1.py")
   config = loaded(made)
   files = ("train.en", "train.fr")
@@ -90,11 +89,11 @@ def test_the_config_of_two_files(folder):
 
 def test_the_config_is_formatted():
   train, rest = corpus(30, "m/train"), corpus(3, "m/dev", 100)
-  for name, inputs in {
-    "cut": no_parser(train),
-    "given": no_parser(train, dev=rest, test=rest),
+  for name, options in {
+    "cut": {},
+    "given": {"dev": rest, "test": rest},
   }.items():
-    made = new.run("m", inputs, name)
+    made = unparsed("m", train, name=name, **options)
     ruff = [sys.executable, "-m", "ruff", "--config", ROOT / "pyproject.toml"]
     for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
       command = [*ruff[:3], *words, *ruff[3:], made.path]
@@ -104,7 +103,7 @@ def test_the_config_is_formatted():
 
 def test_given_validation_and_test_files(folder):
   train, dev = corpus(5), corpus(3, "elsewhere/dev", first=100)
-  config = loaded(new.run("mine", no_parser(train, dev=dev, test=dev)))
+  config = loaded(unparsed("mine", train, dev=dev, test=dev))
   dev_files = ("elsewhere/dev.en", "elsewhere/dev.fr")
   assert config.prepare.splits == {
     "train": ("text/train.en", "text/train.fr"),
@@ -112,13 +111,13 @@ def test_given_validation_and_test_files(folder):
     "test": dev_files,
   }
   assert config.prepare.raw_dir == str(folder)
-  made = new.run("other", no_parser(corpus(50, "text/more"), dev=dev))
+  made = unparsed("other", corpus(50, "text/more"), dev=dev)
   splits = loaded(made).prepare.splits
   assert splits["test"][2] == "1-5" and splits["train"][2] == "6-"
 
 
 def test_files_in_the_folder_move_with_it(folder):
-  new.run("mine", no_parser(corpus(20, "mine/train")))
+  unparsed("mine", corpus(20, "mine/train"))
   (folder / "mine").rename(folder / "moved")
   config = cli.load("moved/mine.py")
   assert config.prepare.raw_dir == str(folder / "moved")
@@ -127,7 +126,7 @@ def test_files_in_the_folder_move_with_it(folder):
 
 def test_a_table_of_two_columns():
   rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
-  made = new.run("mine", no_parser(Files(write("pairs.tsv", rows))))
+  made = unparsed("mine", Files(write("pairs.tsv", rows)))
   assert loaded(made).prepare.splits["test"] == ("pairs.tsv", "3-4")
   assert "en, by the text" in made.messages[0]
 
@@ -137,13 +136,13 @@ def test_warns_of_a_language_that_contradicts_the_file_name():
     write("train.de", map(ENGLISH.format, range(20))),
     write("train.fr", map(FRENCH.format, range(20))),
   )
-  made = new.run("mine", no_parser(train))
+  made = unparsed("mine", train)
   assert loaded(made).data.source_language == "de"
   assert made.messages[1] == (
     "warning: the source is de by the file's name, but 100 % of it looks like en."
     " If so: --source_language en"
   )
-  made = new.run("declared", no_parser(train, source_language="en"))
+  made = unparsed("declared", train, languages=("en", ""))
   assert loaded(made).data.source_language == "en"
   assert not [line for line in made.messages if "warning" in line]
 
@@ -152,16 +151,16 @@ def test_too_few_lines_to_hold_out(folder):
   for count in (1, 19):
     message = f"{count} pairs, {count} different ones; to hold .* 20 are needed"
     with pytest.raises(InputError, match=message):
-      new.run("mine", no_parser(corpus(count)))
+      unparsed("mine", corpus(count))
   same = Files(write("train.en", ["a"] * 100), write("train.fr", ["b"] * 100))
   with pytest.raises(InputError, match="100 pairs, 1 different ones; to hold"):
-    new.run("mine", no_parser(same))
+    unparsed("mine", same)
   assert not (folder / "mine").exists()
 
 
 def test_one_line_is_enough_if_the_splits_are_given():
   one = corpus(1)
-  made = new.run("mine", no_parser(one, dev=one, test=one))
+  made = unparsed("mine", one, dev=one, test=one)
   assert [line for line in made.messages if "in training" in line] == [
     f"warning: 1 of the 1 sources of {split} are in training too: scores will "
     "be too high"
@@ -171,14 +170,14 @@ def test_one_line_is_enough_if_the_splits_are_given():
 
 def test_never_overwrites_a_config():
   train = corpus(20)
-  path = new.run("mine", no_parser(train)).path
+  path = unparsed("mine", train).path
   path.write_text("changed")
   with pytest.raises(InputError, match=r"mine/mine\.py exists\. Choose"):
-    new.run("mine", no_parser(train))
+    unparsed("mine", train)
   assert path.read_text() == "changed"
   assert os.listdir("mine") == ["mine.py"]
   # Neither of two configs prepares what the other trains on.
-  other = new.run("mine", no_parser(train), name="other")
+  other = unparsed("mine", train, name="other")
   assert other.path == pathlib.Path("mine/other.py")
   assert pathlib.Path(loaded(other).data.directory).name == "data_other"
 
@@ -190,9 +189,9 @@ def test_dataset_names():
     "../mine": "--name ../mine: lower case",
   }.items():
     with pytest.raises(InputError, match=message):
-      new.run("mine", no_parser(corpus(20)), name=name)
+      unparsed("mine", corpus(20), name=name)
   for called, name in {"text": "corpus_text", "2026": "corpus_2026"}.items():
-    made = new.run(called, no_parser(corpus(20)))
+    made = unparsed(called, corpus(20))
     assert made.path == pathlib.Path(called, f"{name}.py")
 
 
@@ -202,12 +201,12 @@ def test_a_language_that_cannot_be_detected():
   with pytest.raises(
     InputError, match=r"a: which language is the source\?.* --source_language"
   ):
-    new.run("mine", no_parser(train))
+    unparsed("mine", train)
 
 
 def test_without_a_network_there_are_no_trees(monkeypatch):
   monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nothing listens
-  made = new.run("mine", CorpusSpec(corpus(20)))
+  made = new.run("mine", corpus(20))
   assert loaded(made).prepare.parse.sides == ()
   (why,) = (m for m in made.messages if "the source is not parsed" in m.lower())
   assert "UDPipe's model of en could not be downloaded." in why
@@ -219,7 +218,7 @@ def test_without_a_network_there_are_no_trees(monkeypatch):
 
 
 def test_a_language_without_a_model_has_no_trees():
-  made = new.run("mine", CorpusSpec(corpus(20), source_language="th"))
+  made = new.run("mine", corpus(20), languages=("th", ""))
   assert loaded(made).prepare.parse.sides == ()
   assert "UDPipe has no model of th" in "".join(made.messages)
 
@@ -231,7 +230,7 @@ def test_downloads_a_model_to_the_folder_of_raw_files(
   with web_server.serve() as server:
     monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
     server.answers[f"udpipe/{GERMAN}"] = model
-    made = new.run("mine", CorpusSpec(corpus(20), source_language="de"))
+    made = new.run("mine", corpus(20), languages=("de", ""))
   config = cli.load(f"{made.path}:pascal")
   assert config.prepare.parse.sides == ("source",)
   assert (folder / "mine" / "data" / "raw" / GERMAN).is_file()
@@ -243,14 +242,13 @@ def test_downloads_a_model_to_the_folder_of_raw_files(
 
 def test_a_given_parser_model(shared_data):
   model = str(shared_data / "udpipe" / "english.udpipe")
-  inputs = CorpusSpec(corpus(20), source_parser=model, target_parser=model)
-  config = loaded(new.run("mine", inputs))
+  config = loaded(new.run("mine", corpus(20), parsers=(model, model)))
   assert config.prepare.parse.sides == ("source", "target")
   assert config.prepare.parse.source.parser.model == model
   assert config.prepare.parse.target.parser.model == model
   write("no.udpipe", ["no model"])
   with pytest.raises(InputError, match=r"no\.udpipe"):
-    new.run("other", CorpusSpec(corpus(20), source_parser="no.udpipe"))
+    new.run("other", corpus(20), parsers=("no.udpipe", "none"))
 
 
 def test_a_large_corpus_has_published_options(monkeypatch):
@@ -261,7 +259,7 @@ def test_a_large_corpus_has_published_options(monkeypatch):
     size = corpora.SIZES[pairs]
     with monkeypatch.context() as patch:
       patch.setattr(corpora, "SIZES", {16: size})
-      made = new.run(f"n{pairs}", no_parser(corpus(20)))
+      made = unparsed(f"n{pairs}", corpus(20))
     config = cli.load(str(made.path))
     assert config.model.width == 512
     assert config.model.transformer.dropout == dropout
