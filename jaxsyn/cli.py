@@ -57,21 +57,14 @@ def main(
   *,
   multiple: bool = False,
   word: str = "",
-  words: bool = False,
-  instead: str = "",
 ) -> None:
   """Parses the command line, calls a function with the flags and exits.
 
   Args:
     function: Function that runs the command.
-    multiple, word, words, instead: See `parse`.
+    multiple, word: See `parse`.
   """
-
-  def run() -> None:
-    how = {"multiple": multiple, "words": words}
-    function(parse(sys.argv, word=word, instead=instead, **how))
-
-  guarded(run)
+  guarded(lambda: function(parse(sys.argv, multiple=multiple, word=word)))
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
@@ -89,16 +82,10 @@ def _config_class() -> type:
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option that has no effect in any of the configs.
-
-  Args:
-    configs: Configs of the systems.
-    options: Dotted names of the options, as in `overrides`.
-  """
+  """Raises InputError for an option that has no effect in any of the configs."""
+  cls = _config_class()
   for option in options:
-    errors = [
-      unused_option_error(_config_class(), config, option) for config in configs
-    ]
+    errors = [unused_option_error(cls, config, option) for config in configs]
     if all(errors):
       raise InputError(errors[0])
 
@@ -109,12 +96,7 @@ def address_of(values: flags.FlagValues) -> str:
 
 
 def parse(
-  argv: Sequence[str],
-  *,
-  multiple: bool = False,
-  word: str = "",
-  words: bool = False,
-  instead: str = "",
+  argv: Sequence[str], *, multiple: bool = False, word: str = ""
 ) -> flags.FlagValues:
   """Returns the flags of a command line, including its config with overrides.
 
@@ -123,48 +105,45 @@ def parse(
     multiple: Whether the command makes configs of several systems from --config,
       and calls `check_chosen` itself.
     word: Flag whose name may be omitted, such as "folder" in `jaxsyn new FOLDER`.
-    words: Whether the flag `word` takes all arguments without a flag.
-    instead: Flag that replaces --config.
+      A flag for several values takes all arguments. In a command with --config
+      this flag replaces --config, and must be named.
 
   Raises:
     InputError: A flag or an option is invalid.
   """
   values = flags.FLAGS
-  replaced = bool(instead) and any(
-    re.match(f"--?{instead}(=|$)", one) for one in argv
-  )
   if {"--help", "-help", "--h", "-h"} & {*argv}:
     print(_help())
     sys.exit(0)
   if {"--helpfull", "-helpfull"} & {*argv}:
     app.usage(writeto_stdout=True)
     sys.exit(0)
-  names: list[str] = []
-  if instead and not replaced:
-    word = ""
-  if "config" in values and not replaced:
-    names = [
-      word for word in argv if re.fullmatch(r"--?helpconfig(=.*)?", word)
-    ]
-    argv = [word for word in argv if word not in names]
-    if names and not any(re.match("--?config", word) for word in argv):
-      _help_config(names[0])
-    argv = _check_config(
-      values.read_flags_from_files(list(argv), False), multiple=multiple
-    )
+  has_config = "config" in values
+  if has_config and word:
+    has_config = not any(re.match(f"--?{word}(=|$)", one) for one in argv)
+    word = "" if has_config else word
+  helps: list[str] = []
+  if has_config:
+    helps = [one for one in argv if re.fullmatch("--?helpconfig(=.*)?", one)]
+    argv = [one for one in argv if one not in helps]
+    if helps and not any(re.match("--?config", one) for one in argv):
+      _help_config(helps[0])
+    argv = values.read_flags_from_files(list(argv), False)
+    argv = _check_config(argv, multiple=multiple)
   values.set_gnu_getopt(bool(word))  # flags may follow the argument
   try:
     rest = values(list(argv))[1:]
     if word and rest:
-      values[word].parse(rest if words else rest[0])
-      rest = [] if words else rest[1:]
+      takes_all = isinstance(values[word].value, list)
+      values[word].parse(rest if takes_all else rest[0])
+      rest = [] if takes_all else rest[1:]
   except flags.Error as error:
     raise InputError(f"{error} (--help lists the flags)") from None
   if rest:
     raise InputError(f"unexpected argument {rest[0]!r} (--help: the flags).")
-  if names:
-    _help_config(names[0], values.config)
-  if "config" in values and not multiple and not replaced:
+  if helps:
+    _help_config(helps[0], values.config)
+  if has_config and not multiple:
     check_chosen([values.config], overrides(values))
   return values
 
@@ -221,38 +200,35 @@ def _help() -> str:
   module = sys.modules["__main__"]
   name = getattr(module.__spec__, "name", "")
   command = next((c for c in COMMANDS.values() if c.module == name), None)
-  known = {
-    flag.name: flag
-    for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])
-  }
+  key_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+  known = {flag.name: flag for flag in key_flags}
   groups = {"flags": sorted(known)}
   if command:
     first = [*command.required, *command.common]
-    rare = [name for name in sorted(known) if name not in first]
     groups = {
       "required flags": [*command.required],
       "common flags": [*command.common],
-      "rare flags": rare,
+      "rare flags": sorted(known.keys() - first),
     }
   lines = [(module.__doc__ or "").strip()]
   for title, names in groups.items():
-    if names := [name for name in names if name in known]:
-      lines += ["", f"{title}:", *(_flag_help(known[name]) for name in names)]
+    entries = [_flag_help(known[name]) for name in names if name in known]
+    lines += ["", f"{title}:", *entries] if entries else []
   return "\n".join(lines)
 
 
 def _flag_help(flag: flags.Flag[Any]) -> str:
-  name = f"[no]{flag.name}" if flag.boolean else flag.name
+  """Returns the help text of a flag, with its bounds and default."""
   syntax = flag.parser.syntactic_help if flag.parser else ""
   meaning = f"{flag.help} ({syntax})" if syntax else str(flag.help)
-  if flag.default not in (None, "", []) and not flag.boolean:
+  if flag.boolean:
+    meaning += " Default: true." if flag.default else ""
+  elif flag.default not in (None, "", []):
     meaning += f" Default: {flag.default_as_str}."
-  elif flag.boolean and flag.default:
-    meaning += " Default: true."
   return textwrap.fill(
     " ".join(meaning.split()),
     78,
-    initial_indent=f"  --{name}: ",
+    initial_indent=f"  --{'[no]' if flag.boolean else ''}{flag.name}: ",
     subsequent_indent="    ",
     break_on_hyphens=False,
   )
@@ -289,30 +265,33 @@ def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
   Returns:
     Command line with the file of --config instead of its name.
   """
-  words, config_indices = list(argv), list[int]()
+  words, first, config = list(argv), len(argv), None
   for i, word in enumerate(argv):
-    if match := re.fullmatch(r"(--?config)(?:=(.*))?", word):
-      flag, value = match.groups()
-      at = i if value is not None else i + 1
-      value_text = "".join(argv[at : at + 1]) if value is None else value
-      path, colon, rest = value_text.partition(":")
-      config_path = f"{addresses.file_of(path)}{colon}{rest}"
-      words[at : at + 1] = [
-        config_path if value is None else f"{flag}={config_path}"
-      ]
-      config_indices.append(i)
-  if not config_indices:
+    match = re.fullmatch("(--?config)(?:=(.*))?", word)
+    if match and match[2] is not None:
+      address = match[2]
+      words[i] = f"{match[1]}={_with_file(address)}"
+    elif match:
+      address = "".join(argv[i + 1 : i + 2])
+      words[i + 1 : i + 2] = [_with_file(address)]
+    if match:
+      first, config = min(first, i), load(address)
+  if config is None:
     raise InputError(
       "--config is missing: name settings or a file, as in --config "
       "multi30k_en_de:pascal."
     )
-  config = load(value_text)
   for i, word in enumerate(argv):
-    if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
-      if i < config_indices[0]:
+    if override := re.match(r"--?(?:no)?config\.([^=]+)", word):
+      if i < first:
         raise InputError(f"{word} must come after --config FILE.")
-      check_option(config, match[1], multiple=multiple)
+      check_option(config, override[1], multiple=multiple)
   return words
+
+
+def _with_file(address: str) -> str:
+  path, colon, rest = address.partition(":")
+  return f"{addresses.file_of(path)}{colon}{rest}"
 
 
 def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
@@ -325,7 +304,7 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
   """
   if path == "system":
     raise InputError(
-      "--config.system would be a name without its parts: a system stands "
+      "--config.system would be a name without its parts: name the system "
       "after ':', as in --config multi30k_en_de:pascal."
     )
   where = "config"
@@ -333,21 +312,23 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
     if not isinstance(section, ml_collections.ConfigDict):
       raise InputError(f"{where} is a value and has no option {name!r}.")
     if name not in section:
-      names = (row.name for row in describe(_config_class()))
-      if any(f"{known}.".startswith(f"config.{path}.") for known in names):
-        if multiple:
-          raise InputError(
-            f"config.{path} is an option of {name!r}, which not all systems "
-            "have; set it for one: --systems "
-            f'"NAME=SYSTEM,{path}=VALUE".'
-          )
+      rows = describe(_config_class())
+      if not any(f"{row.name}.".startswith(f"config.{path}.") for row in rows):
         raise InputError(
-          f"config.{path} is an option of {name!r}, which this system does not "
-          "have; take a system that has it, after ':' in --config."
+          f"{where} has no option {name!r}. {did_you_mean(name, section)}"
         )
-      raise InputError(
-        f"{where} has no option {name!r}. {did_you_mean(name, section)}"
-      )
+      message = f"config.{path} is an option of {name!r}, which "
+      if multiple:
+        message += (
+          "not all systems have; set it for one: --systems "
+          f'"NAME=SYSTEM,{path}=VALUE".'
+        )
+      else:
+        message += (
+          "this system does not have; take a system that has it, after ':' in "
+          "--config."
+        )
+      raise InputError(message)
     where, section = f"{where}.{name}", section[name]
 
 

@@ -493,4 +493,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
   define_flags()
-  cli.main(_main, multiple=True, word="results", words=True, instead="results")
+  cli.main(_main, multiple=True, word="results")

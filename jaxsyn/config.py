@@ -2,7 +2,7 @@
 
 Each section is a dataclass in the package that uses it. `configs/base.py` makes
 the ConfigDict of a command line from `Config`; `read_config` reads it back and
-rejects unknown, missing or invalid options by name. `jaxsyn.plan` then checks
+rejects unknown or invalid options by name. `jaxsyn.plan` then checks
 that the options are compatible with each other.
 
   jaxsyn train --helpconfig[=optimiser]    prints all options
@@ -11,6 +11,7 @@ that the options are compatible with each other.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from jaxsyn.options import (
   CHECKPOINT_MODE,
   ROOT,
   USER_MODE,
+  ConfigPath,
   RegistryKey,
   ValidationMode,
   as_dict,
@@ -61,8 +63,30 @@ class Config(options.TrainingConfig):
   decode: Decode = section(Decode, resume=True)
 
 
-# Removed options that recorded configs may have. They changed no result.
-REMOVED = frozenset({"train.writers.mlflow"})
+_ANY = object()
+# Removed options that recorded configs may have, by a pattern of their dotted
+# names, and the value that is constant now.
+REMOVED: dict[str, Any] = {
+  "config.train.writers.mlflow": _ANY,  # it changed no result
+  "config.train.prefetch": _ANY,  # nor did this
+  "config.optimiser.muon.momentum": 0.95,
+  "config.optimiser.muon.iterations": 5,
+  "config.model.gru.alignment": 0,
+  "config.model.gru.windows.source_dependency.length": 10,
+  "config.model.gru.windows.source_dependency.kernel": 3,
+  "config.parts.*.source_dependency.length": 10,
+  "config.parts.*.source_dependency.kernel": 3,
+  "config.parts.*.linear_bias.buckets": 32,
+  "config.parts.*.linear_bias.farthest": 128,
+  "config.parts.*.tree_bias.longest": 5,
+  "config.parts.*.*_bias.share": True,
+  "config.parts.*.tree_rotary.base": 10000.0,
+  "config.parts.*.factors.sizes": [],
+  "config.parts.*.factors.positions": 100,
+  "config.parts.*.graph_block.nodes": "words",
+  "config.parts.*.graph_block.gates": True,
+  "config.parts.*.*_scaled.learn_sigma": False,
+}
 
 
 def read_config(
@@ -72,19 +96,17 @@ def read_config(
 
   Args:
     config: ConfigDict of `get_config`, or a nested dict.
-    mode: Origin of the config. A config in a checkpoint may lack options that
-      have been added later, and may have removed ones.
+    mode: Origin of the config. A config in a checkpoint may have removed options.
 
   Raises:
-    InputError: An option is unknown, missing or invalid; the message gives its
-      dotted name.
+    InputError: An option is unknown or invalid; the message gives its dotted
+      name.
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
-  if mode is CHECKPOINT_MODE:
-    for name in REMOVED:
-      config = _without(config, name)
-  return from_config(Config, config, ROOT, mode, complete=mode is USER_MODE)
+  if mode is CHECKPOINT_MODE and isinstance(config, Mapping):
+    config = without_removed(config)
+  return from_config(Config, config, ROOT, mode)
 
 
 def with_defaults(config: Config) -> Config:
@@ -103,16 +125,28 @@ def with_defaults(config: Config) -> Config:
   return dataclasses.replace(config, train=train)
 
 
-def _without(config: Any, name: str) -> Any:
-  """Returns a copy of a nested dict without the value of a dotted name."""
-  first, _, rest = name.partition(".")
-  if not isinstance(config, Mapping):
-    return config
-  return {
-    key: _without(value, rest) if key == first else value
-    for key, value in config.items()
-    if rest or key != first
-  }
+def without_removed(
+  config: Mapping[str, Any], path: ConfigPath = ROOT
+) -> dict[str, Any]:
+  """Returns a recorded config without removed options.
+
+  Raises:
+    InputError: A removed option has another value than the present constant.
+  """
+  kept = {}
+  for name, value in config.items():
+    option_path = path / name
+    patterns = [p for p in REMOVED if fnmatch.fnmatch(str(option_path), p)]
+    if isinstance(value, Mapping) and not patterns:
+      kept[name] = without_removed(value, option_path)
+    elif not patterns:
+      kept[name] = value
+    elif REMOVED[patterns[0]] not in (_ANY, value):
+      raise option_path.error(
+        f"={value!r} was recorded, but this option has been removed, and is "
+        f"always {REMOVED[patterns[0]]!r} now. Use an older version of jaxsyn."
+      )
+  return kept
 
 
 __all__ = ["Config", "InputError", "Train", "as_dict", "read_config"]

@@ -1,39 +1,31 @@
-"""Statistics and languages of parallel text, and model sizes that suit it."""
+"""Statistics of parallel text, and model sizes that suit it."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import itertools
-import math
 import os
 import pathlib
-import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxsyn.data import schema
-from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.language_codes import short
-from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean
 from jaxsyn.preprocess.readers import reader_of
 from jaxsyn.scoring import tokenizers
-from jaxsyn.storage import remote
 
 MIN_PAIRS = 20  # in a corpus from which pairs are held out
 # Multi30k: 29,000 pairs of 11.9 words are 259 batches of 2,048 subwords, padding
 # included; the best checkpoint came after 32 epochs.
-BATCH, EPOCHS = 2048, 27
-# Subwords per word of a joint vocabulary, padding included: 8,000 on Multi30k,
-# 1,000 on 1,600 to 2,400 French and German captions.
-_SUBWORDS_PER_WORD = {8000: 1.54, 1000: 2.7}
+_BATCH, _EPOCHS = 2048, 27
+_SUBWORDS_PER_WORD = 1.54  # on Multi30k with 8,000 subwords, padding included
 _LETTERS_PER_SUBWORD = 1.5  # where no blanks separate words; an estimate
 _COVERAGE = 0.9995
 EXAMINED_PAIRS = 200_000  # first pairs, for statistics; all lines are counted
-_SAMPLE = 1_000  # lines of a side
-_FIRST = 4_000  # pairs that may be held out
+_SAMPLE = 1_000  # first lines of a side
 _LINES_PER_GUESS = 10  # a single line is often too short to identify
 _MIN_SHARE = 0.8  # of guesses, to contradict a language code
 # Languages that py3langid confuses or has one code for.
@@ -67,17 +59,6 @@ class Files:
 
   def check(self) -> None:
     """Raises InputError for files that `jaxsyn new` cannot read or name."""
-    for name in self.names:
-      if is_conllu(name):
-        raise InputError(
-          f"{name} is a treebank; here text is wanted. A config for treebanks "
-          "is written by hand: see `jaxsyn/configs/pud.py`."
-        )
-      if remote.is_remote(name):
-        raise InputError(
-          f"{name}: here files on this machine are looked at. Copy it, or write "
-          "the config by hand: a raw_dir on an object store will do."
-        )
     if bool(self.target) == (reader_of(self.source) == "tsv"):
       raise InputError(
         f"{self}: give a file of the source and one of the target, or one .tsv "
@@ -85,13 +66,11 @@ class Files:
       )
     for name in self.names:
       if not os.path.isfile(name):
-        raise InputError(f"{name} is missing or no file.")
-      plain = name.encode(errors="replace").decode()
-      special = set(",*?[") & {*os.path.basename(name)}
-      if not plain.isprintable() or plain != name or special:
+        raise InputError(f"{name} is missing or no file on this machine.")
+      if not name.isprintable() or set(",*?[") & {*os.path.basename(name)}:
         raise InputError(
-          f"{plain}: in a config a comma parts files, and *, ? and [ make a "
-          "pattern. Give the file a name without them."
+          f"{name!r}: rename the file. In a config, commas separate files, and "
+          "*, ? and [ make a pattern."
         )
 
   def pairs(self) -> Iterator[tuple[str | None, str | None]]:
@@ -118,13 +97,13 @@ class Files:
 
 @dataclasses.dataclass
 class Side:
-  """Statistics of one side of a corpus: counts and a sample of lines.
+  """Statistics of one side of a corpus.
 
   Attributes:
     words: Number of words between blanks.
     letters: Number of characters other than blanks.
     characters: Number of occurrences of each character.
-    sample: Random sample of lines.
+    sample: First lines.
   """
 
   words: int = 0
@@ -134,14 +113,14 @@ class Side:
   )
   sample: list[str] = dataclasses.field(default_factory=list)
 
-  def add(self, line: str, index: int | None) -> None:
-    """Adds a line to the statistics, and to the sample at an index if given."""
+  def add(self, line: str) -> None:
+    """Adds a line to the statistics."""
     words = line.split()
     self.words += len(words)
     self.letters += sum(map(len, words))
     self.characters.update(line)
-    if index is not None:
-      self.sample[index : index + 1] = [line]
+    if len(self.sample) < _SAMPLE:
+      self.sample.append(line)
 
   @property
   def has_blanks(self) -> bool:
@@ -164,11 +143,8 @@ class CorpusStats:
     count: Number of pairs.
     examined: Number of pairs, from the first, that all other statistics cover.
     source, target: Statistics of each side.
-    dropped: Number of pairs that preparation drops from training, by reason.
-    copies: Number of pairs whose sides are equal.
-    lengths: Number of characters in both sides, for each of the first pairs.
-    keys: Hashes of the source and of the pair, for each of the first pairs.
-    last: Index of the last occurrence by hash, for sources and for pairs.
+    pairs: Hashes of the distinct pairs.
+    sources: Hash of the source of each pair.
   """
 
   files: Files
@@ -176,30 +152,8 @@ class CorpusStats:
   examined: int = 0
   source: Side = dataclasses.field(default_factory=Side)
   target: Side = dataclasses.field(default_factory=Side)
-  dropped: dict[str, int] = dataclasses.field(default_factory=dict)
-  copies: int = 0
-  lengths: list[int] = dataclasses.field(default_factory=list)
-  keys: list[tuple[int, int]] = dataclasses.field(default_factory=list)
-  last: tuple[dict[int, int], dict[int, int]] = dataclasses.field(
-    default_factory=lambda: ({}, {})
-  )
-
-  @property
-  def different(self) -> int:
-    """Number of distinct pairs."""
-    return len(self.last[1])
-
-  def repeated(self, keys: list[tuple[int, int]], first: int) -> list[int]:
-    """Returns how many of the given sources and pairs recur from an index on.
-
-    Args:
-      keys: Hashes of the sources and pairs, as in `CorpusStats.keys`.
-      first: Index of the first pair in which they count.
-    """
-    return [
-      sum(last.get(key, -1) >= first for key in column)
-      for last, column in zip(self.last, zip(*keys))
-    ]
+  pairs: set[int] = dataclasses.field(default_factory=set)
+  sources: list[int] = dataclasses.field(default_factory=list)
 
 
 def corpus_stats(files: Files) -> CorpusStats:
@@ -207,38 +161,20 @@ def corpus_stats(files: Files) -> CorpusStats:
 
   Raises:
     InputError: A file is missing, truncated, not UTF-8 or empty, or the sides
-      have different numbers of lines; the message has the location.
+      have different numbers of lines.
   """
   files.check()
-  stats = CorpusStats(files)
-  generator = random.Random(0)  # the same sample every time
-  tests = clean.filters(Clean(), "", "")
-  stats.dropped = dict.fromkeys(tests, 0)
-  sources = targets = 0
-  for index, (source, target) in enumerate(files.pairs()):
+  stats, sources, targets = CorpusStats(files), 0, 0
+  for source, target in files.pairs():
     sources += source is not None
     targets += target is not None
-    if source is None or target is None or index >= EXAMINED_PAIRS:
+    if source is None or target is None or stats.examined >= EXAMINED_PAIRS:
       continue
-    if not index and "\0" in source + target:
-      raise InputError(
-        f"{files}: there is NUL in the first line; it may be UTF-16. Convert "
-        "it: iconv -f utf-16 -t utf-8."
-      )
-    place = index if index < _SAMPLE else generator.randrange(index + 1)
-    for side, line in ((stats.source, source), (stats.target, target)):
-      side.add(line, place if place < _SAMPLE else None)
-    reasons = (name for name, test in tests.items() if test(source, target))
-    if reason := next(reasons, None):
-      stats.dropped[reason] += 1
-    stats.copies += source == target
-    keys = (hash(source), hash((source, target)))
-    if index < _FIRST:
-      stats.keys.append(keys)
-      stats.lengths.append(len(source) + len(target))
-    for last, key in zip(stats.last, keys):
-      last[key] = index
     stats.examined += 1
+    stats.source.add(source)
+    stats.target.add(target)
+    stats.pairs.add(hash((source, target)))
+    stats.sources.append(hash(source))
   if sources != targets:
     raise InputError(
       f"{files.source} has {sources} lines, but {files.target} has {targets}: "
@@ -248,9 +184,6 @@ def corpus_stats(files: Files) -> CorpusStats:
   if not sources:
     raise InputError(f"{files}: there is no line.")
   stats.count = sources
-  if stats.examined == sum(stats.dropped.values()):
-    why = ", ".join(f"{name} {n}" for name, n in stats.dropped.items() if n)
-    raise InputError(f"{files}: no pair can be trained on ({why or 'empty'}).")
   return stats
 
 
@@ -261,9 +194,7 @@ def language_of_name(file: str, column: int = 0) -> str:
     file: File name; that of a .tsv has both codes, as corpus.en-fr.tsv.
     column: Column of the .tsv file.
   """
-  name = pathlib.PurePath(file).name
-  for ending in (".gz", ".zst"):
-    name = name.removesuffix(ending)
+  name = pathlib.PurePath(file).name.removesuffix(".gz").removesuffix(".zst")
   code = name.rpartition(".")[2] if "." in name else ""
   if name.endswith(".tsv"):
     both = name.removesuffix(".tsv").rpartition(".")[2]
@@ -310,6 +241,81 @@ def contradicts(code: str, guess: str, share: float) -> bool:
   return not any({declared, guess} <= alike for alike in _ALIKE)
 
 
+def languages(
+  train: CorpusStats, declared: Sequence[str]
+) -> tuple[tuple[str, str], list[str]]:
+  """Returns the language codes of both sides, and messages on their origin.
+
+  Args:
+    train: Statistics of the training split.
+    declared: Language code of each side; "": detected.
+  """
+  codes, messages = [], []
+  for column, side in enumerate(schema.SIDES):
+    file = train.files.names[min(column, len(train.files.names) - 1)]
+    guess, share = guess_language(getattr(train, side).sample)
+    candidates = (
+      (declared[column], f"by --{side}_language"),
+      (language_of_name(file, column), "by the file's name"),
+      (guess, "by the text"),
+    )
+    code, reason = next((c for c in candidates if c[0]), ("", ""))
+    if not re.fullmatch("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
+      raise InputError(
+        f"{file}: which language is the {side}? Give its code, as in "
+        f"--{side}_language en."
+      )
+    messages.append(f"{side}: {code}, {reason}")
+    if contradicts(code, guess, share):
+      messages.append(
+        f"warning: the {side} is {code} {reason}, but {100 * share:.0f} % of it "
+        f"looks like {guess}. If so: --{side}_language {guess}"
+      )
+    codes.append(code)
+  if codes[0] == codes[1]:
+    messages.append(
+      f"warning: both sides are {codes[0]}. Is one the other's copy?"
+    )
+  return (codes[0], codes[1]), messages
+
+
+def findings(
+  stats: Mapping[str, CorpusStats], held_out: int, lacking: list[str]
+) -> list[str]:
+  """Returns messages with corpus statistics, and warnings about the text.
+
+  Args:
+    stats: Statistics of the given splits.
+    held_out: Number of pairs in each split that is held out.
+    lacking: Names of the splits that are held out.
+  """
+  lines = []
+  for split, seen in stats.items():
+    part = ""
+    if seen.examined < seen.count:
+      part = f", of the first {seen.examined:,}"
+    sides = [s.length(seen.examined) for s in (seen.source, seen.target)]
+    lines.append(
+      f"{split}: {seen.count:,} pairs of {seen.files}{part}: "
+      f"{' and '.join(sides)} a line, {seen.examined - len(seen.pairs):,} "
+      "repeated"
+    )
+  cut = held_out * len(lacking)
+  training = stats["train"].sources
+  tested = {s: seen.sources for s, seen in stats.items() if s != "train"}
+  if cut:
+    tested[" and ".join(lacking)] = training[:cut]
+    lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
+  trained = set(training[cut:])
+  for split, sources in tested.items():
+    if repeated := sum(source in trained for source in sources):
+      lines.append(
+        f"warning: {repeated:,} of the {len(sources):,} sources of {split} are in "
+        "training too: scores will be too high"
+      )
+  return lines
+
+
 @dataclasses.dataclass(frozen=True)
 class Size:
   """Vocabulary size and training length that suit corpora of a certain size.
@@ -318,7 +324,7 @@ class Size:
     vocabulary: Number of subwords; 0: two for five pairs.
     reason: Reason for the vocabulary size, for a comment in the config.
     updates: Number of training steps of a base Transformer with dropout; 0: a
-      Transformer-Tiny for `EPOCHS`.
+      Transformer-Tiny, trained for a number of epochs.
     dropout: Dropout rate of the base Transformer.
     published: Source of the number of updates.
   """
@@ -330,52 +336,40 @@ class Size:
   published: str = ""
 
 
+_MILLIONS, _PUBLISHED = (
+  "published for 4.3 million pairs",
+  "published for 230,000 pairs",
+)
 # Minimum number of pairs -> sizes; docs/own_data.md has the sources.
 SIZES = {
-  1_000_000: Size(
-    32_000,
-    "published for a million pairs and more",
-    100_000,
-    0.1,
-    "published for 4.3 million pairs",
-  ),
-  200_000: Size(
-    16_000,
-    "published for 230,000 pairs",
-    20_000,
-    0.3,
-    "published for 230,000 pairs",
-  ),
+  1_000_000: Size(32_000, "published for a million pairs and more", 100_000, 0.1, _MILLIONS),
+  200_000: Size(16_000, _PUBLISHED, 20_000, 0.3, _PUBLISHED),
   20_000: Size(8000, "4,000 were worse on 29,000 pairs of Multi30k"),
   0: Size(0, "two for five pairs, 1,000 at least: a rule of thumb"),
-}
+}  # fmt: skip
 
 
-def count_held_out(train: CorpusStats, splits: int) -> tuple[int, str]:
-  """Returns the number of pairs in each held-out split, and a reason for it."""
-  if splits and min(train.count, train.different) < MIN_PAIRS:
-    remark = ""
-    if train.different < train.count:
-      remark = f", {train.different} different ones"
-    raise InputError(
-      f"{train.files}: {train.count} pairs{remark}; to hold some out for "
-      f"validation and testing {MIN_PAIRS} are needed. Give more, or files "
-      "for both: --dev_source, --dev_target, --test_source, --test_target."
-    )
-  limit = 2000 if train.count >= 1_000_000 else 1000
-  count = max(1, min(train.count // 10, limit))
-  return count, f"a tenth of the pairs, {limit:,} at most"
-
-
-def sizes_of(pairs: int) -> Size:
+def size_of(pairs: int) -> Size:
   """Returns the `Size` in SIZES for a corpus with a given number of pairs."""
   return next(size for least, size in SIZES.items() if pairs >= least)
 
 
+def count_held_out(train: CorpusStats) -> int:
+  """Returns the number of pairs in each split that is held out of training."""
+  if min(train.count, len(train.pairs)) < MIN_PAIRS:
+    raise InputError(
+      f"{train.files}: {train.count} pairs, {len(train.pairs)} different ones; "
+      f"to hold some out for validation and testing {MIN_PAIRS} are needed. Give "
+      "more, or files for both: --dev_source, --dev_target, --test_source, "
+      "--test_target."
+    )
+  return min(train.count // 10, 2000 if train.count >= 1_000_000 else 1000)
+
+
 def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, str, float]:
   """Returns the joint vocabulary's size, its reason, and character coverage."""
-  sizes = sizes_of(pairs)
-  size = sizes.vocabulary or max(1000, pairs * 2 // 500 * 100)
+  usual = size_of(pairs)
+  size = usual.vocabulary or max(1000, pairs * 2 // 500 * 100)
   characters = train.source.characters + train.target.characters
   coverage = _COVERAGE if 4 * len(characters) > size else 1.0
   counts = [count for _, count in characters.most_common()]
@@ -383,36 +377,23 @@ def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, str, float]:
   needed = 1 + sum(so_far < coverage * sum(counts) for so_far in covered)
   needed += len(schema.SPECIAL)
   if 2 * needed <= size:
-    return size, sizes.reason, coverage
+    return size, usual.reason, coverage
   part = f"{100 * coverage:g} % of the text" if coverage < 1 else "the text"
   reason = f"twice the {needed:,} characters that make up {part}"
   return -(-2 * needed // 100) * 100, reason, coverage
 
 
-def training_steps(
-  pairs: int, train: CorpusStats, vocabulary: int
-) -> tuple[int, str]:
+def training_steps(pairs: int, train: CorpusStats) -> tuple[int, str]:
   """Returns the number of training steps for Transformer-Tiny, and a reason."""
-  epoch = max(1.0, pairs * subwords_per_pair(train, vocabulary) / BATCH)
-  count = min(max(round(EPOCHS * epoch, -2), 2000), 20_000)
+  subwords = max(
+    side.words * _SUBWORDS_PER_WORD
+    if side.has_blanks
+    else side.letters / _LETTERS_PER_SUBWORD
+    for side in (train.source, train.target)
+  )
+  epoch = max(1.0, pairs * subwords / train.examined / _BATCH)
+  count = min(max(round(_EPOCHS * epoch, -2), 2000), 20_000)
   return int(count), (
     f"about {count / epoch:,.0f} times through the text; Multi30k was best after "
     "32; from 2,000 to 20,000 updates"
-  )
-
-
-def subwords_per_pair(stats: CorpusStats, vocabulary: int) -> float:
-  """Returns the estimated mean length of the longer side with padding.
-
-  The length is in subwords.
-  """
-  (large, few), (small, many) = _SUBWORDS_PER_WORD.items()
-  size = min(max(vocabulary, small), large)
-  share = math.log(large / size, large / small)
-  per_word = few + share * (many - few)
-  return max(
-    side.words * per_word / stats.examined
-    if side.has_blanks
-    else side.letters / _LETTERS_PER_SUBWORD / stats.examined
-    for side in (stats.source, stats.target)
   )

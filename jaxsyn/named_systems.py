@@ -161,30 +161,26 @@ def read(
 def _systems(
   parsed: Sequence[NamedSystem], address: str, overrides: Mapping[str, Any]
 ) -> list[planned_jobs.System]:
-  """Returns the systems of a comparison with their complete configs.
-
-  Each config has the system's options and the overrides for all systems.
-  """
+  """Returns the systems of a comparison with their complete configs."""
   names = [one.name for one in parsed]
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")
   defaults = cli.load(address)
   configs = [cli.load(f"{address}:{one.system}") for one in parsed]
-  for name, config in zip(names, configs):
+  for one, config in zip(parsed, configs):
     for path, value in overrides.items():
       current = config_path.get_value(path, config)
       if current not in (config_path.get_value(path, defaults), value):
         raise InputError(
-          f"--config.{path}={value}: {name} is {name} because it has "
+          f"--config.{path}={value}: {one.name} is {one.name} because it has "
           f"config.{path}={current!r}. Leave the option or the system out."
         )
+      if path in one.options:
+        raise InputError(
+          f"--config.{path} is for all systems, and --systems {one.name} has "
+          "its own. Leave one out."
+        )
     config.update_from_flattened_dict(overrides)
-  for one, config in zip(parsed, configs):
-    if both := sorted(set(one.options) & set(overrides)):
-      raise InputError(
-        f"--config.{both[0]} is for all systems, and --systems {one.name} has "
-        "its own. Leave one out."
-      )
     one.apply(config)
     cli.check_chosen([config], one.options)
   cli.check_chosen(configs, overrides)
@@ -203,7 +199,7 @@ def _table_rows(
   """
   file, name, table = _table(table_name, address)
   is_same_file = file.samefile(address.partition(":")[0])
-  configs = []
+  systems, configs = [], []
   for row in table.rows:
     if both := sorted(set(row.overrides) & set(overrides)):
       raise InputError(
@@ -211,24 +207,18 @@ def _table_rows(
         f"{row.overrides[both[0]]!r}). Leave the option or the table out."
       )
     # In the config of its own paper a row has the paper's settings.
-    config = cli.load(
-      f"{address}:{name}/{row.name}" if is_same_file else address
-    )
+    row_name = f":{name}/{row.name}" if is_same_file else ""
+    config = cli.load(f"{address}{row_name}")
     config.update_from_flattened_dict(overrides)
-    configs.append(config if is_same_file else row.on(config))
-  cli.check_chosen(configs, overrides)
-  systems = [
-    planned_jobs.System(
-      row.name, read_config(config), dict(row.published or {})
+    config = config if is_same_file else row.on(config)
+    configs.append(config)
+    published = dict(row.published or {})
+    systems.append(
+      planned_jobs.System(row.name, read_config(config), published)
     )
-    for row, config in zip(table.rows, configs)
-  ]
-  published_by_others = {
-    name: dict(bleu) for name, bleu in table.others.items()
-  }
-  return systems, results.Ablation(
-    table.source, table.question, published_by_others
-  )
+  cli.check_chosen(configs, overrides)
+  others = {name: dict(bleu) for name, bleu in table.others.items()}
+  return systems, results.Ablation(table.source, table.question, others)
 
 
 def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
@@ -243,28 +233,28 @@ def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
     folder = pathlib.Path(address.partition(":")[0]).parent
     folder = folder if folder.name == "papers" else folder / "papers"
     folders = [folder, addresses.FOLDER / "papers"]
-    candidates = [
-      f for folder in folders if (f := folder / f"{paper}.py").is_file()
-    ]
-    if not candidates:
-      paths = [path for folder in folders for path in folder.glob("*.py")]
-      known = {
-        f"{path.stem}/{table}"
-        for path in paths
-        for table in getattr(cli.module_of(str(path)), "TABLES", ())
-      }
+    files = [path for folder in folders for path in folder.glob("*.py")]
+    same = [path for path in files if path.stem == paper]
+    if not same:
+      known = set[str]()
+      for path in files:
+        known |= {f"{path.stem}/{table}" for table in _tables_in(path)}
       raise InputError(
         f"no paper has a table {table_name!r}. "
         f"{did_you_mean(table_name, known)}"
       )
-    file = candidates[0]
-  tables = getattr(cli.module_of(str(file)), "TABLES", {})
+    file = same[0]
+  tables = _tables_in(file)
   if name not in tables:
     raise InputError(
       f"{addresses.displayed(str(file))} has no table {name!r}. "
       f"{did_you_mean(name, tables)}"
     )
   return file, name, tables[name]
+
+
+def _tables_in(file: pathlib.Path) -> Mapping[str, Any]:
+  return getattr(cli.module_of(str(file)), "TABLES", {})
 
 
 def split(texts: Sequence[str]) -> list[str]:

@@ -147,4 +147,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
   define_flags()
-  cli.main(_main, word="run", words=True)
+  cli.main(_main, word="run")

@@ -236,7 +236,7 @@ def test_every_flag_named_is_one_of_ours():
     for folder in ("jaxsyn", "preprocess", "benchmarks")
     for path in (ROOT / folder).rglob("*.py")
   )
-  defined = r'(?:DEFINE_\w+|\w+_flag)\(\s*(?:\w+,\s*)?"(\w+)"'
+  defined = r'(?:DEFINE_\w+|\w+_flag|\bdefine)\(\s*(?:\w+,\s*)?"(\w+)"'
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
   known |= {*fields_of(ServiceLimits)}

@@ -1,15 +1,23 @@
-"""Every value that a config can hold is in its bounds, or is named."""
+"""Tests options: their bounds, registries, help texts and validation."""
 
+import collections
 import copy
 import dataclasses
+import json
 import math
+import pathlib
 import random
+import re
+import sys
 import typing
 
 import pytest
+from absl import flags
+from ml_collections import config_flags
 
+from jaxsyn import cli
 from jaxsyn.comparison import results
-from jaxsyn.config import Config, read_config
+from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.decode.strategies import STRATEGIES, Decode
@@ -20,10 +28,15 @@ from jaxsyn.options import (
   ConfigPath,
   Range,
   Registry,
+  config_dict,
+  describe,
   fields_of,
   from_config,
   metadata,
+  neutral_options,
   range_of,
+  resumable_options,
+  siblings,
 )
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS, WINDOWS
@@ -31,54 +44,57 @@ from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimiser import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Section of the config -> registry of the choices in it.
 TABLES: dict[str, Registry] = {
   "parts.encoder": MODIFIERS,
   "model.gru.windows": WINDOWS,
   "losses": LOSSES,
   "model": ARCHITECTURES,
   "optimiser": OPTIMIZERS,
-  "optimiser, too": SCHEDULES,
+  "optimiser, schedules": SCHEDULES,
   "decode": STRATEGIES,
   "prepare.parse.source": PARSERS,
 }
+CHOICES = [(where, name) for where, table in TABLES.items() for name in table]
+ROWS = {row.name: row for row in describe(Config)}
 SIDE = {"size": 100, "sha256": "a"}
 MANIFEST = {
   "sides": ["source", "target"],
   "vocabulary": {"source": SIDE, "target": SIDE},
   "relations": {"source": ["det", "obj"], "target": ["det"]},
 }
-HUGE = (10**18, -(10**18), 10**5000, 1e300, -1e300)
+HUGE = (10**18, -(10**18), 1e300, -1e300)
 NOT_NUMBERS = (math.nan, math.inf, -math.inf, True, "1", None, (1,), {"a": 1})
 
 
 def numbers(cls, path=()):
-  """(dotted path, bare type, Range or None) of every number below a section."""
+  """Yields (path, type, Range or None) of all numbers below a section."""
   for name, (field, hint) in fields_of(cls).items():
     form, current = None, (*path, name)
     if typing.get_origin(hint) is typing.Annotated:
       hint, form = hint.__origin__, hint.__metadata__[0]
-    if chooser := metadata(field).choice_field:
-      for one, spec in chooser.siblings().items():
-        yield from numbers(spec, (*path, one))
-    elif dataclasses.is_dataclass(hint):
+    for one, spec in siblings(metadata(field)).items():
+      yield from numbers(spec, (*path, one))
+    if dataclasses.is_dataclass(hint):
       yield from numbers(hint, current)
     elif hint in (int, float):
       yield current, hint, form
 
 
-def chosen(path):
-  """The fields that are to be set for a section to count: path -> choice."""
-  cls, choices = Config, {}
+def selecting(path):
+  """Returns the choices that give an option an effect: path -> name."""
+  cls, selected = Config, {}
   for i, name in enumerate(path[:-1]):
     for field, (value, hint) in fields_of(cls).items():
-      chooser = metadata(value).choice_field
-      if chooser and name in chooser.siblings():
-        choices[*path[:i], field] = name
-        inner = chooser.siblings()[name]
+      sections = siblings(metadata(value))
+      if name in sections:
+        selected[*path[:i], field] = name
+        inner = sections[name]
       elif field == name:
         inner = hint
     cls = inner
-  return choices
+  return selected
 
 
 FIELDS = list(numbers(Config))
@@ -86,69 +102,57 @@ FIELDS = list(numbers(Config))
 
 def changed(path, value):
   config = base.get_config().to_dict()
-  for at, new in (chosen(path) | {tuple(path): value}).items():
+  for where, new in (selecting(path) | {tuple(path): value}).items():
     section = config
-    for name in at[:-1]:
+    for name in where[:-1]:
       section = section[name]
-    section[at[-1]] = new
+    section[where[-1]] = new
   return config
 
 
-def value_at(config, path):
-  """What a checked config holds; the spec of a choice is at the choosing field."""
-  choices = {(*at[:-1], name): at[-1] for at, name in chosen(path).items()}
+def value_of(config, path):
+  """Returns the value of an option in a validated config."""
+  selected = {
+    (*where[:-1], name): where[-1] for where, name in selecting(path).items()
+  }
   for i, name in enumerate(path):
-    config = getattr(config, choices.get(tuple(path[: i + 1]), name))
+    config = getattr(config, selected.get(tuple(path[: i + 1]), name))
   return config
 
 
-def test_the_config_has_numbers_and_each_says_its_bounds():
-  assert len(FIELDS) > 60
-  assert [".".join(path) for path, _, form in FIELDS if form is None] == []
+def outside(kind, form):
+  """Returns values that a number of a type with bounds must not have."""
+  values = [*HUGE, *NOT_NUMBERS]
+  values += [form.low, form.high] if kind is float else []
+  values += [] if form.above else [form.low - 1, form.low - 2]
+  values += [] if form.below else [form.high + 1]
+  return [v for v in values if type(v) not in (int, float) or v not in form]
 
 
 @pytest.mark.parametrize(
   ("path", "kind", "form"), FIELDS, ids=[".".join(p) for p, _, _ in FIELDS]
 )
-def test_a_number_is_in_its_bounds_or_named(path, kind, form):
-  dotted = "config." + ".".join(path)
-
-  def refused(value):
+def test_numbers_have_bounds(path, kind, form):
+  assert form is not None
+  for value in outside(kind, form):
     with pytest.raises(InputError) as caught:
       read_config(changed(path, value))
-    assert str(caught.value).startswith(f"{dotted} must be "), caught.value
+    start = f"config.{'.'.join(path)} must be "
+    assert str(caught.value).startswith(start), caught.value
     assert len(str(caught.value)) < 300
-
-  for value in (*HUGE, *NOT_NUMBERS):
-    refused(value)
-  outside = [form.low, form.high] if kind is float else []
-  if not form.above:
-    outside += [form.low - 1 if form.low - 1 != form.also else form.low - 2]
-  if not form.below:
-    outside += [form.high + 1]
-  for value in outside:
-    if value not in form:
-      refused(value)
-  inside = [v for v in (form.low, form.high, form.also) if v is not None]
-  for value in (v for v in inside if v in form and isinstance(v, int)):
-    loaded = value_at(read_config(changed(path, value)), path)
-    assert loaded == value and type(loaded) is kind
+  for value in (form.low, form.high, form.also):
+    if isinstance(value, int) and value in form:
+      loaded = value_of(read_config(changed(path, value)), path)
+      assert loaded == value and type(loaded) is kind
 
 
 @pytest.mark.parametrize(
   ("path", "value", "message"),
   [
-    ("prepare.parse.source.udpipe.beam", -1, "from 0 to 100, got -1"),
-    ("seed", -1, r"from 0 to 4,294,967,295, got -1"),
     ("seed", int("9" * 20), "from 0 to 4,294,967,295, got 9{20}"),
-    ("decode.max_length_factor", -1, "from 0 to 1,000, got -1"),
-    ("train.validation_sentences", -4, "from 0 to"),
     ("optimiser.adam.beta1", 2, "from 0 to below 1, got 2"),
-    ("optimiser.adam.epsilon", -1, "from 1e-30 to 1, got -1"),
     ("prepare.clean.max_ratio", math.nan, "from 0 to 1,000,000, got nan"),
-    ("prepare.clean.max_words", -3, "from 0 to"),
     ("train.mesh.data", 0, "from 1 to 65,536, or -1, got 0"),
-    ("train.mesh.fsdp", -2, "from 1 to 65,536, or -1, got -2"),
     ("optimiser.learning_rate", 0, "above 0 and up to 1,000,000, got 0"),
     ("data.directory", "", "the name of a folder, got ''"),
     ("data.source_language", "../en", "a language's code"),
@@ -157,7 +161,6 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
     ("data.directory", "caf\udce9", "is not UTF-8"),
     ("system", "x" * 10**6, "1 to 200 characters"),
     ("prepare.vocabulary.type", "wordpiece", "must be .* got 'wordpiece'"),
-    ("prepare.vocabulary.normalisation", "nfd", "must be .* got 'nfd'"),
     ("decode.checkpoint", ["best"], "must be one of 'best', 'last'"),
     ("prepare.splits", {"a\nb": ("a", "b")}, "a name in .*control character"),
     ("prepare.splits", {3: ("a", "b")}, "a name in .* type str, got 3"),
@@ -165,58 +168,26 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
     ("model", {3: 4}, "config.model has no option 3"),
   ],
 )
-def test_what_was_a_traceback_a_hang_or_taken_is_named(path, value, message):
+def test_invalid_values_are_named(path, value, message):
   with pytest.raises(InputError, match=message):
     read_config(changed(path.split("."), value))
 
 
-def test_no_output_without_room():
+def test_output_length_may_not_be_zero():
   config = base.get_config()
   config.decode.update(max_length_factor=0.0, max_length_offset=0)
   with pytest.raises(InputError, match="no output has room"):
     resolve(read_config(config), MANIFEST)
 
 
-@pytest.mark.parametrize(
-  ("where", "name", "kind"),
-  [
-    (where, name, kind)
-    for where, table in TABLES.items()
-    for name, kind in table.items()
-  ],
-)
-def test_options_of_choices_are_finite(where, name, kind):
-  present = ConfigPath("config", where, name)
-  for (field,), index, form in numbers(kind):
-    assert form is not None
-    far = [v for v in HUGE if index is int or abs(v) > 1e39]
-    for value in (*far, *NOT_NUMBERS):
-      with pytest.raises(InputError, match=rf"^{present}.{field} must be"):
-        from_config(kind, {field: value}, present)
-  if "layers" in fields_of(kind):
-    with pytest.raises(InputError, match=rf"^{present}.layers\[1\] must be"):
-      from_config(kind, {"layers": (0, 10**18)}, present)
-
-
-def test_smoothing_leaves_something_to_the_gold_subword():
-  config = base.get_config()
-  config.losses.nll.smoothing = 2.0
-  with pytest.raises(
-    InputError, match=r"nll\.smoothing must be from 0 to below"
-  ):
-    resolve(read_config(config), MANIFEST)
-
-
-def test_what_was_measured_may_be_anything():
-  values = {"loss": math.nan}
-  point = {"step": 10**12, "minutes": math.inf, "values": values}
-  result = from_config(
-    results.Point, point, ConfigPath("point"), CHECKPOINT_MODE
-  )
+def test_recorded_values_have_no_default_bounds():
+  point = {"step": 10**12, "minutes": math.inf, "values": {"loss": math.nan}}
+  path = ConfigPath("point")
+  result = from_config(results.Point, point, path, CHECKPOINT_MODE)
   assert result.step == 10**12 and math.isnan(result.values["loss"])
 
 
-def test_bounds_can_be_asked_for_and_read_well():
+def test_bounds_of_an_option():
   assert range_of(Decode, "beam") == Range(1, 1000)
   assert str(Range(0, 1, above=True, below=True)) == "above 0 and below 1"
 
@@ -236,13 +207,13 @@ ODD = (
 )
 
 
-def test_mutated_configs_are_read_or_refused():
-  """Two random fields of a random system; the rest of the config is good."""
+def test_mutated_configs_are_read_or_rejected():
+  """Changes one or two random options of a random system."""
   draw = random.Random(4)
   plain = [
     multi30k_en_de.get_config(name).to_dict() for name in systems.SYSTEMS
   ]
-  matched = rejected = 0
+  accepted = rejected = 0
   for _ in range(1500):
     config = copy.deepcopy(draw.choice(plain))
     for path in draw.sample(list(leaves(config)), draw.choice((1, 1, 2))):
@@ -250,22 +221,214 @@ def test_mutated_configs_are_read_or_refused():
       for name in path[:-1]:
         section = section.get(name) if isinstance(section, dict) else None
       if not isinstance(section, dict) or path[-1] not in section:
-        continue  # the other change took it away
+        continue  # the other change removed it
       same = [v for v in ODD if type(v) is type(section[path[-1]])]
       odd = same if same and draw.random() < 0.7 else ODD
       section[path[-1]] = draw.choice(odd)
     try:
       resolve(read_config(config), MANIFEST)
-      matched += 1
+      accepted += 1
     except InputError as error:
       assert "config" in str(error), error
       rejected += 1
-  assert matched > 100 and rejected > 500, (matched, rejected)
+  assert accepted > 100 and rejected > 500, (accepted, rejected)
 
 
 def test_an_option_set_to_none_can_still_be_set():
-  """As a system that takes all heads, and a command line that takes one."""
   section = MODIFIERS.section("parent_scaled", heads=None)
   assert section.heads is None
   section.heads = (2,)
   assert section.heads == (2,)
+
+
+def sections(cls=Config):
+  """Yields a section, its subsections and registered choices, and bases."""
+  for one in cls.__mro__:
+    if dataclasses.is_dataclass(one):
+      yield one
+  for _, hint in fields_of(cls).values():
+    if dataclasses.is_dataclass(hint):
+      yield from sections(hint)
+  if cls is Config:
+    for table in TABLES.values():
+      for spec in table.values():
+        yield from sections(spec)
+
+
+def test_no_option_is_declared_twice():
+  by_text = collections.defaultdict(list)
+  for cls in dict.fromkeys(sections()):
+    bases = [b for b in cls.__mro__[1:] if dataclasses.is_dataclass(b)]
+    for field in dataclasses.fields(cls):
+      if field.name not in vars(cls).get("__annotations__", {}):
+        continue
+      expected = metadata(field)
+      same = [b for b in bases if field.name in fields_of(b)]
+      if same and expected is metadata(fields_of(same[0])[field.name][0]):
+        base, hint = fields_of(same[0])[field.name]
+        narrower = fields_of(cls)[field.name][1] != hint
+        assert narrower or field.default != base.default
+        continue
+      by_text[field.name, expected.meaning].append(cls.__name__)
+  assert {t: c for t, c in by_text.items() if len(c) > 1} == {}
+
+
+def test_descriptions_of_options_are_complete():
+  numbered = re.compile(r"\b(float|int) (from|above) \S+ (to|and)")
+  for name, row in ROWS.items():
+    assert row.meaning.endswith("."), name
+    assert row.is_section or (row.type and row.default), name
+    if row.type.startswith(("int", "float")):
+      assert numbered.search(row.type), (name, row.type)
+    if row.unit:
+      assert re.search("int|float", row.type), name
+
+
+@pytest.mark.parametrize(("where", "name"), CHOICES)
+def test_registered_choices(where, name):
+  table, config = TABLES[where], base.get_config()
+  cls, path = table[name], ConfigPath("config", where, name)
+  defaults = config_dict(cls)
+  spec = from_config(cls, defaults.to_dict(), path)
+  assert spec == cls() == from_config(cls, {}, path)
+  assert table.name_of(spec) == name == table.check_name(name, path)
+  assert table.section(name).to_dict() == defaults.to_dict()
+  with pytest.raises(InputError, match=f"has no {table.kind} '{name}x'") as e:
+    table.check_name(name + "x", path)
+  assert f"Did you mean {name!r}" in str(e.value)
+  section = config
+  for part in where.partition(",")[0].split("."):
+    section = section[part]
+  if table.kind in ("part", "window", "loss"):
+    section[name] = table.section(name)
+    assert read_config(config)
+  elif fields_of(cls):
+    assert section[name].to_dict() == defaults.to_dict()
+  for (field,), kind, form in numbers(cls):
+    for value in outside(kind, form):
+      with pytest.raises(InputError, match=rf"^{path}.{field} must be"):
+        from_config(cls, {field: value}, path)
+  if "layers" in fields_of(cls):
+    with pytest.raises(InputError, match=rf"^{path}.layers\[1\] must be"):
+      from_config(cls, {"layers": (0, 10**18)}, path)
+
+
+RESUMABLE = """
+  data.directory data.citation data.homepage prepare decode model.attention
+  train.steps train.minutes train.evaluate_every train.save_every train.keep
+  train.log_every train.patience train.average train.parallelism train.mesh
+  train.profile train.writers train.logits train.remat
+"""
+NEUTRAL = """
+  prepare data.directory data.citation data.homepage
+  train.log_every train.profile train.writers
+"""
+
+
+@pytest.mark.parametrize(
+  ("options", "names"),
+  [
+    (resumable_options(Config), RESUMABLE),
+    (neutral_options(Config), NEUTRAL),
+  ],
+)
+def test_options_that_a_resumed_run_may_change(options, names):
+  prefixes = tuple(f"config.{name}." for name in names.split())
+  assert options == {n for n in ROWS if f"{n}.".startswith(prefixes)}
+
+
+@pytest.fixture
+def parse(monkeypatch):
+  """Returns a function that parses the command line of a command."""
+
+  def parse(*words):
+    argv = ["command", *words]
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", flag_values=values)
+    monkeypatch.setattr(flags, "FLAGS", values)
+    monkeypatch.setattr(sys, "argv", argv)
+    return cli.parse(argv).config
+
+  return parse
+
+
+FILE = f"--config={ROOT}/configs/multi30k_en_de.py"
+EMA = "--config.train.ema"
+
+
+@pytest.mark.parametrize(
+  ("words", "shown"),
+  [
+    (["--helpconfig"], ["--config.seed=0", "--config.model.gru.hidden=256"]),
+    (["--helpconfig=optimiser"], ["--config.optimiser.noam.warmup=1000 updates"]),
+    (["--helpconfig=config.decode"], ["--config.decode.beam=5"]),
+    (["-helpconfig=parts.encoder.localness"], ["config.parts.encoder.localness"]),
+    (
+      ["--helpconfig=train.ema", FILE],
+      [f"{EMA}=0.998  (float from 0 to below 1; by default 0.0)"],
+    ),
+    (
+      ["--helpconfig=train.ema", FILE, f"{EMA}=0"],
+      [f"{EMA}=0.0  (float from 0 to below"],
+    ),
+  ],
+)  # fmt: skip
+def test_help_of_options(parse, capsys, words, shown):
+  with pytest.raises(SystemExit) as stopped:
+    parse(*words)
+  assert stopped.value.code == 0
+  printed = capsys.readouterr().out
+  assert all(one in printed for one in shown)
+  complete = words == ["--helpconfig"]
+  assert ("--config.seed" in printed) == complete
+  assert printed.startswith("The options that matter most:") == complete
+
+
+def test_help_of_an_unknown_section(parse):
+  message = "--helpconfig=optimizer: .*Did you mean 'optimiser'"
+  with pytest.raises(InputError, match=message):
+    parse("--helpconfig=optimizer")
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    (
+      [FILE, "--config.optimiser.noam.warmup=5"],
+      "config.optimiser.noam.warmup counts only where "
+      "config.optimiser.schedule is 'noam'; here it is 'inverse_sqrt'. ",
+    ),
+    (
+      [FILE + ":gru_global", "--config.model.transformer.heads=8"],
+      "config.model.transformer.heads counts only where "
+      "config.model.family is 'transformer'; here it is 'gru'. ",
+    ),
+    (  # "constant" has no option, so no section
+      [
+        FILE,
+        "--config.optimiser.schedule=constant",
+        "--config.optimiser.noam.warmup=5",
+      ],
+      "config.optimiser.noam.warmup counts only where "
+      "config.optimiser.schedule is 'noam'; here it is 'constant'. ",
+    ),
+  ],
+)
+def test_rejects_options_of_unselected_choices(parse, words, message):
+  with pytest.raises(InputError, match="^" + re.escape(message)):
+    parse(*words)
+
+
+def test_a_choice_may_follow_its_options(parse):
+  config = parse(
+    FILE, "--config.optimiser.noam.warmup=5", "--config.optimiser.schedule=noam"
+  )
+  assert read_config(config).optimiser.schedule.warmup == 5
+  config = parse(FILE + ":gru_global", "--config.model.gru.hidden=8")
+  assert read_config(config).model.family.hidden == 8
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_configs_can_be_written_as_json(system):
+  config = read_config(multi30k_en_de.get_config(system))
+  assert read_config(json.loads(json.dumps(as_dict(config)))) == config

@@ -102,7 +102,7 @@ def follow(monkeypatch):
       vars(module).update(vars(importlib.import_module(present)))
     monkeypatch.setitem(sys.modules, name, module)
     exec(code, vars(module))
-    monkeypatch.setitem(TABLES[table]._specs, name, getattr(module, cls))
+    monkeypatch.setitem(TABLES[table], name, getattr(module, cls))
 
   def followed(*names, **options):
     for name in names:

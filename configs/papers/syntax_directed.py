@@ -106,7 +106,6 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
   config.model.update(width=620, tie_embeddings=False, tie_output=False)
   config.model.gru.update(
     hidden=1000,
-    alignment=0,
     initialisation="orthogonal",
     update="first",
     dropout_embedding=0.2,

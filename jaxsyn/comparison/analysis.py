@@ -31,7 +31,7 @@ from jaxsyn.comparison.inference import (
   holm,
 )
 from jaxsyn.comparison.run_result import RunResult, SplitStatistics
-from jaxsyn.config import REMOVED, Config
+from jaxsyn.config import Config, without_removed
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat, neutral_options
 from jaxsyn.scoring import buckets, significance
@@ -184,8 +184,8 @@ def _check_test(
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
   """Names of options that differ and change figures."""
   free = {name.removeprefix("config.") for name in neutral_options(Config)}
-  free |= {"seed", *REMOVED}
-  was, now = flat(one), flat(other)
+  free.add("seed")
+  was, now = flat(without_removed(one)), flat(without_removed(other))
   return [
     f"{name} is {was.get(name)!r} and {now.get(name)!r}"
     for name in sorted(was | now)

@@ -7,7 +7,7 @@ from jaxsyn.decode.diverse import Diverse
 from jaxsyn.decode.sample import Sample
 from jaxsyn.decode.strategy import STRATEGIES, Decode
 
-STRATEGIES.add({"beam": Beam, "sample": Sample, "diverse": Diverse})
+STRATEGIES.update({"beam": Beam, "sample": Sample, "diverse": Diverse})
 
 # Import Decode from here: without the registrations above it has no strategies.
 __all__ = ["STRATEGIES", "Decode"]

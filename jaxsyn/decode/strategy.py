@@ -81,8 +81,8 @@ class Decode(LengthPenalty):
   )
   stop: Literal["first", "bound"] = option(
     "first",
-    'End of the search: "first", when `beam` hypotheses have ended; '
-    '"bound", when no open hypothesis can still win.',
+    'End of the search of a sentence: "first", when `beam` hypotheses '
+    'have ended; "bound", when no open hypothesis can still win.',
   )
   max_length_factor: Annotated[float, Range(0, 1000)] = option(
     1.5,

@@ -6,6 +6,6 @@ from jaxsyn.models.gru import Gru
 from jaxsyn.models.spec import ARCHITECTURES
 from jaxsyn.models.transformer import Transformer
 
-ARCHITECTURES.add({"transformer": Transformer, "gru": Gru})
+ARCHITECTURES.update({"transformer": Transformer, "gru": Gru})
 
 __all__ = ["ARCHITECTURES"]

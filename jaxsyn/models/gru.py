@@ -12,7 +12,7 @@ Letters: E width of an annotation, 2·G.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -26,7 +26,7 @@ from jaxsyn.models.gru_layers import Bidirectional, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import Architecture, ModelSpec
 from jaxsyn.options import ConfigPath, NamedSpecs, choices, option
-from jaxsyn.options.bounds import Range, Rate, Units
+from jaxsyn.options.bounds import Rate, Units
 from jaxsyn.syntax import (
   WINDOWS,
   ModifierSpec,
@@ -157,36 +157,39 @@ class GruModel(EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class Gru(Architecture):
-  """The recurrent family: one layer a side, one head, and windows."""
+  """The recurrent model: one layer per side, one attention head, and windows."""
 
   hidden: Units = option(
-    256, "G, units of every GRU; annotations have twice as many."
-  )
-  alignment: Annotated[int, Range(0, 2**20)] = option(
-    0, "A, units of the alignment; 0: as many as `hidden`."
+    256,
+    "Number G of units of every GRU; annotations of the source have twice "
+    "as many.",
   )
   update: Literal["first", "all"] = option(
     "first",
-    'What moves the decoder\'s state: the "first" context, in the order of '
-    'WINDOWS, or "all" of them, joined.',
+    'Contexts that update the decoder\'s state: the "first" one, in the '
+    'order of WINDOWS, or "all" of them, concatenated.',
   )
   initialisation: Literal["xavier", "orthogonal"] = option(
     "xavier",
-    '"xavier" uniform; or "orthogonal", Nematus\'s: square matrices so, all '
-    "others N(0, 0.01²). That takes far longer to get going: on the generated "
-    'corpus it has learnt nothing after 600 updates, where "xavier" has 68 '
-    "BLEU on the validation part.",
+    'Initialization of matrices: "xavier" uniform; or "orthogonal" as in '
+    "Nematus, for square matrices, and N(0, 0.01²) for all others. The "
+    "latter learns much later: on the generated corpus it has learned "
+    'nothing after 600 updates, where "xavier" has 68 BLEU on the '
+    "validation split.",
   )
   dropout_embedding: Rate = option(
-    0.2, "On embeddings; as all here, one draw holds for a whole sentence."
+    0.2,
+    "Dropout rate of embeddings. As for all dropout here, one mask is "
+    "used for a complete sentence.",
   )
   dropout_hidden: Rate = option(
     0.2,
-    "On states, annotations, contexts and the read-out, before their matrices.",
+    "Dropout rate of states, annotations, contexts and the read-out, "
+    "before their matrices.",
   )
-  dropout_source: Rate = option(0.0, "Of whole source words.")
+  dropout_source: Rate = option(0.0, "Dropout rate of complete source words.")
   dropout_target: Rate = option(
-    0.0, "Of whole target words, as the decoder reads them."
+    0.0, "Dropout rate of complete target words in the decoder's input."
   )
   windows: NamedSpecs[WindowSpec] = choices(
     WINDOWS,

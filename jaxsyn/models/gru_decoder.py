@@ -79,9 +79,8 @@ class Contexts(nn.Module):
       sequences += window.has_own_annotations
     self.which = tuple(which)  # sequence of annotations of each window
     self.drop = Dropout(gru.dropout_hidden, shared=(1,))
-    units = gru.alignment or gru.hidden
     self.alignment = [
-      Alignment(units, gru.initialisation, model.dtype)
+      Alignment(gru.hidden, gru.initialisation, model.dtype)
       for _ in range(sequences)
     ]
 

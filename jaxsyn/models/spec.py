@@ -74,7 +74,9 @@ class Model:
     "Architecture of the model; set by the system.",
   )
   width: Units = option(
-    128, 'Model width D; the size of the embeddings in "gru".', common=True
+    128,
+    'Width D of the model; the size of the embeddings in "gru".',
+    common=True,
   )
   tie_embeddings: bool = option(
     True,
@@ -88,9 +90,9 @@ class Model:
     "einsum",
     'Implementation of attention in a Transformer: "einsum", or "fused", '
     'JAX\'s own function, which never materializes scores. "fused" works '
-    "with modifiers that only add to scores, has no attention_dropout, uses "
-    "cuDNN on NVIDIA GPUs in bfloat16 (not measured yet), and is slower on "
-    "CPUs.",
+    "with modifiers that only add to scores, has no attention_dropout, "
+    "uses cuDNN on NVIDIA GPUs in bfloat16 (not measured yet), and is "
+    "slower on CPUs.",
     resume=True,
   )
   dtype: Literal["float32", "bfloat16"] = option(

@@ -151,22 +151,34 @@ class TransformerModel(EncoderDecoder):
 class Transformer(Architecture):
   """The Transformer: sizes, norms and dropout."""
 
-  encoder_layers: Layers = option(4, "Layers of the encoder.")
-  decoder_layers: Layers = option(4, "Layers of the decoder.")
+  encoder_layers: Layers = option(4, "Number of encoder layers.")
+  decoder_layers: Layers = option(4, "Number of decoder layers.")
   feed_forward: Units = option(
-    256, "F, inner units of the feed-forward layers."
+    256, "Width F of the feed-forward layers' hidden units."
   )
-  heads: Units = option(4, "H; width / heads is the width of a head.")
+  heads: Units = option(
+    4,
+    "Number H of attention heads, which must divide the model width; "
+    "their quotient is the width of a head.",
+  )
   norm: Literal["pre", "post"] = option(
-    "pre", 'Layer norm "pre" or "post" the residual branch.'
+    "pre",
+    'Position of the layer norms: "pre", before each sublayer, or "post", '
+    "after each residual sum.",
   )
-  activation: Literal["relu", "gelu"] = option("relu", '"relu" or "gelu".')
+  activation: Literal["relu", "gelu"] = option(
+    "relu", 'Activation function of the feed-forward layers: "relu" or "gelu".'
+  )
   positions: bool = option(
-    True, "Sinusoidal positions added to the embeddings."
+    True, "Whether sinusoidal positions are added to the embeddings."
   )
-  dropout: Rate = option(0.3, "After embeddings and each residual branch.")
-  attention_dropout: Rate = option(0.0, "On attention weights.")
-  activation_dropout: Rate = option(0.0, "Inside the feed-forward layers.")
+  dropout: Rate = option(
+    0.3, "Dropout rate after the embeddings and on each residual branch."
+  )
+  attention_dropout: Rate = option(0.0, "Dropout rate of attention weights.")
+  activation_dropout: Rate = option(
+    0.0, "Dropout rate inside the feed-forward layers, after the activation."
+  )
 
   module: ClassVar[type[nn.Module]] = TransformerModel
   remats: ClassVar[tuple[str, ...]] = ("none", "attention", "layer")

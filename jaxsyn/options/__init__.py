@@ -25,16 +25,13 @@ back and rejects unknown or invalid values by their dotted name, `as_dict` makes
 JSON, and `describe` lists the options for help and documentation.
 """
 
-from __future__ import annotations
-
 from jaxsyn.options.bounds import Range
-from jaxsyn.options.choices import choice, choices, unused_option_error
 from jaxsyn.options.described import (
-  OptionDescription,
   describe,
   neutral_options,
   resumable_options,
   text,
+  unused_option_error,
 )
 from jaxsyn.options.fields import (
   CHECKPOINT_MODE,
@@ -47,16 +44,19 @@ from jaxsyn.options.fields import (
   RegistryKey,
   ValidationMode,
   as_dict,
+  choice,
+  choices,
   config_dict,
   fields_of,
   flat,
-  from_config,
   metadata,
   option,
   range_of,
   section,
+  siblings,
   with_default,
 )
+from jaxsyn.options.reading import from_config
 
 __all__ = [
   "CHECKPOINT_MODE",
@@ -65,7 +65,6 @@ __all__ = [
   "Choice",
   "ConfigPath",
   "NamedSpecs",
-  "OptionDescription",
   "Range",
   "Registry",
   "RegistryKey",
@@ -84,6 +83,7 @@ __all__ = [
   "range_of",
   "resumable_options",
   "section",
+  "siblings",
   "text",
   "unused_option_error",
   "with_default",

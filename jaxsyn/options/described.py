@@ -1,4 +1,4 @@
-"""Descriptions of all options, for --helpconfig and the reference."""
+"""Descriptions of all options, for --helpconfig, messages and the reference."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import textwrap
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import ml_collections
@@ -15,10 +15,14 @@ import ml_collections
 from jaxsyn.options.fields import (
   NO_METADATA,
   ROOT,
+  Choice,
   ConfigPath,
   OptionMetadata,
+  RegistryKey,
   fields_of,
+  inherits,
   metadata,
+  siblings,
   summary_of,
 )
 
@@ -31,36 +35,21 @@ class OptionDescription:
     name: Dotted name, as on the command line.
     type: Type and bounds in words; "" for a section.
     default: Repr of the default; "" for a section.
-    metadata: Metadata, combined with that of the enclosing sections.
     declared: Identity of the declaration, equal for the copies of an option that
       several registered choices inherit or several stacks have.
+    meaning, unit: Help text and unit.
+    resume, neutral, common: See `OptionMetadata`.
   """
 
   name: str
   type: str
   default: str
-  metadata: OptionMetadata
   declared: int
-
-  @property
-  def meaning(self) -> str:
-    """Help text of the option or section."""
-    return self.metadata.meaning
-
-  @property
-  def unit(self) -> str:
-    """Unit of a numeric option, or ""."""
-    return self.metadata.unit
-
-  @property
-  def resume(self) -> bool:
-    """Whether a resumed run may have another value of the option."""
-    return self.metadata.resume
-
-  @property
-  def neutral(self) -> bool:
-    """Whether the option has no effect on results."""
-    return self.metadata.neutral
+  meaning: str
+  unit: str = ""
+  resume: bool = False
+  neutral: bool = False
+  common: bool = False
 
   @property
   def is_section(self) -> bool:
@@ -80,25 +69,30 @@ def describe(
   """
   defaults = cls()
   for name, (field, hint) in fields_of(cls).items():
-    declared = metadata(field)
-    neutral = within.neutral or declared.neutral
-    resume = within.resume or declared.resume or neutral
-    details = dataclasses.replace(declared, resume=resume, neutral=neutral)
-    selected = details.choice_field
-    kind = selected.kind if selected else _type(hint)
+    own = metadata(field)
+    neutral = within.neutral or own.neutral
+    resume = within.resume or own.resume or neutral
+    details = dataclasses.replace(own, neutral=neutral, resume=resume)
+    kind = _type(hint)
+    if own.registry and not own.multiple:
+      kind = str(RegistryKey(own.registry))
     default = repr(getattr(defaults, name)) if kind else ""
     yield OptionDescription(
-      str(path / name), kind, default, details, id(declared)
-    )
-    if selected:
-      for section_path, spec in selected.sections(name, path):
-        of_spec = dataclasses.replace(
-          details, meaning=summary_of(spec), unit=""
-        )
-        yield OptionDescription(str(section_path), "", "", of_spec, id(spec))
-        yield from describe(spec, section_path, details)
-    elif not kind:
-      yield from describe(hint, path / name, details)
+      str(path / name), kind, default, id(own), own.meaning, own.unit, resume,
+      neutral, own.common,
+    )  # fmt: skip
+    inner = path / name if own.multiple else path
+    sections = siblings(own)
+    if own.registry and own.multiple:
+      sections = {n: c for n, c in own.registry.items() if c.fits(name)}
+    for one, spec in sections.items():
+      summary = summary_of(spec)
+      yield OptionDescription(
+        str(inner / one), "", "", id(spec), summary, "", resume, neutral
+      )
+      yield from describe(spec, inner / one, details)
+    if dataclasses.is_dataclass(hint):
+      yield from describe(typing.cast(type, hint), path / name, details)
 
 
 def text(
@@ -117,26 +111,24 @@ def text(
     config: Config whose values are shown; None: the defaults.
   """
   rows = [r for r in describe(cls) if f"{r.name}.".startswith(f"{prefix}.")]
-  common = [r for r in rows if r.metadata.common] if prefix == "config" else []
-  sections: dict[str, list[str]] = {}
+  common = [row for row in rows if row.common and prefix == "config"]
+  lines = [_entry(row, config) for row in common]
   if common:
-    sections["common"] = ["The options that matter most:\n"]
-    sections["common"] += [_entry(row, config) for row in common]
-    sections["common"].append("\nAll other options, by section:\n")
-  sections["config"] = []
+    lines.insert(0, "The options that matter most:\n")
+    lines.append("\nAll other options, by section:\n")
+  # The sections of choices come between the options of their section.
+  sections: dict[str, list[str]] = {"config": []}
   explained: dict[int, str] = {}
   for row in rows:
-    if row in common:
-      continue
     if row.is_section:
       sections.setdefault(row.name, []).append(f"\n{row.name}: {row.meaning}")
-      continue
-    same = explained.setdefault(row.declared, row.name)
-    section = sections.setdefault(row.name.rpartition(".")[0], [])
-    section.append(_entry(row, config, "" if same == row.name else same))
-  return "\n".join(
-    line for lines in sections.values() for line in lines
-  ).strip()
+    elif row not in common:
+      same = explained.setdefault(row.declared, row.name)
+      section = sections.setdefault(row.name.rpartition(".")[0], [])
+      section.append(_entry(row, config, "" if same == row.name else same))
+  for section in sections.values():
+    lines += section
+  return "\n".join(lines).strip()
 
 
 def _entry(
@@ -186,7 +178,7 @@ def neutral_options(cls: type) -> frozenset[str]:
 
 def _type(hint: Any) -> str:
   """Returns a type annotation and its bounds in words; "" for a section."""
-  if dataclasses.is_dataclass(hint):
+  if hint is None or dataclasses.is_dataclass(hint):
     return ""
   if typing.get_origin(hint) is Annotated:
     inner, form = hint.__origin__, hint.__metadata__[0]
@@ -200,6 +192,36 @@ def _type(hint: Any) -> str:
     return f"section of {_type(arguments[1])} by name"
   if origin in (typing.Union, types.UnionType):
     return " or ".join(_type(a) for a in arguments)
-  if hint is type(None):
-    return "None"
-  return hint.__name__
+  return "None" if hint is type(None) else hint.__name__
+
+
+def unused_option_error(cls: type, config: Mapping[str, Any], name: str) -> str:
+  """Returns the error message for an option whose choice is not selected.
+
+  Args:
+    cls: Dataclass of the config.
+    config: Values of the config.
+    name: Dotted name of the option in the config.
+
+  Returns:
+    Error message; "" if the option has an effect or does not exist.
+  """
+  path, names = ROOT, name.split(".")
+  for part, inside in zip(names, [*names[1:], ""]):
+    within: Any = None
+    for selecting, (field, hint) in fields_of(cls).items():
+      sections = siblings(metadata(field))
+      if part in sections:
+        within, selected = sections[part], config[selecting]
+        chosen = sections.get(selected, Choice)
+        if selected != part and not inherits(chosen, within, inside):
+          return (
+            f"config.{name} counts only where {path / selecting} is {part!r}; "
+            f"here it is {selected!r}. Set that too, or leave the option out."
+          )
+      elif part == selecting and dataclasses.is_dataclass(hint):
+        within = hint
+    if within is None:
+      return ""
+    cls, config, path = within, config[part], path / part
+  return ""

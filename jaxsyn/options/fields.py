@@ -1,31 +1,22 @@
-"""Option fields: their metadata, and conversion of sections to dataclasses."""
+"""Option fields, registries of choices, and the ConfigDict of a dataclass."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import functools
-import inspect
-import itertools
-import math
-import re
-import sys
-import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import ml_collections
 from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.bounds import FLOATS, INTEGERS, Range, TextPattern
+from jaxsyn.options.bounds import Range
 
 T = TypeVar("T")
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_MAX_SHOWN = 80  # characters of a value in a message
-MISSING = " is missing; --helpconfig says what it is."
 _KEY = "jaxsyn"  # key of OptionMetadata in the metadata of a field
 
 
@@ -88,42 +79,23 @@ S = TypeVar("S", bound=Choice)
 NamedSpecs = tuple[tuple[str, S], ...]
 
 
-class Registry(Mapping[str, type[S]], Generic[S]):
-  """Mapping of names to the classes that an option can select.
+class Registry(dict[str, type[S]]):
+  """Names of the classes that an option can select.
 
-  The order is that in which the classes are applied.
+  The order is that in which the classes are applied. Classes that need the
+  registry are added to it later.
+
+  Attributes:
+    kind: Noun for messages, as in "no schedule 'x'".
   """
 
   def __init__(self, kind: str, specs: Mapping[str, type[S]] | None = None):
-    """Creates a registry of classes.
-
-    Args:
-      kind: Noun for messages, as in "no schedule 'x'".
-      specs: Classes by name. Classes that need the registry are added later with
-        `add`.
-    """
-    self.kind, self._specs = kind, dict(specs or {})
-
-  def add(self, specs: Mapping[str, type[S]]) -> None:
-    """Adds classes to the registry, by name."""
-    self._specs |= specs
-
-  def __getitem__(self, name: str) -> type[S]:
-    return self._specs[name]
-
-  def __iter__(self) -> Iterator[str]:
-    return iter(self._specs)
-
-  def __len__(self) -> int:
-    return len(self._specs)
+    super().__init__(specs or {})
+    self.kind = kind
 
   def check_name(self, name: Any, path: ConfigPath) -> str:
-    """Returns the given name after checking that it is registered.
-
-    Raises:
-      InputError: The name is not registered; the message has a similar one.
-    """
-    if not isinstance(name, str) or name not in self._specs:
+    """Returns a name; raises InputError with a similar one if it is unknown."""
+    if not isinstance(name, str) or name not in self:
       raise path.error(
         f" has no {self.kind} {name!r}. {did_you_mean(str(name), self)}"
       )
@@ -155,31 +127,6 @@ class RegistryKey:
     return "one of " + ", ".join(map(repr, self.registry))
 
 
-class ChoiceField(Protocol):
-  """Metadata of a config field that selects registered choices of an option.
-
-  `siblings` are the choices with a section next to the field, `sections` all
-  sections and their locations. `read` takes the section of the field, `config`
-  and `as_dict` return its entries. See `options.choices`.
-  """
-
-  @property
-  def kind(self) -> str: ...
-  def siblings(self) -> Mapping[str, type]: ...
-  def sections(
-    self, name: str, path: ConfigPath
-  ) -> Iterator[tuple[ConfigPath, type]]: ...
-  def read(
-    self,
-    name: str,
-    section: Mapping[str, Any],
-    path: ConfigPath,
-    reader: ConfigReader,
-  ) -> Any: ...
-  def config(self, name: str, value: Any) -> dict[str, Any]: ...
-  def as_dict(self, name: str, value: Any) -> dict[str, Any]: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class OptionMetadata:
   """Metadata of an option, in addition to its type and default.
@@ -191,8 +138,9 @@ class OptionMetadata:
     neutral: Whether the option has no effect on results: runs with different
       values are comparable, and a resumed run may have another value.
     common: Whether the help lists the option first.
-    choice_field: Registered choices of a `choice` or `choices` field; None for
+    registry: Classes that a `choice` or `choices` field selects from; None for
       all other fields.
+    multiple: Whether the field is a `choices` field.
   """
 
   meaning: str = ""
@@ -200,15 +148,11 @@ class OptionMetadata:
   resume: bool = False
   neutral: bool = False
   common: bool = False
-  choice_field: ChoiceField | None = None
+  registry: Registry[Any] | None = None
+  multiple: bool = False
 
 
 NO_METADATA = OptionMetadata()
-
-
-def declare(details: OptionMetadata, **default: Any) -> Any:
-  """Returns a dataclass field with the given option metadata and default."""
-  return dataclasses.field(**default, metadata={_KEY: details})
 
 
 def option(default: Any, meaning: str, **rest: Any) -> Any:
@@ -216,15 +160,26 @@ def option(default: Any, meaning: str, **rest: Any) -> Any:
 
   Further arguments are attributes of `OptionMetadata`.
   """
-  details = OptionMetadata(meaning, **rest)
-  if isinstance(default, dict):
-    return declare(details, default_factory=functools.partial(dict, default))
-  return declare(details, default=default)
+  return _field(OptionMetadata(meaning, **rest), default)
+
+
+def choice(
+  registry: Registry[Any], default: str, meaning: str, **rest: Any
+) -> Any:
+  """Returns a field that selects one class of a registry, `default` at first."""
+  return option(default, meaning, registry=registry, **rest)
+
+
+def choices(
+  registry: Registry[Any], meaning: str, default: Sequence[str] = ()
+) -> Any:
+  """Returns a field that selects any number of classes of a registry."""
+  return option(tuple(default), meaning, registry=registry, multiple=True)
 
 
 def with_default(cls: Any, name: str, default: Any) -> Any:
   """Returns a copy of an inherited option's field with another default."""
-  return declare(metadata(cls.__dataclass_fields__[name]), default=default)
+  return _field(metadata(cls.__dataclass_fields__[name]), default)
 
 
 def section(cls: Any, **rest: Any) -> Any:
@@ -234,7 +189,16 @@ def section(cls: Any, **rest: Any) -> Any:
     cls: Dataclass of the section.
     **rest: Metadata of every option in the section; see `OptionMetadata`.
   """
-  return declare(OptionMetadata(summary_of(cls), **rest), default_factory=cls)
+  details = OptionMetadata(summary_of(cls), **rest)
+  return dataclasses.field(default_factory=cls, metadata={_KEY: details})
+
+
+def _field(details: OptionMetadata, default: Any) -> Any:
+  if isinstance(default, dict):
+    return dataclasses.field(
+      default_factory=default.copy, metadata={_KEY: details}
+    )
+  return dataclasses.field(default=default, metadata={_KEY: details})
 
 
 def summary_of(cls: type) -> str:
@@ -253,14 +217,11 @@ Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 def _fields_of(cls: Any) -> Fields:
   """Returns the fields and types of a section's dataclass by name, in order."""
-  fields = {f.name: f for f in dataclasses.fields(cls)}
-  hints: dict[str, Any] = {}
-  for base in reversed(cls.__mro__):
-    for name, hint in inspect.get_annotations(base).items():
-      if name in fields and not metadata(fields[name]).choice_field:
-        module = vars(sys.modules[base.__module__])
-        hints[name] = eval(hint, module) if isinstance(hint, str) else hint
-  return {name: (field, hints.get(name)) for name, field in fields.items()}
+  hints = typing.get_type_hints(cls, include_extras=True)
+  return {
+    field.name: (field, None if metadata(field).registry else hints[field.name])
+    for field in dataclasses.fields(cls)
+  }
 
 
 # To mypy a cached function takes hashable arguments, which classes are not.
@@ -273,146 +234,39 @@ def range_of(cls: type, field: str) -> Range:
   return next(m for m in hint.__metadata__ if isinstance(m, Range))
 
 
-@dataclasses.dataclass(frozen=True)
-class ConfigReader:
-  """Reader of config sections that validates values in a given mode.
+def siblings(details: OptionMetadata) -> dict[str, type]:
+  """Returns the choices whose sections are next to a `choice` field.
 
-  Attributes:
-    mode: Origin of the values.
-    complete: Whether every option must be present, except in sections of
-      unselected choices and of `choices`.
+  Choices without options have no section.
   """
-
-  mode: ValidationMode
-  complete: bool = False
-
-  @property
-  def partial(self) -> ConfigReader:
-    """Returns a reader that accepts missing options, with the same mode."""
-    return ConfigReader(self.mode)
-
-  def section(
-    self, cls: type[T], config: Mapping[str, Any], path: ConfigPath
-  ) -> T:
-    """Returns a dataclass instance with the validated options of a section.
-
-    See `from_config`.
-    """
-    if not isinstance(config, Mapping):
-      raise path.error(f" must be a section, got {_shortened(config)}.")
-    fields = fields_of(cls)
-    selecting = [
-      c for f, _ in fields.values() if (c := metadata(f).choice_field)
-    ]
-    siblings = itertools.chain(*(c.siblings() for c in selecting))
-    known = [*fields, *siblings]
-    for name in config:
-      if name not in known:
-        guess = did_you_mean(str(name), known)
-        raise path.error(f" has no option {_shortened(name)}. {guess}")
-    values: dict[str, Any] = {}
-    for name, (field, hint) in fields.items():
-      if name not in config:
-        required = field.default is field.default_factory is dataclasses.MISSING
-        if required or (self.complete and _KEY in field.metadata):
-          raise (path / name).error(
-            MISSING if self.complete else " is missing."
-          )
-      elif selected := metadata(field).choice_field:
-        values[name] = selected.read(name, config, path, self)
-      else:
-        values[name] = self.value(hint, config[name], path / name)
-    return cls(**values)
-
-  def value(self, hint: Any, value: Any, path: ConfigPath) -> Any:
-    """Returns a config value in its annotated type, or raises InputError."""
-    form = None
-    if typing.get_origin(hint) is Annotated:
-      hint, form = hint.__origin__, hint.__metadata__[0]
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-      return self.section(hint, value, path)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-      if isinstance(value, str) and value in arguments:
-        return value
-      known = ", ".join(map(repr, arguments))
-      raise path.error(f" must be one of {known}, got {_shortened(value)}.")
-    if origin in (tuple, list) and isinstance(value, (tuple, list)):
-      return origin(
-        self.value(arguments[0], item, ConfigPath(f"{path}[{i}]"))
-        for i, item in enumerate(value)
-      )
-    if origin is dict and isinstance(value, Mapping):
-      key_path = ConfigPath(f"a name in {path}")
-      return {
-        self.value(arguments[0], key, key_path): self.value(
-          arguments[1], item, path / key
-        )
-        for key, item in value.items()
-      }
-    if origin in (typing.Union, types.UnionType):
-      if value is None and type(None) in arguments:
-        return None
-      return self.value(arguments[0], value, path)
-    if hint is Any:
-      return value
-    bounded = self.mode is USER_MODE
-    if hint is float and type(value) in (int, float):
-      return float(
-        _in_range(form or (FLOATS if bounded else None), value, path)
-      )
-    if hint is int and type(value) is int:
-      return _in_range(form or (INTEGERS if bounded else None), value, path)
-    if isinstance(form, RegistryKey):
-      return form.registry.check_name(value, path)
-    if hint is str and type(value) is str:
-      return _checked_text(form, value, path) if bounded or form else value
-    if isinstance(hint, type) and type(value) is hint:
-      return value
-    name = getattr(origin or hint, "__name__", str(hint))
-    raise path.error(
-      f" must be of type {name}, got {_shortened(value)} ({type(value).__name__})."
-    )
+  if details.registry is None or details.multiple:
+    return {}
+  return {name: c for name, c in details.registry.items() if fields_of(c)}
 
 
-def from_config(
-  cls: type[T],
-  config: Mapping[str, Any],
-  path: ConfigPath,
-  mode: ValidationMode = USER_MODE,
-  *,
-  complete: bool = False,
-) -> T:
-  """Returns a frozen dataclass with the validated options of a config section.
-
-  Args:
-    cls: Dataclass whose annotations have types and bounds.
-    config: Values by field name.
-    path: Location of the section.
-    mode: Origin of the values.
-    complete: Whether options with a default must be present too.
-
-  Raises:
-    InputError: An option is unknown, missing, of another type or out of bounds.
-  """
-  return ConfigReader(mode, complete).section(cls, config, path)
+def inherits(cls: type, base: type, name: str) -> bool:
+  """Returns whether a class inherits an option of a base unchanged."""
+  if name not in fields_of(base) or not issubclass(cls, base):
+    return False
+  field, hint = fields_of(base)[name]
+  is_section = metadata(field).registry or dataclasses.is_dataclass(hint)
+  return fields_of(cls)[name][0] is field and not is_section
 
 
-def config_dict(settings: Any) -> ml_collections.ConfigDict:
-  """Returns the ConfigDict of a dataclass instance, or of a class's defaults.
+def config_dict(cls: type) -> ml_collections.ConfigDict:
+  """Returns the ConfigDict of a section's dataclass, with all defaults.
 
   Next to a field that selects a registered choice are the sections of all
   choices, so that a command line can set any of their options.
   """
-  if isinstance(settings, type):
-    settings = settings()
-  config = ml_collections.ConfigDict()
-  for name, (field, hint) in fields_of(type(settings)).items():
-    value = getattr(settings, name)
-    if selected := metadata(field).choice_field:
-      config.update(selected.config(name, value))
+  config, defaults = ml_collections.ConfigDict(), cls()
+  for name, (field, hint) in fields_of(cls).items():
+    value, details = getattr(defaults, name), metadata(field)
+    if details.registry and details.multiple:
+      specs = {one: config_dict(details.registry[one]) for one in value}
+      config[name] = ml_collections.ConfigDict(specs)
     elif dataclasses.is_dataclass(value):
-      config[name] = config_dict(value)
+      config[name] = config_dict(type(value))
     elif isinstance(value, dict):
       config[name] = ml_collections.ConfigDict(value)
     elif value is None:  # typed, so that it can be overridden
@@ -420,7 +274,28 @@ def config_dict(settings: Any) -> ml_collections.ConfigDict:
       config[name] = placeholder(typing.get_origin(inner) or inner)
     else:
       config[name] = value
+    _add_siblings(config, siblings(details))
   return config
+
+
+def _add_siblings(
+  config: ml_collections.ConfigDict, specs: Mapping[str, type]
+) -> None:
+  """Adds the sections of all choices of a field to a ConfigDict.
+
+  The options that a choice inherits from another one are linked to those of the
+  other, so that a dataset config that sizes the Transformer also sizes an
+  architecture derived from it.
+  """
+  for name, cls in specs.items():
+    config[name] = config_dict(cls)
+  names = {cls: name for name, cls in specs.items()}
+  for name, cls in specs.items():
+    base = next((c for c in cls.__mro__[1:] if c in names), None)
+    for inherited in fields_of(base) if base else ():
+      if base and inherits(cls, base, inherited):
+        reference = config[names[base]].get_oneway_ref(inherited)
+        config[name][inherited] = reference
 
 
 def as_dict(settings: Any) -> dict[str, Any]:
@@ -430,9 +305,13 @@ def as_dict(settings: Any) -> dict[str, Any]:
   """
   plain: dict[str, Any] = {}
   for name, (field, _) in fields_of(type(settings)).items():
-    value = getattr(settings, name)
-    if selected := metadata(field).choice_field:
-      plain |= selected.as_dict(name, value)
+    value, details = getattr(settings, name), metadata(field)
+    if details.multiple:
+      plain[name] = {one: as_dict(spec) for one, spec in value}
+    elif details.registry:
+      plain[name] = details.registry.name_of(value)
+      if options := as_dict(value):
+        plain[plain[name]] = options
     else:
       plain[name] = as_dict(value) if dataclasses.is_dataclass(value) else value
   return plain
@@ -447,40 +326,3 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     else:
       flattened[prefix + name] = value
   return flattened
-
-
-def _in_range(bounds: Range | None, value: float, path: ConfigPath) -> float:
-  if bounds is None or value in bounds:
-    return value
-  if bounds is FLOATS and not (isinstance(value, int) or math.isfinite(value)):
-    raise path.error(f" must be a finite number, got {value}.")
-  raise path.error(f" must be {bounds}, got {_shortened(value)}.")
-
-
-def _checked_text(
-  form: TextPattern | None, value: str, path: ConfigPath
-) -> str:
-  if control := _CONTROL.search(value):
-    raise path.error(
-      f" has the control character {control[0]!r} in it, got {_shortened(value)}."
-    )
-  try:
-    value.encode()
-  except UnicodeEncodeError:  # raw bytes of the command line
-    raise path.error(f" is not UTF-8, got {_shortened(value)}.") from None
-  if form and not re.fullmatch(form.pattern, value):
-    raise path.error(f" must be {form.what}, got {_shortened(value)}.")
-  return value
-
-
-def _shortened(value: Any) -> str:
-  """Returns the repr of a value for a message, truncated if it is long."""
-  if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
-    return (
-      f"an integer of {value.bit_length()} bits"  # repr rejects the largest
-    )
-  try:
-    text = repr(value)
-  except RecursionError:
-    return "a value that is nested too deeply"
-  return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

@@ -20,14 +20,7 @@ def number_flag(
   meaning: str,
   kind: type = int,
 ) -> None:
-  """Defines a command-line flag for a number with bounds.
-
-  Args:
-    name, default: Name and default of the flag.
-    bounds: Bounds of the number.
-    meaning: Help text.
-    kind: Type of the number, int or float.
-  """
+  """Defines a command-line flag for a number of a type with bounds."""
   flags.DEFINE(
     _Number(bounds, kind), name, default, meaning, flags.FLAGS,
     flags.ArgumentSerializer(),
@@ -45,14 +38,9 @@ def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
   """Defines a command-line flag for several values.
 
   Values are separated by commas, or the flag is repeated, or both.
-
-  Args:
-    name, default: Name and default of the flag.
-    meaning: Help text.
   """
-  flags.DEFINE_flag(_List(
-    flags.ListParser(), flags.CsvListSerializer(","), name, list(default), meaning,
-  ))  # fmt: skip
+  parser, serializer = flags.ListParser(), flags.CsvListSerializer(",")
+  flags.DEFINE_flag(_List(parser, serializer, name, list(default), meaning))
 
 
 class _List(flags.Flag[Any]):
@@ -65,7 +53,10 @@ class _List(flags.Flag[Any]):
 
 
 class _Number(flags.ArgumentParser[Any]):
-  """Parser of a flag's value that accepts numbers within bounds."""
+  """Parser of a flag's value that accepts numbers within bounds.
+
+  absl's has no exclusive bounds and accepts NaN.
+  """
 
   def __init__(self, bounds: Range, kind: type):
     super().__init__()

@@ -120,7 +120,7 @@ class _Context(HeadsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Context(OnHeads):
-  """Queries and keys mixed with a transformed context C by learned gates.
+  """Queries and keys that learned gates mix with a transformed context C.
 
   Q̂ = (1 - λ) Q + λ C U,  λ = sigmoid(Q V + (C U) V')
 
@@ -134,15 +134,18 @@ class Context(OnHeads):
   """
 
   layers: HeadChoice = option(
-    None, "Layers of its place, from 0; None: all, as in the paper's encoder."
+    None,
+    "Layers of the stack with this modifier, from 0; None: all, as in the "
+    "paper's encoder.",
   )
   heads: HeadChoice = with_default(OnHeads, "heads", None)
   context: Literal["global", "deep", "deep_global"] = option(
     "global",
-    'C: "global": mean over the positions of this layer\'s input; "deep": the '
-    "inputs of all layers before, side by side, at each position, which are "
-    'none in the first layer: it stays as it is; "deep_global": the means of '
-    "the inputs of this layer and of all before it, side by side.",
+    'Context vector C: "global", the mean over the positions of the '
+    'layer\'s input; "deep", the concatenated inputs of all previous '
+    "layers at each position (none in the first layer, which stays "
+    'unchanged); "deep_global", the concatenated means of the inputs of '
+    "this layer and all previous ones.",
   )
 
   modifier: ClassVar[type[Modifier]] = _Context

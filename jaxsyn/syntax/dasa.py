@@ -67,7 +67,7 @@ class _Dasa(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class Dasa(OnHeads):
-  """score · (1 + α b), where b falls from 1 to 0 with the distance in the tree.
+  """Scaled scores, score · (1 + α b): b falls from 1 to 0 with the tree distance.
 
   As of Deps-SAN a product makes a negative score of a near pair more negative;
   unlike there, far pairs keep theirs. A pair of two trees or with EOS
@@ -76,15 +76,17 @@ class Dasa(OnHeads):
 
   layers: HeadChoice = with_default(OnHeads, "layers", None)
   heads: HeadChoice = with_default(OnHeads, "heads", None)
-  strength: Amount = option(1.0, "α; 0: none.")
+  strength: Amount = option(1.0, "Strength α of the bias b; 0: none.")
   normalise: Literal["longest", "inverse", "rows"] = option(
     "longest",
-    'b: "longest", 1 - d / the longest distance of the sentence; "inverse", '
-    '1 / (1 + d); "rows", exp(-d) over its sum along the query\'s row of '
-    "subwords.",
+    'Normalization of tree distances d to the bias b: "longest", 1 - d / '
+    'the longest distance in the sentence; "inverse", 1 / (1 + d); '
+    '"rows", exp(-d) divided by its sum over the query\'s row of subwords.',
   )
   apply: Literal["multiply", "add"] = option(
-    "multiply", '"multiply": score · (1 + α b); "add": score + α b.'
+    "multiply",
+    'Effect of the bias b on a score: "multiply", score · (1 + α b); '
+    '"add", score + α b.',
   )
 
   modifier: ClassVar[type[Modifier]] = _Dasa

@@ -66,7 +66,7 @@ class _Dbsa(SupervisedModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Dbsa(Supervised):
-  """score = (q U)·k / √K + u·k: the first term is the papers', u their code's.
+  """Parsing head with score = (q U)·k / √K + u·k; u is from the authors' code.
 
   A subword is to find the next one of its word, the last one the first of the
   parent word; a root's last one itself. In a decoder a parent on the right
@@ -74,13 +74,15 @@ class Dbsa(Supervised):
   """
 
   bias: bool = option(
-    True, "Whether there is a u, a term of the key alone, as in the code."
+    True,
+    "Whether scores have a term u·k that depends on the key alone, as in "
+    "the authors' code.",
   )
   rows: Literal["output", "input"] = option(
     "output",
-    'In a decoder, the state that parses a subword: "output", the one that '
-    "predicts it, as in the authors' code, so it parses a word it has not read "
-    'yet; or "input", the next one, whose input it is.',
+    'Decoder state that parses a subword: "output", the state that '
+    "predicts it, as in the authors' code, which has not read the "
+    'subword; "input", the next state, which has.',
   )
 
   modifier: ClassVar[type[Modifier]] = _Dbsa

@@ -58,20 +58,23 @@ class _DependencyRelative(LabelledModifier):
 
 @dataclasses.dataclass(frozen=True)
 class DependencyRelative(Labelled):
-  """The label is a distance on the tree of the sentence.
+  """Relative positions with a distance in the tree as label.
 
   Subwords of a word have its place in the tree. A pair with EOS has a
   label of its own, the last one; the paper, of whole words, is silent on both.
   """
 
   clip: Count = option(
-    2, "The paper's l: farther words count as so far.", unit="edges"
+    2,
+    "Maximum distance l in the tree; larger ones are clipped to it.",
+    unit="edges",
   )
   label: Literal["depth", "distance"] = option(
     "depth",
-    '"depth": clip(depth(m) - depth(q)), as published: it says nothing of how '
-    'near two words of one depth are. "distance": the number of edges between '
-    "the words, negative where m stands before q, clipped. Ours.",
+    'Label of a pair of words: "depth", the clipped difference of their '
+    "depths, as published, which is independent of their distance; "
+    '"distance", the number of edges between them, negative if the key '
+    "comes first in the sentence, clipped. The latter is ours.",
   )
 
   modifier: ClassVar[type[Modifier]] = _DependencyRelative

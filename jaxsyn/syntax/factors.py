@@ -25,7 +25,6 @@ from jaxsyn.options import (
   RegistryKey,
   option,
 )
-from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.labels import table_of
 from jaxsyn.syntax.last_dimensions import last_cell, with_last
 from jaxsyn.syntax.modifier import (
@@ -35,6 +34,8 @@ from jaxsyn.syntax.modifier import (
   SentenceFeatures,
   StackShape,
 )
+
+POSITIONS = 100  # words of a sentence with a label of their own in "position"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,16 +47,11 @@ class Factor(Choice):
   share: ClassVar[float] = 10 / 500
   required_features: ClassVar[str] = ""  # a fact of the view, beside words
 
-  def count(self, site: AttentionSite, positions: int) -> int:
-    """How many labels there are.
-
-    Args:
-      where: of the part.
-      positions: of its options.
-    """
+  def count(self, site: AttentionSite) -> int:
+    """Returns the number of labels."""
     raise NotImplementedError
 
-  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures) -> Array:
     raise NotImplementedError
 
 
@@ -64,21 +60,21 @@ class RelationFactor(Factor):
 
   required_features = "relation"
 
-  def count(self, site: AttentionSite, positions: int) -> int:
+  def count(self, site: AttentionSite) -> int:
     return site.relations
 
-  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures) -> Array:
     return view.relation_BS
 
 
 class PositionFactor(Factor):
   """Which word of the sentence it is; those far behind share a label."""
 
-  def count(self, site: AttentionSite, positions: int) -> int:
-    return positions
+  def count(self, site: AttentionSite) -> int:
+    return POSITIONS
 
-  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
-    return jnp.clip(view.word_BS + 1, 0, positions)
+  def label_BS(self, view: SentenceFeatures) -> Array:
+    return jnp.clip(view.word_BS + 1, 0, POSITIONS)
 
 
 class SubwordFactor(Factor):
@@ -89,10 +85,10 @@ class SubwordFactor(Factor):
 
   share = 5 / 500
 
-  def count(self, site: AttentionSite, positions: int) -> int:
+  def count(self, site: AttentionSite) -> int:
     return 4
 
-  def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
+  def label_BS(self, view: SentenceFeatures) -> Array:
     word_BS = view.word_BS
     same_BS = word_BS[:, 1:] == word_BS[:, :-1]
     no_B1 = jnp.zeros_like(word_BS[:, :1], bool)
@@ -111,10 +107,10 @@ def _annotated(name: str) -> type[Factor]:
     required_features = name
     share = 115 / 500 if name == "lemma" else Factor.share
 
-    def count(self, site: AttentionSite, positions: int) -> int:
+    def count(self, site: AttentionSite) -> int:
       return dict(site.labels).get(name, 0)
 
-    def label_BS(self, view: SentenceFeatures, positions: int) -> Array:
+    def label_BS(self, view: SentenceFeatures) -> Array:
       return view.annotation_BS(name)
 
   Said.__doc__ = ANNOTATIONS[name].__doc__
@@ -140,14 +136,13 @@ class _Factors(Modifier):
   def setup(self) -> None:
     spec, site = self.spec, self.site
     for name, size in spec.sizes_in(site.width).items():
-      labels = FACTORS[name]().count(site, spec.positions)
+      labels = FACTORS[name]().count(site)
       setattr(self, name, table_of(labels, size, site))
 
   def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     spec = self.spec
     vectors = [
-      getattr(self, name)(FACTORS[name]().label_BS(view, spec.positions))
-      for name in spec.names
+      getattr(self, name)(FACTORS[name]().label_BS(view)) for name in spec.names
     ]
     vectors = [vector_BSP.astype(x_BSD.dtype) for vector_BSP in vectors]
     if spec.scale:
@@ -159,7 +154,7 @@ class _Factors(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class Factors(ModifierSpec):
-  """Annotations of a word, embedded and joined with its subwords' embeddings.
+  """Embeddings of annotations of a word, joined with those of its subwords.
 
   All subwords of a word bear the word's labels. EOS and pads have a
   label of their own in every factor; a sentence without a tree keeps its token
@@ -168,27 +163,21 @@ class Factors(ModifierSpec):
 
   names: tuple[Annotated[str, RegistryKey(FACTORS)], ...] = option(
     ("upos", "feats", "lemma", "relation", "position", "subword"),
-    'Which: annotations that have labels; "relation"; "position" of the word in '
-    'the sentence; "subword", whether it is all of its word, its begin, within, '
-    "or its end. (): none.",
+    "Factors of a word that are embedded: annotations with labels; "
+    '"relation"; "position" of the word in the sentence; "subword", '
+    "whether the subword is the complete word, its begin, its middle or "
+    "its end. (): none.",
   )
   join: Literal["concatenate", "sum"] = option(
     "concatenate",
-    '"concatenate": they take the last dimensions of the token embedding, so '
-    'that nothing grows; "sum": each is as wide as that, and is added.',
-  )
-  sizes: tuple[Count, ...] = option(
-    (),
-    "Concatenated, the dimensions of each name. (): of D as of the paper's 500, "
-    "a lemma 115, the subword's place 5, others 10; at least 1.",
-  )
-  positions: Count = option(
-    100, 'Of "position": words from this one on share a label.', unit="words"
+    'Combination with the token embedding: "concatenate", in its last '
+    'dimensions, so that the width stays the same; "sum", with embeddings '
+    "of the full width.",
   )
   scale: bool = option(
     True,
-    "Multiplies them by √D, as the Transformer's tokens are; the recurrent "
-    "family's are not.",
+    "Whether factor embeddings are multiplied by √D, as token embeddings "
+    "of the Transformer are; those of the recurrent model are not.",
   )
 
   modifier: ClassVar[type[Modifier]] = _Factors
@@ -207,7 +196,7 @@ class Factors(ModifierSpec):
     if self.join == "sum":
       return dict.fromkeys(self.names, width)
     shares = (FACTORS[name].share for name in self.names)
-    sizes = self.sizes or [max(1, round(share * width)) for share in shares]
+    sizes = [max(1, round(share * width)) for share in shares]
     return dict(zip(self.names, sizes))
 
   def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
@@ -216,14 +205,10 @@ class Factors(ModifierSpec):
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     if len({*self.names}) < len(self.names):
       raise (at / "names").error(f"={self.names} has one twice.")
-    if self.sizes and len(self.sizes) != len(self.names):
-      raise (at / "sizes").error(
-        f"={self.sizes} must have one for each of names={self.names}, or be ()."
-      )
     if self.join == "concatenate":
       total = sum(self.sizes_in(stack_shape.width).values())
       if total > stack_shape.width:
-        raise (at / "sizes").error(
+        raise (at / "names").error(
           f": {total} dimensions of the token embedding are wanted, of "
           f"config.model.width={stack_shape.width}."
         )

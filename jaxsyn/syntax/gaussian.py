@@ -6,7 +6,6 @@ import dataclasses
 import math
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -16,7 +15,6 @@ from jaxsyn.syntax.heads import (
   HeadsModifier,
   OnHeads,
   on_heads,
-  onto_heads,
 )
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.modifier import SentenceFeatures
@@ -45,25 +43,22 @@ class Gaussian(OnHeads):
 
   sigma: Positive = option(
     1.0,
-    "Standard deviation σ, in the unit of the distance; the papers' "
+    "Standard deviation σ in the unit of the distance; the papers' "
     '"variance" is its square.',
-  )
-  learn_sigma: bool = option(
-    False,
-    "σ is a parameter of each head, softplus(ρ), that starts at `sigma`. Ours.",
   )
   normalise: Literal["pdf", "peak1"] = option(
     "pdf",
-    '"pdf": c = 1 / σ√2π, as published, 0.399 at d = 0 for σ = 1, which also '
-    'shrinks all scores; "peak1": c = 1.',
+    'Constant c of the Gaussian: "pdf", 1 / σ√2π, as published, 0.399 for '
+    'σ = 1, which also shrinks all scores; "peak1", 1.',
   )
   apply: Literal["multiply", "add", "add_log"] = option(
     "multiply",
-    '"multiply": score · weight, as published. The product is on raw scores: a '
-    "small weight pulls a negative score *up* toward 0, so heads must learn "
-    'positive scores where they should look. "add": score + weight. "add_log": '
-    "score + ln weight, i.e. a product on the probabilities, renormalised; c "
-    "cancels, and weight 0 hides. Ours, as in Yang et al. 2018.",
+    'Effect of the weight on a score. "multiply": score · weight, as '
+    "published; a small weight pulls a negative score *up* toward 0, so "
+    "that heads must learn positive scores for what they attend to. "
+    '"add": score + weight. "add_log": score + ln weight, a product on '
+    "the probabilities, in which c cancels and weight 0 hides. Ours, as "
+    "in Yang et al. 2018.",
   )
 
   @property
@@ -74,29 +69,14 @@ class Gaussian(OnHeads):
 class GaussianModifier(HeadsModifier):
   """Base of the modules: σ, and how a weight meets a score."""
 
-  def setup(self) -> None:
+  def sigma_1111(self) -> Array:
+    """Returns σ in float32, (1, 1, 1, 1)."""
     spec: Gaussian = self.spec
-    if spec.learn_sigma:
-      start = spec.sigma + math.log(-math.expm1(-spec.sigma))  # softplus⁻¹
-      self.raw_sigma_H = self.param(
-        "raw_sigma_H",
-        lambda _, shape: jnp.full(shape, start, jnp.float32),
-        (len(self.heads),),
-      )
-
-  def sigma_1H11(self) -> Array:
-    """σ of every head, (1, H, 1, 1); a single one where it is fixed."""
-    spec: Gaussian = self.spec
-    if not spec.learn_sigma:
-      return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
-    sigma_H = jnp.full(self.site.heads, spec.sigma, jnp.float32)
-    learnt_H = jax.nn.softplus(self.raw_sigma_H)
-    sigma_H = onto_heads(self.heads, learnt_H, sigma_H, axis=0)
-    return sigma_H[None, :, None, None]
+    return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
     """-d² / 2σ² of every head (exponent_BHQM, H may be 1), float32."""
-    return exponent(distance_BQM[:, None], self.sigma_1H11())
+    return exponent(distance_BQM[:, None], self.sigma_1111())
 
   def lay(
     self,
@@ -120,7 +100,7 @@ class GaussianModifier(HeadsModifier):
     """
     spec: Gaussian = self.spec
     if constant is None:
-      constant = peak(self.sigma_1H11()) if spec.normalise == "pdf" else 1.0
+      constant = peak(self.sigma_1111()) if spec.normalise == "pdf" else 1.0
     weight_BHQM = constant * jnp.exp(exponent_BHQM)
     publish(
       self, "weighting_BHQM", jnp.broadcast_to(weight_BHQM, score_BHQM.shape)

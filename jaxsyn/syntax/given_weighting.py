@@ -44,7 +44,7 @@ class _GivenWeighting(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GivenWeighting(OnHeads):
-  """Scores of the chosen heads times the batch's own weighting matrix.
+  """Weighting matrix from the batch, multiplied with scores of chosen heads.
 
   Rows are querying, columns remembered subwords of the source, EOS
   and pads included; pads are masked afterwards, whatever stands there.

@@ -43,7 +43,6 @@ class _Direction(nn.Module):
 
   labels: int
   dtype: str
-  gates: bool
 
   @nn.compact
   def __call__(
@@ -68,9 +67,6 @@ class _Direction(nn.Module):
     )(h_BPD).astype(jnp.float32)
     bias_RD = self.param("bias_RD", zeros, (self.labels, D))
     bias_BPD = jnp.einsum("BPR,RD->BPD", label_BPR, bias_RD)
-    if not self.gates:
-      open_BP = jnp.full(h_BPD.shape[:2], jnp.inf)
-      return value_BPD, open_BP, bias_BPD, jnp.zeros(label_BPR.shape[:2])
     gate_D = self.param("gate_D", nn.initializers.normal(D**-0.5), (D,))
     gate_R = self.param("gate_R", zeros, (self.labels,))
     logit_BP = jnp.einsum("BPD,D->BP", h_BPD.astype(jnp.float32), gate_D)
@@ -82,33 +78,28 @@ class _Convolution(nn.Module):
 
   relations: int
   dtype: str
-  gates: bool
 
   def setup(self) -> None:
     labels = self.relations + 1  # 0: one that training never saw
-    settings = (self.dtype, self.gates)
-    self.from_parent = _Direction(labels, *settings)
-    self.from_children = _Direction(labels, *settings)
-    self.from_itself = _Direction(1, *settings)
+    self.from_parent = _Direction(labels, self.dtype)
+    self.from_children = _Direction(labels, self.dtype)
+    self.from_itself = _Direction(1, self.dtype)
 
   def __call__(
     self,
-    h_BPD: Array,
     word_BWD: Array,
     parent_BWX: Array,
     label_BWR: Array,
-    word_BPW: Array,
   ) -> tuple[Array, Array]:
-    """ReLU of the sum of messages to each node; how open each word's gates are.
+    """Returns the messages to each word, and the gates of pairs of words.
 
     Args:
-      h_BPD: nodes: words, or subwords.
-      word_BWD: the words themselves, that send.
+      word_BWD: words.
       parent_BWX: of `jaxsyn.syntax.parents`.
       label_BWR: relation of each word, one-hot.
-      word_BPW: the word of each node, one-hot.
 
-    Returns: message_BPD; heard_BWX, g of what w hears of x, 0 of other words.
+    Returns: message_BWD, the ReLU of the sum of all messages; heard_BWX, the gate
+      g of the message from x to w, 0 for other pairs.
     """
     parent_BWX = parent_BWX.astype(jnp.float32)
     # From the parent x to w: the edge bears w's relation.
@@ -122,17 +113,19 @@ class _Convolution(nn.Module):
     sent_BWD = gate_BW1 * (value + bias)
     sum_BWD += jnp.einsum("BWX,BWD->BXD", parent_BWX, sent_BWD)
     heard_BWX = gate_BWX + jnp.swapaxes(gate_BW1 * parent_BWX, 1, 2)
-    one_BP1 = jnp.ones((*h_BPD.shape[:2], 1))
-    value, logit, bias, bias_logit = self.from_itself(h_BPD, one_BP1)
-    self_BPD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
-    return jax.nn.relu(word_BPW @ sum_BWD + self_BPD), heard_BWX
+    one_BW1 = jnp.ones((*word_BWD.shape[:2], 1))
+    value, logit, bias, bias_logit = self.from_itself(word_BWD, one_BW1)
+    self_BWD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
+    return jax.nn.relu(sum_BWD + self_BWD), heard_BWX
 
 
 class _GraphBlock(Modifier):
   def setup(self) -> None:
     spec: GraphBlock = self.spec
-    settings = (self.site.relations, self.site.dtype, spec.gates)
-    self.convolutions = [_Convolution(*settings) for _ in range(spec.depth)]
+    self.convolutions = [
+      _Convolution(self.site.relations, self.site.dtype)
+      for _ in range(spec.depth)
+    ]
 
   def _message_BSD(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What a subword is told, by all layers together."""
@@ -142,25 +135,15 @@ class _GraphBlock(Modifier):
     label_BWR = jax.nn.one_hot(view.relation_BW, self.site.relations + 1)
     parent_BWX = parents_BWX(view)
     word_BSW = jnp.swapaxes(subwords_BWS, 1, 2)
-    first_BSD = x_BSD.astype(jnp.float32)
-    if self.spec.nodes == "words":
-      first_BPD, word_BPW = mean_BWS @ first_BSD, jnp.eye(mean_BWS.shape[1])
-    else:
-      first_BPD, word_BPW = first_BSD, word_BSW
-    h_BPD, heard_BWX = first_BPD, jnp.zeros(())
+    first_BWD = mean_BWS @ x_BSD.astype(jnp.float32)
+    word_BWD, heard_BWX = first_BWD, jnp.zeros(())
     for convolution in self.convolutions:
-      word_BWD = h_BPD if self.spec.nodes == "words" else mean_BWS @ h_BPD
-      message_BPD, edge_BWX = convolution(
-        h_BPD, word_BWD, parent_BWX, label_BWR, word_BPW
-      )
-      h_BPD = h_BPD + message_BPD
+      message_BWD, edge_BWX = convolution(word_BWD, parent_BWX, label_BWR)
+      word_BWD = word_BWD + message_BWD
       heard_BWX += edge_BWX / self.spec.depth
     heard_BQM = jnp.einsum("BSW,BWX,BRX->BSR", word_BSW, heard_BWX, word_BSW)
     publish(self, "heard_BQM", view.where_parsed(heard_BQM, 0.0))
-    difference_BPD = h_BPD - first_BPD
-    if self.spec.nodes == "words":
-      return word_BSW @ difference_BPD
-    return jnp.where(view.is_word_BS[..., None], difference_BPD, 0.0)
+    return word_BSW @ (word_BWD - first_BWD)
 
   def _added(
     self, out_BSD: Array, x_BSD: Array, view: SentenceFeatures
@@ -186,33 +169,27 @@ class _GraphBlock(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GraphBlock(ModifierSpec):
-  """Each word is told by its parent, its children and itself, L times.
+  """Graph convolutions over parent, children and the word itself, L layers.
 
   Every layer is added to what it was given. All subwords of a word are told the
-  same, unless `nodes` says otherwise; EOS, and a sentence without a
-  tree, nothing. A word without subwords is passed over: its children depend on its
+  same; EOS, and a sentence without a tree, nothing. A word without subwords is passed over: its children depend on its
   own parent. Nothing is normalised by the number of edges, as in the sources; b̂
   begins at 0. Marcheggiani & Titov's own code (recalled) drops edges in training,
   begins b̂ of parents and children at 1, and has no bias of a word itself.
   """
 
-  depth: CountOrOff = option(1, "L, layers of convolution; 0: none.")
+  depth: CountOrOff = option(1, "Number L of convolution layers; 0: none.")
   at: Literal["before", "after", "beside"] = option(
     "before",
-    '"before": on the embeddings, before positions; "after": on what the '
-    'decoder looks at, as in Bastings et al.; "beside": beside the attention of '
-    "chosen layers of a Transformer, added to the same sum.",
+    'Place of the convolutions: "before", on the embeddings, before '
+    'positions; "after", on the encoder\'s output, as in Bastings et al.; '
+    '"beside", parallel to the attention of chosen Transformer layers, '
+    "added to the same sum.",
   )
   layers: HeadChoice = option(
-    None, 'Where `at` is "beside": layers from 0; None: all.'
+    None,
+    'Encoder layers with convolutions, from 0, with at="beside"; None: all.',
   )
-  nodes: Literal["words", "subwords"] = option(
-    "words",
-    '"words": a word is the mean of its subwords, each of which is told what it '
-    'is; "subwords": each is told by itself, and by the means of the '
-    "neighbours' subwords.",
-  )
-  gates: bool = option(True, "g; else it is 1.")
 
   modifier: ClassVar[type[Modifier]] = _GraphBlock
   required_features: ClassVar[tuple[str, ...]] = ("head", "relation")

@@ -23,17 +23,19 @@ class OnHeads(ModifierSpec):
   """A part on chosen heads of chosen layers."""
 
   layers: HeadChoice = option(
-    (0,), "Layers of its place, from 0; None: all, or the `lowest`."
+    (0,),
+    "Layers of the stack with this modifier, from 0; None: all, or the "
+    "`lowest` ones.",
   )
   heads: HeadChoice = option(
     (0,),
-    "Heads of each of those layers, from 0; None: all. An empty choice is the "
-    "baseline.",
+    "Attention heads of each of those layers with this modifier, from 0; "
+    "None: all; (): none, which is the baseline.",
   )
   lowest: CountOrOff = option(
     0,
-    "Where `layers` is None: only so many layers, counted from the first; all "
-    "where the place has fewer. 0: all.",
+    "Number of lowest layers with this modifier, if `layers` is None and "
+    "the stack has as many; 0: all layers.",
   )
 
   disabled_options: ClassVar[Mapping[str, Any]] = {"heads": ()}

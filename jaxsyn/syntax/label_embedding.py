@@ -35,7 +35,7 @@ class _LabelEmbedding(LastDimensionsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class LabelEmbedding(LastDimensions):
-  """The last dimensions of a token embedding become those of its label.
+  """Embedding whose last dimensions are those of the dependency label.
 
   All subwords of a word bear the word's label. EOS, pads and labels
   that training never saw share a label of their own; a sentence without a tree
@@ -46,14 +46,15 @@ class LabelEmbedding(LastDimensions):
 
   size: CountOrOff = option(
     10,
-    "Dimensions that the label takes, the last ones; 10 in the authors' code, "
-    "the paper does not say. 0: none.",
+    "Number of last dimensions of the embedding that hold the label's "
+    "embedding; 10 in the authors' code, not stated in the paper. 0: "
+    "none.",
   )
   scale_label: bool = option(
     False,
-    "Multiplies the label by √D, as tokens are. In the authors' code it is "
-    "not, so a label starts √D times smaller than what stands beside it. True "
-    "is ours.",
+    "Whether label embeddings are multiplied by √D, as token embeddings "
+    "are. In the authors' code they are not, so that they start √D times "
+    "smaller. True is ours.",
   )
 
   modifier: ClassVar[type[Modifier]] = _LabelEmbedding

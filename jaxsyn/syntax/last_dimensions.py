@@ -26,7 +26,9 @@ from jaxsyn.syntax.modifier import (
 class LastDimensions(ModifierSpec):
   """A part of which two clash: each would take the other's dimensions."""
 
-  size: CountOrOff = option(0, "Dimensions taken, the last ones; 0: none.")
+  size: CountOrOff = option(
+    0, "Number of last dimensions of the embedding that are replaced; 0: none."
+  )
 
   what: ClassVar[str]  # takes them, for messages
   embeds: ClassVar[bool] = True

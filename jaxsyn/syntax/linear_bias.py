@@ -21,10 +21,12 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import ConfigPath, option
-from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 from jaxsyn.syntax.pair_bias import PairBias, PairBiasModifier
+
+# The paper's: ranges of distances of a head, and the distance in subwords from
+# which on all distances are one range.
+BUCKETS, FARTHEST = 32, 128
 
 
 def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
@@ -53,33 +55,29 @@ def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
 
 class _LinearBias(PairBiasModifier):
   def make_parameters(self) -> None:
-    spec: LinearBias = self.spec
     self.bias_LH = self.param(
       "bias_LH",
       nn.initializers.normal(self.site.width**-0.5),
-      (spec.buckets, len(self.heads)),
+      (BUCKETS, len(self.heads)),
     )
 
   def bias_BHQM(self, view: SentenceFeatures) -> Array:
-    spec: LinearBias = self.spec
     distance_QM = view.position_M[None, :] - view.position_Q[:, None]
     if self.site.stack == "decoder":  # it sees what stands before
       label_QM = bucket(
         jnp.maximum(-distance_QM, 0),
-        buckets=spec.buckets,
-        farthest=spec.farthest,
+        buckets=BUCKETS,
+        farthest=FARTHEST,
       )
       # Where a loss has it see all of the target: what stands after has no
       # range, and trains none that translating reads.
       label_QM = jnp.where(distance_QM > 0, -1, label_QM)
     else:
-      half = spec.buckets // 2
-      label_QM = bucket(
-        jnp.abs(distance_QM), buckets=half, farthest=spec.farthest
-      )
+      half = BUCKETS // 2
+      label_QM = bucket(jnp.abs(distance_QM), buckets=half, farthest=FARTHEST)
       label_QM = label_QM + half * (distance_QM > 0)
     one_QML = jax.nn.one_hot(  # of -1: zeros
-      label_QM, spec.buckets, dtype=jnp.float32
+      label_QM, BUCKETS, dtype=jnp.float32
     )
     bias_HQM = jnp.einsum(
       "QML,LH->HQM", one_QML, self.bias_LH, precision=jax.lax.Precision.HIGHEST
@@ -89,7 +87,7 @@ class _LinearBias(PairBiasModifier):
 
 @dataclasses.dataclass(frozen=True)
 class LinearBias(PairBias):
-  """score + b_h[range of (m - q)], in subwords.
+  """Bias of ranges of distances, score + b_h[range of (m - q)], in subwords.
 
   In an encoder half of the ranges are of what stands before the query, and it
   itself, half of what stands behind it; in a decoder all are of what stands
@@ -97,31 +95,5 @@ class LinearBias(PairBias):
   (config.model.transformer.positions=False).
   """
 
-  buckets: Count = option(32, "Ranges of distances, of a head.")
-  farthest: Count = option(
-    128,
-    "From here on all distances are one range, with those near it: ranges grow "
-    "as its logarithm, and the last of 32 begins at 91 in an encoder, at 113 in "
-    "a decoder.",
-    unit="subwords",
-  )
-
   modifier: ClassVar[type[Modifier]] = _LinearBias
   stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
-
-  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
-    super().check(at, stack_shape)
-    minimum = 2 if stack_shape.stack == "decoder" else 4
-    if self.buckets < minimum or (
-      stack_shape.stack == "encoder" and self.buckets % 2
-    ):
-      raise (at / "buckets").error(
-        f"={self.buckets}: an encoder takes an even number from 4 on, half of "
-        "them for each direction, a decoder 2 or more."
-      )
-    half = self.buckets // (4 if stack_shape.stack == "encoder" else 2)
-    if self.farthest <= half:
-      raise (at / "farthest").error(
-        f"={self.farthest} must be more than {half}: up to there each distance "
-        f"is a range of its own with buckets={self.buckets}."
-      )

@@ -116,7 +116,7 @@ class _Localness(HeadsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Localness(OnHeads):
-  """score + G, where G = -(m - P)² / 2σ² and σ = D / 2, in subwords.
+  """Gaussian bias, score - (m - P)² / 2σ² with σ = D / 2, in subwords.
 
   P = I · sigmoid(u_p · tanh(W_p q)) is the centre that a query predicts and I
   the length of the sentence, its EOS included. q is the query before it is
@@ -133,17 +133,20 @@ class Localness(OnHeads):
   heads: HeadChoice = with_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3,
-    "Where `layers` is None: the lowest so many, which the paper finds best; "
-    "0: all.",
+    "Number of lowest layers with this modifier, if `layers` is None; the "
+    "lowest three are best in the paper. 0: all layers.",
   )
   window: Literal["fixed", "layer", "query"] = option(
     "query",
-    'D: "fixed" is `width`; "layer" I · sigmoid(u_d · tanh(W_d k̄)) with the '
-    'mean key k̄, one window a sentence and head; "query" '
-    "I · sigmoid(u_d · tanh(W_p q)), with the W_p of the centre.",
+    'Window size D: "fixed", `width`; "layer", I · sigmoid(u_d · tanh(W_d '
+    "k̄)) for a sentence of length I with the mean key k̄, one window per "
+    'sentence and head; "query", I · sigmoid(u_d · tanh(W_p q)) with the '
+    "matrix W_p of the predicted center.",
   )
   width: Positive = option(
-    10.0, 'D of the "fixed" window; twice its sigma.', unit="subwords"
+    10.0,
+    'Window size D with window="fixed", twice the standard deviation σ.',
+    unit="subwords",
   )
 
   modifier: ClassVar[type[Modifier]] = _Localness

@@ -194,10 +194,10 @@ class NeighbourHeads(OnHeads):
   )
   eos: bool = option(
     True,
-    'With relation="hops", EOS and other subwords that belong to no word are '
-    "visible to all words and see the complete sentence, as [CLS] and [SEP] do in "
-    "the authors' code. False, or another relation: they see only themselves, and "
-    "no word sees them.",
+    "Whether EOS and other subwords that belong to no word are visible to "
+    'all words and see the complete sentence, with relation="hops", as '
+    "[CLS] and [SEP] do in the authors' code. Otherwise they see only "
+    "themselves, and no word sees them.",
   )
   gate: Literal["none", "input", "query"] = option(
     "none",

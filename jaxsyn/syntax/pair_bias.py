@@ -1,7 +1,7 @@
 """A learned number added to the score of each pair, by what kind of pair it is.
 
-The base of `linear_bias` and `tree_bias`; each head has numbers of its own, and
-the layers share them or not.
+The base of `linear_bias` and `tree_bias`. Each head has its own numbers, which all
+layers share, as published.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import option, with_default
+from jaxsyn.options import with_default
 from jaxsyn.syntax.heads import HeadChoice, HeadsModifier, OnHeads, onto_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.modifier import SentenceFeatures
@@ -23,13 +23,10 @@ class PairBias(OnHeads):
 
   layers: HeadChoice = with_default(OnHeads, "layers", None)
   heads: HeadChoice = with_default(OnHeads, "heads", None)
-  share: bool = option(
-    True, "All layers have the same numbers, as published; else each its own."
-  )
 
   @property
   def is_shared(self) -> bool:
-    return self.share
+    return True
 
   @property
   def additive(self) -> bool:
@@ -40,8 +37,7 @@ class PairBiasModifier(HeadsModifier):
   """Base of the modules; they make the numbers, and say which a pair has."""
 
   def setup(self) -> None:
-    shared = self.site.layer >= 0 and self.spec.is_shared
-    if not shared:
+    if self.site.layer < 0:  # the module that all layers share
       self.make_parameters()
 
   def make_parameters(self) -> None:
@@ -62,11 +58,7 @@ class PairBiasModifier(HeadsModifier):
     k_BMHK: Array,
     view: SentenceFeatures,
   ) -> Array:
-    spec: PairBias = self.spec
-    if spec.is_shared:
-      pair_bias_BHQM = view.shared_features[self.site.modifier]
-    else:
-      pair_bias_BHQM = self.bias_BHQM(view)
+    pair_bias_BHQM = view.shared_features[self.site.modifier]
     B, H, Q, M = score_BHQM.shape
     pair_bias_BHQM = jnp.broadcast_to(
       pair_bias_BHQM, (B, len(self.heads), Q, M)

@@ -21,7 +21,7 @@ from jaxsyn.syntax.heads import HeadChoice, OnHeads
 from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 
 # Options of `Gaussian` that a weight of 0 or 1 has no use for.
-SHAPES = ("sigma", "learn_sigma", "normalise")
+SHAPES = ("sigma", "normalise")
 
 
 def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
@@ -84,7 +84,7 @@ class _ParentScaled(GaussianModifier):
 
 @dataclasses.dataclass(frozen=True)
 class ParentScaled(Gaussian):
-  """A Gaussian around the middle of the parent, on scores of chosen heads.
+  """Gaussian around the middle of the parent, on the scores of chosen heads.
 
   Distances are in subwords, fractional; σ is in subwords. The density's constant
   is part of the method (section 3.2).
@@ -93,15 +93,17 @@ class ParentScaled(Gaussian):
   heads: HeadChoice = with_default(OnHeads, "heads", (0, 1))
   weighting: Literal["gaussian", "parent_only"] = option(
     "gaussian",
-    '"gaussian", or "parent_only" (Table 7b): exactly 1 at the parent\'s middle '
-    '(see `parent_only_BQM`) and 0 elsewhere, which with "multiply" leaves a '
-    "score of 0 and hides nothing. It has no σ.",
+    'Weight of a subword: "gaussian", around the parent\'s middle; '
+    '"parent_only" (Table 7b), 1 exactly at the parent\'s middle (see '
+    '`parent_only_BQM`) and 0 elsewhere, which with apply="multiply" '
+    "makes scores 0 and hides nothing. The latter has no σ.",
   )
   ignore: Probability = option(
     0.0,
-    "Probability of ignoring a subword's parent, in training only; drawn for "
-    'each layer, head and querying subword. The paper sets "each row" of the '
-    "matrix and does not say whether heads or layers share the draw.",
+    "Probability of ignoring a subword's parent in training, sampled for "
+    'each layer, head and querying subword. The paper sets "each row" of '
+    "the matrix and does not state whether heads or layers share the "
+    "sample.",
   )
 
   modifier: ClassVar[type[Modifier]] = _ParentScaled

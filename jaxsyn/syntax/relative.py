@@ -123,10 +123,16 @@ class Labelled(OnHeads):
 
   layers: HeadChoice = with_default(OnHeads, "layers", None)
   heads: HeadChoice = with_default(OnHeads, "heads", None)
-  keys: bool = option(True, "Vectors beside the keys, a^K.")
-  values: bool = option(True, "Vectors beside the values, a^V.")
-  tie: bool = option(False, "One table for both; the papers have two.")
-  clip: Count = option(2, "The largest distance; those beyond it count as it.")
+  keys: bool = option(True, "Whether label vectors a^K are added to the keys.")
+  values: bool = option(
+    True, "Whether label vectors a^V are added to the values."
+  )
+  tie: bool = option(
+    False,
+    "Whether keys and values share one table of label vectors; the papers "
+    "have two tables.",
+  )
+  clip: Count = option(2, "Maximum distance; larger ones are clipped to it.")
 
   disabled_options: ClassVar[Mapping[str, Any]] = {
     "keys": False,
@@ -220,7 +226,7 @@ class _Relative(LabelledModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Relative(Labelled):
-  """The label is clip(m - q), in subwords (Eq. 7 and on).
+  """Relative positions with the label clip(m - q), in subwords (Eq. 7).
 
   In a decoder distances are of positions in the sentence, so that decoding
   step by step is the same as all at once.
@@ -228,8 +234,8 @@ class Relative(Labelled):
 
   clip: Count = option(
     16,
-    "The paper's k: farther subwords count as so far. Omote et al. 2019 have "
-    "2.",
+    "Maximum distance k in the sentence; larger ones are clipped to it. "
+    "Omote et al. 2019 use 2.",
     unit="subwords",
   )
 

@@ -38,7 +38,7 @@ class _Sisa(SupervisedModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Sisa(Supervised):
-  """score = [leaky(q); 1]ᵀ Θ leaky(k), Θ = [U; u] from zeros: even at first.
+  """Parsing head with score = [leaky(q); 1]ᵀ Θ leaky(k), Θ = [U; u] from zeros.
 
   Every subword is to find the first subword of its parent word.
   """

@@ -19,10 +19,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import ConfigPath, option
-from jaxsyn.options.bounds import Count, CountOrOff
+from jaxsyn.options import option
+from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+
+# The paper's: words of a unit at most, and words that the convolution sees at
+# once.
+LENGTH, KERNEL = 10, 3
 
 
 def membership(view: SentenceFeatures) -> Array:
@@ -85,20 +89,16 @@ class Surroundings(nn.Module):
 
   Attributes:
     size: P, channels of the convolution.
-    length: members of a unit at most.
-    kernel: members that a channel sees at once, odd.
   """
 
   size: int
-  length: int
-  kernel: int
 
   @nn.compact
   def __call__(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """v_BSP of embeddings; EOS's and pads' is that of an empty unit."""
     D = x_BSD.shape[-1]
     kernel_ODP = self.param(
-      "kernel", nn.initializers.lecun_normal(), (self.kernel, D, self.size)
+      "kernel", nn.initializers.lecun_normal(), (KERNEL, D, self.size)
     ).astype(x_BSD.dtype)
     bias_P = self.param("bias", nn.initializers.zeros, (self.size,))
     slash_D = self.param("slash", nn.initializers.zeros, (D,))
@@ -108,9 +108,9 @@ class Surroundings(nn.Module):
     x_BWD = x_BWD.at[:, -1].set(slash_D.astype(x_BSD.dtype))
     # Words are multiplied before they are gathered: each stands in many units.
     y_OBWP = jnp.einsum("BWD,ODP->OBWP", x_BWD, kernel_ODP)
-    member_BWU, real_BWU = units(view, self.length)
+    member_BWU, real_BWU = units(view, LENGTH)
     U = member_BWU.shape[-1]
-    side, nobody = self.kernel // 2, x_BWD.shape[1] - 1
+    side, nobody = KERNEL // 2, x_BWD.shape[1] - 1
     around_BWU = jnp.pad(
       member_BWU,
       ((0, 0), (0, 0), (side, side)),
@@ -122,7 +122,7 @@ class Surroundings(nn.Module):
       return jnp.take(y_WP, at_WU, axis=0, mode="clip")
 
     h_BWUP = bias_P.astype(x_BSD.dtype)
-    for o in range(self.kernel):
+    for o in range(KERNEL):
       h_BWUP = h_BWUP + jax.vmap(take)(y_OBWP[o], around_BWU[:, :, o : o + U])
     # The first place counts even in an empty unit: it is a "/" then.
     pooled_BWU1 = (real_BWU | (jnp.arange(U) == 0))[..., None]
@@ -135,38 +135,17 @@ class Surroundings(nn.Module):
     return jnp.einsum("BSW,BWP->BSP", of_BSW, jnp.tanh(h_BWP))
 
 
-@dataclasses.dataclass(frozen=True)
-class Unit:
-  """Options of `Surroundings`, of the part here and the window of that name."""
-
-  length: Count = option(
-    10, "Words of a unit at most: parent, siblings, children; the paper's 10."
-  )
-  kernel: Count = option(
-    3, "Words that the convolution sees at once, odd; the paper's 3."
-  )
-
-  def check_unit(self, at: ConfigPath) -> None:
-    """Raises InputError for a kernel that has no middle; `at`: the section."""
-    if self.kernel % 2 == 0:
-      raise (at / "kernel").error(
-        f"={self.kernel} must be an odd number of words, 1 or more: as many "
-        "on each side of the one in the middle."
-      )
-
-
 class _SourceDependency(LastDimensionsModifier):
   def setup(self) -> None:
-    spec = self.spec
-    self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
+    self.surroundings = Surroundings(self.spec.size)
 
   def last_dimensions(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     return self.surroundings(x_BSD, view)
 
 
 @dataclasses.dataclass(frozen=True)
-class SourceDependency(Unit, LastDimensions):
-  """The last dimensions of a token embedding tell what its word hangs among.
+class SourceDependency(LastDimensions):
+  """Embedding whose last dimensions encode the tree neighbors of the word.
 
   All subwords of a word bear its V. Words are embedded whole for it, with the
   dimensions that V then takes, so these learn too. A sentence without a tree
@@ -175,13 +154,10 @@ class SourceDependency(Unit, LastDimensions):
 
   size: CountOrOff = option(
     48,
-    "Dimensions that V takes, the last ones; 260 of 620 in the paper. 0: none.",
+    "Number of last dimensions of the embedding that hold V, the vector "
+    "of a word's tree neighbors; 260 of 620 in the paper. 0: none.",
   )
 
   modifier: ClassVar[type[Modifier]] = _SourceDependency
   required_features: ClassVar[tuple[str, ...]] = ("head",)
   what: ClassVar[str] = "V"
-
-  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
-    super().check(at, stack_shape)
-    self.check_unit(at)

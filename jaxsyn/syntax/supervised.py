@@ -111,10 +111,10 @@ class Supervised(OnHeads):
 
   gold: Literal["off", "training", "always"] = option(
     "off",
-    '"training": attend to the parents of the data (of config.data.tree) '
-    "instead of those it finds, in training (the scores still learn); "
-    '"always": in evaluation too, the oracle, which then needs a parser; '
-    '"off".',
+    "Use of the parents in the data (see config.data.tree) instead of "
+    'predicted ones: "off"; "training", in training, where the scores are '
+    'still trained; "always", in evaluation too, an oracle that needs a '
+    "parser for translation.",
   )
 
   replaces: ClassVar[bool] = True

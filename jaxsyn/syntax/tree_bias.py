@@ -23,14 +23,15 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.data.schema import OTHER_TREE
-from jaxsyn.options import ConfigPath, option
+from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 from jaxsyn.syntax.pair_bias import PairBias, PairBiasModifier
 
 # Rows of a table by a product with ones: on a TPU it would round them.
 EXACT = jax.lax.Precision.HIGHEST
 START = nn.initializers.normal(0.02)
+LONGEST = 5  # first edges of a path that its encoding c has
 
 
 def steps_BWW(view: SentenceFeatures) -> tuple[Array, Array]:
@@ -90,7 +91,7 @@ class _TreeBias(PairBiasModifier):
     heads = len(self.heads)
     self.bias_LH = self.param("bias_LH", START, (spec.kinds, heads))
     if spec.edges:
-      shape = spec.longest, 2 * (1 + self.site.relations), heads
+      shape = LONGEST, 2 * (1 + self.site.relations), heads
       self.edge_ERH = self.param("edge_ERH", START, shape)
 
   def _label_BWW(self, view: SentenceFeatures) -> Array:
@@ -106,8 +107,7 @@ class _TreeBias(PairBiasModifier):
 
   def _along_BWWH(self, view: SentenceFeatures) -> Array:
     """The mean of an edge's number, over the edges of the path."""
-    spec: TreeBias = self.spec
-    edge_EBWW = edges_EBWW(view, spec.longest, self.site.relations)
+    edge_EBWW = edges_EBWW(view, LONGEST, self.site.relations)
     one_EBWWR = jax.nn.one_hot(edge_EBWW, self.edge_ERH.shape[1])
     sum_BWWH = jnp.einsum(
       "EBWXR,ERH->BWXH", one_EBWWR, self.edge_ERH, precision=EXACT
@@ -137,7 +137,7 @@ class _TreeBias(PairBiasModifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeBias(PairBias):
-  """score + b_h[φ(q, m)] + c_hqm of the path in the tree from q's word to m's.
+  """Bias of the tree path from q's word to m's, score + b_h[φ(q, m)] + c_hqm.
 
   Subwords of a word stand where it does. Two words of different trees have a
   number of their own, and a pair with EOS another; a sentence without a
@@ -148,28 +148,23 @@ class TreeBias(PairBias):
 
   kind: Literal["distance", "steps"] = option(
     "distance",
-    'φ: "distance", edges between the words, as published; "steps", edges up to '
-    "their lowest common ancestor and down from it, each clipped, which tells "
-    "parent, child, sibling and ancestor apart (Kim et al. 2020, recalled, as a "
+    'Kind φ of a pair of words: "distance", the number of edges between '
+    'them, as published; "steps", the numbers of edges up to their lowest '
+    "common ancestor and down from it, each clipped, which distinguishes "
+    "parent, child, sibling and ancestor (Kim et al. 2020, recalled, as a "
     "factor).",
   )
   clip: Count = option(
     8,
-    "K: more edges, or steps, count as so many. The paper has no limit.",
+    "Maximum K of distances or steps; larger ones are clipped to it. The "
+    "paper has no limit.",
     unit="edges",
   )
   edges: bool = option(
     False,
-    "Adds c, the mean over the path's edges of a learned number for place on "
-    "the path, relation and direction.",
+    "Whether a term c is added, the mean over the edges of the path of a "
+    "learned bias for position on the path, relation and direction.",
   )
-  longest: Count = option(
-    5,
-    "Of `edges`: only so many of a path count, the first ones; the mean is over "
-    "them.",
-    unit="edges",
-  )
-
   modifier: ClassVar[type[Modifier]] = _TreeBias
 
   @property
@@ -185,8 +180,3 @@ class TreeBias(PairBias):
     if self.kind == "steps":
       return ("tree_distance", "head")
     return ("tree_distance",)
-
-  def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
-    super().check(at, stack_shape)
-    if not self.edges:
-      self.reject_changed_options(at, ["longest"], "edges=False")

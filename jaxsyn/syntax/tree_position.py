@@ -150,7 +150,7 @@ class _TreePosition(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreePosition(ModifierSpec):
-  """x + code: a vector of where the subword's word stands in its tree.
+  """Tree position that is added to embeddings: x + code.
 
   All subwords of a word have its vector; EOS and pads have none, and
   neither has a sentence without a tree. Positions in the line, and dropout, come
@@ -160,29 +160,32 @@ class TreePosition(ModifierSpec):
 
   kind: Literal["path", "laplacian", "depth", "none"] = option(
     "path",
-    '"path": the branches from the word up to the root; "laplacian": '
-    'eigenvectors of the tree; "depth": sinusoids of edges to the root; "none": '
-    "nothing is added.",
+    'Kind of tree position: "path", the branches from the word up to the '
+    'root; "laplacian", eigenvectors of the tree; "depth", sinusoids of '
+    'the number of edges to the root; "none", nothing is added.',
   )
   branches: Count = option(
-    4, 'Of "path": children of a word that are told apart, the first ones.'
+    4,
+    "Number of children of a word that have different codes, the first "
+    'ones, with kind="path".',
   )
   levels: Count = option(
     4,
-    'Of "path": branches that are read, from the word upwards. There are '
-    "D / (branches · levels) copies, each with a decay of its own; what is left "
-    "of D is 0.",
+    "Number of branches that are encoded, from the word upwards, with "
+    'kind="path". There are D / (branches · levels) copies, each with its '
+    "own decay; remaining dimensions are 0.",
     unit="edges",
   )
   eigenvectors: Count = option(
     8,
-    'Of "laplacian": those of the smallest eigenvalues above 0, at most '
-    f"{EIGENVECTORS}; of a tree that has less, the others are 0.",
+    "Number of eigenvectors, those of the smallest eigenvalues above 0, "
+    f'at most {EIGENVECTORS}, with kind="laplacian". Missing ones of a '
+    "small tree are 0.",
   )
   flip: bool = option(
     True,
-    'Of "laplacian": in training each eigenvector of a sentence has a sign that '
-    "is drawn. False: always that of evaluation.",
+    "Whether each eigenvector of a sentence has a random sign in "
+    'training, with kind="laplacian".',
   )
 
   modifier: ClassVar[type[Modifier]] = _TreePosition

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.options import ConfigPath, option, with_default
-from jaxsyn.options.bounds import Positive
 from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+
+BASE = 10000.0  # the paper's
 
 
 def turned(x_BSHK: Array, angle_BSK: Array) -> Array:
@@ -55,7 +56,7 @@ class _TreeRotary(Modifier):
     """Of each pair of channels."""
     spec: TreeRotary = self.spec
     pairs = self.site.head_width // 2
-    speed_K = spec.base ** (-jnp.arange(pairs) / pairs)
+    speed_K = BASE ** (-jnp.arange(pairs) / pairs)
     # The pairs take turns, so that both have slow ones and fast ones.
     places = [self._place_BS(view, by, position_S) for by in spec.by]
     second_K = jnp.arange(pairs) % 2 == 1
@@ -82,7 +83,7 @@ class _TreeRotary(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeRotary(OnHeads):
-  """q and k turned by two places of their subword, half of the channels each.
+  """Rotary positions of two kinds, for half of the channels of q and k each.
 
   With both in the line it is that of the paper, of which the other places take
   every second pair of channels. In a decoder the keys of the past turn anew at
@@ -95,11 +96,11 @@ class TreeRotary(OnHeads):
     Literal["line", "depth", "parent"], Literal["line", "depth", "parent"]
   ] = option(
     ("line", "depth"),
-    'Places of the first, third, ... pair of channels and of the others: "line", '
-    'in subwords; "depth", edges below the root, and 1 (0 of EOS); '
-    '"parent", the middle of the parent in subwords.',
+    "Positions that rotate the first, third, ... pair of channels, and "
+    'the other pairs: "line", the position in subwords; "depth", the '
+    'number of edges below the root plus 1 (0 for EOS); "parent", the '
+    "middle of the parent in subwords.",
   )
-  base: Positive = option(10000.0, "Of θ: pair i of K / 2 has base^(-2i / K).")
 
   modifier: ClassVar[type[Modifier]] = _TreeRotary
   stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")

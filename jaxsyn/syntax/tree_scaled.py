@@ -94,7 +94,7 @@ class _TreeScaled(GaussianModifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeScaled(Gaussian):
-  """A Gaussian of the distance in the tree, on scores of chosen heads.
+  """Gaussian of the distance in the tree, on the scores of chosen heads.
 
   The distance is the number of edges between two words (section 2, Eq. 5),
   so σ is in edges. A subword itself has the highest weight; pairs without a
@@ -108,33 +108,37 @@ class TreeScaled(Gaussian):
   layers: HeadChoice = with_default(OnHeads, "layers", None)
   heads: HeadChoice = with_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
-    3, "Where `layers` is None: the lowest so many, the paper's best; 0: all."
+    3,
+    "Number of lowest layers with this modifier, if `layers` is None; "
+    "three are best in the paper. 0: all layers.",
   )
   random_sparse: Probability = option(
     0.0,
-    "RS-Sparse: probability q of dropping a pair, in training. Each layer "
-    'draws for itself, all its heads share the draw. The paper sets "each '
-    'element of D^s", of which there is one for all layers, and does not say '
-    "whether they share it; sharing it among heads is the authors' code's.",
+    "Probability q of dropping a pair in training (RS-Sparse). Each layer "
+    "samples independently, and its heads share the sample, as in the "
+    'authors\' code. The paper sets "each element of D^s", of which there '
+    "is one for all layers, and does not state whether they share it.",
   )
   random_distance: CountOrOff = option(
     0,
-    "What a pair dropped by RS counts as, the paper's k; 0: it is treated as "
-    "`fill` says.",
+    "Distance k that replaces that of a pair dropped by RS-Sparse; 0: the "
+    "pair is treated as set by `fill`.",
     unit="edges",
   )
   wink: CountOrOff = option(
     0,
-    "Wink-Sparse: words farther apart than this, the paper's k, are dropped in "
-    "training; 0: off.",
+    "Maximum distance k of words that are not dropped in training "
+    "(Wink-Sparse); 0: off.",
     unit="edges",
   )
-  wink_at_evaluation: bool = option(False, "Wink-Sparse in evaluation too.")
+  wink_at_evaluation: bool = option(
+    False, "Whether Wink-Sparse is used in evaluation too."
+  )
   fill: Literal["far", "one", "mask"] = option(
     "far",
-    'What dropping means: "far" (weight 0; with "multiply" the score becomes '
-    '0, as in the authors\' code), "one" (the score stays as it is) or "mask" '
-    "(the pair is hidden, except a subword from itself).",
+    'Treatment of dropped pairs: "far", weight 0, with which '
+    'apply="multiply" makes the score 0, as in the authors\' code; "one", '
+    'unchanged score; "mask", hidden, except for a subword from itself.',
   )
 
   modifier: ClassVar[type[Modifier]] = _TreeScaled

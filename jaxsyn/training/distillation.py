@@ -45,11 +45,13 @@ class TeacherLoss(Loss):
 
   teacher: str = option(
     "",
-    "Folder of the run that teaches: on the same prepared data, and if it reads "
-    "trees, with the same. Only training reads it.",
+    "Run directory of the teacher, a run on the same prepared data and, "
+    "if it reads trees, the same trees. Only training reads it.",
   )
   checkpoint: str = option(
-    "", 'Of the teacher: "best", "last" or a step; "": as it translates.'
+    "",
+    'Checkpoint of the teacher: "best", "last" or a step; empty: the one '
+    "that it translates with.",
   )
 
   sides: ClassVar[tuple[str, ...]] = ("source",)  # that the teacher reads
@@ -87,17 +89,25 @@ class TeacherLoss(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class Distillation(TeacherLoss):
-  """Cross-entropy of a teacher's attention and that of this model's heads."""
+  """Cross-entropy of attention heads against those of a teacher."""
 
   teacher_layer: Layer = option(
-    0, "Whose attention teaches, in its encoder, from 0 or from the end."
+    0,
+    "Encoder layer of the teacher whose attention is imitated, from 0, or "
+    "from the end if negative.",
   )
-  teacher_heads: tuple[int, ...] = option((0, 1), "Which heads of it, from 0.")
+  teacher_heads: tuple[int, ...] = option(
+    (0, 1), "Attention heads of the teacher's layer that are imitated, from 0."
+  )
   layer: Layer = option(
-    0, "Whose attention learns, in this encoder, from 0 or from the end."
+    0,
+    "Encoder layer of this model whose attention imitates the teacher's, "
+    "from 0, or from the end if negative.",
   )
   heads: tuple[int, ...] = option(
-    (0, 1), "Which heads of it, from 0: each learns one of `teacher_heads`."
+    (0, 1),
+    "Attention heads of this model's layer, from 0; each one imitates the "
+    "head at the same place in `teacher_heads`.",
   )
 
   def required_maps_of_teacher(

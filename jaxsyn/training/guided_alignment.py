@@ -38,18 +38,18 @@ _MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
 
 @dataclasses.dataclass(frozen=True)
 class GuidedAlignment(Loss):
-  """Cross-entropy of given word alignments and the weights of a head."""
+  """Cross-entropy of a cross-attention head against given word alignments."""
 
   weight: Amount = with_default(Loss, "weight", 0.05)
   layer: Layer = option(
     -2,
-    "Whose cross-attention is guided, in the decoder, from 0, or from the end "
-    "where negative; of a decoder of one layer, -2 is that one.",
+    "Decoder layer whose cross-attention is guided, from 0, or from the "
+    "end if negative. In a decoder of one layer, -2 is that layer.",
   )
   head: Annotated[int, Range(0, 2**20, also=MEAN)] = option(
     0,
-    "Which of its heads, from 0; -1: the mean of all. Windows of a recurrent "
-    "decoder are its heads.",
+    "Cross-attention head that is guided, from 0; -1: the mean of all "
+    "heads. The windows of a recurrent decoder are its heads.",
   )
 
   required_features: ClassVar[tuple[str, ...]] = ("links",)

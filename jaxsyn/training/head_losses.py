@@ -54,7 +54,9 @@ class _Heads(Loss):
   Several layers, or parts, that parse count alike.
   """
 
-  weight: Amount = option(0.5, "λ_dep: of the term's mean in the objective.")
+  weight: Amount = option(
+    0.5, "Weight λ_dep of the parsing loss's mean in the training objective."
+  )
 
   place: ClassVar[str]
 
@@ -111,7 +113,7 @@ class _Heads(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class SourceHeads(_Heads):
-  """Supervises the encoder's parsing heads with the source trees."""
+  """Loss of the encoder's parsing heads against the source trees."""
 
   required_features: ClassVar[tuple[str, ...]] = ("source_head",)
   place: ClassVar[str] = "encoder"
@@ -119,18 +121,18 @@ class SourceHeads(_Heads):
 
 @dataclasses.dataclass(frozen=True)
 class TargetHeads(_Heads):
-  """Supervises the decoder's parsing heads with the target trees."""
+  """Loss of the decoder's parsing heads against the target trees."""
 
   full_context: bool = option(
     False,
-    "The loss is of a second pass of the decoder in which each position sees "
-    "all others (Deguchi et al.'s option); so no parent is out of sight. "
-    "Translating sees the past alone in any case.",
+    "Whether the loss is computed in a second decoder pass in which every "
+    "position sees all others, so that no parent is hidden (an option of "
+    "Deguchi et al.). Translation sees only the past in any case.",
   )
   count_hidden: bool = option(
     False,
-    "The mean is over hidden parents too, which add nothing, as in the "
-    "authors' code.",
+    "Whether the mean also counts subwords whose parent is hidden, which "
+    "add nothing to the sum, as in the authors' code.",
   )
 
   required_features: ClassVar[tuple[str, ...]] = ("target_head",)
@@ -142,7 +144,7 @@ class TargetHeads(_Heads):
 
 @dataclasses.dataclass(frozen=True)
 class Synchronisation(Loss):
-  """Source parse, mapped by the cross-attention, against the target parse.
+  """Loss of the source parse, mapped by the cross-attention, against the target's.
 
   Deguchi, Tamura & Ninomiya 2021, "Synchronous Syntactic Attention for
   Transformer Neural Machine Translation" (ACL-IJCNLP SRW), section 4: with E
@@ -157,30 +159,39 @@ class Synchronisation(Loss):
   """
 
   weight: Amount = option(
-    0.5, "λ_sync, as chosen for WMT14 En-De; 0.1 for En-Ro, 10 for Ja-En."
+    0.5,
+    "Weight λ_sync of the loss's mean in the training objective: 0.5 for "
+    "WMT14 En-De, 0.1 for En-Ro and 10 for Ja-En in the paper.",
   )
   layer: Layer = option(
     -2,
-    "Of the cross-attention, in the decoder, from 0, or from the end where "
-    "negative. -2 is the paper's, the last but one; of a decoder of one layer, "
-    "which the paper has not, it is that one.",
+    "Decoder layer whose cross-attention maps the source parse, from 0, "
+    "or from the end if negative. -2 is the paper's, the last but one; in "
+    "a decoder of one layer it is that layer.",
   )
   normalise: Literal["softmax", "renorm", "log"] = option(
     "softmax",
-    'Rows of the mapped parse: "softmax" of D_map / temperature, as published; '
-    '"renorm": rows divided by their sums; "log": softmax of log D_map / '
-    "temperature. The last two are sharper.",
+    'Normalization of the rows of the mapped parse D_map: "softmax" of '
+    'D_map / temperature, as published; "renorm", division by the row\'s '
+    'sum; "log", softmax of log D_map / temperature. The last two are '
+    "sharper.",
   )
-  temperature: Positive = option(1.0, 'Below 1 sharpens; "renorm" has none.')
+  temperature: Positive = option(
+    1.0,
+    "Softmax temperature of the mapped parse; below 1 it is sharper. Not "
+    'used with normalise="renorm".',
+  )
   stop_gradient: Literal["none", "mapped", "decoder", "cross"] = option(
     "none",
-    'What is held fixed: "none", as published as far as we know; "mapped": D′; '
-    '"decoder": D; "cross": C.',
+    'Factor that gets no gradient: "none", which is assumed to be the '
+    'paper\'s; "mapped", the mapped parse D′; "decoder", the target parse '
+    'D; "cross", the cross-attention C.',
   )
   alignment: Literal["output", "input"] = option(
     "output",
-    'The state whose cross-attention stands for a subword: "output", that '
-    'which predicts it; "input", the next one, as fits rows="input".',
+    'Decoder state whose cross-attention belongs to a subword: "output", '
+    'the one that predicts the subword; "input", the next one, which '
+    'matches rows="input" of `dbsa`.',
   )
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:

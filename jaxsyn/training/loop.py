@@ -37,6 +37,7 @@ from jaxsyn.training.step import Metrics, TrainState
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
 # of few cores; a wait now and then costs nothing.
 IN_FLIGHT = 8
+PREFETCH = 2  # batches that are prepared ahead of the device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +204,7 @@ class _Loop:
       state = self._layout.place_state(restored)
     step, reason = self._start, self._reason(self._start, signals)
     self._log.begin()
-    batches = prefetch(loader.batches(position), train.prefetch)
+    batches = prefetch(loader.batches(position), PREFETCH)
     with contextlib.closing(batches):
       while not reason:
         ready = self._next(batches, asked)

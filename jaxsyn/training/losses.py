@@ -83,7 +83,11 @@ class NegativeLogLikelihood(Loss):
   target subwords.
   """
 
-  smoothing: Rate = option(0.1, "ε; 0: none.")
+  smoothing: Rate = option(
+    0.1,
+    "Label smoothing ε: the share of the target distribution that is "
+    "spread over all subwords; 0: none.",
+  )
 
   by_position: ClassVar[bool] = True
 

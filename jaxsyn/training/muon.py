@@ -30,19 +30,15 @@ def is_matrix(path: Any) -> bool:
   return names[-1] == "kernel" and names[0] != "output"
 
 
-def by_muon(momentum: float, iterations: int) -> optax.GradientTransformation:
-  """Updates of matrices alone, with a root mean square of .2.
+def by_muon() -> optax.GradientTransformation:
+  """Returns updates of matrices alone, with a root mean square of .2.
 
   Those of one size are one array to it: one by one the 64 of Transformer-Tiny
-  took 2.3 times the processor time.
-
-  Args:
-    momentum: decay.
-    iterations: Newton-Schulz.
+  took 2.3 times the processor time. Momentum and iterations are Jordan's.
   """
   rule = contrib.scale_by_muon(
-    ns_steps=iterations,
-    beta=momentum,
+    ns_steps=5,
+    beta=0.95,
     weight_dimension_numbers=lambda stacks: jax.tree.map(
       lambda _: contrib.MuonDimensionNumbers(1, 2), stacks
     ),

@@ -49,7 +49,9 @@ def real_targets(batch: Batch) -> Array:
 class Loss(Choice):
   """Base of the losses; what a config may say of one."""
 
-  weight: Amount = option(1.0, "Of the term's mean in the objective.")
+  weight: Amount = option(
+    1.0, "Weight of the loss's mean in the training objective."
+  )
 
   required_features: ClassVar[
     tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import optax
@@ -15,7 +15,6 @@ from jaxsyn.options.bounds import (
   Count,
   Epsilon,
   Positive,
-  Range,
   Rate,
 )
 from jaxsyn.training import frozen, muon
@@ -24,7 +23,7 @@ from jaxsyn.training.schedules import SCHEDULES, Schedule
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerSpec(Choice):
-  """Base of the update rules."""
+  """Base of the optimizers."""
 
   def make(self) -> optax.GradientTransformation:
     """From gradients to updates of a learning rate of 1, uphill."""
@@ -33,11 +32,13 @@ class OptimizerSpec(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class Adam(OptimizerSpec):
-  """Kingma & Ba 2015, algorithm 1."""
+  """Adam: Kingma & Ba 2015, algorithm 1."""
 
   beta1: Rate = option(0.9, "Decay of the running mean of gradients.")
-  beta2: Rate = option(0.98, "Decay of the running mean of their squares.")
-  epsilon: Epsilon = option(1e-9, "Added to the root of the latter.")
+  beta2: Rate = option(0.98, "Decay of the running mean of squared gradients.")
+  epsilon: Epsilon = option(
+    1e-9, "Constant that is added to the root of the mean squared gradient."
+  )
 
   def make(self) -> optax.GradientTransformation:
     return optax.scale_by_adam(b1=self.beta1, b2=self.beta2, eps=self.epsilon)
@@ -45,14 +46,18 @@ class Adam(OptimizerSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Adadelta(OptimizerSpec):
-  """Zeiler 2012, algorithm 1: Δ = -RMS(Δ before) / RMS(g) · g.
+  """Adadelta: Zeiler 2012, algorithm 1, Δ = -RMS(Δ before) / RMS(g) · g.
 
   RMS(x) = √(E[x²] + epsilon), E a running mean with decay `rho`, from 0. The
   rule needs no learning rate: a constant 1 leaves it as published.
   """
 
-  rho: Rate = option(0.95, "Decay of the two running means.")
-  epsilon: Epsilon = option(1e-6, "See above; the paper's.")
+  rho: Rate = option(
+    0.95, "Decay of the running means of squared gradients and squared updates."
+  )
+  epsilon: Epsilon = option(
+    1e-6, "Constant that is added to both running means; 1e-6 in the paper."
+  )
 
   def make(self) -> optax.GradientTransformation:
     return optax.scale_by_adadelta(rho=self.rho, eps=self.epsilon)
@@ -60,7 +65,7 @@ class Adadelta(OptimizerSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Muon(Adam):
-  """Momentum with equal singular values for the layers' weights, Adam for all else.
+  """Muon, momentum with equal singular values, for matrices of layers; else Adam.
 
   Jordan et al. 2024: Newton-Schulz iterations make them equal; times .2 · √(the
   longer side) the update has the root mean square of Adam's (Liu et al. 2025,
@@ -71,18 +76,13 @@ class Muon(Adam):
   reference implementation.
   """
 
-  momentum: Rate = option(0.95, "Decay of the momentum, Nesterov's.")
-  iterations: Annotated[int, Range(1, 100)] = option(
-    5, "Newton-Schulz, of the fifth degree."
-  )
-
   def make(self) -> optax.GradientTransformation:
     def kinds(params: optax.Params) -> Any:
       return jax.tree_util.tree_map_with_path(
         lambda path, _: "matrix" if muon.is_matrix(path) else "other", params
       )
 
-    matrices = muon.by_muon(self.momentum, self.iterations)
+    matrices = muon.by_muon()
     return optax.partition({"matrix": matrices, "other": super().make()}, kinds)
 
 
@@ -95,34 +95,40 @@ OPTIMIZERS: Registry[OptimizerSpec] = Registry(
 class Optimiser:
   """Optimizer, learning rate, clipping and weight decay."""
 
-  name: OptimizerSpec = choice(OPTIMIZERS, "adam", "Optimizer.", common=True)
+  name: OptimizerSpec = choice(
+    OPTIMIZERS,
+    "adam",
+    'Optimizer: "adam", "adadelta", or "muon" for the matrices of layers.',
+    common=True,
+  )
   learning_rate: Positive = option(
     4e-3,
-    "Peak of the learning rate, or the factor of the schedule. It depends "
-    "on the optimizer: Transformer-Tiny trains with adam at 4e-3 after "
-    "1,000 updates of warm-up, with muon at 1e-2 after 100; adadelta as "
-    'published has 1.0 and the schedule "constant".',
+    "Peak learning rate, or the factor of the schedule. Good values "
+    "depend on the optimizer: Transformer-Tiny trains with adam at 4e-3 "
+    "after 1,000 updates of warm-up, with muon at 1e-2 after 100; "
+    'adadelta as published has 1.0 and the schedule "constant".',
     common=True,
   )
   schedule: Schedule = choice(
     SCHEDULES,
     "inverse_sqrt",
-    "Schedule of the learning rate.",
+    "Schedule of the learning rate over the updates.",
   )
   weight_decay: Amount = option(
     0.0,
-    "Decoupled weight decay (AdamW) of all parameters, including norms and "
-    "biases; 0: off.",
+    "Decoupled weight decay (AdamW) of all parameters, including norms "
+    "and biases; 0: off.",
   )
   clip: Amount = option(
     0.0, "Maximum global norm of the gradient; 0: no clipping."
   )
   accumulate: Count = option(
     1,
-    "Batches per parameter update. The update is exactly that of one batch "
-    "with all their rows, for losses that count other items than subwords "
-    "too. A system with n losses needs n backward passes per batch for it, "
-    "and memory for n more gradients.",
+    "Number of batches per parameter update (gradient accumulation). The "
+    "update is exactly that of one batch with all their rows, also for "
+    "losses that count other items than subwords. A system with n losses "
+    "then needs n backward passes per batch, and memory for n more "
+    "gradients.",
     unit="batches",
     common=True,
   )

@@ -212,12 +212,6 @@ class Train:
     "none.",
     neutral=True,
   )
-  prefetch: Annotated[int, Range(0, 10_000)] = option(
-    2,
-    "Number of batches that are prepared ahead of the device.",
-    unit="batches",
-    neutral=True,
-  )
   writers: Writers = section(Writers, neutral=True)
 
 

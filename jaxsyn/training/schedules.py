@@ -30,9 +30,13 @@ class Schedule(Choice):
 class _WarmedUp(Schedule):
   """A rise over `warmup` updates, then a fall down to `minimum`."""
 
-  warmup: CountOrOff = option(1000, "Until the peak.", unit="updates")
+  warmup: CountOrOff = option(
+    1000,
+    "Number of updates until the learning rate reaches its peak.",
+    unit="updates",
+  )
   minimum: Amount = option(
-    0.0, "The learning rate never falls below this after the warm-up."
+    0.0, "Minimum of the learning rate after the warm-up."
   )
 
   @property
@@ -43,7 +47,7 @@ class _WarmedUp(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class InverseSquareRoot(_WarmedUp):
-  """Linear to the peak, then peak · √(warmup / n): fairseq's rule."""
+  """Linear warm-up to the peak, then peak · √(warmup / n), as in fairseq."""
 
   warmup_start: Amount = option(1e-7, "Learning rate of the first update.")
 
@@ -61,7 +65,7 @@ class InverseSquareRoot(_WarmedUp):
 
 @dataclasses.dataclass(frozen=True)
 class Noam(_WarmedUp):
-  """factor · D^-½ · min(n^-½, n · warmup^-3/2), n from 1.
+  """Noam schedule: factor · D^-½ · min(n^-½, n · warmup^-3/2), n from 1.
 
   Vaswani et al. 2017, Eq. 3, times a factor: config.optimiser.learning_rate.
   """
@@ -79,7 +83,7 @@ class Noam(_WarmedUp):
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Schedule):
-  """config.optimiser.learning_rate, always."""
+  """Constant learning rate."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
     return lambda count: jnp.asarray(peak, jnp.float32)

@@ -36,10 +36,12 @@ ID, P = "target_taught_id_BTC", "target_taught_p_BTC"  # of a batch
 
 @dataclasses.dataclass(frozen=True)
 class WordDistillation(TeacherLoss):
-  """Cross-entropy of a teacher's distribution over subwords and this model's."""
+  """Cross-entropy of the predicted subwords against a teacher's distribution."""
 
   top: Count = option(
-    16, "k: so many of the teacher's most probable subwords count."
+    16,
+    "Number k of the teacher's most probable subwords that the loss uses "
+    "at each target position.",
   )
 
   sides: ClassVar[tuple[str, ...]] = ("source", "target")

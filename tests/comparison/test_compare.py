@@ -515,13 +515,13 @@ def test_lists_runs_left_out_of_the_report(straight, configs_of, tmp_path):
 
 def test_options_without_effect_on_results_may_change(straight, configs_of):
   config = compare._checked(
-    configs_of("pascal_random_tree", **{"train.prefetch": 3})
+    configs_of("pascal_random_tree", **{"train.log_every": 3})
   )
   planned_jobs.start_experiment(
     straight[0], [planned_jobs.System("pascal_random_tree", config)]
   )
   again = planned_jobs.job(straight[0], "pascal_random_tree", 1)
-  assert (again.config.train.prefetch, again.config.seed) == (3, 1)
+  assert (again.config.train.log_every, again.config.seed) == (3, 1)
 
 
 def test_the_error_says_how_to_set_an_option_of_one_system():

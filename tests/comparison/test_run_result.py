@@ -288,7 +288,7 @@ def test_runs_that_cannot_be_compared_are_named(other, message):
 
 def test_configs_may_differ_in_what_changes_no_figure():
   config = {**run_made().config, "train": {**run_made().config["train"]}}
-  config["train"]["prefetch"] = 9
+  config["train"]["log_every"] = 9
   config["train"]["writers"] = {"mlflow": "trees"}  # a removed option
   found = compared(run(), run("transformer", 1, config=config))
   assert found.seeds == (0, 1)

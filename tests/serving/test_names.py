@@ -62,7 +62,7 @@ def parse():
   """A function: the flags of a command line."""
   before = {*flags.FLAGS}
   serve.define_flags()
-  yield lambda *words: cli.parse(["serve", *words], word="run", words=True)
+  yield lambda *words: cli.parse(["serve", *words], word="run")
   for name in {*flags.FLAGS} - before:
     delattr(flags.FLAGS, name)
   flags.FLAGS.unparse_flags()

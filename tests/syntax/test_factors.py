@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from finite_differences import agree_with_differences
 from models_under_test import (
   JOINT,
   batch_of,
@@ -21,8 +22,14 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import AttentionSite, SentenceFeatures
+from jaxsyn.syntax import AttentionSite, SentenceFeatures, factors
 from jaxsyn.syntax.factors import FACTORS, Factors
+
+
+@pytest.fixture(autouse=True)
+def few_positions(monkeypatch):
+  monkeypatch.setattr(factors, "POSITIONS", 2)
+
 
 WHERE = AttentionSite(
   *("encoder", -1),
@@ -95,19 +102,29 @@ def by_loops(spec: Factors, params) -> np.ndarray:
 @pytest.mark.parametrize(
   "spec",
   [
-    Factors(sizes=(1, 1, 2, 1, 1, 1), positions=2),
-    Factors(("lemma", "upos"), sizes=(5, 3), positions=2, scale=False),
-    Factors(positions=2, join="sum"),
-    Factors(("subword",), positions=2, join="sum", scale=False),
-    *(Factors((name,), sizes=(3,), positions=2) for name in FACTORS),
+    Factors(),
+    Factors(("lemma", "upos"), scale=False),
+    Factors(join="sum"),
+    Factors(("subword",), join="sum", scale=False),
+    *(Factors((name,)) for name in FACTORS),
   ],
   ids=str,
 )
-def test_against_loops(spec):
+def test_they_are_those_of_plain_loops(spec):
   params = tables(spec)
   np.testing.assert_allclose(
     embedded(spec, params), by_loops(spec, params), rtol=1e-6, atol=1e-6
   )
+
+
+def test_a_sentence_without_a_tree_keeps_its_tokens():
+  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
+  for join in ("concatenate", "sum"):
+    spec = Factors(("upos", "subword"), join)
+    params = tables(spec)
+    out = embedded(spec, params, view)
+    np.testing.assert_array_equal(out[0], X_BSD[0])
+    np.testing.assert_array_equal(out[1], embedded(spec, params)[1])
 
 
 def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
@@ -127,11 +144,25 @@ def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
     "feats": (901, 8),
     "lemma": (20_002, 92),  # 115 of 500
     "relation": (8, 8),
-    "position": (101, 8),
+    "position": (3, 8),
     "subword": (5, 4),
   }
   # 1 / √400; the deviation of 1.8 million draws is known far better.
   assert abs(np.std(params["lemma"]["embedding"]) / 0.05 - 1) < 0.01
+
+
+def test_gradients_agree_with_differences():
+  weight = np.random.default_rng(2).normal(size=X_BSD.shape)
+  for join in ("concatenate", "sum"):
+    spec = Factors(("feats", "subword"), join)
+
+    def loss(params, spec=spec):
+      return jnp.mean(weight * jnp.sin(embedded(spec, params)))
+
+    params = tables(spec)
+    # A row that no subword has cannot count.
+    assert {0, 1, 2} == {*np.ravel(LABELS["feats"])}
+    agree_with_differences(loss, params)
 
 
 def test_annotations_with_labels_are_factors():
@@ -147,7 +178,7 @@ def test_each_is_read_only_where_it_is_used():
   assert Factors(()).required_features == ()
 
 
-def test_rejects_two_modifiers_of_the_same_dimensions():
+def test_what_takes_the_same_dimensions_is_refused_by_name():
   message = "label_embedding and factors both take the last dimensions"
   with pytest.raises(InputError, match=message):
     plan_of("label_embedding+factors")
@@ -170,15 +201,9 @@ def test_summed_they_take_none():
   [
     ({"names": ("upso",)}, r"names\[0\] has no factor 'upso'.*upos"),
     ({"names": ("upos", "upos")}, r"factors\.names=.* has one twice"),
-    ({"sizes": (1, 2)}, r"factors\.sizes=\(1, 2\) must have one for each"),
-    ({"sizes": (0,) * 6}, r"sizes\[0\] must be from 1 to"),
-    (
-      {"names": ("lemma", "upos"), "sizes": (10, 7)},
-      r"sizes: 17 dimensions .* of config\.model\.width=16",
-    ),
   ],
 )
-def test_rejects_invalid_options(options, message):
+def test_options_that_do_not_fit_are_named(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "factors", options)
 

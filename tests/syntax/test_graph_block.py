@@ -1,11 +1,13 @@
 """Graph convolutions: the sum over neighbours by loops, and where they stand."""
 
+import functools
+
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graph_by_loops import VIEW, WHERE
+from graph_by_loops import RELATIONS, VIEW, WHERE
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
@@ -56,55 +58,38 @@ def by_loops(spec, variables):
     pieces = {
       w: [s for s, item in enumerate(word) if item == w] for w in present
     }
-    if spec.nodes == "words":
-      h = {w: np.mean([X[b, s] for s in pieces[w]], axis=0) for w in present}
-    else:
-      h = {s: np.array(X[b, s]) for w in present for s in pieces[w]}
+    h = {w: np.mean([X[b, s] for s in pieces[w]], axis=0) for w in present}
     first = dict(h)
     for layer in range(spec.depth):
       item = params[f"convolutions_{layer}"]
 
       def message(direction, sender, label, own=item):
         p = own[direction]
-        g = 1.0
-        if spec.gates:
-          g = sigmoid(sender @ p["gate_D"] + p["gate_R"][label])
+        g = sigmoid(sender @ p["gate_D"] + p["gate_R"][label])
         return g * (sender @ p["value"]["kernel"] + p["bias_RD"][label])
 
-      values = {
-        w: h[w]
-        if spec.nodes == "words"
-        else np.mean([h[s] for s in pieces[w]], axis=0)
-        for w in present
-      }
       new = {}
-      for node in h:
-        w = node if spec.nodes == "words" else word[node]
-        total = message("from_itself", h[node], 0)
+      for w in present:
+        total = message("from_itself", h[w], 0)
         above = parent_of(head, w, present)
         if above is not None:
-          total = total + message("from_parent", values[above], relation[w])
+          total = total + message("from_parent", h[above], relation[w])
         for child in present:
           if parent_of(head, child, present) == w:
-            total = total + message(
-              "from_children", values[child], relation[child]
-            )
-        new[node] = h[node] + np.maximum(total, 0)
+            total = total + message("from_children", h[child], relation[child])
+        new[w] = h[w] + np.maximum(total, 0)
       h = new
     for w in present:
       for s in pieces[w]:
-        node = w if spec.nodes == "words" else s
-        out[b, s] += h[node] - first[node]
+        out[b, s] += h[w] - first[w]
   return out
 
 
-@pytest.mark.parametrize("nodes", ["words", "subwords"])
-@pytest.mark.parametrize("gates", [True, False])
 @pytest.mark.parametrize(
   "at, depth", [("before", 1), ("after", 2), ("beside", 2)]
 )
-def test_against_loops(nodes, gates, at, depth):
-  spec = GraphBlock(nodes=nodes, gates=gates, at=at, depth=depth)
+def test_against_loops(at, depth):
+  spec = GraphBlock(at=at, depth=depth)
   variables = drawn(spec)
   real = np.asarray(VIEW.real_BS)[..., None]
   np.testing.assert_allclose(
@@ -115,8 +100,8 @@ def test_against_loops(nodes, gates, at, depth):
   )
 
 
-def test_published_maps_are_the_gates():
-  spec = GraphBlock(depth=2, gates=False)
+def test_what_is_drawn_is_who_is_heard():
+  spec = GraphBlock(depth=2)
   _, state = spec.make(WHERE).apply(
     drawn(spec), X, VIEW, method="embed", mutable=[COLLECTION]
   )
@@ -127,7 +112,8 @@ def test_published_maps_are_the_gates():
       parent_of(head, one, present) == other
       or parent_of(head, other, present) == one
     )
-    assert result.value[b, q, m] == (near and graph.parsed(b)), (b, q, m)
+    heard = result.value[b, q, m] > 0
+    assert heard == (near and graph.parsed(b)), (b, q, m)
 
 
 def test_a_parent_without_subwords_is_passed_over():
@@ -143,6 +129,30 @@ def test_a_parent_without_subwords_is_passed_over():
   }
 
 
+def test_a_subword_of_a_word_alone_in_the_sentence_hears_itself():
+  spec = GraphBlock()
+  variables = drawn(spec)
+  moved = applied(spec, variables, x=np.roll(X, 1, axis=2)) - np.roll(X, 1, 2)
+  ours = applied(spec, variables) - X
+  assert (np.asarray(ours[4]) == 0).all()  # the sentence of no word
+  assert (np.asarray(ours[5]) == 0).all()  # and that without a tree
+  assert (np.asarray(ours[:, -1]) == 0).all()  # pads
+  assert np.abs(moved[0] - ours[0]).max() > 0.1
+
+
+def test_every_parameter_learns():
+  spec = GraphBlock(depth=2)
+  variables = drawn(spec)
+  weight = RNG.normal(size=X.shape)
+
+  @functools.partial(jax.jit)
+  def loss(variables):
+    return jnp.sum(applied(spec, variables) * weight)
+
+  for gradient in jax.tree.leaves(jax.grad(loss)(variables)):
+    assert np.isfinite(gradient).all() and np.abs(gradient).max() > 1e-3
+
+
 @pytest.mark.parametrize(
   "options, message",
   [
@@ -150,6 +160,18 @@ def test_a_parent_without_subwords_is_passed_over():
     ({"at": "beside", "layers": (2,)}, "2 is not one of the 2 layers"),
   ],
 )
-def test_rejects_invalid_options(options, message):
+def test_what_does_not_fit_is_told(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "graph_block", options)
+
+
+def test_sizes_are_those_of_the_formula():
+  spec = GraphBlock()
+  sizes = jax.tree.map(lambda x: x.size, drawn(spec)["params"])
+  (expected,) = sizes.values()
+  for direction, labels in (("from_parent", 6), ("from_itself", 1)):
+    assert (
+      sum(jax.tree.leaves(expected[direction]))
+      == D * D + labels * D + D + labels
+    )
+  assert RELATIONS == 5

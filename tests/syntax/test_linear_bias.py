@@ -2,13 +2,12 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from graph_by_loops import WHERE
-from models_under_test import check_part
 
-from jaxsyn.errors import InputError
 from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.linear_bias import LinearBias, bucket
 
@@ -61,17 +60,21 @@ def view(query=None):
 
 
 def rescored(spec, place, table, score=SCORE, seen=None):
-  return spec.make(dataclasses.replace(WHERE, stack=place)).apply(
-    {"params": {"bias_LH": table}},
-    *(score, None, None, seen or view()),
-    method="rescore",
+  site = dataclasses.replace(WHERE, stack=place, modifier="linear_bias")
+  features = seen or view()
+  shared = spec.make(dataclasses.replace(site, layer=-1)).apply(
+    {"params": {"bias_LH": table}}, features, method="make_shared_features"
+  )
+  features = features.replace(shared_features={"linear_bias": shared})
+  return spec.make(site).apply(
+    {}, score, None, None, features, method="rescore"
   )
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 @pytest.mark.parametrize("heads", [None, (2, 0)])
 def test_against_loops(place, heads):
-  spec = LinearBias(share=False, heads=heads)
+  spec = LinearBias(heads=heads)
   table = TABLE if heads is None else TABLE[:, :2]
   out = np.asarray(rescored(spec, place, table))
   wanted = np.array(SCORE, np.float64)
@@ -87,7 +90,7 @@ def test_against_loops(place, heads):
 
 
 def test_a_step_of_decoding_is_a_row_of_all_at_once():
-  spec = LinearBias(share=False)
+  spec = LinearBias()
   complete = rescored(spec, "decoder", TABLE)
   for at in (0, 7, 140):
     one = SCORE[:, :, at : at + 1]
@@ -95,14 +98,11 @@ def test_a_step_of_decoding_is_a_row_of_all_at_once():
     np.testing.assert_array_equal(row[:, :, 0], complete[:, :, at])
 
 
-@pytest.mark.parametrize(
-  "place, options, message",
-  [
-    ("encoder", {"buckets": 31}, "buckets=31: an encoder takes an even number"),
-    ("encoder", {"farthest": 8}, "farthest=8 must be more than 8: up to there"),
-    ("decoder", {"buckets": 1}, "a decoder 2 or more"),
-  ],
-)
-def test_rejects_invalid_options(place, options, message):
-  with pytest.raises(InputError, match=message):
-    check_part(place, "linear_bias", options)
+def test_every_range_learns():
+  def loss(table):
+    score = rescored(LinearBias(), "encoder", table)
+    return jnp.sum(jax.nn.softmax(score)[..., 3])
+
+  gradient = np.asarray(jax.grad(loss)(TABLE))
+  # But for 0 subwords behind the query, which is no range of any pair.
+  assert (abs(gradient).max(1) > 0).tolist() == [i != 16 for i in range(32)]

@@ -105,9 +105,7 @@ def test_parent_only_ignores_its_parents_too():
   np.testing.assert_array_equal(out[~is_complete], only[~is_complete])
 
 
-@pytest.mark.parametrize(
-  "option", [{"sigma": 2.0}, {"learn_sigma": True}, {"normalise": "peak1"}]
-)
+@pytest.mark.parametrize("option", [{"sigma": 2.0}, {"normalise": "peak1"}])
 def test_parent_only_has_no_gaussian_to_shape(option):
   (name,) = option
   with pytest.raises(

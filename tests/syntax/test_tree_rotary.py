@@ -46,13 +46,13 @@ def matrix(angles):
 )
 @pytest.mark.parametrize("heads", [None, (2, 0)])
 def test_against_the_matrix(by, heads):
-  spec = TreeRotary(by=by, heads=heads, base=100.0)
+  spec = TreeRotary(by=by, heads=heads)
   new_q, new_k = projected(spec)
   for x, new in ((QUERY, new_q), (KEY, new_k)):
     for b, (_, _, word, _) in enumerate(graph.SENTENCES):
       for s in range(len(word)):
         angles = [
-          place(by[i % 2], b, s) * 100.0 ** (-2 * i / 8) for i in range(4)
+          place(by[i % 2], b, s) * 10000.0 ** (-2 * i / 8) for i in range(4)
         ]
         for h in range(HEADS):
           turns = heads is None or h in heads

@@ -82,7 +82,7 @@ class Spread(Loss):
 def test_a_map_that_nothing_publishes_is_told_before_there_is_a_folder(
   tiny, monkeypatch, tmp_path
 ):
-  monkeypatch.setitem(LOSSES._specs, "spread", Spread)
+  monkeypatch.setitem(LOSSES, "spread", Spread)
   config = tiny("gru_global")
   config.losses.spread = LOSSES.section("spread")
   with pytest.raises(

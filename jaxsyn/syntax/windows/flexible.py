@@ -69,17 +69,22 @@ class _Flexible(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Flexible(WindowSpec):
-  """Softmax of scores less a penalty g · (j - p)² / 2σ².
+  """Window by a penalty: softmax of scores minus g · (j - p)² / 2σ².
 
   p is where the step before looked on average, Σ_j α_j · j (0 at the first
   step); the strength g = σ(vᵀ tanh(W q + b)), from 0 to 1, is the step's own.
   """
 
-  sigma: Positive = option(1.5, "σ.", unit="subwords")
+  sigma: Positive = option(
+    1.5,
+    "Standard deviation σ of the Gaussian penalty around the predicted "
+    "position.",
+    unit="subwords",
+  )
   span: Amount = option(
     0.0,
-    "τ, the vision span: in evaluation, positions with a larger penalty are "
-    "not looked at; the nearest one always is. 0: no cut.",
+    "Vision span τ: in evaluation, positions with a larger penalty are "
+    "hidden, except for the nearest one. 0: off.",
   )
 
   window: ClassVar[type[Window]] = _Flexible

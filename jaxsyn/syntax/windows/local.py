@@ -51,7 +51,7 @@ class _Local(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Local(WindowSpec):
-  """Softmax within ⌊p⌋ ± reach, then times exp(-(j - p)² / 2σ²).
+  """Window of ⌊p⌋ ± reach: its softmax times exp(-(j - p)² / 2σ²).
 
   The product is not renormalised, so weights sum to less than 1; p learns
   through the Gaussian alone. Whether the paper normalises within the window or
@@ -60,9 +60,15 @@ class Local(WindowSpec):
 
   reach: CountOrOff = option(
     10,
-    "D: seen on each side of the position; 10 in both papers.",
+    "Number D of subwords that are visible on each side of the predicted "
+    "position; 10 in both papers.",
     unit="subwords",
   )
-  sigma: Positive = option(5.0, "σ; D / 2 in both.", unit="subwords")
+  sigma: Positive = option(
+    5.0,
+    "Standard deviation σ of the Gaussian around the predicted position; "
+    "D / 2 in both papers.",
+    unit="subwords",
+  )
 
   window: ClassVar[type[Window]] = _Local

@@ -14,36 +14,34 @@ from typing import ClassVar
 
 from jax import Array
 
-from jaxsyn.options import ConfigPath, option
+from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.modifier import SentenceFeatures
-from jaxsyn.syntax.source_dependency import Surroundings, Unit
+from jaxsyn.syntax.source_dependency import Surroundings
 from jaxsyn.syntax.windows.whole import FullSentenceWindow
 from jaxsyn.syntax.windows.window import Window, WindowSpec
 
 
 class _SourceDependencyWindow(FullSentenceWindow):
   def setup(self) -> None:
-    spec = self.spec
-    self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
+    self.surroundings = Surroundings(self.spec.size)
 
   def sequence(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     return self.surroundings(x_BSD, view)
 
 
 @dataclasses.dataclass(frozen=True)
-class SourceDependencyWindow(Unit, WindowSpec):
-  """All of a second sequence of annotations, made from V alone.
+class SourceDependencyWindow(WindowSpec):
+  """Window on a second sequence of annotations, which are made from V alone.
 
   A bidirectional encoder of its own reads the V of every subword; an alignment
   of its own scores what it says, and the window is the whole sentence.
   """
 
-  size: Count = option(48, "Dimensions of V; 260 in the paper.")
+  size: Count = option(
+    48, "Width of the vector V of a word's tree neighbors; 260 in the paper."
+  )
 
   window: ClassVar[type[Window]] = _SourceDependencyWindow
   required_features: ClassVar[tuple[str, ...]] = ("head",)
   has_own_annotations: ClassVar[bool] = True
-
-  def check(self, at: ConfigPath) -> None:
-    self.check_unit(at)

@@ -93,7 +93,7 @@ class _SyntaxDirected(Window):
 
 @dataclasses.dataclass(frozen=True)
 class SyntaxDirected(WindowSpec):
-  """Softmax of e · exp(-M[p]² / 2σ²) within n edges of the predicted word.
+  """Window of n edges around the predicted word: softmax of e · exp(-M[p]² / 2σ²).
 
   M counts edges of the tree. Left open by the paper, and taken here: the sum
   in Eq. 11 runs over tree distance in both its places; p falls on subword
@@ -106,22 +106,30 @@ class SyntaxDirected(WindowSpec):
 
   edges: CountOrOff = option(
     4,
-    "n: words at most so far in the tree are seen; the paper's 4.",
+    "Maximum tree distance n of visible words from the word at the "
+    "predicted position; 4 in the paper.",
     unit="edges",
   )
-  sigma: Positive = option(2.0, "σ; n / 2 in the paper.", unit="edges")
+  sigma: Positive = option(
+    2.0,
+    "Standard deviation σ of the Gaussian of tree distances; n / 2 in the "
+    "paper.",
+    unit="edges",
+  )
   position: Literal["interp", "hard", "expected"] = option(
     "interp",
-    'How the predicted position p reads the tree. "interp": M of ⌊p⌋ and ⌈p⌉ '
-    "mixed by the fraction of p, so that p learns; equal to the paper where p "
-    "is whole. Which words are seen is told by the nearer of the two. Ours. "
-    '"hard": M of ⌊p⌋, the paper to the letter. "expected": Σ_k α_k M[k], α '
-    "the global weights; nothing is predicted. Ours.",
+    'Tree distances M[p] from the predicted position p. "interp": M of '
+    "⌊p⌋ and ⌈p⌉, mixed by the fraction of p, so that p gets a gradient; "
+    "equal to the paper for integer p. The nearer of the two determines "
+    'which words are visible. Ours. "hard": M of ⌊p⌋, exactly as in the '
+    'paper. "expected": Σ_k α_k M[k] with the global weights α, without a '
+    "predicted position. Ours.",
   )
   apply: Literal["multiply", "add_log"] = option(
     "multiply",
-    '"multiply": as published. Scores may be negative, and a small factor '
-    'pulls those *up*. "add_log": adds -M² / 2σ², a product on the '
+    'Effect of the Gaussian on scores. "multiply": product, as published; '
+    "scores may be negative, and a small factor pulls those *up*. "
+    '"add_log": sum with -M² / 2σ², which is a product on the '
     "probabilities. Ours.",
   )
 

@@ -31,6 +31,6 @@ class FullSentenceWindow(Window):
 
 @dataclasses.dataclass(frozen=True)
 class FullSentence(WindowSpec):
-  """The softmax of the scores of all subwords, EOS included."""
+  """Window on the complete sentence: softmax of all scores, EOS included."""
 
   window: ClassVar[type[Window]] = FullSentenceWindow

@@ -54,7 +54,7 @@ def test_its_annotations_are_made_from_the_vectors():
   def expected():
     model = DOUBLE.recipe.model.bind({"params": PARAMS})
     x_BSD = model.source_table(BATCH["source_id_BS"])
-    v_BSP = Surroundings(6, 10, 3).apply({"params": values}, x_BSD, view)
+    v_BSP = Surroundings(6).apply({"params": values}, x_BSD, view)
     return v_BSP, model.encoder[1](v_BSP, view)
 
   v_BSP, annotation_BSE = expected()
@@ -148,8 +148,6 @@ THERE = ConfigPath("there")
   "options, message",
   [
     ({"size": 0}, r"there\.size must be from 1 to .*, got 0"),
-    ({"length": 0}, r"there\.length must be from 1 to .*, got 0"),
-    ({"kernel": 4}, r"there\.kernel=4 must be an odd number"),
   ],
 )
 def test_rejects_invalid_options(options, message):
