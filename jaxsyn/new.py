@@ -33,8 +33,9 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT
 from jaxsyn.preprocess import options
 from jaxsyn.scoring import tokenizers
-from jaxsyn.storage import files
+from jaxsyn.storage import checksums, files
 
+_CHECKSUM = "\n\n# Not edited, so that `jaxsyn new` may replace this file: "
 AUTO, NONE = "auto", "none"  # values of --source_parser
 _TEMPLATE = '''"""{title}
 
@@ -91,11 +92,13 @@ class NewConfig:
     path: Config file.
     messages: Corpus statistics, settings and their reasons, line by line.
     commands: Shell commands to run next, in the present folder.
+    replaces: Whether it replaced a config that had not been edited.
   """
 
   path: pathlib.Path
   messages: tuple[str, ...]
   commands: tuple[str, ...]
+  replaces: bool
 
 
 def run(
@@ -110,6 +113,9 @@ def run(
 ) -> NewConfig:
   """Writes the config FOLDER/NAME.py for a corpus.
 
+  A config of the same corpus that has not been edited is replaced, so that a
+  parser can be added later.
+
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.
     train, dev, test: Files of the splits; None: held out from the training files.
@@ -122,10 +128,9 @@ def run(
   folder = pathlib.Path(folder)
   default_name, name = _name("", folder), _name(name, folder)
   path = folder / f"{name}.py"
-  if path.exists():
-    raise InputError(
-      f"{path} exists. Choose another --name, or remove it first."
-    )
+  replaces = path.exists()
+  if replaces:
+    _check_unedited(path)
   splits = {"train": train, "validation": dev, "test": test}
   stats = {
     s: corpora.corpus_stats(files) for s, files in splits.items() if files
@@ -154,6 +159,9 @@ def run(
   )
   system = "" if models["source"][0] is None else "pascal"
   next_commands = _commands(path, system, stats)
+  corpus_lines = _indented(_split_lines(splits, folder, held_out))
+  if replaces:
+    _check_unedited(path, corpus_lines)
   content = _TEMPLATE.format(
     title=f"{languages[0]} to {languages[1]}: {pairs:,} pairs to train on.",
     commands=textwrap.indent(
@@ -162,13 +170,14 @@ def run(
     imports="from jaxsyn.configs.papers import paper\n" if size.updates else "",
     names=_quoted(name, *languages),
     data=data,
-    splits=_indented(_split_lines(splits, folder, held_out)),
+    splits=corpus_lines,
     parsers=_indented(_parser_lines(models)),
     reason=_indented(_comment(f"{vocabulary_reason}.")),
     vocabulary=vocabulary,
     coverage=coverage,
     training=textwrap.indent(training.strip(), "  "),
   )
+  content += f"{_CHECKSUM}{checksums.crc32c(content.encode())}\n"
   files.write_text(path, content)
   model = "the base Transformer" if size.updates else "Transformer-Tiny"
   messages += [
@@ -179,7 +188,24 @@ def run(
     *(reason for _, reason in models.values()),
     f"BLEU of {languages[1]}: {tokenizers.summary(languages[1])}",
   ]
-  return NewConfig(path, tuple(messages), next_commands)
+  return NewConfig(path, tuple(messages), next_commands, replaces)
+
+
+def _check_unedited(path: pathlib.Path, corpus_lines: str = "") -> None:
+  """Raises InputError unless a config is as `jaxsyn new` has written it.
+
+  Args:
+    path: Config file.
+    corpus_lines: Lines that the file must have, to be for the same corpus.
+  """
+  content, mark, crc = path.read_text("utf-8", "replace").rpartition(_CHECKSUM)
+  is_unedited = mark and crc == f"{checksums.crc32c(content.encode())}\n"
+  if not is_unedited or corpus_lines not in content:
+    raise InputError(
+      f"{path} exists. Choose another --name, or remove it first. To add trees "
+      'to an edited config, add "source" to config.prepare.parse.sides in it and '
+      "name a UDPipe model in config.prepare.parse.source.udpipe.model."
+    )
 
 
 def _name(name: str, folder: pathlib.Path) -> str:
@@ -339,8 +365,11 @@ def _main(values: flags.FlagValues) -> None:
     parsers=(values.source_parser, values.target_parser),
     name=values.name,
   )
+  wrote = f"wrote {new.path}"
+  if new.replaces:
+    wrote = f"replaced {new.path}, which was not edited"
   steps = [f"  {command}" for command in new.commands]
-  print("\n".join([*new.messages, "", f"wrote {new.path}. Next:", "", *steps]))
+  print("\n".join([*new.messages, "", f"{wrote}. Next:", "", *steps]))
 
 
 def _split(values: flags.FlagValues, prefix: str) -> Files | None:

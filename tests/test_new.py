@@ -168,13 +168,27 @@ def test_one_line_is_enough_if_the_splits_are_given():
   ]
 
 
-def test_never_overwrites_a_config():
+def test_adds_a_parser_to_a_config_that_was_not_edited(shared_data):
+  train, model = corpus(20), str(shared_data / "udpipe" / "english.udpipe")
+  assert not unparsed("mine", train).replaces
+  made = new.run("mine", train, parsers=(model, "none"))
+  assert made.replaces and os.listdir("mine") == ["mine.py"]
+  config = cli.load(str(made.path))
+  assert config.prepare.parse.source.udpipe.model == model
+
+
+def test_never_overwrites_an_edited_config_or_one_of_another_corpus():
   train = corpus(20)
   path = unparsed("mine", train).path
-  path.write_text("changed")
+  written = path.read_text()
   with pytest.raises(InputError, match=r"mine/mine\.py exists\. Choose"):
-    unparsed("mine", train)
-  assert path.read_text() == "changed"
+    unparsed("mine", corpus(20, "text/other"))
+  assert path.read_text() == written
+  for edited in (written.replace("patience=10", "patience=11"), written + "\n"):
+    path.write_text(edited)
+    with pytest.raises(InputError, match=r"udpipe\.model"):
+      unparsed("mine", train)
+    assert path.read_text() == edited
   assert os.listdir("mine") == ["mine.py"]
   # Neither of two configs prepares what the other trains on.
   other = unparsed("mine", train, name="other")
