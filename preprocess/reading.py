@@ -224,16 +224,16 @@ def _trees_of_lines(
     sizes: number of visible characters in each line.
     trees: trees of all lines, in order.
   """
-  missing, taken = 0, None
+  missing, line_trees = 0, None
   for size in sizes:
-    if taken is not None:
-      yield taken
-    missing, taken = missing + size, []
+    if line_trees is not None:
+      yield line_trees
+    missing, line_trees = missing + size, []
     while missing > 0 and (tree := next(trees, None)):
-      taken.append(tree)
+      line_trees.append(tree)
       missing -= tree.size
-  if taken is not None:
-    yield [*taken, *trees]
+  if line_trees is not None:
+    yield [*line_trees, *trees]
 
 
 def _line_sizes(
