@@ -41,7 +41,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   rows = context.outputs.read_array(f"trees/{number}", "rows")
   texts = {side: _texts(context, number, side) for side in schema.SIDES}
   source, target = (
-    list(trees.parses_of(context, number, side, lines))
+    trees.parses_of(context, number, side, lines)
     if side in manifest["sides"]
     else lines
     for side, lines in texts.items()

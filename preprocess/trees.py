@@ -36,9 +36,9 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Selects the lines of a chunk that become examples, and makes their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
-  "text.SIDE"; for sides with trees "conllu.SIDE", and "alternatives.SIDE" if
-  further parses were given; and "sizes.text.SIDE" and "sizes.conllu.SIDE", the
-  bytes of each row.
+  "text.SIDE"; for sides with trees "conllu.SIDE", "parses.SIDE", and
+  "alternatives.SIDE" if further parses were given; and "sizes.text.SIDE" and
+  "sizes.conllu.SIDE", the bytes of each row.
   """
   chunk = context.chunk(number)
   pairs, rows = chunk.pairs(), clean.kept_rows(context, number)
@@ -68,11 +68,18 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 def parses_of(
   context: JobContext, number: int, side: str, lines: Sequence[str]
-) -> Iterator[conllu.Parse]:
-  """Yields the parse of each line of a chunk that becomes an example."""
-  data = context.outputs.read(f"trees/{number}", f"conllu.{side}")
-  blocks = conllu.blocks_of_lines(data.split(b"\n"), f"trees of the {side}")
-  return conllu.match(blocks, lines, f"kept lines of the {side}")
+) -> list[conllu.Parse]:
+  """Returns the stored parses of the lines of a chunk that become examples."""
+  stored = context.outputs.read_json(f"trees/{number}", f"parses.{side}")
+  parses = []
+  for text, (*words, parsed, line_W) in zip(lines, stored, strict=True):
+    start_W, end_W, head_W, relation_W = map(tuple, words)
+    parses.append(
+      conllu.Parse(
+        text, start_W, end_W, head_W, relation_W, parsed, tuple(line_W)
+      )
+    )
+  return parses
 
 
 def _make_side(
@@ -93,16 +100,21 @@ def _make_side(
   parses = [parse for parse, _ in trees]
   relations = [parse.relation_W for parse in parses]
   stats, labels = tree_warnings.Stats(), extras.LabelCounts(options.annotations)
+  stored = []  # faster to read than CoNLL-U
   for parse in parses:
+    words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+    line_W = parse.line_W if options.annotations else ()
+    stored.append((*words, parse.parsed, line_W))
     stats.update(tree_warnings.count(parse, getattr(data, f"{side}_language")))
     labels.add(parse)
+  out.write_json(f"parses.{side}", stored)
   result: Result = {"trees": stats}
   if chunk.context.is_train(chunk.split):
     out.write_json(f"labels.{side}", labels.as_dict())
   if chunk.split.alternatives(side):
-    words = [(parse.start_W, parse.end_W, parse.parsed) for parse in parses]
+    best = [(parse.start_W, parse.end_W, parse.parsed) for parse in parses]
     further, result["alternatives"] = extras.matching_alternatives(
-      chunk, side, lines, rows=rows, words=words
+      chunk, side, lines, rows=rows, words=best
     )
     out.write_json(f"alternatives.{side}", further)
     for alternatives in further:

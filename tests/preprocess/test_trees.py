@@ -86,7 +86,7 @@ def trees_of(context):
   lines = (
     context.outputs.read("trees/0", "text.source").decode().split("\n")[:-1]
   )
-  parses = [*trees.parses_of(context, 0, "source", lines)]
+  parses = trees.parses_of(context, 0, "source", lines)
   return facts, rows, text, parses
 
 
