@@ -110,6 +110,16 @@ def test_against_loops(spec):
   )
 
 
+def test_a_sentence_without_a_tree_keeps_its_tokens():
+  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
+  for join in ("concatenate", "sum"):
+    spec = Factors(("upos", "subword"), join, positions=2)
+    params = tables(spec)
+    out = embedded(spec, params, view)
+    np.testing.assert_array_equal(out[0], X_BSD[0])
+    np.testing.assert_array_equal(out[1], embedded(spec, params)[1])
+
+
 def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
   site = AttentionSite(
     *("encoder", -1),
