@@ -24,7 +24,7 @@ from jaxsyn.data.schema import (
   MADE,
   origins,
 )
-from jaxsyn.data.sentence.spectrum import cached_eigenvectors
+from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows, runs
 from jaxsyn.errors import InputError
@@ -209,7 +209,7 @@ def _eigenvectors(
     batch: Batch with that feature.
   """
   start, flat = examples.start[head], examples.flat[head]
-  vectors = cached_eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
+  vectors = eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
   size = *batch[f"{head}_BW"].shape, EIGENVECTORS
   vector_BWE = np.zeros(size, np.float32)
   for target_WE, vector_WE in zip(vector_BWE, vectors):
