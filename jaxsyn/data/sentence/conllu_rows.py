@@ -1,0 +1,169 @@
+"""Checks the rows of one CoNLL-U sentence and joins its multi-word tokens.
+
+A word of jaxsyn is a surface token of UD: German "zum" (two syntactic words) is one
+word, because it is one word in the text. Its parent is the parent of its member
+nearest to the root.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxsyn.data.sentence.align import shortened
+from jaxsyn.errors import InputError
+
+# Columns of CoNLL-U.
+ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, RELATION, DEPS, MISC = range(10)
+COLUMNS = MISC + 1
+
+Row = tuple[int, str]  # line number in the file, from 1; the line
+_SplitRow = tuple[int, list[str]]  # line number; the columns of the line
+# A surface token: its first and last word, form, whether a blank follows.
+_Token = tuple[int, int, str, bool]
+
+# 8, the range 8-9, or the empty node 8.1
+_ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
+_HEAD = re.compile(r"\d{1,9}", re.ASCII)
+
+
+class Tokens(NamedTuple):
+  """Surface tokens of a CoNLL-U sentence: forms, parents and relations.
+
+  Attributes:
+    form_W: Form of each token.
+    head_W: Parent of each token, from 0; a root is its own parent.
+    relation_W: Dependency relation of each token.
+    space_after_W: Whether a blank follows the token in the text.
+    line_W: CoNLL-U line of each token; of a multi-word token, the line of its
+      member nearest to the root.
+  """
+
+  form_W: tuple[str, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  space_after_W: tuple[bool, ...]
+  line_W: tuple[str, ...]
+
+
+def join_tokens(file: str, rows: Sequence[Row]) -> Tokens:
+  """Returns the surface tokens of a CoNLL-U sentence from its rows.
+
+  Args:
+    file: File name for messages.
+    rows: Rows of the sentence, at least one, each with COLUMNS columns.
+
+  Raises:
+    InputError: The rows are not a tree; the message starts with FILE:LINE.
+  """
+  words, tokens = _check(file, [(n, line.split("\t")) for n, line in rows])
+  heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
+  depths = _depths(file, heads, words)
+  token_of = [0]  # syntactic word, by id -> its surface token
+  for token, (low, high, _, _) in enumerate(tokens):
+    token_of += [token] * (high + 1 - low)
+  head_W, row_W = [], []
+  for token, (low, high, _, _) in enumerate(tokens):
+    # The parent of the member nearest to the root is outside the token, and taking
+    # it cannot close a cycle: the parent's token is nearer to the root still.
+    top = low
+    if low < high:
+      top = min(range(low, high + 1), key=depths.__getitem__)
+    head_W.append(token_of[heads[top]] if heads[top] else token)
+    row_W.append(words[top - 1][1])
+  _, _, form_W, space_after_W = zip(*tokens)
+  relation_W = tuple(columns[RELATION] for columns in row_W)
+  line_W = tuple(map("\t".join, row_W))
+  return Tokens(form_W, tuple(head_W), relation_W, space_after_W, line_W)
+
+
+def _check(
+  file: str, rows: Sequence[_SplitRow]
+) -> tuple[Sequence[_SplitRow], list[_Token]]:
+  """Checks the ids, forms, heads and ranges of one CoNLL-U sentence.
+
+  Returns:
+    Row of each syntactic word, and the surface tokens.
+  """
+  words: list[_SplitRow] = []
+  tokens: list[_Token] = []
+  covered, last_range = 0, ""  # last word that has a token; message of a range
+  for row in rows:
+    line, columns = row
+    name, form, misc = columns[ID], columns[FORM], columns[MISC]
+    word, last = len(words) + 1, 0
+    # Matching the pattern for each row took a tenth of the reading time.
+    if name != str(word):
+      id_, is_empty = _ID.fullmatch(name), "." in name
+      if not id_ or int(id_[1]) != word - is_empty:
+        raise InputError(
+          f"{file}:{line}: the id is {shortened(name)}, expected {word};"
+          " ids must count up from 1 in every sentence."
+        )
+      if is_empty:
+        continue
+      last = int(id_[2])
+    if not form:
+      raise InputError(f"{file}:{line}: the word has no form (second column).")
+    if last:
+      last_range = f"{file}:{line}: the multi-word token {name}"
+      if word <= covered or last < word:
+        raise InputError(
+          f"{last_range} overlaps another or ends before it starts; ranges must"
+          " be disjoint and ascending."
+        )
+      covered = last
+      tokens.append((word, covered, form, "SpaceAfter=No" not in misc))
+      continue
+    head = columns[HEAD]
+    if not _HEAD.fullmatch(head):
+      raise InputError(
+        f"{file}:{line}: the head (seventh column) is {shortened(head)}, but"
+        " must be a word's id or 0; was the text parsed?"
+      )
+    words.append(row)
+    if word > covered:  # not a member of a multi-word token
+      covered = word
+      tokens.append((word, word, form, "SpaceAfter=No" not in misc))
+  if not words:
+    raise InputError(
+      f"{file}:{rows[0][0]}: a sentence without words; remove the block."
+    )
+  if covered > len(words):
+    raise InputError(
+      f"{last_range} reaches beyond the last word, {len(words)}."
+    )
+  return words, tokens
+
+
+def _depths(
+  file: str, heads: list[int], words: Sequence[_SplitRow]
+) -> list[int]:
+  """Returns each word's depth (roots: 1); checks that the heads form a tree."""
+  for word, head in enumerate(heads):
+    if head > len(words):
+      raise InputError(
+        f"{file}:{words[word - 1][0]}: the head of word {word} is {head}, but"
+        f" the sentence has {len(words)} words."
+      )
+  if 0 not in heads[1:]:
+    raise InputError(
+      f"{file}:{words[0][0]}: the sentence has no root; one word must have"
+      " head 0."
+    )
+  depths = [0] + [-1] * len(words)
+  for word in range(1, len(heads)):
+    path: list[int] = []
+    ancestor = word
+    while depths[ancestor] < 0:
+      if len(path) == len(words):  # longer than any path without a cycle
+        raise InputError(
+          f"{file}:{words[ancestor - 1][0]}: the heads form a cycle through word"
+          f" {ancestor}; each word must lead to a root."
+        )
+      path.append(ancestor)
+      ancestor = heads[ancestor]
+    for depth, visited in enumerate(reversed(path), depths[ancestor] + 1):
+      depths[visited] = depth
+  return depths
