@@ -54,71 +54,70 @@ class Feature:
   meaning: str
 
 
-def _table() -> dict[str, Feature]:
-  table = {
-    "line": Feature(
-      np.dtype(np.int64), "", 0, "line number in the raw file, from 1"
+_INT32, _UINT8 = np.dtype(np.int32), np.dtype(np.uint8)
+_FLOAT32 = np.dtype(np.float32)
+
+# Features of the source, named without the side; those of the target are the same.
+_OF_SIDE = {
+  "id": Feature(_INT32, "S", PAD, "subword ids, EOS last"),
+  "word": Feature(_INT32, "S", NO_WORD, "word of each subword; EOS: -1"),
+  "head": Feature(_INT32, "W", 0, "parent word; a root is its own"),
+  "relation": Feature(_INT32, "W", NO_RELATION, "dependency relation id"),
+  "parent_mid": Feature(
+    _FLOAT32, "S", 0.0, "middle, in subwords, of the parent word's subwords"
+  ),
+  "tree_distance": Feature(
+    _UINT8,
+    "WW",
+    OTHER_TREE,
+    "edges between two words; 254: that or more; 255: other tree",
+  ),
+  "parsed": Feature(_UINT8, "", 0, "1: has a parser's tree; 0: no tree"),
+  **{
+    name: Feature(annotation.dtype, "W", 0, annotation.meaning)
+    for name, annotation in ANNOTATIONS.items()
+  },
+  "other_head": Feature(
+    _INT32, "P", 0, "the heads of more parses, one after the other"
+  ),
+  "other_relation": Feature(
+    _INT32, "P", NO_RELATION, "the relations of the same"
+  ),
+  "unit": Feature(
+    _INT32, "S", NO_WORD, "word between blanks of each subword; EOS: -1"
+  ),
+  "word_end": Feature(_INT32, "W", 0, "character offset after each word"),
+  "utf8": Feature(_UINT8, "X", 0, "sentence, in UTF-8"),
+  "eigenvectors": Feature(
+    _FLOAT32, "WE", 0, "of the Laplacian of the tree, word by word"
+  ),
+}
+
+# Every feature by name, in the order in which records store them.
+FEATURES: Mapping[str, Feature] = {
+  "line": Feature(
+    np.dtype(np.int64), "", 0, "line number in the raw file, from 1"
+  ),
+  **{f"source_{name}": feature for name, feature in _OF_SIDE.items()},
+  **{
+    f"target_{name}": dataclasses.replace(
+      feature, axes=feature.axes.replace("S", "T")
     )
-  }
-  for side, subwords in zip(SIDES, "ST"):
-    for name, feature in _features_of_side(subwords).items():
-      table[f"{side}_{name}"] = feature
-  int32 = np.dtype(np.int32)
-  table["source_brackets"] = Feature(
-    int32,
+    for name, feature in _OF_SIDE.items()
+  },
+  "source_brackets": Feature(
+    _INT32,
     "C",
     0,
     "constituency tree: subword positions; -1: ); -2 - k: ( of label k, from 1",
-  )
-  table["links"] = Feature(
-    int32,
+  ),
+  "links": Feature(
+    _INT32,
     "L",
     0,
     "word alignment: a source and a target word between blanks, of each link",
-  )
-  return table
-
-
-def _features_of_side(subwords: str) -> dict[str, Feature]:
-  """Returns the features of one side by their names without the side.
-
-  Args:
-    subwords: Letter of the side's subword axis, "S" or "T".
-  """
-  int32, uint8 = np.dtype(np.int32), np.dtype(np.uint8)
-  float32 = np.dtype(np.float32)
-  middle = "middle, in subwords, of the parent word's subwords"
-  distance = "edges between two words; 254: that or more; 255: other tree"
-  heads = "the heads of more parses, one after the other"
-  unit = "word between blanks of each subword; EOS: -1"
-  vectors = "of the Laplacian of the tree, word by word"
-  relation = "dependency relation id"
-  annotations = {
-    name: Feature(annotation.dtype, "W", 0, annotation.meaning)
-    for name, annotation in ANNOTATIONS.items()
-  }
-  return {
-    "id": Feature(int32, subwords, PAD, "subword ids, EOS last"),
-    "word": Feature(int32, subwords, NO_WORD, "word of each subword; EOS: -1"),
-    "head": Feature(int32, "W", 0, "parent word; a root is its own"),
-    "relation": Feature(int32, "W", NO_RELATION, relation),
-    "parent_mid": Feature(float32, subwords, 0.0, middle),
-    "tree_distance": Feature(uint8, "WW", OTHER_TREE, distance),
-    "parsed": Feature(uint8, "", 0, "1: has a parser's tree; 0: no tree"),
-    **annotations,
-    "other_head": Feature(int32, "P", 0, heads),
-    "other_relation": Feature(
-      int32, "P", NO_RELATION, "the relations of the same"
-    ),
-    "unit": Feature(int32, subwords, NO_WORD, unit),
-    "word_end": Feature(int32, "W", 0, "character offset after each word"),
-    "utf8": Feature(uint8, "X", 0, "sentence, in UTF-8"),
-    "eigenvectors": Feature(float32, "WE", 0, vectors),
-  }
-
-
-# Every feature by name, in the order in which records store them.
-FEATURES: Mapping[str, Feature] = _table()
+  ),
+}
 
 # Raw sentences, for display and for sampling subwords.
 TEXTS: Mapping[str, str] = {
@@ -179,31 +178,27 @@ def features(
   if unknown:
     raise ValueError(f"sides must be of {SIDES}, got {sorted(unknown)}.")
 
-  def is_stored(name: str) -> bool:
-    side, _, field = name.partition("_")
-    if name in GIVEN:
-      return brackets
-    if name in LINKED:
-      return alignments
-    if name in ALTERNATIVES:
-      return side in alternatives
-    if name in UTF8 or name in MADE:
-      return False
-    is_requested = field not in ANNOTATIONS or field in annotations
-    return name in ALWAYS or (side in sides and is_requested)
-
-  return {name: one for name, one in FEATURES.items() if is_stored(name)}
+  names = {*ALWAYS}
+  for side in sides:
+    names |= {
+      f"{side}_{field}"
+      for field in _OF_SIDE
+      if field not in ANNOTATIONS or field in annotations
+    }
+  names -= {*LINKED, *ALTERNATIVES, *UTF8, *MADE}
+  names.update(GIVEN if brackets else ())
+  names.update(LINKED if alignments else ())
+  for side in alternatives:
+    names |= {name for name in ALTERNATIVES if name.startswith(side)}
+  return {name: one for name, one in FEATURES.items() if name in names}
 
 
 def tfds_features(
   sides: Sequence[str],
   *,
   relations: Mapping[str, Sequence[str]],
-  brackets: bool = False,
-  alignments: bool = False,
-  alternatives: Collection[str] = (),
-  annotations: Collection[str] = (),
   labels: Labels | None = None,
+  **optional: Any,
 ) -> tfds.features.FeaturesDict:
   """Returns the stored features and texts as a TFDS `FeaturesDict`.
 
@@ -212,31 +207,22 @@ def tfds_features(
   includes the names.
 
   Args:
-    sides, brackets, alignments, alternatives, annotations: See `features`.
+    sides: Sides with trees.
     relations: Labels of the relations of each side in the order of their ids,
       from 1.
     labels: Labels of open annotations in the order of their ids, from 1.
+    optional: Optional features; see `features`.
   """
   import tensorflow_datasets as tfds  # slow to import
 
-  def labels_of(name: str) -> Sequence[str] | None:
-    side, _, field = name.partition("_")
-    if field in ("relation", "other_relation"):
-      return relations[side]
-    if field not in ANNOTATIONS:
-      return None
-    return labels_of_annotation(field, side, labels) or None
-
-  stored = features(
-    sides,
-    brackets=brackets,
-    alignments=alignments,
-    alternatives=alternatives,
-    annotations=annotations,
-  )
   types: dict[str, Any] = {}
-  for name, feature in stored.items():
-    named = labels_of(name)
+  for name, feature in features(sides, **optional).items():
+    side, _, field = name.partition("_")
+    named: Sequence[str] | None = None
+    if field in ("relation", "other_relation"):
+      named = relations[side]
+    elif field in ANNOTATIONS:
+      named = labels_of_annotation(field, side, labels) or None
     if named is not None:
       classes = tfds.features.ClassLabel(names=class_names(named))
       types[name] = tfds.features.Sequence(classes, doc=feature.meaning)

@@ -24,7 +24,7 @@ from jaxsyn.data.schema import (
   MADE,
   origins,
 )
-from jaxsyn.data.sentence.spectrum import cached_eigenvectors
+from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store.index import measure
 from jaxsyn.data.store.rows import Rows, runs
 from jaxsyn.errors import InputError
@@ -200,7 +200,7 @@ def _eigenvectors(
   `head` is the name of the feature with the parents of words.
   """
   start, flat = examples.start[head], examples.flat[head]
-  vectors = cached_eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
+  vectors = eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
   size = rows, _words(head, shape), EIGENVECTORS
   vector_BWE = np.zeros(size, np.float32)
   for row, vector_WE in enumerate(vectors):

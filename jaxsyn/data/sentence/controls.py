@@ -49,7 +49,7 @@ class TreeControl(Choice):
       words: Number of words of each sentence.
       seeds: Random seed of each sentence in this run.
     """
-    raise NotImplementedError
+    return head_W
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +58,6 @@ class Parsed(TreeControl):
 
   control: ClassVar[bool] = False
   replaces: ClassVar[bool] = False
-
-  def heads(
-    self, head_W: np.ndarray, words: np.ndarray, seeds: Sequence[int]
-  ) -> np.ndarray:
-    return head_W
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,10 +136,8 @@ class WrongParents(TreeControl):
 def linear_trees(words: np.ndarray) -> np.ndarray:
   """Returns control trees in which each word's parent is the word before it.
 
-  Args:
-    words: Number of words of each tree.
-
-  Returns: Parents (int32), one tree after the other.
+  Takes the number of words of each tree; the parents (int32) of all trees follow one
+  another.
   """
   first_W = np.repeat(np.cumsum(words) - words, words)
   word_W = np.arange(len(first_W)) - first_W
@@ -164,8 +157,6 @@ def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
   Args:
     words: Number of words of each tree.
     seeds: Seed of each tree.
-
-  Returns: Parents (int32), one tree after the other.
   """
   drawn: list[float] = []
   for size, seed in zip(words.tolist(), seeds, strict=True):
@@ -222,13 +213,7 @@ def _decode_pruefer(number_BW: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _reroot(parent_BW: np.ndarray, root: np.ndarray, size: np.ndarray) -> None:
-  """Moves the root of each tree from its last word to a given word, in place.
-
-  Args:
-    parent_BW: Parents, changed in place.
-    root: New root of each tree.
-    size: Number of words of each tree.
-  """
+  """Moves the root of each tree from its last word to a given word, in place."""
   live = np.arange(len(root))
   word, new_parent = root, root
   while len(live):

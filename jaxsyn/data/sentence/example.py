@@ -1,9 +1,8 @@
 """Makes the arrays of `jaxsyn.data.schema` from parsed sentence pairs.
 
-`preprocess` stores the arrays of `encode_all` for many pairs, and `jaxsyn.translate`
-calls it for its input, so training and translation agree. Other functions change
-examples: `retree` replaces trees, `tagged` and `tagged_rows` mark the task of an
-example, `rearranged` changes the subwords of the source.
+Preparation and translation call the same `encode_all`, so they agree. Other functions
+change examples: `retree` replaces trees, `tagged` and `tagged_rows` mark the task of
+an example, `rearranged` changes the subwords of the source.
 """
 
 from __future__ import annotations
@@ -161,13 +160,7 @@ def _sentence_seeds(
 
   It depends on the run's seed and the subword ids only, so a sentence has the same
   random tree in training and translation of a run, and another tree in runs of other
-  seeds. No two pairs of run seed and sentence share a seed, unless the CRC-32 of
-  sentences collide.
-
-  Args:
-    seed: Seed of the run.
-    id_S: Subword ids of all sentences.
-    subwords: Number of subwords of each sentence.
+  seeds, unless the CRC-32 of sentences collide.
   """
   data = id_S.astype("<i4").tobytes()
   ends = (4 * np.cumsum(subwords)).tolist()
@@ -180,15 +173,14 @@ def _sentence_seeds(
 def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
   """Returns examples with replaced trees and tree features on one side.
 
+  Parent middles and tree distances are made again if there are any. Relations and
+  all other arrays are shared.
+
   Args:
     rows: Examples with ids, words and heads of this side.
     side: "source" or "target".
     tree: Type of the new trees.
     seed: Seed of the run.
-
-  Returns:
-    Examples with new heads, and new parent middles and tree distances if there are
-    any. Relations and all other arrays are shared.
   """
   head, middle, distance = (f"{side}_{name}" for name in OF_HEADS)
   subwords, words = rows.sizes(f"{side}_id"), rows.sizes(head)
@@ -207,14 +199,7 @@ def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
 def tagged(
   example: Mapping[str, np.ndarray], tag: int
 ) -> dict[str, np.ndarray]:
-  """Returns an example with a tag before its source and a tag before the EOS.
-
-  See `tagged_rows`.
-
-  Args:
-    example: Arrays of an example.
-    tag: Id of the tag.
-  """
+  """Returns an example with a tag as in `tagged_rows`."""
   return tagged_rows(Rows.of([example], example), tag).examples()[0]
 
 
@@ -256,7 +241,7 @@ def rearranged(
   Words, parents and relations of the sentence do not change.
 
   Args:
-    example: Arrays of an example.
+    example: The example.
     place_S: Old position of each subword; -1 for a new subword, which belongs to no
       word.
     id_S: Ids of the new subwords.

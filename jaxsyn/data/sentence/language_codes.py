@@ -30,10 +30,6 @@ def short(code: str) -> str:
 
   >>> short("hau"), short("pt_BR"), short("pcm")
   ('ha', 'pt', 'pcm')
-
-  Args:
-    code: Language code as in config.data.target_language, with or without script
-      and region.
   """
   first, *_ = re.split(r"[-_@. ]", code.strip().lower())
   return _TWO_LETTERS.get(first, first)

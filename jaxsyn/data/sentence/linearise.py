@@ -24,19 +24,12 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the text of each symbol of linearized trees, by symbol index.
-
-  Args:
-    labels: Bracket labels from label 1: relations, or phrase labels such as NP.
-  """
+  """Returns the text of each symbol, given the bracket labels from label 1."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
 def opening(label: int | np.ndarray) -> int | np.ndarray:
-  """Converts a label to the integer of its opening bracket, and back.
-
-  Opening brackets are -2 and below.
-  """
+  """Converts a label to the integer (at most -2) of its opening bracket, and back."""
   return -2 - label
 
 
@@ -96,8 +89,6 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
     bracketing: Bracketing of a tree.
     heads: Whether HEAD marks the position of a word among its dependents. A word
       without dependents needs no mark. False for constituency trees.
-
-  Returns: Symbol indices (int32).
   """
   if not len(bracketing):
     return np.zeros(0, np.int32)
@@ -111,9 +102,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:
   """Returns a bracketing with each word replaced by its subword positions.
 
-  Args:
-    bracketing: Bracketing of words.
-    word_S: Word of each subword. A word without subwords is omitted.
+  A word without subwords is omitted.
   """
   positions = collections.defaultdict(list)
   for position, word in enumerate(word_S.tolist()):

@@ -63,13 +63,7 @@ def _other_parents(
   words: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """Returns a random new parent for one word in each of several trees.
-
-  Args:
-    head_W, random_W: Arrays of all trees; see `noised`.
-    word_B: Word of each tree that gets a new parent.
-    first_B, words: First word and number of words of each tree.
-  """
+  """Returns a random new parent for one word (word_B) in each of several trees."""
   # From here on, W covers the words of these trees only.
   begin_B = np.cumsum(words) - words
   shift_W = np.repeat(first_B - begin_B, words)
@@ -153,7 +147,6 @@ def _with_wrong_parents(
 
 
 def _subtree(heads: Sequence[int], top: int) -> list[int]:
-  """Returns the sorted indices of a word and its descendants in a tree."""
   children: list[list[int]] = [[] for _ in heads]
   for word, parent in enumerate(heads):
     if word != parent:

@@ -1,8 +1,7 @@
 """Samples subword segmentations with the pieces and scores of SentencePiece.
 
 SentencePiece can sample too, but its random numbers differ between processes for the
-same seed (version 0.2.3), so runs could not be resumed exactly. Without sampling, both
-functions return SentencePiece's own subwords.
+same seed (version 0.2.3), so runs could not be resumed exactly.
 
 Sources: Provilkov, Emelianenko & Voita 2020, "BPE-Dropout" (arXiv:1910.13267),
 algorithm 1; Kudo 2018, "Subword Regularization" (arXiv:1804.10959), section 3.
@@ -13,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 BLANK = "▁"  # SentencePiece's blank before each word
 Segment = Callable[[str, Mapping[str, float], float, random.Random], list[int]]
@@ -36,21 +35,13 @@ def by_merges(
     rng: Random numbers of the sentence.
   """
   ends, position = [], 0
-  for word in _words(normal):
-    for symbol in _merged(list(word), scores, alpha, rng):
+  # No subword has a blank inside.
+  starts = [i for i, c in enumerate(normal) if c == BLANK and i]
+  for begin, end in itertools.pairwise([0, *starts, len(normal)]):
+    for symbol in _merged(list(normal[begin:end]), scores, alpha, rng):
       position += len(symbol)
       ends.append(position)
   return ends
-
-
-def _words(normal: str) -> Iterator[str]:
-  """Yields the words of a normalized sentence, each with its initial blank.
-
-  No subword has a blank inside.
-  """
-  starts = [i for i, c in enumerate(normal) if c == BLANK and i]
-  for begin, end in itertools.pairwise([0, *starts, len(normal)]):
-    yield normal[begin:end]
 
 
 def _merged(
@@ -70,7 +61,7 @@ def _merged(
     # The first merge that is not dropped, the leftmost of equal ones.
     while (best := min(ranks)) < _NONE:
       i = ranks.index(best)
-      if not alpha or rng.random() >= alpha:
+      if rng.random() >= alpha:
         break
       dropped.append((i, best))
       ranks[i] = _NONE
@@ -88,10 +79,7 @@ def _merged(
 
 
 def by_lattice(
-  normal: str,
-  scores: Mapping[str, float],
-  alpha: float,
-  rng: random.Random | None,
+  normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
   """Returns the end offset of each subword in a sampled unigram segmentation.
 
@@ -102,12 +90,12 @@ def by_lattice(
     normal: Sentence as normalized by SentencePiece.
     scores: Log-probability of each piece.
     alpha: Exponent of the probabilities.
-    rng: Random numbers of the sentence; None: the most probable segmentation.
+    rng: Random numbers of the sentence.
   """
   longest = max(map(len, scores), default=1)
   unknown = min(scores.values(), default=0.0) - _PENALTY
   size = len(normal)
-  # Log-sum over the segmentations that end at each offset, or their maximum.
+  # Log-sum over the segmentations that end at each offset.
   total = [0.0, *[-_NONE] * size]
   into: list[list[tuple[int, float]]] = [[] for _ in range(size + 1)]
   for begin in range(size):
@@ -124,15 +112,11 @@ def by_lattice(
     values = [value for _, value in into[position]]
     best = max(values)
     total[position] = best
-    if rng:
-      total[position] += math.log(sum(math.exp(v - best) for v in values))
+    total[position] += math.log(sum(math.exp(v - best) for v in values))
   ends, position = [], size
   while position:
     ends.append(position)
     choices = into[position]
-    if rng is None:
-      position = max(choices, key=lambda choice: choice[1])[0]
-      continue
     remaining, total_weight = rng.random(), total[position]
     for position, value in choices:  # noqa: B007  # or the last, after rounding
       remaining -= math.exp(value - total_weight)

@@ -25,12 +25,10 @@ _DIGITS = 6
 _CACHED_TREES = 1 << 16  # about 50 MB of sentences of 25 words
 
 
-def eigenvectors(
-  heads: Sequence[np.ndarray], count: int = EIGENVECTORS
-) -> list[np.ndarray]:
+def eigenvectors(heads: Sequence[np.ndarray]) -> list[np.ndarray]:
   """Returns each tree's Laplacian eigenvectors for the smallest eigenvalues.
 
-  They are in ascending order of the eigenvalues, which are positive. A tree has one
+  They are cached, so callers must not modify them. They are in ascending order of the eigenvalues, which are positive. A tree has one
   eigenvalue 0, a forest one for each of its trees; their vectors are uninformative
   and omitted. The basis of equal eigenvalues is the projection of the first word that
   has a nonzero projection, then that of the next such word, orthogonalized, and so
@@ -40,39 +38,28 @@ def eigenvectors(
 
   Args:
     heads: Parents (head_W) of each tree, as in `jaxsyn.data.sentence.tree`.
-    count: Number of eigenvectors, E.
 
-  Returns: Eigenvectors (vector_WE, float32) of each tree, of length 1 along W;
-    missing vectors are 0.
+  Returns: EIGENVECTORS eigenvectors (vector_WE, float32) of each tree, of length 1
+    along W; missing vectors are 0.
   """
   # On busy cores, several threads are slower for matrices this small: 14.2 ms of
   # processor time instead of 0.45 ms for a tree of 40 words.
   with _blas().limit(limits=1):
-    return [_eigenvectors(np.asarray(head_W), count) for head_W in heads]
-
-
-def cached_eigenvectors(heads: Sequence[np.ndarray]) -> list[np.ndarray]:
-  """Returns the eigenvectors (vector_WE) of each tree, cached if possible.
-
-  Callers must not modify them.
-  """
-  with _blas().limit(limits=1):
-    return [_cached(np.asarray(head_W, "<i4").tobytes()) for head_W in heads]
+    return [
+      _eigenvectors(np.asarray(head_W, "<i4").tobytes()) for head_W in heads
+    ]
 
 
 @functools.lru_cache(_CACHED_TREES)
-def _cached(head_bytes: bytes) -> np.ndarray:
-  return _eigenvectors(np.frombuffer(head_bytes, "<i4"), EIGENVECTORS)
-
-
-def _eigenvectors(head_W: np.ndarray, count: int) -> np.ndarray:
+def _eigenvectors(head_bytes: bytes) -> np.ndarray:
   """Returns the eigenvectors (vector_WE) of one tree.
 
   For equal eigenvalues, the basis is the Cholesky factor of the projector onto their
   space; words whose pivot is 0 are skipped.
   """
+  head_W = np.frombuffer(head_bytes, "<i4")
   words = len(head_W)
-  basis_WE = np.zeros((words, count))
+  basis_WE = np.zeros((words, EIGENVECTORS))
   if words < 2:
     return basis_WE.astype(np.float32)
   value_W, vector_WW = np.linalg.eigh(_laplacian(head_W))  # vectors in columns
@@ -80,7 +67,7 @@ def _eigenvectors(head_W: np.ndarray, count: int) -> np.ndarray:
   group_W = np.cumsum(is_new_W)  # of equal eigenvalues
   roots = int((head_W == np.arange(words)).sum())  # eigenvalues 0
   rest_WW = np.zeros((words, words))
-  for e in range(min(count, words - roots)):
+  for e in range(min(EIGENVECTORS, words - roots)):
     index = roots + e
     if e == 0 or is_new_W[index]:
       rest_WW[:] = 0
@@ -97,7 +84,6 @@ def _eigenvectors(head_W: np.ndarray, count: int) -> np.ndarray:
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
-  """Returns the cached controller of the number of BLAS threads."""
   return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 

@@ -2,8 +2,8 @@
 
 A tree is `head_W`: the parent of each word, from 0; a root is its own parent. A
 sentence may have several roots (a forest). For many trees, `head_W` has one tree after
-the other and `words` has the number of words of each tree; calling NumPy for each
-tree would take most of the time.
+the other and `words` the number of words of each tree (None: one tree); calling NumPy
+for each tree would take most of the time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ def depth(
   head_W: Sequence[int] | np.ndarray, words: np.ndarray | None = None
 ) -> np.ndarray:
   """Returns the number of edges between each word and its root; int32.
-
-  Args:
-    head_W: Parents in one tree or many.
-    words: Number of words of each tree; None for one tree.
 
   Raises:
     ValueError: A parent is not a word of the sentence, or the parents form a cycle.
@@ -49,9 +45,6 @@ def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
   """Returns the number of edges between any two words of a tree; uint8, WW.
 
   FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
-
-  Raises:
-    ValueError: See `depth`.
   """
   words = len(head_W)
   distance = tree_distances(np.asarray(head_W), np.array([words]))
@@ -59,17 +52,7 @@ def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
-  """Returns the edge distances between words in many trees; flat uint8.
-
-  Each tree has the flattened matrix of `tree_distance`.
-
-  Args:
-    head_W: Parents in all trees.
-    words: Number of words of each tree.
-
-  Raises:
-    ValueError: See `depth`.
-  """
+  """Returns the flattened matrix of `tree_distance` of many trees; uint8."""
   depth_W = depth(head_W, words)
   first = np.cumsum(words) - words
   size = words * words
@@ -133,9 +116,6 @@ def projective(head_W: Sequence[int] | np.ndarray) -> bool:
   All roots depend on an artificial root node before the first word. Equivalently,
   all words between a word and its parent are descendants of the parent. Adjacent
   trees of a forest do not cross.
-
-  Raises:
-    ValueError: See `depth`.
   """
   head_W = _global_heads(head_W, None)
   word_W = np.arange(len(head_W))

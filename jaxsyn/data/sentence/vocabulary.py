@@ -1,8 +1,6 @@
 """Subword vocabularies: conversion of raw text to subword ids and back.
 
-Only SentencePiece normalizes text and handles blanks, so detokenization is exact. The
-ids of the special symbols are those of `jaxsyn.data.schema` in every model.
-
+Only SentencePiece normalizes text and handles blanks, so detokenization is exact.
 Vocabularies of type "word" contain strings between blanks, which include adjacent
 punctuation; tokenize the text beforehand to separate it. Each unknown word is one UNK,
 and UNKNOWN in a translation.
@@ -80,11 +78,9 @@ class Subwords:
 class Pieces(NamedTuple):
   """Subwords of a sentence without EOS: their ids and character offsets.
 
-  Attributes:
-    id: Subword ids.
-    begin: Offset in the sentence of each subword's first character.
-    end: Offset after its last character. Spans are consecutive; a subword of a
-      character that normalization spells out (the "1" of "½") may have an empty one.
+  The offsets are those of each subword's first character and after its last one.
+  Spans are consecutive; a subword of a character that normalization spells out (the
+  "1" of "½") may have an empty one.
   """
 
   id: list[int]
@@ -109,10 +105,10 @@ class Vocabulary:
         special symbols.
     """
     self.path = files.path_of(path)
+    self._processor = p = sentencepiece.SentencePieceProcessor()
     try:
       self._model = files.read_bytes(path)
-      self._processor = sentencepiece.SentencePieceProcessor()
-      self._processor.load_from_serialized_proto(self._model)
+      p.load_from_serialized_proto(self._model)
     except OSError as error:
       raise InputError(
         f"{path}: cannot read the vocabulary ({error.strerror}); run"
@@ -123,8 +119,7 @@ class Vocabulary:
         f"{path}: not a (complete) SentencePiece model; make it again with"
         " jaxsyn prepare."
       ) from error
-    self.size = self._processor.vocab_size()
-    p = self._processor
+    self.size = p.vocab_size()
     special_ids = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
     if special_ids != (PAD, UNK, BOS, EOS):
       raise InputError(
@@ -200,9 +195,9 @@ class Vocabulary:
 
   @functools.cached_property
   def _scores(self) -> dict[str, float]:
-    p = self._processor
     ids = range(len(SPECIAL), self.size)
-    return {p.id_to_piece(i): p.get_score(i) for i in ids}
+    score = self._processor.get_score
+    return {self._processor.id_to_piece(i): score(i) for i in ids}
 
   def _encode_words(self, text: str) -> Pieces:
     """Returns the words of a sentence as the pieces of a word vocabulary.
@@ -265,8 +260,7 @@ def train(
   Args:
     lines: Raw sentences of one side, or of both for a joint vocabulary.
     path: File to write.
-    options: Options of the vocabulary. `joint` is ignored, and so is
-      `character_coverage` with type "word", which depends on frequency only.
+    options: Options of the vocabulary; `joint` is ignored.
 
   Raises:
     InputError: There is no text, or the size is too small for its characters.
@@ -274,14 +268,6 @@ def train(
   lines = [line for line in lines if line.strip()]
   if not lines:
     raise InputError("no text to train a vocabulary on: all lines are empty.")
-  model = _train(lines, options)
-  with files.publish(path) as file:
-    file.write(model)
-  return Vocabulary(path)
-
-
-def _train(lines: list[str], options: Subwords) -> bytes:
-  """Returns a serialized SentencePiece model trained on the given lines."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(
@@ -317,4 +303,6 @@ def _train(lines: list[str], options: Subwords) -> bytes:
     raise InputError(
       f"SentencePiece could not train a vocabulary: {error}"
     ) from error
-  return model.getvalue()
+  with files.publish(path) as file:
+    file.write(model.getvalue())
+  return Vocabulary(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random as random_numbers
 
 import control_trees
@@ -48,42 +49,36 @@ def one_random_tree(words: int, seed: int) -> np.ndarray:
   return head_W
 
 
-SIZES = [*range(60), 200]
-
-
 def test_random_trees_equal_step_by_step_decoding():
   rng = np.random.default_rng(0)
-  words = np.array(SIZES * 20)
+  words = np.array([*range(60), 200] * 20)
   rng.shuffle(words)
   seeds = rng.integers(2**60, size=len(words)).tolist()
   expected = [one_random_tree(*one) for one in zip(words.tolist(), seeds)]
   found = random_trees(words, seeds)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, np.concatenate(expected))
+  # random.Random(0) draws .844 .758 .421 .259 .511 .405 | .784, times 8: the
+  # sequence 6 6 3 2 4 3 and the root 6.
+  assert control_trees.random(8, 0).tolist() == [6, 6, 6, 4, 2, 3, 6, 3]
 
 
-@pytest.mark.parametrize("words", SIZES)
-def test_random_tree_does_not_depend_on_other_trees(words):
-  found = random_trees(np.array([words]), [words + 7])
-  np.testing.assert_array_equal(found, one_random_tree(words, words + 7))
-
-
-def test_random_trees_of_same_size_and_seed_are_equal():
-  found = random_trees(np.array([9] * 1100), [4] * 1100).reshape(1100, 9)
-  assert (found == found[0]).all()
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [0, 0], [1], [0, 1, 0, 1]])
-def test_trees_of_zero_or_one_word(sizes):
-  words = np.array(sizes, np.int64)
-  for found in (random_trees(words, sizes), linear_trees(words)):
-    assert found.tolist() == [0] * sum(sizes)
-    assert found.dtype == np.int32
+def test_random_trees_are_uniform():
+  # Cayley: 4 words have 4**2 = 16 trees, times 4 roots = 64 rooted ones.
+  draws = 64 * 200
+  trees = random_trees(np.full(draws, 4), range(draws)).reshape(draws, 4)
+  counts = collections.Counter(map(tuple, trees.tolist()))
+  assert len(counts) == 64
+  # Chi-square with 63 degrees of freedom: 103 is exceeded once in 1000.
+  assert sum((c - 200) ** 2 / 200 for c in counts.values()) < 103
 
 
 def test_linear_trees_start_in_each_sentence():
   found = linear_trees(np.array([3, 0, 1, 4]))
   assert found.tolist() == [0, 0, 1, 0, 0, 0, 1, 2]
+  assert found.dtype == np.int32
+  none = np.array([], int)
+  assert len(linear_trees(none)) == len(random_trees(none, [])) == 0
 
 
 def example_of(rng: np.random.Generator, words: int) -> dict[str, np.ndarray]:
@@ -109,7 +104,7 @@ def example_of(rng: np.random.Generator, words: int) -> dict[str, np.ndarray]:
 
 def examples():
   rng = np.random.default_rng(0)
-  sizes = [0, 0, 1, *range(30), 0, 70, *rng.integers(20, size=600), 0]
+  sizes = [0, 0, 1, *range(30), 0, 70, *rng.integers(20, size=200), 0]
   return [example_of(rng, int(words)) for words in sizes]
 
 
@@ -137,43 +132,29 @@ def test_retree_of_many_examples_equals_each_alone(kind):
     "source_tree_distance",
   }:
     assert found.flat[name] is rows.flat[name]
-
-
-def test_retree_changes_only_present_features():
-  many = examples()[:40]
   names = ("source_id", "source_head", "source_tree_distance")
-  tree = TREES["random"]()
-  complete = retree(Rows.of(many, many[0]), "source", tree=tree, seed=5)
-  some = retree(Rows.of(many, names), "source", tree=tree, seed=5)
+  some = retree(Rows.of(many, names), "source", tree=tree, seed=11)
   assert tuple(some.flat) == names
   for name in names:
-    np.testing.assert_array_equal(some.flat[name], complete.flat[name])
-
-
-def tagged_one(example, tag):
-  """Puts a tag before a source and before its EOS, by position."""
-  words = len(example["source_id"]) - 1
-  if not words:
-    return example
-  old_S = np.array([-1, *range(words), -1, words])
-  return rearranged(example, old_S, np.full(len(old_S), tag))
+    np.testing.assert_array_equal(some.flat[name], found.flat[name])
 
 
 def test_tags_surround_each_source_except_empty_ones():
   many = examples()
-  found = tagged_rows(Rows.of(many, many[0]), 77).examples()
-  empty = 0
-  for new, old in zip(found, many, strict=True):
-    toy_folders.same(new, tagged_one(old, 77))
-    toy_folders.same(tagged(old, 77), new)
-    empty += len(new["source_id"]) == 1
-  assert empty > 20
-
-
-def test_tagged_rows_accepts_any_selection_of_features():
-  many = examples()[:50]
   complete = tagged_rows(Rows.of(many, many[0]), 77)
-  for name in many[0]:
+  empty = 0
+  for new, old in zip(complete.examples(), many, strict=True):
+    words = len(old["source_id"]) - 1
+    if words:
+      place_S = np.array([-1, *range(words), -1, words])
+      expected = rearranged(old, place_S, np.full(len(place_S), 77))
+      toy_folders.same(new, expected)
+    else:
+      toy_folders.same(new, old)
+      empty += 1
+    toy_folders.same(tagged(old, 77), new)
+  assert empty > 2
+  for name in many[0]:  # any feature may be missing
     rows = tagged_rows(Rows.of(many, [name]), 77)
     np.testing.assert_array_equal(rows.flat[name], complete.flat[name])
     np.testing.assert_array_equal(rows.start[name], complete.start[name])

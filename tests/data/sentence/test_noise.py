@@ -1,14 +1,12 @@
 """Tests replaced parents: the results are trees with the requested changes."""
 
-import collections
-import gzip
-import random
+import itertools
 
 import control_trees
 import numpy as np
 import pytest
 
-from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.sentence.noise import noised, wrong_parents
 from jaxsyn.data.sentence.tree import depth
@@ -89,7 +87,7 @@ def trees(rng):
   yield np.minimum(np.arange(60) + 1, 59)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_noised_equals_loops_and_gives_trees(seed):
   rng = np.random.default_rng(seed)
   some = list(trees(rng))
@@ -121,7 +119,7 @@ def test_noised_equals_loops_and_gives_trees(seed):
 
 def test_noised_parents_are_uniform():
   """Of word 3 below 2 in 0 ← 1, 0 ← 2 ← 3 ← 4: 0 and 1, whatever is below."""
-  count, times = collections.Counter(), 8000
+  times = 8000
   rng = np.random.default_rng(1)
   tree = np.array([0, 0, 0, 2, 3])
   result = noised(
@@ -131,83 +129,55 @@ def test_noised_parents_are_uniform():
     random_W=rng.integers(0, 2**32, 5 * times, np.uint64),
   ).reshape(times, 5)
   assert (np.delete(result, 3, 1) == np.delete(tree, 3)).all()
-  count.update(result[:, 3].tolist())
-  assert count.keys() == {0, 1}
+  assert {*result[:, 3].tolist()} == {0, 1}
   # Half of them: the standard deviation is 45.
-  assert abs(count[0] - times / 2) < 4 * 45
+  assert abs(result[:, 3].sum() - times / 2) < 4 * 45
 
 
 def roots(head_W):
   return sum(parent == word for word, parent in enumerate(head_W))
 
 
-@pytest.fixture(scope="module")
-def multi30k(shared_data):
-  """The parser's trees of 3,000 captions."""
-  heads, expected = [], []
-  path = shared_data / "multi30k" / "parsed" / "train.en.conllu.gz"
-  with gzip.open(path, "rt", encoding="utf-8") as file:
-    for line in file:
-      columns = line.rstrip("\n").split("\t")
-      if columns[0].isdigit():
-        parent = int(columns[6]) - 1
-        expected.append(len(expected) if parent < 0 else parent)
-      elif columns == [""] and expected:
-        heads.append(np.array(expected, np.int32))
-        expected = []
-        if len(heads) == 3000:
-          return heads
-  return heads
+def wrong_words(head_W, rate, seed):
+  """Words with wrong parents; checks that there are as many trees as before."""
+  new_W = wrong_parents(head_W, rate, seed).tolist()
+  for word in range(len(new_W)):
+    path(new_W, word)
+  assert roots(new_W) == roots(head_W)
+  return [w for w, head in enumerate(head_W.tolist()) if new_W[w] != head]
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_wrong_parents_of_real_trees_have_the_rate(multi30k, rate):
+def test_wrong_parents_of_real_trees_have_the_rate(shared_data, rate):
   """Each sentence to less than a word, all together to the sampling error."""
-  wrong = words = 0
-  roots_changed = 0
-  for index, head_W in enumerate(multi30k):
-    new_W = wrong_parents(head_W, rate, index).tolist()
-    for word in range(len(new_W)):
-      path(new_W, word)
-    assert roots(new_W) == roots(head_W)
-    count = sum(a != b for a, b in zip(new_W, head_W.tolist()))
-    assert abs(count - rate * len(head_W)) < 1
-    wrong, words = wrong + count, words + len(head_W)
-    roots_changed += any(
-      new_W[word] != word for word, up in enumerate(head_W) if up == word
-    )
+  path = shared_data / "multi30k" / "parsed" / "train.en.conllu.gz"
+  trees = [
+    np.array(block.head_W, np.int32)
+    for block in itertools.islice(conllu.read(path), 3000)
+  ]
+  wrong = words = roots_changed = 0
+  for index, head_W in enumerate(trees):
+    changed = wrong_words(head_W, rate, index)
+    assert abs(len(changed) - rate * len(head_W)) < 1
+    wrong, words = wrong + len(changed), words + len(head_W)
+    roots_changed += any(head_W[word] == word for word in changed)
   # Rounding to whole words has a standard deviation of half a word at most.
-  assert abs(wrong / words - rate) < 4 * 0.5 * len(multi30k) ** 0.5 / words
+  assert abs(wrong / words - rate) < 4 * 0.5 * len(trees) ** 0.5 / words
   if rate > 0.1:  # where a single word is wrong it is never the root
-    assert abs(roots_changed / len(multi30k) - rate) < 0.04
+    assert abs(roots_changed / len(trees) - rate) < 0.04
 
 
-@pytest.mark.parametrize("words", [3, 4, 7, 40])
+@pytest.mark.parametrize("words", [3, 4, 8, 40])
 def test_wrong_parents_of_random_trees_have_exactly_the_rate(words):
   for index in range(200):
     head_W = control_trees.random(words, index)
+    if words == 8 and index % 2:
+      head_W = np.array([0, 0, 1, 3, 3, 3, 6, 6], np.int32)  # a forest
     for rate in (0.5, 1.0):
-      new_W = wrong_parents(head_W, rate, index).tolist()
-      for word in range(words):
-        path(new_W, word)
-      assert roots(new_W) == 1
-      count = sum(a != b for a, b in zip(new_W, head_W.tolist()))
+      changed = wrong_words(head_W, rate, index)
       # Of three words, one alone can be impossible: the middle of a chain.
-      assert abs(count - rate * words) < (1 if words > 3 else 2)
-      if rate == 1:
-        assert count == words
-
-
-def test_wrong_parents_keep_the_number_of_roots():
-  forest_W = np.array([0, 0, 1, 3, 3, 3, 6, 6], np.int32)
-  for index in range(200):
-    for rate in RATES:
-      new_W = wrong_parents(forest_W, rate, index).tolist()
-      for word in range(8):
-        path(new_W, word)
-      assert roots(new_W) == 3
-      count = sum(a != b for a, b in zip(new_W, forest_W.tolist()))
-      assert abs(count - rate * 8) < 1
+      assert abs(len(changed) - rate * words) < (1 if words > 3 else 2)
+      assert rate < 1 or len(changed) == words
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -233,47 +203,6 @@ def test_wrong_parents_reach_every_possible_parent():
   assert {*collected} == {(0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)}
   last = [tree for tree in collected if tree[3] != 2]
   assert abs(sum(tree[3] for tree in last) / len(last) - 0.5) < 0.05
-
-
-def test_distances_and_middles_follow_from_wrong_parents():
-  """Against loops over words, of subwords that some words lack."""
-  dice = random.Random(0)
-  for index in range(60):
-    words = dice.randint(1, 14)
-    head_W = control_trees.random(words, index)
-    pieces = [dice.choice([0, 1, 1, 2, 3]) for _ in range(words - 1)] + [1]
-    word_S = np.append(np.repeat(np.arange(words), pieces), -1)
-    inputs = {
-      "source_id": np.append(np.arange(len(word_S) - 1) + 10 + index, 2),
-      "source_word": word_S,
-      "source_head": head_W,
-      "source_relation": np.arange(words),
-      "source_parent_mid": np.zeros(len(word_S)),
-      "source_tree_distance": np.zeros(words**2, np.uint8),
-      "source_parsed": np.array(1, np.uint8),
-    }
-    tree = WrongParents(0.5)
-    result = control_trees.retree(inputs, "source", tree=tree, seed=3)
-    new_W = result["source_head"].tolist()
-    above = [path(new_W, word) for word in range(words)]
-    square = result["source_tree_distance"].reshape(words, words)
-    for w, one in enumerate(above):
-      for v, other in enumerate(above):
-        common = [x for x in one if x in other]
-        edges = schema.OTHER_TREE
-        if common:
-          edges = one.index(common[0]) + other.index(common[0])
-        assert square[w, v] == edges
-    places = [np.flatnonzero(word_S == w) for w in range(words)]
-    for i, word in enumerate(word_S[:-1]):
-      up = new_W[word]
-      while not len(places[up]) and new_W[up] != up:
-        up = new_W[up]
-      mean = np.mean(places[up] if len(places[up]) else places[word])
-      assert result["source_parent_mid"][i] == np.float32(mean)
-    np.testing.assert_array_equal(
-      result["source_relation"], inputs["source_relation"]
-    )
 
 
 def test_wrong_parents_depend_on_rate_and_seed():

@@ -1,10 +1,10 @@
 """Base classes of dependency parsers.
 
 A `ParserSpec` is the section of a config that selects a parser; `resolve` and `open`
-make the `Parser`. A new parser needs a spec and `Parser._texts`, which returns
-CoNLL-U. The base class handles blank lines, lines that are too long, and output that
-is not a tree of the line. Preparation stores the output of `conllu_all`, and
-translation calls `parses` of the same parser, so both get the same words.
+make the `Parser`. A new parser needs a spec, an identity and `Parser._texts`, which
+returns CoNLL-U. The base class handles blank lines, lines that are too long, and
+output that is not a tree of the line. Preparation stores the output of `conllu_all`,
+and translation calls `parses` of the same parser, so both get the same words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from jaxsyn.options import Choice, ConfigPath
 # line, in characters, is not a sentence and is kept as one unparsed word.
 LONGEST_LINE = 5000
 
-_TEXT = "# text = "
 # Characters that end a line or a field in some format; parsers read blanks instead.
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -76,19 +75,21 @@ class Identity:
     return self.name if has_suffix else f"{self.kind} {self.name}"
 
   def __str__(self) -> str:
-    options = [f"{k} {v}" for k, v in sorted(self.options.items())]
-    version = [self.version] if self.version else []
-    sha256 = [f"SHA-256 {self.sha256}"] if self.sha256 else []
-    return f"{self.title} ({', '.join([*version, *options, *sha256])})"
+    details = [self.version] if self.version else []
+    details += [f"{k} {v}" for k, v in sorted(self.options.items())]
+    if self.sha256:
+      details.append(f"SHA-256 {self.sha256}")
+    return f"{self.title} ({', '.join(details)})"
 
 
 class Parser(abc.ABC):
-  """Loaded dependency parser, usable in its process and in forked processes."""
+  """Loaded dependency parser, usable in its process and in forked processes.
 
-  @property
-  @abc.abstractmethod
-  def identity(self) -> Identity:
-    """Identity of the parser: its software, model and options."""
+  Attributes:
+    identity: Identity of the parser: its software, model and options.
+  """
+
+  identity: Identity
 
   @property
   def key(self) -> str:
@@ -139,16 +140,27 @@ class Parser(abc.ABC):
 
   def _parse(self, lines: Sequence[str]) -> list[tuple[Parse, list[str]]]:
     """Returns the parse of each line, and the parser's CoNLL-U if it matches."""
-    indices = [i for i, line in enumerate(lines) if _can_be_parsed(line)]
+    # Programs written in C end a text at a NUL.
+    indices = [
+      i
+      for i, line in enumerate(lines)
+      if len(line) <= LONGEST_LINE and "\0" not in line and visible(line)
+    ]
     texts = dict(zip(indices, self._texts([lines[i] for i in indices])))
     return [_checked(texts.get(i, ""), line) for i, line in enumerate(lines)]
 
 
 @dataclasses.dataclass(frozen=True)
 class ParserSpec(Choice, abc.ABC):
-  """Config section of a side's parser; `kind` is its name in PARSERS."""
+  """Config section of a side's parser.
+
+  Attributes:
+    kind: Name of the parser in PARSERS.
+    location: Name of the option with the path of the model.
+  """
 
   kind: ClassVar[str]
+  location: ClassVar[str] = "model"
 
   @property
   def named(self) -> bool:
@@ -184,9 +196,10 @@ class ParserSpec(Choice, abc.ABC):
     """Returns the spec with the model name of a recorded parser identity."""
     return self
 
-  @abc.abstractmethod
   def at(self, place: str) -> Self:
     """Returns the spec with another location of its model file or folder."""
+    changes: dict[str, Any] = {self.location: place}
+    return dataclasses.replace(self, **changes)
 
   @abc.abstractmethod
   def open(self, sha256: str = "") -> Parser:
@@ -222,12 +235,6 @@ def not_installed(package: str, install: str) -> InputError:
   )
 
 
-def _can_be_parsed(line: str) -> bool:
-  # Programs written in C end a text at a NUL.
-  is_short = len(line) <= LONGEST_LINE and "\0" not in line
-  return is_short and bool(visible(line))
-
-
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
   """Returns the parse in CoNLL-U text, and the trees if they match the line."""
   try:
@@ -261,11 +268,7 @@ def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
 def _with_id(block: str, sentence_id: str) -> str:
   """Returns a CoNLL-U tree with no comments except `# text` and `# sent_id`."""
   rows = block.split("\n")
-  text_rows = [row for row in rows if row.startswith(_TEXT)][:1]
-  if not text_rows:
-    text_rows = [
-      f"{_TEXT}{tree.text}" for tree in conllu.blocks_of_text(block, "a block")
-    ]
+  text_rows = [row for row in rows if row.startswith("# text = ")][:1]
   words = [row for row in rows if not row.startswith("#")]
   # UDPipe's order of comments, so that stored trees stay the same.
   return "\n".join([*text_rows, f"# sent_id = {sentence_id}", *words]) + "\n\n"

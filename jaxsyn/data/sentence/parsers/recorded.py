@@ -41,17 +41,14 @@ def spec(
   parser = getattr(trees, side).parser
   assert parser.kind == known.kind, "both were written together"
   copy = layout.parser_file(folder, manifest, side)
-  if not place and copy:
-    place = os.fspath(copy)
+  place = place or os.fspath(copy or "")
   # The manifest has the full name of the model.
   parser = parser.with_identity(known)
   return parser.at(place) if place else parser
 
 
 def open_recorded(
-  resolved: ParserSpec,
-  manifest: Mapping[str, Any],
-  side: str,
+  resolved: ParserSpec, manifest: Mapping[str, Any], side: str
 ) -> Parser:
   """Opens a parser and checks that it is the one that a dataset records.
 

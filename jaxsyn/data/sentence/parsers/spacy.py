@@ -11,7 +11,6 @@ Processing in Python".
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib.metadata
 import os
 import pathlib
@@ -30,14 +29,13 @@ from jaxsyn.data.sentence.parsers.parser import (
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, option
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import checksums
 
 _BATCH = 64  # lines per call of the pipeline
 # Components that parsing does not need, and those that would split lines.
-_EXCLUDED = (
-  *("ner", "entity_linker", "entity_ruler", "textcat", "textcat_multilabel"),
-  *("senter", "sentencizer", "spancat"),
-)
+_EXCLUDED = """
+ner entity_linker entity_ruler textcat textcat_multilabel senter sentencizer spancat
+"""
 
 
 class SpacyParser(Parser):
@@ -61,7 +59,7 @@ class SpacyParser(Parser):
     except ImportError:
       raise not_installed("spaCy", "pip install spacy") from None
     try:
-      self.nlp: Any = spacy.load(model, exclude=_EXCLUDED)
+      self.nlp: Any = spacy.load(model, exclude=_EXCLUDED.split())
     except (OSError, ValueError, ImportError) as error:
       reason = " ".join(str(error).split())
       raise InputError(
@@ -71,16 +69,13 @@ class SpacyParser(Parser):
       ) from None
     if "parser" not in self.nlp.pipe_names:
       raise InputError(
-        f"the spaCy pipeline {model} has no parser, but"
+        f"the spaCy pipeline {model!r} has no parser, but"
         f" {', '.join(self.nlp.pipe_names) or 'nothing'}; name one with a parser."
       )
-
-  @functools.cached_property
-  def identity(self) -> Identity:
     meta, folder = self.nlp.meta, pathlib.Path(self.nlp.path)
     name = f"{meta.get('lang', '')}_{meta.get('name', '')}".strip("_")
     version = importlib.metadata.version("spacy")
-    return Identity(
+    self.identity = Identity(
       SpacySpec.kind,
       name or folder.name,
       _sha256_of_folder(folder),
@@ -110,18 +105,10 @@ def _text(doc: Any) -> str:
     while head.i not in ids and head.head.i != head.i:
       head = head.head  # a blank's dependents move to its head
     is_root = head.i == word.i or head.i not in ids
-    columns = (
-      ids[word.i],
-      word.text,
-      word.lemma_,
-      word.pos_,
-      word.tag_,
-      word.morph,
-      0 if is_root else ids[head.i],
-      "root" if is_root else word.dep_,
-      "",
-      "",
-    )
+    parent = 0 if is_root else ids[head.i]
+    relation = "root" if is_root else word.dep_
+    columns = [ids[word.i], word.text, word.lemma_, word.pos_, word.tag_]
+    columns += [word.morph, parent, relation, "", ""]
     rows.append("\t".join(str(column) or "_" for column in columns))
   return "\n".join([f"# text = {doc.text}", *rows]) + "\n\n" if rows else ""
 
@@ -149,13 +136,9 @@ class SpacySpec(ParserSpec):
       raise (at / "model").error(
         ' is empty: name a spaCy pipeline with a parser, such as "en_core_web_sm".'
       )
-    if os.path.isdir(self.model):
-      # Worker processes may have another current directory.
-      return self.at(os.path.abspath(self.model))
-    return self
-
-  def at(self, place: str) -> Self:
-    return dataclasses.replace(self, model=place)
+    # Worker processes may have another current directory.
+    is_folder = os.path.isdir(self.model)
+    return self.at(os.path.abspath(self.model)) if is_folder else self
 
   def open(self, sha256: str = "") -> SpacyParser:
     return SpacyParser(self.model)
@@ -163,13 +146,9 @@ class SpacySpec(ParserSpec):
 
 def _sha256_of_folder(folder: pathlib.Path) -> str:
   """Returns one hash of the names and contents of all files in a folder."""
-  names = sorted(
-    path.relative_to(folder).as_posix()
-    for path in folder.rglob("*")
-    if path.is_file() and "__pycache__" not in path.parts
-  )
-  return sha256_texts(
-    text
-    for name in names
-    for text in (name, checksums.sha256_of(files.path_of(folder / name)))
-  )
+  texts: dict[str, str] = {}
+  for path in folder.rglob("*"):
+    if path.is_file() and "__pycache__" not in path.parts:
+      name = path.relative_to(folder).as_posix()
+      texts[name] = checksums.sha256_of(path)
+  return sha256_texts(text for item in sorted(texts.items()) for text in item)

@@ -72,25 +72,17 @@ class StanzaParser(Parser):
         f" \"import stanza; stanza.download('{spec.model}')\""
       ) from None
     self._document = stanza.Document
-    config = self.nlp.config
     paths: list[str] = []
-    for name in config:
-      value = config[name]
+    for name, value in self.nlp.config.items():
       if name.endswith("_path"):
         paths += value if isinstance(value, (list, tuple)) else [value]
-    model_files = sorted(
-      path for path in paths if path and os.path.isfile(path)
-    )
-    self._identity = Identity(
+    model_files = sorted(filter(os.path.isfile, filter(None, paths)))
+    self.identity = Identity(
       spec.kind,
       f"{spec.model} {spec.package}",
       sha256_texts(map(checksums.sha256_of, model_files)),
       f"Stanza {stanza.__version__}",
     )
-
-  @property
-  def identity(self) -> Identity:
-    return self._identity
 
   def _texts(self, lines: Sequence[str]) -> list[str]:
     # Stanza splits at empty lines; there are none in one line.
@@ -113,6 +105,7 @@ class StanzaSpec(ParserSpec):
   """Stanza parser: a neural pipeline that runs on the CPU."""
 
   kind: ClassVar[str] = "stanza"
+  location: ClassVar[str] = "folder"
 
   model: str = option(
     "", "Stanza's language code. Empty: the language of the side."
@@ -140,9 +133,6 @@ class StanzaSpec(ParserSpec):
 
   def with_identity(self, identity: Identity) -> Self:
     return dataclasses.replace(self, model=identity.name.split()[0])
-
-  def at(self, place: str) -> Self:
-    return dataclasses.replace(self, folder=place)
 
   def open(self, sha256: str = "") -> StanzaParser:
     return StanzaParser(self)

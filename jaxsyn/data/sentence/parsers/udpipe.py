@@ -9,7 +9,6 @@ Parsing UD 2.0 with UDPipe".
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import pathlib
 import subprocess
@@ -66,7 +65,6 @@ class UDPipe(Parser):
 
   Attributes:
     path: Model file.
-    beam: Width of the parser's beam search; 0: the model's default. 1 is fastest.
   """
 
   def __init__(
@@ -76,7 +74,7 @@ class UDPipe(Parser):
 
     Args:
       path: Model file.
-      beam: Width of the parser's beam search; 0: the model's default.
+      beam: Width of the parser's beam search; 0: the model's default. 1 is fastest.
       sha256: SHA-256 of the model, if it is known to be intact.
 
     Raises:
@@ -84,14 +82,20 @@ class UDPipe(Parser):
         a parser.
     """
     udpipe = load_udpipe()
-    self.path, self.beam = pathlib.Path(path), beam
+    self.path = pathlib.Path(path)
     if not self.path.is_file():
       raise InputError(
         f"{path}: no such parser model; give a .udpipe file or a language code."
       )
-    is_known = sha256 and checksums.sha256_of(self.path) == sha256
+    self.identity = Identity(
+      UDPipeSpec.kind,
+      self.path.name,
+      checksums.sha256_of(self.path),
+      options={"beam": str(beam)} if beam else {},
+    )
+    self._key = f"{self.identity.sha256}:{beam}:{LONGEST_LINE}"
     model = None
-    if is_known or _can_load(self.path):
+    if sha256 == self.identity.sha256 or _can_load(self.path):
       model = udpipe.Model.load(str(path))
     if model is None:
       raise InputError(
@@ -111,18 +115,9 @@ class UDPipe(Parser):
         " has both."
       )
 
-  @functools.cached_property
-  def identity(self) -> Identity:
-    return Identity(
-      UDPipeSpec.kind,
-      self.path.name,
-      checksums.sha256_of(self.path),
-      options={"beam": str(self.beam)} if self.beam else {},
-    )
-
   @property
   def key(self) -> str:
-    return f"{self.identity.sha256}:{self.beam}:{LONGEST_LINE}"
+    return self._key
 
   def _texts(self, lines: Sequence[str]) -> list[str]:
     return [self._text(line) for line in lines]
@@ -177,8 +172,7 @@ class UDPipeSpec(ParserSpec):
     """
     if self.model and files.is_file(self.model):
       return self.at(os.fspath(files.absolute(self.model)))
-    name = self.model or language
-    file = name
+    name = file = self.model or language
     if name not in downloads:
       file, download = _find(name, bool(self.model), at, downloads)
       downloads = {file: download, **downloads}
@@ -194,9 +188,6 @@ class UDPipeSpec(ParserSpec):
         ' --config.prepare.parse.sides="()" prepares for them alone.'
       ) from None
     return self.at(os.fspath(files.absolute(path)))
-
-  def at(self, place: str) -> Self:
-    return dataclasses.replace(self, model=place)
 
   def open(self, sha256: str = "") -> UDPipe:
     return UDPipe(fetch.local(self.model, sha256), self.beam, sha256)

@@ -12,7 +12,6 @@ import spacy_udpipe.utils
 import web_server
 
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.store import fetch
@@ -34,11 +33,6 @@ def english(shared_data) -> UDPipe:
   return UDPipe(shared_data / "udpipe" / "english.udpipe")
 
 
-@pytest.fixture(scope="module")
-def japanese(shared_data) -> UDPipe:
-  return UDPipe(shared_data / "udpipe" / "japanese.udpipe")
-
-
 def written(parser, line: str, sentence_id: str) -> str:
   """The CoNLL-U of a line."""
   return parser.conllu_all([line], [sentence_id])[0]
@@ -48,45 +42,43 @@ def words(parse: conllu.Parse) -> list[str]:
   return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
 
 
-def test_parses_an_english_line(english):
-  parse = english(" I can't\u00a0go  home.")
-  assert words(parse) == ["I", "can't", "go", "home", "."]
-  assert parse.head_W == (2, 2, 2, 2, 2)
-  assert parse.relation_W[2] == "root"
-  assert parse.parsed
-
-
-def test_parses_a_german_line(shared_data):
-  parse = UDPipe(shared_data / "udpipe" / "german.udpipe")(
-    "Er geht zum Bahnhof."
-  )
-  assert words(parse) == ["Er", "geht", "zum", "Bahnhof", "."]
-  zum, bahnhof = 2, 3
-  assert parse.head_W[zum] == bahnhof
-
-
-def test_parses_japanese_lines(japanese):
-  parse = japanese("私は学生です。")
-  assert words(parse) == ["私", "は", "学生", "です", "。"]
-  assert parse.head_W == (2, 0, 2, 2, 2)
-  # An ideographic space, half-width katakana and an emoji stay in the text.
-  text = "　私は　ｶﾞｷﾞ👩\u200d👧です。"
-  parse = japanese(text)
-  assert parse.text == text
-  assert visible("".join(words(parse))) == visible(text)
-
-
-def test_line_of_two_sentences_is_one_parse(english):
-  line = "He sleeps. She reads a book."
-  parse = english(line)
-  assert "".join(words(parse)) == line.replace(" ", "")
-  # UDPipe cuts at a carriage return even where lines are sentences.
-  parse = english("He sleeps.\rShe reads.")
-  assert words(parse) == ["He", "sleeps", ".", "She", "reads", "."]
-  assert parse.head_W[3:] == (4, 4, 4)
-  assert (
-    written(english, "He sleeps.\rShe reads.", "1").count("sent_id = 1") == 2
-  )
+@pytest.mark.parametrize(
+  ("language", "line", "expected", "heads"),
+  [
+    (
+      "english",
+      " I can't\u00a0go  home.",
+      ["I", "can't", "go", "home", "."],
+      (2, 2, 2, 2, 2),
+    ),
+    # UDPipe cuts at a carriage return even where lines are sentences.
+    (
+      "english",
+      "He sleeps.\rShe reads.",
+      ["He", "sleeps", ".", "She", "reads", "."],
+      (1, 1, 1, 4, 4, 4),
+    ),
+    (
+      "german",
+      "Er geht zum Bahnhof.",
+      ["Er", "geht", "zum", "Bahnhof", "."],
+      (1, 1, 3, 1, 1),
+    ),
+    (
+      "japanese",
+      "私は学生です。",
+      ["私", "は", "学生", "です", "。"],
+      (2, 0, 2, 2, 2),
+    ),
+  ],
+)
+def test_parses_lines(shared_data, language, line, expected, heads):
+  parser = UDPipe(shared_data / "udpipe" / f"{language}.udpipe")
+  parse = parser(line)
+  assert (words(parse), parse.head_W) == (expected, heads)
+  assert parse.parsed and "root" in parse.relation_W
+  trees = line.count("\r") + 1
+  assert written(parser, line, "1").count("sent_id = 1") == trees
 
 
 def test_line_with_lost_characters_is_unparsed(english, monkeypatch):
@@ -119,24 +111,6 @@ def test_beam_changes_the_identity(shared_data, english):
   assert fast.identity.options == {"beam": "1"}
   assert fast._options == "beam_search=1"
   assert words(fast(line)) == words(english(line))
-
-
-def test_rejects_files_that_are_not_a_model(tmp_path, english):
-  with pytest.raises(InputError, match=r"none.udpipe: no such parser model"):
-    UDPipe(tmp_path / "none.udpipe")
-  bad = tmp_path / "bad.udpipe"
-  for content in (b"", b"<html>", english.path.read_bytes()[:500_000]):
-    bad.write_bytes(content)
-    with pytest.raises(
-      InputError, match=r"bad.udpipe: not a \(complete\) UDPipe"
-    ):
-      UDPipe(bad)
-
-
-def test_find_model_accepts_a_file(tmp_path):
-  model = tmp_path / "my.udpipe"
-  model.touch()
-  assert find(str(model), "en", tmp_path / "kept") == model
 
 
 @pytest.fixture
@@ -181,24 +155,26 @@ def test_config_can_give_the_checksum_of_a_model(models, tmp_path, shared_data):
     find("", "de", tmp_path / "other", downloads={GERMAN: other})
 
 
+def test_rejects_files_that_are_not_a_model(tmp_path, english, models):
+  with pytest.raises(InputError, match=r"none.udpipe: no such parser model"):
+    UDPipe(tmp_path / "none.udpipe")
+  bad = tmp_path / "bad.udpipe"
+  for content in (b"", b"<html>", english.path.read_bytes()[:500_000]):
+    bad.write_bytes(content)
+    with pytest.raises(InputError, match=r"bad.udpipe: not a \(complete\) UDP"):
+      UDPipe(bad)
+  assert find(str(bad), "en", tmp_path / "kept") == bad
+  models.answers[f"udpipe/{GERMAN}"] = b"<html>moved</html>"
+  with pytest.raises(InputError, match=r"download of german.*not a \(compl"):
+    find("", "de", tmp_path / "kept")
+  assert not list((tmp_path / "kept").iterdir())
+  with pytest.raises(InputError, match=r"'englsh' is no file and no name"):
+    find("englsh", "en", tmp_path)
+
+
 def test_find_model_reports_remedies_without_network(tmp_path, monkeypatch):
-  null = "http://127.0.0.1:9"
-  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", null)
+  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", "http://127.0.0.1:9")
   message = r"refused.*by hand, or name.*Systems without trees.*sides=\"\(\)\""
   with pytest.raises(InputError, match=message):
     find("", "de", tmp_path)
   assert not list(tmp_path.iterdir())
-
-
-def test_find_model_rejects_other_files(models, tmp_path):
-  models.answers[f"udpipe/{GERMAN}"] = b"<html>moved</html>"
-  with pytest.raises(
-    InputError, match=r"download of german.*not a \(complete\)"
-  ):
-    find("", "de", tmp_path)
-  assert not list(tmp_path.iterdir())
-
-
-def test_find_model_rejects_an_unknown_name(tmp_path):
-  with pytest.raises(InputError, match=r"'englsh' is no file and no name"):
-    find("englsh", "en", tmp_path)
