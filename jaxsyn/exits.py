@@ -169,18 +169,17 @@ def _check_streams() -> None:
   while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
     pass
   os.close(descriptor)
-  closed = sys.stdout is None
+  is_closed = sys.stdout is None
   # print(file=None) writes to standard output.
   for name in ("stdout", "stderr"):
     if getattr(sys, name) is None:
       null = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
       setattr(sys, name, null)
-  if closed:
+  if is_closed:
     raise InputError(
       "standard output is closed; redirect it, for example to /dev/null."
     )
-  # jaxsyn prints UTF-8, whatever the locale.
-  if hasattr(sys.stdout, "reconfigure"):
+  if hasattr(sys.stdout, "reconfigure"):  # UTF-8 in any locale
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
@@ -192,7 +191,7 @@ class _PlainFormatter(logging.Formatter):
 
 
 def _log_plainly() -> None:
-  """Sets a plain log format without logger names, also for absl and Orbax."""
+  """Sets a log format without logger names, also for absl and Orbax."""
   # Otherwise absl installs a handler at its first message, which prints
   # "WARNING:absl:skipped a corrupt checkpoint ...".
   logging.basicConfig()
@@ -218,22 +217,21 @@ def check_target(
   """
   if path == "-" and not folder:
     return
-  if remote.is_remote(path):
-    if not store:
-      raise InputError(
-        f"{flag} {path}: this command only writes to local folders; copy the "
-        "folder to the store afterwards."
-      )
+  if remote.is_remote(path) and store:
     remote.check(path)
     return
+  if remote.is_remote(path):
+    raise InputError(
+      f"{flag} {path}: this command only writes to local folders; copy the "
+      "folder to the store afterwards."
+    )
   target = pathlib.Path(os.path.realpath(path))
-  if target.is_dir() and not folder:
-    raise InputError(f"{flag} {path} is a folder; name a file.")
-  if target.exists() and folder and not target.is_dir():
-    raise InputError(f"{flag} {path} is a file; name a folder.")
-  existing = target
-  if not folder and not (target.exists() and not target.is_file()):
-    existing = target.parent  # files are written next to it and renamed
+  if target.exists() and target.is_dir() != folder:
+    kinds = ("file", "folder") if folder else ("folder", "file")
+    raise InputError(f"{flag} {path} is a {kinds[0]}; name a {kinds[1]}.")
+  # Files are written next to the target and renamed, but not special files.
+  is_special = target.exists() and not target.is_file()
+  existing = target if folder or is_special else target.parent
   while not existing.exists():
     existing = existing.parent
   if existing != target and not existing.is_dir():
