@@ -20,7 +20,7 @@ ROOMS = [
   "jaxsyn.options",
   *("jaxsyn.data.__init__", "jaxsyn.data.sentence.align"),
   *("jaxsyn.data.sentence.sgml", "jaxsyn.data.sentence.text"),
-  *("jaxsyn.data.sentence.conllu_rows", "jaxsyn.data.sentence.conllu"),
+  "jaxsyn.data.sentence.conllu",
   *("jaxsyn.data.annotations", "jaxsyn.data.schema", "jaxsyn.data.store.rows"),
   *("jaxsyn.data.sentence", "jaxsyn.data.store.fetch"),
   *("jaxsyn.data.sentence.parsers", "jaxsyn.data.loader.tasks"),

@@ -16,13 +16,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.conllu_rows import FEATS, LEMMA, UPOS
+from jaxsyn.data.sentence.conllu import FEATS, LEMMA, UPOS, Parse
 from jaxsyn.options import Choice, Registry
 
 NO_LABEL = 0
 NOTHING = ("_", "")  # CoNLL-U fields without a value
 UNKNOWN = "<unk>"  # first label of an open annotation: any label without an id
+_PARTS_OF_SPEECH = """
+ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,27 +107,7 @@ class PartOfSpeech(Annotation):
   """Universal part of speech of each word (universaldependencies.org/u/pos)."""
 
   meaning: ClassVar[str] = "universal part of speech of each word; 0: none"
-  labels: ClassVar[tuple[str, ...]] = tuple(
-    [
-      "ADJ",
-      "ADP",
-      "ADV",
-      "AUX",
-      "CCONJ",
-      "DET",
-      "INTJ",
-      "NOUN",
-      "NUM",
-      "PART",
-      "PRON",
-      "PROPN",
-      "PUNCT",
-      "SCONJ",
-      "SYM",
-      "VERB",
-      "X",
-    ]
-  )
+  labels: ClassVar[tuple[str, ...]] = tuple(_PARTS_OF_SPEECH.split())
 
   def read(self, parse: Parse) -> list[str]:
     return [row[UPOS] for row in parse.row_W]

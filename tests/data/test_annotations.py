@@ -11,7 +11,7 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
-from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.sentence.vocabulary import Subwords, train
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -178,17 +178,6 @@ def test_dataset_documentation_has_the_labels(opened_labels):
   assert lemma.names == ["<none>", "<unk>", "a", "b", "c"]
 
 
-def test_changed_label_limit_prepares_again(opened_labels, capsys):
-  directory, config = opened_labels
-  assert build.run(config, str(directory.parent)) == directory
-  assert "prepared already" in capsys.readouterr().out
-  other = config.copy_and_resolve_references()
-  other.prepare.parse.labels = 1
-  other.data.directory = str(directory.parent / "other")
-  loaded = manifests.read(build.run(other, str(directory.parent)))
-  assert loaded["labels"]["source"]["lemma"] == ["<unk>", "a"]
-
-
 def test_rejects_invalid_labels_in_a_manifest(opened_labels):
   directory, _ = opened_labels
   manifest = manifests.read(directory)
@@ -216,7 +205,8 @@ def test_raw_text_gets_annotations_of_the_parser(shared_data, tmp_path):
     "feats": {"<unk>": 1, "Number=Plur": 2},
   }
   lines = ["Dogs are running .", "zzgh"]
-  vocabulary = Vocabulary(vocabulary_of(lines, tmp_path))
+  options = Subwords(size=40, type="char")
+  vocabulary = train(lines, tmp_path / "vocabulary.model", options)
   result = control_trees.encode(
     parse(lines[0]),
     None,
@@ -229,12 +219,3 @@ def test_raw_text_gets_annotations_of_the_parser(shared_data, tmp_path):
   assert upos == ["NOUN", "AUX", "VERB", "PUNCT"]
   assert result["source_lemma"].tolist() == [3, 2, 1, 1]
   assert result["source_feats"].tolist() == [2, 1, 1, 0]
-
-
-def vocabulary_of(lines, folder):
-  from jaxsyn.data.sentence import vocabulary
-  from jaxsyn.data.sentence.vocabulary import Subwords
-
-  path = folder / "vocabulary.model"
-  options = Subwords(size=40, type="char")
-  return vocabulary.train(lines, path, options).path

@@ -3,7 +3,7 @@
 Modules:
   text, sgml: lines of raw text from files, pipes and SGML test sets
   align: character offsets of words, and the word of each subword
-  conllu, conllu_rows: CoNLL-U, and parses of lines
+  conllu: CoNLL-U, and parses of lines
   stream: sentences that are translated as they arrive
   vocabulary, segmentation: subwords by SentencePiece, and sampled subwords
   alignments: word alignments of sentence pairs

@@ -20,17 +20,8 @@ _INVISIBLE = frozenset(["Cc", "Cf", "Zs", "Zl", "Zp"])
 
 @functools.cache
 def is_visible(character: str) -> bool:
-  """Returns whether a character is not a blank, control or format character.
-
-  Only visible characters are compared between two spellings of a text. Combining
-  marks are visible.
-  """
+  """Returns whether a character is not a blank, control or format character."""
   return unicodedata.category(character) not in _INVISIBLE
-
-
-def visible_positions(text: str) -> list[int]:
-  """Returns the ascending offsets of the visible characters in a text."""
-  return [i for i, character in enumerate(text) if is_visible(character)]
 
 
 def visible(text: str) -> str:
@@ -70,7 +61,8 @@ def spans(
   Raises:
     MismatchError: The next word is not in the text, or text is left over.
   """
-  positions, visible_text = visible_positions(text), visible(text)
+  positions = [i for i, character in enumerate(text) if is_visible(character)]
+  visible_text = visible(text)
   start_W: list[int] = []
   end_W: list[int] = []
   matched = 0  # visible characters
@@ -119,10 +111,8 @@ def words_of_pieces(
 
   Args:
     text: The unchanged sentence.
-    begin: Offset of each subword's first character, ascending.
-    end: Offset after each subword's last character.
-    start_W: Offset of each word's first character, ascending.
-    end_W: Offset after each word's last character.
+    begin, end: Offsets of each subword's first character and after its last one.
+    start_W, end_W: The same of each word.
   """
   if not len(start_W):
     return [NO_WORD] * len(begin)
@@ -159,11 +149,15 @@ def before_composing(
   Raises:
     MismatchError: Parts of the text do not compose as the complete text does.
   """
-  # A character composes with the combining characters that follow it.
+  # A character composes with the combining characters, and with the vowels and finals
+  # of Hangul, that follow it.
   first = [
     i
     for i, character in enumerate(text)
-    if not i or not (unicodedata.combining(character) or _joins(character))
+    if not i
+    or not (
+      unicodedata.combining(character) or "\u1161" <= character <= "\u11c2"
+    )
   ]
   start: list[int] = []  # of each character of the NFC
   end: list[int] = []
@@ -181,11 +175,6 @@ def before_composing(
     tuple(start[offset] for offset in start_W),
     tuple(end[offset - 1] if offset else 0 for offset in end_W),
   )
-
-
-def _joins(character: str) -> bool:
-  """Returns whether a Hangul letter may compose with the letter before it."""
-  return "\u1161" <= character <= "\u11c2"  # vowels and finals
 
 
 def shortened(text: str) -> str:

@@ -2,12 +2,9 @@
 
 A line has the links of a sentence pair, `0-0 1-2`: indices of a source word and a
 target word, from 0. In manual alignments a link that annotators disagree on is
-possible, `1?2` or `1p2`; all other links are sure (Och & Ney 2003, "A Systematic Comparison of Various
-Statistical Alignment Models", section 4.1).
-
-Words are separated by blanks in the raw text, which is never tokenized.
-`preprocess.extras` reads the alignments of a corpus, `jaxsyn.scoring.alignments`
-evaluates alignments, and `jaxsyn.translating.alignments` predicts them.
+possible, `1?2` or `1p2`; all other links are sure (Och & Ney 2003, "A Systematic
+Comparison of Various Statistical Alignment Models", section 4.1). Words are
+separated by blanks in the raw text, which is never tokenized.
 """
 
 from __future__ import annotations
@@ -70,10 +67,6 @@ def units(text: str, pieces: Pieces) -> list[int]:
 
   A word index above the number of subwords also becomes NO_WORD; this happens only
   if earlier words have no visible characters.
-
-  Args:
-    text: The unchanged sentence.
-    pieces: Subwords of the sentence.
   """
   words = words_of_pieces(text, pieces.begin, pieces.end, *spans(text))
   count = len(words)
@@ -83,11 +76,5 @@ def units(text: str, pieces: Pieces) -> list[int]:
 def regrouped(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
-  """Returns, for each word of a parse, the index of its blank-separated word.
-
-  Args:
-    start_W: Offset of each word's first character, ascending.
-    end_W: Offset after each word's last character.
-    text: The unchanged sentence.
-  """
+  """Returns, for each word of a parse, the index of its blank-separated word."""
   return words_of_pieces(text, start_W, end_W, *spans(text))

@@ -15,18 +15,12 @@ import re
 
 from jaxsyn.errors import InputError
 
-_STARTS = (
-  b"<srcset",
-  b"<refset",
-  b"<tstset",
-  b"<mteval",
-  b"<!doctype mteval",
-  b"<?xml",
-  b"<dataset",
+_START = re.compile(
+  rb"(\xef\xbb\xbf)?\s*<(srcset|refset|tstset|mteval|!doctype mteval|\?xml|dataset)",
+  re.IGNORECASE,
 )
-_SETS = ("srcset", "refset", "tstset", "src", "ref", "hyp")
 _TAG = re.compile(
-  rf"<!--.*?-->|<(/?)(({'|'.join(_SETS)}|seg)\b[^<>]*)>",
+  r"<!--.*?-->|<(/?)((srcset|refset|tstset|src|ref|hyp|seg)\b[^<>]*)>",
   re.IGNORECASE | re.DOTALL,
 )
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]\w*);")
@@ -35,14 +29,11 @@ _BLANKS = re.compile(r"[ \t\r\n]+")
 
 def is_test_set(start: bytes) -> bool:
   """Returns whether a file is an SGML or XML test set, by its first bytes."""
-  start = start[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
-  return start.lower().startswith(_STARTS)
+  return bool(_START.match(start[:1024]))
 
 
 def lines_of(data: bytes, name: str) -> list[str]:
-  """Returns the segments of an SGML or XML test set, one line of text each.
-
-  White space is normalized.
+  """Returns the segments of a test set as lines with normalized white space.
 
   Args:
     data: Content of the file.
@@ -58,11 +49,11 @@ def lines_of(data: bytes, name: str) -> list[str]:
   opened: re.Match[str] | None = None  # tag of an open <seg>
   for tag in _TAG.finditer(text):
     is_end, kind = bool(tag[1]), (tag[3] or "").lower()
+    if opened and kind and is_end == (kind != "seg"):
+      raise _error(name, text, opened, "this <seg> is not closed")
     if kind == "seg":
       if is_end and not opened:
         raise _error(name, text, tag, "</seg> closes no <seg>")
-      if opened and not is_end:
-        raise _error(name, text, opened, "this <seg> is not closed")
       if not current:
         raise _error(
           name, text, tag, "this <seg> is in no set (srcset, refset, ...)"
@@ -71,8 +62,6 @@ def lines_of(data: bytes, name: str) -> list[str]:
         segment = text[opened.end() : tag.start()]
         sets.setdefault(current, []).append(_plain(segment))
       opened = None if is_end else tag
-    elif kind and opened and is_end:
-      raise _error(name, text, opened, "this <seg> is not closed")
     elif kind and not opened:  # in a segment it is text
       current = "" if is_end else _BLANKS.sub(" ", tag[2])
   if opened:
@@ -99,10 +88,7 @@ def _error(
 
 
 def _plain(text: str) -> str:
-  """Returns the text of a segment with entities and white space replaced.
-
-  A bare "&", as in AT&T, stays: not all files escape it.
-  """
+  # A bare "&", as in AT&T, stays: not all files escape it.
   text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
   return _BLANKS.sub(" ", text).strip(" ")
 

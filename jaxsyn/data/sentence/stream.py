@@ -29,18 +29,15 @@ def is_conllu(path: str | os.PathLike[str]) -> bool:
 def sentences(
   path: str, trees: bool, errors: str = "strict"
 ) -> Iterator[Source | Faulty | None]:
-  """Yields the raw lines or CoNLL-U parses of an input as they arrive.
+  """Yields the raw lines or CoNLL-U parses of an input, and PAUSE in between.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
   when the next one begins. A tree without sent_id is complete at its blank line.
-  A pause of the writer yields None.
 
   Args:
     path: File, pipe, or "-" for standard input.
     trees: Whether the input is CoNLL-U.
-    errors: Treatment of sentences that cannot be read. "strict": raises an
-      error. "replace": yields a Faulty with the readable text of a line, without
-      text for a malformed tree. "skip": yields a Faulty without text.
+    errors: See `text.treated`. A malformed tree has no replacement text.
 
   Raises:
     InputError: A sentence cannot be read, with "strict"; or the input cannot be
@@ -48,19 +45,16 @@ def sentences(
   """
   if not trees:
     return text.treated(text.arriving_lines(path), errors)
-  blocks = conllu.arriving(path, replace=errors == "replace")
+  lines, name = text.raw_lines(path), text.name_of(path)
+  blocks = conllu.blocks(lines, name, replace=errors == "replace")
   return text.treated(_parses(blocks), errors)
 
 
 def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:
   """Returns the parses of the sentences in a CoNLL-U string.
 
-  Args:
-    conllu_source: Text in CoNLL-U.
-    name: File name for errors.
-
   Raises:
-    InputError: The text is malformed; the message has the line.
+    InputError: The text is malformed; the message has `name` and the line.
   """
   return list(text.whole(_parses(conllu.blocks_of_text(conllu_source, name))))
 
@@ -68,7 +62,7 @@ def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:
 def _parses(
   items: Iterable[conllu.Block | Faulty | None],
 ) -> Iterator[conllu.Parse | Faulty | None]:
-  group: list[conllu.Block | Faulty] = []
+  group: list[conllu.Block | Faulty] = []  # of one sent_id
   for item in itertools.chain(items, [Faulty("", name="the end")]):
     if item is PAUSE:
       yield PAUSE
@@ -83,7 +77,6 @@ def _parses(
 
 
 def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
-  """Returns the parse of one sentence from its trees, or a `Faulty` error."""
   blocks: list[conllu.Block] = []
   for item in group:
     if isinstance(item, Faulty):

@@ -1,10 +1,9 @@
 """Reads and writes plain text line by line, for corpora, input and output.
 
 A line ends at "\\n" only, so that line N of one file corresponds to line N of
-another, whatever characters the text has. A byte order mark at the start is
-dropped, and so is one carriage return at the end of a line. Data compressed with
-gzip or Zstandard is decompressed, and a test set in SGML or XML
-(`jaxsyn.data.sentence.sgml`) becomes its segments.
+another. A byte order mark at the start is dropped, and so is one carriage return at
+the end of a line. Data compressed with gzip or Zstandard is decompressed, and a test
+set in SGML or XML becomes its segments.
 
 Input that is translated as it arrives also has a PAUSE before each wait for a pipe,
 and a Faulty for a line that is not text. Corpora must have no errors.
@@ -83,9 +82,6 @@ def arriving_lines(
   Args:
     path: File, pipe, or "-" for standard input.
     nul: Whether NUL is allowed; otherwise it is an error, as a sign of UTF-16.
-
-  Raises:
-    InputError: The file is missing, not compressed as its name claims, or truncated.
   """
   name = name_of(path)
   count = 0
@@ -106,12 +102,8 @@ def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
-    errors: Error mode. "strict": raises an error. "replace": a Faulty keeps its
-      replacement text. "skip": a Faulty loses its text.
-
-  Raises:
-    InputError: There is a Faulty and the mode is "strict"; the message has its
-      location.
+    errors: Error mode. "strict": raises the InputError of a Faulty. "replace": a
+      Faulty keeps its replacement text. "skip": a Faulty loses its text.
   """
   for item in items:
     if isinstance(item, Faulty):
@@ -128,12 +120,7 @@ def whole(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Returns the error message for a raw line ("" if none) and its decoded text.
-
-  Args:
-    raw: Line from `raw_lines`.
-    nul: Whether NUL is allowed.
-  """
+  """Returns the error message for a raw line ("" if none) and its decoded text."""
   fault = ""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
@@ -207,7 +194,6 @@ def _without_markup(
 
 
 def _blocks(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the decompressed bytes of an input, and each PAUSE of a pipe."""
   name = os.fspath(path)
   try:
     with _open(name) as file:
@@ -289,15 +275,16 @@ def writer(path: str | os.PathLike[str]) -> Iterator[Callable[[str], None]]:
   A file gets its name when it is complete; standard output and pipes are flushed
   after each line, since the reader may wait for it.
   """
-  if os.fspath(path) == "-":
-    yield lambda line: _write(line, sys.stdout, flush=True)
-    return
-  with files.publish(path, "w") as file:
-    is_pipe = not file.seekable()
-    yield lambda line: _write(line, file, flush=is_pipe)
+  with contextlib.ExitStack() as stack:
+    file: IO[str] = sys.stdout
+    is_flushed = os.fspath(path) == "-"
+    if not is_flushed:
+      file = stack.enter_context(files.publish(path, "w"))
+      is_flushed = not file.seekable()
 
+    def write(line: str) -> None:
+      file.write(line + "\n")  # one call, so that a reader sees no half lines
+      if is_flushed:
+        file.flush()
 
-def _write(line: str, file: IO[str], flush: bool) -> None:
-  file.write(line + "\n")  # one call, so that a reader never sees half a line
-  if flush:
-    file.flush()
+    yield write

@@ -11,7 +11,7 @@ import pytest
 
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import chunks, sentences
-from jaxsyn.data.sentence.text import PAUSE, Faulty, whole
+from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.errors import InputError
 
 BAD = b"one\nso f\xfcr\nthree\nnul\0in\nfive\n"
@@ -46,9 +46,6 @@ def test_what_is_there_is_taken_and_a_slow_writer_is_answered():
   with pipe(b"a\nb\n", b"c", b"d\n", b"e\nf") as path:
     result = list(chunks(sentences(path, trees=False), 1000))
   assert result == [["a", "b"], ["cd"], ["e", "f"]]
-
-
-def test_a_full_list_is_followed_by_one_that_tells_of_the_pause():
   with pipe(b"a\nb\nc\nd\n", b"e", b"\nf\ng\nh\n") as path:
     result = list(chunks(sentences(path, trees=False), 2))
   assert result == [["a", "b"], ["c", "d"], [], ["e", "f"], ["g", "h"]]
@@ -81,34 +78,6 @@ def test_a_file_is_in_full_chunks_and_in_order(tmp_path, pack):
     assert list(itertools.chain(*result)) == lines
 
 
-def test_strict_answers_what_came_before_the_fault(tmp_path):
-  (tmp_path / "a").write_bytes(BAD)
-  path = str(tmp_path / "a")
-  result = chunks(sentences(path, trees=False), 1000)
-  assert next(result) == ["one"]
-  with pytest.raises(InputError, match=r"a:2: byte 5 \(0xfc\) is not UTF-8"):
-    next(result)
-  (tmp_path / "a").write_bytes(BAD.replace(b"\xfc", b"u"))
-  result = chunks(sentences(path, trees=False), 1000)
-  assert next(result) == ["one", "so fur", "three"]
-  with pytest.raises(InputError, match=r"a:4: character 4 is NUL.*UTF-16"):
-    next(result)
-
-
-@pytest.mark.parametrize(
-  ("errors", "second", "fourth"),
-  [("replace", "so f\ufffdr", "nul\ufffdin"), ("skip", None, None)],
-)
-def test_a_bad_line_costs_itself_alone(tmp_path, errors, second, fourth):
-  (tmp_path / "a").write_bytes(BAD)
-  (result,) = chunks(sentences(str(tmp_path / "a"), False, errors), 1000)
-  one, two, three, four, five = result
-  assert (one, three, five) == ("one", "three", "five")
-  assert isinstance(two, Faulty) and isinstance(four, Faulty)
-  assert (two.text, four.text) == (second, fourth)
-  assert "a:2: byte 5 (0xfc)" in two.message and "a:4: " in four.message
-
-
 def test_an_endless_line_ends(monkeypatch, tmp_path):
   monkeypatch.setattr(text, "LONGEST", 100)
   with pytest.raises(InputError, match="zero:1: the line has more than 100 by"):
@@ -121,31 +90,6 @@ def test_an_endless_line_ends(monkeypatch, tmp_path):
   assert [isinstance(item, Faulty) for item in result] == [0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("errors", ["replace", "skip"])
-def test_a_malformed_tree_costs_itself_alone(tmp_path, errors):
-  path = tmp_path / "a.conllu"
-  trees = (TREE.format("one"), "1\ttwo\n\n", TREE.format("three"))
-  path.write_text("".join(trees))
-  (result,) = chunks(sentences(str(path), True, errors), 1000)
-  assert texts(result) == ["one", None, "three"]
-  assert "a.conllu:3: 2 columns" in result[1].message
-  result = chunks(sentences(str(path), True), 1000)
-  assert texts(next(result)) == ["one"]
-  with pytest.raises(InputError, match=r"a\.conllu:3: 2 columns"):
-    next(result)
-
-
-def test_one_bad_tree_of_a_sentence_is_the_whole_sentence(tmp_path):
-  path = tmp_path / "a.conllu"
-  name = "# sent_id = x\n"
-  path.write_text(
-    name + TREE.format("one") + name + "1\ttwo\n\n" + name + TREE.format("three")
-    + TREE.format("four")
-  )  # fmt: skip
-  (result,) = chunks(sentences(str(path), True, "skip"), 1000)
-  assert texts(result) == [None, "four"]
-
-
 def test_a_tree_is_answered_at_its_blank_line():
   two = [TREE.format(word).encode() for word in ("one", "two")]
   with pipe(two[0], two[1][:-1], two[1][-1:]) as path:
@@ -153,14 +97,37 @@ def test_a_tree_is_answered_at_its_blank_line():
   assert result == [["one"], ["two"]]
 
 
-def test_bytes_of_trees_can_be_replaced(tmp_path):
-  path = tmp_path / "a.conllu"
+@pytest.mark.parametrize(
+  ("errors", "second", "fourth"),
+  [("replace", "so f\ufffdr", "nul\ufffdin"), ("skip", None, None)],
+)
+def test_errors_of_lines(tmp_path, errors, second, fourth):
+  path = tmp_path / "a"
+  path.write_bytes(BAD)
+  (result,) = chunks(sentences(str(path), False, errors), 1000)
+  assert texts(result) == ["one", second, "three", fourth, "five"]
+  assert [isinstance(item, Faulty) for item in result] == [0, 1, 0, 1, 0]
+  assert "a:2: byte 5 (0xfc)" in result[1].message
+  strict = chunks(sentences(str(path), trees=False), 1000)
+  assert next(strict) == ["one"]  # what comes before the error
+  with pytest.raises(InputError, match=r"a:2: byte 5 \(0xfc\) is not UTF-8"):
+    next(strict)
+  path.write_bytes(BAD.replace(b"\xfc", b"u"))
+  with pytest.raises(InputError, match=r"a:4: character 4 is NUL.*UTF-16"):
+    list(sentences(str(path), trees=False))
+
+
+@pytest.mark.parametrize("errors", ["replace", "skip"])
+def test_errors_of_trees(tmp_path, errors):
+  """An error is one of its sentence, which may have several trees."""
+  path, name = tmp_path / "a.conllu", "# sent_id = x\n"
+  trees = (name + TREE.format("one"), name + "1\ttwo\n\n", TREE.format("three"))
+  path.write_text("".join(trees))
+  (result,) = chunks(sentences(str(path), True, errors), 1000)
+  assert texts(result) == [None, "three"]
+  assert "a.conllu:5: 2 columns" in result[0].message
+  with pytest.raises(InputError, match=r"a\.conllu:5: 2 columns"):
+    list(sentences(str(path), True))
   path.write_bytes(TREE.format("f\xfcr").encode("latin-1"))
-  (result,) = chunks(sentences(str(path), True, "replace"), 1000)
-  assert texts(result) == ["f\ufffdr"]
-  (result,) = chunks(sentences(str(path), True, "skip"), 1000)
-  assert isinstance(result[0], Faulty)
-
-
-def test_whole_leaves_out_pauses():
-  assert list(whole(["a", PAUSE, "b"])) == ["a", "b"]
+  expected = "f\ufffdr" if errors == "replace" else None
+  assert texts(sentences(str(path), True, errors)) == [expected]

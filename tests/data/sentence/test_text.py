@@ -27,32 +27,26 @@ def test_lines_end_at_newlines_alone(tmp_path, content, lines):
     assert read_lines(tmp_path / name) == lines
 
 
-def test_bad_files_are_named(tmp_path):
-  bad = tmp_path / "bad"
-  bad.write_bytes(b"fine\nf\xfcr\n")
-  with pytest.raises(InputError, match=r"bad:2: byte 2 \(0xfc\) is not UTF-8"):
-    read_lines(bad)
-  with pytest.raises(InputError, match="nowhere is missing"):
-    read_lines(tmp_path / "nowhere")
-  bad.write_bytes("two lines\n".encode("utf-16"))
-  with pytest.raises(InputError, match=r"bad:1: byte 1 .* iconv -f utf-16"):
-    read_lines(bad)
-  cut = tmp_path / "cut.zst"
-  cut.write_bytes(zstandard.compress(b"a\n" * 1000)[:-3])
-  with pytest.raises(InputError, match="cannot be unpacked"):
-    read_lines(cut)
-  cut = tmp_path / "cut.gz"
-  cut.write_bytes(gzip.compress(b"a\n" * 1000)[:-9])
-  with pytest.raises(InputError, match="cannot be unpacked"):
-    read_lines(cut)
-  plain = tmp_path / "plain.zst"
-  plain.write_bytes(b"a\n")
-  with pytest.raises(InputError, match="cannot be unpacked"):
-    read_lines(plain)
-  plain = tmp_path / "plain.gz"
-  plain.write_bytes(b"a\n")
-  with pytest.raises(InputError, match=r"unpacked .*does not start as"):
-    read_lines(plain)
+PLAIN = b"a\n" * 1000
+
+
+@pytest.mark.parametrize(
+  ("name", "content", "message"),
+  [
+    ("a", b"fine\nf\xfcr\n", r"a:2: byte 2 \(0xfc\) is not UTF-8"),
+    ("a", "two\n".encode("utf-16"), r"a:1: byte 1 .* iconv -f utf-16"),
+    ("a.zst", zstandard.compress(PLAIN)[:-3], "cannot be unpacked"),
+    ("a.gz", gzip.compress(PLAIN)[:-9], "cannot be unpacked"),
+    ("a.zst", PLAIN, r"unpacked .*does not start as"),
+    ("a.gz", PLAIN, r"unpacked .*does not start as"),
+  ],
+)
+def test_bad_files_are_named(tmp_path, name, content, message):
+  with pytest.raises(InputError, match=f"{name} is missing"):
+    read_lines(tmp_path / name)
+  (tmp_path / name).write_bytes(content)
+  with pytest.raises(InputError, match=message):
+    read_lines(tmp_path / name)
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
