@@ -91,7 +91,7 @@ def check_chosen(
 
 
 def address_of(values: flags.FlagValues) -> str:
-  """Returns the config address in --config: FILE or FILE:SYSTEM."""
+  """Returns the value of --config: FILE, or FILE:SYSTEM for a named system."""
   return config_flags.get_config_filename(values["config"])
 
 

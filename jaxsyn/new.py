@@ -373,7 +373,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def _split(values: flags.FlagValues, prefix: str) -> Files | None:
-  """Returns the files of the split that the flags name, or None."""
+  """Returns the files that the flags give for a split; None for no files."""
   source = str(values[f"{prefix}source"].value)
   target = str(values[f"{prefix}target"].value)
   if target and not source:

@@ -223,14 +223,14 @@ class Session:
     return output_request
 
   def _normal(self, line: str) -> str:
-    """Normalizes target text like the training text."""
+    """Normalizes target text in the same way as the training text."""
     nfc = self.run.manifest["options"]["clean"]["nfc"]
     return text.normal(line) if nfc else line
 
   def begin_examples(
     self, sources: Sequence[Source]
   ) -> Callable[[], list[Example]]:
-    """Starts to parse sentences, and returns a function that waits for them."""
+    """Starts parsing sentences; returns a function that returns their examples."""
     wait = self._parallel_reader.begin(sources)
 
     def wait_for_examples() -> list[Example]:

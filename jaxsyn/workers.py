@@ -103,7 +103,7 @@ class Workers(Generic[Shared]):
     return result
 
   def close(self) -> None:
-    """Ends the worker processes, even during a call."""
+    """Ends the worker processes, even while a call is running."""
     self._pool.shutdown(wait=False, cancel_futures=True)
     if self._idle.qsize() < len(self._ours):
       # Not SIGTERM: Python drops it in a process that is being forked.

@@ -249,7 +249,7 @@ class Chunk:
   lines: range
 
   def texts(self, stream: str) -> list[str]:
-    """Returns the lines of a stream in this chunk, without line ends."""
+    """Returns this chunk's lines of a stream, without line ends."""
     data = self.context.outputs.read(self._task(stream), "data")
     return data.decode("utf-8").split("\n")[:-1]
 

@@ -93,7 +93,7 @@ def sides_with_alternatives(context: JobContext) -> dict[str, list[str]]:
 def alternative_features(
   context: JobContext, number: int, rows: int
 ) -> list[Features]:
-  """Returns the features `schema.ALTERNATIVES` for each example of a chunk."""
+  """Returns the features of the alternative parses of each example of a chunk."""
   values: list[Features] = [{} for _ in range(rows)]
   split = context.chunk(number).split
   for side in context.manifest.get("alternatives", ()):
@@ -178,7 +178,7 @@ def bracket_labels(
 
 
 def check_brackets(labels: Sequence[str], is_given: bool) -> None:
-  """Raises InputError if constituency trees are given and none has a label."""
+  """Raises InputError if constituency trees are given but none has a label."""
   if is_given and not labels:
     raise InputError(
       "config.prepare.parse.source_brackets: no kept line has a tree with"

@@ -28,7 +28,7 @@ class MissingFileError(InputError):
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Returns the downloadable files of config.prepare.downloads by their names.
+  """Returns the URL and checksum of each file in config.prepare.downloads.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is

@@ -136,7 +136,7 @@ def _bounds(lines: str) -> tuple[int, int]:
 
 
 def _read_lines(split: SplitInput, stream: str, out: TaskOutput) -> list[int]:
-  """Writes the lines of a stream in chunks; returns each file's line count."""
+  """Copies the lines of a stream into chunks; returns each file's line count."""
   counts: list[int] = []
   lines = _numbered_lines(split.streams[stream], counts)
   breaks: dict[Source, int] = {}

@@ -86,7 +86,7 @@ def _load_context(job: PrepareJob) -> JobContext:
 def run_on_workers(
   workers: Workers[JobContext], stage: str, numbers: Sequence[int]
 ) -> Iterator[int]:
-  """Runs tasks in worker processes, as `stages.Run`."""
+  """Runs tasks in worker processes; implements `stages.Run`."""
   futures = [workers.submit(stages.run_task, stage, n) for n in numbers]
   # In order, so that the first of several errors is reported.
   for number, future in zip(numbers, futures):

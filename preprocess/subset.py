@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   options: Subset, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Samples the training subset; returns its highest random number and line.
+  """Samples the training subset; returns its largest (random number, line).
 
   Args:
     options: size and seed of the subset.

@@ -83,7 +83,7 @@ def sources(
 
 
 def _folder(entry: str, raw_dir: str) -> pathlib.Path:
-  """Returns the folder of a TFDS dataset's newest version, given its entry."""
+  """Returns the folder of the newest version of a TFDS dataset."""
   name = entry.removeprefix(PREFIX)
   if remote.is_remote(name):
     return files.path_of(name)
@@ -139,7 +139,7 @@ def _text_features(features: Any, prefix: str = "") -> list[str]:
 
 
 def _field(entry: str, side: str, names: list[str], wanted: str) -> str:
-  """Returns the text feature of a side, whose last part may be a language."""
+  """Returns the name of a side's text feature, such as "translation/de"."""
   candidates = [name for name in names if name == wanted]
   candidates = candidates or [n for n in names if n.endswith(f"/{wanted}")]
   if len(candidates) == 1:

@@ -37,7 +37,7 @@ MAX_LABELS = 1 << 20  # of an annotation; run directories store them too
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-  """Mixture of corpora: more dataset directories with the same vocabulary."""
+  """Mixture of corpora: additional dataset directories with one vocabulary."""
 
   folders: tuple[Folder, ...] = option(
     (),

@@ -161,7 +161,7 @@ def features(
   alternatives: Collection[str] = (),
   annotations: Collection[str] = (),
 ) -> dict[str, Feature]:
-  """Returns the features that a dataset directory stores, by name.
+  """Returns the specifications of stored features, by name.
 
   Args:
     sides: Sides with trees: "source", "target", or both.

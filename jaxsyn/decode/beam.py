@@ -28,7 +28,7 @@ class Beam(DecodingStrategy):
   """Beam search: the N best hypotheses at each step."""
 
   def advance(self, decoding: Decoding, search: Search) -> Next:
-    """Returns the distributions of the next subword; subclasses change them."""
+    """Runs one decoder step; subclasses may modify the logits that it returns."""
     return decoding.advance(search)
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
@@ -138,7 +138,7 @@ def select_beams(
 
 
 def _best(old: Hypotheses, new: Hypotheses, count: int) -> Hypotheses:
-  """Returns the N best hypotheses of two sets; a tie goes to the older."""
+  """Returns the N best hypotheses of two sets; ties go to the older set."""
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
   score_BN, index_BN = jax.lax.top_k(both.score_BN, count)
   return Hypotheses(

@@ -39,7 +39,7 @@ class Forced:
     members: Sequence[Sequence[str]] = (),
     batch_transform: BatchTransform | None = None,
   ):
-    """Initializes the function; parameters are passed to each call.
+    """Initializes the function; model parameters are passed to each call.
 
     Args:
       model: Model or ensemble.

@@ -35,7 +35,7 @@ CANCEL_STEPS = 32  # maximum steps between two checks of `is_wanted`
 
 
 class Pool:
-  """Search of sentences of similar length, with continuous batching."""
+  """Decoding of sentences of similar length, with continuous batching."""
 
   def __init__(
     self,

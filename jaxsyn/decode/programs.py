@@ -58,7 +58,7 @@ class PoolSize:
 
 
 class DecodingPrograms:
-  """The programs of a model, compiled at the first use of a size on a device.
+  """Decoding programs of a model, compiled when a device first uses a size.
 
   They run on the device of the parameters.
 
@@ -140,7 +140,7 @@ class DecodingPrograms:
     free: int,
     max_position: int = NO_STEP_LIMIT,
   ) -> Search:
-    """Searches until enough slots are free or the cache is nearly full.
+    """Runs the search until enough slots are free or the cache is nearly full.
 
     Args:
       size: Size of the pool.
@@ -376,7 +376,7 @@ def _encode_size(size: PoolSize) -> PoolSize:
 
 
 def _device(tree: Any) -> jax.Device:
-  """Returns the device of the first array, or shape, of a tree."""
+  """Returns the device of the first array, or shape, of a pytree."""
   sharding = getattr(jax.tree.leaves(tree)[0], "sharding", None)
   return next(iter(sharding.device_set)) if sharding else jax.local_devices()[0]
 

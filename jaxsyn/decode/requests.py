@@ -172,7 +172,7 @@ def sentence(
 def check_tree(
   parse: Parse, field: str, max_characters: float = MAX_CHARACTERS
 ) -> None:
-  """Raises TooLarge for a tree whose sentence exceeds the limit.
+  """Raises TooLarge for a tree whose sentence is too long.
 
   Args:
     parse: Parse of CoNLL-U.

@@ -36,7 +36,7 @@ class DecodingStrategy(Choice):
     return None
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    """Returns the search after one more subword of every open sentence.
+    """Returns the search state after one more subword for every open sentence.
 
     There is one hypothesis before the first subword, and N afterwards.
 

@@ -125,7 +125,7 @@ class Translator:
     batch_transform: BatchTransform | None = None,
     devices: Sequence[jax.Device] = (),
   ):
-    """Initializes the function; parameters are passed to each call.
+    """Initializes the function; model parameters are passed to each call.
 
     Args:
       model: Model or ensemble.

@@ -53,7 +53,7 @@ class _List(flags.Flag[Any]):
 
 
 class _Number(flags.ArgumentParser[Any]):
-  """Parser of a flag's value that accepts numbers within bounds.
+  """Flag parser for a number within given bounds.
 
   absl's has no exclusive bounds and accepts NaN.
   """

@@ -37,7 +37,7 @@ DEFAULT_LAYER = -2  # of a run without guided alignment
 
 @dataclasses.dataclass(frozen=True)
 class Aligned:
-  """The alignment of a translation.
+  """Word alignment of a translation, and the sources of its unknown words.
 
   Attributes:
     links: Pairs (source word, target word), from 0.
@@ -49,7 +49,7 @@ class Aligned:
 
 
 class Aligner:
-  """Function that aligns translations, for a run or an ensemble."""
+  """Function that aligns translations with the model of a run or an ensemble."""
 
   def __init__(self, session: Session, layer: int | None = None):
     """Initializes the function.
@@ -164,7 +164,7 @@ def _heads(member: Member, layer: int | None) -> tuple[int, int]:
 
 
 def _cross(maps: Sequence[Map], layer: int, head: int) -> np.ndarray:
-  """Returns weight_TS of a head of a layer, or of the mean of its heads."""
+  """Returns the cross-attention (T, S) of a head, or the mean of all heads."""
   cross = [m for m in maps if m.place == "cross" and m.is_attention]
   layer_index = sorted({m.layer for m in cross})[layer]
   heads = [m.value_HQM for m in cross if m.layer == layer_index]

@@ -43,7 +43,7 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Returns the (source, target) lengths of shapes with little padding.
+  """Returns (source, target) lengths of batches, chosen for little padding.
 
   Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes,
   which is at most MAX_SHAPES. The result does not depend on seeds or on the

@@ -171,7 +171,7 @@ def _square_paddings(length: int) -> np.ndarray:
 
 
 def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
-  """Returns the mask of subword pairs whose words are aligned, uint8 BTS.
+  """Returns the mask of subword pairs with aligned words, linked_BTS in uint8.
 
   Args:
     examples: Examples in memory.

@@ -278,7 +278,7 @@ class ResampledSubwords(Transform):
     return Rows.joined([Rows.of([], features), *parts])
 
   def pieces(self, side: str, index: int, text: str, epoch: int) -> Pieces:
-    """Returns the sampled subwords of a sentence in an epoch, without EOS."""
+    """Returns the subwords sampled for a sentence in an epoch, without EOS."""
     limit = int(self.bounds[SIDES.index(side)][index]) - 1
     for attempt in range(TRIES):
       sampled = self._sample(text, (index, side, epoch, attempt))

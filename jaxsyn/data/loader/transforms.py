@@ -194,7 +194,7 @@ def iterate_translations(
 def with_auxiliary_task(
   split: Split, data: Data, seed: int, features: Sequence[str]
 ) -> tuple[ExamplesInMemory, collections.Counter[str]]:
-  """Returns examples of translation followed by auxiliary-task examples.
+  """Returns translation examples with auxiliary-task examples appended.
 
   Args:
     split: Opened split.

@@ -63,7 +63,7 @@ def spans(text: str) -> tuple[list[int], list[int]]:
 
 
 def units(text: str, pieces: Pieces) -> list[int]:
-  """Returns the index of each subword's blank-separated word; EOS: NO_WORD.
+  """Returns the whitespace-separated word of each subword; NO_WORD for EOS.
 
   A word index above the number of subwords also becomes NO_WORD; this happens only
   if earlier words have no visible characters.

@@ -133,7 +133,7 @@ class Block:
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Block]:
-  """Yields the trees of a CoNLL-U file, plain or compressed.
+  """Parses a CoNLL-U file, plain or compressed, and yields its sentences.
 
   Empty nodes (8.1) are skipped; several roots are allowed.
 
@@ -152,7 +152,7 @@ def blocks_of_text(text: str, name: str) -> list[Block]:
 def blocks_of_lines(
   lines: Iterable[bytes], name: str, above: int = 0
 ) -> Iterator[Block]:
-  """Yields the trees in consecutive lines of a CoNLL-U file.
+  """Parses consecutive lines of a CoNLL-U file, and yields their sentences.
 
   Args:
     lines: Lines without line ends; the first line begins a sentence.
@@ -441,7 +441,7 @@ def match(
 
 
 def unparsed(text: str) -> Parse:
-  """Returns the Parse of a line without a tree, whose words are all roots.
+  """Returns a Parse for a line that has no tree: every word is a root.
 
   Its words are separated by blanks.
   """

@@ -143,7 +143,7 @@ def _encode_parses(
 
 
 def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
-  """Returns the joined subword ids of sentences with EOS, and their lengths."""
+  """Returns the concatenated subword ids of sentences, with EOS, and lengths."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:

@@ -26,7 +26,7 @@ _TWO_LETTERS = dict(zip(_CODES.split()[::2], _CODES.split()[1::2]))
 
 
 def short(code: str) -> str:
-  """Returns a language's two-letter code, or its given code without region.
+  """Returns a two-letter language code, or the given code without its region.
 
   >>> short("hau"), short("pt_BR"), short("pcm")
   ('ha', 'pt', 'pcm')

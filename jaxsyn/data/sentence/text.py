@@ -120,7 +120,7 @@ def whole(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Returns the error message for a raw line ("" if none) and its decoded text."""
+  """Decodes a raw line; returns an error message ("" for none) and the text."""
   fault = ""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
@@ -151,7 +151,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the lines of an input as decompressed bytes, and each PAUSE.
+  """Yields the lines of an input as bytes, and PAUSE before it waits for more.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 

@@ -88,7 +88,7 @@ def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
-  """Returns the word distances in padded trees; uint8, BWW."""
+  """Returns the word distances in padded trees, distance_BWW in uint8."""
   trees, words = head_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(words)
   # Parents first: a word's row is then its parent's row plus one edge.
@@ -176,7 +176,7 @@ def parent_mid(
 
 
 def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
-  """Returns each sentence's start offset, repeated for all of its elements."""
+  """Returns, for each element, the start offset of its sentence."""
   first = np.cumsum(sizes) - sizes
   return np.repeat(first, sizes if repeats is None else repeats)
 

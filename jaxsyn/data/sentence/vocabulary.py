@@ -149,7 +149,7 @@ class Vocabulary:
     )
 
   def ids(self, text: str) -> list[int]:
-    """Returns the subword ids of a sentence, in half the time of `encode`."""
+    """Returns the subword ids of a sentence; faster than `encode`."""
     if self.whole_words:
       return self._encode_words(text).id
     return self._processor.encode(text)

@@ -92,7 +92,7 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
-  """Returns the features that each example of a dataset has, by name."""
+  """Returns the feature specifications of the dataset of a manifest, by name."""
   return schema.features(
     manifest["sides"],
     brackets=bool(manifest.get("brackets")),

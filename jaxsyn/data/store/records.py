@@ -41,7 +41,7 @@ _BYTES, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x1A
 
 
 class CorruptDatasetError(CorruptFileError, InputError):
-  """Error of a dataset file that is missing, unreadable or corrupt.
+  """Raised when a dataset file is missing, unreadable or corrupt.
 
   The message ends with the command that rebuilds the file.
   """
