@@ -15,7 +15,6 @@ import fnmatch
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from jaxsyn.decode import strategies
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.models import architectures
@@ -37,8 +36,8 @@ from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.selection import SELECTIONS
 from jaxsyn.training import options
 
-# Imported for the choices that these modules register.
-assert architectures.ARCHITECTURES and strategies.STRATEGIES
+# Imported for the architectures that this module registers.
+assert architectures.ARCHITECTURES
 
 
 @dataclasses.dataclass(frozen=True)
