@@ -68,7 +68,7 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   assert "split test, record 0: target_text is not its line" in (
     change(text, b" ", b"  ")
   )
-  assert "has 8 lines, but the split has 7 records" in (
+  assert "has 8 lines, but the shard has 7 records" in (
     change(text, b"\n", b"\n\n")
   )
   first = gzip.decompress(expected[trees]).split(b"\n\n")[0] + b"\n\n"

@@ -14,6 +14,8 @@ evaluation makes one pass. The path of a batch:
 `weight_B` of a batch is 1 for a translation, the weight of the task for an
 example of an auxiliary task, and 0 for a row of padding. This package does not
 import JAX; the caller passes the rows of its host (`HostShard`).
+
+Letters: U block of records.
 """
 
 from __future__ import annotations
