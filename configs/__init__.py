@@ -1,1 +1,1 @@
-"""Settings. `base.py` lists every option; a data set's file says what differs."""
+"""Configs: one file per dataset, the systems, and the papers' experiments."""

@@ -1,10 +1,9 @@
-"""The defaults of every option, as the ConfigDict of a command line.
+"""Default values of all options, as a ConfigDict for the command line.
 
-What each option is, its bounds, unit and meaning stand in `jaxsyn/config.py`
-and, of a choice, with the choice; --helpconfig prints them. A data set's file
-calls `get_config`, changes what differs, and lets `systems.apply` add a
-system. Any field can be changed on the command line:
---config.optimiser.learning_rate=1e-3.
+`jaxsyn/config.py` and the registered choices define the options; --helpconfig
+prints them. The config of a dataset calls `get_config`, changes some options
+and calls `systems.apply` to select a system. Every option can be set on the
+command line: --config.optimiser.learning_rate=1e-3.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 Prepare: jaxsyn prepare --config enja --raw_dir DIR
 Train:   jaxsyn train --config enja:pascal \
            --workdir runs/enja
-Data:    github.com/odashi/small_parallel_enja; both sides come tokenised, the
-         English lower-cased. Scores are of MeCab's words where the extra "ja" is
-         installed, else of characters: jaxsyn score --language ja ...
-Test:    the published dev part, so that no score is of what the checkpoint was
-         chosen by; for that the last 500 pairs of train are left out. 77 of
-         the 500 test sources stand in train too, otherwise translated.
+Data:    github.com/odashi/small_parallel_enja; both sides are tokenized, and
+         English is lowercased. Scores are computed on MeCab's words if the extra
+         "ja" is installed, or else on characters: jaxsyn score --language ja ...
+Test:    the published dev part. The last 500 pairs of train are held out for
+         validation, so that the checkpoint is not selected on test data. 77 of
+         the 500 test sources also occur in train, with other translations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Systems of the Transformer that look at the tree as at a graph, and controls.
+"""Transformer systems that use the tree as a graph, and their controls.
 
-Biases, masks and rotations as they have been used on graphs and on dependency
-trees since the papers of the other systems; of each its plain form in the line,
-too. `configs/systems.py` has the table.
+Biases, masks and rotations for graphs and dependency trees, and the
+corresponding methods for positions in the sentence. Part of the table in
+`configs/systems.py`.
 """
 
 from __future__ import annotations

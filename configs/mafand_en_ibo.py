@@ -3,11 +3,11 @@
 Prepare: jaxsyn prepare --config mafand_en_ibo --raw_dir DIR
 Train:   jaxsyn train --config mafand_en_ibo:pascal \
            --workdir runs/pascal_en_ibo
-Data:    ibo.PART.en.gz and ibo.PART.ibo.gz, made as mafand_en_hau.py says, of
-         data/json_files/en-ibo.
-Sizes:   those of mafand_en_hau.py; 3,000 updates are some 20 times through the
-         text. Of the training sources 15 % have more than 30 words.
-Licence: CC BY-NC 4.0; the news texts have the licences of their sites.
+Data:    ibo.PART.en.gz and ibo.PART.ibo.gz, made from
+         data/json_files/en-ibo as described in mafand_en_hau.py.
+Sizes:   those of mafand_en_hau.py; 3,000 updates are about 20 epochs. 15 % of
+         the training sources have more than 30 words.
+Licence: CC BY-NC 4.0; the news texts have the licences of their websites.
 """
 
 from __future__ import annotations

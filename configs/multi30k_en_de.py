@@ -4,8 +4,8 @@ Prepare: jaxsyn prepare --config multi30k_en_de
 Train:   jaxsyn train --config multi30k_en_de:pascal \
            --workdir runs/pascal
 Tests:   test_2016, test_2017, test_2018 and test_2017_mscoco (ambiguous COCO). The
-         last two are optional: where their files are neither in --raw_dir nor
-         can be fetched they are left out, with a warning.
+         last two are optional: if their files are not in --raw_dir and cannot be
+         downloaded, they are skipped with a warning.
 Sizes:   Transformer-Tiny of Wu et al. 2021: 4+4 layers, width 128,
          feed-forward 256, 4 heads, joint vocabulary of 8,000; dropout 0.2,
          theirs is 0.3.

@@ -1,18 +1,18 @@
-"""Your own text: two files, line N of one the translation of line N of the other.
+"""Your own text: two files whose lines are translations of each other.
 
 Prepare: jaxsyn prepare --config own --raw_dir FOLDER
 Train:   jaxsyn train --config own:pascal --workdir runs/own
-Yours:   FOLDER holds corpus.en and corpus.de. Of other names and languages, in
-         a file of yours, as mine.py (`jaxsyn new` writes a longer one):
+Files:   FOLDER contains corpus.en and corpus.de. For other names and languages,
+         write a config such as mine.py (`jaxsyn new` writes a longer one):
 
            from jaxsyn.configs import own
 
            def get_config(system="transformer"):
              return own.get_config(system, files=("corpus.en", "corpus.fr"))
 
-Sizes:   Transformer-Tiny, trained as base.small_corpus says, for some ten
-         thousand pairs; with more text, more: config.model, config.batch.tokens,
-         config.train.steps, config.prepare.vocabulary.
+Sizes:   Transformer-Tiny, trained as in base.small_corpus, for some ten
+         thousand pairs. For more text, increase config.model,
+         config.batch.tokens, config.train.steps and config.prepare.vocabulary.
 """
 
 from __future__ import annotations

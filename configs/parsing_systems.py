@@ -1,6 +1,6 @@
-"""The systems that learn from trees and translate without: one function each.
+"""Systems that learn from trees but translate without them.
 
-Part of the table in configs/systems.py.
+Part of the table in `configs/systems.py`.
 """
 
 from __future__ import annotations

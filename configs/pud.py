@@ -3,20 +3,20 @@
 Prepare: jaxsyn prepare --config pud --raw_dir FOLDER
 Train:   jaxsyn train --config pud:pascal \
            --workdir runs/pud
-Sizes:   for fitting 800 pairs on a CPU in minutes, to see whether a system
-         takes in what trees there are. Too little to learn translation from.
-Pairs:   English to German here; `pud("fr", "ja")` is any other two of
-         LANGUAGES, in a file such as this one or in Python.
+Sizes:   for fitting 800 pairs on a CPU in minutes, to test whether a system
+         uses the trees. Too few pairs to learn translation.
+Pairs:   English to German; `pud("fr", "ja")` is another pair of LANGUAGES, in a
+         file such as this one or in Python.
 
-The Parallel Universal Dependencies treebanks are the same news and Wikipedia
-sentences in the same order in all languages, published as test sets: 1,000
-lines a file, cut here into 800, 100 and 100. Sentences of one article follow
-each other, so an article may go on from one part to the next.
+The Parallel Universal Dependencies treebanks contain the same news and
+Wikipedia sentences in the same order in all languages. They are published as
+test sets of 1,000 lines, divided here into 800, 100 and 100. Sentences of an
+article are consecutive, so an article may span two parts.
 
 Data:    github.com/UniversalDependencies/UD_LANGUAGE-PUD, the file named
-         xx_pud-ud-test.conllu; ours are packed and named xx_pud.conllu.gz.
-         LANGUAGES has the commits that these settings were tried with.
-Licence: CC BY-SA 3.0, the Czech one 4.0; name the treebank and its makers.
+         xx_pud-ud-test.conllu; compressed and renamed to xx_pud.conllu.gz.
+         LANGUAGES lists the commits that were used.
+Licence: CC BY-SA 3.0, Czech: 4.0; attribute the treebank and its authors.
 """
 
 from __future__ import annotations

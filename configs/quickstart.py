@@ -1,12 +1,12 @@
-"""The embedded default: 8,000 pairs of a small grammar, English to invented.
+"""A generated corpus: 8,000 pairs of a small grammar, English to invented.
 
 Write:   python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw
 Prepare: jaxsyn prepare --config quickstart
 Train:   jaxsyn train --config quickstart:pascal \
            --workdir runs/quickstart/pascal
-Sizes:   for about a minute of training on two CPU cores. It shows what a
-         tree can do where words depend on their parents by construction
-         (preprocess/toy); it says nothing about natural languages.
+Sizes:   for about a minute of training on two CPU cores. It shows the
+         effect of trees if words depend on their parents by construction
+         (preprocess/toy), which may differ for natural languages.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The systems of the recurrent family: one small function each.
+"""Recurrent systems.
 
-Part of the table in configs/systems.py. Chen et al. 2018, "Syntax-Directed
-Attention for Neural Machine Translation" (AAAI), and what it compares with;
-among that Chen et al. 2017, "Neural Machine Translation with Source Dependency
-Representation" (EMNLP), recalled.
+Part of the table in `configs/systems.py`. The methods are those of Chen et al.
+2018, "Syntax-Directed Attention for Neural Machine Translation" (AAAI), and its
+baselines, such as Chen et al. 2017, "Neural Machine Translation with Source
+Dependency Representation" (EMNLP), recalled.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""The systems: one small function each, named as on the command line.
+"""The table of all systems: functions with the names of the command line.
 
-A system says which parts sit where and which data or losses they want, and
-what differs from the parts' own defaults, which are those of their papers;
-everything else stays as the data set's file has it. Any option of a part can be
-overridden, --config.parts.encoder.parent_scaled.sigma=2.0; --helpconfig=parts
-prints them.
+A system selects attention modifiers, data and losses, and sets the options that
+differ from the defaults of the modifiers, which are those of their papers. All
+other options are those of the dataset's config. Options can be overridden, as
+in --config.parts.encoder.parent_scaled.sigma=2.0; --helpconfig=parts prints
+them.
 
-Here stand those of the Transformer that read trees or none; those that see the
-tree as a graph, in configs/graph_systems.py; those that learn from trees and
-translate without, in configs/parsing_systems.py; those of the recurrent family,
-in configs/recurrent_systems.py. The table of all is below; of
-a family the first is the baseline, which has no part.
+Other systems are in `graph_systems.py` (the tree as a graph),
+`parsing_systems.py` (learning from trees, translation without) and
+`recurrent_systems.py`. The first system of each architecture is the baseline,
+which has no modifiers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How Sphinx builds the site: sphinx-build -W --keep-going -n docs docs/_build
+"""Configuration of Sphinx: sphinx-build -W --keep-going -n docs docs/_build
 
-The pages of the reference are written from the code at each build
-(`reference_pages`), so they cannot say anything else than the code does.
+The reference is generated from the code at each build (`reference_pages`).
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 default_role = "code"  # docstrings have names between single backticks
-# Shapes stand in the names of arrays; types are said in the text.
+# The names of arrays contain their shapes; docstrings describe the types.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-# Where Flax makes submodules; its docstring is Flax's own.
+# A method of Flax modules with a docstring of Flax.
 autodoc_default_options = {"exclude-members": "setup"}
-# Types of other projects, and private ones, have no page here.
+# Types of other projects and private types have no page.
 nitpick_ignore_regex = [("py:.*", r"(?!jaxsyn).*|.*\._\w+")]
 
 reference_pages.write(HERE / "reference")

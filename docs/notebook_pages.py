@@ -1,11 +1,8 @@
-"""Writes a page of each notebook, at each build of the site.
+"""Generates a page for each notebook when the site is built.
 
-Notebooks are stored without outputs. A page shows those of a copy that was run:
-
-  python docs/notebook_pages.py
-
-runs all of them, at full size, for some minutes, and keeps the copies in
-`docs/executed` for the builds that follow. Without one a page has the code alone.
+Notebooks are stored without outputs. `python docs/notebook_pages.py` executes
+all of them, which takes some minutes, and stores the copies with outputs in
+`docs/executed` for later builds. Without such a copy, a page only has the code.
 """
 
 from __future__ import annotations

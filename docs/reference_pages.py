@@ -1,8 +1,7 @@
-"""Writes the pages of the reference from the code, at each build of the site.
+"""Generates the reference from the code when the site is built.
 
-`options.md` has every option, from the fields that are the only place where one
-is said (`jaxsyn.options.describe`); `api.md` and its pages have the docstrings
-of the public modules.
+`options.md` lists all options (`jaxsyn.options.describe`). The other pages
+contain the docstrings of the public modules.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
-# Public modules by page; what is not here may change without a word. A table
-# stands for the modules of its specs and of their bases.
+# Public modules by page; other modules may change without notice. "MODULE:TABLE"
+# stands for the modules of the registered specs and of their base classes.
 PAGES = {
   "parts": (
-    "Parts and windows",
-    "What a system can put into attention, in the order of application.",
+    "Attention modifiers and windows",
+    "Modifiers of attention, in the order of application.",
     (
       "jaxsyn.syntax.modifier",
       "jaxsyn.syntax.maps",
@@ -26,8 +25,8 @@ PAGES = {
     ),
   ),
   "models": (
-    "Models, training, search",
-    "What holds for every model family, and what a training step is.",
+    "Models, training and decoding",
+    "Interfaces and implementations of models, losses and decoding strategies.",
     (
       "jaxsyn.models.contract",
       "jaxsyn.models.attention",
@@ -66,7 +65,7 @@ PAGES = {
   ),
   "data": (
     "Data and results",
-    "What an example is, what a prepared folder and a report hold.",
+    "Examples, datasets, scores and reports.",
     (
       "jaxsyn.shapes",
       "jaxsyn.options",
@@ -94,16 +93,15 @@ PAGES = {
 }
 ABOUT_OPTIONS = """# Options
 
-Every option with its type, bounds, default and meaning, written from the fields that are
-read. Set one on the command line after `--config FILE:SYSTEM`, as in
-`--config.optimiser.learning_rate=1e-3`, or in a config file, as in
-`config.optimiser.learning_rate = 1e-3`; `--helpconfig=optimiser` of each command prints a
-section. Options marked ↻ may change when a run goes on.
+All options with type, bounds, default and description. Set an option on the command line
+after `--config FILE:SYSTEM`, as in `--config.optimiser.learning_rate=1e-3`, or in a config
+file, as in `config.optimiser.learning_rate = 1e-3`. `--helpconfig=optimiser` of each command
+prints a section. Options marked ↻ may change when a run is resumed.
 """
 
 
 def write(folder: pathlib.Path) -> None:
-  """Writes all pages; those that have not changed keep their time."""
+  """Writes all pages. Unchanged files keep their modification time."""
   folder.mkdir(exist_ok=True)
   from jaxsyn.config import Config
   from jaxsyn.options import describe
@@ -115,7 +113,7 @@ def write(folder: pathlib.Path) -> None:
 
 
 def modules_of(name: str) -> Iterator[str]:
-  """A module; or those of a table's specs and of their bases in that room."""
+  """Yields the module, or the modules of a table's specs and their bases."""
   module, _, table = name.partition(":")
   if not table:
     yield module
@@ -133,10 +131,10 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 
 def options(rows: Iterable) -> str:
-  """The page of all options.
+  """Returns the page of all options.
 
   Args:
-    rows: of `jaxsyn.options.describe`.
+    rows: Options from `jaxsyn.options.describe`.
   """
   sections: dict[str, list[str]] = {}
   meanings: dict[str, str] = {}
@@ -162,17 +160,17 @@ def options(rows: Iterable) -> str:
 
 
 def _plain(text: str) -> str:
-  """Text as Markdown in which only backticks mean something."""
+  """Escapes all Markdown except backticks."""
   parts = re.split(r"(`[^`]+`)", text)
   parts[::2] = [re.sub(r"([*_<>$|\[\]])", r"\\\1", p) for p in parts[::2]]
   return "".join(parts)
 
 
 def page(title: str, about: str, modules: Iterable[str]) -> str:
-  """A page of docstrings."""
+  """Returns a page with the docstrings of modules."""
   lines = [f"# {title}\n", f"{about}\n"]
   for module in modules:
-    importlib.import_module(module)  # its own error, not Sphinx's
+    importlib.import_module(module)  # shows the import error itself
     lines += [
       f"## {module}\n",
       "```{eval-rst}",
@@ -187,7 +185,7 @@ FLAX_FIELDS = re.compile(r"(, )?parent=<[^>]*_Sentinel object>, name=None")
 
 
 def without_flax_fields(app, what, name, found, options, signature, result):
-  """A signature without the two fields that Flax gives every module."""
+  """Removes the two fields that Flax adds to every module."""
   return signature and FLAX_FIELDS.sub("", signature), result
 
 
@@ -196,12 +194,12 @@ ENTRY = re.compile(r"  (\S.*?): ?(.*)")
 
 
 def as_restructured_text(app, what, name, found, options, lines) -> None:
-  """Makes reStructuredText of a docstring, which is plain text, in place.
+  """Converts a plain-text docstring to reStructuredText, in place.
 
-  What is set in by two blanks is a formula, a table or a command and stays as
-  it is; elsewhere no character has a meaning but single backticks. "Args" and
-  "Attributes" become lists. (Napoleon takes "a, b: text" for a type and a name,
-  and a colon in a sentence of "Returns" for the end of a type.)
+  Lines indented by two blanks are literal: formulas, tables or commands. In all
+  other lines only single backticks are markup. "Args" and "Attributes" become
+  lists. (Napoleon would parse "a, b: text" as a type and a name, and the text
+  before a colon in "Returns" as a type.)
   """
   lines[:] = [*_converted(lines)]
 
@@ -232,7 +230,7 @@ def _converted(lines: list[str]) -> Iterator[str]:
 
 
 def _escaped(line: str) -> str:
-  """A line of text in which only backticks mean something."""
+  """Escapes all reStructuredText except backticks."""
   parts = re.split(r"(`[^`]+`)", line.replace("\\", "\\\\"))
   parts[::2] = [re.sub(r"([*|]|_(?=\W|$))", r"\\\1", p) for p in parts[::2]]
   return "".join(parts)

@@ -9,7 +9,9 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
-DOCUMENTS = [README, CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md"))]
+EXTENDING = sorted((ROOT / "docs" / "extending").glob("*.md"))
+GUIDES = sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = [README, CONTRIBUTING, *GUIDES, *EXTENDING]
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 

@@ -17,7 +17,7 @@ import sys
 
 import documents
 import pytest
-from documents import CONTRIBUTING, DOCUMENTS, README, ROOT
+from documents import CONTRIBUTING, DOCUMENTS, EXTENDING, README, ROOT
 from models_under_test import JOINT
 
 from jaxsyn import named_systems
@@ -219,11 +219,13 @@ def test_every_link_leads_somewhere(path):
     assert not anchor or anchor in documents.anchors(target), f"{path}: {link}"
 
 
-def test_all_pages_can_be_found_from_the_readme():
+def test_readme_and_contributing_link_to_all_pages():
   linked = {link.partition("#")[0] for link in documents.links(README)}
   pages = {path.name for path in (ROOT / "docs").glob("*.md")}
   wanted = pages - {"index.md", "contributing.md"}
   assert {f"docs/{page}" for page in wanted} <= linked
+  linked = {link.partition("#")[0] for link in documents.links(CONTRIBUTING)}
+  assert {f"docs/extending/{path.name}" for path in EXTENDING} <= linked
 
 
 def _everything() -> str:
@@ -256,7 +258,8 @@ def test_every_option_named_is_one_of_ours():
   by_name = tuple(  # sections whose fields the data set names
     f"{row.name}." for row in describe(Config) if "by name" in row.type
   )
-  examples = set(re.findall(r'`"(\w+)": \w+`', CONTRIBUTING.read_text()))
+  guides = "\n".join(path.read_text() for path in EXTENDING)
+  examples = set(re.findall(r'`"(\w+)": \w+`', guides))
   for option in set(re.findall(r"(?<![/\w])config(?:\.\w+)+", _everything())):
     option = option.removesuffix(".update")
     named = option.startswith(by_name) or examples & set(option.split("."))

@@ -1,7 +1,7 @@
-"""CONTRIBUTING's playbooks, followed: each example works as its page says.
+"""Follows the guides in docs/extending and tests their examples.
 
-The file of a playbook is run as a module, its line put into the table, its
-function among the systems; then a tiny model is trained for an update with it.
+The file of an example is run as a module, its spec is added to the registry and
+its function to the systems; then a tiny model is trained with it for an update.
 """
 
 import functools
@@ -61,12 +61,12 @@ TABLES = {
 }
 FILES = [
   (block.file, block.code)
-  for path in (documents.README, documents.CONTRIBUTING)
+  for path in (documents.README, *documents.EXTENDING)
   for block in documents.blocks(path)
   if block.file.startswith("jaxsyn/")
 ]
-TEXT = documents.CONTRIBUTING.read_text()
-# Name, class and table of each playbook, as it says them.
+TEXT = "\n".join(path.read_text() for path in documents.EXTENDING)
+# Name -> class and registry of each example.
 LINES = {
   name: (cls, table)
   for name, cls, table in re.findall(
@@ -75,7 +75,8 @@ LINES = {
 }
 FUNCTIONS = {
   name: block.code
-  for block in documents.blocks(documents.CONTRIBUTING)
+  for path in documents.EXTENDING
+  for block in documents.blocks(path)
   for name in re.findall(r"^def (\w+)\(config\):", block.code)
 }
 # How a config asks for what has no system of its own.
@@ -189,7 +190,7 @@ def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
   config.model.family = "convolution"
   config.parts.encoder.parent_scaled = syntax.MODIFIERS.section("parent_scaled")
   with pytest.raises(
-    InputError, match="parent_scaled is a part, and this encoder asks"
+    InputError, match="parent_scaled is a modifier, which this encoder"
   ):
     resolve(read_config(config), JOINT)
 

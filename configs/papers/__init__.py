@@ -1,13 +1,14 @@
-"""Settings and ablation tables of the papers, a file a paper.
+"""Configs and ablation tables of the papers, one file per paper.
 
-A file has the paper's tasks, its tables, and what is unknown or differs:
+A file contains the tasks and tables of the paper, unknown values and
+differences:
   pascal                Bugliarello & Okazaki 2020: six tasks
-    results                 PASCAL beside its rivals
+    results                 PASCAL and other systems
     components              filtering, PASCAL, parent ignoring
     layers                  layer of the scaled heads, 1 to 6
     variance                width of the Gaussian; the parent only
   deps_san              Peng et al., Deps-SAN: two
-    results                 Deps-SAN and its rivals
+    results                 Deps-SAN and other systems
     layers                  layers of Deps-SAN
     variance                width of the Gaussian
     sparse                  RS-Sparse, Wink-Sparse and ours
@@ -22,7 +23,7 @@ A file has the paper's tasks, its tables, and what is unknown or differs:
     results                 windows of a recurrent decoder, one or two
     position                how the predicted position reads the tree
 
-After the file stand a task and, if wanted, a system or a row of a table:
+The name of a task follows the file, and then a system or a row of a table:
   jaxsyn prepare --config papers/pascal:nc11_en_de \
     --raw_dir FOLDER
   jaxsyn train --workdir runs/pascal \
@@ -31,7 +32,7 @@ After the file stand a task and, if wanted, a system or a row of a table:
     --config papers/pascal:nc11_en_de:layers/layer_3
   jaxsyn compare --workdir runs/compared --systems transformer,pascal \
     --config papers/pascal:nc11_en_de
-A name that is missing or wrong lists those there are. The rows of a table on
-another data set: `jaxsyn.compare --systems pascal/layers`, or `Row.on` in Python.
-None of the corpora is ours to give, and none of these settings has been run.
+For a missing or wrong name, the error lists the available ones. To use a table
+on another dataset, run `jaxsyn.compare --systems pascal/layers`, or `Row.on` in
+Python. The corpora are not included, and none of these configs has been run.
 """

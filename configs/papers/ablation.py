@@ -1,14 +1,14 @@
 """Ablation tables: rows of changes to a config.
 
-A paper's file has its TABLES and names a row after its task
-(`jaxsyn.configs.papers.paper`). The same rows on another data set:
+The file of a paper has its TABLES, whose rows are named after a task
+(`jaxsyn.configs.papers.paper`). The same rows can be used on another dataset:
 
   for row in pascal.TABLES["layers"].rows:
     config = row.on(enja.get_config("transformer"))
 
-Rows say only what the table varies, so everything else stays as the data set's
-file and the system have it. A row that does not fit the model there (layer 6
-of 4) is refused by `jaxsyn.plan` by name.
+A row only sets the options that the table varies. All others are those of the
+dataset's config and of the system. `jaxsyn.plan` rejects a row that does not
+fit the model (layer 6 of 4).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What the papers' files share: how they are addressed, and what they say alike.
-
-Sizes, optimisers and names of options that several papers have are written here
-alone; a paper's file says the numbers that are its own.
-"""
+"""Tasks, tables, sizes and optimizers that the configs of the papers share."""
 
 from __future__ import annotations
 
