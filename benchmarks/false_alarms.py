@@ -56,7 +56,7 @@ def called_different(
     draws = Draws(samples, seed=int(random.integers(2**31)))
     compared = difference(
       *(("other", "one"), second, first),
-      tests=tuple(TESTS),
+      tests=TESTS,
       draws=draws,
       interval=False,
     )

@@ -1,17 +1,17 @@
-"""Scores translations, with signatures, and says what differs by chance.
+"""Scores translations, with signatures and significance tests.
 
 jaxsyn score --reference test.de --hypothesis a.de --hypothesis b.de \\
   --metrics bleu,chrf,ribes --significance all --source test.en
 
-The first hypothesis is the baseline of the others. p-values are two-sided; the
-column "sacreBLEU" is the p-value that sacreBLEU's command prints for the test left
-of it (`jaxsyn.scoring.significance` says how they differ).
+The first hypothesis is the baseline. p-values are two-sided; the column
+"(sacreBLEU)" is the p-value of sacreBLEU's command for the test to its left
+(`jaxsyn.scoring.significance` describes the difference).
 
-How probable a run finds translations, whoever made them:
+Log probabilities of translations under a trained model:
 
 python -m jaxsyn.score --force --workdir runs/pascal --source test.en --hypothesis a.de
 
-How far alignments of words are from others, by alignment error rate:
+Alignment error rates of word alignments:
 
 python -m jaxsyn.score --aer --reference test.align --hypothesis a.align
 """
@@ -19,10 +19,12 @@ python -m jaxsyn.score --aer --reference test.align --hypothesis a.align
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
@@ -52,20 +54,24 @@ def run(
   source_conllu: Path | None = None,
   source_language: str = "",
 ) -> Results:
-  """Scores files side by side.
+  """Scores files.
 
   Args:
-    references: files, plain or .gz, one sentence a line.
-    hypotheses: files of the systems.
-    settings: how to score.
-    baseline: the hypothesis to compare with; the first unless given.
-    language: of the references; "": one with blanks between words.
-    source: file of the sources, for buckets by length and for COMET.
-    source_conllu: their trees, for buckets by tree; words are then the trees'.
-    source_language: of the sources, whose words are counted.
+    references: Files, plain or .gz, with one sentence on each line.
+    hypotheses: Files of the systems.
+    settings: Metrics, tests and tokenizer.
+    baseline: Hypothesis to compare with; by default the first.
+    language: Language of the references; "": one with spaces between words.
+    source: File of the sources, for buckets by length and for COMET.
+    source_conllu: Trees of the sources, for buckets by tree. Lengths are then in
+      words of the trees.
+    source_language: Language of the sources.
 
-  Returns: scores, differences to the baseline, buckets.
-  Raises: InputError: a file cannot be read, lengths differ, unknown names.
+  Returns:
+    Scores, differences to the baseline, buckets.
+
+  Raises:
+    InputError: A file cannot be read, lengths differ, or a name is unknown.
   """
   reference = {os.fspath(path): read_lines(path) for path in references}
   hypothesis = {os.fspath(path): read_lines(path) for path in hypotheses}
@@ -73,67 +79,59 @@ def run(
   sources = {} if source is None else {os.fspath(source): read_lines(source)}
   _check_lengths(reference | hypothesis | sources)
   settings = settings.with_defaults(language)
-  (source_lines,) = sources.values() or ([],)
+  source_lines = next(iter(sources.values()), [])
   scorers = settings.scorers([*reference.values()], source_lines)
   scored: Scored = {
     name: {0: [scorer.measure(lines) for scorer in scorers]}
     for name, lines in hypothesis.items()
   }
-  tables = []
+  parses = None
   if source_conllu is not None:
     parses = _parses(source_conllu, sources, len(hypothesis[baseline]))
-    tables = buckets.tables((), parses, edges=settings.edges)
-  elif sources:
-    tables = buckets.tables(
-      source_lines, edges=settings.edges, language=source_language
-    )
-  pairs = [(name, baseline) for name in scored if name != baseline]
-  differences = significance.differences(
-    scored,
-    pairs,
-    tests=settings.tests,
-    draws=settings.draws,
-    interval=bool(settings.tests),
-  )
+  tables = []
+  if parses is not None or sources:
+    facts = buckets.sentence_facts(source_lines, parses, source_language)
+    tables = buckets.in_buckets(facts, settings.edges)
   return Results(
-    scores={n: tuple(m.score for m in runs[0]) for n, runs in scored.items()},
+    scores={
+      name: tuple(measured.score for measured in runs[0])
+      for name, runs in scored.items()
+    },
     baseline=baseline,
-    differences=tuple(difference for _, difference in differences),
+    differences=significance.differences(
+      {name: runs[0] for name, runs in scored.items()},
+      baseline,
+      tests=settings.tests,
+      draws=settings.draws,
+      interval=bool(settings.tests),
+    ),
     buckets=tuple(
-      bucket
-      for table in tables
-      for bucket in in_buckets(table, scored, pairs, settings=settings)
+      itertools.chain.from_iterable(
+        in_buckets(table, scored, baseline, settings) for table in tables
+      )
     ),
   )
 
 
 def in_buckets(
-  table: buckets.Buckets,
-  scored: Scored,
-  pairs: Sequence[tuple[str, str]],
-  *,
-  settings: Settings,
+  table: buckets.Buckets, scored: Scored, baseline: str, settings: Settings
 ) -> Iterator[ScoredBucket]:
-  """Scores and differences of the sentences of each bucket.
-
-  Args:
-    table: of `buckets.tables`.
-    scored: translations, of one seed.
-    pairs: systems and what each is compared with.
-    settings: how to score.
-  """
+  """Yields scores and differences in each bucket of a table."""
   for bucket, part in buckets.parts(table, scored):
-    enough = settings.tests and bucket.count >= buckets.FEWEST
-    differences = significance.differences(
-      part, pairs, tests=(), draws=settings.draws, interval=bool(enough)
-    )
+    measured = {name: runs[0] for name, runs in part.items()}
     yield ScoredBucket(
       **vars(bucket),
       scores={
-        name: {m.scorer.name: m.value for m in runs[0]}
-        for name, runs in part.items()
+        name: {m.scorer.name: m.value for m in metrics}
+        for name, metrics in measured.items()
       },
-      differences=tuple(difference for _, difference in differences),
+      differences=significance.differences(
+        measured,
+        baseline,
+        tests=(),
+        draws=settings.draws,
+        interval=bool(settings.tests) and bucket.count >= buckets.FEWEST,
+      ),
     )
 
 
@@ -151,7 +149,7 @@ def _baseline(name: Path | None, hypotheses: Sequence[Path]) -> str:
 
 
 def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
-  """All files have as many lines as the first, and at least one."""
+  """Checks that all files have as many lines as the first, and at least one."""
   (first, lines), *rest = files.items()
   if not lines:
     raise InputError(f"{first} is empty: there is nothing to score.")
@@ -166,7 +164,7 @@ def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
 def _parses(
   source_conllu: Path, sources: Mapping[str, Sequence[str]], count: int
 ) -> list[conllu.Parse]:
-  """The trees of all lines."""
+  """Returns the trees of all lines."""
   blocks = list(conllu.read(source_conllu))
   for name, lines in sources.items():
     return list(conllu.match(blocks, lines, name))
@@ -178,8 +176,8 @@ def _parses(
   return [conllu.attach([block], block.text) for block in blocks]
 
 
-def _report_tokenizer(values: flags.FlagValues) -> None:
-  """What words are here, where it was not said; on stderr."""
+def _report_tokenizers(values: flags.FlagValues) -> None:
+  """Prints the tokenizers that were not given by name, on stderr."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
     print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)
@@ -191,23 +189,10 @@ def _report_tokenizer(values: flags.FlagValues) -> None:
     read_lines(first)
   ):
     print(
-      f"{first} has no blanks between its words: to {name} a line is one word, "
-      "and BLEU is near 0. Say its language, as in --language ja.",
+      f"{first} has no spaces between its words: to {name} a line is one word, "
+      "and BLEU is near 0. Give its language, as in --language ja.",
       file=sys.stderr,
     )
-
-
-def _aer(values: flags.FlagValues) -> None:
-  if len(values.reference) != 1 or not values.hypothesis:
-    raise InputError(
-      "--aer needs one --reference and a --hypothesis or more, files of links."
-    )
-  agreements = alignments.run(values.reference[0], values.hypothesis)
-  if values.json:
-    plain = {name: dataclasses.asdict(one) for name, one in agreements.items()}
-    print(json.dumps(plain, indent=2, ensure_ascii=False))
-  else:
-    print(alignments.as_text(agreements))
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -216,67 +201,77 @@ def _main(values: flags.FlagValues) -> None:
 
     forcing.main(values)
     return
+  output: Any
   if values.aer:
-    _aer(values)
-    return
-  if not values.reference or not values.hypothesis:
-    raise InputError("--reference and --hypothesis are needed, each a file.")
-  results = run(
-    values.reference,
-    values.hypothesis,
-    of_flags(values),
-    baseline=values.baseline,
-    language=values.language,
-    source=values.source,
-    source_conllu=values.source_conllu,
-    source_language=values.source_language,
-  )
-  _report_tokenizer(values)
-  if values.json:
-    print(json.dumps(dataclasses.asdict(results), indent=2, ensure_ascii=False))
+    if len(values.reference) != 1 or not values.hypothesis:
+      raise InputError(
+        "--aer needs one --reference and at least one --hypothesis, files of "
+        "links."
+      )
+    agreements = alignments.run(values.reference[0], values.hypothesis)
+    output = {name: vars(one) for name, one in agreements.items()}
+    text = alignments.as_text(agreements)
   else:
-    print(as_text(results))
+    if not values.reference or not values.hypothesis:
+      raise InputError("--reference and --hypothesis are needed, each a file.")
+    results = run(
+      values.reference,
+      values.hypothesis,
+      of_flags(values),
+      baseline=values.baseline,
+      language=values.language,
+      source=values.source,
+      source_conllu=values.source_conllu,
+      source_language=values.source_language,
+    )
+    _report_tokenizers(values)
+    output, text = dataclasses.asdict(results), as_text(results)
+  if values.json:
+    text = json.dumps(output, indent=2, ensure_ascii=False)
+  print(text)
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   flags.DEFINE_multi_string(
-    "reference", [], "File of the reference, plain or .gz; repeat it."
+    "reference", [], "Reference file, plain or .gz; may be repeated."
   )
-  flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
+  flags.DEFINE_multi_string(
+    "hypothesis", [], "File of a system's translations; may be repeated."
+  )
   settings_flags(DEFAULTS)
   flags.DEFINE_string(
     "language",
     "",
-    "Of the references, as in ja or zh-CN: the tokeniser that fits it, where "
-    "--tokenizer names none. Japanese, Chinese, Korean, Thai, Khmer, Lao, "
-    "Burmese and Tibetan have another than 13a.",
+    "Language of the references, such as ja or zh-CN: selects the tokenizer "
+    "if --tokenizer is not given. Japanese, Chinese, Korean, Thai, Khmer, Lao, "
+    "Burmese and Tibetan do not use 13a.",
   )
   flags.DEFINE_string(
     "source_language",
     "",
-    "Of --source, likewise: by what its length is counted.",
+    "Language of --source: selects how words are counted.",
   )
   flags.DEFINE_string(
-    "baseline", None, "The hypothesis to compare with; the first unless given."
+    "baseline", None, "Hypothesis to compare with; by default the first."
   )
   flags.DEFINE_string(
     "source",
     None,
-    "File of the sources: adds scores by length, in words. COMET reads it.",
+    "File of the sources: adds scores by length in words. COMET reads it.",
   )
   flags.DEFINE_string(
     "source_conllu",
     None,
     "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
-    "and projectivity, and counts its words. With --source a line may hold "
+    "and projectivity; lengths are in its words. With --source, a line may have "
     "several trees or none.",
   )
   flags.DEFINE_bool(
     "aer",
     False,
-    "The files have alignments, i-j as in 0-0 1-2, the reference also i?j or "
-    "ipj, which are possible alone: print alignment error rates.",
+    "Print alignment error rates. The files have alignments, i-j as in 0-0 1-2; "
+    "the reference also has possible links, i?j or ipj.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
   flags.DEFINE_bool(

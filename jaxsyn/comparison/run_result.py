@@ -24,7 +24,7 @@ from jaxsyn.comparison import results
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.scoring.buckets import Facts
-from jaxsyn.scoring.scorers import Measured
+from jaxsyn.scoring.scorers import Measured, Scorer
 from jaxsyn.scoring.settings import SCORED
 from jaxsyn.storage import checksums, files
 
@@ -120,7 +120,7 @@ class SplitStatistics:
   def measured(self, metric: str) -> Measured:
     """Returns the statistics of a metric of `SCORED`, ready to be resampled."""
     stored = self.metrics[metric]
-    scorer = SCORED[metric]().stored(self.sentences, stored.signature)
+    scorer = Scorer(SCORED[metric](), self.sentences, stored.signature)
     return Measured(scorer, stored.sentences.unpacked())
 
   def sentence_facts(self) -> Facts:

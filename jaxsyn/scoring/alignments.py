@@ -1,7 +1,7 @@
-"""Alignment error rate: how far links are from those that people have made.
+"""Alignment error rate (AER) of word alignments.
 
 With A the links of a file, S the sure links of the reference and P its possible
-ones, to which the sure belong, all over all sentences,
+links (including the sure ones), all over all sentences:
 
   precision = |A ∩ P| / |A|    recall = |A ∩ S| / |S|
   AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
@@ -26,13 +26,13 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-  """How far one alignment is from another; shares, from 0 to 1.
+  """Agreement of an alignment with the reference; rates from 0 to 1.
 
   Attributes:
-    aer: alignment error rate; the lower, the nearer.
-    precision: share of its links that are possible; 1 of none.
-    recall: share of the sure links that it has; 1 of none.
-    links: how many it has.
+    aer: Alignment error rate; lower is better.
+    precision: Fraction of the links that are possible; 1 without links.
+    recall: Fraction of the sure links that are found; 1 without sure links.
+    links: Number of links.
   """
 
   aer: float
@@ -42,44 +42,34 @@ class Agreement:
 
 
 def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
-  """Scores files of links, a line a sentence pair.
+  """Scores files of links, one line for each sentence pair.
 
   Args:
-    reference: sure links, i-j, and possible ones, i?j or ipj.
-    hypotheses: files of links, i-j.
+    reference: File of sure links, i-j, and possible ones, i?j or ipj.
+    hypotheses: Files of links, i-j.
 
-  Returns: by name of the file.
-  Raises: InputError: a file cannot be read, has other than links, or another
-    number of lines; or there are no links at all.
+  Returns:
+    Agreement by file name.
+
+  Raises:
+    InputError: A file cannot be read, has an invalid link or another number of
+      lines; or there are no links to compare.
   """
-  due = [
-    (frozenset(sure), frozenset(links))
-    for sure, links in _read(reference, possible=True)
-  ]
+  expected = _read(reference, possible=True)
   agreements = {}
   for path in hypotheses:
-    links = [
-      frozenset(hypothesis) for _, hypothesis in _read(path, possible=False)
-    ]
-    if len(links) != len(due):
+    found = _read(path, possible=False)
+    if len(found) != len(expected):
       raise InputError(
-        f"{path} has {len(links)} lines, but {reference} has {len(due)}: line N"
-        " of both must be of the same sentence pair."
+        f"{path} has {len(found)} lines, but {reference} has {len(expected)}: "
+        "line N of both must be of the same sentence pair."
       )
-    total, sure, sure_found, possible_found = map(
-      sum,
-      zip(
-        *(
-          (
-            len(hypothesis),
-            len(of_s),
-            len(hypothesis & of_s),
-            len(hypothesis & of_p),
-          )
-          for hypothesis, (of_s, of_p) in zip(links, due)
-        )
-      ),
-    )
+    total = sure = sure_found = possible_found = 0
+    for (_, links), (sure_links, possible_links) in zip(found, expected):
+      total += len(links)
+      sure += len(sure_links)
+      sure_found += len(links & sure_links)
+      possible_found += len(links & possible_links)
     if not total + sure:
       raise InputError(
         f"{path} has no links, and {reference} no sure ones: there is nothing"
@@ -96,22 +86,23 @@ def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
 
 def _read(
   path: Path, *, possible: bool
-) -> list[tuple[alignments.Links, alignments.Links]]:
+) -> list[tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]]:
+  """Returns the sure links and all links of each line."""
   lines = read_lines(path)
   if not lines:
     raise InputError(f"{path} is empty: there is nothing to compare.")
-  return [
-    alignments.parsed(
-      line, f"{os.fspath(path)}:{line_number}", possible=possible
-    )
-    for line_number, line in enumerate(lines, 1)
-  ]
+  links = []
+  for number, line in enumerate(lines, 1):
+    position = f"{os.fspath(path)}:{number}"
+    sure, every = alignments.parsed(line, position, possible=possible)
+    links.append((frozenset(sure), frozenset(every)))
+  return links
 
 
 def as_text(agreements: dict[str, Agreement]) -> str:
-  """A table, in per cent."""
+  """Returns a table in percent."""
   rows = [["alignment", "AER", "precision", "recall", "links"]]
   for name, one in agreements.items():
-    shares = (one.aer, one.precision, one.recall)
-    rows.append([name, *(f"{100 * x:.2f}" for x in shares), str(one.links)])
+    rates = (one.aer, one.precision, one.recall)
+    rows.append([name, *(f"{100 * x:.2f}" for x in rates), str(one.links)])
   return aligned(rows)

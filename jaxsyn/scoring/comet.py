@@ -1,9 +1,9 @@
 """COMET: a trained model that reads source, translation and reference.
 
 Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation" (EMNLP), and 2022,
-"COMET-22" (WMT). Its package cannot be where JAX is, for it wants NumPy before 2
-and JAX one from 2 on. So it has an environment of its own, in which
-`jaxsyn.scoring.comet_process` runs, once for all systems that are scored.
+"COMET-22" (WMT). COMET requires NumPy 1 and JAX requires NumPy 2, so COMET has an
+environment of its own, in which one process of `jaxsyn.scoring.comet_process`
+scores all systems.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,16 +29,16 @@ from jaxsyn.scoring.scorers import (
   Metric,
   References,
   Scorer,
-  mean_of_scores,
-  no_text,
+  mean_statistics,
 )
 
 _PROCESS = pathlib.Path(__file__).with_name("comet_process.py")
-_VERSION = "import importlib.metadata as m; print(m.version('unbabel-comet'))"
+_FIND = "import importlib.metadata as m; m.version('unbabel-comet')"
 _INSTALL = (
-  "It cannot be installed beside JAX (it wants numpy<2), so make an environment "
+  "COMET needs numpy<2 and so cannot be installed with JAX. Create an environment "
   "for it: python3 -m venv comet && comet/bin/pip install "
-  "'unbabel-comet>=2.2.7,<2.3' 'setuptools>=70,<81'; then --comet_python comet/bin/python."
+  "'unbabel-comet>=2.2.7,<2.3' 'setuptools>=70,<81'; then pass --comet_python "
+  "comet/bin/python."
 )
 
 Sample = tuple[str, str, str]  # source, translation, reference
@@ -46,41 +46,34 @@ Sample = tuple[str, str, str]  # source, translation, reference
 
 @dataclasses.dataclass(frozen=True)
 class Comet(Metric):
-  """What it is of the whole test set: the mean over sentences, times 100."""
+  """COMET: the mean of its sentence scores, times 100."""
 
   model: str = option(
     "Unbabel/wmt22-comet-da",
-    "COMET's model: a name, which is downloaded once, or a checkpoint (.ckpt; "
-    "hparams.yaml is in the folder above its own).",
+    "COMET model: a name, which is downloaded once, or a checkpoint (.ckpt; "
+    "with hparams.yaml in the directory above).",
   )
   python: str = option(
     "",
-    "Python of the environment that has COMET, as comet/bin/python; empty: "
-    "this one, which then says how to make such an environment.",
+    "Python of the environment with COMET, such as comet/bin/python. Empty: "
+    "the current one.",
   )
 
   title: ClassVar[str] = "COMET"
   needs_sources: ClassVar[bool] = True
 
   def check(self) -> None:
-    self.version()
-    if self.model.endswith(".ckpt") and not os.path.isfile(self.model):
-      raise InputError(f"--comet_model {self.model}: there is no such file.")
-
-  def version(self) -> str:
-    """Of its package; raises InputError where there is none."""
     python = self.python or sys.executable
     try:
-      done = subprocess.run(
-        [python, "-c", _VERSION], capture_output=True, text=True
-      )
+      done = subprocess.run([python, "-c", _FIND], capture_output=True)
     except OSError as error:
       raise InputError(
         f"--comet_python {python} cannot be started: {error.strerror}. {_INSTALL}"
       ) from None
     if done.returncode:
       raise InputError(f"{python} has no package unbabel-comet. {_INSTALL}")
-    return done.stdout.strip()
+    if self.model.endswith(".ckpt") and not os.path.isfile(self.model):
+      raise InputError(f"--comet_model {self.model}: there is no such file.")
 
   def scorer(self, references: References) -> Scorer:
     if len(references.lines) != 1:
@@ -92,116 +85,99 @@ class Comet(Metric):
         f"COMET reads the sources too (--source): got {len(references.sources)} "
         f"lines for {len(references)} references."
       )
-    version, program = self.version(), Program(self)
-    (lines,) = references.lines
+    process = CometProcess(self)
     known: dict[Sample, float] = {}
 
-    def scores(hypotheses: Lines) -> np.ndarray:
-      # What is equal has one score: in other company it differs in last digits.
-      texts = (references.sources, hypotheses, lines)
+    def statistics(hypotheses: Lines) -> np.ndarray:
+      # Equal samples get one score: in another batch its last digits differ.
+      texts = (references.sources, hypotheses, references.lines[0])
       samples = list(zip(*(map(str.strip, text) for text in texts)))
       new = [s for s in dict.fromkeys(samples) if s not in known]
-      known.update(zip(new, program.scores(new)))
-      return np.array([known[sample] for sample in samples])
+      known.update(zip(new, process.scores(new)))
+      return mean_statistics(np.array([known[s] for s in samples]))
 
-    # A path is of one machine, what is in the file of all.
+    # Without the directory, which differs between machines.
     local = os.path.exists(self.model)
     name = pathlib.PurePath(self.model).name if local else self.model
-    return mean_of_scores(
-      *(self, len(references), scores),
-      references=int(program.reads_references),
-      signature=f"case:mixed|model:{name}|sha256:{program.sha256[:12]}|comet:{version}",
+    signature = (
+      f"nrefs:{int(process.reads_references)}|case:mixed|model:{name}"
+      f"|sha256:{process.sha256[:12]}|comet:{process.version}"
     )
-
-  def stored(self, sentences: int, signature: str) -> Scorer:
-    # Without the model, which would be loaded for nothing.
-    references, _, rest = signature.partition("|")
-    return mean_of_scores(
-      *(self, sentences, no_text),
-      references=int(references.removeprefix("nrefs:")),
-      signature=rest,
-    )
+    return Scorer(self, len(references), signature, statistics)
 
 
-class Program:
-  """The process that has loaded the model; it ends with this one, or before.
+class CometProcess:
+  """A process that has loaded a COMET model.
 
   Attributes:
-    process: it.
-    sha256: of the checkpoint.
-    reads_references: whether the model does.
+    version: Version of COMET.
+    sha256: Hash of the checkpoint.
+    reads_references: Whether the model reads references.
   """
 
   def __init__(self, spec: Comet):
-    """Starts it and waits until the model is loaded.
+    """Starts the process and waits until the model is loaded.
 
     Raises:
-      InputError: it cannot be loaded; has what COMET said last.
+      InputError: The model cannot be loaded; the message has COMET's last line.
     """
     self._model = spec.model
-    self._said = tempfile.TemporaryFile()  # noqa: SIM115
-    self.process = subprocess.Popen(
+    self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+    self._process = subprocess.Popen(
       [spec.python or sys.executable, str(_PROCESS), spec.model],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
-      stderr=self._said,
+      stderr=self._stderr,
       encoding="utf-8",
     )
-    weakref.finalize(self, _end, self.process)
-    answer = self._answer("cannot be loaded")
+    weakref.finalize(self, _end, self._process)
+    answer = self._read("cannot be loaded")
+    self.version: str = answer["version"]
     self.sha256: str = answer["sha256"]
     self.reads_references: bool = answer["references"]
 
   def scores(self, samples: Sequence[Sample]) -> list[float]:
-    """One of each sample.
+    """Returns the score of each sample.
 
     Raises:
-      InputError: it dies, or gives what is no number.
+      InputError: The process ended, or returned something other than numbers.
     """
     if not samples:
       return []
     names = ("src", "mt", "ref")[: 3 if self.reads_references else 2]
     requests = [dict(zip(names, sample)) for sample in samples]
-    stdin = self.process.stdin
+    stdin = self._process.stdin
     assert stdin
     try:
       stdin.write(f"{json.dumps(requests)}\n")
       stdin.flush()
     except BrokenPipeError:
-      raise self._fault("ended") from None
-    scores: list[float] = self._answer("ended")
+      raise self._error("ended") from None
+    scores: list[float] = self._read("ended")
     if len(scores) != len(samples) or not all(map(math.isfinite, scores)):
-      raise self._fault("gave a score that is no number")
+      raise self._error("gave a score that is no number")
     return scores
 
-  def _answer(self, otherwise: str) -> Any:
-    stdout = self.process.stdout
-    assert stdout
-    line = stdout.readline()
+  def _read(self, failure: str) -> Any:
+    """Returns the next answer; raises InputError if there is none."""
+    assert self._process.stdout
+    line = self._process.stdout.readline()
     if not line:
-      raise self._fault(otherwise)
+      raise self._error(failure)
     return json.loads(line)
 
-  def _fault(self, what: str) -> InputError:
-    last = _last_line(self._said)
-    return InputError(
-      f"COMET's model {self._model} {what}: {last or 'it said nothing'}."
-    )
+  def _error(self, failure: str) -> InputError:
+    # Reads without moving the position at which the process writes.
+    size = os.fstat(self._stderr.fileno()).st_size
+    end = os.pread(self._stderr.fileno(), 1 << 12, max(0, size - (1 << 12)))
+    lines = [line.strip() for line in end.decode(errors="replace").split("\n")]
+    last = next(filter(None, reversed(lines)), "no error message")
+    return InputError(f"COMET's model {self._model} {failure}: {last}.")
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-  """It ends when its input does."""
+  """Closes the input, at which the process ends."""
   assert process.stdin and process.stdout
   process.stdin.close()
   process.stdout.close()
   process.wait()
-
-
-def _last_line(file: IO[bytes]) -> str:
-  """Returns the last line that is not blank of a file; "" if there is none."""
-  if file.closed:
-    return ""
-  size = os.fstat(file.fileno()).st_size
-  end = os.pread(file.fileno(), 1 << 12, max(0, size - (1 << 12)))
-  rows = end.decode(errors="replace").split("\n")
-  return next((row.strip() for row in reversed(rows) if row.strip()), "")

@@ -1,20 +1,19 @@
-"""COMET at work, in the environment that has it: `jaxsyn.scoring.comet` runs it.
+"""Process that computes COMET scores, in an environment with COMET.
 
-It is run by its path and imports nothing of jaxsyn, which that environment has
-not. Its argument is the model. It answers with lines of JSON: first what model
-that is, then, to each line of samples, a list of their scores.
+`jaxsyn.scoring.comet` runs it by its path, as jaxsyn is not installed there. Its
+argument is the model. It prints lines of JSON: first the version of COMET and facts
+of the model, then a list of scores for each line of samples.
 """
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import sys
 
-BLOCK = 1 << 20
-
 
 def checkpoint_of(model: str) -> str:
-  """The file of a model: itself, in a folder, or of this name and downloaded."""
+  """Returns the checkpoint of a file, directory, or name to download."""
   import comet
 
   if os.path.isdir(model):
@@ -22,24 +21,21 @@ def checkpoint_of(model: str) -> str:
   return model if os.path.exists(model) else comet.download_model(model)
 
 
-def sha256_of(path: str) -> str:
-  digest = hashlib.sha256()
-  with open(path, "rb") as file:
-    while block := file.read(BLOCK):
-      digest.update(block)
-  return digest.hexdigest()
-
-
 def main() -> None:
   answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-  os.dup2(2, 1)  # what libraries print is no answer
+  os.dup2(2, 1)  # output of libraries goes to stderr
   import comet
   import torch
 
   path = checkpoint_of(sys.argv[1])
   model = comet.load_from_checkpoint(path)
+  sha256 = hashlib.sha256()
+  with open(path, "rb") as file:
+    while block := file.read(1 << 20):
+      sha256.update(block)
   answer = {
-    "sha256": sha256_of(path),
+    "version": importlib.metadata.version("unbabel-comet"),
+    "sha256": sha256.hexdigest(),
     "references": bool(model.requires_references()),
   }
   print(json.dumps(answer), file=answers, flush=True)
@@ -53,5 +49,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-  del sys.path[0]  # modules beside this one have the names of packages
+  del sys.path[0]  # modules of this directory have the names of packages
   main()

@@ -1,17 +1,16 @@
-"""The metrics: sacreBLEU's, and RIBES and exact match.
+"""The metrics: BLEU, chrF and TER of sacreBLEU, RIBES, exact match.
 
-A metric is a class that says what it is and makes its scorer
-(`jaxsyn.scoring.scorers`), and a line of METRICS.
+A metric is a class that scores sums of statistics and returns its scorer
+(`jaxsyn.scoring.scorers`), and one line of METRICS.
 
 Letters: I statistic of a sentence; J sum of statistics; X n-gram order.
 """
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import sacrebleu
@@ -26,89 +25,129 @@ from jaxsyn.scoring.scorers import (
   References,
   Scorer,
   mean_of,
-  no_text,
-  of_sacrebleu,
-  with_resampling,
 )
 from jaxsyn.scoring.tokenizers import OF_BLANKS, bleu_of, cutter
 
 
-class Bleu(Metric):
-  """Papineni et al. 2002, ACL."""
+class SacreBleuMetric(Metric):
+  """A metric of sacreBLEU.
+
+  Attributes:
+    formula: sacreBLEU's metric, which computes the score of a sum.
+  """
+
+  formula: ClassVar[Any]
+  in_sacrebleu = True
+  # sacreBLEU resamples in this type; its p-values depend on it in a tie.
+  dtype = np.float32
+
+  def score(self, sum_I: np.ndarray) -> float:
+    return float(self.formula._compute_score_from_stats(sum_I).score)
+
+  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
+    return np.array([self.score(row) for row in sum_JI], np.float64)
+
+  def _measured_by(
+    self,
+    metric: Any,
+    references: References,
+    cut: Callable[[str], str] = str,
+    **signature_parts: str,
+  ) -> Scorer:
+    """Returns the scorer of a metric of sacreBLEU that has read the references.
+
+    Args:
+      metric: sacreBLEU's metric.
+      references: The references.
+      cut: Applied to each hypothesis first, as it was to the references.
+      **signature_parts: Entries that replace those of sacreBLEU's signature.
+    """
+    signature = metric.get_signature()
+    for key, value in signature_parts.items():
+      signature.update(key, value)
+
+    def statistics(hypotheses: Lines) -> np.ndarray:
+      lines = list(map(cut, hypotheses))
+      # No public function returns the statistics of each sentence.
+      rows = metric._extract_corpus_statistics(lines, None)
+      return np.array(rows, np.float64).reshape(len(hypotheses), -1)
+
+    return Scorer(self, len(references), str(signature), statistics)
+
+
+class Bleu(SacreBleuMetric):
+  """BLEU (Papineni et al. 2002, ACL)."""
 
   title = "BLEU"
   of_words = True
+  formula = sacrebleu.BLEU()
+  unsmoothed: ClassVar[Any] = sacrebleu.BLEU(smooth_method="none")
 
   def scorer(self, references: References) -> Scorer:
-    by_sentence = self._of(references, effective_order=True)
-    return of_sacrebleu(
-      *(self, references, self._of(references)),
-      by_sentence=by_sentence,
-      of_sums=_bleu_scores,
-      of_sentences=functools.partial(_bleu_scores, effective_order=True),
+    bleu = bleu_of(
+      references.tokenizer, references.lowercase, references=references.lines
     )
+    return self._measured_by(bleu, references)
 
-  def ranking(self, references: References) -> Scorer:
+  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
+    return _bleu_scores(sum_JI)
+
+  def sentence_scores(self, statistic_BI: np.ndarray) -> np.ndarray:
+    return _bleu_scores(statistic_BI, effective_order=True)
+
+  def ranking_score(self, sum_I: np.ndarray) -> float:
     # Smoothed BLEU of translations without a single right 4-gram is a number
     # like 0.3, and goes up and down by chance while a model learns: without
     # this step 100 stayed best though the perplexity halved until step 200.
-    unsmoothed = self._of(references, smooth_method="none")
-    return of_sacrebleu(self, references, unsmoothed)
-
-  def _of(self, references: References, **options: Any) -> sacrebleu.BLEU:
-    return bleu_of(
-      references.tokenizer,
-      references.lowercase,
-      references=references.lines,
-      **options,
-    )
+    return float(self.unsmoothed._compute_score_from_stats(sum_I).score)
 
 
-class ChrF(Metric):
-  """Popović 2015, WMT: n-grams of characters."""
+class ChrF(SacreBleuMetric):
+  """chrF2, the F-score of character n-grams (Popović 2015, WMT)."""
 
   title = "chrF"
+  formula = sacrebleu.CHRF()
 
   def scorer(self, references: References) -> Scorer:
-    metric = sacrebleu.CHRF(
+    chrf = sacrebleu.CHRF(
       lowercase=references.lowercase, references=references.lines
     )
-    return of_sacrebleu(
-      *(self, references, metric),
-      of_sums=_chrf_scores,
-      of_sentences=_chrf_scores,
-    )
+    return self._measured_by(chrf, references)
+
+  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
+    return _chrf_scores(sum_JI).astype(np.float64)
 
 
-class Ter(Metric):
-  """Snover et al. 2006, AMTA: edits by words of the reference; can pass 100.
+class Ter(SacreBleuMetric):
+  """TER (Snover et al. 2006, AMTA): edits by reference words; can exceed 100.
 
-  sacreBLEU's ignores case unless told not to, and so does its command line with
-  and without -lc: the signature says case:lc both times.
+  sacreBLEU's TER ignores case unless configured otherwise, and so does its
+  command with and without `-lc`: the signature has case:lc in both cases.
   """
 
   title = "TER"
   larger_is_better = False
   of_words = True
+  formula = sacrebleu.TER()
 
   def scorer(self, references: References) -> Scorer:
     tokenizer, lines = references.tokenizer, references.lines
     if tokenizer in OF_BLANKS:
-      return of_sacrebleu(self, references, sacrebleu.TER(references=lines))
-    # Its words stand between blanks: without any, a line is one word, right or
-    # wrong. Its own support of Asian scripts leaves kana as they are.
+      return self._measured_by(sacrebleu.TER(references=lines), references)
+    # TER splits at spaces, so a line without spaces would be one word. Its own
+    # support of Asian scripts does not split kana.
     words = cutter(tokenizer)
 
     def cut(line: str) -> str:
       return " ".join(words(line))
 
-    metric = sacrebleu.TER(references=[[*map(cut, each)] for each in lines])
-    named = bleu_of(tokenizer).tokenizer_signature
-    return of_sacrebleu(self, references, metric, cut=cut, tok=named)
+    ter = sacrebleu.TER(references=[list(map(cut, each)) for each in lines])
+    signature = bleu_of(tokenizer).tokenizer_signature
+    return self._measured_by(ter, references, cut, tok=signature)
 
 
 class Exact(Metric):
-  """The share of sentences that are a reference, to the letter."""
+  """Percentage of sentences that equal a reference exactly."""
 
   title = "exact"
 
@@ -134,15 +173,8 @@ class Likelihood(Metric):
       "jaxsyn compare, or jaxsyn score --force."
     )
 
-  def stored(self, sentences: int, signature: str) -> Scorer:
-    return Scorer(
-      *(self, sentences, no_text),
-      of_sum=_per_subword,
-      of_sentence=_per_subword,
-      of_sums=_per_subwords,
-      of_sentences=_per_subwords,
-      signature=functools.partial(with_resampling, signature),
-    )
+  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
+    return sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
 
 
 LIKELIHOOD = "log_likelihood"
@@ -155,23 +187,20 @@ def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
     sum_B: Sum of the log probabilities of the subwords of each reference.
     subwords_B: Number of these subwords, EOS included.
   """
-  scorer = Likelihood().stored(len(sum_B), "nrefs:1|unit:nats per subword")
+  signature = "nrefs:1|unit:nats per subword"
+  scorer = Scorer(Likelihood(), len(sum_B), signature)
   return Measured(scorer, np.stack([sum_B, subwords_B], axis=1))
-
-
-def _per_subword(sum_I: np.ndarray) -> float:
-  return float(sum_I[0] / max(1, sum_I[1]))
 
 
 def _bleu_scores(
   sum_JI: np.ndarray, *, effective_order: bool = False
 ) -> np.ndarray:
-  """sacreBLEU's BLEU of each row of sums, smoothed by "exp".
+  """Returns sacreBLEU's BLEU of each row of sums, with smoothing "exp".
 
-  Numbers are divided in the type of the sums, as sacreBLEU does.
+  Divides in the type of the sums, as sacreBLEU does.
 
   Args:
-    sum_JI: Length of the translation and of the reference, right n-grams of
+    sum_JI: Length of the translation and of the reference, matching n-grams of
       each order, all n-grams of each order.
     effective_order: Whether orders without n-grams are left out.
   """
@@ -207,36 +236,32 @@ def _bleu_scores(
 
 
 def _chrf_scores(sum_JI: np.ndarray) -> np.ndarray:
-  """sacreBLEU's chrF2 of each row of sums.
+  """Returns sacreBLEU's chrF2 of each row of sums.
 
   Args:
-    sum_JI: n-grams of the translation, of the reference, and of both, for each
-      order in turn.
+    sum_JI: Number of n-grams of the translation, of the reference, and of both,
+      for each order in turn.
   """
-  zero_J = np.zeros(len(sum_JI), sum_JI.dtype)
-  precision_J, recall_J, orders_J = zero_J.copy(), zero_J.copy(), zero_J.copy()
-  for order in range(0, sum_JI.shape[1], 3):
-    system_J, reference_J, both_J = sum_JI[:, order : order + 3].T
-    known_J = (system_J > 0) & (reference_J > 0)
-    for total_J, divisor_J in (
-      (precision_J, system_J),
-      (recall_J, reference_J),
-    ):
-      total_J += np.divide(both_J, divisor_J, out=zero_J.copy(), where=known_J)
-    orders_J += known_J
-  orders_J = np.maximum(1, orders_J)
-  precision_J, recall_J = precision_J / orders_J, recall_J / orders_J
+  count_JX3 = sum_JI.reshape(len(sum_JI), -1, 3)
+  system_JX, reference_JX, both_JX = np.moveaxis(count_JX3, 2, 0)
+  known_JX = (system_JX > 0) & (reference_JX > 0)
+  orders_J = np.maximum(1, known_JX.sum(axis=1)).astype(sum_JI.dtype)
+
+  def mean_fraction(total_JX: np.ndarray) -> np.ndarray:
+    zero_JX = np.zeros(total_JX.shape, sum_JI.dtype)
+    fraction_JX = np.divide(both_JX, total_JX, out=zero_JX, where=known_JX)
+    total_J: np.ndarray = fraction_JX.sum(axis=1)
+    return total_J / orders_J
+
+  precision_J, recall_J = mean_fraction(system_JX), mean_fraction(reference_JX)
   factor = sum_JI.dtype.type(sacrebleu.CHRF.BETA**2)
   one, hundred = sum_JI.dtype.type(1), sum_JI.dtype.type(100)
   product_J = (one + factor) * precision_J * recall_J
   divisor_J = factor * precision_J + recall_J
+  zero_J = np.zeros_like(divisor_J)
   return hundred * np.divide(
-    product_J, divisor_J, out=zero_J.copy(), where=divisor_J > 0
+    product_J, divisor_J, out=zero_J, where=divisor_J > 0
   )
-
-
-def _per_subwords(sum_JI: np.ndarray) -> np.ndarray:
-  return sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
 
 
 METRICS: Registry[Metric] = Registry(
@@ -252,22 +277,18 @@ def scorer_of(
   *,
   lowercase: bool = False,
 ) -> Scorer:
-  """A metric with its references.
-
-  Args:
-    metric: a name of METRICS.
-    references, tokenizer, lowercase: see `References`.
+  """Returns the scorer of a metric of METRICS.
 
   Raises:
-    InputError: unknown metric or tokeniser, or one that is not installed;
-      references of different length.
+    InputError: The metric or tokenizer is unknown or not installed; references
+      differ in length.
   """
   spec = METRICS[METRICS.check_name(metric, ConfigPath("--metrics"))]()
   return spec.scorer(References(references, tokenizer, lowercase))
 
 
 def heading(title: str) -> str:
-  """A metric in the head of a table, which says where less is better.
+  """Returns the heading of a metric's column, with "↓" if less is better.
 
   >>> heading("TER"), heading("BLEU")
   ('TER ↓', 'BLEU')
@@ -281,5 +302,5 @@ def decimals(title: str) -> int:
 
 
 def larger_is_better(title: str) -> bool:
-  """Whether it is, by a metric's title."""
+  """Whether larger scores are better, by a metric's title."""
   return all(m.larger_is_better for m in METRICS.values() if m.title == title)

@@ -1,8 +1,8 @@
-"""chrF of many texts against each other, as sacreBLEU has it of two.
+"""chrF of all pairs of texts, for minimum Bayes risk decoding.
 
-Popović 2015: the F-score, with beta = 2, of the mean precision and the mean recall
-of character n-grams up to 6, of the orders that both texts have; blanks are no
-characters. n-grams are counted once a text, and matched all at once.
+chrF2 (Popović 2015) is the F-score, with beta = 2, of the mean precision and mean
+recall of character n-grams up to 6, over the orders that both texts have, without
+spaces. The n-grams of each text are counted once and matched by matrix operations.
 
 Letters: A text; E another text; X n-gram.
 """
@@ -17,19 +17,14 @@ from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 
 def chrf(texts: Sequence[str]) -> np.ndarray:
-  """score_AE of each text as a translation of which each is the reference.
-
-  Returns: sacreBLEU's sentence-level chrF2, from 0 to 100.
-  """
+  """Returns score_AE, sacreBLEU's sentence chrF2 of text A with reference E."""
   count, orders = len(texts), CHRF.CHAR_ORDER
   counters = [extract_all_char_ngrams(text, orders) for text in texts]
   precision_AE, recall_AE = np.zeros((2, count, count))
   effective_AE = np.zeros((count, count))
   for order in range(orders):
-    column = {
-      gram: place
-      for place, gram in enumerate({g for c in counters for g in c[order]})
-    }
+    grams = set().union(*(counts[order] for counts in counters))
+    column = {gram: index for index, gram in enumerate(grams)}
     count_AX = np.zeros((count, len(column)), np.int32)
     present = []
     for row, counts in enumerate(counters):
@@ -37,8 +32,8 @@ def chrf(texts: Sequence[str]) -> np.ndarray:
       count_AX[row, present[-1]] = list(counts[order].values())
     match_AE = np.stack(
       [
-        np.minimum(count_AX[:, grams], count_AX[row, grams]).sum(1)
-        for row, grams in enumerate(present)
+        np.minimum(count_AX[:, columns], count_AX[row, columns]).sum(1)
+        for row, columns in enumerate(present)
       ]
     )
     total_A = count_AX.sum(1)

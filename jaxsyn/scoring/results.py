@@ -1,7 +1,7 @@
-"""What is known of systems' translations of one test set, for tables and JSON.
+"""Results of scoring a test set, for tables and JSON.
 
-`jaxsyn.score` fills Results. A comparison has seeds too, and so more to say of a
-system and of a bucket: `jaxsyn.comparison.results`, made of the same parts.
+`jaxsyn.score` makes `Results`; comparisons of several seeds have results of their
+own (`jaxsyn.comparison.results`), made of the same parts.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """One number, and how it came to be.
+  """A score.
 
   Attributes:
-    metric: title of one of `jaxsyn.scoring.settings.SCORED`.
-    value: in percent, as `Metric` says.
-    signature: sacreBLEU's, with version, tokeniser and case; for the others
-      one of the same form.
+    metric: Title of a metric.
+    value: Score, in percent unless the metric has another unit.
+    signature: sacreBLEU's signature (version, tokenizer, case), or one of the
+      same form.
   """
 
   metric: str
@@ -27,15 +27,17 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class PairedTest:
-  """What one test says of one difference.
+  """Result of a significance test.
 
   Attributes:
-    name: of `jaxsyn.scoring.significance.TESTS`.
-    p: probability of a difference at least as large between equal systems.
-    sacrebleu_p: what sacreBLEU's command gives for the same seed and samples;
-      None where it has no such metric or test.
-    samples: resamples or shuffles; for the sign test the sentences that differ.
-    signature: sacreBLEU's, of a score with this test; "" for the sign test.
+    name: Name of the test (`jaxsyn.scoring.significance.TESTS`).
+    p: Probability of a difference at least as large between equal systems.
+    sacrebleu_p: p-value of sacreBLEU's command for the same seed and samples;
+      None if it has no such metric or test.
+    samples: Number of resamples or shuffles; for the sign test the number of
+      sentences that differ.
+    signature: sacreBLEU's signature of a score with this test; "" for the sign
+      test.
   """
 
   name: str
@@ -47,16 +49,16 @@ class PairedTest:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-  """A system against the baseline under one metric, in score points.
+  """Difference between a system and the baseline under one metric.
 
   Attributes:
-    system, baseline: their names.
-    metric: as printed.
-    value: score of the system less that of the baseline; of TER, less is better.
-    low, high: 95 % interval of it: percentiles of the bootstrap; None without.
-    better, worse, same: sentences whose own score is so; for BLEU sacreBLEU's
-      sentence BLEU.
-    tests: as asked for.
+    system, baseline: Names.
+    metric: Title of the metric.
+    value: Score of the system minus that of the baseline, in points.
+    low, high: 95 % interval (percentiles of the bootstrap), or None.
+    better, worse, same: Number of sentences by their own score; for BLEU this is
+      sacreBLEU's sentence BLEU.
+    tests: Results of significance tests.
   """
 
   system: str
@@ -73,12 +75,12 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-  """Some of the sentences; see `jaxsyn.scoring.buckets`.
+  """A set of sentences; see `jaxsyn.scoring.buckets`.
 
   Attributes:
-    by, label: e.g. "source length" and "11-20".
-    count: sentences.
-    share: of the test set, from 0 to 1.
+    by, label: For instance "source length" and "11-20".
+    count: Number of sentences.
+    share: Fraction of the test set.
   """
 
   by: str
@@ -89,12 +91,12 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class ScoredBucket(Bucket):
-  """A bucket of systems that have one translation each.
+  """A bucket of systems with one translation each.
 
   Attributes:
-    scores: system -> metric -> score; {} where there is no sentence.
-    differences: to the baseline, without tests; with an interval where there are
-      sentences enough to draw from.
+    scores: System -> metric -> score; {} without sentences.
+    differences: Differences without tests; with an interval if there are enough
+      sentences.
   """
 
   scores: dict[str, dict[str, float]]
@@ -103,13 +105,13 @@ class ScoredBucket(Bucket):
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-  """Everything that is known of some systems' translations.
+  """Results of systems with one translation each.
 
   Attributes:
-    scores: system -> its scores.
-    baseline: the system that others are compared with.
-    differences: of each other system, under each metric.
-    buckets: by length and tree of the source, where that is given.
+    scores: System -> its scores.
+    baseline: Name of the system that others are compared with.
+    differences: Difference of each other system, under each metric.
+    buckets: Buckets by length and tree of the source, if given.
   """
 
   scores: dict[str, tuple[Score, ...]]

@@ -1,16 +1,16 @@
-"""RIBES: are the words in the right order? (Isozaki et al. 2010, EMNLP)
+"""RIBES, a metric of word order (Isozaki et al. 2010, EMNLP).
 
-RIBES = NKT · P^alpha · BP^beta: NKT is Kendall's tau of the order of those words
-that can be found in the reference, moved to [0, 1]; P is their share in the
-hypothesis; BP = min(1, exp(1 - reference length / hypothesis length)). A corpus
-has the mean of its sentences, a sentence the best of its references.
+RIBES = NKT · P^alpha · BP^beta. NKT is Kendall's tau of the order of the words
+that can be aligned to the reference, scaled to [0, 1]; P is the fraction of the
+hypothesis words that are aligned; BP = min(1, exp(1 - reference length /
+hypothesis length)). The score of a corpus is the mean over its sentences, that of
+a sentence the maximum over its references.
 
-Words are found as the authors' program (RIBES 1.03) finds them, which the paper
-leaves open where a word is repeated: a word that stands once in the hypothesis
-and once in the reference is found there. Any other is looked for together with
-its window of 1, 2, ... neighbours, at first those to its left and then those to
-its right; the first n-gram that stands once in both says where the word is. nltk
-looks elsewhere for repeated words, and has 0 for one-word references.
+Words are aligned as in the authors' program (RIBES 1.03); the paper does not
+specify repeated words. A word that occurs once in the hypothesis and once in the
+reference is aligned. Any other is extended to n-grams of 2, 3, ... words, first to
+its left and then to its right; the first n-gram that occurs once in both aligns
+it. nltk aligns repeated words differently and returns 0 for one-word references.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALPHA, BETA = 0.25, 0.10  # the defaults of the authors' program, as in WAT
 
 
 class Ribes(Metric):
-  """See the module."""
+  """RIBES, in percent."""
 
   title = "RIBES"
   of_words = True
@@ -43,60 +43,50 @@ class Ribes(Metric):
 def sentence(
   references: Sequence[Sequence[str]], hypothesis: Sequence[str]
 ) -> float:
-  """RIBES of one sentence, from 0 to 1.
+  """Returns the RIBES of one tokenized sentence, from 0 to 1.
 
-  Args:
-    references: one or more, each cut into words.
-    hypothesis: cut into words in the same way.
-
-  Returns:
-    The best over the references; 0 for an empty hypothesis, and where fewer
-    than two words are found (one, for a reference of one word).
+  It is 0 for an empty hypothesis, and if fewer than two words are aligned (one,
+  for a reference of one word).
   """
   return max(_ribes(reference, hypothesis) for reference in references)
 
 
 def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
-  """Where in the reference the words of a hypothesis are, for those found.
+  """Returns the reference positions of the aligned words of a hypothesis.
 
-  Returns: indices of reference words, in the order of the hypothesis. One word
-    may be found twice.
+  They are in the order of the hypothesis, and may be repeated.
   """
-  # A letter for each word makes n-grams strings, which are quick to look for.
+  # One letter for each word makes n-grams substrings, which are fast to find.
   letter: dict[str, str] = {}
   for word in (*reference, *hypothesis):
     letter.setdefault(word, chr(len(letter)))
-  meant = "".join(letter[word] for word in reference)
-  hypothesis_text = "".join(letter[word] for word in hypothesis)
-  all_places = (
-    _place(meant, hypothesis_text, i) for i in range(len(hypothesis_text))
-  )
-  return [place for place in all_places if place is not None]
+  reference_text = "".join(letter[word] for word in reference)
+  text = "".join(letter[word] for word in hypothesis)
+  aligned = (_place(reference_text, text, i) for i in range(len(text)))
+  return [place for place in aligned if place is not None]
 
 
-def _place(meant: str, hypothesis: str, i: int) -> int | None:
-  """Where the i-th word of a hypothesis is in the reference."""
-  if _once(hypothesis[i], meant) and _once(hypothesis[i], hypothesis):
-    return meant.find(hypothesis[i])
-  left = right = hypothesis[i] in meant  # a longer n-gram is nowhere either
-  for window in range(1, max(i + 1, len(hypothesis) - i)):
-    if left := left and window <= i:
-      ngram = hypothesis[i - window : i + 1]
-      if _once(ngram, meant) and _once(ngram, hypothesis):
-        return meant.find(ngram) + window
-      left = ngram in meant
-    if right := right and i + window < len(hypothesis):
-      ngram = hypothesis[i : i + window + 1]
-      if _once(ngram, meant) and _once(ngram, hypothesis):
-        return meant.find(ngram)
-      right = ngram in meant
-    if not (left or right):
-      break
+def _place(reference: str, hypothesis: str, i: int) -> int | None:
+  """Returns the reference position of the i-th word of a hypothesis."""
+  for window in range(max(i + 1, len(hypothesis) - i)):
+    in_reference = False
+    # Start of the n-gram, position of the word in it.
+    for start, position in ((i - window, window), (i, 0)):
+      end = start + window + 1
+      if start < 0 or end > len(hypothesis):
+        continue
+      ngram = hypothesis[start:end]
+      if ngram in reference:
+        in_reference = True
+        if _once(ngram, reference) and _once(ngram, hypothesis):
+          return reference.find(ngram) + position
+    if not in_reference:  # then longer n-grams are not in it either
+      return None
   return None
 
 
 def _once(ngram: str, text: str) -> bool:
-  """Whether it stands in a text exactly once; occurrences may overlap."""
+  """Whether an n-gram occurs in a text exactly once, counting overlaps."""
   first = text.find(ngram)
   return first >= 0 and text.find(ngram, first + 1) < 0
 
@@ -111,13 +101,13 @@ def _ribes(reference: Sequence[str], hypothesis: Sequence[str]) -> float:
     order = 0.0
   else:
     order = _ascending(place) / math.comb(len(place), 2)
-  share = len(place) / len(hypothesis)
+  precision = len(place) / len(hypothesis)
   brevity = min(1.0, math.exp(1.0 - len(reference) / len(hypothesis)))
-  return order * share**ALPHA * brevity**BETA
+  return order * precision**ALPHA * brevity**BETA
 
 
 def _ascending(place: Sequence[int]) -> int:
-  """Pairs whose second place is the larger one."""
+  """Returns the number of pairs in ascending order."""
   before: list[int] = []
   count = 0
   for value in place:

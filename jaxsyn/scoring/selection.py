@@ -1,8 +1,8 @@
-"""What decides which checkpoint of a run is the best: config.train.selection.
+"""Selection of the best checkpoint of a run (config.train.selection).
 
-The training loop compares ranks (`jaxsyn.training.loop`): the metric's score, and
-then the likelihood, so that a model whose translations are all wrong still gets
-better while it learns, and patience does not end it.
+The training loop ranks checkpoints by the metric's score and then by likelihood,
+so that a model whose translations are all wrong still improves while it learns,
+and early stopping does not end it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SELECTIONS: Registry[Metric] = Registry(
 
 
 class Selected(NamedTuple):
-  """What translations of the validation split score.
+  """The score of translations of the validation split.
 
   Attributes:
-    values: for the log: the score by the metric's name, and its "tokenizer".
-    compared: the score as it ranks.
+    values: Values to log: the score by the metric's name, and the "tokenizer".
+    compared: The score by which checkpoints are ranked; larger is better.
   """
 
   values: dict[str, Any]
@@ -34,33 +34,42 @@ class Selected(NamedTuple):
 
 
 class Selector:
-  """The metric that selects, against fixed references."""
+  """The selecting metric with its references."""
 
   def __init__(self, train: Train, references: Sequence[str]):
-    """Reads the references; of a settled config whose selection is a metric."""
+    """Reads the references.
+
+    Args:
+      train: Section of a config `with_defaults`, whose selection is of METRICS.
+      references: The references.
+    """
     self._name, self._tokenizer = train.selection, train.tokenizer
-    self._spec = METRICS[self._name]()
-    references_ = References([references], self._tokenizer)
-    self._scorer = self._spec.scorer(references_)
-    self._ranking = self._spec.ranking(references_)
+    self._metric = METRICS[self._name]()
+    self._scorer = self._metric.scorer(
+      References([references], self._tokenizer)
+    )
 
   def __call__(self, hypotheses: Sequence[str]) -> Selected:
-    """The score of translations, one a reference."""
+    """Returns the score of one translation of each reference."""
     measured = self._scorer.measure(hypotheses)
     values: dict[str, Any] = {self._name: measured.value}
-    if self._spec.of_words:
+    if self._metric.of_words:
       values["tokenizer"] = self._tokenizer
-    ranked = dataclasses.replace(measured, scorer=self._ranking).value
-    return Selected(values, ranked if self._spec.larger_is_better else -ranked)
+    score = self._metric.ranking_score(measured.statistic_BI.sum(axis=0))
+    return Selected(values, score if self._metric.larger_is_better else -score)
 
 
 def name_of(selection: str) -> str:
-  """What selects, as it is printed: "BLEU"."""
+  """Returns the printed name of a selection, such as "BLEU"."""
   return SELECTIONS[selection].title
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
-  """As in "BLEU (13a)", of a settled config or of what `save_best` kept."""
+  """Returns a name such as "BLEU (13a)".
+
+  Args:
+    train: Section of a config `with_defaults`, or metadata of `save_best`.
+  """
   section = train if isinstance(train, Mapping) else dataclasses.asdict(train)
   selection = section["selection"]
   if SELECTIONS[selection].of_words:

@@ -1,9 +1,10 @@
-"""How `score` and `compare` score: settings, and the flags made of them."""
+"""Settings of `score` and `compare`, and their flags."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -19,7 +20,7 @@ from jaxsyn.options import (
 from jaxsyn.options.bounds import CountOrOff, Seed
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.scoring import tokenizers
-from jaxsyn.scoring.buckets import EDGES, by_length
+from jaxsyn.scoring.buckets import EDGES, check_edges
 from jaxsyn.scoring.comet import Comet
 from jaxsyn.scoring.metrics import LIKELIHOOD, METRICS, Likelihood
 from jaxsyn.scoring.scorers import Lines, Metric, References, Scorer
@@ -27,7 +28,6 @@ from jaxsyn.scoring.significance import CHOICES, SEED, Draws
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
-# With those that read more than references and translations.
 SCORED: Registry[Metric] = Registry(
   "metric", {**METRICS, "comet": Comet, LIKELIHOOD: Likelihood}
 )
@@ -35,41 +35,39 @@ SCORED: Registry[Metric] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What the flags of the same names say.
+  """Metrics, tests and tokenizer; each setting has a flag of the same name.
 
   Raises:
-    InputError: no such metric or test, a metric twice or none; edges that do
+    InputError: An unknown metric or test, a metric twice or none, edges that do
       not ascend from 1.
   """
 
   metrics: tuple[str, ...] = option(
-    ("bleu", "chrf"), f"Which of {', '.join(SCORED)}, in order."
+    ("bleu", "chrf"), f"Metrics, in order, of {', '.join(SCORED)}."
   )
   tokenizer: str = option(
     "",
-    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES and TER: 13a, "
+    "sacreBLEU tokenizer for BLEU and for the words of RIBES and TER: 13a, "
     "intl, zh, char, none, ja-mecab (pip install -e '.[ja]'), ko-mecab "
     "('.[ko]'), or flores101, flores200, spBLEU-1K, which are downloaded. "
-    "Unless given, what fits the target language; 13a where that is not known.",
+    "Default: that of the target language; 13a if the language is unknown.",
   )
   lowercase: bool = option(
     False, "Ignore case, as sacreBLEU's -lc does. TER always ignores it."
   )
   significance: str = option(
     "bootstrap",
-    "Test against the baseline over sentences; sign compares the scores of "
-    "sentences. none also leaves out the intervals, which are bootstrapped.",
+    "Significance test against the baseline; sign compares the scores of "
+    "sentences. none also omits the intervals, which are bootstrapped.",
   )
   samples: CountOrOff = option(
-    0,
-    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
+    0, "Resamples or shuffles of a test; 0: 1000 resamples, 10000 shuffles."
   )
-  seed: Seed = option(SEED, "Of the tests; sacreBLEU's.")
+  seed: Seed = option(SEED, "Seed of the tests; by default sacreBLEU's.")
   edges: tuple[int, ...] = option(
     EDGES,
     "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
   )
-
   comet_model: str = with_default(Comet, "model", Comet.model)
   comet_python: str = with_default(Comet, "python", Comet.python)
 
@@ -83,7 +81,7 @@ class Settings:
     if self.significance not in CHOICES:
       known = did_you_mean(self.significance, CHOICES)
       raise InputError(f"no test {self.significance!r}. {known}")
-    by_length([], self.edges)
+    check_edges(self.edges)
 
   @property
   def tests(self) -> tuple[str, ...]:
@@ -95,23 +93,18 @@ class Settings:
 
   @property
   def specs(self) -> list[Metric]:
-    """The metrics; the option X of `name` is the setting name_X."""
+    """The metrics, with their options."""
+    comet = Comet(self.comet_model, self.comet_python)
     return [
-      spec(
-        **{
-          field.name: getattr(self, f"{name}_{field.name}")
-          for field in dataclasses.fields(spec)
-        }
-      )
-      for name, spec in ((name, SCORED[name]) for name in self.metrics)
+      comet if SCORED[name] is Comet else SCORED[name]()
+      for name in self.metrics
     ]
 
   def with_defaults(self, language: str) -> Settings:
-    """With the tokeniser named, which may be left to the target language.
+    """Returns settings that name the tokenizer of a target language.
 
     Raises:
-      InputError: there is none of this name, or it is not installed, or a metric
-        is not.
+      InputError: A metric or tokenizer is unknown or not installed.
     """
     for spec in self.specs:
       spec.check()
@@ -121,10 +114,10 @@ class Settings:
   def scorers(
     self, references: Sequence[Lines], sources: Lines = ()
   ) -> list[Scorer]:
-    """Every metric with its references, of settled settings.
+    """Returns the scorer of each metric, of settings `with_defaults`.
 
     Raises:
-      InputError: references of different length; a metric wants sources.
+      InputError: References differ in length; a metric needs sources.
     """
     tokenized_references = References(
       references, self.tokenizer, self.lowercase, sources
@@ -133,11 +126,11 @@ class Settings:
 
 
 def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
-  """A flag for each setting.
+  """Defines a flag for each setting.
 
   Args:
-    defaults: what holds unless given.
-    without: settings that have no flag.
+    defaults: Default values.
+    without: Settings without a flag.
   """
   for field in dataclasses.fields(Settings):
     name, meaning = field.name, metadata(field).meaning
@@ -157,22 +150,21 @@ def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
 
 
 def of_flags(values: flags.FlagValues) -> Settings:
-  """What a command line says, of the flags that it has.
+  """Returns the settings of a command line.
 
   Raises:
-    InputError: it does not fit; see `Settings`.
+    InputError: A value is invalid; see `Settings`.
   """
-  flag_values = {
+  settings: dict[str, Any] = {
     field.name: values[field.name].value
     for field in dataclasses.fields(Settings)
     if field.name in values
   }
+  settings["metrics"] = tuple(values.metrics)
   try:
-    edges = tuple(map(int, values.edges))
+    settings["edges"] = tuple(map(int, values.edges))
   except ValueError:
     raise InputError(
       f"--edges are whole numbers, as in 10,20,30; got {values.edges}."
     ) from None
-  return Settings(
-    **flag_values | {"metrics": tuple(values.metrics), "edges": edges}
-  )
+  return Settings(**settings)

@@ -1,9 +1,8 @@
-"""How a language is cut into words before they are counted.
+"""Tokenizers for scoring, by language.
 
-The tokenisers are sacreBLEU's; which of them a language needs is said here and
-nowhere else. "13a", sacreBLEU's default, cuts punctuation from words that stand
-between blanks. Where a script has no blanks it makes one word of a sentence, and
-BLEU of Japanese is 0.0 whatever a model has learnt.
+The tokenizers are sacreBLEU's. Its default, "13a", separates punctuation from
+words between spaces. In a script without spaces a sentence would be one word, and
+BLEU of Japanese would be 0.0 for any model.
 """
 
 from __future__ import annotations
@@ -17,24 +16,23 @@ from typing import Any
 
 import sacrebleu
 
-from jaxsyn.data.sentence.language_codes import short
+from jaxsyn.data.sentence.language_codes import TWO_LETTER_CODES, short
 from jaxsyn.errors import InputError, did_you_mean
 
-# Tokenisers of sacreBLEU that stand on packages of their own -> our extra.
+# Tokenizers of sacreBLEU that need other packages -> jaxsyn's extra.
 EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
-# Those that need blanks between words.
+# Tokenizers that need spaces between words.
 OF_BLANKS = ("13a", "intl", "none")
 
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-  """A language that 13a does not fit.
+  """A language that needs another tokenizer than 13a.
 
   Attributes:
-    tokenizers: those that do, of which the first that is installed is taken.
-    called: codes of ISO 639-2 and 639-3, names, and what people write.
-    scripts: codes of ISO 15924: a script may be another than the language's
-      usual one.
+    tokenizers: Suitable tokenizers; the first that is installed is used.
+    called: Codes of ISO 639-2 and 639-3, and names.
+    scripts: Codes of ISO 15924. They take precedence over the language.
   """
 
   tokenizers: tuple[str, ...]
@@ -42,8 +40,7 @@ class Language:
   scripts: str = ""
 
 
-# sacreBLEU has "zh"; MeCab for Japanese and Korean; for scripts without blanks
-# between words it has nothing but characters.
+# For scripts without spaces that have no tokenizer, sacreBLEU has characters.
 LANGUAGES = {
   "zh": Language(
     ("zh",),
@@ -62,32 +59,31 @@ LANGUAGES = {
   "bo": Language(("char",), "bod tib tibetan", "tibt"),
   "dz": Language(("char",), "dzo dzongkha"),
 }
-# How Unicode calls the letters of scripts that put no blanks between words.
-_UNSPACED = (
-  *("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR "),
-  "TIBETAN ",
+# Prefixes of Unicode names of letters, in scripts without spaces between words.
+_UNSPACED = tuple(
+  f"{script} "
+  for script in [
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+  ]
 )
-# ISO 639-1, to tell a mistyped code from one that 13a fits.
-_CODES = """
-aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr
-cs cu cv cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu
-gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk
-kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms
-mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro
-ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl
-tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-"""
 
 
 def default(language: str) -> str:
-  """The tokeniser that fits a language, of those that are installed.
+  """Returns the best installed tokenizer for a language.
 
   Args:
-    language: a code of ISO 639 ("ja", "jpn"), with or without script and region
-      ("zh-CN", "zh_hans", "jpn_Jpan"), or an English name; "" or one that needs
-      nothing else has "13a".
+    language: Code of ISO 639 ("ja", "jpn"), with or without script and region
+      ("zh-CN", "zh_hans", "jpn_Jpan"), or an English name; "" and languages that
+      need no other tokenizer have "13a".
   """
-  for name in _fitting(language):
+  for name in _suitable(language):
     try:
       bleu_of(name)
     except InputError:
@@ -97,35 +93,34 @@ def default(language: str) -> str:
 
 
 def summary(language: str) -> str:
-  """Which tokeniser a language has, and why: one line."""
-  chosen, fitting = default(language), _fitting(language)
-  if not fitting:
-    if is_known(language):
-      return f"tokenizer 13a, which fits {language!r} as it has blanks."
-    return (
-      f"tokenizer 13a, since {language!r} is not known: no code of ISO 639-1, "
-      f"nor one of {', '.join(LANGUAGES)}, which need another. 13a needs blanks "
-      "between words."
-    )
-  if chosen == fitting[0]:
+  """Returns one line: the tokenizer of a language, and the reason."""
+  chosen, suitable = default(language), _suitable(language)
+  if suitable and chosen == suitable[0]:
     return f"tokenizer {chosen}, which fits {language!r}."
+  if suitable:
+    return (
+      f"tokenizer {chosen}, since {suitable[0]}, which fits {language!r} better, "
+      f"is not installed: {_install(suitable[0])}."
+    )
+  if is_known(language):
+    return f"tokenizer 13a, which fits {language!r} as it has blanks."
   return (
-    f"tokenizer {chosen}, since that which fits {language!r} better is not "
-    f"installed: {_advice(fitting[0])}."
+    f"tokenizer 13a, since {language!r} is neither a code of ISO 639-1 nor one of "
+    f"{', '.join(LANGUAGES)}, which need another. 13a needs blanks between words."
   )
 
 
 def is_known(language: str) -> bool:
-  """Whether it is the code of a language, or else one with a tokeniser."""
+  """Whether a text is the code of a language, or the name of one in LANGUAGES."""
   first, *_ = _parts(language)
-  return short(first) in _CODES.split() or bool(_fitting(language))
+  return short(first) in TWO_LETTER_CODES or bool(_suitable(language))
 
 
 def resolved(tokenizer: str, language: str) -> str:
-  """The tokeniser asked for, or where it is "" the default of a language.
+  """Returns a tokenizer, or for "" the default of a language.
 
   Raises:
-    InputError: there is none of this name, or it is not installed.
+    InputError: The tokenizer is unknown or not installed.
   """
   tokenizer = tokenizer or default(language)
   bleu_of(tokenizer)
@@ -133,27 +128,21 @@ def resolved(tokenizer: str, language: str) -> str:
 
 
 def without_blanks(lines: Iterable[str]) -> bool:
-  """Whether text has words that no blanks part, by its script and its blanks.
-
-  Args:
-    lines: of the text, of which the first hundred are looked at.
-  """
+  """Whether the first hundred lines have no spaces between words."""
   text = "".join(itertools.islice(lines, 100))
   letters = [c for c in text if c.isalpha()]
-  of_script = sum(
-    unicodedata.name(c, "").startswith(_UNSPACED) for c in letters
-  )
-  # Text that a tokeniser has cut has a blank every few characters.
-  return 2 * of_script > len(letters) and 8 * text.count(" ") < len(letters)
+  unspaced = sum(unicodedata.name(c, "").startswith(_UNSPACED) for c in letters)
+  # Tokenized text has a space every few characters.
+  return 2 * unspaced > len(letters) and 8 * text.count(" ") < len(letters)
 
 
 def cutter(
   tokenizer: str, lowercase: bool = False
 ) -> Callable[[str], list[str]]:
-  """A function that cuts a line into words.
+  """Returns a function that splits a line into words.
 
   Raises:
-    InputError: as `settled`.
+    InputError: The tokenizer is unknown or not installed.
   """
   bleu = bleu_of(tokenizer, lowercase)
   return lambda line: bleu._preprocess_segment(line).split()
@@ -162,10 +151,10 @@ def cutter(
 def bleu_of(
   tokenizer: str, lowercase: bool = False, **options: Any
 ) -> sacrebleu.BLEU:
-  """sacreBLEU's BLEU, and with it its tokeniser.
+  """Returns sacreBLEU's BLEU, which includes the tokenizer.
 
   Raises:
-    InputError: no such tokeniser, or its packages are not installed.
+    InputError: The tokenizer is unknown or not installed.
   """
   if tokenizer not in sacrebleu.BLEU.TOKENIZERS:
     known = did_you_mean(tokenizer, sacrebleu.BLEU.TOKENIZERS)
@@ -177,32 +166,34 @@ def bleu_of(
       raise
     raise InputError(
       f"the tokenizer {tokenizer!r} needs packages that are not installed: "
-      f"{_advice(tokenizer)}."
+      f"{_install(tokenizer)}."
     ) from error
-  except OSError as error:  # those that stand on a model fetch it
+  except OSError as error:  # of tokenizers with a model, which is downloaded
     raise InputError(
       f"the model of the tokenizer {tokenizer!r} cannot be fetched ({error}). "
       "Try again with a network, or take another tokenizer."
     ) from error
 
 
-def _advice(tokenizer: str) -> str:
+def _install(tokenizer: str) -> str:
   return f"pip install -e '.[{EXTRAS[tokenizer]}]'"
 
 
 def _parts(language: str) -> list[str]:
-  """Language, script and region."""
+  """Returns language, script and region."""
   return re.split(r"[-_@. ]+", language.strip().lower())
 
 
-def _fitting(language: str) -> tuple[str, ...]:
-  """The tokenisers that fit a language better than 13a; () if that does."""
+def _suitable(language: str) -> tuple[str, ...]:
+  """Returns the tokenizers that are better than 13a, best first."""
   first, *other_parts = _parts(language)
   for script in other_parts:
     for known in LANGUAGES.values():
       if script in known.scripts.split():
         return known.tokenizers
-    if len(script) == 4 and script.isalpha():  # Latn, Cyrl: has its blanks
+    if (
+      len(script) == 4 and script.isalpha()
+    ):  # a script with spaces: Latn, Cyrl
       return ()
   for code, known in LANGUAGES.items():
     if first in (code, *known.called.split()):

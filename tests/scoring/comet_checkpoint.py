@@ -1,6 +1,6 @@
-"""A small COMET checkpoint of random weights, made by COMET: FOLDER.
+"""Writes a small COMET checkpoint with random weights: FOLDER.
 
-Run by the Python of the environment that has COMET; it prints the file's path.
+Run by the Python of an environment with COMET; prints the path of the file.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 def encoder(folder: pathlib.Path) -> None:
-  """XLM-R's configuration and tokeniser, as a hub has them."""
+  """Writes the configuration and tokenizer of XLM-R."""
   made = tokenizers.Tokenizer(tokenizers.models.Unigram())
   made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
   trainer = tokenizers.trainers.UnigramTrainer(

@@ -1,4 +1,4 @@
-"""Alignment error rates, worked out by hand; and files that are none."""
+"""Alignment error rates computed by hand, and invalid files."""
 
 import json
 import subprocess
@@ -17,36 +17,36 @@ def written(path, *lines):
 
 @pytest.fixture
 def reference(tmp_path):
-  """Sure: 0-0 1-1 | 0-0 | none. Possible, beside these: 1-2 | 0-1 | 0-0."""
+  """Sure: 0-0 1-1 | 0-0 | none. Also possible: 1-2 | 0-1 | 0-0."""
   return written(tmp_path / "gold", "0-0 1-1 1?2", "0p1 0-0", "0?0")
 
 
 @pytest.mark.parametrize(
   ("lines", "aer", "precision", "recall", "links"),
   [
-    # All sure, and a possible one: nothing is wrong.
+    # All sure links and a possible one.
     (["0-0 1-1 1-2", "0-0", ""], 0.0, 1.0, 1.0, 4),
     # |A| = 5, |S| = 3: A ∩ S is 0-0 of both lines, A ∩ P has 1-2 and 0-1 too.
     # AER 1 - (2 + 4) / (5 + 3), precision 4/5, recall 2/3.
     (["0-0 1-2 1-0", "0-0 0-1", ""], 0.25, 0.8, 2 / 3, 5),
-    # None that is right: AER 1.
     (["1-0", "3-3", "1-1"], 1.0, 0.0, 0.0, 3),
-    # No links at all: nothing that is wrong, nothing that was found.
     (["", "", ""], 1.0, 1.0, 0.0, 0),
-    # What stands twice is one link.
+    # A repeated link counts once.
     (["0-0 0-0 1-1", "0-0", ""], 0.0, 1.0, 1.0, 3),
     (["0-0", "", "0-0"], 1 - 3 / 5, 1.0, 1 / 3, 2),
   ],
 )
-def test_by_hand(tmp_path, reference, lines, aer, precision, recall, links):
+def test_rates_by_hand(
+  tmp_path, reference, lines, aer, precision, recall, links
+):
   path = written(tmp_path / "found", *lines)
   result = alignments.run(reference, [path])[str(path)]
-  assert result.aer == pytest.approx(aer)
-  assert (result.precision, result.recall) == pytest.approx((precision, recall))
+  rates = (result.aer, result.precision, result.recall)
+  assert rates == pytest.approx((aer, precision, recall))
   assert result.links == links
 
 
-def test_of_several_files_a_table(tmp_path, reference):
+def test_command_prints_json_and_tables(tmp_path, reference):
   one = written(tmp_path / "one", "0-0 1-2 1-0", "0-0 0-1", "")
   two = written(tmp_path / "two", "0-0 1-1", "0-0", "")
   files = ["--reference", reference, "--hypothesis", one, "--hypothesis", two]
@@ -58,10 +58,8 @@ def test_of_several_files_a_table(tmp_path, reference):
   assert done.returncode == 0, done.stderr
   output = json.loads(done.stdout)
   assert output[str(one)]["aer"] == 0.25 and output[str(two)]["links"] == 3
-  result = alignments.run(reference, [one, two])
-  assert [
-    line.split()[1:] for line in alignments.as_text(result).splitlines()
-  ] == [
+  text = alignments.as_text(alignments.run(reference, [one, two]))
+  assert [line.split()[1:] for line in text.splitlines()] == [
     ["AER", "precision", "recall", "links"],
     ["25.00", "80.00", "66.67", "5"],
     ["0.00", "100.00", "100.00", "3"],
@@ -77,12 +75,12 @@ def test_of_several_files_a_table(tmp_path, reference):
     ([], "found is empty"),
   ],
 )
-def test_rejects_invalid_options(tmp_path, reference, lines, message):
+def test_rejects_invalid_files(tmp_path, reference, lines, message):
   with pytest.raises(InputError, match=message):
     alignments.run(reference, [written(tmp_path / "found", *lines)])
 
 
-def test_nothing_at_all_is_no_score(tmp_path):
+def test_rejects_files_without_links(tmp_path):
   gold = written(tmp_path / "gold", "0?0")
   with pytest.raises(InputError, match=r"has no links, and .* no sure ones"):
     alignments.run(gold, [written(tmp_path / "found", "")])

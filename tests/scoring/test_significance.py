@@ -1,4 +1,4 @@
-"""Tests by hand, against sacreBLEU's own command, and by simulation."""
+"""Tests by hand, against sacreBLEU's command, and by simulation."""
 
 import random
 
@@ -16,9 +16,9 @@ from jaxsyn.scoring.significance import TESTS, Draws, difference
 METRICS = ("bleu", "chrf", "ter")
 
 
-def corpus(sentences=40, references=1, seed=3):
-  """References and two systems that replace words now and then."""
-  draw = random.Random(seed)
+def corpus(references=1):
+  """References and two systems that replace some words."""
+  draw = random.Random(3)
   words = [f"w{i}" for i in range(40)]
 
   def text(sentence, faults):
@@ -26,36 +26,31 @@ def corpus(sentences=40, references=1, seed=3):
       draw.choice(words) if draw.random() < faults else w for w in sentence
     )
 
-  true = [
-    draw.choices(words, k=draw.randrange(3, 15)) for _ in range(sentences)
-  ]
-  meant = [[text(s, 0.1 * k) for s in true] for k in range(references)]
-  return meant, [text(s, 0.3) for s in true], [text(s, 0.2) for s in true]
+  true = [draw.choices(words, k=draw.randrange(3, 15)) for _ in range(40)]
+  lines = [[text(s, 0.1 * k) for s in true] for k in range(references)]
+  return lines, [text(s, 0.3) for s in true], [text(s, 0.2) for s in true]
 
 
-def compared(metric, meant, one, other, **settings):
-  scorer = scorer_of(metric, meant)
-  first, second = (scorer.measure(message) for message in (one, other))
-  draws = Draws(
-    **{k: settings.pop(k) for k in {"samples", "seed"} & {*settings}}
-  )
-  settings = {"tests": tuple(TESTS), "draws": draws} | settings
-  return difference(("other", "one"), second, first, **settings)
+def compared(metric, references, one, other, *, samples=0, seed=12345, **more):
+  scorer = scorer_of(metric, references)
+  first, second = scorer.measure(one), scorer.measure(other)
+  more = {"tests": TESTS, "draws": Draws(samples, seed)} | more
+  return difference(("other", "one"), second, first, **more)
 
 
-def exact(wins, losses, ties, **settings):
-  """Exact matches: what the system gets alone, the baseline alone, both."""
-  meant = ["a"] * (wins + losses + ties)
+def exact(wins, losses, ties, **more):
+  """Exact matches: of the system only, of the baseline only, of both."""
+  references = ["a"] * (wins + losses + ties)
   one = ["x"] * wins + ["a"] * (losses + ties)
   other = ["a"] * wins + ["x"] * losses + ["a"] * ties
-  return compared("exact", [meant], one, other, **settings)
+  return compared("exact", [references], one, other, **more)
 
 
-def p_values(found):
-  return {outcome.name: outcome.p for outcome in found.tests}
+def p_values(result):
+  return {outcome.name: outcome.p for outcome in result.tests}
 
 
-def test_the_sign_test_leaves_ties_out():
+def test_sign_test_excludes_ties():
   result = exact(wins=5, losses=0, ties=2)
   assert (result.better, result.worse, result.same) == (5, 0, 2)
   # Five of five on one side, or on the other: 2 / 2**5.
@@ -74,27 +69,26 @@ def test_randomisation_counts_swaps_with_as_large_a_difference():
   assert p_values(exact(1, 0, 9))["randomisation"] == 1.0
 
 
-def test_the_bootstrap_counts_resamples_far_from_their_mean():
+def test_bootstrap_counts_resamples_far_from_their_mean():
   # Of two sentences one is won, 50 points. A resample has the won one 0, 1 or
   # 2 times, 0, 50 or 100 points, by 1/4, 1/2, 1/4: the mean is close to 50.
-  # 0 and 100 are as far from 50 as 50 is from 0, up to how close it is.
+  # 0 and 100 are as far from 50 as 50 is from 0.
   resampled = np.array([[0.0] * 4, [0.0, 50.0, 50.0, 100.0]])
   assert exact(1, 0, 1).value == 50.0
-  pair = [
-    scorer_of("exact", [["a", "b"]]).measure(message)
-    for message in (["x", "b"], ["a", "b"])
-  ]
-  outcome = TESTS["bootstrap"](pair, lambda: resampled, Draws(4, 0))
+  scorer = scorer_of("exact", [["a", "b"]])
+  pair = scorer.measure(["x", "b"]), scorer.measure(["a", "b"])
+  draws = Draws(4, 0)
+  outcome = significance.paired_test("bootstrap", pair, draws, resampled)
   assert outcome.p == (2 + 1) / (4 + 1)
   # The draws themselves: each resample of two has 0, 50 or 100 points.
   sampled = significance.bootstrap(pair, Draws(2000, 1))
-  apart = (sampled[1] - sampled[0]).tolist()
-  counts = [apart.count(points) for points in (0.0, 50.0, 100.0)]
+  differences = (sampled[1] - sampled[0]).tolist()
+  counts = [differences.count(points) for points in (0.0, 50.0, 100.0)]
   assert sum(counts) == 2000
   assert stats.chisquare(counts, [500, 1000, 500]).pvalue > 1e-3
 
 
-def test_the_interval_is_the_middle_of_the_resampled_differences():
+def test_interval_is_the_middle_of_the_resampled_differences():
   assert significance.interval_of(np.arange(201.0)) == (5.0, 195.0)
   result = exact(30, 10, 60)
   # Of 100 sentences 20 more: sd of a sentence sqrt(0.4 - 0.04) = 0.6, of the
@@ -108,72 +102,66 @@ def test_the_interval_is_the_middle_of_the_resampled_differences():
 
 @pytest.mark.parametrize("metric", [*METRICS, "ribes", "exact"])
 def test_a_system_does_not_differ_from_itself(metric):
-  meant, one, _ = corpus()
-  result = compared(metric, meant, one, one, samples=50)
+  references, one, _ = corpus()
+  result = compared(metric, references, one, one, samples=50)
   assert result.value == result.low == result.high == 0.0
   assert set(p_values(result).values()) == {1.0}
-  # sacreBLEU's command, to the letter, finds that it does.
+  # According to sacreBLEU it does.
   theirs = {o.name: o.sacrebleu_p for o in result.tests}
-  same = None if metric in ("ribes", "exact") else 1 / 51
-  assert theirs == {"bootstrap": same, "randomisation": same, "sign": None}
+  p = None if metric in ("ribes", "exact") else 1 / 51
+  assert theirs == {"bootstrap": p, "randomisation": p, "sign": None}
 
 
-def test_less_ter_is_better():
-  meant, messages = [["a b c d"]], ["a b c d"]
-  result = compared("ter", meant, ["a x c d"], messages, samples=10)
+def test_smaller_ter_is_better():
+  result = compared("ter", [["a b c d"]], ["a x c d"], ["a b c d"], samples=10)
   assert result.value == -25.0
   assert (result.better, result.worse) == (1, 0)
 
 
-def test_sentences_are_scored_as_sacrebleu_does():
-  meant, one, _ = corpus(references=2)
-  score = scorer_of("bleu", meant).measure(one).sentence_B
+def test_sentence_scores_equal_sacrebleu():
+  references, one, _ = corpus(references=2)
   expected = [
-    sacrebleu.sentence_bleu(message, [r[i] for r in meant]).score
-    for i, message in enumerate(one)
+    sacrebleu.sentence_bleu(line, list(expected)).score
+    for line, *expected in zip(one, *references)
   ]
-  np.testing.assert_allclose(score, expected, atol=1e-9)
+  scores = scorer_of("bleu", references).measure(one).sentence_B
+  np.testing.assert_allclose(scores, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("references", [1, 2])
-def test_p_values_and_signatures_are_sacrebleus(references, monkeypatch):
-  meant, one, other = corpus(references=references)
+@pytest.mark.parametrize(
+  ("name", "kind", "samples"),
+  [("bootstrap", "bs", 200), ("randomisation", "ar", 300)],
+)
+def test_p_values_and_signatures_equal_sacrebleu(
+  name, kind, samples, references, monkeypatch
+):
+  lines, one, other = corpus(references)
   monkeypatch.setenv("SACREBLEU_SEED", "7")
-  makers = {
-    "bleu": sacrebleu.BLEU,
-    "chrf": sacrebleu.CHRF,
-    "ter": sacrebleu.TER,
-  }
-  # More shuffles than are drawn at once would need a large corpus; see below.
-  for name, kind, samples in (
-    ("bootstrap", "bs", 200),
-    ("randomisation", "ar", 300),
-  ):
-    metrics = {m: makers[m](references=meant) for m in METRICS}
-    systems = [("one", one), ("other", other)]
-    signatures, scores = PairedTest(systems, metrics, None, kind, samples)()
-    for metric in METRICS:
-      result = compared(
-        metric, meant, one, other, tests=(name,), samples=samples, seed=7
-      )
-      (outcome,) = result.tests
-      (key,) = [k for k in scores if k.startswith(result.metric)]
-      assert outcome.sacrebleu_p == scores[key][1].p_value
-      assert outcome.signature == str(signatures[key])
-      assert result.value == scores[key][1].score - scores[key][0].score
+  classes = (sacrebleu.BLEU, sacrebleu.CHRF, sacrebleu.TER)
+  metrics = {m: cls(references=lines) for m, cls in zip(METRICS, classes)}
+  systems = [("one", one), ("other", other)]
+  signatures, scores = PairedTest(systems, metrics, None, kind, samples)()
+  for metric in METRICS:
+    result = compared(
+      metric, lines, one, other, tests=(name,), samples=samples, seed=7
+    )
+    (outcome,) = result.tests
+    (key,) = [k for k in scores if k.startswith(result.metric)]
+    assert outcome.sacrebleu_p == scores[key][1].p_value
+    assert outcome.signature == str(signatures[key])
+    assert result.value == scores[key][1].score - scores[key][0].score
 
 
-def test_shuffles_drawn_in_parts_are_those_drawn_at_once():
+def test_shuffles_in_blocks_equal_one_draw():
   size = 999  # a million coins at once: 992 rows, then the rest
   parts = list(significance._coins(1001, size, 5))
   assert len(parts) == 2
-  is_complete = np.random.default_rng(5).integers(
-    2, size=(1001, size), dtype=bool
-  )
-  np.testing.assert_array_equal(np.concatenate(parts), is_complete)
+  expected = np.random.default_rng(5).integers(2, size=(1001, size), dtype=bool)
+  np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
-def test_equal_systems_are_called_different_in_one_of_twenty_trials():
+def test_five_percent_of_equal_systems_differ():
   trials = 200
   # 99.9 % of fair tests fall between these counts.
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
@@ -181,10 +169,10 @@ def test_equal_systems_are_called_different_in_one_of_twenty_trials():
   for name in TESTS:
     assert low <= result[name] <= high, (name, result)
   assert result["randomisation_sacrebleu"] == result["randomisation"]
-  # Its bootstrap is near a one-sided test: about 11 % (see the module).
+  # sacreBLEU's bootstrap is nearly a one-sided test: about 11 %.
   assert result["bootstrap_sacrebleu"] > 1.5 * result["bootstrap"]
 
 
-def test_a_large_difference_is_found():
+def test_finds_a_large_difference():
   result = called_different("bleu", 20, sentences=60, samples=200, planted=0.6)
-  assert all(index >= 15 for index in result.values()), result
+  assert all(count >= 15 for count in result.values()), result

@@ -1,17 +1,17 @@
-"""Which words a language has, and scores of raw text without blanks."""
+"""Tokenizers of languages, and scores of raw text without spaces."""
 
 import importlib.util
 import subprocess
 import sys
 
 import pytest
+import sacrebleu
 from scored import score
 
-from jaxsyn import score as command
 from jaxsyn.config import read_config, with_defaults
+from jaxsyn.configs import base
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, selection, tokenizers
-from jaxsyn.scoring.settings import Settings
 
 MECAB = bool(importlib.util.find_spec("MeCab"))
 JAPANESE = "ja-mecab" if MECAB else "char"
@@ -22,7 +22,7 @@ RAW = {
   "th": ["ฉันไปโรงเรียนทุกวัน", "นี่คือหนังสือของฉัน", "สุนัขนอนอยู่ในสวน"],
   "de": ["Ich esse einen Apfel, wie immer.", "Das ist mein Buch.", "Ja."],
 }
-PARTLY = {  # a word or two are others
+PARTLY = {  # with other words
   "ja": [
     "私は赤いりんごを食べます。",
     "これは私の車です。",
@@ -43,38 +43,31 @@ PARTLY = {  # a word or two are others
     (("zh", "zh-CN", "zh_hans", "zh-Hant-TW", "zho_Hant", "cmn"), "zh"),
     (("yue_Hant", "Chinese", "nan-Hant"), "zh"),
     (("th", "tha_Thai", "km", "khm", "lo", "my", "mya_Mymr", "bo"), "char"),
-    # Written in letters that stand between blanks.
+    # In scripts with spaces.
     (("ja-Latn", "zh-Latn-pinyin", "srp_Cyrl"), "13a"),
   ],
 )
-def test_a_language_has_the_tokeniser_that_fits(languages, expected):
+def test_default_tokenizer_of_a_language(languages, expected):
   assert {
     name: tokenizers.default(name) for name in languages
   } == dict.fromkeys(languages, expected)
 
 
-@pytest.fixture
-def without_mecab(monkeypatch):
-  """As if no package of MeCab were installed."""
-  modules = [f"sacrebleu.tokenizers.tokenizer_{x}_mecab" for x in ("ja", "ko")]
-  for module in modules:
-    monkeypatch.delitem(sys.modules, module, raising=False)
-  for package in ("MeCab", "mecab_ko"):
-    monkeypatch.setitem(sys.modules, package, None)
-  yield
-  for module in modules:  # what they found holds for one test alone
-    sys.modules.pop(module, None)
-
-
-def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
-  assert tokenizers.default("ja") == tokenizers.default("ko") == "char"
-  with pytest.raises(InputError, match=r"pip install -e '\.\[ja\]'"):
-    tokenizers.resolved("ja-mecab", "ja")
-  message = tokenizers.summary("ja")
-  assert (
-    message.startswith("tokenizer char, since")
-    and "pip install -e '.[ja]'" in message
-  )
+@pytest.mark.parametrize(
+  ("package", "language"), [("MeCab", "ja"), ("mecab_ko", "ko")]
+)
+def test_characters_replace_a_missing_tokenizer(monkeypatch, package, language):
+  module = f"sacrebleu.tokenizers.tokenizer_{language}_mecab"
+  monkeypatch.delitem(sys.modules, module, raising=False)
+  monkeypatch.setitem(sys.modules, package, None)  # as if not installed
+  install = rf"pip install -e '\.\[{language}\]'"
+  assert tokenizers.default(language) == "char"
+  with pytest.raises(InputError, match=install):
+    tokenizers.resolved(f"{language}-mecab", language)
+  message = tokenizers.summary(language)
+  assert message.startswith("tokenizer char, since")
+  assert f"pip install -e '.[{language}]'" in message
+  sys.modules.pop(module, None)  # later tests import it again
 
 
 def test_a_named_tokenizer_has_priority():
@@ -85,80 +78,99 @@ def test_a_named_tokenizer_has_priority():
 
 @pytest.mark.parametrize("language", RAW)
 def test_raw_text_of_any_language_has_a_score(language):
-  meant, partly = RAW[language], PARTLY[language]
+  references, partly = RAW[language], PARTLY[language]
   tokenizer = tokenizers.default(language)
 
-  def of(message, metric, cut=tokenizer):
-    return score(message, [meant], metric, cut).value
+  def value(hypotheses, metric):
+    return score(hypotheses, [references], metric, tokenizer).value
 
   for metric in ("bleu", "chrf", "ribes"):
-    assert of(meant, metric) == pytest.approx(100)
-    assert 5 < of(partly, metric) < 100
-  assert of(meant, "ter") == 0 < of(partly, "ter") < 50
+    assert value(references, metric) == pytest.approx(100)
+    assert 5 < value(partly, metric) < 100
+  assert value(references, "ter") == 0 < value(partly, "ter") < 50
   if language != "de":
     # To "13a" a line is one word, right or wrong.
-    assert score(partly[:1], [meant[:1]], "bleu", "13a").value == 0.0
+    assert score(partly[:1], [references[:1]], "bleu", "13a").value == 0.0
 
 
-def test_words_that_are_cut_off_are_those_that_are_edited():
-  meant, messages = ["我是学生"], ["我是先生"]
-  # One of four characters is another; between blanks one word of one is.
-  assert score(messages, [meant], "ter", "zh").value == 25.0
-  assert score(messages, [meant], "ter", "13a").value == 100.0
-  scores = score(messages, [meant], "ter", "zh").signature
-  assert "tok:zh" in scores and "tok:tercom" not in scores
-  assert "tok:tercom" in score(messages, [meant], "ter", "13a").signature
+@pytest.mark.parametrize(
+  ("package", "language", "hypothesis", "reference"),
+  [
+    ("MeCab", "ja", "私はりんごを食べます。", "私は赤いりんごを食べます。"),
+    ("mecab_ko", "ko", "저는 학교에 가요.", "저는 학교에 갑니다."),
+  ],
+)
+def test_mecab_tokenizes(package, language, hypothesis, reference):
+  pytest.importorskip(package)
+  tokenizer = f"{language}-mecab"
+  bleu = sacrebleu.BLEU(tokenize=tokenizer)
+  expected = bleu.corpus_score([hypothesis], [[reference]]).score
+  result = score([hypothesis], [[reference]], tokenizer=tokenizer)
+  assert result.value == expected > 0
+  assert f"tok:{tokenizer}-" in result.signature
+  if language == "ja":
+    # 私 は りんご を 食べ ます 。 are all aligned, in order; 7 words for 8.
+    ribes = score([hypothesis], [[reference]], "ribes", tokenizer=tokenizer)
+    assert ribes.value == pytest.approx(100 * 2.718281828 ** (-0.1 / 7))
+    assert "tok:ja-mecab-" in ribes.signature
 
 
-def test_lengths_are_of_words_where_there_are_no_blanks():
+def test_ter_counts_words_of_the_tokenizer():
+  # One of four characters differs; between spaces one word of one.
+  by_zh, by_13a = (
+    score(["我是先生"], [["我是学生"]], "ter", name) for name in ("zh", "13a")
+  )
+  assert (by_zh.value, by_13a.value) == (25.0, 100.0)
+  assert "tok:zh" in by_zh.signature and "tok:tercom" not in by_zh.signature
+  assert "tok:tercom" in by_13a.signature
+
+
+@pytest.mark.parametrize(
+  ("language", "by", "label"),
+  [
+    ("zh", "source length in words of zh", "11-20"),
+    ("", "source length", "1-10"),
+  ],
+)
+def test_source_length_without_spaces(language, by, label):
   lines = ["我昨天去了图书馆。" * 2, ""]  # nine characters, twice
-  (table,) = buckets.tables(lines, edges=(10, 20), language="zh")
-  assert table.by == "source length in words of zh"
-  assert [table.labels[i] for i in table.bucket_B] == ["11-20", "0"]
-  (table,) = buckets.tables(lines, edges=(10, 20))
-  assert [table.labels[i] for i in table.bucket_B] == ["1-10", "0"]
+  facts = buckets.sentence_facts(lines, language=language)
+  (table,) = buckets.in_buckets(facts, (10, 20))
+  assert table.by == by
+  assert [table.labels[i] for i in table.bucket_B] == [label, "0"]
 
 
-@pytest.fixture
-def files(tmp_path):
-  meant, message = tmp_path / "meant.ja", tmp_path / "said.ja"
-  meant.write_text("\n".join(RAW["ja"]) + "\n")
-  message.write_text("\n".join(PARTLY["ja"]) + "\n")
-  return str(meant), str(message)
-
-
-def test_the_command_takes_the_language(files):
+@pytest.mark.parametrize(
+  ("options", "tokenizer", "message"),
+  [
+    (["--language", "jpn"], JAPANESE, "--language: tokenizer "),
+    (["--language", "ja", "--tokenizer", "char"], "char", ""),
+    ([], "13a", "no spaces between its words"),
+  ],
+)
+def test_command_selects_the_tokenizer(tmp_path, options, tokenizer, message):
+  reference, hypothesis = tmp_path / "reference", tmp_path / "hypothesis"
+  reference.write_text("\n".join(RAW["ja"]) + "\n")
+  hypothesis.write_text("\n".join(PARTLY["ja"]) + "\n")
   done = subprocess.run(
     [
-      *(sys.executable, "-m", "jaxsyn.score", "--reference", files[0]),
-      *("--hypothesis", files[1], "--metrics", "bleu,ribes"),
-      *("--language", "jpn"),
+      *(sys.executable, "-m", "jaxsyn.score", "--reference", reference),
+      *("--hypothesis", hypothesis, "--metrics", "bleu,ribes", *options),
     ],
     capture_output=True,
     text=True,
     check=True,
   )
-  assert done.stdout.count(f"tok:{JAPANESE}") == 2
-
-  # Which was taken, and why, on one line.
-  assert done.stderr == f"--language: {tokenizers.summary('jpn')}\n"
-
-  def printed(tokenizer="", **given):
-    settings = Settings(("bleu",), tokenizer)
-    return command.as_text(command.run(files[:1], files[1:], settings, **given))
-
-  assert "tok:char" in printed("char", language="ja")
-  assert "tok:13a" in printed()
+  assert done.stdout.count(f"tok:{tokenizer}") == 2
+  assert message in done.stderr and bool(message) == bool(done.stderr)
 
 
-def test_a_settled_config_names_its_tokeniser():
-  from jaxsyn.configs import base
-
+def test_defaults_record_the_tokenizer():
   config = base.get_config()
   config.data.target_language = "zh-TW"
   loaded = with_defaults(read_config(config)).train
   assert (loaded.tokenizer, selection.title(loaded)) == ("zh", "BLEU (zh)")
-  # Installing another tokeniser later changes nothing.
+  # Installing another tokenizer later changes nothing.
   config.train.tokenizer = loaded.tokenizer
   config.data.target_language = "ja"
   assert with_defaults(read_config(config)).train.tokenizer == "zh"
@@ -166,13 +178,10 @@ def test_a_settled_config_names_its_tokeniser():
   assert selection.title(read_config(config).train) == "chrF"
 
 
-def test_smoothing_alone_ranks_as_nothing():
-  from jaxsyn.configs import base
-
-  config = base.get_config()
-  train = with_defaults(read_config(config)).train
+def test_smoothing_does_not_affect_selection():
+  train = with_defaults(read_config(base.get_config())).train
   metric = selection.Selector(train, ["a b c d e", "f g h i j"])
-  # Three words right in a row, no four: sacreBLEU's number is above 0.
+  # Three words right in a row, no four: sacreBLEU's score is above 0.
   result = metric(["a b c x x", "y y y y y"])
   assert result.values["bleu"] > 5 and result.compared == 0.0
   assert result.values["tokenizer"] == "13a"
@@ -181,7 +190,7 @@ def test_smoothing_alone_ranks_as_nothing():
 
 
 @pytest.mark.parametrize(
-  ("line", "answer"),
+  ("line", "expected"),
   [
     ("彼は昨日、東京へ行った。", True),
     ("เขาไปโรงเรียน", True),
@@ -191,5 +200,5 @@ def test_smoothing_alone_ranks_as_nothing():
     ("", False),
   ],
 )
-def test_text_without_blanks_is_known(line, answer):
-  assert tokenizers.without_blanks([line] * 3) is answer
+def test_detects_text_without_spaces(line, expected):
+  assert tokenizers.without_blanks([line] * 3) is expected

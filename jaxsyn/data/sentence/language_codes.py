@@ -23,6 +23,7 @@ tsn tn ton to tur tr tso ts tat tt twi tw tah ty uig ug ukr uk urd ur uzb uz ven
 ve vie vi vol vo wln wa wol wo xho xh yid yi yor yo zha za zho zh zul zu
 """
 _TWO_LETTERS = dict(zip(_CODES.split()[::2], _CODES.split()[1::2]))
+TWO_LETTER_CODES = frozenset(_TWO_LETTERS.values())  # ISO 639-1
 
 
 def short(code: str) -> str:

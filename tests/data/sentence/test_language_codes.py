@@ -27,8 +27,6 @@ def test_each_two_letter_code_has_one_language():
   codes = language_codes._TWO_LETTERS
   assert len(set(codes.values())) == len(codes) == 183
   assert all(len(a) == 3 and len(b) == 2 for a, b in codes.items())
-  old = {"bh", "iw"}  # withdrawn, still in use
-  assert set(tokenizers._CODES.split()) - old <= set(codes.values())
 
 
 @pytest.mark.parametrize(
