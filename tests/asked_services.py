@@ -51,8 +51,8 @@ class Asked:
 @contextlib.contextmanager
 def listening(service):
   """The port at which a service answers, by a thread of this process."""
-  at = server.bound("127.0.0.1", 0)
-  running = server.made(service, NetworkPolicy())
+  at = server.bind("127.0.0.1", 0)
+  running = server.create_server(service, NetworkPolicy())
   thread = threading.Thread(
     target=lambda: asyncio.run(running.serve(sockets=[at]))
   )

@@ -35,7 +35,7 @@ RETIRED = {
   "several": "benchmarks/hosts/layouts.py",  # a local name
   "spare": "",
   "taken": "",
-  "tell": "jaxsyn/serving/network_policy.py jaxsyn/serving/service.py",
+  "tell": "",
   "telling": "",
   "treeless": "tests/models_under_test.py",  # a parameter
   "unsealed": "",

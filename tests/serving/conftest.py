@@ -9,8 +9,8 @@ import sys
 import pytest
 from asked_services import Asked
 
-from jaxsyn.serving.limits import ServiceLimits
-from jaxsyn.serving.runs import RunLocation, Served
+from jaxsyn.serving.requests import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, ServedRun
 from jaxsyn.serving.service import Service
 
 
@@ -18,7 +18,7 @@ from jaxsyn.serving.service import Service
 def served(runs):
   """Two runs, opened."""
   opened = [
-    Served(RunLocation(name, (str(runs[name]),)))
+    ServedRun(RunLocation(name, (str(runs[name]),)))
     for name in ("pascal", "deps_san")
   ]
   yield opened
