@@ -17,7 +17,7 @@ RETIRED = {
   "crew": "",
   "dealt": "",
   "desk": "",
-  "doors": "tests/asked_services.py tests/serving/conftest.py",  # parameters
+  "doors": "",
   "doubts": "jaxsyn/data/store/manifest_format.py",  # a key of manifests
   "everyone": "",
   "hold": "tests/faults/test_lock.py",  # a helper

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import pathlib
@@ -22,9 +23,10 @@ from starlette.types import Receive, Scope, Send
 from jaxsyn.errors import InputError
 from jaxsyn.serving import metrics, requests
 from jaxsyn.serving.requests import Fields, HTTPError, ServiceLimits
-from jaxsyn.serving.service import PendingTranslation, Service
+from jaxsyn.serving.service import Service
 
 T = TypeVar("T")
+Results = AsyncIterator[dict[str, Any]]
 PAGE = pathlib.Path(__file__).parent / "page"
 BODY_SECONDS = 20.0  # within which a body must arrive
 PARSED_INLINE = 4096  # bytes; larger bodies are parsed in another thread
@@ -78,14 +80,18 @@ class _Paths:
 
   async def translate(self, request: Request) -> Response:
     fields = await self._read(request, requests.read_translate)
-    translation = self._service.translate(fields)
+    service = self._service
+    job = service.translate(fields)
+    results = service.results(job, fields.nbest)
+    cancel = functools.partial(service.worker.cancel, job)
     if fields.stream:
-      return _TranslationStream(request, translation)
+      return _TranslationStream(request, results, cancel)
     try:
-      translations = await _while_connected(request, _collect(translation))
+      work = _collect(results, len(job.requests))
+      translations = await _while_connected(request, work)
     finally:
-      translation.cancel()
-    return json_response({"run": translation.run, "translations": translations})
+      cancel()
+    return json_response({"run": job.run, "translations": translations})
 
   async def parse(self, request: Request) -> Response:
     fields = await self._read(request, requests.read_parse)
@@ -129,11 +135,13 @@ class _TranslationStream(StreamingResponse):
 
   media_type = "application/x-ndjson"
 
-  def __init__(self, request: Request, translation: PendingTranslation):
+  def __init__(
+    self, request: Request, results: Results, cancel: Callable[[], None]
+  ):
     # X-Accel-Buffering: nginx must forward each line immediately.
     headers = {"X-Accel-Buffering": "no", **_NO_STORE}
-    super().__init__(_lines(translation), headers=headers)
-    self._request, self._translation = request, translation
+    super().__init__(_lines(results), headers=headers)
+    self._request, self._cancel = request, cancel
 
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
     try:
@@ -141,12 +149,12 @@ class _TranslationStream(StreamingResponse):
     except ClientDisconnect:
       pass
     finally:
-      self._translation.cancel()
+      self._cancel()
 
 
-async def _lines(translation: PendingTranslation) -> AsyncIterator[bytes]:
+async def _lines(results: Results) -> AsyncIterator[bytes]:
   try:
-    async for result in translation.results():
+    async for result in results:
       yield _dump(result) + b"\n"
   except HTTPError as error:
     yield _dump({"error": error.message}) + b"\n"
@@ -154,20 +162,20 @@ async def _lines(translation: PendingTranslation) -> AsyncIterator[bytes]:
     yield _dump({"error": _log_internal_error(error)}) + b"\n"
 
 
-async def _collect(translation: PendingTranslation) -> list[dict[str, Any]]:
+async def _collect(results: Results, count: int) -> list[dict[str, Any]]:
   """Returns the results of all sentences, in order.
 
   Raises:
     InputError: A sentence cannot be translated.
   """
-  results: dict[int, dict[str, Any]] = {}
-  async for result in translation.results():
+  collected: dict[int, dict[str, Any]] = {}
+  async for result in results:
     index = result.pop("index")
     if "error" in result:
-      where = f"sentence {index + 1}: " if translation.sentences > 1 else ""
+      where = f"sentence {index + 1}: " if count > 1 else ""
       raise InputError(f"{where}{result['error']}")
-    results[index] = result
-  return [results[index] for index in sorted(results)]
+    collected[index] = result
+  return [collected[index] for index in range(count)]
 
 
 async def _read_body(request: Request, max_bytes: int) -> bytes:

@@ -8,6 +8,7 @@ request in turn, so that short requests do not wait for long ones.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import threading
 import time
@@ -40,42 +41,41 @@ class SentenceResult:
   cut: bool
 
 
-class TranslationJob:
-  """The sentences of a request.
+class Job:
+  """Work of one request.
 
   Attributes:
     run: Name of the run.
-    requests: Sentences.
-    results: Futures of a SentenceResult for each sentence.
-    waiting: Indices of sentences whose translation has not started.
+    results: Futures of the results.
+    waiting: Indices of results for which work has not started.
     is_wanted: Whether the client still waits.
   """
 
+  def __init__(self, run: str, count: int):
+    self.run, self.is_wanted = run, True
+    self.results: list[Future[Any]] = [Future() for _ in range(count)]
+    self.waiting = collections.deque(range(count))
+
+
+class TranslationJob(Job):
+  """The sentences of a request; each result is a SentenceResult."""
+
   def __init__(self, run: str, requests: Sequence[Request]):
-    self.run, self.requests, self.is_wanted = run, requests, True
-    self.results: list[Future[Any]] = [Future() for _ in requests]
-    self.waiting = collections.deque(range(len(requests)))
+    super().__init__(run, len(requests))
+    self.requests = requests
 
 
-class InspectionJob:
+class InspectionJob(Job):
   """Other work with the model of a run.
 
   Attributes:
-    run: Name of the run.
     function: Function that does the work; its argument is a function that returns
       whether the client still waits.
-    results: Future of its result, in a list.
-    waiting: Index 0, until the work starts.
-    is_wanted: Whether the client still waits.
   """
 
   def __init__(self, run: str, function: Callable[[Callable[[], bool]], Any]):
-    self.run, self.function, self.is_wanted = run, function, True
-    self.results: list[Future[Any]] = [Future()]
-    self.waiting = collections.deque([0])
-
-
-Job = TranslationJob | InspectionJob
+    super().__init__(run, 1)
+    self.function = function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,19 +114,10 @@ class RequestQueue:
     sentences = sum(len(job.waiting) for job in self.translations)
     return sentences + len(self.inspections)
 
-  def add(self, job: Job) -> None:
-    if isinstance(job, InspectionJob):
-      self.inspections.append(job)
-    elif job.waiting:
-      self.translations.append(job)
-
-  def remove(self, job: Job) -> None:
-    """Removes a job, if it still waits."""
-    jobs: Any = self.translations
-    if isinstance(job, InspectionJob):
-      jobs = self.inspections
-    if job in jobs:
-      jobs.remove(job)
+  def jobs_like(self, job: Job) -> collections.deque[Any]:
+    """Returns the waiting jobs of the kind of a job."""
+    is_inspection = isinstance(job, InspectionJob)
+    return self.inspections if is_inspection else self.translations
 
   def take_batch(self) -> list[_Sentence]:
     """Takes sentences for a batch, one of each request in turn."""
@@ -187,14 +178,15 @@ class Worker:
       more = len(job.waiting)
       if self._is_closed or self._waiting() + more > self._max_waiting:
         raise QueueFullError
-      self.queues[job.run].add(job)
-      self._changed.notify()
+      if more:
+        self.queues[job.run].jobs_like(job).append(job)
+        self._changed.notify()
 
   def cancel(self, job: Job) -> None:
     """Cancels a job, also if it is running."""
     job.is_wanted = False
-    with self._changed:
-      self.queues[job.run].remove(job)
+    with self._changed, contextlib.suppress(ValueError):  # not waiting
+      self.queues[job.run].jobs_like(job).remove(job)
     for result in job.results:
       result.cancel()
 
@@ -316,7 +308,7 @@ def _read(
       if isinstance(one, InputError):
         raise one
       output_request = run.session.output_request(request, index)
-    except InputError as error:
+    except Exception as error:
       sentence.result.set_exception(error)
     else:
       inputs.append((sentence, *one, output_request))

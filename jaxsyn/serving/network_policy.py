@@ -26,10 +26,15 @@ from jaxsyn.serving.service import Service
 # A client that is still sending when its connection is closed sees a reset instead
 # of the response. Therefore more of a rejected body is read before.
 LINGER = 1.0  # seconds
-_COUNTED_PATHS = {
-  *("/", "/health", "/metrics", "/runs"),
-  *("/translate", "/parse", "/inspect"),
-}
+_COUNTED_PATHS = [
+  "/",
+  "/health",
+  "/metrics",
+  "/runs",
+  "/translate",
+  "/parse",
+  "/inspect",
+]
 _SECURITY_HEADERS = {
   "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
   "form-action 'none'; frame-ancestors 'none'; object-src 'none'",

@@ -16,6 +16,7 @@ from jaxsyn.serving.batching import (
   InspectionJob,
   Job,
   QueueFullError,
+  SentenceResult,
   TranslationJob,
   Worker,
 )
@@ -101,8 +102,8 @@ class Service:
       "runs": [run.description for run in self.runs.values()],
     }
 
-  def translate(self, request: TranslateRequest) -> PendingTranslation:
-    """Starts a translation.
+  def translate(self, request: TranslateRequest) -> TranslationJob:
+    """Starts a translation; its `results` follow, and `worker.cancel` ends it.
 
     Raises:
       HTTPError: The server is not ready or full, or there is no such run.
@@ -117,7 +118,30 @@ class Service:
       )
     job = TranslationJob(run.name, request.requests)
     self._submit(job)
-    return PendingTranslation(self, job, request.nbest)
+    return job
+
+  async def results(
+    self, job: TranslationJob, nbest: int
+  ) -> AsyncIterator[dict[str, Any]]:
+    """Yields the result of each sentence when it is translated.
+
+    It has its "index", and an "error" if it cannot be translated.
+
+    Raises:
+      HTTPError: The translation takes too long.
+    """
+    tasks = [
+      asyncio.ensure_future(_result(index, future, nbest))
+      for index, future in enumerate(job.results)
+    ]
+    try:
+      for result in asyncio.as_completed(tasks, timeout=self.limits.timeout):
+        yield await result
+    except TimeoutError:
+      raise self._timeout_error() from None
+    finally:
+      for task in tasks:
+        task.cancel()
 
   async def parse(self, request: ParseRequest) -> dict[str, Any]:
     """Returns the response of POST /parse; raises HTTPError or InputError."""
@@ -173,7 +197,7 @@ class Service:
       503, f"the server is {self.state}{progress}.", retry_after=_RETRY_STATE
     )
 
-  def timeout_error(self) -> HTTPError:
+  def _timeout_error(self) -> HTTPError:
     """Returns the error for a request that takes too long."""
     why = "the server is busy. Send less at a time, or ask again later."
     if self._is_compiling():
@@ -212,7 +236,7 @@ class Service:
     try:
       return await asyncio.wait_for(work, self.limits.timeout)
     except TimeoutError:
-      raise self.timeout_error() from None
+      raise self._timeout_error() from None
 
   def _programs(self) -> int:
     return sum(run.session.compilations for run in self.runs.values())
@@ -221,50 +245,18 @@ class Service:
     return any(run.is_compiling for run in self.runs.values())
 
 
-class PendingTranslation:
-  """Sentences that are being translated; call `cancel` at the end.
-
-  Attributes:
-    run: Name of the run.
-    sentences: Number of sentences.
-  """
-
-  def __init__(self, service: Service, job: TranslationJob, nbest: int):
-    self._service, self._job, self._nbest = service, job, nbest
-    self.run, self.sentences = job.run, len(job.results)
-
-  def cancel(self) -> None:
-    """Cancels the sentences that are not translated yet."""
-    self._service.worker.cancel(self._job)
-
-  async def results(self) -> AsyncIterator[dict[str, Any]]:
-    """Yields the result of each sentence when it is translated.
-
-    It has its "index", and an "error" if it cannot be translated.
-
-    Raises:
-      HTTPError: The translation takes too long.
-    """
-    results = [
-      self._wait_for(index, future)
-      for index, future in enumerate(self._job.results)
-    ]
-    timeout = self._service.limits.timeout
-    try:
-      for result in asyncio.as_completed(results, timeout=timeout):
-        yield await result
-    except TimeoutError:
-      raise self._service.timeout_error() from None
-
-  async def _wait_for(self, index: int, future: Future[Any]) -> dict[str, Any]:
-    try:
-      result = await asyncio.wrap_future(future)
-    except InputError as error:
-      return {"index": index, "error": str(error)}
-    nbest = result.nbest[: self._nbest] or [EMPTY_TRANSLATION]
-    return {
-      "index": index,
-      "text": nbest[0].text,
-      "cut": result.cut,
-      "nbest": nbest_fields(nbest),
-    }
+async def _result(
+  index: int, future: Future[SentenceResult], nbest: int
+) -> dict[str, Any]:
+  """Waits for a sentence; returns its fields in the response."""
+  try:
+    result = await asyncio.wrap_future(future)
+  except InputError as error:
+    return {"index": index, "error": str(error)}
+  translations = result.nbest[:nbest] or [EMPTY_TRANSLATION]
+  return {
+    "index": index,
+    "text": translations[0].text,
+    "cut": result.cut,
+    "nbest": nbest_fields(translations),
+  }

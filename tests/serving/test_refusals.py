@@ -1,4 +1,4 @@
-"""What cannot be answered is told in one line of JSON, and harms nobody."""
+"""Errors are one line of JSON, and affect only their request."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import shutil
 import time
 
 import pytest
-from asked_services import LINE
+from serving_client import LINE
 
 from jaxsyn.serving.batching import InspectionJob, TranslationJob
 from jaxsyn.serving.runs import RunLocation, ServedRun
@@ -81,14 +81,14 @@ CANNOT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("told, message", CANNOT)
+@pytest.mark.parametrize("body, message", CANNOT)
 @pytest.mark.parametrize("path", ["/translate", "/inspect"])
-def test_impossible_requests_are_422(ask, path, told, message):
-  answer = ask(path, told)
+def test_impossible_requests_are_422(ask, path, body, message):
+  answer = ask(path, body)
   assert answer.status_code == 422, answer.text
   assert message in answer.json()["error"]
-  if path == "/translate" and "conllu" in told:
-    answer = ask(path, {"requests": [{"text": LINE}, told]})
+  if path == "/translate" and "conllu" in body:
+    answer = ask(path, {"requests": [{"text": LINE}, body]})
     assert answer.status_code == 422, answer.text
     assert "requests[1].conllu" in answer.json()["error"]
 
@@ -289,7 +289,7 @@ def test_checks_hosts_and_origins(made):
     assert answer.status_code == 403, origin
     assert "--origins names those" in answer.json()["error"]
   named = {"allowed_hosts": ["*.example.org"], "origins": ["https://a.test"]}
-  ask = made(works=False, doors={"host": "0.0.0.0", **named})
+  ask = made(works=False, policy={"host": "0.0.0.0", **named})
   for host in ("a.example.org", "10.0.0.1:80", "[2001:db8::1]"):
     assert status(host) == 200, host
   assert status("example.org.evil.example") == 400

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from asked_services import LINE, OTHER, Asked
+from serving_client import LINE, OTHER, ServiceClient
 
 from jaxsyn.serving import warm
 from jaxsyn.serving.requests import ServiceLimits
@@ -24,7 +24,7 @@ def opened():
     service.state = "ok"
     services.append(service)
     service.worker.start()
-    return Asked(service), run
+    return ServiceClient(service), run
 
   yield make
   for service in services:

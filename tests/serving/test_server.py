@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from asked_services import LINE, listening
+from serving_client import LINE, listening
 
 from jaxsyn.errors import InputError
 from jaxsyn.serving import app, network_policy, server
