@@ -1,15 +1,15 @@
-"""Serves trained runs over HTTP: a page for people, JSON for programs.
+"""Serves trained runs over HTTP: JSON for programs, and a web page.
 
   jaxsyn serve runs/pascal
   jaxsyn serve runs/pascal baseline=runs/transformer@best --port 8000
   curl -s localhost:8080/translate -d '{"text": "Two men play football."}'
 
-A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; of an ensemble
-several with commas. It listens at once, at an address that it says on standard
-error, and answers when the programs of usual sizes are compiled (minutes the first
-time; --compile 0: none): then the address is printed, and GET /health says "ok".
-SIGTERM and Ctrl-C end it when what is being answered is answered. Paths, limits, and
-how to stand behind a proxy: docs/serving.md.
+A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; an ensemble is
+several of them with commas. The server first prints its address to standard error,
+compiles the programs of common sizes (minutes the first time; --compile 0: none),
+and then prints the address to standard output and accepts requests; GET /health
+reports the state. On SIGTERM or Ctrl-C it completes running requests and exits.
+Paths, limits, and how to run it behind a proxy: docs/serving.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jaxsyn import cli
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range, fields_of, metadata, range_of
 from jaxsyn.options.flags import list_flag, number_flag
-from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.requests import ServiceLimits
 from jaxsyn.translating import run_flags, search_flags
 
 
@@ -42,34 +42,34 @@ def _main(values: flags.FlagValues) -> None:
   from jaxsyn.serving.service import Service
   from jaxsyn.training.mesh import set_up_jax
 
-  places = runs.run_locations(values.run)
-  log_values: dict[str, Any] = {
+  locations = runs.run_locations(values.run)
+  limit_values: dict[str, Any] = {
     field.name: values[field.name].value
     for field in dataclasses.fields(ServiceLimits)
   }
-  limits = ServiceLimits(**log_values)
   logging.set_verbosity(logging.ERROR)
-  listening = server.bound(values.host, values.port)
+  sock = server.bind(values.host, values.port)
   set_up_jax()
   served = [
-    runs.Served(
-      place,
+    runs.ServedRun(
+      location,
       checkpoint=values.checkpoint,
       parser=values.parser,
-      decode=search_flags.decode_of(values, place.folders[0]),
+      decode=search_flags.decode_of(values, location.folders[0]),
     )
-    for place in places
+    for location in locations
   ]
-  service = Service(served, limits, max_sentences=values.together)
-  for one in served:
-    if why := one.reading.why_no_parser:
-      print(f"{one.name}: no raw text is parsed: {why}", file=sys.stderr)
+  service = Service(
+    served, ServiceLimits(**limit_values), max_sentences=values.together
+  )
+  for run in served:
+    if why := run.readers.why_no_parser:
+      print(f"{run.name}: no raw text is parsed: {why}", file=sys.stderr)
+  url = server.url_of(sock)
 
-  url = server.url_of(listening)
-
-  def compiled(done: int, sizes: int) -> None:
-    service.compiled = (done, sizes)  # before a line that says so is read
-    if not done:
+  def on_progress(compiled: int, sizes: int) -> None:
+    service.compiled = (compiled, sizes)  # before the line is printed
+    if not compiled:
       print(
         f"listening at {url}; compiling {sizes} sizes, until then it answers "
         "503; --compile 0 starts without",
@@ -77,71 +77,69 @@ def _main(values: flags.FlagValues) -> None:
         flush=True,
       )
 
-  def ready() -> None:
-    names = ", ".join(service.runs)
-    print(f"serving {names} at {url}", flush=True)
-
   policy = NetworkPolicy(values.host, values.allowed_hosts, values.origins)
   server.serve(
-    server.made(service, policy, proxies=",".join(values.proxies)),
-    listening,
+    server.create_server(service, policy, proxies=",".join(values.proxies)),
+    sock,
     prepare=lambda: warm.prepare(
-      [*service.worker.desks.values()], values.compile, compiled
+      [*service.worker.queues.values()], values.compile, on_progress
     ),
-    ready=ready,
+    on_ready=lambda: print(
+      f"serving {', '.join(service.runs)} at {url}", flush=True
+    ),
   )
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   flags.DEFINE_multi_string(
-    "run", [], "A run; stands alone, as in: serve RUN [RUN...]."
+    "run", [], "Run to serve; without a flag, as in: serve RUN [RUN...]."
   )
   flags.DEFINE_string(
-    "host", "127.0.0.1", "Address to listen at; 0.0.0.0: all."
+    "host", "127.0.0.1", "Address to listen at; 0.0.0.0: all addresses."
   )
   number_flag("port", 8080, Range(0, 65535), "Port; 0: a free one.")
   flags.DEFINE_string(
-    "checkpoint", "", '"best", "last" or a step, of all runs.'
+    "checkpoint", "", 'Checkpoint of all runs: "best", "last" or a step.'
   )
   run_flags.define_parser()
   search_flags.define()
   for name, (field, hint) in fields_of(ServiceLimits).items():
-    details, default = metadata(field), getattr(ServiceLimits, name)
     number_flag(
       name,
-      default,
+      getattr(ServiceLimits, name),
       range_of(ServiceLimits, name),
-      details.meaning,
+      metadata(field).meaning,
       hint.__origin__,
     )
   number_flag(
     "together",
     0,
     Range(0, 2**16),
-    "Sentences of all requests that are translated together, at most; 0: as "
-    "config.decode.sentences says, on each device.",
+    "Maximum number of sentences, of all requests, that are translated together; "
+    "0: config.decode.sentences for each device.",
   )
   number_flag(
     "compile",
     64,
     Range(0, 2**16),
-    "Programs for sentences of up to so many subwords are compiled before the "
-    "first answer; 0: none, each is when a sentence first needs it.",
+    "Maximum length in subwords of sentences whose programs are compiled before "
+    "requests are accepted; 0: programs are compiled when they are needed.",
   )
   list_flag(
     "allowed_hosts",
     [],
-    "Names by which clients call the server, as in translate.example.org or "
-    "*.example.org, beside localhost and --host.",
+    "Names of the server, such as translate.example.org or *.example.org, in "
+    "addition to localhost and --host.",
   )
   list_flag(
     "origins",
     [],
-    "Pages elsewhere that may ask, as in https://example.org (CORS).",
+    "Web pages on other hosts that may send requests, such as "
+    "https://example.org (CORS).",
   )
   list_flag(
-    "proxies", [], "Addresses of proxies, whose X-Forwarded-For is believed."
+    "proxies", [], "Addresses of proxies whose X-Forwarded-For is trusted."
   )
 
 

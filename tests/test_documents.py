@@ -29,7 +29,7 @@ from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import describe, fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
-from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.requests import ServiceLimits
 
 # A tiny model, one update; what is downloaded lies here already.
 OPTIONS = {

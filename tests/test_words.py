@@ -17,7 +17,7 @@ RETIRED = {
   "crew": "",
   "dealt": "",
   "desk": "",
-  "doors": "tests/asked_services.py tests/serving/conftest.py",  # parameters
+  "doors": "",
   "doubts": "jaxsyn/data/store/manifest_format.py",  # a key of manifests
   "everyone": "",
   "hold": "tests/faults/test_lock.py",  # a helper
@@ -35,7 +35,7 @@ RETIRED = {
   "several": "benchmarks/hosts/layouts.py",  # a local name
   "spare": "",
   "taken": "",
-  "tell": "jaxsyn/serving/network_policy.py jaxsyn/serving/service.py",
+  "tell": "",
   "telling": "",
   "treeless": "tests/models_under_test.py",  # a parameter
   "unsealed": "",

@@ -1,7 +1,7 @@
-"""Trained runs behind HTTP: docs/serving.md has the interface.
+"""HTTP service for trained runs; docs/serving.md describes its interface.
 
-Reading order: `limits`, `refusal`, `reading` (parsers, in processes), `runs` (what is
-served), `batching` (requests of many clients, translated together), `asked` and
-`answers` (JSON in and out), `metrics`, `service`, `body`, `app` (the paths), `guard`
-(who may ask), `server` (a port), `warm` (what is compiled before).
+Modules from the bottom up: `requests` (limits and checks of requests), `reading`
+(parsing in worker processes), `runs`, `batching` (the thread that uses the devices),
+`metrics`, `service`, `app` (paths), `network_policy` (hosts, origins, headers),
+`server` (socket, signals), `warm` (compilation before the first request).
 """

@@ -1,161 +1,169 @@
-"""Sentences of many requests, translated together, and each told its own.
+"""Continuous batching: sentences of many requests are translated together.
 
-One thread does all that the devices do: for each run in turn it takes what waits,
-calls the session once, and answers. Of several requests it takes a sentence each in
-turn, so that a short one does not wait for a long one.
-
-Before this file: `runs`. After it: `service`.
+One thread uses the devices. For each run in turn it takes a batch of waiting
+sentences, translates it, and sets the results. A batch takes one sentence of each
+request in turn, so that short requests do not wait for long ones.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import Translation
-from jaxsyn.serving.runs import Served
+from jaxsyn.errors import InputError
+from jaxsyn.serving.runs import ServedRun
 
-COMPANY = 0.003  # seconds that a sentence waits for others, where none was
+BATCH_DELAY = 0.003  # seconds that an idle worker waits for further sentences
+
+
+class QueueFullError(Exception):
+  """No more sentences may wait."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
-  """What was found for a sentence.
+class SentenceResult:
+  """The result of a sentence.
 
   Attributes:
-    nbest: translations, best first.
-    cut: whether only its beginning was read.
+    nbest: Translations, best first.
+    cut: Whether the sentence was too long, and only its beginning was read.
   """
 
   nbest: list[Translation]
   cut: bool
 
 
-class QueueFullError(Exception):
-  """No more sentences can wait."""
+class Job:
+  """Work of one request.
+
+  Attributes:
+    run: Name of the run.
+    results: Futures of the results.
+    waiting: Indices of results for which work has not started.
+    is_wanted: Whether the client still waits.
+  """
+
+  def __init__(self, run: str, count: int):
+    self.run, self.is_wanted = run, True
+    self.results: list[Future[Any]] = [Future() for _ in range(count)]
+    self.waiting = collections.deque(range(count))
 
 
-class BatchObserver(Protocol):
-  """What is told of the work, for metrics."""
+class TranslationJob(Job):
+  """The sentences of a request; each result is a SentenceResult."""
 
-  def batch(self, run: str, sentences: int) -> None: ...
+  def __init__(self, run: str, requests: Sequence[Request]):
+    super().__init__(run, len(requests))
+    self.requests = requests
+
+
+class InspectionJob(Job):
+  """Other work with the model of a run.
+
+  Attributes:
+    function: Function that does the work; its argument is a function that returns
+      whether the client still waits.
+  """
+
+  def __init__(self, run: str, function: Callable[[Callable[[], bool]], Any]):
+    super().__init__(run, 1)
+    self.function = function
 
 
 @dataclasses.dataclass(frozen=True)
-class _Item:
+class _Sentence:
+  """A sentence of a batch."""
+
   job: TranslationJob
-  request: Request
-  place: int
-  answer: Future[Answer]
+  index: int
 
+  @property
+  def request(self) -> Request:
+    return self.job.requests[self.index]
 
-class TranslationJob:
-  """The sentences of a request.
-
-  Attributes:
-    answers: one of each, in order.
-    waiting: sentences that are not being translated yet.
-    is_wanted: whether the client still waits.
-  """
-
-  def __init__(self, requests: Sequence[Request]):
-    self.is_wanted = True
-    items = [
-      _Item(self, request, place, Future())
-      for place, request in enumerate(requests)
-    ]
-    self.answers = [item.answer for item in items]
-    self.waiting = collections.deque(items)
-
-
-class InspectionTask:
-  """Other work with a run's model.
-
-  Attributes:
-    answer: what comes of it.
-    is_wanted: whether the client still waits.
-  """
-
-  def __init__(self, function: Callable[[Callable[[], bool]], Any]):
-    """Sets it up.
-
-    Args:
-      function: does it; is given a function that returns `is_wanted`.
-    """
-    self.function, self.is_wanted = function, True
-    self.answer: Future[Any] = Future()
+  @property
+  def result(self) -> Future[Any]:
+    return self.job.results[self.index]
 
 
 class RequestQueue:
-  """What waits for a run.
+  """The jobs that wait for a run.
 
   Attributes:
-    run: that is asked.
-    jobs: with sentences that wait.
-    looks: other work with the run's model.
+    run: The run.
+    max_sentences: Maximum number of sentences in a batch.
+    translations, inspections: Jobs with waiting work.
   """
 
-  def __init__(self, run: Served, max_sentences: int):
+  def __init__(self, run: ServedRun, max_sentences: int):
     self.run, self.max_sentences = run, max_sentences
-    self.jobs: collections.deque[TranslationJob] = collections.deque()
-    self.inspections: collections.deque[InspectionTask] = collections.deque()
+    self.translations: collections.deque[TranslationJob] = collections.deque()
+    self.inspections: collections.deque[InspectionJob] = collections.deque()
 
   @property
-  def sentences(self) -> int:
-    return sum(len(job.waiting) for job in self.jobs)
+  def waiting(self) -> int:
+    """Number of waiting sentences; an inspection counts as one."""
+    sentences = sum(len(job.waiting) for job in self.translations)
+    return sentences + len(self.inspections)
 
-  def take(self) -> list[_Item]:
-    """Sentences for a batch, one of each request in turn."""
-    items: list[_Item] = []
-    while self.jobs and len(items) < self.max_sentences:
-      job = self.jobs.popleft()
-      item = job.waiting.popleft()
-      if item.answer.set_running_or_notify_cancel():
-        items.append(item)
+  def jobs_like(self, job: Job) -> collections.deque[Any]:
+    """Returns the waiting jobs of the kind of a job."""
+    is_inspection = isinstance(job, InspectionJob)
+    return self.inspections if is_inspection else self.translations
+
+  def take_batch(self) -> list[_Sentence]:
+    """Takes sentences for a batch, one of each request in turn."""
+    batch: list[_Sentence] = []
+    while self.translations and len(batch) < self.max_sentences:
+      job = self.translations.popleft()
+      batch.append(_Sentence(job, job.waiting.popleft()))
       if job.waiting:
-        self.jobs.append(job)
-    return items
+        self.translations.append(job)
+    return batch
 
 
 class Worker:
-  """The thread that does what the devices do.
+  """The thread that uses the devices.
 
   Attributes:
-    desks: by name of the run.
+    queues: Queue of each run, by name.
+    done: Future that is set when the thread has ended.
   """
 
   def __init__(
     self,
-    runs: Sequence[Served],
+    runs: Sequence[ServedRun],
     *,
-    queue: int = 1000,
-    max_sentences: int = 0,
-    observer: BatchObserver | None = None,
+    max_waiting: int,
+    max_sentences: int,
+    on_batch: Callable[[str, int], None],
   ):
-    """Sets it up; `start` starts it.
+    """Creates the worker; `start` starts its thread.
 
     Args:
-      runs: that are served.
-      queue: sentences that may wait; an inspection counts as one.
-      max_sentences: sentences of a batch at most; 0: as many as the run's
-        config has searched together on each device.
-      observer: is told of each batch.
+      runs: Runs that are served.
+      max_waiting: Maximum number of waiting sentences.
+      max_sentences: Maximum number of sentences in a batch; 0: that of the run's
+        config, for each device.
+      on_batch: Called with the name of the run and the size of each batch.
     """
-    self.desks = {
-      run.name: RequestQueue(run, max_sentences or _max_sentences(run))
+    self.queues = {
+      run.name: RequestQueue(run, max_sentences or _batch_size(run))
       for run in runs
     }
-    self._queue, self._watch = queue, observer
-    self._changed = threading.Condition()
-    self._ends = False
-    self._advanced: float | None = None  # when work last did; None: idle
-    self._turns = collections.deque(self.desks.values())
+    self._max_waiting, self._on_batch = max_waiting, on_batch
+    self._changed = threading.Condition()  # guards the queues
+    self._is_closed = False
+    self._last_progress: float | None = None  # None: idle
+    self._turns = collections.deque(self.queues.values())
     self._thread = threading.Thread(
       target=self._work, name="worker", daemon=True
     )
@@ -164,177 +172,150 @@ class Worker:
   def start(self) -> None:
     self._thread.start()
 
-  def translate(self, run: str, requests: Sequence[Request]) -> TranslationJob:
-    """Asks for translations.
-
-    Raises:
-      Full: too many wait.
-    """
-    job = TranslationJob(requests)
+  def submit(self, job: Job) -> None:
+    """Adds a job to the queue of its run; raises QueueFullError."""
     with self._changed:
-      self._check_room(len(requests))
-      if requests:
-        self.desks[run].jobs.append(job)
+      more = len(job.waiting)
+      if self._is_closed or self._waiting() + more > self._max_waiting:
+        raise QueueFullError
+      if more:
+        self.queues[job.run].jobs_like(job).append(job)
         self._changed.notify()
-    return job
 
-  def inspect(
-    self, run: str, function: Callable[[Callable[[], bool]], Any]
-  ) -> InspectionTask:
-    """Asks for other work with a run's model; raises as `translate`."""
-    task = InspectionTask(function)
-    with self._changed:
-      self._check_room(1)
-      self.desks[run].inspections.append(task)
-      self._changed.notify()
-    return task
-
-  def cancel(self, run: str, work: TranslationJob | InspectionTask) -> None:
-    """Cancels the work for a request, also where it has begun."""
-    work.is_wanted = False
-    waiting: collections.deque[Any] = (
-      self.desks[run].jobs
-      if isinstance(work, TranslationJob)
-      else self.desks[run].inspections
-    )
-    with self._changed:
-      if work in waiting:
-        waiting.remove(work)
-    for answer in (
-      work.answers if isinstance(work, TranslationJob) else [work.answer]
-    ):
-      answer.cancel()
+  def cancel(self, job: Job) -> None:
+    """Cancels a job, also if it is running."""
+    job.is_wanted = False
+    with self._changed, contextlib.suppress(ValueError):  # not waiting
+      self.queues[job.run].jobs_like(job).remove(job)
+    for result in job.results:
+      result.cancel()
 
   @property
-  def stalled(self) -> float:
-    """Seconds in which the work at hand has not advanced; 0 if there is none."""
-    advanced = self._advanced
-    return 0.0 if advanced is None else time.monotonic() - advanced
+  def stalled_seconds(self) -> float:
+    """Seconds since the current work last made progress; 0 without work."""
+    last = self._last_progress
+    return 0.0 if last is None else time.monotonic() - last
 
   @property
   def waiting(self) -> int:
-    """Sentences that wait."""
+    """Number of waiting sentences."""
     with self._changed:
       return self._waiting()
 
   def close(self) -> None:
-    """Ends the thread after what it is at; who still waits is told so."""
+    """Ends the thread after its current batch."""
     with self._changed:
-      self._ends = True
+      self._is_closed = True
       self._changed.notify()
 
   def _waiting(self) -> int:
-    desks = self.desks.values()
-    return sum(queue.sentences + len(queue.inspections) for queue in desks)
-
-  def _check_room(self, more: int) -> None:
-    if self._ends or self._waiting() + more > self._queue:
-      raise QueueFullError
+    return sum(queue.waiting for queue in self.queues.values())
 
   def _work(self) -> None:
     try:
-      while (queue := self._next()) is not None:
-        self._advanced = time.monotonic()
-        self._serve(queue)
-        self._advanced = None
+      while self._wait_for_jobs():
+        queue = self._turns[0]
+        self._turns.rotate(-1)
+        with self._changed:
+          batch = queue.take_batch()
+          inspections = queue.inspections
+          inspection = inspections.popleft() if inspections else None
+        self._translate(queue.run, batch)
+        if inspection is not None:
+          self._inspect(inspection)
+        self._last_progress = None
     finally:
       self.done.set_result(None)
 
-  def _next(self) -> RequestQueue | None:
-    """The next run in turn for which something waits; None: the end."""
+  def _wait_for_jobs(self) -> bool:
+    """Waits until there is work; returns whether to continue."""
     with self._changed:
-      was_idle = False
-      while not self._ends and not self._waiting():
-        was_idle = True
-        self._changed.wait()
-      if self._ends:
-        return None
-      if was_idle:
-        end = time.monotonic() + COMPANY
-        while (left := end - time.monotonic()) > 0 and not self._ends:
+      if not self._is_closed and not self._waiting():
+        while not self._is_closed and not self._waiting():
+          self._changed.wait()
+        end = time.monotonic() + BATCH_DELAY
+        while (left := end - time.monotonic()) > 0 and not self._is_closed:
           self._changed.wait(left)
-      for _ in range(len(self._turns)):
-        queue = self._turns[0]
-        self._turns.rotate(-1)
-        if queue.jobs or queue.inspections:
-          return queue
-      return self._turns[0]  # who waited has gone
+      return not self._is_closed
 
-  def _serve(self, queue: RequestQueue) -> None:
-    """A batch, and one more thing."""
-    with self._changed:
-      items = queue.take()
-      task = queue.inspections.popleft() if queue.inspections else None
-    if items:
-      self._translate(queue.run, items)
-    if task is not None and task.answer.set_running_or_notify_cancel():
-      self._advanced = time.monotonic()
-      _resolve(task.answer, lambda: task.function(lambda: self._check(task)))
+  def _is_wanted(self, job: Job) -> bool:
+    """Returns whether a job is still wanted; called when it makes progress."""
+    self._last_progress = time.monotonic()
+    return job.is_wanted
 
-  def _check(self, work: TranslationJob | InspectionTask) -> bool:
-    """Whether work is still wanted; called as it advances."""
-    self._advanced = time.monotonic()
-    return work.is_wanted
-
-  def _translate(self, run: Served, items: Sequence[_Item]) -> None:
-    """Answers each; what is wrong with one is told to who asked it alone."""
-    if self._watch is not None:
-      self._watch.batch(run.name, len(items))
-    ready: list[tuple[_Item, Any, bool, Any]] = []
-    pending: list[tuple[_Item, Any]] = []
-    for item in items:
-      index = item.request.index
-      index = item.place if index is None else index
-      try:
-        output_request = run.session.output_request(item.request, index)
-      except Exception as error:
-        item.answer.set_exception(error)
-      else:
-        pending.append((item, output_request))
+  def _inspect(self, job: InspectionJob) -> None:
+    (result,) = job.results
+    if not self._is_wanted(job) or not result.set_running_or_notify_cancel():
+      return
     try:
-      read = run.reading.read([item.request.source for item, _ in pending])
+      result.set_result(job.function(lambda: self._is_wanted(job)))
     except Exception as error:
-      read = [error] * len(pending)
-    for (item, output_request), one in zip(pending, read):
-      if isinstance(one, Exception):
-        item.answer.set_exception(one)
-      else:
-        ready.append((item, *one, output_request))
-    self._search(run, ready)
+      result.set_exception(error)
+
+  def _translate(self, run: ServedRun, batch: Sequence[_Sentence]) -> None:
+    """Translates sentences; an error is reported only to its own client."""
+    batch = [one for one in batch if one.result.set_running_or_notify_cancel()]
+    if not batch:
+      return
+    self._last_progress = time.monotonic()
+    self._on_batch(run.name, len(batch))
+    try:
+      self._search(run, _read(run, batch))
+    except Exception as error:  # the thread must not end
+      for sentence in batch:
+        if not sentence.result.done():
+          sentence.result.set_exception(error)
 
   def _search(
-    self, run: Served, ready: Sequence[tuple[_Item, Any, bool, Any]]
+    self, run: ServedRun, inputs: Sequence[tuple[_Sentence, Any, bool, Any]]
   ) -> None:
-    # While others of the batch were read, clients may have gone.
-    ready = [one for one in ready if one[0].job.is_wanted]
-    if not ready:
+    # Clients may have disconnected while the batch was read.
+    inputs = [one for one in inputs if one[0].job.is_wanted]
+    if not inputs:
       return
-    jobs = [item.job for item, _, _, _ in ready]
+    sentences, examples, cuts, output_requests = zip(*inputs)
     try:
       nbests = run.session.search(
-        [example for _, example, _, _ in ready],
-        [output_request for _, _, _, output_request in ready],
-        is_wanted=lambda index: self._check(jobs[index]),
+        examples,
+        output_requests,
+        is_wanted=lambda index: self._is_wanted(sentences[index].job),
       )
     except Exception as error:
-      if len(ready) == 1:
-        ready[0][0].answer.set_exception(error)
+      if len(inputs) == 1:
+        sentences[0].result.set_exception(error)
         return
-      for one in ready:  # whichever it was, the others are answered
+      for one in inputs:  # any of them may be the cause
         self._search(run, [one])
       return
-    for (item, _, cut, _), nbest in zip(ready, nbests, strict=True):
-      item.answer.set_result(Answer(nbest, cut))
+    for sentence, nbest, cut in zip(sentences, nbests, cuts, strict=True):
+      sentence.result.set_result(SentenceResult(nbest, cut))
 
 
-def _resolve(answer: Future[Any], function: Callable[[], Any]) -> None:
-  try:
-    answer.set_result(function())
-  except Exception as error:
-    answer.set_exception(error)
+def _read(
+  run: ServedRun, batch: Sequence[_Sentence]
+) -> list[tuple[_Sentence, Any, bool, Any]]:
+  """Reads the sentences of a batch; the results of invalid ones are errors.
+
+  Returns:
+    Each valid sentence, its example, whether it was cut, and its output request.
+  """
+  inputs = []
+  read = run.readers.read([sentence.request.source for sentence in batch])
+  for sentence, one in zip(batch, read, strict=True):
+    request = sentence.request
+    index = sentence.index if request.index is None else request.index
+    try:
+      if isinstance(one, InputError):
+        raise one
+      output_request = run.session.output_request(request, index)
+    except Exception as error:
+      sentence.result.set_exception(error)
+    else:
+      inputs.append((sentence, *one, output_request))
+  return inputs
 
 
-def _max_sentences(run: Served) -> int:
+def _batch_size(run: ServedRun) -> int:
   session = run.session
   decode = session.plan.config.decode
   return int(decode.search.batch_size(decode)) * len(session.devices)

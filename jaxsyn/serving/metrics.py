@@ -1,4 +1,4 @@
-"""Counters for Prometheus."""
+"""Metrics of a server for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Metrics:
-  """What is counted; one a server."""
+  """Counters, histograms and gauges of one server."""
 
   def __init__(self) -> None:
     self._registry = registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     self._requests = Counter(
       "jaxsyn_requests",
-      "Requests by path and status; 499: who asked went away.",
+      "Requests by path and status; 499: the client disconnected.",
       ["path", "status"],
       registry=registry,
     )
     self._seconds = Histogram(
       "jaxsyn_request_seconds",
-      "Time from a request to the end of its answer.",
+      "Time from a request to the end of its response.",
       ["path"],
       buckets=_SECONDS,
       registry=registry,
@@ -48,27 +48,20 @@ class Metrics:
       registry=registry,
     )
 
-  def gauge(
-    self, name: str, meaning: str, value: Callable[[], float], **labels: str
+  def add_gauge(
+    self, name: str, meaning: str, value: Callable[[], float]
   ) -> None:
-    """Adds a number that is asked for when it is told."""
-    gauge = Gauge(name, meaning, [*labels], registry=self._registry)
-    (gauge.labels(**labels) if labels else gauge).set_function(value)
+    """Adds a gauge whose value is computed when the metrics are read."""
+    Gauge(name, meaning, registry=self._registry).set_function(value)
 
-  def request(self, path: str, status: int, seconds: float) -> None:
-    """A request was answered."""
+  def count_request(self, path: str, status: int, seconds: float) -> None:
     self._requests.labels(path, str(status)).inc()
     self._seconds.labels(path).observe(seconds)
 
-  def batch(self, run: str, sentences: int) -> None:
-    """Sentences are translated together."""
+  def count_batch(self, run: str, sentences: int) -> None:
     self._batches.labels(run).observe(sentences)
     self._sentences.labels(run).inc(sentences)
 
-  def batches_of(self, run: str) -> int:
-    """How many batches of a run there were."""
-    name = "jaxsyn_batch_sentences_count"
-    return int(self._registry.get_sample_value(name, {"run": run}) or 0)
-
   def text(self) -> bytes:
+    """Returns the metrics in the text format of Prometheus."""
     return prometheus_client.generate_latest(self._registry)

@@ -1,33 +1,41 @@
-"""Around all paths: who may ask, how often, and what goes with every answer.
+"""Checks of hosts and origins, security headers, and handling of unread bodies.
 
-Before this file: `app`. After it: `server`.
+Starlette's TrustedHostMiddleware is not used: it cannot allow any numeric address,
+as `--host 0.0.0.0` does, and its errors are not JSON.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 import ipaddress
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jaxsyn.serving.app import app_of, refusal
-from jaxsyn.serving.body import linger
-from jaxsyn.serving.http_error import HTTPError
-from jaxsyn.serving.limits import RateLimiter
+from jaxsyn.serving.app import create_app, error_response
+from jaxsyn.serving.requests import HTTPError
 from jaxsyn.serving.service import Service
 
-PATHS = (
-  *("/", "/health", "/metrics", "/runs"),
-  *("/translate", "/parse", "/inspect"),
-)
-_HEADERS = {
+# A client that is still sending when its connection is closed sees a reset instead
+# of the response. Therefore more of a rejected body is read before.
+LINGER = 1.0  # seconds
+_COUNTED_PATHS = [
+  "/",
+  "/health",
+  "/metrics",
+  "/runs",
+  "/translate",
+  "/parse",
+  "/inspect",
+]
+_SECURITY_HEADERS = {
   "Content-Security-Policy": "default-src 'self'; base-uri 'none'; "
   "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
   "X-Content-Type-Options": "nosniff",
@@ -35,172 +43,170 @@ _HEADERS = {
   "Referrer-Policy": "no-referrer",
   "Cross-Origin-Opener-Policy": "same-origin",
 }
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPolicy:
-  """From where requests are taken.
+  """Hosts and origins that are allowed.
 
   Attributes:
-    host: that the server listens at.
-    allowed_hosts: names by which it may be called, beside the usual.
-    origins: of pages elsewhere that may ask, as in https://example.org.
+    host: Address at which the server listens.
+    allowed_hosts: Further names of the server; "*.example.org" for subdomains.
+    origins: Web pages on other hosts that may send requests, such as
+      "https://example.org".
   """
 
   host: str = "127.0.0.1"
   allowed_hosts: Sequence[str] = ()
   origins: Sequence[str] = ()
 
-  def is_host(self, header: str) -> bool:
-    """Whether a request calls the server by a name of its own.
+  def check(self, headers: Headers) -> None:
+    """Raises HTTPError unless host and origin of a request are allowed."""
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if not self._is_host(host):
+      raise HTTPError(
+        400,
+        f"the server is not called {host[:80]!r}; --allowed_hosts names it so.",
+      )
+    # CORS alone lets other pages send requests whose responses they cannot read.
+    if origin and not self._is_origin(origin, host):
+      raise HTTPError(
+        403,
+        f"pages of {origin[:80]!r} may not ask; --origins names those that may.",
+      )
 
-    A page elsewhere whose name was made to lead here calls it by that name. No
-    address is such a name.
+  def _is_host(self, header: str) -> bool:
+    """Whether a Host header names this server.
+
+    This prevents DNS rebinding, in which a page's host name resolves to this
+    server. A numeric address cannot be rebound.
     """
-    name = _hostname(header)
-    if name in (*_LOCAL, self.host.lower()):
-      return True
-    if any(_matches(name, known.lower()) for known in self.allowed_hosts):
-      return True
-    if not _is_any(self.host):
+    try:
+      name = urlsplit(f"//{header}").hostname or ""
+    except ValueError:
       return False
-    return _is_address(name) or name == socket.gethostname().lower()
+    if name in ("localhost", "127.0.0.1", "::1", self.host.lower()):
+      return True
+    for allowed in map(str.lower, self.allowed_hosts):
+      if allowed in (name, "*"):
+        return True
+      if allowed.startswith("*.") and name.endswith(allowed[1:]):
+        return True
+    listens = _address(self.host)
+    if self.host and not (listens and listens.is_unspecified):
+      return False
+    return bool(_address(name)) or name == socket.gethostname().lower()
 
-  def is_origin(self, origin: str, host: str) -> bool:
-    """Whether a page may ask: the server's own, or one that is named."""
+  def _is_origin(self, origin: str, host: str) -> bool:
     if origin in self.origins or "*" in self.origins:
       return True
     try:
       return urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:  # as in "http://["
+    except ValueError:  # such as "http://["
       return False
 
 
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+  try:
+    return ipaddress.ip_address(name)
+  except ValueError:
+    return None
+
+
 class Guard:
-  """An application that answers nobody who may not ask."""
+  """The application inside its checks of requests, headers and metrics.
+
+  It surrounds Starlette's handler of internal errors, so that their responses are
+  counted and get the headers too.
+  """
 
   def __init__(self, service: Service, policy: NetworkPolicy):
-    self._service, self._doors = service, policy
-    self._buckets = RateLimiter(service.limits.rate)
-    app: ASGIApp = app_of(service)
+    self._metrics, self._policy = service.metrics, policy
+    self._app: ASGIApp = create_app(service)
     if policy.origins:
-      app = CORSMiddleware(
-        app,
+      self._app = CORSMiddleware(
+        self._app,
         allow_origins=policy.origins,
         allow_methods=["GET", "POST"],
         allow_headers=["Content-Type"],
         expose_headers=["Retry-After"],
       )
-    self._app = app
 
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
       return
     began, status = time.perf_counter(), 0
-    sent = Headers(scope=scope)
-    is_read = sent.get("content-length", "0") == "0" and not _is_chunked(sent)
+    body = _RequestBody(scope, receive)
 
-    async def take() -> Message:
-      nonlocal is_read
-      message = await receive()
-      is_read = is_read or not message.get("more_body")
-      return message
-
-    async def tell(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
       nonlocal status
       if message["type"] == "http.response.start":
         status = message["status"]
         headers = MutableHeaders(scope=message)
-        for name, value in _HEADERS.items():
+        for name, value in _SECURITY_HEADERS.items():
           headers.setdefault(name, value)
-        if not is_read:
-          # The chunks of a flood of tiny ones are not read.
-          await linger(take, max_reads=1 if _is_chunked(sent) else 1000)
-          # Otherwise uvicorn would keep reading the unread body after the
-          # response.
+        if not body.is_read:
+          await body.discard()
+          # Otherwise uvicorn reads the rest after the response.
           headers["Connection"] = "close"
       await send(message)
 
     try:
-      try:
-        self._check(scope)
-      except HTTPError as refused:
-        await refusal(refused)(scope, take, tell)
-        return
-      await self._app(scope, take, tell)
+      await self._respond(scope, body, send_with_headers)
     except Exception:
+      # Starlette raises internal errors again after it has logged and sent them.
       if not status:
         raise
-      # The log has it already, and who asked has an answer.
     finally:
       path = scope["path"]
-      if path not in PATHS:
+      if path not in _COUNTED_PATHS:
         path = "/static" if path.startswith("/static/") else "other"
-      self._service.metrics.request(
-        path, status or 499, time.perf_counter() - began
-      )
+      seconds = time.perf_counter() - began
+      self._metrics.count_request(path, status or 499, seconds)
 
-  def _check(self, scope: Scope) -> None:
-    """Raises HTTPError."""
-    headers = Headers(scope=scope)
-    if _is_chunked(headers):
-      # Chunks of a byte each would take a minute to read.
-      raise HTTPError(
-        411,
-        "a body without Content-Length (Transfer-Encoding: chunked) is not "
-        "read. Send its length.",
-      )
-    host = headers.get("host", "")
-    if not self._doors.is_host(host):
-      raise HTTPError(
-        400,
-        f"the server is not called {host[:80]!r}; --allowed_hosts names it so.",
-      )
-    origin = headers.get("origin")
-    if origin and not self._doors.is_origin(origin, host):
-      raise HTTPError(
-        403,
-        f"pages of {origin[:80]!r} may not ask; --origins names those that may.",
-      )
-    if scope["method"] == "POST":
-      client: Any = scope.get("client") or ("", 0)
-      if wait := self._buckets.take(client[0]):
+  async def _respond(
+    self, scope: Scope, body: _RequestBody, send: Send
+  ) -> None:
+    try:
+      if body.is_chunked:
+        # Chunks of one byte would occupy the event loop for a minute.
         raise HTTPError(
-          429,
-          f"too many requests: {self._service.limits.rate:g} a second at most.",
-          retry_after=wait,
+          411,
+          "a body without Content-Length (Transfer-Encoding: chunked) is not "
+          "read. Send its length.",
         )
+      self._policy.check(Headers(scope=scope))
+    except HTTPError as error:
+      await error_response(error)(scope, body.receive, send)
+    else:
+      await self._app(scope, body.receive, send)
 
 
-def _hostname(header: str) -> str:
-  """The name of a Host header, without its port; "" if it is none."""
-  try:
-    return urlsplit(f"//{header}").hostname or ""
-  except ValueError:
-    return ""
+class _RequestBody:
+  """The body of a request.
 
+  Attributes:
+    is_chunked: Whether its length is unknown.
+    is_read: Whether its end was received.
+  """
 
-def _is_chunked(headers: Headers) -> bool:
-  return "transfer-encoding" in headers
+  def __init__(self, scope: Scope, receive: Receive):
+    headers = Headers(scope=scope)
+    self._receive = receive
+    self.is_chunked = "transfer-encoding" in headers
+    has_body = self.is_chunked or headers.get("content-length", "0") != "0"
+    self.is_read = not has_body
 
+  async def receive(self) -> Message:
+    message = await self._receive()
+    self.is_read = self.is_read or not message.get("more_body")
+    return message
 
-def _matches(name: str, known: str) -> bool:
-  if known.startswith("*."):
-    return name.endswith(known[1:])
-  return known in (name, "*")
-
-
-def _is_address(name: str) -> bool:
-  try:
-    ipaddress.ip_address(name)
-  except ValueError:
-    return False
-  return True
-
-
-def _is_any(host: str) -> bool:
-  """Whether a server listens at all addresses of its machine."""
-  return not host or (
-    _is_address(host) and ipaddress.ip_address(host).is_unspecified
-  )
+  async def discard(self) -> None:
+    """Reads and ignores the rest, for a limited time."""
+    reads = 1 if self.is_chunked else 1000  # not a flood of tiny chunks
+    with contextlib.suppress(TimeoutError):
+      async with asyncio.timeout(LINGER):
+        while reads and not self.is_read:
+          await self.receive()
+          reads -= 1

@@ -1,8 +1,7 @@
-"""Sentences parsed and read by processes beside this one.
+"""Parsing and reading of sentences in worker processes.
 
-A parser in C++ holds Python's lock: for a long sentence a tenth of a second, in
-which a server would answer nobody. Before this file: `jaxsyn.trained.sources`,
-`jaxsyn.workers`. After it: `runs`.
+A parser in C++ holds Python's lock, for a long sentence for a tenth of a second, in
+which the server could not respond.
 """
 
 from __future__ import annotations
@@ -11,122 +10,119 @@ import copy
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.workers import WorkerDiedError, Workers, cores
 
-_PROCESSES = 2  # a short line need not wait until a batch is read
-_BLOCK = 8  # sentences that a process is given at a time
+_PROCESSES = 2  # so that a short line need not wait until a batch is read
+_BLOCK = 8  # sentences per call of a process
 _DIED = "the parser died at this sentence, perhaps for want of memory."
 
 
-class Reading:
-  """Reads the sentences of a run.
+class ReaderPool:
+  """Worker processes that parse and read the sentences of a run.
+
+  A run without a parser is read in this process.
 
   Attributes:
-    why_no_parser: "" where raw lines can be parsed.
+    why_no_parser: Reason why raw lines cannot be parsed; "" if they can.
   """
 
-  def __init__(self, session: Session, *, named: bool = False):
-    """Opens the parser, if the run has one.
+  def __init__(self, session: Session, *, must_parse: bool = False):
+    """Starts the processes and opens the parser.
 
     Args:
-      session: of the run.
-      named: whether a parser was named, so that it must open.
+      session: Session of the run.
+      must_parse: Whether to raise an error if there is no parser.
 
     Raises:
-      InputError: one that was named cannot be opened.
+      InputError: The parser cannot be opened.
     """
-    self._session, self._lock = session, threading.Lock()
-    self._ended = False
-    self._kind: Any = type(session.reader)
+    self._reader: Any = session.reader
+    self._lock, self._is_closed = threading.Lock(), False
     self._workers: Workers[Any] | None = None
-    if session.reader.has_parser:
-      self._workers = self._made()
+    if self._reader.has_parser:
+      self._workers = self._start()
     self.why_no_parser = ""
     try:
-      self._call(self._kind.open_parser)
+      self._call(type(self._reader).open_parser)
     except InputError as error:
-      if named:
+      if must_parse:
         raise
       self.why_no_parser = str(error)
 
   def parse(self, line: str) -> Parse:
-    """The tree of a raw line.
+    """Returns the tree of a raw line; raises InputError."""
+    return self._call(type(self._reader).tree_of, line)
 
-    Raises:
-      InputError: it cannot be parsed.
+  def read(
+    self, sources: Sequence[Source]
+  ) -> list[tuple[Any, bool] | InputError]:
+    """Reads sentences.
+
+    Returns:
+      For each sentence its arrays and whether it was truncated, or an InputError.
     """
-    return self._call(self._kind.tree_of, line)
-
-  def read(self, sources: Sequence[Any]) -> list[Any]:
-    """What each sentence is to the model, and whether it is cut.
-
-    In the place of one that cannot be read stands its InputError.
-    """
-    session, workers = self._session, self._workers
-    if workers is None or session.reader.tree == "none":
-      return self._each(session.reader.read_all, sources)
+    read_all = type(self._reader).read_all
     blocks = [sources[i : i + _BLOCK] for i in range(0, len(sources), _BLOCK)]
-    futures = [workers.submit(self._kind.read_all, block) for block in blocks]
-    read: list[Any] = []
-    for block, answer in zip(blocks, futures):
+    futures = [self._submit(read_all, block) for block in blocks]
+    results: list[tuple[Any, bool] | InputError] = []
+    for block, future in zip(blocks, futures):
       try:
-        read += answer.result()
-      except InputError as error:
-        self._restart_workers(workers, error)
-        read += self._each(self._read_all, block)
-    return read
+        results += future.result()
+      except (InputError, CancelledError):
+        results += map(self._read_one, block)
+    return results
 
   def close(self) -> None:
     """Ends the processes."""
     with self._lock:
-      self._ended = True
+      self._is_closed = True
       if self._workers is not None:
         self._workers.close()
 
-  def _read_all(self, sources: Sequence[Any]) -> list[Any]:
-    return self._call(self._kind.read_all, sources)
-
-  def _each(
-    self, read: Callable[[Sequence[Any]], list[Any]], sources: Sequence[Any]
-  ) -> list[Any]:
-    """All together, or, where one has a fault, one by one."""
+  def _read_one(self, source: Source) -> tuple[Any, bool] | InputError:
     try:
-      return list(read(sources))
+      return self._call(type(self._reader).read_all, [source])[0]
     except InputError as error:
-      if len(sources) == 1:
-        return [error]
-    return [self._each(read, [source])[0] for source in sources]
+      return error
 
   def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-    for last in (False, True):
-      workers = self._workers
-      if workers is None:
-        return function(self._session.reader, *args)
-      try:
-        return workers.submit(function, *args).result()
-      except WorkerDiedError as error:
-        self._restart_workers(workers, error)
-        if last:  # at first it may have been another sentence
-          raise
-    raise AssertionError
+    """Calls a function in a process; restarts processes that have died."""
+    workers = self._workers
+    try:
+      return self._submit(function, *args).result()
+    except (WorkerDiedError, CancelledError):  # perhaps by another sentence
+      self._restart(workers)
+    try:
+      return self._submit(function, *args).result()
+    except WorkerDiedError:
+      self._restart(self._workers)
+      raise
 
-  def _restart_workers(self, workers: Workers[Any], error: InputError) -> None:
-    """Starts the processes again, if one of them has died."""
+  def _submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
     with self._lock:
-      if (
-        isinstance(error, WorkerDiedError)
-        and workers is self._workers
-        and not self._ended
-      ):
-        self._workers = self._made()
-        workers.close()
+      if self._workers is not None:
+        return self._workers.submit(function, *args)
+    future: Future[Any] = Future()
+    try:
+      future.set_result(function(self._reader, *args))
+    except InputError as error:
+      future.set_exception(error)
+    return future
 
-  def _made(self) -> Workers[Any]:
-    count = min(_PROCESSES, cores())
-    make = functools.partial(copy.copy, self._session.reader)
-    return Workers(make, count, died=_DIED)
+  def _restart(self, dead: Workers[Any] | None) -> None:
+    """Replaces dead processes, unless another thread has done it."""
+    with self._lock:
+      if dead is not None and dead is self._workers and not self._is_closed:
+        self._workers = self._start()
+        dead.close()
+
+  def _start(self) -> Workers[Any]:
+    make = functools.partial(copy.copy, self._reader)
+    return Workers(make, min(_PROCESSES, cores()), died=_DIED)

@@ -1,7 +1,4 @@
-"""The runs that are served: opened, and named.
-
-Before this file: `jaxsyn.session`, `reading`. After it: `batching`.
-"""
+"""Runs that are served, and their names."""
 
 from __future__ import annotations
 
@@ -9,13 +6,17 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.strategies import STRATEGIES
+from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
-from jaxsyn.serving.reading import Reading
+from jaxsyn.inspection.sentence import MATRICES, fields_of, render_json
+from jaxsyn.serving.reading import ReaderPool
 from jaxsyn.session import Session
 from jaxsyn.storage import files, hub, remote
 from jaxsyn.trained import member, workdir
@@ -25,74 +26,76 @@ _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 
 @dataclasses.dataclass(frozen=True)
 class RunLocation:
-  """Where a run is.
+  """Name and directories of a run.
 
   Attributes:
-    name: by which it is asked for; unique.
-    folders: FOLDER or FOLDER@CHECKPOINT of it; of an ensemble several.
+    name: Unique name, for requests.
+    folders: FOLDER or FOLDER@CHECKPOINT; several for an ensemble.
   """
 
   name: str
   folders: tuple[str, ...]
 
 
-class Served:
-  """A run, or an ensemble, that is served.
+class ServedRun:
+  """A run or an ensemble that is served.
 
   Attributes:
-    name: by which it is asked for.
-    session: that translates.
-    reading: that parses and reads for it.
-    most: translations of a sentence that may be asked for.
+    name: Its name in requests.
+    session: Session that translates.
+    readers: Processes that parse and read sentences.
+    max_nbest: Maximum number of translations of a sentence.
   """
 
   def __init__(
     self,
-    place: RunLocation,
+    location: RunLocation,
     *,
     checkpoint: str = "",
     parser: str = "",
     decode: Mapping[str, Any] | None = None,
   ):
-    """Opens it, and its parser.
+    """Opens the run and its parser.
 
     Args:
-      place: see there.
-      checkpoint, parser: of `Session`.
-      decode: fields of config.decode to change.
+      location: Name and directories.
+      checkpoint, parser: See `Session`.
+      decode: Options of config.decode to change.
 
     Raises:
-      InputError: as `Session`; or the parser that is named cannot be opened.
+      InputError: The run, or a given parser, cannot be opened.
     """
-    first, *other_folders = place.folders
     decode = dict(decode or {})
-    decode["nbest"] = _max_sentences(first, decode)
-    self.name, self.most = place.name, decode["nbest"]
-    self._folder = ",".join(map(_shown, place.folders))
+    decode["nbest"] = _max_nbest(location.folders[0], decode)
+    self.name, self.max_nbest = location.name, decode["nbest"]
+    # Clients need not know where the directories are.
+    self._folder = _directory_names(location.folders)
+    folders = list(location.folders)
     self.session = Session(
-      list(place.folders) if other_folders else first,
+      folders if len(folders) > 1 else folders[0],
       checkpoint=checkpoint,
       parser=parser,
       **decode,
     )
-    self.reading = Reading(self.session, named=bool(parser))
+    self.readers = ReaderPool(self.session, must_parse=bool(parser))
 
   @functools.cached_property
   def inspector(self) -> Inspector:
     """Raises InputError for an ensemble."""
     return Inspector(self.session)
 
-  def note(self) -> str:
-    """Returns how many programs are compiled; "" while none is."""
-    inspector = self.__dict__.get("inspector")  # opened by the first inspection
+  @property
+  def is_compiling(self) -> bool:
+    """Whether a program is being compiled."""
+    inspector = self.__dict__.get("inspector")  # None before an inspection
     programs = [inspector.maps.programs] if inspector else []
-    return self.session.note(*programs)
+    return bool(self.session.note(*programs))
 
   @functools.cached_property
-  def described(self) -> dict[str, Any]:
-    """What clients are told of it."""
-    first, session = self.session.members[0], self.session
-    config, decode = first.plan.config, session.plan.config.decode
+  def description(self) -> dict[str, Any]:
+    """The run in GET /runs."""
+    session = self.session
+    config, decode = session.members[0].plan.config, session.plan.config.decode
     family = config.model.family
     return {
       "name": self.name,
@@ -100,104 +103,124 @@ class Served:
       "system": ", ".join(one.plan.config.system for one in session.members),
       "checkpoint": session.chosen,
       "tree": session.reader.tree,
-      "parser": not self.reading.why_no_parser,
+      "parser": not self.readers.why_no_parser,
       "languages": {
         "source": config.data.source_language,
         "target": config.data.target_language,
       },
       "search": STRATEGIES.name_of(decode.search),
       "beam": decode.beam,
-      "nbest": self.most,
+      "nbest": self.max_nbest,
       "layers": {
-        place: family.layers(place) for place in ("encoder", "decoder")
+        stack: family.layers(stack) for stack in ("encoder", "decoder")
       },
       "heads": family.attention_heads(),
     }
 
+  def inspect(
+    self,
+    source: Source,
+    layers: frozenset[int] | None,
+    is_wanted: Callable[[], bool],
+  ) -> bytes:
+    """Returns the attention maps and the translation of a sentence, as JSON.
+
+    Args:
+      source: Raw line or parse.
+      layers: Layers whose matrices are included; None: all.
+      is_wanted: Whether the client still waits; otherwise the result is empty.
+
+    Raises:
+      InputError: The run is an ensemble, or the sentence has no words, too many
+        words, or no tree.
+    """
+    inspector = self.inspector
+    parse = self.readers.parse(source) if isinstance(source, str) else source
+    read = inspector.read(parse)
+    if read is None:
+      raise InputError("the sentence has no words.")
+    nbests = self.session.search(
+      [read.example], is_wanted=lambda _: is_wanted()
+    )
+    if not is_wanted():
+      return b""
+    ((_, inspected),) = inspector.see([read], nbests)
+    fields = fields_of(inspected, 1)
+    if layers is not None:
+      for name in MATRICES:
+        fields[name] = [one for one in fields[name] if one["layer"] in layers]
+    fields["conllu"] = conllu.to_text(parse, "1", is_complete=True)
+    fields["nbest"] = nbest_fields(nbests[0])
+    return render_json(fields).encode()
+
   def close(self) -> None:
     """Ends the processes that read."""
-    self.reading.close()
+    self.readers.close()
 
 
-def run_locations(words: Sequence[str]) -> list[RunLocation]:
-  """The runs that words name.
+def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
+  """Returns the fields of translations in a response."""
+  return [
+    {"text": one.text, "score": one.score, "log_p": one.log_p} for one in nbest
+  ]
+
+
+def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
+  """Returns the runs that arguments of the command line name.
 
   Args:
-    words: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, NAME=FOLDER; of an ensemble
-      several of them, with commas.
+    arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
+      ensemble several of them, with commas. Without NAME, a run has the name of
+      its directory.
 
   Raises:
-    InputError: there are none, two have one name, or one has no folder.
+    InputError: There are none, two have one name, or one has no directory.
   """
-  if not words:
+  if not arguments:
     raise InputError("name the folder of a trained run: jaxsyn serve RUN")
-  parts = [_split(word) for word in words]
-  unnamed = [_parts(folders) for name, folders in parts if not name]
-  names = [
-    name or _shortest(_parts(folders), unnamed) for name, folders in parts
-  ]
-  for i, name in enumerate(names):
-    if name in names[:i]:
+  locations: dict[str, RunLocation] = {}
+  first: dict[str, str] = {}  # name -> argument
+  for argument in arguments:
+    location = _location(argument)
+    name = location.name
+    if name in first:
       raise InputError(
-        f"two runs are called {name!r}: {words[names.index(name)]} and "
-        f"{words[i]}; name one of them, as in NAME={words[i]}."
+        f"two runs are called {name!r}: {first[name]} and {argument}; name one of "
+        f"them, as in NAME={argument}."
       )
-  return [
-    RunLocation(name, folders) for name, (_, folders) in zip(names, parts)
-  ]
+    locations[name], first[name] = location, argument
+  return [*locations.values()]
 
 
-def _split(word: str) -> tuple[str, tuple[str, ...]]:
-  """(name, folders) of a word of the command line; name "": none is said."""
-  named = None if _is_run(word) else _NAMED.fullmatch(word)
-  name, rest = (named[1], named[2]) if named else ("", word)
-  folders = [rest] if _is_run(rest) else rest.split(",")
+def _location(argument: str) -> RunLocation:
+  name, folder = "", argument
+  named = _NAMED.fullmatch(argument)
+  if named and not _is_run(argument):
+    name, folder = named.groups()
+  folders = (folder,) if _is_run(folder) else tuple(folder.split(","))
   if not all(folders):
-    raise InputError(f"{word!r} has a folder without a name in it.")
-  return name, tuple(folders)
+    raise InputError(f"{argument!r} has a folder without a name in it.")
+  return RunLocation(name or _directory_names(folders), folders)
 
 
 def _is_run(folder: str) -> bool:
-  """Whether a folder of such a name, with = or commas in it, is one."""
+  """Whether a directory, whose name may contain = or commas, is a run."""
   if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)
 
 
-def _parts(folders: Sequence[str]) -> list[str]:
-  """The names of the folders that a run lies in, and its own; of an ensemble
-  all its names as one."""
-  if len(folders) > 1:
-    return [",".join(map(_shown, folders))]
-  (folder,) = folders
-  path = folder.removeprefix("hub:")
-  path = path if hub.is_named(folder) else _absolute(folder)
-  return [part for part in path.split("/") if part]
+def _directory_names(folders: Sequence[str]) -> str:
+  """Returns the names of directories, without those of their parents."""
+  paths = [
+    folder if remote.is_remote(folder) else os.path.abspath(folder)
+    for folder in folders
+  ]
+  return ",".join(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
-def _absolute(folder: str) -> str:
-  return folder if remote.is_remote(folder) else os.path.abspath(folder)
-
-
-def _shortest(parts: Sequence[str], all_: Sequence[Sequence[str]]) -> str:
-  """As few of the last names of a folder as tell it from all others."""
-  other_parts = [other for other in all_ if other != parts]
-  for count in range(1, len(parts) + 1):
-    last = parts[-count:]
-    if all(other[-count:] != last for other in other_parts):
-      return "/".join(last)
-  return "/".join(parts[-1:])
-
-
-def _shown(folder: str) -> str:
-  """The last name of a folder: clients need not know where it lies."""
-  if hub.is_named(folder):
-    return folder
-  return os.path.basename(_absolute(folder).rstrip("/"))
-
-
-def _max_sentences(folder: str, decode: Mapping[str, Any]) -> int:
-  """Translations that a search has for nothing: all that it keeps."""
+def _max_nbest(folder: str, decode: Mapping[str, Any]) -> int:
+  """Returns the number of translations that a search finds anyway."""
   run = workdir.open_run(member.address(folder)[0])
   options = member.decode_of(run, decode)
   return max(options.nbest, options.search.hypotheses(options))

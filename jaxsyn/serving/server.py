@@ -1,20 +1,15 @@
-"""A server at a port: uvicorn, its sockets and signals.
-
-Clients that send the head of a request slowly, or nothing, are left to a reverse
-proxy: see docs/serving.md.
-"""
+"""The server process: its socket, uvicorn, and signals."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -25,22 +20,23 @@ from jaxsyn.errors import InputError
 from jaxsyn.serving.network_policy import Guard, NetworkPolicy
 from jaxsyn.serving.service import Service
 
-ENDING = 30  # seconds in which what is being answered is answered
-STUCK = 30.0  # seconds in which nothing of an answer is taken
+SHUTDOWN_SECONDS = 30  # in which running requests may finish
+SEND_TIMEOUT = 30.0  # seconds after which a client must have taken data
+KEEP_ALIVE = 10  # seconds for which an idle connection is kept
 # Receive buffer of a connection in bytes (Linux doubles it, and uses half for
-# itself). All that waits is parsed at once: 256 kB in chunks of one byte took
-# seconds. A client sends at most this much per round trip.
-BUFFER = 32768
-SWITCH = 0.001  # seconds
-KEPT = 10  # seconds for which an idle connection is kept
+# itself). The event loop parses all of it at once: 256 kB in chunks of one byte
+# took seconds. A client sends at most this much per round trip.
+RECEIVE_BUFFER = 32768
+# Seconds after which the searching thread lets the event loop run.
+SWITCH_INTERVAL = 0.001
 
 
 class Server(uvicorn.Server):
-  """A server that says when it ends.
+  """A uvicorn server that records the signal that ended it.
 
   Attributes:
-    service: that answers.
-    ended_by: the signal that ended it; 0: none.
+    service: The service.
+    ended_by: Signal number; 0: none.
   """
 
   def __init__(self, config: uvicorn.Config, service: Service):
@@ -51,72 +47,53 @@ class Server(uvicorn.Server):
     self.service.state, self.ended_by = "ending", sig
     super().handle_exit(sig, frame)
 
-  @contextlib.contextmanager
-  def capture_signals(self) -> Iterator[None]:
-    """SIGHUP too: uvicorn leaves it, and it cut off what was being answered."""
-    with super().capture_signals():
-      old = signal.getsignal(signal.SIGHUP)
-      is_main = threading.current_thread() is threading.main_thread()
-      if not is_main or old == signal.SIG_IGN:  # nohup's stays
-        yield
-        return
-      signal.signal(signal.SIGHUP, self.handle_exit)
-      try:
-        yield
-      finally:
-        signal.signal(signal.SIGHUP, old)
 
-
-def bound(host: str, port: int) -> socket.socket:
-  """A socket that listens.
+def bind(host: str, port: int) -> socket.socket:
+  """Returns a bound socket.
 
   Raises:
-    InputError: there is no such address here, or something else listens.
+    InputError: There is no such address, or the port is in use.
   """
   try:
     family, kind, protocol, _, address = socket.getaddrinfo(
       host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    listening = socket.socket(family, kind, protocol)
+    sock = socket.socket(family, kind, protocol)
   except OSError as error:
     raise InputError(f"--host={host}: {error.strerror}.") from None
   try:
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections that are accepted inherit these.
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+    # Accepted connections inherit these options.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-      listening.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(STUCK * 1000)
-      )
-    listening.bind(address)
+      milliseconds = round(SEND_TIMEOUT * 1000)
+      sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    sock.bind(address)
   except OSError as error:
-    listening.close()
+    sock.close()
     advice = "Choose another, as in --host 127.0.0.1."
     if error.errno in (errno.EADDRINUSE, errno.EACCES):
       advice = "Choose another port; --port 0 takes a free one."
     raise InputError(
       f"--host={host} --port={port}: {error.strerror}. {advice}"
     ) from None
-  except OverflowError:
-    listening.close()
-    raise InputError(f"--port={port}: ports are from 0 to 65535.") from None
-  return listening
+  return sock
 
 
-def url_of(listening: socket.socket) -> str:
-  host, port = listening.getsockname()[:2]
+def url_of(sock: socket.socket) -> str:
+  host, port = sock.getsockname()[:2]
   return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def made(
+def create_server(
   service: Service, policy: NetworkPolicy, *, proxies: str = ""
 ) -> Server:
-  """A server of a service, not running yet.
+  """Returns a server of a service, which is not running yet.
 
   Args:
-    service: that answers.
-    policy: from where requests are taken.
-    proxies: addresses whose X-Forwarded-For is believed, with commas.
+    service: The service.
+    policy: Hosts and origins that are allowed.
+    proxies: Comma-separated addresses whose X-Forwarded-For is trusted.
   """
   config = uvicorn.Config(
     Guard(service, policy),
@@ -131,63 +108,66 @@ def made(
     server_header=False,
     proxy_headers=bool(proxies),
     forwarded_allow_ips=proxies or None,
-    timeout_keep_alive=KEPT,
-    timeout_graceful_shutdown=ENDING,
+    timeout_keep_alive=KEEP_ALIVE,
+    timeout_graceful_shutdown=SHUTDOWN_SECONDS,
   )
   return Server(config, service)
 
 
 def serve(
   server: Server,
-  listening: socket.socket,
+  sock: socket.socket,
   *,
   prepare: Callable[[], None],
-  ready: Callable[[], None],
+  on_ready: Callable[[], None],
 ) -> None:
-  """Answers until a signal ends it, which is raised again then.
+  """Serves until a signal, which is then raised as an exception.
 
   Args:
-    server: of `made`.
-    listening: of `bound`.
-    prepare: what takes long before the first answer; /health tells meanwhile.
-    ready: called when all is done.
+    server: Server of `create_server`.
+    sock: Socket of `bind`.
+    prepare: Function to call in a thread before requests are accepted; meanwhile
+      GET /health reports the progress.
+    on_ready: Called when requests are accepted.
 
   Raises:
-    BaseException: what `prepare` raises.
+    BaseException: `prepare` has raised it.
   """
-  # Threads of the search are asked more often to let this one answer.
-  sys.setswitchinterval(SWITCH)
+  sys.setswitchinterval(SWITCH_INTERVAL)
+  if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+    signal.signal(signal.SIGHUP, server.handle_exit)  # uvicorn does not
   service = server.service
-  faults: list[BaseException] = []
+  prepared: Future[None] = Future()
 
-  def begin() -> None:
+  def prepare_in_thread() -> None:
     try:
       prepare()
       if service.state == "starting":
         service.state = "ok"
-        ready()
+        on_ready()
     except BaseException as error:
-      faults.append(error)
       server.should_exit = True
-    finally:
-      began.set_result(None)
+      prepared.set_exception(error)
+    else:
+      prepared.set_result(None)
 
-  # XLA may be in the midst of something when the process is to end.
-  began: Future[None] = Future()
-  exits.abandon(began)
+  # At the end, XLA may be compiling.
+  exits.abandon(prepared)
   exits.abandon(service.worker.done)
   service.worker.start()
-  listening.listen(server.config.backlog)  # before `ready` says so
-  threading.Thread(target=begin, name="preparing", daemon=True).start()
+  sock.listen(server.config.backlog)  # before `on_ready` prints the address
+  threading.Thread(
+    target=prepare_in_thread, name="preparing", daemon=True
+  ).start()
   try:
-    asyncio.run(server.serve(sockets=[listening]))
+    asyncio.run(server.serve(sockets=[sock]))
   finally:
     service.close()
-    listening.close()
-  if faults:
-    raise faults[0]
-  # uvicorn raises it again, which does nothing where a shell had SIGINT ignored
-  # for a job in the background: the status was 0.
+    sock.close()
+  if prepared.done():
+    prepared.result()
+  # uvicorn raises the signal again, but a shell that runs a background job ignores
+  # SIGINT, so that the exit status would be 0.
   if server.ended_by == signal.SIGINT:
     raise KeyboardInterrupt
   if server.ended_by:

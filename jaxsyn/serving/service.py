@@ -1,118 +1,218 @@
-"""What a server does, whatever brings the requests.
-
-Before this file: `batching`, `asked`, `answers`. After it: `app`.
-"""
+"""The service: requests in, results out, independent of HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
 import jaxsyn
+from jaxsyn.data.sentence import conllu
+from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.serving import answers, request_fields
 from jaxsyn.serving.batching import (
-  Answer,
+  InspectionJob,
+  Job,
   QueueFullError,
+  SentenceResult,
   TranslationJob,
   Worker,
 )
-from jaxsyn.serving.http_error import HTTPError
-from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.serving.metrics import Metrics
-from jaxsyn.serving.runs import Served
+from jaxsyn.serving.requests import (
+  HTTPError,
+  InspectRequest,
+  ParseRequest,
+  ServiceLimits,
+  TranslateRequest,
+)
+from jaxsyn.serving.runs import ServedRun, nbest_fields
 
 T = TypeVar("T")
 State = Literal["starting", "ok", "ending"]
-_PARSING = 8  # requests to parse that are begun at one time
-_AGAIN = 1.0  # seconds after which who was sent away may ask again
+_PARSER_THREADS = 8  # requests that wait for a parser at one time
+_RETRY_QUEUE = 1  # seconds after which a client may try again
+_RETRY_STATE = 5  # seconds, where the server is not ready or too slow
 
 
 class Service:
-  """Runs that answer.
+  """Runs that translate, parse and inspect.
 
   Attributes:
-    runs: by name.
-    limits: of requests.
-    metrics: of what was done.
-    state: whether it answers.
-    compiled: of the sizes that are compiled before it answers, how many are, and
-      how many they are; (0, 0): nobody has said.
-    worker: that does the work.
+    runs: Runs by name; the first is the default.
+    limits: Limits of requests.
+    metrics: Metrics of the server.
+    state: Whether requests are accepted.
+    compiled: Numbers of compiled sizes and of all sizes, while the server starts;
+      (0, 0): unknown.
+    worker: Thread that uses the devices; it must be started.
   """
 
   def __init__(
     self,
-    runs: Sequence[Served],
+    runs: Sequence[ServedRun],
     limits: ServiceLimits,
     *,
     max_sentences: int = 0,
   ):
-    """Sets it up; `worker.start` starts it.
-
-    Args:
-      runs: the first is asked where none is named.
-      limits: of requests.
-      max_sentences: of `Worker`.
-    """
     self.runs = {run.name: run for run in runs}
     self.limits, self.metrics = limits, Metrics()
     self.state: State = "starting"
     self.compiled = (0, 0)
     self.worker = Worker(
       runs,
-      queue=limits.queue,
+      max_waiting=limits.queue,
       max_sentences=max_sentences,
-      observer=self.metrics,
+      on_batch=self.metrics.count_batch,
     )
-    # They wait for the processes that parse.
-    self._parsing = ThreadPoolExecutor(_PARSING, "parsing")
-    self.metrics.gauge(
+    self._parser_threads = ThreadPoolExecutor(_PARSER_THREADS, "parsing")
+    self.metrics.add_gauge(
       "jaxsyn_queue_sentences",
       "Sentences that wait.",
       lambda: self.worker.waiting,
     )
-    self.metrics.gauge(
-      "jaxsyn_programs",
-      "Programs compiled so far.",
-      lambda: self._programs,
+    self.metrics.add_gauge(
+      "jaxsyn_programs", "Programs compiled so far.", self._programs
     )
 
   @property
   def health(self) -> dict[str, Any]:
-    """Its state, and what clients wait for."""
+    """The response of GET /health."""
     compiled, sizes = self.compiled
     if self.state == "starting" and sizes:
       return {"status": self.state, "compiled": compiled, "sizes": sizes}
-    status: dict[str, Any] = {"status": self.state}
-    stalled = self.worker.stalled
-    if self.state == "ok" and self._is_compiling:
-      status |= {"compiling": True, "programs": self._programs}
-    elif self.state == "ok" and stalled > self.limits.timeout:
-      status = {"status": "stuck", "seconds": round(stalled)}
-    return status
+    if self.state == "ok":
+      stalled = self.worker.stalled_seconds
+      if self._is_compiling():
+        programs = self._programs()
+        return {"status": "ok", "compiling": True, "programs": programs}
+      if stalled > self.limits.timeout:
+        return {"status": "stuck", "seconds": round(stalled)}
+    return {"status": self.state}
 
-  def described(self) -> dict[str, Any]:
-    """What clients are told of the server."""
-    limits = self.limits
+  @property
+  def description(self) -> dict[str, Any]:
+    """The response of GET /runs."""
+    names = ("max_characters", "max_sentences", "max_bytes", "timeout")
     return {
       "version": jaxsyn.__version__,
-      "limits": {
-        "max_characters": limits.max_characters,
-        "max_sentences": limits.max_sentences,
-        "max_bytes": limits.max_bytes,
-        "rate": limits.rate,
-        "timeout": limits.timeout,
-      },
-      "runs": [run.described for run in self.runs.values()],
+      "limits": {name: getattr(self.limits, name) for name in names},
+      "runs": [run.description for run in self.runs.values()],
     }
 
-  def run(self, name: str) -> Served:
-    """The run of a name; "": the first. Raises HTTPError."""
+  def translate(self, request: TranslateRequest) -> TranslationJob:
+    """Starts a translation; its `results` follow, and `worker.cancel` ends it.
+
+    Raises:
+      HTTPError: The server is not ready or full, or there is no such run.
+    """
+    self.check_ready()
+    run = self._run(request.run)
+    if request.nbest > run.max_nbest:
+      raise HTTPError(
+        422,
+        f"nbest is {request.nbest}, and {run.name!r} finds {run.max_nbest} "
+        "translations of a sentence: the server's --beam.",
+      )
+    job = TranslationJob(run.name, request.requests)
+    self._submit(job)
+    return job
+
+  async def results(
+    self, job: TranslationJob, nbest: int
+  ) -> AsyncIterator[dict[str, Any]]:
+    """Yields the result of each sentence when it is translated.
+
+    It has its "index", and an "error" if it cannot be translated.
+
+    Raises:
+      HTTPError: The translation takes too long.
+    """
+    tasks = [
+      asyncio.ensure_future(_result(index, future, nbest))
+      for index, future in enumerate(job.results)
+    ]
+    try:
+      for result in asyncio.as_completed(tasks, timeout=self.limits.timeout):
+        yield await result
+    except TimeoutError:
+      raise self._timeout_error() from None
+    finally:
+      for task in tasks:
+        task.cancel()
+
+  async def parse(self, request: ParseRequest) -> dict[str, Any]:
+    """Returns the response of POST /parse; raises HTTPError or InputError."""
+    self.check_ready()
+    readers = self._run(request.run).readers
+    if readers.why_no_parser:
+      raise InputError(readers.why_no_parser)
+    parse = await self._within_timeout(
+      asyncio.get_running_loop().run_in_executor(
+        self._parser_threads, readers.parse, request.text
+      )
+    )
+    spans = zip(parse.start_W, parse.end_W)
+    return {
+      "text": parse.text,
+      "conllu": conllu.to_text(parse, "1", is_complete=True),
+      "words": [parse.text[start:end] for start, end in spans],
+      "heads": list(parse.head_W),
+      "relations": list(parse.relation_W),
+      "parsed": parse.parsed,
+    }
+
+  async def inspect(self, request: InspectRequest) -> bytes:
+    """Returns the response of POST /inspect; raises HTTPError or InputError."""
+    self.check_ready()
+    run = self._run(request.run)
+    job = InspectionJob(
+      run.name, functools.partial(run.inspect, request.source, request.layers)
+    )
+    self._submit(job)
+    try:
+      return await self._within_timeout(asyncio.wrap_future(job.results[0]))
+    finally:
+      self.worker.cancel(job)
+
+  def close(self) -> None:
+    """Stops accepting work; the current batch continues."""
+    self.state = "ending"
+    self.worker.close()
+    self._parser_threads.shutdown(wait=False, cancel_futures=True)
+    for run in self.runs.values():
+      run.close()
+
+  def check_ready(self) -> None:
+    """Raises HTTPError unless requests are accepted."""
+    if self.state == "ok":
+      return
+    compiled, sizes = self.compiled
+    progress = ""
+    if self.state == "starting" and sizes:
+      progress = f": {compiled} of {sizes} programs are compiled"
+    raise HTTPError(
+      503, f"the server is {self.state}{progress}.", retry_after=_RETRY_STATE
+    )
+
+  def _timeout_error(self) -> HTTPError:
+    """Returns the error for a request that takes too long."""
+    why = "the server is busy. Send less at a time, or ask again later."
+    if self._is_compiling():
+      why = (
+        f"programs are being compiled ({self._programs()} so far). Ask again "
+        "later."
+      )
+    return HTTPError(
+      503,
+      f"no answer within {self.limits.timeout:g} seconds: {why}",
+      retry_after=_RETRY_STATE,
+    )
+
+  def _run(self, name: str) -> ServedRun:
+    """Returns the run of a name; raises HTTPError."""
     if not name:
       return next(iter(self.runs.values()))
     if name not in self.runs:
@@ -121,159 +221,42 @@ class Service:
       )
     return self.runs[name]
 
-  @property
-  def _programs(self) -> int:
-    return sum(run.session.compilations for run in self.runs.values())
-
-  @property
-  def _is_compiling(self) -> bool:
-    return any(run.note() for run in self.runs.values())
-
-  def translate(self, request: request_fields.Translate) -> PendingTranslation:
-    """Begins what POST /translate asks.
-
-    Raises:
-      HTTPError: The server is not ready or full, or there is no such run.
-    """
-    self.check_ready()
-    run = self.run(request.run)
-    nbest = request.nbest or 1
-    if nbest > run.most:
-      raise HTTPError(
-        422,
-        f"nbest is {nbest}, and {run.name!r} finds {run.most} translations of "
-        "a sentence: the server's --beam.",
-      )
-    with self._not_full():
-      job = self.worker.translate(run.name, request.requests)
-    return PendingTranslation(self, run.name, job, nbest)
-
-  async def parse(self, request: request_fields.ParseText) -> dict[str, Any]:
-    """The answer to POST /parse; raises HTTPError, or InputError."""
-    self.check_ready()
-    reading = self.run(request.run).reading
-    if reading.why_no_parser:
-      raise InputError(reading.why_no_parser)
-    work = asyncio.get_running_loop().run_in_executor(
-      self._parsing, reading.parse, request.text
-    )
-    return answers.parsed(await self.within(work))
-
-  async def inspect(self, request: request_fields.Inspect) -> bytes:
-    """The answer to POST /inspect; raises HTTPError, or InputError."""
-    self.check_ready()
-    run = self.run(request.run)
-    with self._not_full():
-      task = self.worker.inspect(
-        run.name,
-        functools.partial(
-          answers.inspected, run, request.source, request.layers
-        ),
-      )
+  def _submit(self, job: Job) -> None:
     try:
-      return await self.within(asyncio.wrap_future(task.answer))
-    finally:
-      self.worker.cancel(run.name, task)
-
-  def close(self) -> None:
-    """Ends what works, after what it is at."""
-    self.state = "ending"
-    self.worker.close()
-    self._parsing.shutdown(wait=False, cancel_futures=True)
-    for run in self.runs.values():
-      run.close()
-
-  def check_ready(self) -> None:
-    """Raises HTTPError unless requests are answered."""
-    if self.state == "ok":
-      return
-    compiled, sizes = self.compiled
-    is_told = self.state == "starting" and sizes
-    far = f": {compiled} of {sizes} programs are compiled" if is_told else ""
-    raise HTTPError(
-      503, f"the server is {self.state}{far}.", retry_after=5 * _AGAIN
-    )
-
-  async def within(self, work: Awaitable[T]) -> T:
-    """What comes of work; raises HTTPError where it takes too long."""
-    try:
-      async with asyncio.timeout(self.limits.timeout):
-        return await work
-    except TimeoutError:
-      raise self.late() from None
-
-  def late(self) -> HTTPError:
-    """For what took too long."""
-    why = "the server is busy. Send less at a time, or ask again later."
-    if self._is_compiling:
-      why = f"programs are being compiled ({self._programs} so far). Ask again later."
-    return HTTPError(
-      503,
-      f"no answer within {self.limits.timeout:g} seconds: {why}",
-      retry_after=5 * _AGAIN,
-    )
-
-  @contextlib.contextmanager
-  def _not_full(self) -> Iterator[None]:
-    try:
-      yield
+      self.worker.submit(job)
     except QueueFullError:
       raise HTTPError(
         503,
         f"more than {self.limits.queue:,} sentences would wait; ask later.",
-        retry_after=_AGAIN,
+        retry_after=_RETRY_QUEUE,
       ) from None
 
-
-class PendingTranslation:
-  """Sentences that are being translated; `cancel` it in the end.
-
-  Attributes:
-    run: name of the run.
-    sentences: how many they are.
-  """
-
-  def __init__(
-    self, service: Service, run: str, job: TranslationJob, nbest: int
-  ):
-    self._service, self._job, self._nbest = service, job, nbest
-    self.run, self.sentences = run, len(job.answers)
-
-  def cancel(self) -> None:
-    """Cancels the sentences that are not translated yet."""
-    self._service.worker.cancel(self.run, self._job)
-
-  async def results(self) -> AsyncIterator[dict[str, Any]]:
-    """Each sentence's answer as it is found, with its "index".
-
-    One that cannot be translated has an "error" instead.
-
-    Raises:
-      HTTPError: it takes too long.
-    """
+  async def _within_timeout(self, work: Awaitable[T]) -> T:
+    """Returns the result of work; raises HTTPError if it takes too long."""
     try:
-      async with asyncio.timeout(self._service.limits.timeout):
-        async for index, answer in self._ended():
-          yield {"index": index, **self._on_answer(answer)}
+      return await asyncio.wait_for(work, self.limits.timeout)
     except TimeoutError:
-      raise self._service.late() from None
+      raise self._timeout_error() from None
 
-  def _on_answer(self, answer: Future[Answer]) -> dict[str, Any]:
-    error = answer.exception()
-    if isinstance(error, InputError):
-      return {"error": str(error)}
-    return answers.translation(answer.result(), self._nbest)
+  def _programs(self) -> int:
+    return sum(run.session.compilations for run in self.runs.values())
 
-  async def _ended(self) -> AsyncIterator[tuple[int, Future[Answer]]]:
-    """(index, answer) of each sentence, as they are done."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Queue[tuple[int, Future[Answer]]] = asyncio.Queue()
+  def _is_compiling(self) -> bool:
+    return any(run.is_compiling for run in self.runs.values())
 
-    def tell(index: int, answer: Future[Answer]) -> None:
-      with contextlib.suppress(RuntimeError):  # the loop has ended
-        loop.call_soon_threadsafe(done.put_nowait, (index, answer))
 
-    for index, answer in enumerate(self._job.answers):
-      answer.add_done_callback(functools.partial(tell, index))
-    for _ in self._job.answers:
-      yield await done.get()
+async def _result(
+  index: int, future: Future[SentenceResult], nbest: int
+) -> dict[str, Any]:
+  """Waits for a sentence; returns its fields in the response."""
+  try:
+    result = await asyncio.wrap_future(future)
+  except InputError as error:
+    return {"index": index, "error": str(error)}
+  translations = result.nbest[:nbest] or [EMPTY_TRANSLATION]
+  return {
+    "index": index,
+    "text": translations[0].text,
+    "cut": result.cut,
+    "nbest": nbest_fields(translations),
+  }

@@ -1,7 +1,4 @@
-"""Programs of the usual sizes, made before anybody waits for them.
-
-Before this file: `runs`, `batching`. After it: the command `jaxsyn.serve`.
-"""
+"""Compilation of the programs for common sizes before the first request."""
 
 from __future__ import annotations
 
@@ -20,22 +17,21 @@ from jaxsyn.session import Session
 
 
 def prepare(
-  desks: Sequence[RequestQueue],
+  queues: Sequence[RequestQueue],
   longest: int,
   on_progress: Callable[[int, int], None] = lambda compiled, sizes: None,
 ) -> None:
-  """Compiles what translates and inspects sentences up to a length.
+  """Compiles the programs for sentences up to a length.
 
-  Short sentences come first, and one alone before several: what a short sentence
-  needs of every run is there before anything else.
+  The programs for one short sentence come first, for every run.
 
   Args:
-    desks: of the runs.
-    longest: subwords of a sentence, EOS included; 0: nothing.
-    on_progress: called with how many sizes are compiled, and how many will be:
-      at the beginning, and after each. Not called where there are none.
+    queues: Queues of the runs.
+    longest: Subwords of a sentence, including EOS; 0: compile nothing.
+    on_progress: Called with the numbers of compiled sizes and of all sizes, first
+      with 0. Not called if there are no sizes.
   """
-  sizes = [size for queue in desks for size in _sizes(queue, longest)]
+  sizes = [size for queue in queues for size in _sizes(queue, longest)]
   sizes.sort(key=lambda size: (size.width, size.sentences))
   if sizes:
     on_progress(0, len(sizes))
@@ -44,69 +40,51 @@ def prepare(
     "compiling programs", total=len(sizes), unit="size", speed=False
   ) as bar:
     for compiled, size in enumerate(sizes, 1):
-      size.make()
+      size.compile()
       on_progress(compiled, len(sizes))
       bar.advance()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """A size of a batch: padded subwords of a sentence, sentences; who makes it."""
+  """A batch size: padded subwords per sentence, and sentences."""
 
   width: int
   sentences: int
-  make: Callable[[], Any]
+  compile: Callable[[], Any]
 
 
 def _sizes(queue: RequestQueue, longest: int) -> Iterator[_Size]:
-  """What a run needs."""
-  session, width = queue.run.session, SHORTEST
+  session, most = queue.run.session, queue.max_sentences
+  width = SHORTEST
   while width <= longest:
-    example = _example(session, width)
+    examples = _examples(session, width)
     known: set[Any] = set()
-    for count in range(1, queue.max_sentences + 1):
-      new = session.sizes([example] * count)
-      if not new <= known:
-        make = functools.partial(session.compile, [example] * count)
-        yield _Size(width, count, make)
-      known |= new
-    # Of several lengths: programs that move them to fewer places are made too.
-    mixed = _mixed(session, width, queue.max_sentences)
-    yield _Size(
-      width, queue.max_sentences, functools.partial(session.search, mixed)
-    )
+    for count in range(1, most + 1):
+      batch = examples[:1] * count
+      sizes = session.sizes(batch)
+      if not sizes <= known:
+        yield _Size(width, count, functools.partial(session.compile, batch))
+      known |= sizes
+    # A search of sentences of different lengths also compiles the programs that
+    # move the remaining sentences to a smaller batch.
+    mixed = list(itertools.islice(itertools.cycle(examples), most))
+    yield _Size(width, most, functools.partial(session.search, mixed))
     if len(session.members) == 1:
-      yield _Size(width, 1, functools.partial(_inspect, queue, example))
+      inspect = functools.partial(_inspect, queue, examples[0])
+      yield _Size(width, 1, inspect)
     width *= 2
 
 
-def _example(session: Session, width: int) -> Any:
-  """A sentence of a padded length."""
-  words = 1
-  while _subwords(session, words) <= width // 2:
-    words += 1
-  ((example, _),) = session.reader.read_all([unparsed(_text(words))])
-  return example
-
-
-def _mixed(session: Session, width: int, sentence_count: int) -> list[Any]:
-  """So many sentences of a padded length, some shorter than others."""
-  words = [
-    count
-    for count in range(1, width)
-    if width // 2 < _subwords(session, count) <= width
-  ]
-  parses = [unparsed(_text(count)) for count in words]
-  examples = [example for example, _ in session.reader.read_all(parses)]
-  return list(itertools.islice(itertools.cycle(examples), sentence_count))
-
-
-def _subwords(session: Session, words: int) -> int:
-  return len(session.reader.fit(_text(words)).pieces.id) + 1
-
-
-def _text(words: int) -> str:
-  return " ".join("a" * words)
+def _examples(session: Session, width: int) -> list[Any]:
+  """Returns a sentence of each length that is padded to a width."""
+  parses = []
+  for words in range(1, width):
+    text = " ".join("a" * words)
+    length = len(session.reader.fit(text).pieces.id) + 1  # with EOS
+    if width // 2 < length <= width:
+      parses.append(unparsed(text))
+  return [example for example, _ in session.reader.read_all(parses)]
 
 
 def _inspect(queue: RequestQueue, example: Any) -> None:

@@ -1,4 +1,4 @@
-"""Two tiny runs, served in this process; and the page of a server of its own."""
+"""Two tiny runs served in this process, and a server process for the page."""
 
 import contextlib
 import re
@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from asked_services import Asked
+from serving_client import ServiceClient
 
-from jaxsyn.serving.limits import ServiceLimits
-from jaxsyn.serving.runs import RunLocation, Served
+from jaxsyn.serving.requests import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, ServedRun
 from jaxsyn.serving.service import Service
 
 
@@ -18,7 +18,7 @@ from jaxsyn.serving.service import Service
 def served(runs):
   """Two runs, opened."""
   opened = [
-    Served(RunLocation(name, (str(runs[name]),)))
+    ServedRun(RunLocation(name, (str(runs[name]),)))
     for name in ("pascal", "deps_san")
   ]
   yield opened
@@ -28,16 +28,16 @@ def served(runs):
 
 @pytest.fixture(scope="session")
 def made(served):
-  """A function limits... -> a service of both runs that works."""
+  """A function that returns a client of a service of both runs."""
   services = []
 
-  def make(*, doors=None, works=True, **limits):
+  def make(*, policy=None, works=True, **limits):
     service = Service(served, ServiceLimits(**limits), max_sentences=8)
     service.state = "ok"
     if works:
       service.worker.start()
       services.append(service)
-    return Asked(service, **(doors or {}))
+    return ServiceClient(service, **(policy or {}))
 
   yield make
   for service in services:
@@ -47,13 +47,13 @@ def made(served):
 
 @pytest.fixture(scope="session")
 def ask(made):
-  """A service with the usual limits."""
+  """A client of a service with the default limits."""
   return made()
 
 
 @pytest.fixture(scope="session")
 def address(runs, environment):
-  """Of a server of two runs, in a process of its own."""
+  """Address of a server process of two runs."""
   names = ("pascal", "gru_global")
   command = [sys.executable, "-m", "jaxsyn", "serve", "--port", "0"]
   server = subprocess.Popen(
@@ -76,7 +76,7 @@ def address(runs, environment):
 
 @pytest.fixture(scope="module")
 def browser():
-  """Of a module: while it is open, nothing else may run a loop of asyncio."""
+  """A browser; while it is open, nothing else may run an asyncio loop."""
   from page_under_test import CHROMIUM, playwright
 
   with playwright.sync_playwright() as player:
@@ -89,7 +89,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser, address):
-  """A function query, how -> the page; what it logs or throws is a fault."""
+  """A function that opens the page, which must not log or throw anything."""
   messages, pages = [], contextlib.ExitStack()
 
   def open_page(query="", **how):

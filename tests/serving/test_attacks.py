@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from asked_services import LINE
+from serving_client import LINE
 
 # Seconds. Beside other tests, which keep the cores busy, a request can wait for the
 # scheduler; the stalls that these tests are about last 4 s and more.

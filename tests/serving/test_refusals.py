@@ -1,4 +1,4 @@
-"""What cannot be answered is told in one line of JSON, and harms nobody."""
+"""Errors are one line of JSON, and affect only their request."""
 
 import asyncio
 import json
@@ -7,10 +7,10 @@ import shutil
 import time
 
 import pytest
-from asked_services import LINE
+from serving_client import LINE
 
-from jaxsyn.serving.limits import RateLimiter
-from jaxsyn.serving.runs import RunLocation, Served
+from jaxsyn.serving.batching import InspectionJob, TranslationJob
+from jaxsyn.serving.runs import RunLocation, ServedRun
 
 TREE = "1\ta\t_\t_\t_\t_\t{}\tdet\t_\t_\n2\tcow\t_\t_\t_\t_\t{}\troot\t_\t_\n\n"
 
@@ -81,14 +81,14 @@ CANNOT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("told, message", CANNOT)
+@pytest.mark.parametrize("body, message", CANNOT)
 @pytest.mark.parametrize("path", ["/translate", "/inspect"])
-def test_impossible_requests_are_422(ask, path, told, message):
-  answer = ask(path, told)
+def test_impossible_requests_are_422(ask, path, body, message):
+  answer = ask(path, body)
   assert answer.status_code == 422, answer.text
   assert message in answer.json()["error"]
-  if path == "/translate" and "conllu" in told:
-    answer = ask(path, {"requests": [{"text": LINE}, told]})
+  if path == "/translate" and "conllu" in body:
+    answer = ask(path, {"requests": [{"text": LINE}, body]})
     assert answer.status_code == 422, answer.text
     assert "requests[1].conllu" in answer.json()["error"]
 
@@ -155,34 +155,6 @@ def test_sizes(made):
   assert answer.headers["connection"] == "close"
 
 
-def test_a_bucket_fills_at_its_rate():
-  now = [0.0]
-  buckets = RateLimiter(2.0, clock=lambda: now[0])
-  assert [buckets.take("1.2.3.4") for _ in range(3)] == [0, 0, 0.5]
-  assert buckets.take("1.2.3.5") == 0  # another
-  now[0] = 0.25
-  assert buckets.take("1.2.3.4") == 0.25
-  now[0] = 0.5
-  assert buckets.take("1.2.3.4") == 0
-  now[0] = 100  # no more than a second's worth
-  assert [buckets.take("1.2.3.4") > 0 for _ in range(3)] == [False, False, True]
-  # One network of IPv6 is one client.
-  assert [buckets.take(f"2001:db8::{i}") > 0 for i in range(3)] == [False, False, True]  # fmt: skip
-  assert RateLimiter(0).take("1.2.3.4") == 0
-  for i in range(20_000):
-    buckets.take(f"10.0.{i // 250}.{i % 250}")
-  assert len(buckets._left) == 10_000
-
-
-def test_too_many_requests(made):
-  ask = made(rate=0.5)
-  assert ask("/parse", {"text": LINE}).status_code == 200
-  answer = ask("/parse", {"text": LINE})
-  assert answer.status_code == 429 and answer.headers["retry-after"] == "2"
-  assert answer.json() == {"error": "too many requests: 0.5 a second at most."}
-  assert ask("/health").status_code == 200
-
-
 def test_a_full_queue_and_an_impatient_client(made):
   ask = made(works=False, queue=3, timeout=0.2)
   worker = ask.service.worker
@@ -191,10 +163,11 @@ def test_a_full_queue_and_an_impatient_client(made):
   assert (
     answer.json()["error"] == "more than 3 sentences would wait; ask later."
   )
-  job = worker.translate("pascal", [None] * 3)
+  job = TranslationJob("pascal", [None] * 3)
+  worker.submit(job)
   assert ask("/translate", {"text": LINE}).status_code == 503
   assert ask("/inspect", {"text": LINE}).status_code == 503
-  worker.cancel("pascal", job)
+  worker.cancel(job)
   # Nothing works: no answer comes, and what waited leaves the queue.
   answer = ask("/translate", {"texts": [LINE] * 3})
   assert answer.status_code == 503
@@ -208,14 +181,13 @@ def test_a_full_queue_and_an_impatient_client(made):
 def test_health_reports_a_stuck_worker(made):
   ask = made(timeout=0.2)
   assert ask("/health").json() == {"status": "ok"}
-  sample = ask.service.worker.inspect(
-    "pascal", lambda is_wanted: time.sleep(1.5)
-  )
+  job = InspectionJob("pascal", lambda is_wanted: time.sleep(1.5))
+  ask.service.worker.submit(job)
   time.sleep(0.7)
   answer = ask("/health")
   assert answer.status_code == 503
   assert answer.json() == {"status": "stuck", "seconds": 1}
-  sample.answer.result(10)
+  job.results[0].result(10)
   time.sleep(0.1)
   assert ask("/health").json() == {"status": "ok"}
 
@@ -224,10 +196,11 @@ def test_health_is_ok_while_a_long_compilation_runs(made):
   ask = made(timeout=0.2)
   session, worker = ask.service.runs["pascal"].session, ask.service.worker
   examples = session.begin_examples(["a cow " * 50])()  # of a new size
-  work = worker.inspect("pascal", lambda is_wanted: session.search(examples))
+  job = InspectionJob("pascal", lambda is_wanted: session.search(examples))
+  worker.submit(job)
   replies = []
-  while not work.answer.done():
-    is_compiling, stalled = session.note() != "", worker.stalled
+  while not job.results[0].done():
+    is_compiling, stalled = session.note() != "", worker.stalled_seconds
     reply = ask("/health")
     if is_compiling and session.note() and stalled > 0.2:
       replies.append((reply.status_code, reply.json()["status"]))
@@ -316,7 +289,7 @@ def test_checks_hosts_and_origins(made):
     assert answer.status_code == 403, origin
     assert "--origins names those" in answer.json()["error"]
   named = {"allowed_hosts": ["*.example.org"], "origins": ["https://a.test"]}
-  ask = made(works=False, doors={"host": "0.0.0.0", **named})
+  ask = made(works=False, policy={"host": "0.0.0.0", **named})
   for host in ("a.example.org", "10.0.0.1:80", "[2001:db8::1]"):
     assert status(host) == 200, host
   assert status("example.org.evil.example") == 400
@@ -351,17 +324,17 @@ def test_a_run_without_a_parser_takes_trees_alone(runs, tmp_path, made):
   folder = tmp_path / "no_parser"
   shutil.copytree(runs["pascal"], folder)
   (folder / "parser.source.udpipe").unlink()
-  one = Served(RunLocation("bare", (str(folder),)))
+  one = ServedRun(RunLocation("bare", (str(folder),)))
   ask = made(works=False)
   ask.service.runs["bare"] = one
   try:
-    assert one.described["parser"] is False
+    assert one.description["parser"] is False
     answer = ask("/parse", {"text": LINE, "run": "bare"})
     assert answer.status_code == 422
     assert "such parser model" in answer.json()["error"]
     from jaxsyn.data.sentence.stream import parses_of_text
 
-    (cannot, can) = one.reading.read([LINE, *parses_of_text(TREE.format(2, 0), "it")])  # fmt: skip
+    (cannot, can) = one.readers.read([LINE, *parses_of_text(TREE.format(2, 0), "it")])  # fmt: skip
     assert "such parser model" in str(cannot)
     assert can[0]["source_head"].tolist() == [1, 1]
   finally:
@@ -369,7 +342,7 @@ def test_a_run_without_a_parser_takes_trees_alone(runs, tmp_path, made):
 
 
 def test_a_parser_that_dies_is_started_again(served):
-  reading = served[0].reading
+  reading = served[0].readers
   before = reading.parse(LINE)
   reading._workers._process.kill()
   reading._workers._process.wait()

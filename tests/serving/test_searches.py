@@ -4,11 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from asked_services import LINE, OTHER, Asked
+from serving_client import LINE, OTHER, ServiceClient
 
 from jaxsyn.serving import warm
-from jaxsyn.serving.limits import ServiceLimits
-from jaxsyn.serving.runs import RunLocation, Served
+from jaxsyn.serving.requests import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, ServedRun
 from jaxsyn.serving.service import Service
 from jaxsyn.session import Session
 
@@ -19,12 +19,12 @@ def opened():
   services = []
 
   def make(*folders, **decode):
-    run = Served(RunLocation("it", tuple(map(str, folders))), decode=decode)
+    run = ServedRun(RunLocation("it", tuple(map(str, folders))), decode=decode)
     service = Service([run], ServiceLimits(), max_sentences=8)
     service.state = "ok"
     services.append(service)
     service.worker.start()
-    return Asked(service), run
+    return ServiceClient(service), run
 
   yield make
   for service in services:
@@ -35,7 +35,7 @@ def opened():
 def test_samples_depend_on_the_place_in_their_request(opened, runs):
   """Alone, or beside others that ask the same."""
   ask, run = opened(runs["pascal"], search="sample", nbest=2)
-  assert run.most == 2
+  assert run.max_nbest == 2
   request = ("/translate", {"texts": [LINE, LINE], "nbest": 2})
   pages = [answer.json()["translations"] for answer in ask.all([request] * 3)]
   session = Session(runs["pascal"], search="sample", nbest=2)
@@ -71,7 +71,7 @@ def test_common_sizes_are_compiled_at_the_start(opened, runs):
   ask, run = opened(runs["pascal"], beam=2)
   messages = []
   warm.prepare(
-    [*ask.service.worker.desks.values()], 16, lambda *one: messages.append(one)
+    [*ask.service.worker.queues.values()], 16, lambda *one: messages.append(one)
   )
   assert messages == [(done, 4) for done in range(5)]
   session = run.session
@@ -86,7 +86,7 @@ def test_common_sizes_are_compiled_at_the_start(opened, runs):
 
 def test_a_short_sentence_is_ready_first_of_every_run(made, monkeypatch):
   """Of both runs alone, then several together, then longer ones likewise."""
-  desks = [*made(works=False).service.worker.desks.values()]
+  desks = [*made(works=False).service.worker.queues.values()]
   started = []
 
   def note(run, what, examples):
