@@ -1,1 +1,1 @@
-"""Speed and memory: each module is a command that prints name=value unit."""
+"""Benchmarks: each module is a command that prints lines name=value unit."""

@@ -1,88 +1,70 @@
-"""How fast a run translates.
+"""Measures the speed of translation with a trained run.
 
   python -m benchmarks.decode_speed --workdir runs/pascal --input test.en.gz \\
     [--beam 5] [--passes 3] [--latency 200]
 
-The text is parsed, searched, and translated: `parse` and `search` alone, and
-`both` as `jaxsyn.translate` does it, block by block, with the start of the
-processes that parse; `ratio` is both over the slower of the two. Programs are
-compiled before. With --latency so many sentences are then translated one at a
-time, from the raw line to the text. One line a figure: name=value unit; tokens
-are output subwords with EOS, "/cpu-s" is per second of processor time,
-all processes together. With --steps each pass prints "STEP n tokens=T sents=S"
-for ever, for a timer that pairs it with other programs.
+`parse` and `search` measure the two parts alone. `both` measures
+`jaxsyn.translate`, which parses a block of lines while it translates another,
+including the start of the parsing processes; `ratio` is its speed over that of the
+slower part. --latency translates that many sentences one at a time, from raw text
+to raw text. Programs are compiled before. Tokens are output subwords with EOS.
+"/cpu-s" is per second of processor time, all processes together.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 from absl import flags, logging
 
-from benchmarks.figures import peak_mib, processor_seconds, show
+from benchmarks.figures import Figures, Timer, peak_mib, show
 from jaxsyn import cli, translate
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translating import run_flags
 
+BLOCK = 1000  # lines
+
 
 def run(
-  session: Session,
-  lines: list[str],
-  passes: int,
-  *,
-  buffer: int = 1000,
-  latency: int = 0,
-) -> dict[str, tuple[float, str]]:
-  """Times what the module says.
+  session: Session, lines: list[str], passes: int, *, latency: int = 0
+) -> Figures:
+  """Translates lines and measures the parts of it.
 
   Args:
-    session: an opened run.
-    lines: raw text.
-    passes: times that it is parsed, searched, and translated.
-    buffer: lines of a block.
-    latency: how many of the lines are translated one at a time.
-
-  Returns: name -> (value, unit).
+    session: An opened run.
+    lines: Raw text.
+    passes: Number of times that the text is parsed, searched and translated.
+    latency: Number of lines that are also translated one at a time.
   """
-  figures: dict[str, tuple[float, str]] = {}
+  with Timer() as first:
+    best = [nbest[0] for nbest in session(lines)]
+    session.close()
+  figures: dict[str, tuple[float, str]] = {"first_pass": (first.wall, "s")}
   text = lines * passes
-
-  @contextmanager
-  def measured(name: str) -> Iterator[None]:
-    began, busy = time.perf_counter(), processor_seconds()
-    yield
-    session.close()  # time of processes counts when they have ended
-    wall, processor = time.perf_counter() - began, processor_seconds() - busy
-    figures[name] = len(text) / wall, "sentences/s"
-    figures[f"{name}_cpu"] = len(text) / processor, "sentences/cpu-s"
-
-  began = time.perf_counter()
-  best = [nbest[0] for nbest in session(lines)]
-  session.close()
-  figures["first_pass"] = time.perf_counter() - began, "s"
-  tokens = _tokens(best)
-  with measured("parse"):
-    blocks = [text[i : i + buffer] for i in range(0, len(text), buffer)]
-    examples = [e for block in blocks for e in session.begin_examples(block)()]
-  with measured("search"):
-    for start in range(0, len(text), buffer):
-      session.search(examples[start : start + buffer])
-  for name, unit in (("search", "s"), ("search_cpu", "cpu-s")):
-    speed = figures[name][0] * tokens / len(lines)
-    figures[name.replace("search", "search_tokens")] = speed, f"tokens/{unit}"
-  with measured("both"):
-    for _ in translate.run(session, text, buffer):
+  blocks = [text[i : i + BLOCK] for i in range(0, len(text), BLOCK)]
+  # The processor time of parsing processes counts once they are closed.
+  with Timer() as parse:
+    examples = [session.begin_examples(block)() for block in blocks]
+    session.close()
+  with Timer() as search:
+    for block in examples:
+      session.search(block)
+  with Timer() as both:
+    for _ in translate.run(session, text, BLOCK):
       pass
-  slower = min(figures["parse"][0], figures["search"][0])
-  figures["ratio"] = figures["both"][0] / slower, "of the slower"
+    session.close()
+  for name, timer in {"parse": parse, "search": search, "both": both}.items():
+    figures[name] = len(text) / timer.wall, "sentences/s"
+    figures[f"{name}_cpu"] = len(text) / timer.cpu, "sentences/cpu-s"
+  tokens = passes * sum(len(one.ids) + 1 for one in best)
+  figures["search_tokens"] = tokens / search.wall, "tokens/s"
+  figures["search_tokens_cpu"] = tokens / search.cpu, "tokens/cpu-s"
+  ratio = max(parse.wall, search.wall) / both.wall
+  figures["ratio"] = ratio, "of the slower"
   if latency:
     figures |= _latency(session, lines[:latency])
   figures["programs"] = session.compilations, "compilations"
@@ -93,24 +75,21 @@ def run(
 def _latency(
   session: Session, lines: Sequence[str]
 ) -> dict[str, tuple[float, str]]:
-  """Milliseconds of a sentence that comes alone, its program compiled before."""
+  """Measures the time from one raw sentence to its translation."""
   for line in lines:
     session([line])
-  seconds, busy = [], processor_seconds()
+  turns = []
   for line in lines:
-    began = time.perf_counter()
-    session([line])
-    seconds.append(time.perf_counter() - began)
-  processor = processor_seconds() - busy
+    with Timer() as timer:
+      session([line])
+    turns.append(timer)
+  seconds = [turn.wall for turn in turns]
+  cpu = sum(turn.cpu for turn in turns) / len(turns)
   return {
     "latency_p50": (1e3 * float(np.percentile(seconds, 50)), "ms"),
     "latency_p95": (1e3 * float(np.percentile(seconds, 95)), "ms"),
-    "latency_cpu": (1e3 * processor / len(lines), "cpu-ms/sentence"),
+    "latency_cpu": (1e3 * cpu, "cpu-ms/sentence"),
   }
-
-
-def _tokens(best: Sequence[Translation]) -> int:
-  return sum(len(one.ids) + 1 for one in best)
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -120,23 +99,14 @@ def _main(values: flags.FlagValues) -> None:
   set_up_jax()
   session = Session(values.workdir, parser=values.parser, beam=values.beam)
   lines = read_lines(values.input)
-  if values.steps:
-    examples = [session.example(line) for line in lines]
-    session.search(examples)
-    for number in itertools.count(1):
-      best = [nbest[0] for nbest in session.search(examples)]
-      print(
-        f"STEP {number} tokens={_tokens(best)} sents={len(lines)}", flush=True
-      )
   show(run(session, lines, values.passes, latency=values.latency))
 
 
 if __name__ == "__main__":
-  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
+  flags.DEFINE_string("workdir", None, "Run directory.")
   flags.DEFINE_string("input", None, "Raw text, plain or .gz.")
   run_flags.define_parser()
-  flags.DEFINE_integer("beam", 5, "Hypotheses a sentence.")
-  flags.DEFINE_integer("passes", 3, "Times the text is translated.")
-  flags.DEFINE_integer("latency", 0, "Lines translated one at a time.")
-  flags.DEFINE_bool("steps", False, "Print a line a pass, for ever.")
+  flags.DEFINE_integer("beam", 5, "Beam size.")
+  flags.DEFINE_integer("passes", 3, "Number of passes over the text.")
+  flags.DEFINE_integer("latency", 0, "Lines to translate one at a time.")
   cli.main(_main)

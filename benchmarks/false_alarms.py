@@ -1,13 +1,13 @@
-"""How often the significance tests of `jaxsyn.score` call systems different.
+"""Measures the false-alarm rate of the significance tests of `jaxsyn.score`.
 
   python -m benchmarks.false_alarms --trials 500 [--sentences 200] \\
     [--metrics bleu,chrf,ribes] [--samples 1000] [--planted 0.1]
 
-Each trial draws a test set and two systems that translate it with random faults:
-replaced words and swapped neighbours, as often as the sentence is hard. First both
-have faults equally often (false alarms, to be 5 % at p < 0.05), then the second
-has --planted of them fewer (power). One line a figure: name=value unit;
-"sacrebleu" is the p-value of sacreBLEU's command for the same draws.
+Each trial draws a test set and two systems that translate it with random faults,
+which are replaced words and swapped neighbours; difficult sentences have more. First
+both systems have equal rates of faults ("false_alarms", which should be 5 % at
+p < 0.05), then the second has fewer by --planted ("power"). "sacrebleu" is the
+p-value that sacreBLEU's command has for the same resamples.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ def called_different(
   """Counts the trials whose p-value is below 0.05.
 
   Args:
-    metric: a name of `jaxsyn.scoring.metrics.METRICS`.
-    trials: pairs of systems, each with a test set of its own.
-    sentences: of a test set.
-    samples: of the tests.
-    planted: share of faults that the second system does not make.
-    seed: of everything.
+    metric: Name in `jaxsyn.scoring.metrics.METRICS`.
+    trials: Pairs of systems, each with its own test set.
+    sentences: Sentences of a test set.
+    samples: Resamples of a test.
+    planted: Share of faults that the second system does not make.
+    seed: Random seed.
 
   Returns:
-    Trials by test; "bootstrap_sacrebleu" and the like for sacreBLEU's p-value.
+    Number of trials by test; "bootstrap_sacrebleu" and so on for the p-value of
+    sacreBLEU.
   """
   hits: dict[str, int] = collections.Counter()
   for trial in range(trials):
@@ -55,7 +56,9 @@ def called_different(
     first, second = (scorer.measure(s) for s in (one, other))
     draws = Draws(samples, seed=int(random.integers(2**31)))
     compared = difference(
-      *(("other", "one"), second, first),
+      ("other", "one"),
+      second,
+      first,
       tests=TESTS,
       draws=draws,
       interval=False,
@@ -68,11 +71,11 @@ def called_different(
 
 
 def _test_set(random, sentences: int, planted: float):
-  """A reference and two systems; a word is a number below 500."""
+  """Returns a reference and two systems; words are numbers below 500."""
   reference, one, other = [], [], []
   for _ in range(sentences):
     words = (500 * random.random(random.integers(5, 31)) ** 2).astype(int)
-    rate = random.beta(2, 6)  # of faults; hard sentences are hard for both
+    rate = random.beta(2, 6)  # of faults, for both systems
     reference.append(_text(words))
     one.append(_text(_faulty(random, words, rate)))
     other.append(_text(_faulty(random, words, rate * (1 - planted))))
@@ -93,7 +96,6 @@ def _text(words: np.ndarray) -> str:
 
 
 def _main(values: flags.FlagValues) -> None:
-  """Prints the shares as they come."""
   for metric in values.metrics:
     for kind, planted in (("false_alarms", 0.0), ("power", values.planted)):
       hits = called_different(
@@ -109,9 +111,15 @@ def _main(values: flags.FlagValues) -> None:
 
 
 if __name__ == "__main__":
-  flags.DEFINE_integer("trials", 500, "Pairs of systems.")
-  flags.DEFINE_integer("sentences", 200, "Of each test set.")
-  flags.DEFINE_list("metrics", ["bleu", "chrf", "ribes"], "As of jaxsyn.score.")
-  flags.DEFINE_integer("samples", 1000, "Resamples and shuffles of a test.")
-  flags.DEFINE_float("planted", 0.1, "Share of faults fewer, for the power.")
+  flags.DEFINE_integer("trials", 500, "Number of pairs of systems.")
+  flags.DEFINE_integer("sentences", 200, "Sentences of a test set.")
+  flags.DEFINE_list(
+    "metrics", ["bleu", "chrf", "ribes"], "Names, as in jaxsyn.score."
+  )
+  flags.DEFINE_integer("samples", 1000, "Resamples of a test.")
+  flags.DEFINE_float(
+    "planted",
+    0.1,
+    "Share of faults that one system does not make, for the power.",
+  )
   cli.main(_main)

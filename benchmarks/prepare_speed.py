@@ -1,16 +1,12 @@
-"""What preparing costs a pair, stage by stage and in all.
+"""Measures the cost of preparation per sentence pair, by stage and in total.
 
   python -m benchmarks.prepare_speed --source train.en.gz --target train.de.gz \\
     --trees train.en.conllu.gz [--lines 10000]
-  python -m benchmarks.prepare_speed --source train.en.gz --target train.de.gz \\
-    --parser english.udpipe [--lines 1000]
 
-One line a figure: name=value unit. Costs are processor time, all processes
-together. A stage has them of its own functions on chunks of pairs; `build` those
-of `preprocess.build`, and what a pair more costs it: with twice the lines, less
-those with half, by the lines between; `vocabulary` is the same of training the
-vocabulary, which is in `build` too. With a parser it is compared with UDPipe's
-own pipeline, the two in turns, a chunk each.
+Costs are processor time of all processes. Stages are measured on chunks of pairs.
+`build` is the cost of one more pair in `preprocess.build`: the difference of
+preparing all lines and half of them. `vocabulary` is the same for training the
+vocabulary, which is part of `build`.
 """
 
 from __future__ import annotations
@@ -18,208 +14,144 @@ from __future__ import annotations
 import gzip
 import itertools
 import pathlib
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
-from benchmarks.figures import Figures, processor_seconds, show
+from benchmarks.figures import Figures, Timer, show
 from jaxsyn import cli
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
-from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Subwords, train
 from jaxsyn.data.store import records
-from jaxsyn.data.store.rows import Rows
-from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, report
 from jaxsyn.storage import files
 
 CHUNK = 128  # pairs
-LEVEL = 6  # of gzip, as preparing packs text
+GZIP_LEVEL = 6  # as in preparation
 
 
 class Costs:
-  """Processor seconds of each turn, by name of a stage."""
+  """Processor seconds by stage."""
 
   def __init__(self) -> None:
-    self.turns: dict[str, list[float]] = {}
+    self.seconds: dict[str, float] = {}
 
-  def of(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
-    """What a stage makes of what it is given; its costs are added."""
-    started = processor_seconds()
-    made = work(*given)
-    spent = processor_seconds() - started
-    self.turns.setdefault(name, []).append(spent)
-    return made
-
-  def figures(self, pairs: int) -> Figures:
-    return {
-      name: (1000 * sum(turns) / pairs, "cpu-ms/pair")
-      for name, turns in self.turns.items()
-    }
+  def measure(
+    self, stage: str, function: Callable[..., Any], *arguments: Any
+  ) -> Any:
+    """Calls a function and adds its cost to a stage."""
+    with Timer() as timer:
+      result = function(*arguments)
+    self.seconds[stage] = self.seconds.get(stage, 0.0) + timer.cpu
+    return result
 
 
-def run(
-  source: str, target: str, *, trees: str = "", parser: str = "", lines: int
-) -> Figures:
-  """Measures on the first lines of two parallel files.
+def run(source: str, target: str, trees: str, lines: int) -> Figures:
+  """Measures the first lines of two parallel files.
 
   Args:
-    source, target: the files.
-    trees: CoNLL-U of the source; "": the parser makes it.
-    parser: a UDPipe model of the source language; "" with trees.
-    lines: how many pairs.
-
-  Returns:
-    name -> (value, unit).
+    source, target: Text files.
+    trees: CoNLL-U file of the source.
+    lines: Number of pairs.
   """
-  if bool(trees) == bool(parser):
-    raise InputError("give either --trees or --parser.")
   costs = Costs()
   sources, targets = (
-    costs.of("read_text", list, itertools.islice(lines_of(path), lines))
+    costs.measure("read_text", list, itertools.islice(lines_of(path), lines))
     for path in (source, target)
   )
-  if parser:
-    told = _parsed(parser, sources, costs)
-  else:
-    blocks = itertools.islice(conllu.read(trees), 2 * len(sources))
-    parses = conllu.match(blocks, sources, source, last=False)
-    told = [_told(own) for own in _chunks([*parses])]
+  blocks = itertools.islice(conllu.read(trees), 2 * len(sources))
+  parses = [*conllu.match(blocks, sources, source, last=False)]
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    _stages(folder, sources, targets, told=told, costs=costs)
-    figures = dict(costs.figures(len(sources)))
-    if trees:
-      figures |= _whole(folder, sources, targets, told="".join(told))
-  if parser:
-    shares = [
-      bare / ours
-      for bare, ours in zip(costs.turns["parse_bare"], costs.turns["parse"])
-    ]
-    figures["parse_speed"] = statistics.median(shares), "of bare UDPipe"
-  return figures
+    _measure_stages(folder, sources, targets, parses, costs)
+    figures = {
+      stage: (1000 * seconds / len(sources), "cpu-ms/pair")
+      for stage, seconds in costs.seconds.items()
+    }
+    return figures | _measure_build(folder, sources, targets, _text(parses))
 
 
 def _chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
   return [items[i : i + CHUNK] for i in range(0, len(items), CHUNK)]
 
 
-def _told(parses: Sequence[conllu.Parse]) -> str:
-  """The CoNLL-U of parses."""
+def _text(parses: Sequence[conllu.Parse]) -> str:
   return "".join(conllu.to_text(one, str(i)) for i, one in enumerate(parses))
 
 
-def _parsed(path: str, sources: list[str], costs: Costs) -> list[str]:
-  """The trees of each chunk, as our parser and as bare UDPipe makes them."""
-  ours, udpipe = UDPipe(path), load_udpipe()
-  model = udpipe.Model.load(path)
-  bare = udpipe.Pipeline(
-    *(model, "tokenizer=presegmented"),
-    *(udpipe.Pipeline.DEFAULT, udpipe.Pipeline.DEFAULT, "conllu"),
-  )
-  error = udpipe.ProcessingError()
-  told = []
-  for turn, lines in enumerate(_chunks(sources)):
-    text = "\n".join(lines) + "\n"
-    for bare_now in (turn % 2 == 0, turn % 2 == 1):  # neither always first
-      if bare_now:
-        costs.of("parse_bare", bare.process, text, error)
-      else:
-        told.append(costs.of("parse", _parse, ours, lines))
-  return told
-
-
-def _parse(parser: UDPipe, lines: Sequence[str]) -> str:
-  return "".join(parser.conllu_all(lines, ["1"] * len(lines)))
-
-
-def _stages(
+def _measure_stages(
   folder: pathlib.Path,
   sources: list[str],
   targets: list[str],
-  *,
-  told: list[str],
+  parses: Sequence[conllu.Parse],
   costs: Costs,
 ) -> None:
-  """What becomes of chunks, from the text of their trees to files."""
   vocabulary = train(sources + targets, folder / "vocabulary.model", Subwords())
-  chunks = [
-    (lines, costs.of("read_trees", _read, text, lines))
-    for text, lines in zip(told, _chunks(sources), strict=True)
-  ]
-  labels = (
-    label
-    for _, parses in chunks
-    for parse in parses
-    for label in parse.relation_W
-  )
+  labels = itertools.chain.from_iterable(one.relation_W for one in parses)
   known: dict[str, Any] = {
     "relations": {"source": schema.relation_ids(labels)},
     "vocabularies": (vocabulary, vocabulary),
   }
 
-  def encode(parses: list[conllu.Parse], others: list[str]) -> Rows:
+  def read(text: str, lines: Sequence[str]) -> list[conllu.Parse]:
+    blocks = conllu.blocks_of_text(text, "trees")
+    return [*conllu.match(blocks, lines, "text")]
+
+  def encode(trees: list[conllu.Parse], others: list[str]) -> Any:
     lines = range(1, len(others) + 1)
-    return example.encode_all(parses, others, lines=lines, **known)
+    return example.encode_all(trees, others, lines=lines, **known)
 
+  def pack(*texts: str) -> None:
+    for text in texts:
+      gzip.compress(text.encode(), GZIP_LEVEL)
+
+  chunks = zip(_chunks(sources), _chunks(targets), _chunks(parses), strict=True)
   with files.publish(folder / "records") as file:
-    for (lines, parses), others in zip(chunks, _chunks(targets), strict=True):
-      rows = costs.of("encode", encode, parses, others)
-      costs.of("count", report.count, rows, ["source"])
+    for lines, others, trees in chunks:
+      trees = costs.measure("read_trees", read, _text(trees), lines)
+      rows = costs.measure("encode", encode, trees, others)
+      costs.measure("count", report.count, rows, ["source"])
       texts = dict(zip(schema.TEXTS, (lines, others)))
-      payloads = costs.of("serialise", records.encode, rows, texts)
+      payloads = costs.measure("serialise", records.encode, rows, texts)
       frames = map(records.frame, payloads)
-      costs.of("write_records", file.writelines, frames)
-      trees = costs.of("write_trees", _told, parses)
-      costs.of("gzip", _pack, ["\n".join(lines), "\n".join(others), trees])
+      costs.measure("write_records", file.writelines, frames)
+      text = costs.measure("write_trees", _text, trees)
+      costs.measure("gzip", pack, "\n".join(lines), "\n".join(others), text)
 
 
-def _pack(texts: list[str]) -> None:
-  for text in texts:
-    gzip.compress(text.encode(), LEVEL)
-
-
-def _read(text: str, lines: Sequence[str]) -> list[conllu.Parse]:
-  return [*conllu.match(conllu.blocks_of_text(text, "trees"), lines, "text")]
-
-
-def _whole(
-  folder: pathlib.Path, sources: list[str], targets: list[str], *, told: str
-) -> Figures:
-  """What preparing costs for a pair more."""
-  blocks = told.split("\n\n")
+def _measure_build(
+  folder: pathlib.Path, sources: list[str], targets: list[str], trees: str
+) -> dict[str, tuple[float, str]]:
+  """Measures the cost of one more pair in a complete preparation."""
+  blocks = trees.split("\n\n")
   costs = Costs()
-  sizes = (
-    100,
-    len(sources) // 2,
-    len(sources),
-  )  # the first loads what it needs
-  for size in sizes:
-    place = folder / str(size)
-    place.mkdir()
+  half = len(sources) // 2
+  for size in (100, half, len(sources)):  # the first one loads modules
+    part = folder / str(size)
+    part.mkdir()
     for name, lines in (("source", sources), ("target", targets)):
-      (place / name).write_text("".join(f"{s}\n" for s in lines[:size]))
-    (place / "trees").write_text("\n\n".join(blocks[:size]) + "\n\n")
+      (part / name).write_text("".join(f"{line}\n" for line in lines[:size]))
+    (part / "trees").write_text("\n\n".join(blocks[:size]) + "\n\n")
     both = sources[:size] + targets[:size]
-    costs.of(f"vocabulary {size}", train, both, place / "model", Subwords())
-    costs.of(f"build {size}", build.run, _config(place))
-  _, half, most = sizes
-
-  def more(name: str) -> float:
-    (before,), (after,) = (costs.turns[f"{name} {n}"] for n in (half, most))
-    return 1000 * (after - before) / (most - half)
-
-  return {name: (more(name), "cpu-ms/pair") for name in ("vocabulary", "build")}
+    vocabulary = part / "model"
+    costs.measure(f"vocabulary {size}", train, both, vocabulary, Subwords())
+    costs.measure(f"build {size}", build.run, _config(part))
+  figures = {}
+  for name in ("vocabulary", "build"):
+    all_lines = costs.seconds[f"{name} {len(sources)}"]
+    half_of_them = costs.seconds[f"{name} {half}"]
+    seconds = (all_lines - half_of_them) / (len(sources) - half)
+    figures[name] = 1000 * seconds, "cpu-ms/pair"
+  return figures
 
 
 def _config(folder: pathlib.Path) -> Any:
-  """To prepare what a folder has, by one process."""
+  """Returns a config that prepares the files of a folder in one process."""
   config = base.get_config()
   config.data.directory = str(folder / "prepared")
   config.data.validation, config.data.test = "train", ()
@@ -231,20 +163,15 @@ def _config(folder: pathlib.Path) -> Any:
 
 
 def _main(values: flags.FlagValues) -> None:
-  show(
-    run(
-      *(values.source, values.target),
-      trees=values.trees,
-      parser=values.parser,
-      lines=values.lines,
-    )
-  )
+  show(run(values.source, values.target, values.trees, values.lines))
 
 
 if __name__ == "__main__":
-  flags.DEFINE_string("source", None, "Text, plain or .gz.", required=True)
-  flags.DEFINE_string("target", None, "Its translation.", required=True)
-  flags.DEFINE_string("trees", "", "CoNLL-U of the source, plain or .gz.")
-  flags.DEFINE_string("parser", "", "Instead, a UDPipe model.")
-  flags.DEFINE_integer("lines", 2000, "Pairs to measure on.")
+  for name, meaning in {
+    "source": "Text, plain or .gz.",
+    "target": "Translation of the text, plain or .gz.",
+    "trees": "CoNLL-U of the source, plain or .gz.",
+  }.items():
+    flags.DEFINE_string(name, None, meaning, required=True)
+  flags.DEFINE_integer("lines", 2000, "Number of sentence pairs.")
   cli.main(_main)

@@ -1,12 +1,11 @@
-"""How long a command takes to its first step: the real one, in a process.
+"""Measures the time from the training command to its first steps.
 
-  python -m benchmarks.start_speed --config configs/multi30k_en_de.py
+  python -m benchmarks.start_speed --config configs/multi30k_en_de.py [--steps 60]
 
-Prints, one line a figure (name=value unit), for a cold start (no programs and
-no derived columns are kept from before) and for a warm one, seconds and processor
-seconds until the first step is done, and until the STEPS first are,
-with what is compiled meanwhile. With --before=FOLDER, another checkout of the
-project is measured in turns with this one, --turns=N of them.
+Prints, for a start without compiled programs ("cold") and with those of the first
+start ("warm"), the seconds and processor seconds until the first step and until
+--steps steps are done, and the speed of steps while other programs are compiled
+("meanwhile") and after. All other flags are those of `jaxsyn.train`.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ import json
 import math
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-import ml_collections
 from absl import flags
 
-from benchmarks.figures import show, without_flags
+from benchmarks.figures import Figures, show
 from jaxsyn import cli
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
@@ -33,58 +30,52 @@ from jaxsyn.training import log
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def measure(
-  command: list[str], *, steps: int, root: pathlib.Path, programs: pathlib.Path
-) -> dict[str, tuple[float, str]]:
-  """Figures of a run that logs every step and is ended after so many.
+def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
+  """Trains in a process for some steps.
 
   Args:
-    command: of the training, without --workdir.
-    steps: that it takes.
-    root: folder of the checkout that runs it.
-    programs: folder of compiled programs.
+    command: Command of the training, without --workdir.
+    steps: Number of steps.
+    programs: Folder of compiled programs.
   """
   figures = {}
-  speeds: dict[str, list[float]] = {"meanwhile": [], "after": []}
   compiled = math.inf
-  environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(programs)}
+  names = {"step 1 ": "first_step", f"step {steps} ": f"{steps}_steps"}
   with tempfile.TemporaryDirectory() as folder:
-    began = time.perf_counter()
+    start = time.perf_counter()
+    command = [*command, *training_options(steps), "--workdir", f"{folder}/run"]
     process = subprocess.Popen(
-      [*command, "--workdir", f"{folder}/run"],
-      cwd=root,
-      env=environment,
+      command,
+      env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(programs)},
       stdout=subprocess.PIPE,
       text=True,
     )
     assert process.stdout is not None
     for line in process.stdout:
-      name = {"step 1 ": "first_step", f"step {steps} ": f"{steps}_steps"}
       if line.startswith("compiled in"):
         compiled = time.time()
-      for mark, what in name.items():
+      for mark, name in names.items():
         if line.startswith("train ") and mark in line:
-          seconds = time.perf_counter() - began
-          figures[what] = seconds, "s"
-          figures[f"{what}_cpu"] = _processor_seconds(process.pid), "cpu-s"
+          figures[name] = time.perf_counter() - start, "s"
+          figures[f"{name}_cpu"] = _processor_seconds(process.pid), "cpu-s"
     if status := process.wait():
       raise InputError(
-        f"the training ended with exit status {status}; its own words stand above."
+        f"the training ended with exit status {status}; see its messages above."
       )
-    lines = pathlib.Path(folder, "run", log.FILE).read_text().splitlines()
-    for line in lines:
-      record = json.loads(line)
-      if record["kind"] == "train":
-        period = "meanwhile" if record["time"] < compiled else "after"
-        speeds[period].append(record["flops"] / 1e9)
+    text = pathlib.Path(folder, "run", log.FILE).read_text()
+  speeds: dict[str, list[float]] = {"meanwhile": [], "after": []}
+  for line in map(json.loads, text.splitlines()):
+    if line["kind"] == "train":
+      period = "meanwhile" if line["time"] < compiled else "after"
+      speeds[period].append(line["flops"] / 1e9)
   for period, rates in speeds.items():
     if rates:
       figures[f"flops_{period}"] = statistics.median(rates), "GFLOP/s"
   return figures
 
 
-def watched(steps: int) -> list[str]:
-  """Options of a run that takes so many steps and logs each of them."""
+def training_options(steps: int) -> list[str]:
+  """Returns the flags of a run that logs each of its steps."""
   return [
     f"--config.train.steps={steps}",
     "--config.train.log_every=1",
@@ -94,39 +85,31 @@ def watched(steps: int) -> list[str]:
 
 
 def _processor_seconds(pid: int) -> float:
-  """Of a process that runs, all its threads."""
+  """Returns the processor time of all threads of a running process."""
   stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
   user, system = stat.rpartition(")")[2].split()[11:13]
   return (int(user) + int(system)) / TICK
 
 
+def _training_flags(words: list[str]) -> list[str]:
+  """Returns the arguments of the command without --steps and its value."""
+  for i, word in enumerate(words):
+    name, equals, _ = word.lstrip("-").partition("=")
+    if word.startswith("-") and name == "steps":
+      return words[:i] + words[i + 1 + (not equals) :]
+  return words
+
+
 def _main(values: flags.FlagValues) -> None:
-  config: ml_collections.ConfigDict = values.config
-  columns = pathlib.Path(config.data.directory, "work", "derived").resolve()
   command = [sys.executable, "-m", "jaxsyn.train"]
-  # All other flags are those of the training.
-  command += without_flags(sys.argv[1:], ("turns", "before", "steps"))
-  command += watched(values.steps)
-  roots = {"": pathlib.Path.cwd()}
-  if values.before:
-    roots |= {"before.": pathlib.Path(values.before).resolve()}
-  for _ in range(values.turns):
-    for name, root in roots.items():
-      with tempfile.TemporaryDirectory() as programs:
-        shutil.rmtree(columns, ignore_errors=True)
-        for state in ("cold", "warm"):
-          figures = measure(
-            command,
-            steps=values.steps,
-            root=root,
-            programs=pathlib.Path(programs),
-          )
-          show({f"{name}{state}.{n}": f for n, f in figures.items()})
+  command += _training_flags(sys.argv[1:])
+  with tempfile.TemporaryDirectory() as programs:
+    for state in ("cold", "warm"):
+      figures = measure(command, values.steps, pathlib.Path(programs))
+      show({f"{state}.{name}": figure for name, figure in figures.items()})
 
 
 if __name__ == "__main__":
   cli.config_flag()
-  flags.DEFINE_integer("steps", 20, "Of a training.", lower_bound=2)
-  flags.DEFINE_integer("turns", 1, "Of measuring.", lower_bound=1)
-  flags.DEFINE_string("before", "", "Another checkout, measured in turns.")
+  flags.DEFINE_integer("steps", 20, "Number of steps.", lower_bound=2)
   cli.main(_main)

@@ -1,130 +1,199 @@
-"""Sentence pairs of chosen lengths with every feature, made from nothing.
+"""Random sentence pairs, for measurements without prepared data.
 
-For measuring where there is no prepared data: what a step or a search costs
-depends on lengths and sizes, not on which subwords they are.
+The cost of a step, a search or a read depends on the lengths and sizes, not on
+which subwords the sentences have.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import Batch, collate
-from jaxsyn.data.schema import (
-  EOS,
-  FEATURES,
-  LINKED,
-  MADE,
-  NO_WORD,
-  SPECIAL,
-  origins,
-)
+from jaxsyn.data.options import Prepare
+from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
+from jaxsyn.data.store import index, layout, manifests, records
+from jaxsyn.data.store.dataset import BLOCK
+from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
-from jaxsyn.plan import Plan
+from jaxsyn.options import config_dict
+from jaxsyn.storage import checksums, files
 
-RELATIONS = 40  # labels of a treebank
-LABELS = 10_000  # of an open annotation
-
-
-def manifest(vocabulary: int) -> dict[str, Any]:
-  """What `jaxsyn.plan.resolve` asks of the data; one joint vocabulary."""
-  sides = ("source", "target")
-  names = [f"relation {number}" for number in range(RELATIONS)]
-  return {
-    "sides": list(sides),
-    "vocabulary": {s: {"size": vocabulary, "sha256": ""} for s in sides},
-    "relations": {side: names for side in sides},
-    "alignments": True,
-    "annotations": [*ANNOTATIONS],
-    "labels": {
-      side: {
-        name: [UNKNOWN, *(f"label {number}" for number in range(1, LABELS))]
-        for name, about in ANNOTATIONS.items()
-        if about.open
-      }
-      for side in sides
-    },
-  }
+RELATIONS = [f"relation {i:02d}" for i in range(40)]
+LABELS = 10_000  # labels of an open annotation
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """Sentences with random words, lengths and trees.
+  """Sentence pairs with random words, lengths, trees and annotations.
 
   Attributes:
-    longest: subwords of a side, EOS included; the shortest has an
-      eighth less.
-    vocabulary: ids of a side.
-    distinct: pairs; more of them are the same again.
+    longest: Maximum length of a side in subwords, including EOS.
+    vocabulary: Vocabulary size of each side.
+    shortest: Minimum length; 0: seven eighths of `longest`.
+    distinct: Number of different pairs.
   """
 
   longest: int
   vocabulary: int
+  shortest: int = 0
   distinct: int = 256
 
   def examples(self) -> list[Example]:
     rng = np.random.default_rng(0)
     return [self._pair(rng) for _ in range(self.distinct)]
 
+  def batches(
+    self, features: Collection[str], rows: int, count: int
+  ) -> list[Batch]:
+    """Returns batches of one shape.
+
+    Args:
+      features: Names of features, in addition to the subwords.
+      rows: Sentence pairs in a batch.
+      count: Number of batches.
+    """
+    names = manifests.features_for(manifest(self.vocabulary), features)
+    loaded = Rows.of(self.examples(), schema.origins(names))
+    shape = Shape(rows, *(self.longest,) * 4)
+    rng = np.random.default_rng(1)
+    batches = []
+    for _ in range(count):
+      ids = rng.integers(self.distinct, size=rows)
+      batch = collate(loaded, names, ids, shape, rows=rows)
+      batches.append({**batch, "weight_B": np.ones(rows, np.float32)})
+    return batches
+
   def _pair(self, rng: np.random.Generator) -> Example:
     pair = {**self._side("source", rng), **self._side("target", rng)}
-    words = min(
-      int(pair[f"{side}_unit"].max()) for side in ("source", "target")
-    )
-    own = np.arange(words)
-    links = np.r_[np.c_[own, own], np.c_[own + 1, own]]
-    return {**pair, "links": links.ravel().astype(np.int32)}
+    words = min(int(pair[f"{side}_unit"].max()) for side in SIDES)
+    word = np.arange(words)
+    links = np.r_[np.c_[word, word], np.c_[word + 1, word]]
+    line = np.ones((), np.int64)
+    return {**pair, "line": line, "links": links.ravel().astype(np.int32)}
 
   def _side(self, side: str, rng: np.random.Generator) -> Example:
-    subwords = int(rng.integers(self.longest - self.longest // 8, self.longest))
-    # Two subwords in three begin a word.
+    shortest = self.shortest or self.longest - self.longest // 8
+    subwords = int(rng.integers(shortest, self.longest))
+    # Two of three subwords begin a word.
     word = np.cumsum(rng.integers(0, 3, subwords) > 0)
-    word_S = np.r_[word - word[0], NO_WORD].astype(np.int32)
+    word_S = np.r_[word - word[0], schema.NO_WORD].astype(np.int32)
     words = int(word_S.max()) + 1
     head_W = controls.random_trees(
       np.array([words]), [int(rng.integers(2**31))]
     )
-    ids = rng.integers(len(SPECIAL), self.vocabulary, subwords)
-    made = {
-      "id": np.r_[ids, EOS],
+    ids = rng.integers(len(schema.SPECIAL), self.vocabulary, subwords)
+    values = {
+      "id": np.r_[ids, schema.EOS],
       "word": word_S,
       "unit": word_S,
       "head": head_W,
-      "relation": rng.integers(1, RELATIONS + 1, words),
+      "relation": rng.integers(1, len(RELATIONS) + 1, words),
       "parent_mid": trees.parent_mid(word_S, head_W),
       "tree_distance": np.ravel(trees.tree_distance(head_W)),
       "parsed": np.ones((), np.uint8),
-      **{
-        name: rng.integers(1, (len(about.labels) or LABELS) + 1, words)
-        for name, about in ANNOTATIONS.items()
-      },
+      "word_end": np.arange(1, words + 1),
     }
+    for name, annotation in ANNOTATIONS.items():
+      labels = len(annotation.labels) or LABELS
+      values[name] = rng.integers(1, labels + 1, words)
     return {
-      f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)
-      for name, value in made.items()
-      if f"{side}_{name}" in FEATURES
+      f"{side}_{name}": np.asarray(
+        value, schema.FEATURES[f"{side}_{name}"].dtype
+      )
+      for name, value in values.items()
+      if f"{side}_{name}" in schema.FEATURES
     }
 
-  def batches(self, plan: Plan, rows: int, count: int) -> list[Batch]:
-    """Batches of one shape with what the plan reads."""
-    examples = self.examples()
-    reads = {"source_id", "target_id", *plan.features}
-    reads |= {MADE[name] for name in reads & MADE.keys()}
-    names = sorted(reads, key=lambda name: (name in MADE, name))
-    if "links" in names:
-      names = [*(name for name in names if name not in LINKED), *LINKED]
-    loaded = Rows.of(examples, origins(names))
-    sizes = (rows, *(self.longest,) * 4)
-    rng = np.random.default_rng(1)
-    batches = []
-    for _ in range(count):
-      numbers = rng.integers(self.distinct, size=rows)
-      batch = collate(loaded, names, numbers, Shape(*sizes), rows=rows)
-      batches.append({**batch, "weight_B": np.ones(rows, np.float32)})
-    return batches
+
+def manifest(vocabulary: int) -> dict[str, Any]:
+  """Returns the parts of a manifest that `jaxsyn.plan.resolve` reads.
+
+  Args:
+    vocabulary: Size of the joint vocabulary.
+  """
+  labels = [UNKNOWN, *(f"label {i}" for i in range(1, LABELS))]
+  open_labels = {
+    name: labels for name, annotation in ANNOTATIONS.items() if annotation.open
+  }
+  entry = {"size": vocabulary, "sha256": ""}
+  return {
+    "sides": list(SIDES),
+    "vocabulary": dict.fromkeys(SIDES, entry),
+    "relations": dict.fromkeys(SIDES, RELATIONS),
+    "alignments": True,
+    "annotations": [*ANNOTATIONS],
+    "labels": dict.fromkeys(SIDES, open_labels),
+  }
+
+
+def write_dataset(directory: pathlib.Path, count: int) -> None:
+  """Writes a dataset directory with one shard of random pairs, split "train".
+
+  The source side has trees. Sentences have 5 to 31 subwords with EOS.
+  """
+  text = Text(longest=31, shortest=4, vocabulary=8000, distinct=4000)
+  name = "synthetic-train.tfrecord-00000-of-00001"
+  entry = {
+    "file": "vocabulary.model",
+    "sha256": "0" * 64,
+    "size": text.vocabulary,
+  }
+  made: dict[str, Any] = {
+    "name": "synthetic",
+    "version": "1.0.0",
+    "sides": ["source"],
+    "splits": {"train": {"shards": [{"file": name}]}},
+    "vocabulary": dict.fromkeys(SIDES, entry),
+    "relations": {"source": RELATIONS},
+    "parser": {"source": None},
+    "options": config_dict(Prepare).to_dict(),
+  }
+  folder = layout.tfds_folder(directory, made)
+  folder.mkdir(parents=True)
+  entries = _write_shard(folder / name, text, count)
+  index.save(layout.index_file(directory, made, "train"), [entries])
+  checksum = checksums.sha256_of(folder / name)
+  shard = {
+    "file": name,
+    "examples": count,
+    "bytes": files.size_of(folder / name),
+    "sha256": checksum,
+  }
+  made["splits"]["train"] = {
+    "examples": count,
+    "shards": [shard],
+    "records_sha256": records_sha256([checksum]),
+  }
+  names = layout.names(made)
+  for name in names:  # text and vocabulary are empty
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).touch()
+  made["files"] = checksums.file_checksums(directory, names)
+  manifests.write(directory, made)
+
+
+def _write_shard(path: pathlib.Path, text: Text, count: int) -> np.ndarray:
+  """Writes pairs in random order; returns their index entries."""
+  rng = np.random.default_rng(1)
+  pairs = Rows.of(text.examples(), tuple(schema.features(["source"])))
+  entries = []
+  with files.publish(path) as file:
+    for start in range(0, count, BLOCK):
+      size = min(BLOCK, count - start)
+      rows = pairs.take(rng.integers(len(pairs), size=size))
+      rows.flat["line"][:] = np.arange(start + 1, start + size + 1)
+      texts = {name: [""] * size for name in schema.TEXTS}
+      payloads = records.encode(rows, texts)
+      file.writelines(map(records.frame, payloads))
+      entries.append(index.entries(payloads, rows))
+  return np.concatenate(entries)

@@ -57,13 +57,13 @@ SLOW_FIXTURES = {"prepared", "runs", "tiny"}
 
 
 def pytest_collection_modifyitems(config, items):
-  """Marks quick tests; deselects tests that take minutes unless -m aot is given."""
+  """Marks quick tests; deselects slow tests unless -m slow is given."""
   for item in items:
     folders = {*item.path.relative_to(ROOT).parts[1:2]}  # below tests/
     if folders & {*QUICK_FOLDERS} and not SLOW_FIXTURES & {*item.fixturenames}:
       item.add_marker("quick")
-  if "aot" not in config.option.markexpr:
-    slow = [item for item in items if item.get_closest_marker("aot")]
+  if "slow" not in config.option.markexpr:
+    slow = [item for item in items if item.get_closest_marker("slow")]
     items[:] = [item for item in items if item not in slow]
     config.hook.pytest_deselected(items=slow)
 

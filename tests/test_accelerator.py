@@ -1,4 +1,4 @@
-"""The command for the day a device is there: start to end, and when it is not well."""
+"""The benchmark of an accelerator, on a CPU, and how it reports failures."""
 
 import dataclasses
 import json
@@ -11,8 +11,12 @@ import pytest
 
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator.limits import TRIAL
-from benchmarks.accelerator.lines import lines
-from benchmarks.accelerator.results import MeasurementFailed, as_table
+from benchmarks.accelerator.results import (
+  MeasurementFailed,
+  as_table,
+  measurements,
+)
+from benchmarks.train_speed import Trainer
 from jaxsyn.errors import InputError
 from jaxsyn.training.chips import CHIPS, chip
 from jaxsyn.training.flops import product_flops
@@ -20,22 +24,22 @@ from jaxsyn.training.flops import product_flops
 
 @pytest.fixture(scope="module")
 def accelerator_results(tmp_path_factory):
-  """A line of each kind, in this process; one of them fails."""
+  """A measurement of each kind, in this process; one of them fails."""
   out = tmp_path_factory.mktemp("accelerator") / "out.json"
   systems = ("transformer", "no_such_system")
   small_set = {"checked": systems, "paired": systems}
   limits = dataclasses.replace(TRIAL, together=(4,), **small_set)
 
-  def measure(line, left):
-    assert 0 < left <= 60 * line.minutes
-    return line.measure(limits)
+  def measure(measurement, left):
+    assert 0 < left <= 60 * measurement.minutes
+    return measurement.rows(limits)
 
   only = "(?!start|search pascal|training tiny float32|batch sizes)"
   command.run(out, limits, minutes=60, only=only, measure=measure)
   return json.loads(out.read_text()), out.with_suffix(".md").read_text()
 
 
-def test_a_fault_does_not_stop_the_others(accelerator_results):
+def test_a_failure_does_not_stop_the_others(accelerator_results):
   page, tables = accelerator_results
   states = {line["name"]: line["state"] for line in page["lines"]}
   assert states.pop("pair no_such_system") == "failed"
@@ -44,7 +48,7 @@ def test_a_fault_does_not_stop_the_others(accelerator_results):
   assert "not reached" not in tables
 
 
-def test_rows_of_each_kind_of_line_finds(accelerator_results):
+def test_rows_of_each_kind_of_measurement(accelerator_results):
   page, tables = accelerator_results
   rows = {line["name"]: line["rows"] for line in page["lines"]}
   *gradients, unknown = rows["gradients"]
@@ -57,7 +61,7 @@ def test_rows_of_each_kind_of_line_finds(accelerator_results):
     assert "bfloat16" in row["check"] or row["difference"] == 0, row
   (row,) = rows["training tiny bfloat16"]
   assert row["tokens/s"] > 0 and row["TFLOP a step"] > 0
-  assert row["MFU %"] == ""  # nobody says what this processor could do
+  assert row["MFU %"] == ""  # the peak of a CPU is not known
   assert [r["sentences together"] for r in rows["search"]] == [4]
   for row in rows["search"]:
     assert 1 < row["tokens a sentence"] <= TRIAL.longest
@@ -67,17 +71,17 @@ def test_rows_of_each_kind_of_line_finds(accelerator_results):
     assert f"\n## {table}\n" in tables
 
 
-def test_lines_after_the_time_limit_are_not_reached(tmp_path):
+def test_measurements_after_the_time_limit_are_not_reached(tmp_path):
   out = tmp_path / "out.json"
-  command.run(out, TRIAL, minutes=0, measure=lambda line, left: iter(()))
+  command.run(out, TRIAL, minutes=0, measure=lambda *_: iter(()))
   states = [line["state"] for line in json.loads(out.read_text())["lines"]]
-  assert states == ["not reached"] * len(lines(TRIAL))
+  assert states == ["not reached"] * len(measurements(TRIAL))
   assert "| gradients | not reached |" in out.with_suffix(".md").read_text()
 
 
-@pytest.mark.parametrize("only", ["no such line", "("])
-def test_rejects_unknown_lines(only, tmp_path):
-  with pytest.raises(InputError, match=r"no (line begins|regular expression)"):
+@pytest.mark.parametrize("only", ["no such name", "("])
+def test_rejects_unknown_names(only, tmp_path):
+  with pytest.raises(InputError, match=r"no (name begins|regular expression)"):
     command.run(
       *(tmp_path / "out.json", TRIAL), minutes=1, only=only, measure=None
     )
@@ -99,7 +103,7 @@ def printing(code: str) -> list[str]:
     ("import time; time.sleep(60)", 1, "ended after 1 s"),
   ],
 )
-def test_rows_before_a_fault_are_kept(code, seconds, message):
+def test_keeps_rows_before_a_failure(code, seconds, message):
   rows, began = [], time.monotonic()
   with pytest.raises(MeasurementFailed, match=message):
     for row in command.rows_of(printing(code), seconds):
@@ -108,11 +112,10 @@ def test_rows_before_a_fault_are_kept(code, seconds, message):
   assert time.monotonic() - began < 30
 
 
-def test_a_line_in_a_process_of_its_own(tmp_path, monkeypatch):
-  """Its fault is told in the words of that process."""
+def test_reports_the_error_of_a_process(tmp_path, monkeypatch):
   out = tmp_path / "out.json"
   monkeypatch.setattr(sys, "argv", ["accelerator", "--trial"])
-  command.run(out, TRIAL, minutes=60, only="start", measure=command.beside)
+  command.run(out, TRIAL, minutes=60, only="start", measure=command.in_process)
   (line,) = json.loads(out.read_text())["lines"]
   assert line["state"] == "failed"
   assert "name its folder with --data" in line["error"]
@@ -142,7 +145,22 @@ def test_products_in_loops_count_as_often_as_they_run():
   assert product_flops(lambda x, w: x @ w, batched, w) == 7 * 96
 
 
-def test_products_that_nobody_reads_do_not_count():
+def test_products_of_a_step_by_hand():
+  rows, length, width, vocabulary = 2, 8, 16, TRIAL.vocabulary
+  plan = TRIAL.plan("transformer", "tiny", "float32")
+  batches = TRIAL.text().batches(plan.features, rows, 1)
+  trainer = Trainer(plan, batches)
+  layer = 4 * width * width + 2 * width * width  # projections, feed-forward
+  attention = 2 * length * length * width  # scores and mixed values
+  cross = 4 * width * width
+  logits = vocabulary * width
+  weights = rows * length * (2 * layer + cross + logits)
+  # Two FLOPs a product; the gradient takes twice as many as the loss.
+  flops = product_flops(trainer.step, trainer.state, batches[0])
+  assert flops == 2 * 3 * (weights + 3 * rows * attention)
+
+
+def test_unused_products_do_not_count():
   x = jax.ShapeDtypeStruct((3, 4), np.float32)
 
   def function(x):

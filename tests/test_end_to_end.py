@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from object_store import free_port
 
-from benchmarks.hosts.processes import free_port
 from jaxsyn import train
 from jaxsyn.configs import quickstart
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe

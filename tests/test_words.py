@@ -32,7 +32,7 @@ RETIRED = {
   "sealed": "tests/test_workdir.py",
   "settled": "",
   "signed": "",
-  "several": "benchmarks/hosts/layouts.py",  # a local name
+  "several": "",
   "spare": "",
   "taken": "",
   "tell": "",

@@ -20,21 +20,21 @@ from absl import flags
 
 import benchmarks.accelerator
 from benchmarks.accelerator.limits import TRIAL, BenchmarkLimits, Row
-from benchmarks.accelerator.lines import Line, lines
 from benchmarks.accelerator.results import (
   Measurement,
   MeasurementFailed,
-  MeasurementResults,
+  Results,
+  measurements,
 )
 from jaxsyn import cli
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.training.mesh import set_up_jax
 
-__doc__ = benchmarks.accelerator.__doc__  # what --help shows
-MARK = "ROW "  # before the rows, among all that a process may print
-LEAST = 10.0  # seconds; a line with fewer left is not begun
-KEPT = 2000  # letters of what a process said before it failed
+__doc__ = benchmarks.accelerator.__doc__  # for --help
+MARK = "ROW "  # before a row in the output of a process
+MIN_SECONDS = 10.0  # a measurement with less time is not begun
+OUTPUT = 2000  # recorded characters of the output of a failed process
 
 
 def run(
@@ -43,70 +43,63 @@ def run(
   *,
   minutes: float,
   only: str = "",
-  measure: Callable[[Line, float], Iterator[Row]],
-) -> MeasurementResults:
-  """Measures line after line until the minutes are over.
+  measure: Callable[[Measurement, float], Iterator[Row]],
+) -> None:
+  """Takes measurements until the time is over.
 
   Args:
-    out: JSON file; the Markdown tables stand beside it.
-    limits: how much.
-    minutes: in all.
-    only: regular expression that names of lines begin with; "": all.
-    measure: (line, seconds that are left to it) -> rows.
-
-  Returns: what is on the disk as well.
+    out: JSON file; Markdown tables are written next to it.
+    limits: Sizes of the measurements.
+    minutes: Time limit of all of them.
+    only: Regular expression for the beginning of names; "": all.
+    measure: Function (measurement, remaining seconds) -> rows.
   """
-  chosen = _chosen(limits, only)
+  chosen = choose(limits, only)
   end = time.monotonic() + 60 * minutes
   about: Row = {"minutes": minutes, "command": " ".join(sys.argv[1:])}
-  results = MeasurementResults(out, chosen, about)
-  for number, line in enumerate(chosen):
-    left = min(end - time.monotonic(), 60 * line.minutes)
-    if left < LEAST:
+  results = Results(out, chosen, about)
+  for i, one in enumerate(chosen):
+    left = min(end - time.monotonic(), 60 * one.minutes)
+    if left < MIN_SECONDS:
       break
-    print(f"{line.name} ...", flush=True)
-    done = results.measure(number, measure(line, left))
-    print(f"{line.name}: {_summary(done)}", flush=True)
-  return results
+    print(f"{one.name} ...", flush=True)
+    result = results.collect(i, measure(one, left))
+    summary = f"{result.state} after {result.seconds:.0f} s, rows:"
+    print(f"{one.name}: {summary} {len(result.rows)}. {result.error}")
 
 
-def _chosen(limits: BenchmarkLimits, only: str) -> list[Line]:
+def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
+  """Returns the measurements whose names begin as a regular expression."""
+  every = measurements(limits)
   try:
-    chosen = [line for line in lines(limits) if re.match(only, line.name)]
+    chosen = [one for one in every if re.match(only, one.name)]
   except re.error as error:
     raise InputError(
       f"--only={only}: no regular expression: {error}."
     ) from None
   if not chosen:
-    names = ", ".join(line.name for line in lines(limits))
-    raise InputError(f"{only!r}: no line begins so. Lines: {names}.")
+    names = ", ".join(one.name for one in every)
+    raise InputError(f"--only={only}: no name begins so. Names: {names}.")
   return chosen
 
 
-def _summary(line: Measurement) -> str:
-  rows = f"{len(line.rows)} row{'s' * (len(line.rows) != 1)}"
-  return (
-    f"{line.state} after {line.seconds:.0f} s, {rows} {line.error}".rstrip()
-  )
-
-
-def beside(line: Line, seconds: float) -> Iterator[Row]:
-  """The rows of a line, measured by a process of its own."""
+def in_process(measurement: Measurement, seconds: float) -> Iterator[Row]:
+  """Takes a measurement in a new process."""
   command = [sys.executable, "-m", "benchmarks.accelerator", *sys.argv[1:]]
-  return rows_of([*command, f"--line={line.name}"], seconds)
+  return rows_of([*command, f"--line={measurement.name}"], seconds)
 
 
 def rows_of(command: list[str], seconds: float) -> Iterator[Row]:
-  """The rows that a process prints, as they come.
+  """Yields the rows that a process prints.
 
   Raises:
-    Failed: it ended otherwise than well, or took longer than it may.
+    MeasurementFailed: The process failed or reached the time limit.
   """
-  with tempfile.TemporaryFile("w+") as said:
+  with tempfile.TemporaryFile("w+") as errors:
     process = subprocess.Popen(
       command,
       stdout=subprocess.PIPE,
-      stderr=said,
+      stderr=errors,
       text=True,
       process_group=0,
     )
@@ -126,44 +119,46 @@ def rows_of(command: list[str], seconds: float) -> Iterator[Row]:
       process.wait()
     finally:
       timer.cancel()
-      with contextlib.suppress(ProcessLookupError):  # it, or what it started
+      with contextlib.suppress(ProcessLookupError):  # ends its children, too
         os.killpg(process.pid, signal.SIGKILL)
       process.wait()
-    said.seek(0)
-    output = said.read()[-KEPT:]
+    errors.seek(0)
+    output = errors.read()[-OUTPUT:]
   if late.is_set():
     raise MeasurementFailed(f"ended after {seconds:.0f} s", output)
   if process.returncode:
-    words = output.strip().splitlines()[-1:] or [f"exit {process.returncode}"]
-    raise MeasurementFailed(words[0], output)
+    last = output.strip().splitlines()[-1:] or [f"exit {process.returncode}"]
+    raise MeasurementFailed(last[0], output)
 
 
 def _main(values: flags.FlagValues) -> None:
   limits = TRIAL if values.trial else BenchmarkLimits()
   limits = dataclasses.replace(limits, data=values.data)
   if values.line:
-    line, *_ = _chosen(limits, f"{re.escape(values.line)}$")
+    one, *_ = choose(limits, f"{re.escape(values.line)}$")
     set_up_jax()
-    for row in line.measure(limits):
+    for row in one.rows(limits):
       print(f"{MARK}{json.dumps(row)}", flush=True)
     return
   if not values.out:
     raise InputError("--out is missing: name the JSON file to be written.")
   out = pathlib.Path(values.out)
   if values.data:
-    manifests.read(values.data)  # a fault is told now and not in the end
+    manifests.read(values.data)  # reports errors before the measurements
   with tempfile.TemporaryDirectory() as programs:
-    # Of this run alone, so that what is compiled first is compiled.
+    # An empty cache, so that compilation is measured.
     os.environ["JAX_COMPILATION_CACHE_DIR"] = programs
-    run(out, limits, minutes=values.minutes, only=values.only, measure=beside)
+    run(
+      out, limits, minutes=values.minutes, only=values.only, measure=in_process
+    )
   print(f"written: {out} and {out.with_suffix('.md')}")
 
 
 if __name__ == "__main__":
-  flags.DEFINE_string("out", None, "JSON file; tables in .md beside it.")
-  flags.DEFINE_float("minutes", 20.0, "That it may take.", lower_bound=0.0)
-  flags.DEFINE_string("data", "", "Prepared folder, for the command's start.")
-  flags.DEFINE_bool("trial", False, "Tiny sizes, for a look on a CPU.")
-  flags.DEFINE_string("only", "", "Lines that begin so; a regular expression.")
-  flags.DEFINE_string("line", "", "Measure this line here and print its rows.")
+  flags.DEFINE_string("out", None, "JSON file; tables in .md next to it.")
+  flags.DEFINE_float("minutes", 20.0, "Time limit.", lower_bound=0.0)
+  flags.DEFINE_string("data", "", "Dataset directory, for the command's start.")
+  flags.DEFINE_bool("trial", False, "Tiny sizes, to try it on a CPU.")
+  flags.DEFINE_string("only", "", "Regular expression for names' beginnings.")
+  flags.DEFINE_string("line", "", "Take this measurement; print its rows.")
   cli.main(_main)

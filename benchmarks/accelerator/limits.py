@@ -1,4 +1,4 @@
-"""How much is measured: all of it on an accelerator, tiny sizes on a CPU."""
+"""Sizes of the measurements."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from benchmarks.train_speed import sized
 from jaxsyn.configs import systems
 from jaxsyn.plan import Plan, resolve
 
-Row = dict[str, float | str]  # column -> what stands there
+Row = dict[str, float | str]  # column -> value
 
-# It wants a matrix of the caller's in every batch.
+# This system needs a matrix from the caller in each batch.
 _CHECKED = tuple(name for name in systems.SYSTEMS if name != "given_weighting")
 
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkLimits:
-  """Sizes of what is measured.
+  """Sizes of the measurements.
 
   Attributes:
-    sizes: of `train_speed.SIZES`, the most important first.
-    vocabulary: ids of both sides.
-    tokens: padded subwords a batch, of one side.
-    longest: subwords of a sentence.
-    ladder: batches for as long as there is memory.
-    together: sentences that are searched together.
-    paired: systems that are trained in turns with the Transformer.
-    checked: systems whose gradients are compared with those of the CPU.
-    seconds: of training for a row.
-    side: of the square matrices that tell what the chip can do.
-    steps: of the command whose start is measured.
-    options: further ones of every config, by dotted name.
-    data: prepared folder; "": none.
+    sizes: Names in `train_speed.SIZES`, the most important first.
+    vocabulary: Vocabulary size of both sides.
+    tokens: Padded subwords of a side in a batch.
+    longest: Maximum number of subwords of a sentence.
+    ladder: Batch sizes in tokens, tried until the memory does not suffice.
+    together: Numbers of sentences that are searched at once.
+    paired: Systems that are trained in turns with the Transformer.
+    checked: Systems whose gradients are compared with those of a CPU.
+    seconds: Training time of a row.
+    side: Width of the square matrices that are multiplied.
+    steps: Steps of the training command whose start is measured.
+    options: Further options of all configs, by dotted name.
+    data: Dataset directory; "": none.
   """
 
   sizes: tuple[str, ...] = ("base", "big", "small", "tiny")
@@ -44,7 +44,11 @@ class BenchmarkLimits:
   ladder: tuple[int, ...] = tuple(2**n for n in range(12, 21))
   together: tuple[int, ...] = (64, 128, 256, 512, 1024)
   paired: tuple[str, ...] = (
-    *("pascal", "deps_san", "relative", "dbsa", "gru_global"),
+    "pascal",
+    "deps_san",
+    "relative",
+    "dbsa",
+    "gru_global",
   )
   checked: tuple[str, ...] = _CHECKED
   seconds: float = 6.0
@@ -54,7 +58,7 @@ class BenchmarkLimits:
   data: str = ""
 
   def plan(self, system: str, size: str, dtype: str, **options: Any) -> Plan:
-    """A system in a size, on sentences made from nothing."""
+    """Returns the plan of a system in a size, for random sentences."""
     options = {"model.dtype": dtype, **self.options, **options}
     config = sized(system, size, **options)
     return resolve(config, synthetic.manifest(self.vocabulary))

@@ -1,24 +1,84 @@
-"""What was measured so far, as JSON and as Markdown tables."""
+"""The measurements in their order, and their results as JSON and Markdown."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks.accelerator.limits import Row
-from benchmarks.accelerator.lines import Line
+from benchmarks.accelerator import checks, search, speed
+from benchmarks.accelerator.limits import BenchmarkLimits, Row
 from jaxsyn.storage import files
 
 NOT_REACHED, RUNNING, DONE, FAILED = "not reached", "running", "done", "failed"
 
 
-class MeasurementFailed(Exception):
-  """A line came to no good end.
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+  """A measurement.
 
   Attributes:
-    output: the end of what it said on standard error.
+    name: Name, as --only matches it.
+    table: Title of the table of its rows.
+    function: Function (limits, *arguments) -> rows, in a process that may use
+      the device.
+    arguments: Further arguments of the function.
+    minutes: Time limit.
+  """
+
+  name: str
+  table: str
+  function: Callable[..., Iterator[Row]]
+  arguments: tuple[str, ...] = ()
+  minutes: float = 4.0
+
+  def rows(self, limits: BenchmarkLimits) -> Iterator[Row]:
+    return self.function(limits, *self.arguments)
+
+
+def measurements(limits: BenchmarkLimits) -> list[Measurement]:
+  """Returns all measurements, the most important first."""
+  main, *others = limits.sizes
+  half, single = "bfloat16", "float32"
+
+  def training(size: str, dtype: str) -> Measurement:
+    name = f"training {size} {dtype}"
+    return Measurement(name, "Training", speed.training, (size, dtype))
+
+  def searching(name: str, system: str) -> Measurement:
+    return Measurement(name, "Search", search.search, (system, main, half))
+
+  def batches(name: str, size: str) -> Measurement:
+    return Measurement(name, "Batch sizes", speed.batch_sizes, (size, half))
+
+  return [
+    Measurement("device", "Device", speed.device),
+    Measurement("steps", "Checks", checks.steps),
+    training(main, half),
+    *(training(size, half) for size in others[:1]),
+    Measurement("translations", "Checks", checks.translations),
+    searching("search", "transformer"),
+    Measurement("gradients", "Checks", checks.gradients),
+    *(
+      Measurement(f"pair {name}", "Systems", speed.pair, (name, main, half))
+      for name in limits.paired
+    ),
+    batches("batch sizes", main),
+    *(training(size, half) for size in others[1:]),
+    training(main, single),
+    Measurement("start", "Start", speed.start, (main, half)),
+    *(training(size, single) for size in others),
+    *(batches(f"batch sizes {size}", size) for size in others[:1]),
+    searching("search pascal", "pascal"),
+  ]
+
+
+class MeasurementFailed(Exception):
+  """A process of a measurement failed.
+
+  Attributes:
+    output: End of its standard error.
   """
 
   def __init__(self, message: str, output: str = ""):
@@ -27,8 +87,8 @@ class MeasurementFailed(Exception):
 
 
 @dataclasses.dataclass
-class Measurement:
-  """What is known of a line."""
+class Result:
+  """The state and the rows of a measurement."""
 
   name: str
   table: str
@@ -39,71 +99,73 @@ class Measurement:
   output: str = ""
 
 
-class MeasurementResults:
-  """All lines, on the disk after every row."""
+class Results:
+  """The results of all measurements, written after each row.
 
-  def __init__(self, path: pathlib.Path, lines: Sequence[Line], about: Row):
-    """Begins with nothing reached.
+  Args:
+    path: JSON file; the tables are written to a .md file next to it.
+    chosen: Measurements.
+    about: Facts about the command.
+  """
 
-    Args:
-      path: of the JSON file; the tables stand beside it, in .md.
-      lines: to be measured.
-      about: what is told of all of it.
-    """
+  def __init__(
+    self, path: pathlib.Path, chosen: Sequence[Measurement], about: Row
+  ):
     self._path, self._about = path, about
-    self.lines = [Measurement(line.name, line.table) for line in lines]
+    self.results = [Result(one.name, one.table) for one in chosen]
     self._write()
 
-  def measure(self, number: int, rows: Iterator[Row]) -> Measurement:
-    """Takes in the rows of a line as they come; a fault is written down."""
-    line, began = self.lines[number], time.monotonic()
-    line.state = RUNNING
+  def collect(self, index: int, rows: Iterator[Row]) -> Result:
+    """Adds the rows of a measurement; records its failure."""
+    result, start = self.results[index], time.monotonic()
+    result.state = RUNNING
     self._write()
     try:
       for row in rows:
-        line.rows.append(row)
-        line.seconds = time.monotonic() - began
+        result.rows.append(row)
+        result.seconds = time.monotonic() - start
         self._write()
-      line.state = DONE
-    except Exception as error:  # the next line may do
-      line.state, line.error = FAILED, str(error) or type(error).__name__
-      line.output = getattr(error, "output", "")
+      result.state = DONE
+    except Exception as error:  # the next measurement may succeed
+      result.state = FAILED
+      result.error = str(error) or type(error).__name__
+      result.output = getattr(error, "output", "")
     finally:
-      line.seconds = time.monotonic() - began
+      result.seconds = time.monotonic() - start
       self._write()
-    return line
+    return result
 
   def _write(self) -> None:
-    page = {**self._about, "lines": [*map(dataclasses.asdict, self.lines)]}
-    files.write_json(self._path, page)
+    lines = [dataclasses.asdict(result) for result in self.results]
+    files.write_json(self._path, {**self._about, "lines": lines})
     files.write_text(self._path.with_suffix(".md"), self._markdown())
 
   def _markdown(self) -> str:
-    parts = ["# What the accelerator does", _sentence(self._about)]
-    for table in dict.fromkeys(line.table for line in self.lines):
-      rows = [
-        r for line in self.lines if line.table == table for r in line.rows
-      ]
+    facts = [f"{name}: {_text(value)}" for name, value in self._about.items()]
+    parts = ["# Measurements of the accelerator", ", ".join(facts)]
+    tables: dict[str, list[Row]] = {}
+    for result in self.results:
+      tables.setdefault(result.table, []).extend(result.rows)
+    for title, rows in tables.items():
       if rows:
-        parts += [f"## {table}", as_table(rows)]
-    left: list[Row] = [
-      {"line": line.name, "state": line.state, "why": line.error}
-      for line in self.lines
-      if line.state != DONE
-    ]
-    if left:
-      parts += ["## Not (wholly) measured", as_table(left)]
-    times: list[Row] = [
-      {"line": line.name, "seconds": line.seconds}
-      for line in self.lines
-      if line.seconds
-    ]
-    parts += ["## How long it took", as_table(times)]
+        parts += [f"## {title}", as_table(rows)]
+    unfinished: list[Row] = []
+    times: list[Row] = []
+    for result in self.results:
+      name = {"measurement": result.name}
+      if result.state != DONE:
+        why = {"state": result.state, "why": result.error}
+        unfinished.append({**name, **why})
+      if result.seconds:
+        times.append({**name, "seconds": result.seconds})
+    if unfinished:
+      parts += ["## Not finished", as_table(unfinished)]
+    parts += ["## Duration", as_table(times)]
     return "\n\n".join(parts) + "\n"
 
 
 def as_table(rows: Sequence[Row]) -> str:
-  """A Markdown table; its columns are those of all rows."""
+  """Returns a Markdown table with the columns of all rows."""
   columns = list(dict.fromkeys(name for row in rows for name in row))
   cells = [columns, ["---"] * len(columns)]
   cells += [[_text(row.get(name, "")) for name in columns] for row in rows]
@@ -114,7 +176,3 @@ def _text(value: float | str) -> str:
   if isinstance(value, str):
     return " ".join(value.replace("|", "\\|").split())
   return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def _sentence(about: Row) -> str:
-  return ", ".join(f"{name}: {_text(value)}" for name, value in about.items())

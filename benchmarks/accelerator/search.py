@@ -1,15 +1,15 @@
-"""Sentences a second of a beam search, many of them together."""
+"""Measures beam search with random parameters."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
 
 from benchmarks.accelerator.limits import BenchmarkLimits, Row
+from benchmarks.figures import Timer
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store.rows import Example
 from jaxsyn.decode.translator import Translator
@@ -17,8 +17,8 @@ from jaxsyn.plan import Plan
 from jaxsyn.training.step import first_params
 
 
-class _Ids(Vocabulary):
-  """There is no text: translations stay ids."""
+class _NoText(Vocabulary):
+  """A vocabulary without subwords: translations are ids."""
 
   def __init__(self) -> None:
     self.size = 0
@@ -28,11 +28,11 @@ class _Ids(Vocabulary):
 
 
 @dataclasses.dataclass(frozen=True)
-class Searched:
-  """A model with random parameters, and what it translates.
+class RandomModel:
+  """A model with random parameters, and random examples to translate.
 
-  It hardly ever says that a sentence ends, so a translation is as long as its
-  source, which is its limit.
+  Such a model rarely predicts EOS, so that a translation is as long as its
+  source, which is the limit.
   """
 
   plan: Plan
@@ -40,7 +40,7 @@ class Searched:
   examples: list[Example]
 
   @classmethod
-  def of(
+  def create(
     cls,
     limits: BenchmarkLimits,
     system: str,
@@ -48,16 +48,17 @@ class Searched:
     size: str,
     dtype: str,
     count: int,
-  ) -> Searched:
+  ) -> RandomModel:
     plan, text = limits.plan(system, size, dtype), limits.text()
-    (batch,) = text.batches(plan, rows=1, count=1)
+    (batch,) = text.batches(plan.features, rows=1, count=1)
     params = jax.jit(lambda key: first_params(plan.recipe, batch, key))(
       jax.random.key(0)
     )
-    made = text.examples()
-    return cls(plan, params, [made[i % len(made)] for i in range(count)])
+    pairs = text.examples()
+    return cls(plan, params, [pairs[i % len(pairs)] for i in range(count)])
 
   def translator(self, together: int) -> Translator:
+    """Returns a translator that searches this number of sentences at once."""
     decode = dataclasses.replace(
       self.plan.config.decode,
       sentences=together,
@@ -65,34 +66,33 @@ class Searched:
       max_length_offset=0,
     )
     model, features = self.plan.recipe.model, self.plan.translation_features
-    return Translator(model, _Ids(), decode, features=sorted(features))
+    return Translator(model, _NoText(), decode, features=sorted(features))
 
 
 def search(
   limits: BenchmarkLimits, system: str, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Beam 5, by how many sentences are searched together."""
+  """Measures beam search by the number of sentences at once."""
   count = 2 * max(limits.together)
-  searched = Searched.of(limits, system, size=size, dtype=dtype, count=count)
+  model = RandomModel.create(
+    limits, system, size=size, dtype=dtype, count=count
+  )
   for together in limits.together:
-    translate = searched.translator(together)
-    seconds = []
-    for _ in range(2):
-      began = time.perf_counter()
-      best = [
-        nbest[0] for nbest in translate(searched.params, searched.examples)
-      ]
-      seconds.append(time.perf_counter() - began)
-    tokens = sum(len(one.ids) + 1 for one in best)
+    translate = model.translator(together)
+    with Timer() as first:
+      translate(model.params, model.examples)
+    with Timer() as second:
+      nbests = translate(model.params, model.examples)
+    tokens = sum(len(nbest[0].ids) + 1 for nbest in nbests)
     yield {
       "system": system,
       "size": size,
       "dtype": dtype,
-      "beam": searched.plan.config.decode.beam,
+      "beam": model.plan.config.decode.beam,
       "sentences together": together,
-      "sentences/s": count / seconds[1],
-      "tokens/s": tokens / seconds[1],
+      "sentences/s": count / second.wall,
+      "tokens/s": tokens / second.wall,
       "tokens a sentence": tokens / count,
-      "compiling s": seconds[0] - seconds[1],
+      "compiling s": first.wall - second.wall,
       "programs": translate.compilations,
     }

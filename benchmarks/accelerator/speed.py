@@ -1,14 +1,17 @@
-"""How fast the chip multiplies, and how fast systems train on it.
+"""Measures the chip, and the training speed of systems on it.
 
-A step's FLOPs are those of its matrix products (`benchmarks.products`), and MFU
-is their rate over the chip's peak in bfloat16, whatever the step computes in.
-float32 is as XLA multiplies it by default: TF32 on NVIDIA, bfloat16 on a TPU.
+The FLOPs of a step are those of its matrix products. MFU is their rate relative to
+the chip's peak in bfloat16, also for steps in float32. XLA multiplies float32 in
+TF32 on NVIDIA chips and in bfloat16 on TPUs by default.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import pathlib
 import platform
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,30 +20,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import start_speed
 from benchmarks.accelerator.limits import BenchmarkLimits, Row
-from benchmarks.figures import process_seconds
-from benchmarks.train_speed import Trainer
+from benchmarks.figures import Timer, process_seconds
+from benchmarks.train_speed import Trainer, size_options
 from jaxsyn.data.schema import PAD
+from jaxsyn.errors import InputError
 from jaxsyn.training.chips import chip
 from jaxsyn.training.mesh import Program
 
-BATCHES = 4  # different ones, which lie on the device and take turns
-TOGETHER = 8  # steps between two waits: a wait costs a launch
+BATCHES = 4  # different batches on the device, used in turns
+STEPS = 8  # steps between two waits, since a wait costs a launch
+# Sentences of real data are longer than those of a trial.
+MIN_TOKENS = 1024
 GIB = 2**30
 
 
 def device(limits: BenchmarkLimits) -> Iterator[Row]:
-  """What the machine is, and what the chip reaches on plain work."""
-  one, known = jax.devices()[0], chip(jax.devices()[0].device_kind)
-  versions = ("jax", "jaxlib", "flax", "optax", "numpy")
+  """Describes the machine and measures products and copies."""
+  first = jax.devices()[0]
+  peak = chip(first.device_kind)
   facts = {
-    "device": f"{one.device_kind} ({jax.device_count()} of {one.platform})",
+    "device": f"{first.device_kind} ({jax.device_count()} of {first.platform})",
     "python": platform.python_version(),
-    **{name: importlib.metadata.version(name) for name in versions},
   }
+  for name in ("jax", "jaxlib", "flax", "optax", "numpy"):
+    facts[name] = importlib.metadata.version(name)
   for name, value in facts.items():
     yield {"what": name, "figure": value}
-  if memory := (one.memory_stats() or {}).get("bytes_limit"):
+  if memory := (first.memory_stats() or {}).get("bytes_limit"):
     yield {"what": "memory, GiB", "figure": memory / GIB}
   for dtype in ("bfloat16", "float32"):
     square = jax.random.normal(jax.random.key(0), (limits.side,) * 2, dtype)
@@ -49,37 +57,37 @@ def device(limits: BenchmarkLimits) -> Iterator[Row]:
     yield {
       "what": f"products in {dtype}, TFLOP/s",
       "figure": rate / 1e12,
-      "of the data sheet %": 100 * rate / known.flops if known else "",
+      "of the data sheet %": 100 * rate / peak.flops if peak else "",
     }
   rate = 2 * 8 * square.nbytes / _seconds(jnp.negative, jnp.tile(square, 8))
   yield {
     "what": "copying, GB/s read and written",
     "figure": rate / 1e9,
-    "of the data sheet %": 100 * rate / known.bandwidth if known else "",
+    "of the data sheet %": 100 * rate / peak.bandwidth if peak else "",
   }
 
 
 def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
-  """Of one call, the median of three times so many, compiled before."""
+  """Returns the time of one call: the median of three measurements."""
   function = jax.jit(function)
   jax.block_until_ready(function(*arguments))
-  spent = []
+  turns = []
   for _ in range(3):
-    began = time.perf_counter()
-    results = [function(*arguments) for _ in range(calls)]
-    jax.block_until_ready(results[-1])
-    spent.append((time.perf_counter() - began) / calls)
-  return float(np.median(spent))
+    with Timer() as timer:
+      results = [function(*arguments) for _ in range(calls)]
+      jax.block_until_ready(results[-1])
+    turns.append(timer.wall / calls)
+  return float(np.median(turns))
 
 
-class Trained:
-  """A system on batches that lie on the device.
+class DeviceTrainer:
+  """A trainer with batches on the device.
 
   Attributes:
-    compiling: seconds until the step was there, that of the state included.
-    flops: of the matrix products of a step, on all devices.
-    tokens: real target subwords of a step.
-    program: the compiled step.
+    compile_seconds: Time to compile the first state and the step.
+    flops: FLOPs of the matrix products of a step, on all devices.
+    tokens: Target subwords of a step without padding.
+    program: The compiled step.
   """
 
   def __init__(
@@ -94,84 +102,84 @@ class Trained:
     devices = jax.device_count()
     rows = -(-tokens // limits.longest // devices) * devices
     plan = limits.plan(system, size, dtype)
-    batches = limits.text().batches(plan, rows, BATCHES)
-    began = time.perf_counter()
-    self._trainer = Trainer(plan, batches[:1])
-    self.compiling = time.perf_counter() - began
-    self._batches = [self._trainer.layout.place_batch(b) for b in batches]
+    batches = limits.text().batches(plan.features, rows, BATCHES)
+    with Timer() as timer:
+      self._trainer = Trainer(plan, batches[:1])
+    self.compile_seconds = timer.wall
+    layout = self._trainer.layout
+    self._batches = [layout.place_batch(batch) for batch in batches]
     self.program = self._trainer.program(self._batches[0])
-    self.flops = self._trainer.layout.flops(self.program)
-    self.tokens = float(
-      np.mean([np.count_nonzero(b["target_id_BT"] != PAD) for b in batches])
-    )
+    self.flops = layout.flops(self.program)
+    counts = [np.count_nonzero(b["target_id_BT"] != PAD) for b in batches]
+    self.tokens = float(np.mean(counts))
 
   def steps(self) -> float:
-    """Takes TOGETHER steps; seconds of one."""
-    trainer, began = self._trainer, time.perf_counter()
-    for number in range(TOGETHER):
-      batch = self._batches[number % BATCHES]
-      trainer.state, metrics = self.program(trainer.state, batch)
-    jax.block_until_ready(metrics)
-    return (time.perf_counter() - began) / TOGETHER
+    """Takes some steps; returns the seconds of one."""
+    trainer = self._trainer
+    with Timer() as timer:
+      for i in range(STEPS):
+        batch = self._batches[i % BATCHES]
+        trainer.state, metrics = self.program(trainer.state, batch)
+      jax.block_until_ready(metrics)
+    return timer.wall / STEPS
 
 
 def _planned_gib(program: Program) -> float | str:
-  """Memory of a call on one device, as the compiler has planned it."""
+  """Returns the memory of a call on one device, as the compiler planned it."""
   planned: Any = program.memory_analysis()
   if planned is None:
     return ""
-  given = planned.argument_size_in_bytes - planned.alias_size_in_bytes
-  made = planned.output_size_in_bytes + planned.temp_size_in_bytes
-  return float(given + made) / GIB
+  inputs = planned.argument_size_in_bytes - planned.alias_size_in_bytes
+  outputs = planned.output_size_in_bytes + planned.temp_size_in_bytes
+  return float(inputs + outputs) / GIB
 
 
-def _row(
+def _train(
   limits: BenchmarkLimits, system: str, *, size: str, dtype: str, tokens: int
 ) -> Row:
-  trained = Trained(limits, system, size=size, dtype=dtype, tokens=tokens)
-  trained.steps()
+  trainer = DeviceTrainer(limits, system, size=size, dtype=dtype, tokens=tokens)
+  trainer.steps()
   first = process_seconds()
-  spent: list[float] = []
+  turns: list[float] = []
   end = time.perf_counter() + limits.seconds
-  while not spent or time.perf_counter() < end:
-    spent.append(trained.steps())
-  seconds = float(np.median(spent))
-  known, count = chip(jax.devices()[0].device_kind), jax.device_count()
-  costs = trained.program.cost_analysis() or {}
+  while not turns or time.perf_counter() < end:
+    turns.append(trainer.steps())
+  seconds = float(np.median(turns))
+  peak, count = chip(jax.devices()[0].device_kind), jax.device_count()
+  costs = trainer.program.cost_analysis() or {}
   used = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-  rate = trained.flops / seconds
+  rate = trainer.flops / seconds
   return {
     "system": system,
     "size": size,
     "dtype": dtype,
     "tokens a batch": tokens,
-    "tokens/s": trained.tokens / seconds,
-    "MFU %": 100 * rate / (count * known.flops) if known else "",
+    "tokens/s": trainer.tokens / seconds,
+    "MFU %": 100 * rate / (count * peak.flops) if peak else "",
     "TFLOP/s": rate / 1e12,
     "ms a step": 1e3 * seconds,
-    "TFLOP a step": trained.flops / 1e12,
+    "TFLOP a step": trainer.flops / 1e12,
     "by XLA's count": costs.get("flops", 0.0) * count / 1e12,
-    "compiling s": trained.compiling,
-    "9 steps after s": first,
+    "compiling s": trainer.compile_seconds,
+    f"{STEPS + 1} steps after s": first,
     "peak GiB": used / GIB if used else "",
-    "planned GiB": _planned_gib(trained.program),
+    "planned GiB": _planned_gib(trainer.program),
   }
 
 
 def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
-  """The Transformer of a size."""
-  yield _row(
-    limits, "transformer", size=size, dtype=dtype, tokens=limits.tokens
-  )
+  """Measures the training of the Transformer."""
+  tokens = limits.tokens
+  yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
 
 
 def batch_sizes(
   limits: BenchmarkLimits, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Batches twice as large each time, until the memory does not do."""
+  """Measures ever larger batches, until the memory does not suffice."""
   for tokens in limits.ladder:
     try:
-      yield _row(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
+      yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
     except jax.errors.JaxRuntimeError as error:
       if "RESOURCE_EXHAUSTED" not in str(error):
         raise
@@ -188,27 +196,61 @@ def batch_sizes(
 def pair(
   limits: BenchmarkLimits, system: str, size: str, dtype: str
 ) -> Iterator[Row]:
-  """A system in turns with the Transformer, on sentences of one length."""
+  """Compares a system with the Transformer, in turns on the same lengths."""
   both = [
-    Trained(limits, name, size=size, dtype=dtype, tokens=limits.tokens)
+    DeviceTrainer(limits, name, size=size, dtype=dtype, tokens=limits.tokens)
     for name in ("transformer", system)
   ]
-  for trained in both:
-    trained.steps()
+  for trainer in both:
+    trainer.steps()
   turns: list[list[float]] = []
   end = time.perf_counter() + 2 * limits.seconds
   while not turns or time.perf_counter() < end:
-    turns.append([trained.steps() for trained in both])
-  plain, own = np.median(turns, axis=0)
+    turns.append([trainer.steps() for trainer in both])
+  baseline, seconds = np.median(turns, axis=0)
   ratio = float(np.median([after / before for before, after in turns]))
   yield {
     "system": system,
     "size": size,
     "dtype": dtype,
     "over transformer %": 100 * (ratio - 1),
-    "ms a step": 1e3 * own,
-    "transformer, ms a step": 1e3 * plain,
+    "ms a step": 1e3 * seconds,
+    "transformer, ms a step": 1e3 * baseline,
     "products over transformer %": 100 * (both[1].flops / both[0].flops - 1),
     "turns": len(turns),
-    "compiling s": both[1].compiling,
+    "compiling s": both[1].compile_seconds,
   }
+
+
+def start(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
+  """Measures the start of the training command."""
+  if not limits.data:
+    raise InputError(
+      "the start of jaxsyn.train is measured on prepared data; name its folder "
+      "with --data (python -m preprocess.build makes one, on any machine)."
+    )
+  options = {
+    **size_options(size),
+    **limits.options,
+    "model.dtype": dtype,
+    "batch.tokens": max(limits.tokens, MIN_TOKENS),
+    "data.directory": limits.data,
+  }
+  # This process must not use the device, which the command needs.
+  command = [sys.executable, "-m", "jaxsyn.train"]
+  command.append("--config=configs/quickstart.py")
+  for name, value in options.items():
+    if not name.startswith("model.gru."):
+      command.append(f"--config.{name}={value}")
+  with tempfile.TemporaryDirectory() as programs:
+    for state in ("cold", "warm"):
+      figures = start_speed.measure(
+        command, limits.steps, pathlib.Path(programs)
+      )
+      yield {
+        "start": state,
+        "size": size,
+        "dtype": dtype,
+        "first step s": figures["first_step"][0],
+        f"{limits.steps} steps s": figures[f"{limits.steps}_steps"][0],
+      }

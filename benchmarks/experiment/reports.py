@@ -1,4 +1,4 @@
-"""What is done, and the report of a block, from result files alone."""
+"""The status of all blocks and the report of a block, from result files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def status(experiment: Experiment) -> str:
 
 
 def spread(results: Sequence[RunResult], metric: str) -> str:
-  """Standard deviation between seeds, pooled over the systems of a block.
+  """Returns the standard deviation between seeds, pooled over systems.
 
   Args:
     results: Results of the block.
@@ -115,7 +115,7 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Update from which the best validation so far improves by less than FLAT.
+  """Returns the update after which the best validation improves less than FLAT.
 
   Returns:
     "-" where it still improves by more in the last quarter of the run.

@@ -1,7 +1,6 @@
 """Several processes train one model: how they join, and how they end.
 
-Real processes on simulated devices, real signals, a real server of objects. `benchmarks.hosts` has the
-tables of all layouts and all ends.
+Real processes on simulated devices, real signals, a real server of objects.
 """
 
 import contextlib
@@ -19,11 +18,10 @@ import jax
 import object_store
 import pytest
 from absl import flags
+from host_processes import FAULTY, Processes, largest_difference
+from object_store import free_port
 from toy_folders import opened
 
-from benchmarks.figures import without_flags
-from benchmarks.hosts.processes import FAULTY, Processes, free_port
-from benchmarks.hosts.runs import difference, steps
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
@@ -48,7 +46,7 @@ OPTIONS = {
 
 @pytest.fixture
 def start(prepared, environment):
-  """A function of a folder that starts a run there; see `ProcessRunner`."""
+  """A function of a folder that starts a run there; see `Processes`."""
   words = ["--config", "configs/quickstart.py:pascal"]
   words += [f"--config.data.directory={prepared}"]
   return functools.partial(Processes, words, environment=environment)
@@ -66,14 +64,6 @@ def join(*words):
   hosts.define_flags(values)
   values(["train", *words])
   hosts.join(values)
-
-
-def test_benchmark_passes_on_all_flags_but_its_own():
-  words = ["--config", "a.py:b", "--tables", "layouts", "--config.x=1"]
-  words += ["--devices=2", "-processes", "2,4", "--config.devices", "3"]
-  assert without_flags(words, ("tables", "devices", "processes")) == [
-    *("--config", "a.py:b", "--config.x=1", "--config.devices", "3")
-  ]
 
 
 # Joins and waits, with the words of a command.
@@ -206,7 +196,7 @@ def test_one_of_several_tasks_that_has_not_joined_is_refused(
 def test_processes_of_different_configs_are_refused(start, tmp_path):
   """Each would compute a part of another gradient, without a word."""
   rate = ["--config.optimiser.learning_rate=0.1"]
-  run = start(tmp_path, OPTIONS, processes=2, devices=2, own={1: rate})
+  run = start(tmp_path, OPTIONS, processes=2, devices=2, extra={1: rate})
   ended = run.end()
   assert ended.statuses == [2, 2], ended.outputs
   for output in ended.outputs:
@@ -228,7 +218,7 @@ def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   assert ended.seconds < 30
   assert "stopped at step" in ended.outputs[0]
   assert "step" not in ended.outputs[1]  # only the first one speaks
-  last = steps(tmp_path / "run")[-1]
+  last = CheckpointReader(tmp_path / "run").steps()[-1]
   assert f"stopped at step {last} (SIGTERM)" in ended.outputs[0]
 
   # On half as many devices, and cut otherwise.
@@ -236,8 +226,27 @@ def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   for name in ("run", "straight"):
     ended = start(tmp_path / name, goal, devices=2).end()
     assert ended.statuses == [0], ended.outputs
-  apart = difference(tmp_path / "run", tmp_path / "straight")
-  assert apart.scores < 1e-6
+  assert largest_difference(tmp_path / "run", tmp_path / "straight") < 1e-6
+
+
+@pytest.mark.parametrize(
+  "layout",
+  [
+    {},
+    {"train.mesh.data": 1, "train.mesh.fsdp": 4},
+    {"train.mesh.data": 2, "train.mesh.tensor": 2},
+    {"train.parallelism": "pmap"},
+  ],
+)
+@pytest.mark.slow
+def test_layouts_over_processes_equal_one_process(start, tmp_path, layout):
+  options = OPTIONS | {"train.steps": 20, "train.evaluate_every": 10} | layout
+  options |= {"model.transformer.heads": 4, "model.width": 32}
+  for processes in (1, 2, 4):
+    ended = start(tmp_path / str(processes), options, processes=processes).end()
+    assert not any(ended.statuses), ended.outputs
+  for processes in ("2", "4"):
+    assert largest_difference(tmp_path / "1", tmp_path / processes) < 1e-6
 
 
 # JAX may be quicker to end a process than that is to say what it has lost.
@@ -350,14 +359,14 @@ def test_resumes_on_gs_after_a_kill_while_saving(
   stored = remote.sizes(f"{folder}/checkpoints")
   for process in range(2):  # each has written its shards
     assert any(f"10/state/ocdbt.process_{process}/" in name for name in stored)
-  assert steps(folder) == [5]
+  assert CheckpointReader(folder).steps() == [5]
 
   run = start_on_store(folder, options, processes=2, devices=2)
   run.wait_for("train +step 12 ")
   ended = run.end({1: signal.SIGTERM})
   assert ended.statuses == [0, 0], ended.outputs
   assert "going on from step 5\n" in ended.outputs[0]
-  last = steps(folder)[-1]
+  last = CheckpointReader(folder).steps()[-1]
   assert f"stopped at step {last} (SIGTERM)" in ended.outputs[0]
 
   straight = options | {"train.steps": last}

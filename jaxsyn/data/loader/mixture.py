@@ -9,7 +9,7 @@ of the examples is sampled in each epoch (`jaxsyn.data.loader.windows`).
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
 
-Letters: C corpus.
+Letters: C corpus; U block of records.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Each epoch shuffles the blocks of records and cuts them into windows of half of
 config.batch.memory_gib, since the next window is read while one is used. The
 memory of an example is counted with all features of the dataset, so that all
-systems get the same batches. `benchmarks.read_speed --order` compares this
-order with a uniform one.
+systems get the same batches. docs/large_data.md compares this order with a
+uniform one.
 
 Letters: U block of records; E block of records that an epoch reads, maybe in
 part.

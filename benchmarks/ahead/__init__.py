@@ -1,1 +1,0 @@
-"""Programs for machines that are not there: compiled ahead, then read."""
