@@ -69,7 +69,7 @@ def inspected(
   nbests = run.session.search([read.example], is_wanted=lambda _: is_wanted())
   if not is_wanted():
     return b""
-  ((_, seen),) = inspector.see([read], nbests)
+  ((_, seen),) = inspector.inspect([read], nbests)
   fields = fields_of(seen, 1)
   for name in MATRICES:
     fields[name] = [
