@@ -11,11 +11,12 @@ import functools
 import math
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import font_manager
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
 from matplotlib.figure import Figure
 
@@ -154,6 +155,7 @@ def matrices(
     )
 
   family = families([*row_labels, *column_labels])
+  text = {"family": family, "size": font_size, "parse_math": False}
   step = max(1, math.ceil(0.085 / cell))  # skips labels that would overlap
   image: Any = None
   for index, panel in enumerate(panels):
@@ -166,19 +168,26 @@ def matrices(
     image = axes.pcolormesh(
       values[index], norm=norm, cmap=colours, edgecolors="0.92", linewidth=0.4
     )
-    axes.set(facecolor="0.85", xlim=(0, M), ylim=(Q, 0))
-    text = {"family": family, "size": font_size, "parse_math": False}
-    x_ticks, y_ticks = (np.arange(0, size, step) + 0.5 for size in (M, Q))
-    axes.set_xticks(x_ticks, panel.columns[::step], rotation=90, **text)
-    axes.set_yticks(y_ticks, panel.rows[::step], **text)
-    axes.tick_params(length=0, pad=2)
-    axes.spines[:].set_color("0.6")
-    text |= {"family": families([panel.title]), "size": 9}
-    axes.set_title(panel.title, pad=4, **text)
+    _label(axes, panel, step, text)
   bar = min(2.0, tall)
   bar_axes = add_axes(width - 0.75, height - top - above - bar, 0.13, bar)
   figure.colorbar(image, cax=bar_axes).ax.tick_params(labelsize=8)
   return figure
+
+
+def _label(
+  axes: Axes, panel: Panel, step: int, text: Mapping[str, Any]
+) -> None:
+  """Adds title and labels to a panel: every `step`th, with text properties."""
+  Q, M = panel.weight_QM.shape
+  axes.set(facecolor="0.85", xlim=(0, M), ylim=(Q, 0))
+  x_ticks, y_ticks = (np.arange(0, size, step) + 0.5 for size in (M, Q))
+  axes.set_xticks(x_ticks, panel.columns[::step], rotation=90, **text)
+  axes.set_yticks(y_ticks, panel.rows[::step], **text)
+  axes.tick_params(length=0, pad=2)
+  axes.spines[:].set_color("0.6")
+  title_text = {**text, "family": families([panel.title]), "size": 9}
+  axes.set_title(panel.title, pad=4, **title_text)
 
 
 def _colour_scale(
