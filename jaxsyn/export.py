@@ -1,4 +1,4 @@
-"""Exports a trained run for other programs and people: docs/exporting.md.
+"""Exports the model of a trained run, see docs/exporting.md.
 
 python -m jaxsyn.export --workdir runs/pascal --format safetensors --output pascal
 """
@@ -11,37 +11,34 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.exporting import FORMATS, PAGES
+from jaxsyn.exporting import FORMATS
 from jaxsyn.exporting.model import open_model
 from jaxsyn.storage import files, hub
-
-Path = str | os.PathLike[str]
+from jaxsyn.storage.remote import PathLike
 
 
 def run(
-  folder: Path,
-  output: Path,
+  folder: PathLike,
+  output: PathLike,
   format: str = "safetensors",
   *,
   checkpoint: str = "",
   licence: str = "",
   parser: bool = True,
 ) -> list[str]:
-  """Exports a run.
+  """Exports a model, and returns messages for the user.
 
   Args:
-    folder: of the run.
-    output: the folder that is made.
-    format: a name of `FORMATS`.
-    checkpoint: "best", "last" or a step; "": as `translate` chooses.
-    licence: of the model, for its card; "": it is marked to be filled in.
-    parser: whether the parser's file goes with it.
-
-  Returns: what there is to know about it, in sentences.
+    folder: Run directory.
+    output: Output folder, which must be new or empty.
+    format: Name in `FORMATS`.
+    checkpoint: "best", "last" or a step; "": the default of `translate`.
+    licence: Licence of the model, for its card; "": marked to be filled in.
+    parser: Whether to export the parser's file, too.
 
   Raises:
-    InputError: no run, no such format or checkpoint, the format cannot hold the
-      model, or something stands in the output's place.
+    InputError: There is no run, format or checkpoint of that name, the format
+      does not support the model, or the output is not empty.
   """
   if format not in FORMATS:
     raise InputError(f"no format {format!r}. {did_you_mean(format, FORMATS)}")
@@ -53,8 +50,8 @@ def run(
   model = open_model(
     folder, checkpoint=checkpoint, licence=licence, parser=parser
   )
-  with files.publish_folder(output, PAGES[format]) as new:
-    return FORMATS[format](model, new)
+  with files.publish_folder(output, FORMATS[format].last_file) as new:
+    return FORMATS[format].write(model, new)
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -64,7 +61,7 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError("--output is missing: name the folder to be made.")
   exits.check_target(values.output, "--output", folder=True, store=True)
   logging.set_verbosity(logging.ERROR)
-  message = run(
+  messages = run(
     values.workdir,
     values.output,
     values.format,
@@ -73,14 +70,15 @@ def _main(values: flags.FlagValues) -> None:
     parser=values.with_parser,
   )
   print(f"{values.output}: {values.format}")
-  for line in message:
-    print(line)
+  print("\n".join(messages))
 
 
 def define_flags() -> None:
-  """Those of the command."""
-  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
-  flags.DEFINE_string("output", None, "Folder to be made.")
+  """Defines the flags of the command."""
+  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
+  flags.DEFINE_string(
+    "output", None, "Output folder, which must be new or empty."
+  )
   flags.DEFINE_enum(
     "format",
     "safetensors",
@@ -88,12 +86,16 @@ def define_flags() -> None:
     "safetensors: for the Hugging Face Hub and for jaxsyn. ctranslate2: for "
     "CTranslate2, a Transformer without attention modifiers.",
   )
-  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string(
-    "license", "", "Of the model, for its card, as in cc-by-4.0; else marked."
+    "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
+  )
+  flags.DEFINE_string(
+    "license",
+    "",
+    "Licence of the model for its card, e.g. cc-by-4.0; marked as missing.",
   )
   flags.DEFINE_bool(
-    "with_parser", True, "Put the parser's file into it, where it reads trees."
+    "with_parser", True, "Export the parser's file, if the model reads trees."
   )
 
 

@@ -1,30 +1,30 @@
-"""What a trained run looks at: trees, weightings, attention, and a probe.
+"""Draws the attention and trees of a trained run, and probes its attention.
 
   jaxsyn inspect --workdir runs/pascal --input sentences.txt
 
-Each sentence is parsed and translated by the run, then read once more together
-with its translation. Written to the output folder, N the line of the input from
-0001 on:
+Parses and translates each sentence of the input (raw text or CoNLL-U). Writes to
+the output folder, where N is the line of the input, e.g. 0001:
 
-  sentence_N.json                      all numbers, words, tree, translation
-  sentence_N.tree.png                  the tree over the words
-  sentence_N.tree_found.png            the parents that a supervised head finds
-  sentence_N.PART.encoder_0.png        what a part does there, in subwords
-  sentence_N.PART.KIND.encoder_embeddings.png   what it adds there, compared
-  sentence_N.attention.encoder_0.png   all heads of a layer, between words
-  sentence_N.attention.WINDOW.cross_0.png   a context of a recurrent decoder
+  index.html                           page with the sentences and their figures
+  sentence_N.json                      all numbers, words, trees, translation
+  sentence_N.tree.png                  the parser's tree
+  sentence_N.tree_read.png             the tree of a control
+  sentence_N.tree_found.png            parents found by a supervised head
+  sentence_N.PART.encoder_0.png        syntax weighting or bias of a modifier
+  sentence_N.PART.KIND.encoder_embeddings.png   vectors that it adds, compared
+  sentence_N.attention.encoder_0.png   all heads of a layer
+  sentence_N.attention.WINDOW.cross_0.png   a window of a recurrent decoder
   probe.json                           how often the strongest other word of a
                                        word is its parent, child or neighbour
 
-Attention is word-pooled: a row is a querying word, the mean of its subwords;
-a column a word that is looked at, the sum of its subwords; rows sum to 1. In
-decoder and cross-attention a row is the word being predicted, and the words of
-a translation are what stands between its blanks (where it has none: its
-subwords). Input is raw text, or CoNLL-U.
+Attention is pooled from subwords to words: a row is the mean of a word's subwords,
+a column the sum; rows sum to 1. In decoder and cross-attention, a row is the word
+being predicted. Words of a translation are separated by its spaces; without spaces,
+each subword is a word. What modifiers compute is drawn between subwords.
 """
 
-# The name is a contract, and the standard library's: a file of this folder that
-# is run by its path, not with -m, would get this module for its `inspect`.
+# This module has the name of one in the standard library: run other files of this
+# folder with -m, not by path, so that `import inspect` does not find this one.
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ __all__ = ["attention_of", "run"]  # the calls for notebooks and programs
 
 
 def _main(values: flags.FlagValues) -> None:
-  for name, what in (
+  for name, meaning in (
     ("workdir", "the folder of a trained run"),
     ("input", "a file of sentences, or - for standard input"),
   ):
-    if not values[name].value:
-      raise InputError(f"--{name} is missing: name {what}.")
+    if not getattr(values, name):
+      raise InputError(f"--{name} is missing: name {meaning}.")
   try:
     layers = [int(layer) for layer in values.layers] or None
   except ValueError:
@@ -77,32 +77,43 @@ def _main(values: flags.FlagValues) -> None:
   if probe["heads"]:
     print(as_text(probe))
   elif probe["sentences"]:
-    print("no probe: this encoder has no heads that look at words")
+    print("no probe: this encoder has no attention heads")
   print(
     f"{inspection.pictures} sentences drawn, {probe['sentences']} in the probe: "
     f"{inspection.output}"
   )
   longest = session.sources.longest
-  for why, lines in (
+  for reason, message in (
     ("empty", "empty lines were skipped"),
     ("too_long", f"lines of {longest} subwords or more were skipped"),
     ("no_tree", "lines could not be parsed; they are not in the probe"),
   ):
-    if count := probe["skipped"][why]:
-      print(f"{count} {lines}.", file=sys.stderr)
+    if count := probe["skipped"][reason]:
+      print(f"{count} {message}.", file=sys.stderr)
 
 
 def define_flags() -> None:
-  """Those of the command."""
-  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
-  flags.DEFINE_string("input", None, "Text or CoNLL-U, plain or .gz; -: stdin.")
-  flags.DEFINE_string("output", None, "Folder of the files; WORKDIR/inspect.")
-  flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
-  number_flag(
-    "limit", 20, Range(0, 1_000_000), "Sentences drawn; the probe is of all."
+  """Defines the flags of the command."""
+  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
+  flags.DEFINE_string(
+    "input",
+    None,
+    "File of text or CoNLL-U, plain or .gz; - for standard input.",
   )
-  list_flag("layers", [], "Layers drawn, from 0, as in 0,2; all.")
-  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
+  flags.DEFINE_string("output", None, "Output folder; WORKDIR/inspect.")
+  flags.DEFINE_bool(
+    "conllu", False, "Whether the input is CoNLL-U, as a file *.conllu is."
+  )
+  number_flag(
+    "limit",
+    20,
+    Range(0, 1_000_000),
+    "Number of sentences that are drawn; all are probed.",
+  )
+  list_flag("layers", [], "Layers that are drawn, from 0, as in 0,2; all.")
+  flags.DEFINE_string(
+    "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
+  )
   run_flags.define_parser()
 
 

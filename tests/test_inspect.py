@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import types
 
 import jax
 import matplotlib.image
@@ -19,8 +20,8 @@ from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
-from jaxsyn.inspection.files import write
 from jaxsyn.inspection.inspector import Inspector
+from jaxsyn.inspection.run import write
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
 from jaxsyn.session import Session
@@ -83,6 +84,15 @@ def untrained(system, prepared, folder, **options):
   return Untrained(folder, **options)
 
 
+def written(seen, folder, index=1, **options):
+  """The names of the files of a sentence."""
+  folder.mkdir()
+  write(seen, folder, index, **options)
+  for path in folder.glob("*.png"):
+    assert path.stat().st_size > 1000
+  return {path.name.removeprefix("sentence_0001.") for path in folder.iterdir()}
+
+
 def test_attention_and_weightings_of_a_sentence(session):
   short, long = inspect.attention_of(session, [LINES[0], LONG])
   source = short.source
@@ -132,24 +142,17 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
   """Against the model itself, run on one sentence of exactly its length."""
   source = Inspector(session).read(LONG)
   ids = [5, 9, 7, EOS]
+  reads = "source_id", "source_word", "source_parsed", "source_parent_mid"
   batch = {
     f"{name}_B{'S' if np.ndim(value) else ''}": np.asarray(value)[None]
     for name, value in source.example.items()
-    if name
-    in ("source_id", "source_word", "source_parsed", "source_parent_mid")
+    if name in reads
   }
   batch["target_id_BT"] = np.array([ids], np.int32)
   model = session.plan.recipe.model
-  state = jax.jit(
-    lambda params: model.apply(
-      {"params": params},
-      batch,
-      train=False,
-      method=forward,
-      mutable=[COLLECTION],
-    )
-  )(session.params)[1]
-  maps = Maps.of(state)
+  options = {"train": False, "method": forward, "mutable": [COLLECTION]}
+  apply = jax.jit(lambda params: model.apply(params, batch, **options))
+  maps = Maps.of(apply({"params": session.params})[1])
   reader = Inspector(session).maps
   other = Inspector(session).read(LINES[0])
   # Its long "translation" puts the other sentence into the first row.
@@ -191,7 +194,7 @@ def test_the_command_writes_pictures_json_and_the_probe(
   assert "layer 1 head 3" in done.stdout and "parent_scaled" in done.stdout
   names = {path.name for path in output.iterdir()}
   assert names == {
-    "probe.json",
+    *("probe.json", "index.html"),
     *(
       f"sentence_000{n}{end}"
       for n in (1, 2)
@@ -207,13 +210,14 @@ def test_the_command_writes_pictures_json_and_the_probe(
     image = matplotlib.image.imread(path)
     assert min(image.shape[:2]) > 60 and image[..., :3].std() > 0.02, path
 
+  page = (output / "index.html").read_text()
+  assert all(f'"{name}"' in page for name in names - {"index.html"})
+  assert f"2. {LONG} → " in page
+
   document = json.loads((output / "sentence_0002.json").read_text())
   assert document["text"] == LONG and document["number"] == 2
-  assert (
-    len(document["words"])
-    == len(document["heads"])
-    == len(document["relations"])
-  )
+  lengths = {len(document[name]) for name in ("words", "heads", "relations")}
+  assert lengths == {14}
   assert len(document["word_of_subword"]) == len(document["subwords"])
   assert document["word_of_subword"][-1] == -1
   assert len(document["attention"]) == 3 * 4  # encoder, decoder, cross; heads
@@ -230,10 +234,8 @@ def test_the_command_writes_pictures_json_and_the_probe(
   assert probe["checkpoint"].startswith(chosen)
   assert probe["checkpoint"].endswith(" at step 2")
   assert probe["words"] == 4 + 14  # the line of one word has no other word
-  assert [h["parts"] for h in probe["heads"]] == [
-    *[["parent_scaled"]] * 2,
-    *[[]] * 6,
-  ]
+  parts = [head["parts"] for head in probe["heads"]]
+  assert parts == [["parent_scaled"]] * 2 + [[]] * 6
 
 
 def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
@@ -253,12 +255,8 @@ def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
   assert (
     source.head_W == session.sources.parse(LONG).head_W != source.given_head_W
   )
-  folder = tmp_path / "out"
-  folder.mkdir()
-  write(Sentence(source, "", (), ()), folder, 7)
-  assert {path.name for path in folder.iterdir()} == {
-    *(f"sentence_0007{end}" for end in (".json", ".tree.png", ".tree_read.png"))
-  }
+  names = written(Sentence(source, "", (), ()), tmp_path / "out")
+  assert names == {"json", "tree.png", "tree_read.png"}
 
 
 def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
@@ -281,22 +279,17 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
     assert result == (word if best < 0 else best)
   assert len(set(seen.found_head_W)) > 1
   folder = tmp_path / "out"
-  folder.mkdir()
-  write(seen, folder, 3, layers=[1])
-  document = json.loads((folder / "sentence_0003.json").read_text())
+  assert "tree_found.png" in written(seen, folder, layers=[1])
+  document = json.loads((folder / "sentence_0001.json").read_text())
   assert document["heads_found_by_the_system"] == [*seen.found_head_W]
-  assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
 
 
 def test_shows_vectors_added_to_embeddings(prepared, tmp_path):
   session = untrained("tree_position", prepared, tmp_path / "run")
   (seen,) = inspect.attention_of(session, [LONG])
   alike = seen.find("encoder", -1, "tree_position")
-  assert (alike.kind, alike.heads, alike.is_one) == (
-    "alike",
-    (0, 1, 2, 3),
-    True,
-  )
+  assert (alike.kind, alike.heads) == ("alike", (0, 1, 2, 3))
+  assert alike.is_one
   assert alike.rows == alike.columns == seen.source.subwords
   # Each word is like itself, but for the root and EOS, which have none.
   roots = {w for w, head in enumerate(seen.source.head_W) if w == head}
@@ -304,11 +297,8 @@ def test_shows_vectors_added_to_embeddings(prepared, tmp_path):
   expected = [float(word >= 0 and word not in roots) for word in words]
   result = np.diagonal(alike.value_HQM[0])
   np.testing.assert_allclose(result, expected, atol=1e-5)
-  folder = tmp_path / "out"
-  folder.mkdir()
-  write(seen, folder, 1)
-  name = "sentence_0001.tree_position.alike.encoder_embeddings.png"
-  assert (folder / name).stat().st_size > 1000
+  name = "tree_position.alike.encoder_embeddings.png"
+  assert name in written(seen, tmp_path / "out")
   assert pictures.title(alike) == (
     "tree_position, alike: encoder, embeddings (rows look at columns)"
   )
@@ -321,21 +311,15 @@ def test_shows_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
     ("cross", (0,), ((name,),)) for name in ("global", "syntax")
   }
   assert not seen.weightings
-  complete, near = (
-    seen.find("cross", 0, part) for part in ("global", "syntax")
-  )
+  complete = seen.find("cross", 0, "global")
+  near = seen.find("cross", 0, "syntax")
   for result in (complete, near):
     np.testing.assert_allclose(result.value_HQM.sum(2), 1.0, atol=1e-5)
     assert result.columns == seen.source.units.labels
   assert (complete.value_HQM > 0).all() and not near.value_HQM.all()
-  folder = tmp_path / "out"
-  folder.mkdir()
-  write(seen, folder, 1)
-  assert {file.name for file in folder.iterdir()} == {
-    "sentence_0001.json",
-    "sentence_0001.tree.png",
-    "sentence_0001.attention.global.cross_0.png",
-    "sentence_0001.attention.syntax.cross_0.png",
+  assert written(seen, tmp_path / "out") == {
+    *("json", "tree.png", "attention.global.cross_0.png"),
+    "attention.syntax.cross_0.png",
   }
 
 
@@ -387,25 +371,19 @@ def test_wrong_input_is_named(session, trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "more, message",
+  ("options", "message"),
   [
-    ([], "--workdir is missing"),
-    (["--workdir=x"], "--input is missing"),
-    (["--workdir=x", "--input=y"], "x is not the folder of a run"),
-    (["--workdir=x", "--input=y", "--layers=a"], "--layers=a: numbers from 0"),
+    ({}, "--workdir is missing"),
+    ({"workdir": "x"}, "--input is missing"),
+    ({"workdir": "x", "input": "y"}, "x is not the folder of a run"),
+    (
+      {"workdir": "x", "input": "y", "layers": ["a"]},
+      "--layers=a: numbers from 0",
+    ),
   ],
 )
-def test_wrong_flags_are_one_message(more, message, monkeypatch, capsys):
-  from absl import flags
-
-  values = flags.FlagValues()
-  for name in ("workdir", "input", "output"):
-    flags.DEFINE_string(name, None, "", flag_values=values)
-  for name in ("checkpoint", "parser"):
-    flags.DEFINE_string(name, "", "", flag_values=values)
-  flags.DEFINE_bool("conllu", False, "", flag_values=values)
-  flags.DEFINE_integer("limit", 20, "", flag_values=values)
-  flags.DEFINE_list("layers", [], "", flag_values=values)
-  values(["inspect", *more])
+def test_wrong_flags_are_one_message(options, message):
+  values = dict.fromkeys(("workdir", "input", "output", "conllu"))
+  values |= {"checkpoint": "", "parser": "", "limit": 20, "layers": []}
   with pytest.raises(InputError, match=message):
-    inspect._main(values)
+    inspect._main(types.SimpleNamespace(**values | options))

@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.inspection import pictures
+from jaxsyn.inspection.arcs import trees
 from jaxsyn.inspection.attention_sampler import informative_maps
-from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.sentence import Sentence, to_json
 from jaxsyn.storage import files

@@ -1,26 +1,29 @@
-"""Trained models for other programs and people: the formats of `jaxsyn.export`.
-
-Each is a function of a `Model` and a new, empty folder, which it fills; it
-returns lines for who asked. Before this package: `jaxsyn.session`. After it:
-`jaxsyn.export`, which has the table.
-"""
+"""Export formats of trained models."""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 from jaxsyn.exporting import ctranslate2, hub_folder
 from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.trained import workdir
 
-# Name -> what fills a new folder.
-FORMATS: dict[str, Callable[[ExportedModel, pathlib.Path], list[str]]] = {
-  "safetensors": hub_folder.write,
-  "ctranslate2": ctranslate2.write,
-}
-# The file of each without which a folder on a store does not count.
-PAGES = {
-  "safetensors": workdir.CONFIG,
-  "ctranslate2": ctranslate2.RECORD_FILE,
+
+class Format(NamedTuple):
+  """An export format.
+
+  Attributes:
+    write: Function that fills a new folder and returns messages for the user.
+    last_file: File that marks a folder on an object store as complete.
+  """
+
+  write: Callable[[ExportedModel, pathlib.Path], list[str]]
+  last_file: str
+
+
+FORMATS = {
+  "safetensors": Format(hub_folder.write, workdir.CONFIG),
+  "ctranslate2": Format(ctranslate2.write, ctranslate2.RECORD_FILE),
 }

@@ -1,62 +1,192 @@
-"""--format safetensors: a folder for a hub of models, and for `Session`.
+"""Format "safetensors": a folder for the Hugging Face Hub and for `Session`.
 
-Before this file: `model`, `card`, `jaxsyn.trained.exported`.
+`jaxsyn.trained.exported` describes its files. The model card, README.md, contains
+only what the run's files prove. The licence is never guessed: without --license, it
+is marked to be filled in.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import pathlib
 
 from jaxsyn.config import as_dict
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.exporting import card
 from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
-from jaxsyn.trained import exported, workdir
+from jaxsyn.trained import exported, warm_start, workdir
+from jaxsyn.training.sums import named
+
+CARD = "README.md"
+_FILL_IN = "FILL-IN"
 
 
 def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
-  """Fills the folder; see `jaxsyn.trained.exported` for what is in it.
-
-  Args:
-    model: what is exported.
-    folder: new and empty.
+  """Fills a new folder and returns messages for the user.
 
   Raises:
-    InputError: a file of the run is missing or damaged.
+    InputError: A file of the run is missing or corrupt.
   """
   run = model.run
   parser_file = layout.parser_file(run.workdir, run.manifest, "source")
   reads_trees = len(model.features) > 1
+  has_parser = bool(reads_trees and parser_file and model.parser)
+  vocabularies = {
+    entry["file"] for entry in run.manifest["vocabulary"].values()
+  }
   for name, digest in layout.models(run.manifest).items():
-    is_parser = name not in {
-      entry["file"] for entry in run.manifest["vocabulary"].values()
-    }
-    # Trees of targets are of training alone.
-    is_source = parser_file is not None and parser_file.name == name
-    if is_parser and not (is_source and reads_trees and model.parser):
+    # The parser of the target side is needed for training only.
+    is_source_parser = parser_file is not None and parser_file.name == name
+    if name not in vocabularies and not (has_parser and is_source_parser):
       continue
     source = run.workdir / name
     if not files.is_file(source) or checksums.sha256_of(source) != digest:
       raise InputError(
-        f"{source} is missing or not what {manifests.FILE} says of it. Training "
-        f"called again makes it anew from {run.config.data.directory}."
+        f"{source} is missing or does not have the checksum in "
+        f"{manifests.FILE}. Run the training command again, which restores it "
+        f"from {run.config.data.directory}."
       )
     files.copy(source, folder / name)
   digest = exported.write(folder, model.parameters, model.title)
   manifests.write(folder, run.manifest)
   document = checksums.add_checksum(as_dict(run.config))
   files.write_json(folder / workdir.CONFIG, document)
-  files.write_text(folder / card.FILE, card.text(model, digest))
+  files.write_text(folder / CARD, _card(model, digest))
   messages = [f"{model.title}; SHA-256 of {exported.ARRAYS}: {digest}"]
   if not model.licence:
     messages.append(
-      f"{card.FILE} says no licence yet: fill it in, or give --license, before "
+      f"{CARD} says no licence yet: fill it in, or give --license, before "
       "you publish it. Data and parser have theirs."
     )
-  if reads_trees and not (parser_file and model.parser):
+  if reads_trees and not has_parser:
     messages.append(
       "the parser is not in it: who translates raw text names one (--parser)."
     )
   return messages
+
+
+def _card(model: ExportedModel, digest: str) -> str:
+  """Returns the model card.
+
+  Args:
+    model: The model.
+    digest: SHA-256 of the parameters' file.
+  """
+  data, run = model.run.config.data, model.run
+  shapes = [x.shape for x in named(model.parameters.params).values()]
+  size = sum(math.prod(shape) for shape in shapes)
+  system = run.config.system
+  languages = data.source_language, data.target_language
+  tags = ["jax", "flax", "syntax-aware", system]
+  homepage = "no page given" if data.homepage == "none" else data.homepage
+  splits = "\n".join(
+    f"| {name} | {split['examples']:,} |"
+    for name, split in run.manifest["splits"].items()
+  )
+  licence = model.licence or (
+    f"{_FILL_IN}: whoever publishes this model must say under which licence, "
+    "here and in the block above. It depends on the licences of the data and, "
+    "where its file is here, of the parser."
+  )
+  citation = f"```bibtex\n{data.citation}\n```\n\n" if data.citation else ""
+  return f"""---
+library_name: jaxsyn
+pipeline_tag: translation
+language: [{languages[0]}, {languages[1]}]
+license: {json.dumps(model.licence or _FILL_IN)}
+tags: {json.dumps(tags)}
+---
+
+# {languages[0]} to {languages[1]}, system `{system}`
+
+A model of jaxsyn for translation, {size:,} parameters: {model.title}.
+
+```python
+from jaxsyn.session import Session
+
+session = Session("hub:OWNER/NAME")  # or the path of this folder
+((best, *rest),) = session(["A sentence to be translated ."])
+print(best.text)
+```
+
+## Licence
+
+{licence}
+
+## Data
+
+`{data.name}`; {homepage}.
+
+| split | pairs |
+|---|---:|
+{splits}
+
+{citation}{_trees(model)}
+
+## Scores
+
+{_score(model)}
+
+{_origin(model)}## Files
+
+`model.safetensors`, SHA-256 `{digest}`; `config.json` has every option of \
+the training, `manifest.json` the sums of the data.
+"""
+
+
+def _trees(model: ExportedModel) -> str:
+  """Returns sentences about the trees that the model reads, and its parser."""
+  if len(model.features) < 2:
+    return "It reads no trees."
+  run = model.run
+  features = ", ".join(f"`{feature}`" for feature in model.features[1:])
+  sentence = "Its trees came as CoNLL-U, so that it has no parser."
+  if layout.parser_file(run.workdir, run.manifest, "source"):
+    where = "is here" if model.parser else "is not here: name it (`--parser`)"
+    digest = run.manifest["parser"]["source"]["sha256"]
+    sentence = f"The UDPipe model, SHA-256 `{digest}`, {where}."
+  return f"It reads the tree of the source ({features}). {sentence}"
+
+
+def _score(model: ExportedModel) -> str:
+  score = model.parameters.score
+  if not score:
+    return (
+      "None was measured for these parameters: `python -m jaxsyn.score` gives "
+      "them with signatures."
+    )
+  return (
+    f"{selection.title(score)} on `{model.run.config.data.validation}`, by which "
+    f"these parameters were chosen: {score['score']:.2f} (log-likelihood of a "
+    f"target subword {score['log_likelihood']:.3f}). Scores of test sets: "
+    "`python -m jaxsyn.score` gives them with signatures."
+  )
+
+
+def _origin(model: ExportedModel) -> str:
+  """Returns a section about the run whose parameters training started from."""
+  folder = model.run.workdir
+  path = folder / warm_start.FILE
+  # An exported model does not have the file.
+  is_warm = model.run.config.train.start.run and not exported.is_exported(
+    folder
+  )
+  if not is_warm and not files.is_file(path):
+    return ""
+  try:
+    origin = checksums.verify_checksum(files.read_json(path))
+    system, checkpoint, digest = (
+      origin[name] for name in ("system", "checkpoint", "sha256")
+    )
+  except (OSError, ValueError, KeyError) as error:
+    raise InputError(
+      f"{path} is corrupt ({str(error).rstrip('.')}). Restore it from a copy."
+    ) from None
+  return (
+    "## Origin\n\n"
+    "The training began with parameters of another run (system "
+    f"`{system}`, {checkpoint}), SHA-256 `{digest}`.\n\n"
+  )

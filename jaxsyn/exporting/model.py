@@ -1,12 +1,12 @@
-"""What is exported: a run, its plan, and the parameters that were chosen."""
+"""The model of a run, opened for export."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from jaxsyn.data.store import manifests
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.storage.remote import PathLike
 from jaxsyn.trained import parameters, workdir
 from jaxsyn.trained.workdir import Run
 from jaxsyn.training.reader import Parameters
@@ -14,16 +14,16 @@ from jaxsyn.training.reader import Parameters
 
 @dataclasses.dataclass(frozen=True)
 class ExportedModel:
-  """A run made ready to be exported.
+  """A model to export.
 
   Attributes:
-    run: config and manifest.
-    plan: the resolved config.
-    features: of the source side that the model reads.
-    found: the parameters.
-    title: which they are, in words.
-    licence: of the model, as its owner said it; "": not yet.
-    parser: whether the parser's file goes with it.
+    run: Config and manifest.
+    plan: Resolved config.
+    features: Features of the source side that the model reads.
+    parameters: Parameters of the chosen checkpoint.
+    title: Description of the checkpoint.
+    licence: Licence of the model; "" if the user did not name one.
+    parser: Whether the parser's file is exported, too.
   """
 
   run: Run
@@ -36,27 +36,27 @@ class ExportedModel:
 
 
 def open_model(
-  folder: str | os.PathLike[str],
+  folder: PathLike,
   *,
   checkpoint: str = "",
   licence: str = "",
   parser: bool = True,
 ) -> ExportedModel:
-  """A model of a run's folder.
+  """Opens the model of a run directory.
 
   Args:
-    folder: of the run.
-    checkpoint: "best", "last" or a step; "": as `translate` chooses.
-    licence, parser: see `Model`.
+    folder: Run directory.
+    checkpoint: "best", "last" or a step; "": the default of `translate`.
+    licence, parser: See `ExportedModel`.
 
   Raises:
-    InputError: no run, no such checkpoint.
+    InputError: There is no run, or no such checkpoint.
   """
   run = workdir.open_run(folder)
   plan = resolve(run.config, run.manifest)
   features = manifests.features_for(run.manifest, plan.translation_features)
   features = tuple(f for f in features if f.startswith("source"))
-  parameters_ = parameters.read(run, plan, features, checkpoint=checkpoint)
+  chosen = parameters.read(run, plan, features, checkpoint=checkpoint)
   requested = checkpoint or run.config.decode.checkpoint
-  title = parameters.title(parameters_, requested)
-  return ExportedModel(run, plan, features, parameters_, title, licence, parser)
+  title = parameters.title(chosen, requested)
+  return ExportedModel(run, plan, features, chosen, title, licence, parser)

@@ -1,1 +1,1 @@
-"""What a trained model looks at: maps, pooling, a probe, pictures."""
+"""Inspection of trained models: attention, trees, a probe, and figures."""

@@ -1,38 +1,39 @@
-"""What a model looks at while it is trained: pictures for the writers of its log.
+"""Draws attention of validation sentences during training.
 
-Before this file: `inspector`, which reads sentences and pools maps. After it:
-`jaxsyn.train`, which gives it to the validation.
+`jaxsyn.train` imports this module only if figures are wanted, since it loads
+matplotlib.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.inspector import (
   SentenceTooLongError,
+  encoder_attention,
   read_source,
-  seen_by_encoder,
 )
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.plan import Plan
 from jaxsyn.storage import files
 from jaxsyn.trained.member import source_reader
+from jaxsyn.trained.sources import SourceReader
 from jaxsyn.trained.workdir import Run
 
 LONGEST = 512  # subwords
 
 
 class AttentionSampler:
-  """Draws the encoder's attention in a few sentences of a prepared split."""
+  """Function that draws the encoder's attention in a few sentences of a split."""
 
   def __init__(
     self,
@@ -46,51 +47,49 @@ class AttentionSampler:
     """Reads the sentences.
 
     Args:
-      plan: of the run.
-      manifest: of its data.
-      split: of which the first `count` sentences are drawn.
-      count: so many.
-      batch_transform: a caller's own function on every host batch.
+      plan: Plan of the run.
+      manifest: Manifest of the dataset.
+      split: Split whose first sentences are drawn.
+      count: Number of sentences.
+      batch_transform: User-defined function of every host batch.
     """
-    config = plan.config
-    directory = files.path_of(config.data.directory)
-    reader = source_reader(
-      Run(directory, config, manifest), plan, longest=LONGEST
-    )
-    self._read: list[ReadSource] = []
-    for source in _parsed(Dataset(directory), split):
-      if len(self._read) == count:
-        break
-      try:
-        read = read_source(reader, plan.tag, source)
-      except SentenceTooLongError:
-        continue
-      if read is not None:
-        self._read.append(read)
+    directory = files.path_of(plan.config.data.directory)
+    run = Run(directory, plan.config, manifest)
+    reader = source_reader(run, plan, longest=LONGEST)
+    readable = _readable(reader, plan.tag, Dataset(directory), split)
+    self._sources = list(itertools.islice(readable, count))
     self._maps = MapReader(
       plan.recipe.model, reader.features, batch_transform=batch_transform
     )
 
   def __call__(self, params: Any) -> list[tuple[str, Figure]]:
-    """Name and picture of each sentence; parameters are whole on one device."""
-    panels_made = []
-    for i, maps in seen_by_encoder(self._maps, params, self._read):
+    """Returns names and figures; the parameters must be on one device."""
+    figures = []
+    for i, maps in encoder_attention(self._maps, params, self._sources):
       if chosen := informative_maps(maps):
         panels = pictures.panels(chosen)
         figure = pictures.matrices(panels, pictures.title(chosen))
-        panels_made.append((f"attention/{i + 1}", figure))
-    return sorted(panels_made, key=lambda one: one[0])
+        figures.append((f"attention/{i + 1}", figure))
+    return sorted(figures, key=lambda entry: entry[0])
 
 
 def informative_maps(maps: Iterable[Map]) -> Map | None:
-  """The layer of the encoder where a part first acts, or its first."""
+  """Returns the first encoder layer with a modifier, or the first layer."""
   encoder = [m for m in maps if m.place == "encoder"]
   return next((m for m in encoder if any(m.parts)), next(iter(encoder), None))
 
 
-def _parsed(dataset: Dataset, split: str) -> list[Source]:
-  """The source of a prepared split, with its trees if it has any."""
-  if trees := dataset.trees(split, "source"):
-    return [*trees]
-  lines = dataset.text(split, "source")
-  return [conllu.unparsed(line) for line in lines]
+def _readable(
+  reader: SourceReader, tag: int | None, dataset: Dataset, split: str
+) -> Iterator[ReadSource]:
+  """Yields the sentences of a split that are neither empty nor too long."""
+  sources = dataset.trees(split, "source") or map(
+    conllu.unparsed, dataset.text(split, "source")
+  )
+  for source in sources:
+    try:
+      read = read_source(reader, tag, source)
+    except SentenceTooLongError:
+      continue
+    if read is not None:
+      yield read

@@ -1,4 +1,4 @@
-"""How a run learns: curves drawn from its log, also while it trains.
+"""Learning curves drawn from the log of a run, also during training.
 
 shown = display(curve.picture("runs/pascal"), display_id=True)
 with curve.watched("runs/pascal", shown.update):
@@ -8,35 +8,35 @@ with curve.watched("runs/pascal", shown.update):
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 
 from matplotlib.figure import Figure
 
 from jaxsyn.storage import files
+from jaxsyn.storage.remote import PathLike
 from jaxsyn.training import log
 
-SECONDS = 5.0  # between two pictures of a run that trains
+SECONDS = 5.0  # between two figures during training
 
 
-def picture(run: str | os.PathLike[str], metric: str = "bleu") -> Figure:
-  """The loss of training and validation, and a score of the validation.
+def picture(run: PathLike, metric: str = "bleu") -> Figure:
+  """Draws the training and validation loss, and a validation metric.
 
   Args:
-    run: folder of the run; it need not be there yet.
-    metric: what config.train.selection names.
+    run: Run directory, which need not exist.
+    metric: Metric of config.train.selection.
   """
   records, _ = log.records(files.path_of(run))
   figure = Figure((8, 2.6), layout="constrained")
   left, right = figure.subplots(1, 2)
   for axes, name, kinds in (
     (left, "loss", log.KINDS),
-    (right, metric, log.KINDS[1:]),
+    (right, metric, ("validation",)),
   ):
     for kind in kinds:
-      of_kind = [r for r in records if r["kind"] == kind and name in r]
-      steps, values = ([r[key] for r in of_kind] for key in ("step", name))
+      points = [r for r in records if r["kind"] == kind and name in r]
+      steps, values = ([r[key] for r in points] for key in ("step", name))
       axes.plot(steps, values, marker=".", label=kind)
     axes.set(xlabel="updates", title=name)
     axes.spines[["top", "right"]].set_visible(False)
@@ -46,15 +46,13 @@ def picture(run: str | os.PathLike[str], metric: str = "bleu") -> Figure:
 
 @contextlib.contextmanager
 def watched(
-  run: str | os.PathLike[str],
-  show: Callable[[Figure], object],
-  metric: str = "bleu",
+  run: PathLike, show: Callable[[Figure], object], metric: str = "bleu"
 ) -> Iterator[None]:
-  """Shows the picture every few seconds, and once more after the block.
+  """Updates the curves every few seconds during a `with` block, and after it.
 
   Args:
-    run, metric: of `picture`.
-    show: is given each picture, by a thread.
+    run, metric: See `picture`.
+    show: Function of each figure, called in another thread.
   """
   ended = threading.Event()
 

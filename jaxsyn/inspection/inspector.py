@@ -1,12 +1,8 @@
-"""A session, and the model that tells what it looks at.
-
-Before this file: `jaxsyn.session` (lines to examples, and translations), `maps`
-(what is published), `pooling` and `sentence` (what is made of it). After it:
-`run`, over the lines of a file, and notebooks.
-"""
+"""Inspects sentences with a trained run: trees, attention, weightings."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,24 +15,53 @@ from jaxsyn.data.sentence.vocabulary import Pieces
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
-from jaxsyn.inspection.pooling import END, source_units, target_units
-from jaxsyn.inspection.sentence import ReadSource, Sentence, gather, pooled
+from jaxsyn.inspection.pooling import (
+  END,
+  TargetUnits,
+  Units,
+  pool,
+  source_units,
+  target_units,
+)
+from jaxsyn.inspection.sentence import ReadSource, Sentence
 from jaxsyn.session import Session
 from jaxsyn.trained.sources import SourceReader
 
-TAG = symbols([])[TRANSLATE]  # pooled with EOS, where there are tags
+TAG = symbols([])[TRANSLATE]  # pooled with EOS
+PARSE = "parse"  # kind of the maps of supervised heads, see `Map`
 
 
 class SentenceTooLongError(InputError):
-  """A line has more subwords than can be inspected."""
+  """Error for a line with more subwords than can be inspected."""
+
+
+def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
+  """Inspects a few sentences, for notebooks and programs.
+
+  Args:
+    session: Opened run.
+    sources: Raw lines or parses.
+
+  Raises:
+    InputError: A line is empty or too long, there is no parser, or the session
+      is an ensemble.
+  """
+  inspector = Inspector(session)
+  read = []
+  for index, source in enumerate(sources, start=1):
+    if (one := inspector.read(source)) is None:
+      raise InputError(f"sentence {index} has no words.")
+    read.append(one)
+  sentences = dict(inspector.inspect(read))
+  return [sentences[i] for i in range(len(read))]
 
 
 class Inspector:
-  """Reads sentences with a session, and tells what was seen.
+  """Inspects sentences with the model of a run.
 
   Attributes:
-    session: as given.
-    maps: what its model publishes.
+    session: Opened run.
+    maps: Function that returns the maps of the run's model.
   """
 
   def __init__(self, session: Session):
@@ -50,27 +75,19 @@ class Inspector:
     )
 
   def read(self, source: Source) -> ReadSource | None:
-    """Parses a line and makes its arrays; None for a line without words.
-
-    Args:
-      source: a raw line, or its parse.
-
-    Raises:
-      SentenceTooLongError: it has more subwords than the session reads.
-      InputError: the run has no parser and the line no parse.
-    """
+    """Parses a line and makes its arrays, see `read_source`."""
     return read_source(self.session.sources, self.session.plan.tag, source)
 
-  def see(
+  def inspect(
     self,
     sources: Sequence[ReadSource],
     nbests: Sequence[Sequence[Translation]] | None = None,
   ) -> Iterator[tuple[int, Sentence]]:
-    """Translates and looks; yields numbers and sentences, as they come.
+    """Translates sentences and yields their indices and maps, in any order.
 
     Args:
-      sources: of `read`.
-      nbests: the translations of each, where they are known already.
+      sources: Sentences.
+      nbests: Translations of each sentence, if they are known.
     """
     examples = [source.example for source in sources]
     if nbests is None:
@@ -78,26 +95,36 @@ class Inspector:
     best = [nbest[0] for nbest in nbests]
     targets = [(*translation.ids, EOS) for translation in best]
     decode = self.session.sources.vocabularies[1].decode
-    for i, published in self.maps(self.session.params, examples, targets):
+    for i, maps in self.maps(self.session.params, examples, targets):
       units = target_units(best[i].ids, decode)
-      yield i, gather(sources[i], best[i].text, units, published=published)
+      yield i, _sentence(sources[i], best[i].text, units, maps)
 
-  def see_encoder(
-    self, sources: Sequence[ReadSource]
-  ) -> Iterator[tuple[int, list[Map]]]:
-    """Its pooled attention alone, which needs no translation: a map a layer."""
-    return seen_by_encoder(self.maps, self.session.params, sources)
+
+def encoder_attention(
+  maps: MapReader, params: Any, sources: Sequence[ReadSource]
+) -> Iterator[tuple[int, list[Map]]]:
+  """Yields indices of sentences and the pooled attention of each encoder layer.
+
+  This needs no translation. The sentences are in any order.
+  """
+  for i, published in maps(params, [source.example for source in sources]):
+    units = sources[i].units
+    yield i, [_pooled(m, units, units) for m in published if m.is_attention]
 
 
 def read_source(
   sources: SourceReader, tag: int | None, source: Source
 ) -> ReadSource | None:
-  """As `Inspector.read`, without a session.
+  """Parses a line and makes its arrays; returns None for a line without words.
 
   Args:
-    sources: reads as the run does.
-    tag: of the run's plan.
-    source: a raw line, or its parse.
+    sources: Reader of the run.
+    tag: Task tag of the run's plan.
+    source: Raw line or parse.
+
+  Raises:
+    SentenceTooLongError: The line has more subwords than the run reads.
+    InputError: The run has no parser, and the line is not parsed.
   """
   fitted = sources.fit(source)
   line, pieces = fitted.text, fitted.pieces
@@ -108,7 +135,7 @@ def read_source(
       f"{len(pieces.id)} subwords are too many: {line[:40]!r}…; at most "
       f"{sources.longest - 1} can be inspected."
     )
-  # Also for a system without trees, whose pictures have words.
+  # Systems without trees are parsed as well: their figures have words.
   parse = sources.parse(line) if isinstance(source, str) else source
   word_S = words_of_pieces(
     line, pieces.begin, pieces.end, parse.start_W, parse.end_W
@@ -116,9 +143,8 @@ def read_source(
   if not any(word >= 0 for word in word_S):
     return None
   words = tuple(line[a:b] for a, b in zip(parse.start_W, parse.end_W))
-  # What stands around the subwords: EOS, and the task's tags.
   tags = [] if tag is None else [TAG]
-  no_word = [NO_WORD] * len(tags)
+  tag_word = [NO_WORD] * len(tags)
   example = sources.example(parse)
   given_head_W = example.get("source_head")
   return ReadSource(
@@ -130,42 +156,80 @@ def read_source(
     tree=sources.tree,
     given_head_W=None if given_head_W is None else (*given_head_W.tolist(),),
     subwords=(*tags, *_subwords(line, pieces), *tags, END),
-    units=source_units(words, [*no_word, *word_S, *no_word, NO_WORD]),
+    units=source_units(words, [*tag_word, *word_S, *tag_word, NO_WORD]),
     example=example,
   )
 
 
-def seen_by_encoder(
-  reader: MapReader, params: Any, sources: Sequence[ReadSource]
-) -> Iterator[tuple[int, list[Map]]]:
-  """The encoder's pooled attention in sentences: a map a layer."""
-  examples = [source.example for source in sources]
-  for i, published in reader(params, examples):
-    units = sources[i].units
-    yield i, [pooled(m, units, units) for m in published if m.is_attention]
-
-
-def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
-  """Everything about some sentences, for notebooks and programs.
-
-  Args:
-    session: an opened run.
-    sources: raw lines or parses.
-
-  Raises:
-    InputError: a line is empty or too long, or there is no parser.
-  """
-  inspector = Inspector(session)
-  read = []
-  for index, source in enumerate(sources, start=1):
-    if (one := inspector.read(source)) is None:
-      raise InputError(f"sentence {index} has no words.")
-    read.append(one)
-  return [seen for _, seen in sorted(inspector.see(read), key=lambda x: x[0])]
-
-
 def _subwords(line: str, pieces: Pieces) -> Iterator[str]:
-  """The text of each subword, "▁" where a blank or the beginning was."""
+  """Yields the text of each subword, "▁" at the start and for spaces."""
   for index, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
-    opens = not index or line[begin:end][:1].isspace()
-    yield (BLANK if opens else "") + line[begin:end].strip()
+    is_start = not index or line[begin:end][:1].isspace()
+    yield (BLANK if is_start else "") + line[begin:end].strip()
+
+
+def _sentence(
+  source: ReadSource,
+  translation: str,
+  target: TargetUnits,
+  published: Iterable[Map],
+) -> Sentence:
+  """Pools attention to words, and sets the labels of all maps."""
+  units = {
+    "encoder": (source.units, source.units),
+    "decoder": (target.rows, target.columns),
+    "cross": (target.rows, source.units),
+  }
+  target_inputs = (target.columns.labels[0], *target.subwords[:-1])
+  labels = {
+    "encoder": (source.subwords, source.subwords),
+    "decoder": (target.subwords, target_inputs),
+    "cross": (target.subwords, source.subwords),
+  }
+  places = [*units]
+  attention, weightings = [], []
+  for m in sorted(published, key=lambda m: (places.index(m.place), m.layer)):
+    if m.is_attention:
+      attention.append(_pooled(m, *units[m.place]))
+      continue
+    rows, columns = labels[m.place]
+    if m.kind == PARSE:  # its columns are the words that are predicted, too
+      columns = rows
+    weightings.append(dataclasses.replace(m, rows=rows, columns=columns))
+  return Sentence(
+    source,
+    translation,
+    attention=tuple(attention),
+    weightings=tuple(weightings),
+    found_head_W=_found_heads(source, weightings),
+  )
+
+
+def _pooled(attention: Map, rows: Units, columns: Units) -> Map:
+  return dataclasses.replace(
+    attention,
+    value_HQM=pool(attention.value_HQM, rows, columns),
+    rows=rows.labels,
+    columns=columns.labels,
+  )
+
+
+def _found_heads(
+  source: ReadSource, weightings: Sequence[Map]
+) -> tuple[int, ...] | None:
+  """Returns the parents found by the supervised head of the highest layer.
+
+  As for the UAS of validation (`jaxsyn.training.head_losses`), the parent of a
+  word is that of its last subword. A word without subwords is its own parent.
+  """
+  parses = [m for m in weightings if (m.place, m.kind) == ("encoder", PARSE)]
+  if not parses:
+    return None
+  best_S = parses[-1].value_HQM[0].argmax(1)
+  word_S = [source.units.words[unit] for unit in source.units.unit_S]
+  head_W = list(range(len(source.words)))
+  for i, word in enumerate(word_S):  # the last subword overwrites others
+    if word >= 0:
+      head = word_S[best_S[i]]
+      head_W[word] = head if head >= 0 else word
+  return tuple(head_W)

@@ -1,8 +1,8 @@
-"""What a model publishes while it reads a sentence: attention, weightings.
+"""Runs a model on sentences and returns the maps that it publishes.
 
-Attention and parts publish arrays with an address (`jaxsyn.syntax.maps`); here
-a model runs once over sentences, and translations, in evaluation mode, in few
-static shapes, and every array is cut to its sentence.
+Attention and modifiers publish arrays with an address, see
+`jaxsyn.syntax.maps`. The model runs in evaluation mode on batches of a few static
+shapes; each array is then cut to its sentence.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from jaxsyn.data.loader.collate import (
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import EncoderDecoder, forward, sentence_features
 from jaxsyn.shapes import split
-from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
 SHORTEST = 16  # padded lengths double: 16, 32, 64, ...
-ROWS = 8  # sentences in a batch, fewer where they are very long
+ROWS = 8  # sentences per batch, fewer where they are long
 SIDES = {
   "encoder": ("source", "source"),
   "decoder": ("target", "target"),
   "cross": ("target", "source"),
 }
-# Letters of an array between two subwords, of all heads or one for all.
+# Letters of an array between two subwords, per head or shared by all heads.
 BETWEEN_SUBWORDS = re.compile("B[H1]?[QST1][MST1]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Map:
-  """One published array of one sentence, without pads.
+  """A published array of one sentence, without padding.
 
   Attributes:
-    place, layer, part: of its `jaxsyn.syntax.maps.Address`.
-    kind: what it is: "weight" (of attention), "weighting" (times the scores),
-      "bias" (added to them), "near" (1: looked at), "turned" (what is left of the
-      product of two equal vectors), "alike" (cosine of what is added to the two),
-      "parse" (how likely each is another's parent, as a supervised head has it), or
-      as the part calls it.
-    heads: which of the layer's heads it is for, from 0; all, at embeddings.
-    value_HQM: one matrix for each of `heads`.
-    parts: names of the parts that work on each of `heads`.
-    rows, columns: their names, once it is gathered (`sentence`): words of
-      attention, whose values are then pooled, or subwords, and signs. In decoder
-      and cross-attention a row is the word being predicted.
+    place, layer, part: See `jaxsyn.syntax.maps.Address`.
+    kind: "weight" (of attention), "weighting" (factor of the scores), "bias"
+      (added to the scores), "near" (1 where attention is allowed), "turned" (what
+      a rotation leaves of the product of two equal vectors), "alike" (cosine of
+      vectors added to the embeddings), "parse" (probability of being the parent,
+      from a supervised head), or another name chosen by the modifier.
+    heads: Attention heads that it applies to, from 0; at embeddings, all.
+    value_HQM: One matrix per entry of `heads`.
+    parts: Names of the modifiers that are active on each of `heads`.
+    rows, columns: Labels, set by `jaxsyn.inspection.inspector`: words of pooled
+      attention, or subwords; EOS last. In decoder and cross-attention, a row is
+      the word being predicted.
   """
 
   place: str
@@ -72,13 +72,8 @@ class Map:
 
   @property
   def is_attention(self) -> bool:
-    """Whether its weights are those under which values are summed."""
+    """Whether the values are attention weights."""
     return self.kind == "weight"
-
-  @property
-  def where(self) -> str:
-    """Its place and layer, in the name of a file."""
-    return f"{self.place}_{'embeddings' if self.layer < 0 else self.layer}"
 
   @property
   def is_one(self) -> bool:
@@ -87,7 +82,7 @@ class Map:
 
 
 class MapReader:
-  """A model that tells what it looks at."""
+  """Function that returns the maps of sentences."""
 
   def __init__(
     self,
@@ -96,17 +91,21 @@ class MapReader:
     *,
     batch_transform: BatchTransform | None = None,
   ):
-    """Sets it up; parameters are given with each call.
+    """Initializes the function.
 
     Args:
-      names: features of the source side that it reads.
-      batch_transform: a caller's own function on every host batch.
+      model: The model; parameters are arguments of each call.
+      names: Features of the source side that the model reads.
+      batch_transform: User-defined function of every host batch.
     """
-    # Fused attention shows no weights; with scores it is the same model.
+    # Fused attention has no weights to publish; the model is otherwise the same.
     einsum = dataclasses.replace(model.spec.model, attention="einsum")
     model = model.clone(spec=dataclasses.replace(model.spec, model=einsum))
-    self._spec, self._change = model.spec, batch_transform
+    self._architecture = model.spec.architecture
+    self._modifiers = model.spec.modifiers
+    self._batch_transform = batch_transform
     self._names = tuple(dict.fromkeys(("source_id", *names)))
+    self._counter = progress.CompileCounter()
 
     def published(params: Any, batch: Mapping[str, Array]) -> Maps:
       run = functools.partial(
@@ -120,11 +119,10 @@ class MapReader:
       return Maps.of(state)
 
     self._published = jax.jit(published)
-    self._counter = progress.CompileCounter()
 
   @property
   def programs(self) -> tuple[int, int]:
-    """How many programs are compiled and how many are needed."""
+    """Number of compiled programs, and of programs that are needed."""
     return self._counter.programs
 
   def __call__(
@@ -133,15 +131,13 @@ class MapReader:
     examples: Sequence[Mapping[str, np.ndarray]],
     targets: Sequence[Sequence[int]] | None = None,
   ) -> Iterator[tuple[int, list[Map]]]:
-    """What is published for each sentence, sentences of a length together.
+    """Yields the index of each sentence and its maps, longest sentences first.
 
     Args:
-      params: of the model.
-      examples: of `jaxsyn.data.sentence.example.encode_all`.
-      targets: subwords of a translation of each, EOS last; None: the
-        encoder alone is run.
-
-    Yields: the number of the sentence, from 0, and its maps.
+      params: Parameters of the model.
+      examples: Arrays of `jaxsyn.data.sentence.example.encode_all`.
+      targets: Subwords of each translation, EOS last. None: only the encoder
+        runs.
     """
     lengths = [len(example["source_id"]) for example in examples]
     outputs = [0] * len(examples) if targets is None else [*map(len, targets)]
@@ -151,65 +147,66 @@ class MapReader:
       width = doubled(size[order[0]], SHORTEST)
       # The arrays of a sentence grow with the square of its length.
       rows = max(1, min(ROWS, ROWS * 64 * 64 // width**2))
-      chunk, order = order[:rows], order[rows:]
-      chosen = [examples[i] for i in chunk]
-      max_words = max(words_of(example, self._names) for example in chosen)
+      indices, order = order[:rows], order[rows:]
+      chunk = [examples[i] for i in indices]
+      max_words = max(words_of(example, self._names) for example in chunk)
       words = doubled(max_words, width)
-      batch = pad(chosen, self._names, subwords=width, words=words, rows=rows)
+      batch = pad(chunk, self._names, subwords=width, words=words, rows=rows)
       if targets is not None:
         id_BT = np.full((rows, width), PAD, np.int32)
-        for row, i in enumerate(chunk):
+        for row, i in enumerate(indices):
           id_BT[row, : outputs[i]] = targets[i]
         batch["target_id_BT"] = id_BT
-      batch = apply_batch_transform(batch, self._change)
+      batch = apply_batch_transform(batch, self._batch_transform)
       with self._counter.calls((rows, width, words, targets is None)):
         maps = jax.device_get(self._published(params, batch))
-      for row, i in enumerate(chunk):
+      for row, i in enumerate(indices):
         sides = {"source": lengths[i], "target": outputs[i]}
-        yield i, list(self._cut(maps, row, sides))
+        yield (
+          i,
+          [
+            self._map(one.address, np.asarray(one.value)[row], sides)
+            for one in maps.published
+            if BETWEEN_SUBWORDS.fullmatch(split(one.address.kind)[1])
+          ],
+        )
 
-  def _cut(self, maps: Maps, row: int, sides: dict[str, int]) -> Iterator[Map]:
-    """One row of a batch: its matrices between two subwords."""
-    head_count = self._spec.architecture.attention_heads()
-    for published in maps.published:
-      address, array = published.address, np.asarray(published.value)
-      kind, letters = split(address.kind)
-      if not BETWEEN_SUBWORDS.fullmatch(letters):
-        continue
-      if kind.startswith("log_"):  # of a probability, as losses read it
-        kind, array = kind.removeprefix("log_"), np.exp(array)
-      value_HQM = np.asarray(array[row], np.float32)
-      if value_HQM.ndim == 2:
-        value_HQM = value_HQM[None]
-      value_HQM = np.broadcast_to(value_HQM, (head_count, *value_HQM.shape[1:]))
-      place, layer, part = address.place, address.layer, address.part
-      heads = self._heads(place, layer, part)
-      rows, columns = (sides[side] for side in SIDES[place])
-      parts = tuple(self._parts(place, layer, head) for head in heads)
-      if part and kind == "weight":  # attention in a window
-        parts = ((part,),) * len(heads)
-      yield Map(
-        place,
-        layer,
-        part,
-        kind=kind,
-        heads=heads,
-        value_HQM=value_HQM[list(heads), :rows, :columns],
-        parts=parts,
-      )
+  def _map(
+    self, address: Address, value: np.ndarray, sides: Mapping[str, int]
+  ) -> Map:
+    """Returns a map from an array of one sentence and the sides' lengths."""
+    place, layer, part = address.place, address.layer, address.part
+    kind = split(address.kind)[0]
+    if kind.startswith("log_"):
+      kind, value = kind.removeprefix("log_"), np.exp(value)
+    value_HQM = np.asarray(value, np.float32)
+    if value_HQM.ndim == 2:
+      value_HQM = value_HQM[None]
+    head_count = self._architecture.attention_heads()
+    value_HQM = np.broadcast_to(value_HQM, (head_count, *value_HQM.shape[1:]))
+    heads = self._heads(place, layer, part)
+    rows, columns = (sides[side] for side in SIDES[place])
+    parts = tuple(self._parts(place, layer, head) for head in heads)
+    if part and kind == "weight":  # attention in a window
+      parts = ((part,),) * len(heads)
+    value_HQM = value_HQM[list(heads), :rows, :columns]
+    return Map(place, layer, part, kind, heads, value_HQM, parts)
 
   def _parts(self, place: str, layer: int, head: int) -> tuple[str, ...]:
-    """Names of the parts that work on a head."""
+    """Returns the names of the modifiers that are active on a head."""
     return tuple(
       name
-      for name, _ in self._spec.modifiers.modifiers_in_layer(place, layer)
+      for name, _ in self._modifiers.modifiers_in_layer(place, layer)
       if head in self._heads(place, layer, name)
     )
 
   def _heads(self, place: str, layer: int, part: str) -> tuple[int, ...]:
-    """Heads that a part works on; all for attention itself, and at embeddings."""
-    head_count = self._spec.architecture.attention_heads()
-    specs = dict(self._spec.modifiers.modifiers_in(place))
+    """Returns the heads on which a modifier is active.
+
+    All heads for attention without a modifier, and at embeddings.
+    """
+    head_count = self._architecture.attention_heads()
+    specs = dict(self._modifiers.modifiers_in(place))
     if part not in specs or layer < 0:
       return tuple(range(head_count))
     active = specs[part].active_heads(layer + 1, head_count)

@@ -1,9 +1,8 @@
-"""From subwords to words: who belongs together, and what their weights are.
+"""Pools attention from subwords to words.
 
-A unit is what a picture has a row or a column for: a word, or a sign (the end
-of a sentence, the beginning the decoder reads). Words of the source are the
-parser's. Words of a translation are what stands between its blanks, or single
-subwords where it has none, as in Japanese.
+A unit is a row or column of a pooled map: a word, EOS or BOS. Words of the source
+are the parser's. Words of a translation are separated by its spaces; without
+spaces, as in Japanese, each subword is a word.
 
 Letters: U unit.
 """
@@ -27,9 +26,9 @@ class Units:
   """Rows or columns of a pooled map.
 
   Attributes:
-    labels: one a unit.
-    unit_S: unit of each subword.
-    words: word of the parse that each unit is; -1 for a sign.
+    labels: Label of each unit.
+    unit_S: Unit of each subword.
+    words: Index of each unit's word in the parse; -1 for EOS and BOS.
   """
 
   labels: tuple[str, ...]
@@ -38,12 +37,12 @@ class Units:
 
 
 class TargetUnits(NamedTuple):
-  """Units of a translation, which has no parse.
+  """Units of a translation.
 
   Attributes:
-    rows: of decoder and cross-attention: words being predicted, EOS.
-    columns: of decoder self-attention: the sign it begins with, words it read.
-    subwords: their texts, EOS last.
+    rows: Units of decoder and cross-attention: predicted words, then EOS.
+    columns: Units of decoder self-attention: BOS, then the words read.
+    subwords: Texts of the subwords, EOS last.
   """
 
   rows: Units
@@ -52,14 +51,13 @@ class TargetUnits(NamedTuple):
 
 
 def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
-  """Units of a parsed source: its words, then EOS.
+  """Returns the units of a parsed source: its words, then EOS.
 
-  A word that no subword begins in (the model cannot tell it from another) has
-  no unit.
+  A word in which no subword begins has no unit.
 
   Args:
-    words: of the parse.
-    word_S: word of each subword, EOS, -1, last.
+    words: Words of the parse.
+    word_S: Word of each subword; -1 for EOS and tags.
   """
   present = sorted(set(word_S) - {NO_WORD})
   unit = {word: index for index, word in enumerate(present)}
@@ -73,32 +71,28 @@ def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
 def target_units(
   ids: Sequence[int], decode: Callable[[Sequence[int]], str]
 ) -> TargetUnits:
-  """Units of a translation: words between its blanks, or else subwords.
-
-  What a subword adds to the text is told by decoding with and without it, so
-  the subwords are exactly those that the search found.
+  """Returns the units of a translation.
 
   Args:
-    ids: subwords of the translation, without EOS.
-    decode: of the target's vocabulary.
+    ids: Subwords of the translation, without EOS.
+    decode: Function of the target vocabulary. The text of a subword is the
+      difference between decoding with and without it.
   """
   texts = [decode(ids[:i]) for i in range(len(ids) + 1)]
-  # A text that is not its beginning and something more: not met so far, but
-  # then the subword's own text will do.
   added = [
     new[len(old) :] if new.startswith(old) else decode(ids[i : i + 1])
     for i, (old, new) in enumerate(itertools.pairwise(texts))
   ]
-  has_blanks = any(piece.isspace() for piece in texts[-1].strip())
+  has_spaces = any(character.isspace() for character in texts[-1].strip())
   labels: list[str] = []
   unit_T: list[int] = []
-  opens = True
+  is_start = True
   for piece in added:
-    if opens or not has_blanks or piece[:1].isspace():
+    if is_start or not has_spaces or piece[:1].isspace():
       labels.append("")
     labels[-1] += piece.strip()
     unit_T.append(len(labels) - 1)
-    opens = piece[-1:].isspace() and not piece.isspace()
+    is_start = piece[-1:].isspace() and not piece.isspace()
   names = tuple(label or "▁" for label in labels)
   rows = Units((*names, END), (*unit_T, len(labels)))
   columns = Units((BEGIN, *names), (0, *(unit + 1 for unit in unit_T)))
@@ -106,16 +100,10 @@ def target_units(
 
 
 def pool(weight_HQM: np.ndarray, rows: Units, columns: Units) -> np.ndarray:
-  """Attention between units.
+  """Returns attention between units, (H, rows, columns) in float64.
 
-  A row is the mean of its subwords' rows, a column the sum of its subwords'
-  columns, so a row that sums to 1 still does.
-
-  Args:
-    weight_HQM: attention between subwords.
-    rows, columns: units of the Q and M subwords.
-
-  Returns: (H, rows, columns), float64.
+  A row is the mean of its subwords' rows, and a column the sum of its subwords'
+  columns. A row that sums to 1 therefore still does.
   """
   row_QU, column_MU = (
     np.eye(len(units.labels))[list(units.unit_S)] for units in (rows, columns)

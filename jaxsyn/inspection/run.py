@@ -1,4 +1,4 @@
-"""Many sentences: pictures and JSON of the first ones, the probe of all."""
+"""Inspects many sentences: figures and JSON of the first, a probe of all."""
 
 from __future__ import annotations
 
@@ -10,38 +10,74 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import jinja2
 import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.files import write
-from jaxsyn.inspection.inspector import Inspector, SentenceTooLongError
+from jaxsyn.inspection import arcs, pictures
+from jaxsyn.inspection.inspector import (
+  Inspector,
+  SentenceTooLongError,
+  encoder_attention,
+)
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.probe import Probe
-from jaxsyn.inspection.sentence import ReadSource
+from jaxsyn.inspection.sentence import ReadSource, Sentence, to_json
 from jaxsyn.session import Session
 from jaxsyn.storage import files, remote
 
 CHUNK = 128  # sentences in memory at a time
 SKIPPED = ("empty", "too_long", "no_tree")
+INDEX = "index.html"
+_PAGE = """<!doctype html>
+<meta charset="utf-8">
+<title>{{ system }}: inspected sentences</title>
+<style>body { font-family: sans-serif; margin: 2em } img { display: block }
+summary { margin: 0.5em 0 }</style>
+<h1>{{ system }}: inspected sentences</h1>
+<p>{{ checkpoint }}. <a href="probe.json">probe.json</a></p>
+{% for sentence in sentences %}
+<details>
+<summary>{{ sentence.index }}. {{ sentence.text }} → {{ sentence.translation }}</summary>
+<p>
+{% for name in sentence.names %}
+<a href="{{ name }}">{{ name }}</a>
+{% endfor %}
+</p>
+{% for name in sentence.names if name.endswith(".png") %}
+<img loading="lazy" src="{{ name }}" alt="{{ name }}">
+{% endfor %}
+</details>
+{% endfor %}
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-  """What was inspected.
+  """Result of `run`.
 
   Attributes:
-    output: folder of the files.
-    drawn: sentences with pictures and JSON.
-    probe: of `Probe.result`, and what it is of. "skipped" are the lines that
-      were passed over: without a word; too long; and (drawn, but not in the
-      probe) those the parser could not read.
+    output: Folder of the files.
+    pictures: Number of sentences with figures and JSON.
+    probe: Result of the probe, and its origin. "skipped" counts lines that are
+      empty or too long, and lines without a tree, which are drawn but not probed.
   """
 
   output: pathlib.Path
   pictures: int
   probe: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexEntry:
+  """A sentence on the index page, with the names of its files."""
+
+  index: int
+  text: str
+  translation: str
+  names: list[str]
 
 
 def run(
@@ -52,18 +88,18 @@ def run(
   limit: int = 20,
   layers: Sequence[int] | None = None,
 ) -> Inspection:
-  """Writes pictures and JSON of the first sentences, and probes all of them.
+  """Draws the first sentences, and probes the encoder's attention in all.
 
   Args:
-    session: an opened run.
-    sources: raw lines or parses, read as they are needed.
-    output: folder, made if needed; None: "inspect" in the run's folder.
-    limit: so many sentences are drawn.
-    layers: only these are drawn, of encoder and decoder, from 0; None: all.
-      The probe is of all layers of the encoder.
+    session: Opened run.
+    sources: Raw lines or parses.
+    output: Output folder. None: "inspect" in the run directory.
+    limit: Number of sentences that are drawn.
+    layers: Layers of encoder and decoder that are drawn, from 0; None: all.
 
   Raises:
-    InputError: no parser, no such layer, or no sentence at all.
+    InputError: There is no parser, no such layer, or no sentence, or the output
+      is not a local folder.
   """
   family = session.plan.spec.architecture
   depth = max(family.layers("encoder"), family.layers("decoder"))
@@ -72,40 +108,31 @@ def run(
       raise InputError(
         f"there is no layer {layer}; they count from 0 to {depth - 1}."
       )
-  place = output or session.run.workdir / "inspect"
-  if remote.is_remote(place):
-    raise InputError(
-      f"pictures are written to local folders, not to {place}; name one "
-      "(--output)."
-    )
-  folder = pathlib.Path(place)
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-  except (FileExistsError, NotADirectoryError):
-    raise InputError(f"{folder} is a file; name a folder (--output).") from None
-  inspector, probe, pictures = Inspector(session), Probe(), 0
+  folder = _make_folder(output or session.run.workdir / "inspect")
+  inspector, probe = Inspector(session), Probe()
+  entries: list[IndexEntry] = []
   skipped = Counter(dict.fromkeys(SKIPPED, 0))
-  numbered = enumerate(sources, start=1)
   with progress.bar(
     "inspecting",
     unit="sentence",
     note=lambda: session.note(inspector.maps.programs),
   ) as bar:
-    while chunk := list(itertools.islice(numbered, CHUNK)):
-      ready = list(_read(inspector, chunk, skipped))
-      count = min(len(ready), limit - pictures)
-      pictures += count
-      draw, rest = ready[:count], [source for _, source in ready[count:]]
-      for i, seen in inspector.see([source for _, source in draw]):
-        write(seen, folder, draw[i][0], layers=layers)
+    readable = _read(inspector, sources, skipped, bar)
+    while chunk := list(
+      itertools.islice(readable, min(CHUNK, limit - len(entries)))
+    ):
+      for i, seen in inspector.inspect([source for _, source in chunk]):
+        entries.append(write(seen, folder, chunk[i][0], layers=layers))
         encoder = [m for m in seen.attention if m.place == "encoder"]
         _add(probe, seen.source, encoder)
         bar.advance()
-      for i, encoder in inspector.see_encoder(rest):
+    while chunk := list(itertools.islice(readable, CHUNK)):
+      rest = [source for _, source in chunk]
+      maps = encoder_attention(inspector.maps, session.params, rest)
+      for i, encoder in maps:
         _add(probe, rest[i], encoder)
         bar.advance()
-      bar.advance(len(chunk) - len(ready))
-  if not pictures and not probe.sentences:
+  if not entries and not probe.sentences:
     raise InputError(
       f"the input holds no sentence to inspect ({skipped['empty']} empty lines, "
       f"{skipped['too_long']} too long)."
@@ -118,23 +145,92 @@ def run(
     "skipped": dict(skipped),
   }
   files.write_json(folder / "probe.json", result)
-  return Inspection(folder, pictures, result)
+  if entries:
+    template = jinja2.Template(_PAGE, autoescape=True, trim_blocks=True)
+    page = template.render(
+      result, sentences=sorted(entries, key=lambda entry: entry.index)
+    )
+    files.write_text(folder / INDEX, page)
+  return Inspection(folder, len(entries), result)
+
+
+def _make_folder(output: str | os.PathLike[str]) -> pathlib.Path:
+  if remote.is_remote(output):
+    raise InputError(
+      f"pictures are written to local folders, not to {output}; name one "
+      "(--output)."
+    )
+  folder = pathlib.Path(output)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except (FileExistsError, NotADirectoryError):
+    raise InputError(f"{folder} is a file; name a folder (--output).") from None
+  return folder
+
+
+def write(
+  seen: Sentence,
+  folder: pathlib.Path,
+  index: int,
+  *,
+  layers: Sequence[int] | None = None,
+) -> IndexEntry:
+  """Writes JSON and figures of a sentence into an existing folder.
+
+  Args:
+    seen: The sentence.
+    folder: Output folder.
+    index: Line of the input, from 1; it is in the names of the files.
+    layers: See `run`.
+  """
+  if layers is not None:
+    seen = dataclasses.replace(
+      seen,
+      attention=tuple(m for m in seen.attention if m.layer in layers),
+      weightings=tuple(m for m in seen.weightings if m.layer in layers),
+    )
+  heading, translation = f"sentence {index}", seen.translation
+  figures = arcs.trees(seen, f"{heading}: ", translation)
+  for shown in (*seen.attention, *seen.weightings):
+    figures[_name(shown)] = pictures.picture(shown, heading)
+  prefix = f"sentence_{index:04d}"
+  document = folder / f"{prefix}.json"
+  document.write_text(to_json(seen, index), encoding="utf-8")
+  names = [document.name]
+  for name, figure in figures.items():
+    names.append(f"{prefix}.{name}.png")
+    figure.savefig(folder / names[-1])
+  return IndexEntry(index, seen.source.text, translation, names)
+
+
+def _name(shown: Map) -> str:
+  """Returns the name of a figure: modifier, kind, place and layer."""
+  words = [shown.part] if shown.part else []
+  if shown.is_attention:
+    words = ["attention", *words]
+  elif shown.kind != "weighting":
+    words.append(shown.kind)
+  layer = "embeddings" if shown.layer < 0 else shown.layer
+  return ".".join([*words, f"{shown.place}_{layer}"])
 
 
 def _read(
   inspector: Inspector,
-  numbered: Iterable[tuple[int, Source]],
+  sources: Iterable[Source],
   skipped: Counter[str],
+  bar: progress.Bar,
 ) -> Iterator[tuple[int, ReadSource]]:
-  """The sentences that can be seen; what cannot is counted."""
-  for line_number, line in numbered:
+  """Yields line numbers and readable sentences; counts all others."""
+  for line_number, line in enumerate(sources, start=1):
     try:
       source = inspector.read(line)
     except SentenceTooLongError:
-      skipped["too_long"] += 1
-      continue
+      source, why = None, "too_long"
+    else:
+      why = "empty"
     if source is None:
-      skipped["empty"] += 1
+      skipped[why] += 1
+      bar.advance()
       continue
     skipped["no_tree"] += not source.parsed
     yield line_number, source

@@ -144,7 +144,7 @@ class ServedRun:
     )
     if not is_wanted():
       return b""
-    ((_, inspected),) = inspector.see([read], nbests)
+    ((_, inspected),) = inspector.inspect([read], nbests)
     fields = fields_of(inspected, 1)
     if layers is not None:
       for name in MATRICES:

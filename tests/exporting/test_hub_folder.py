@@ -116,14 +116,16 @@ def test_message_names_the_corrupt_file(folder, tmp_path, damage, message):
     ({"format": "onnx"}, "no format 'onnx'"),
     ({"checkpoint": "77"}, "no checkpoint '77'"),
     ({"output": "hub:me/mine"}, "does not write to a hub"),
+    ({"folder": "none"}, "none is not the folder of a run"),
+    ({"folder": "none", "format": "ctranslate2"}, "is not the folder of a run"),
   ],
 )
 def test_what_cannot_be_exported_leaves_nothing(
   run, tmp_path, options, message
 ):
-  options = {"output": tmp_path / "out"} | options
+  options = {"folder": run, "output": tmp_path / "out"} | options
   with pytest.raises(InputError, match=message):
-    export.run(run, **options)
+    export.run(**options)
   assert list(tmp_path.iterdir()) == []
 
 
