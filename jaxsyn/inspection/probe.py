@@ -9,6 +9,8 @@ no parent, a leaf no child, the first word no previous word.
 head that attends to all subwords evenly: words with many subwords then win, and
 these are more often parents. The parent is often a neighbour, so compare "parent"
 with "previous" and "next" before concluding that a head has learned syntax.
+
+Letters: R entry of RELATIONS; P entry of RELATIONS and SHARES.
 """
 
 from __future__ import annotations
@@ -26,8 +28,6 @@ SHARES = ("self", "end")  # mean weight on the word itself, and on EOS
 
 class Probe:
   """Accumulator of hits over sentences.
-
-  Letters: R relation, P entry of RELATIONS and SHARES.
 
   Attributes:
     sentences: Number of sentences with at least two words.

@@ -242,8 +242,8 @@ def _chrf_scores(sum_JI: np.ndarray) -> np.ndarray:
     sum_JI: Number of n-grams of the translation, of the reference, and of both,
       for each order in turn.
   """
-  count_JX3 = sum_JI.reshape(len(sum_JI), -1, 3)
-  system_JX, reference_JX, both_JX = np.moveaxis(count_JX3, 2, 0)
+  counts = sum_JI.reshape(len(sum_JI), -1, 3)
+  system_JX, reference_JX, both_JX = np.moveaxis(counts, 2, 0)
   known_JX = (system_JX > 0) & (reference_JX > 0)
   orders_J = np.maximum(1, known_JX.sum(axis=1)).astype(sum_JI.dtype)
 
