@@ -3,6 +3,8 @@
 The training loop ranks checkpoints by the metric's score and then by likelihood,
 so that a model whose translations are all wrong still improves while it learns,
 and early stopping does not end it.
+
+Letters: I statistic of a sentence.
 """
 
 from __future__ import annotations
