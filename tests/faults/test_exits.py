@@ -105,7 +105,10 @@ def test_warnings_are_formatted_as_errors():
   assert (done.returncode, done.stderr) == (0, "warning: 3 is odd\n")
 
 
-def test_reports_a_file_size_limit(score, build, place):
+def test_reports_a_file_size_limit(score, build, place, monkeypatch):
+  # Python would write truncated bytecode, which breaks the next processes.
+  monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
   def limit():
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
 

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import shutil
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -292,8 +293,10 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   assert is_of(chosen.params, 3) and chosen.corrupt == ()
 
 
-def test_a_file_size_limit_is_one_message(tmp_path, caplog):
+def test_a_file_size_limit_is_one_message(tmp_path, caplog, monkeypatch):
   """ulimit -f, which shows while it is written; Orbax logs it by the page."""
+  # Bytecode would be truncated too, and break the next processes.
+  monkeypatch.setattr(sys, "dont_write_bytecode", True)
   checkpoints = Checkpoints(saved(tmp_path))
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
   checkpoints.wait()
