@@ -8,11 +8,13 @@ import itertools
 import os
 import pathlib
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.language_codes import short
+from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.readers import reader_of
 from jaxsyn.scoring import tokenizers
@@ -67,6 +69,11 @@ class Files:
     for name in self.names:
       if not os.path.isfile(name):
         raise InputError(f"{name} is missing or no file on this machine.")
+      if is_conllu(name):
+        raise InputError(
+          f"{name} is a treebank, not text. Write a config for treebanks by "
+          "hand, as jaxsyn/configs/pud.py."
+        )
       if not name.isprintable() or set(",*?[") & {*os.path.basename(name)}:
         raise InputError(
           f"{name!r}: rename the file. In a config, commas separate files, and "
@@ -145,6 +152,7 @@ class CorpusStats:
     source, target: Statistics of each side.
     pairs: Hashes of the distinct pairs.
     sources: Hash of the source of each pair.
+    lengths: Number of characters in both sides of each pair.
   """
 
   files: Files
@@ -154,6 +162,7 @@ class CorpusStats:
   target: Side = dataclasses.field(default_factory=Side)
   pairs: set[int] = dataclasses.field(default_factory=set)
   sources: list[int] = dataclasses.field(default_factory=list)
+  lengths: list[int] = dataclasses.field(default_factory=list)
 
 
 def corpus_stats(files: Files) -> CorpusStats:
@@ -170,11 +179,17 @@ def corpus_stats(files: Files) -> CorpusStats:
     targets += target is not None
     if source is None or target is None or stats.examined >= EXAMINED_PAIRS:
       continue
+    if not stats.examined and "\0" in source + target:
+      raise InputError(
+        f"{files}: there is NUL in line 1; the text may be UTF-16. Convert it: "
+        "iconv -f utf-16 -t utf-8."
+      )
     stats.examined += 1
     stats.source.add(source)
     stats.target.add(target)
     stats.pairs.add(hash((source, target)))
     stats.sources.append(hash(source))
+    stats.lengths.append(len(source) + len(target))
   if sources != targets:
     raise InputError(
       f"{files.source} has {sources} lines, but {files.target} has {targets}: "
@@ -306,6 +321,13 @@ def findings(
   if cut:
     tested[" and ".join(lacking)] = training[:cut]
     lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
+    lengths = stats["train"].lengths
+    ratio = statistics.fmean(lengths[:cut]) / max(1, statistics.fmean(lengths))
+    if not 0.67 < ratio < 1.5:
+      lines.append(
+        "warning: the pairs held out, which are the first, are shorter or longer "
+        "than the rest. Shuffle the pairs: paste SOURCE TARGET | shuf > pairs.tsv"
+      )
   trained = set(training[cut:])
   for split, sources in tested.items():
     if repeated := sum(source in trained for source in sources):

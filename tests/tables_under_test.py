@@ -71,9 +71,12 @@ def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
   return {"logits": jnp.asarray(logits, jnp.float32)}
 
 
-def searched(model, params, sources, *, decode: Decode, length: int):
-  """Hypotheses of sources that are searched together until all are finished."""
-  decoding, step = Decoding(model, params), decode.search.step
+def searched(
+  model, params, sources, *, decode: Decode, length: int, piece_rank=None
+):
+  """Returns the finished hypotheses of sources, searched together."""
+  decoding = Decoding(model, params, piece_rank)
+  step = decode.search.step
   search = decoding.begin(
     sources,
     hypotheses=decode.search.hypotheses(decode),

@@ -69,9 +69,10 @@ def test_line_ends_and_compression_do_not_matter(text, tmp_path):
     (b"a\nb\nc\n", b"x\ny\n", r"train.en has 3 lines, but \S+train.fr has 2: .* Look at line 3"),
     (b"", b"", "there is no line"),
     ("a\n".encode("utf-16"), b"a\n", r"train.en:1: byte 1 \(0xff\) .* iconv -f utf-16"),
+    ("a\nb\n".encode("utf-16-le"), b"a\nb\n", r"NUL in line 1; .* iconv -f utf-16"),
     (b"a\nf\xfcr\n", b"a\nb\n", r"train.en:2: byte 2 \(0xfc\) is not UTF-8"),
   ],
-  ids=["unequal", "empty files", "UTF-16", "latin1"],
+  ids=["unequal", "empty files", "UTF-16", "no byte order mark", "latin1"],
 )  # fmt: skip
 def test_invalid_text(text, source, target, message):
   with pytest.raises(InputError, match=message):
@@ -85,16 +86,28 @@ def test_invalid_text(text, source, target, message):
     (["s3://b/a.en", "s3://b/a.fr"], "a.en is missing or no file on this"),
     (["a.en"], "a.en: give a file of the source and one of the target"),
     (["a.tsv", "b.fr"], "a.tsv and b.fr: give a file of the source"),
+    (["x.conllu", "x.tsv"], "x.conllu is a treebank, not text"),
     (["x.tsv"], r"x.tsv:2: 3 columns.* cut -f1,2"),
     (["a,b.tsv"], "'a,b.tsv': rename the file. In a config, commas"),
   ],
 )
 def test_invalid_files(tmp_path, monkeypatch, names, message):
   monkeypatch.chdir(tmp_path)
-  for name in ("x.tsv", "a,b.tsv"):
+  for name in ("x.tsv", "a,b.tsv", "x.conllu"):
     (tmp_path / name).write_text("a\tb\na\tb\tc\n")
   with pytest.raises(InputError, match=message):
     corpus_stats(Files(*names))
+
+
+def test_warns_of_held_out_pairs_of_other_lengths(text):
+  sorted_text = corpus_stats(
+    text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50))
+  )
+  messages = findings({"train": sorted_text}, 5, ["test"])
+  assert any("are shorter or longer than the rest" in m for m in messages)
+  same = corpus_stats(text(lines(["word " * 9] * 50), lines(["b"] * 50)))
+  messages = findings({"train": same}, 5, ["test"])
+  assert not any("shorter" in message for message in messages)
 
 
 def test_all_lines_are_counted(text, monkeypatch):

@@ -171,11 +171,12 @@ class _GraphBlock(Modifier):
 class GraphBlock(ModifierSpec):
   """Graph convolutions over parent, children and the word itself, L layers.
 
-  Every layer is added to what it was given. All subwords of a word are told the
-  same; EOS, and a sentence without a tree, nothing. A word without subwords is passed over: its children depend on its
-  own parent. Nothing is normalised by the number of edges, as in the sources; b̂
-  begins at 0. Marcheggiani & Titov's own code (recalled) drops edges in training,
-  begins b̂ of parents and children at 1, and has no bias of a word itself.
+  Every layer has a residual connection. All subwords of a word get the same
+  message; EOS and sentences without a tree get none. A word without subwords is
+  skipped: its children depend on its own parent. As in the sources, messages are
+  not normalized by the number of edges; b̂ is initialized to 0. Marcheggiani &
+  Titov's own code (recalled) drops edges in training, initializes b̂ of parents and
+  children to 1, and has no bias for the word itself.
   """
 
   depth: CountOrOff = option(1, "Number L of convolution layers; 0: none.")

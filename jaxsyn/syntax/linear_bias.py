@@ -24,8 +24,8 @@ from jax import Array
 from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 from jaxsyn.syntax.pair_bias import PairBias, PairBiasModifier
 
-# The paper's: ranges of distances of a head, and the distance in subwords from
-# which on all distances are one range.
+# Values of the paper: number of distance ranges, and the distance in subwords from
+# which all distances share the last range.
 BUCKETS, FARTHEST = 32, 128
 
 

@@ -24,8 +24,8 @@ from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
 from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
 
-# The paper's: words of a unit at most, and words that the convolution sees at
-# once.
+# Values of the paper: maximum number of words in a unit, and width of the
+# convolution in words.
 LENGTH, KERNEL = 10, 3
 
 

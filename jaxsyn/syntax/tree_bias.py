@@ -139,11 +139,11 @@ class _TreeBias(PairBiasModifier):
 class TreeBias(PairBias):
   """Bias of the tree path from q's word to m's, score + b_h[φ(q, m)] + c_hqm.
 
-  Subwords of a word stand where it does. Two words of different trees have a
-  number of their own, and a pair with EOS another; a sentence without a
-  tree has none. Distances are stored up to 254 edges: a longer path counts as one of
-  254 edges, and its edges are not encoded (c = 0). The paper's virtual node and its centrality of nodes are left
-  out.
+  All subwords of a word have its position. Pairs of words in different trees share
+  one bias, and pairs with EOS another; a sentence without a tree has none. Distances
+  are stored up to 254 edges: a longer path counts as one of 254 edges, and its edges
+  are not encoded (c = 0). The paper's virtual node and centrality encoding are
+  omitted.
   """
 
   kind: Literal["distance", "steps"] = option(

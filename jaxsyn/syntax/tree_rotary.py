@@ -20,7 +20,7 @@ from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
 
-BASE = 10000.0  # the paper's
+BASE = 10000.0  # of the rotation frequencies, as in the paper
 
 
 def turned(x_BSHK: Array, angle_BSK: Array) -> Array:

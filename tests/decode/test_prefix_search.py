@@ -5,12 +5,12 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from tables_under_test import Tables, by, drawn, stepped
+from tables_under_test import Tables, by, drawn, searched, stepped
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.prefix import State, batch_prefixes, padded_sizes
 from jaxsyn.decode.rank import NEG_INF
-from jaxsyn.decode.search import DecodeRequest, Decoding, Sources
+from jaxsyn.decode.search import DecodeRequest, Sources
 from jaxsyn.syntax import SentenceFeatures
 
 SIZE = 7  # PAD, UNK, BOS, EOS, and 4, 5, 6
@@ -31,21 +31,15 @@ def search_all(prefixes, decode):
   rank_V = np.arange(SIZE) - 4
 
   def run(params, id_BS, request):
-    decoding = Decoding(Tables(SIZE), params, lambda: rank_V)
-    inputs = Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), request)
-    search = decoding.begin(
-      inputs,
-      hypotheses=decode.search.hypotheses(decode),
+    sources = Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), request)
+    return searched(
+      Tables(SIZE),
+      params,
+      sources,
+      decode=decode,
       length=LENGTH,
-      cache_length=LENGTH,
-      strategy_state=decode.search.begin(inputs.request, decode),
+      piece_rank=lambda: rank_V,
     )
-    step = decode.search.step
-    return jax.lax.while_loop(
-      lambda search: search.open_B.any(),
-      lambda search: step(decoding, search, decode),
-      step(decoding, search, decode),
-    ).ended
 
   result = jax.device_get(jax.jit(run)(drawn(SIZE, 0.5), id_BS, request))
   return [
