@@ -119,7 +119,7 @@ def test_does_nothing_if_all_is_prepared(made, tmp_path, capsys):
 
 
 def test_repairs_a_corrupt_manifest_and_reports_it_once(made, tmp_path, capsys):
-  """And not: run preprocess.build, which is what runs."""
+  """The message does not ask for the command that is already running."""
   config, folder = copy_of(made, tmp_path)
   change(folder / "manifest.json", b"bpe", b"bqe")
   build.run(config)

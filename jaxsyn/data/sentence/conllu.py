@@ -168,7 +168,7 @@ def blocks(
   replace: bool = False,
   above: int = 0,
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the trees in CoNLL-U lines, a Faulty for each malformed sentence, PAUSE.
+  """Yields the trees of CoNLL-U lines, Faulty for malformed ones, and PAUSE.
 
   Args:
     lines: Lines and pauses from `text.raw_lines`.
