@@ -21,10 +21,10 @@ from absl import flags, logging
 from benchmarks.figures import Figures, Timer, peak_mib, show
 from jaxsyn import cli, translate
 from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import run_flags
 
 BLOCK = 1000  # lines
 

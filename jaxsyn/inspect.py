@@ -34,6 +34,7 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits
 from jaxsyn.data.sentence import stream, text
+from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.inspection.probe import as_text
@@ -42,7 +43,6 @@ from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import run_flags
 
 __all__ = ["attention_of", "run"]  # the calls for notebooks and programs
 

@@ -31,13 +31,13 @@ from absl import flags
 from jaxsyn import cli
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.decode import alignment_flags, run_flags
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.scoring import alignments, buckets, significance, tokenizers
 from jaxsyn.scoring.results import Results, ScoredBucket
 from jaxsyn.scoring.scorers import Scored
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.scoring.tables import as_text
-from jaxsyn.translating import alignment_flags, run_flags
 
 DEFAULTS = Settings(metrics=("bleu", "chrf", "ter"))
 Path = str | os.PathLike[str]
@@ -197,7 +197,7 @@ def _report_tokenizers(values: flags.FlagValues) -> None:
 
 def _main(values: flags.FlagValues) -> None:
   if values.force:
-    from jaxsyn.translating import forcing  # loads JAX
+    from jaxsyn.session import forcing  # loads JAX
 
     forcing.main(values)
     return

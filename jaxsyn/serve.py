@@ -21,11 +21,12 @@ from typing import Any
 from absl import flags, logging
 
 from jaxsyn import cli
+from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range, fields_of, metadata, range_of
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.serving.requests import ServiceLimits
-from jaxsyn.translating import run_flags, search_flags
+from jaxsyn.session import search_flags
 
 
 def _main(values: flags.FlagValues) -> None:

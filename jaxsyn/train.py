@@ -31,8 +31,8 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import check_parsed, check_trees, resolve
 from jaxsyn.scoring import selection
+from jaxsyn.session import teacher, warm_start, workdir
 from jaxsyn.storage import checksums, files, hub, lock, remote
-from jaxsyn.trained import teacher, warm_start, workdir
 from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log

@@ -35,6 +35,7 @@ from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import pharaoh
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
+from jaxsyn.decode import run_flags
 from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.decode.translator import (
@@ -46,11 +47,11 @@ from jaxsyn.decode.translator import (
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
-from jaxsyn.session import Finish, Session
+from jaxsyn.session import Session, finishing, inputs, search_flags
+from jaxsyn.session.session import Finish
 from jaxsyn.storage import files
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import finishing, inputs, run_flags, search_flags
 
 # Flags that must be equal on all hosts; --workdir may be a copy.
 _SAME = (
@@ -74,7 +75,7 @@ def run(
   Args:
     session: Opened run.
     sources: Raw lines, parses or requests, read when they are needed. Those of
-      `jaxsyn.translating.inputs` are translated as they arrive.
+      `jaxsyn.session.inputs` are translated as they arrive.
     buffer: Maximum number of sentences per device that are sorted by length and
       translated together.
     finish: See `Session.begin`.

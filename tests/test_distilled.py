@@ -24,10 +24,9 @@ from jaxsyn.models import contract
 from jaxsyn.models.contract import forward, states
 from jaxsyn.options import ROOT
 from jaxsyn.plan import check_trees, resolve
-from jaxsyn.session import Session
+from jaxsyn.session import Session, teacher
 from jaxsyn.storage import checksums, files
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.trained import teacher
 from jaxsyn.training.distillation import TEACHER_PREFIX
 from jaxsyn.training.logits import Logits
 from jaxsyn.training.step import outputs, terms_of

@@ -8,10 +8,9 @@ from jaxsyn import train
 from jaxsyn.configs import quickstart
 from jaxsyn.data.sentence.alignments import parsed, pharaoh
 from jaxsyn.scoring import alignments
-from jaxsyn.session import Session
+from jaxsyn.session import Session, forcing
+from jaxsyn.session.alignments import Aligner
 from jaxsyn.training.guided_alignment import MEAN
-from jaxsyn.translating import forcing
-from jaxsyn.translating.alignments import Aligner
 
 STEPS = 150
 SYSTEMS = ("transformer", "guided_alignment")

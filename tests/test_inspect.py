@@ -24,9 +24,8 @@ from jaxsyn.inspection.inspector import Inspector
 from jaxsyn.inspection.run import write
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
-from jaxsyn.session import Session
+from jaxsyn.session import Session, workdir
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
-from jaxsyn.trained import workdir
 from jaxsyn.training.reader import Parameters
 from jaxsyn.training.step import first_state
 

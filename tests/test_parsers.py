@@ -21,8 +21,8 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
-from jaxsyn.trained.member import source_reader
-from jaxsyn.trained.sources import ParallelReader
+from jaxsyn.session.member import source_reader
+from jaxsyn.session.sources import ParallelReader
 
 PAIRS = 200
 
@@ -107,7 +107,7 @@ def test_from_raw_text_to_translations(
     assert session.sources.parse(line) == parse
     np.testing.assert_array_equal(example["source_head"], parse.head_W)
   # By processes beside this one, which have parsers of their own.
-  monkeypatch.setattr("jaxsyn.trained.sources.FEW", 2)
+  monkeypatch.setattr("jaxsyn.session.sources.FEW", 2)
   with contextlib.closing(ParallelReader(session.sources)) as reader:
     started = reader.begin(lines[:40])
     assert reader._workers is not None

@@ -23,10 +23,9 @@ from jaxsyn.data.sentence import text
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.preprocess import build, verify
-from jaxsyn.session import Session
+from jaxsyn.session import Session, workdir
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.storage.checksums import CorruptFileError
-from jaxsyn.trained import workdir
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import CheckpointFolder

@@ -13,9 +13,9 @@ from jaxsyn import plan
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
-from jaxsyn.trained import sources, workdir
-from jaxsyn.trained.member import source_reader
-from jaxsyn.trained.sources import FEW, EnsembleReader, ParallelReader
+from jaxsyn.session import sources, workdir
+from jaxsyn.session.member import source_reader
+from jaxsyn.session.sources import FEW, EnsembleReader, ParallelReader
 from jaxsyn.workers import Workers
 
 WORDS = [

@@ -14,8 +14,8 @@ from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.trained import warm_start, workdir
-from jaxsyn.trained.matching import Named, labels, match
+from jaxsyn.session import warm_start, workdir
+from jaxsyn.session.matching import Named, labels, match
 from jaxsyn.training.reader import CheckpointReader
 from jaxsyn.training.sums import named
 
@@ -59,7 +59,7 @@ def params_of(folder):
   """Of the last checkpoint, by name."""
   run = workdir.open_run(folder)
   plan = resolve(run.config, run.manifest)
-  from jaxsyn.trained import parameters
+  from jaxsyn.session import parameters
 
   features = manifests.features_for(run.manifest, plan.translation_features)
   read = parameters.read(run, plan, features, checkpoint="last")

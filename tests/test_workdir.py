@@ -11,9 +11,8 @@ from jaxsyn.configs import base
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError
-from jaxsyn.session import Session
+from jaxsyn.session import Session, workdir
 from jaxsyn.storage import checksums
-from jaxsyn.trained import workdir
 from jaxsyn.training import log
 
 

@@ -22,8 +22,7 @@ from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
-from jaxsyn.session import Session
-from jaxsyn.trained import workdir
+from jaxsyn.session import Session, workdir
 from jaxsyn.training.checkpoint import Progress
 
 READS = tuple(

@@ -22,8 +22,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, neutral_options
 from jaxsyn.preprocess import build, quickstart
 from jaxsyn.scoring.settings import Settings
+from jaxsyn.session import workdir
 from jaxsyn.storage import files, lock
-from jaxsyn.trained import workdir
 
 _CORE = "JAXSYN_EXPERIMENT_CORE"
 _NICE = "JAXSYN_EXPERIMENT_NICE"

@@ -16,8 +16,8 @@ import jaxsyn
 from jaxsyn.comparison import progress, results
 from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.scoring import selection
+from jaxsyn.session import workdir
 from jaxsyn.storage import files
-from jaxsyn.trained import workdir
 from jaxsyn.training import loop
 
 PACKAGES = (

@@ -1,7 +1,7 @@
 """What a comparison is of: comparison.json, and the folders of its runs.
 
   comparison.json          every system with its whole config
-  SYSTEM/seed_N/           one run, as `jaxsyn.trained.workdir` says, with
+  SYSTEM/seed_N/           one run, as `jaxsyn.session.workdir` says, with
     test/SPLIT.txt           its translations
     look/                    attention of a few sentences, first seed only
     result.json              all that a report needs; written last
@@ -34,8 +34,8 @@ from jaxsyn.options import (
   neutral_options,
 )
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.session import teacher, workdir
 from jaxsyn.storage import checksums, files
-from jaxsyn.trained import teacher, workdir
 
 FILE = "comparison.json"
 FORMAT = 2

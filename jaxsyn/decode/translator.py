@@ -63,7 +63,7 @@ class Translation:
     log_p: Log probability of the subwords, EOS included.
     ids: Subwords without EOS.
     links: Word alignment, if requested: pairs (source word, target word) of
-      words between blanks, from 0; see `jaxsyn.translating.alignments`.
+      words between blanks, from 0; see `jaxsyn.session.alignments`.
   """
 
   text: str

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jaxsyn.exporting import ctranslate2, hub_folder
 from jaxsyn.exporting.model import ExportedModel
-from jaxsyn.trained import workdir
+from jaxsyn.session import workdir
 
 
 class Format(NamedTuple):

@@ -22,9 +22,9 @@ from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
+from jaxsyn.session import matching
 from jaxsyn.sinusoids import sinusoids
 from jaxsyn.storage import files
-from jaxsyn.trained import matching
 from jaxsyn.training.sums import named
 
 RECORD_FILE = "jaxsyn.json"

@@ -1,6 +1,6 @@
 """Format "safetensors": a folder for the Hugging Face Hub and for `Session`.
 
-`jaxsyn.trained.exported` describes its files. The model card, README.md, contains
+`jaxsyn.session.exported` describes its files. The model card, README.md, contains
 only what the run's files prove. The licence is never guessed: without --license, it
 is marked to be filled in.
 """
@@ -16,8 +16,8 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.scoring import selection
+from jaxsyn.session import exported, warm_start, workdir
 from jaxsyn.storage import checksums, files
-from jaxsyn.trained import exported, warm_start, workdir
 from jaxsyn.training.sums import named
 
 CARD = "README.md"

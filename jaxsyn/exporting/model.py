@@ -6,9 +6,9 @@ import dataclasses
 
 from jaxsyn.data.store import manifests
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.session import parameters, workdir
+from jaxsyn.session.workdir import Run
 from jaxsyn.storage.remote import PathLike
-from jaxsyn.trained import parameters, workdir
-from jaxsyn.trained.workdir import Run
 from jaxsyn.training.reader import Parameters
 
 

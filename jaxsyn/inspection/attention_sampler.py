@@ -24,10 +24,10 @@ from jaxsyn.inspection.inspector import (
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.plan import Plan
+from jaxsyn.session.member import source_reader
+from jaxsyn.session.sources import SourceReader
+from jaxsyn.session.workdir import Run
 from jaxsyn.storage import files
-from jaxsyn.trained.member import source_reader
-from jaxsyn.trained.sources import SourceReader
-from jaxsyn.trained.workdir import Run
 
 LONGEST = 512  # subwords
 

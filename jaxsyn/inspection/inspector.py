@@ -25,7 +25,7 @@ from jaxsyn.inspection.pooling import (
 )
 from jaxsyn.inspection.sentence import ReadSource, Sentence
 from jaxsyn.session import Session
-from jaxsyn.trained.sources import SourceReader
+from jaxsyn.session.sources import SourceReader
 
 TAG = symbols([])[TRANSLATE]  # pooled with EOS
 PARSE = "parse"  # kind of the maps of supervised heads, see `Map`

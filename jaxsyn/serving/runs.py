@@ -17,9 +17,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
 from jaxsyn.inspection.sentence import MATRICES, fields_of, render_json
 from jaxsyn.serving.reading import ReaderPool
-from jaxsyn.session import Session
+from jaxsyn.session import Session, member, workdir
 from jaxsyn.storage import files, hub, remote
-from jaxsyn.trained import member, workdir
 
 _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 

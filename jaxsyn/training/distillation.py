@@ -12,7 +12,7 @@ distillation of encoders (Jiao et al. 2020, "TinyBERT", arXiv:1909.10351, sectio
 3.1, which takes the mean squared error of scores; recalled); to distil trees so is
 ours.
 
-The teacher runs on every batch before the step (`jaxsyn.trained.teacher`), which
+The teacher runs on every batch before the step (`jaxsyn.session.teacher`), which
 reads what it makes as facts of the batch.
 
 After this file: `word_distillation`, of what the teacher would write.

@@ -2,7 +2,7 @@
 
 The run may be training meanwhile. Nothing here writes, moves or removes: a
 folder that is another's, or read-only, will do. Another checkpoint
-stands in for a corrupt one; `jaxsyn.trained.parameters` decides whether it may.
+stands in for a corrupt one; `jaxsyn.session.parameters` decides whether it may.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.session import Session
+from jaxsyn.session import workdir as run_folders
 from jaxsyn.storage import lock
-from jaxsyn.trained import workdir as run_folders
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from jaxsyn import train
-from jaxsyn.trained import exported
+from jaxsyn.session import exported
 from jaxsyn.training.reader import Parameters
 
 pytest.importorskip("safetensors", reason="extra hub")

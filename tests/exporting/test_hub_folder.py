@@ -14,8 +14,7 @@ import pytest
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import open_model
-from jaxsyn.session import Session
-from jaxsyn.trained import exported, workdir
+from jaxsyn.session import Session, exported, workdir
 
 pytest.importorskip("safetensors", reason="extra hub")
 LINES = ["the small dog sees a cat .", "", "the cat sleeps ."]

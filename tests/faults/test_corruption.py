@@ -43,8 +43,8 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import build, publish, verify
+from jaxsyn.session import workdir
 from jaxsyn.storage import checksums, lock
-from jaxsyn.trained import workdir
 
 EXHAUSTIVE = os.environ.get("JAXSYN_EXHAUSTIVE") == "1"
 POSITIONS = 5 if EXHAUSTIVE else 1

@@ -18,7 +18,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import open_model
 from jaxsyn.plan import resolve
-from jaxsyn.trained import parameters, workdir
+from jaxsyn.session import parameters, workdir
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 
 COUNT = int(os.environ.get("JAXSYN_MUTANTS", "12"))  # of each file

@@ -36,7 +36,7 @@ from jaxsyn.data.store.records import InvalidExampleError, decode
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import penn
-from jaxsyn.trained import workdir
+from jaxsyn.session import workdir
 
 
 def choose(items, rng) -> Any:

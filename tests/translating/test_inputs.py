@@ -10,7 +10,7 @@ import pytest
 from jaxsyn.data.sentence.text import PAUSE, Faulty
 from jaxsyn.decode.requests import Request, from_json
 from jaxsyn.errors import InputError
-from jaxsyn.translating import inputs
+from jaxsyn.session import inputs
 
 
 def read(tmp_path, text, *, name="a.txt", prefix=None, errors="strict", **more):

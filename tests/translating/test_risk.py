@@ -6,7 +6,7 @@ from sacrebleu.metrics import CHRF
 
 from jaxsyn.decode.translator import Translation
 from jaxsyn.scoring import pairwise
-from jaxsyn.translating.risk import by_risk
+from jaxsyn.session.risk import by_risk
 
 TEXTS = [
   "Der Hund läuft über die Straße .",

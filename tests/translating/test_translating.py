@@ -16,8 +16,8 @@ from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.session import Session
-from jaxsyn.translating.alignments import Aligner, replace_unknown
-from jaxsyn.translating.finishing import Finish
+from jaxsyn.session.alignments import Aligner, replace_unknown
+from jaxsyn.session.finishing import Finish
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LINES = ["the duck arrives .", "a cow sleeps .", "the farmer saw a cow ."]

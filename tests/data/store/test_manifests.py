@@ -16,8 +16,8 @@ from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
+from jaxsyn.session import workdir
 from jaxsyn.storage import checksums
-from jaxsyn.trained import workdir
 
 A, B, C = (digit * 64 for digit in "abc")
 VOCABULARY = {"file": "vocabulary.model", "sha256": A, "size": 8}

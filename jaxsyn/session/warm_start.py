@@ -25,9 +25,9 @@ import numpy as np
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.session import parameters, workdir
+from jaxsyn.session.matching import MatchedArray, Named, labels, match
 from jaxsyn.storage import checksums, files
-from jaxsyn.trained import parameters, workdir
-from jaxsyn.trained.matching import MatchedArray, Named, labels, match
 from jaxsyn.training.options import Start
 from jaxsyn.training.step import TrainState
 from jaxsyn.training.sums import named

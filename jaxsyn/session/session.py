@@ -34,14 +34,14 @@ from jaxsyn.decode.translator import (
 )
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
-from jaxsyn.trained import parameters
-from jaxsyn.trained.member import (
+from jaxsyn.session import parameters
+from jaxsyn.session.member import (
   Folder,
   check_targets,
   check_weights,
   open_member,
 )
-from jaxsyn.trained.sources import EnsembleReader, ParallelReader, SourceReader
+from jaxsyn.session.sources import EnsembleReader, ParallelReader, SourceReader
 from jaxsyn.training.memory import enough_memory
 
 Finish = Callable[
@@ -56,7 +56,7 @@ class Session:
   Attributes:
     members: Runs.
     weights: Weight of each run; the sum is 1.
-    run, plan, sources: Of the first run; see `jaxsyn.trained.member.Member`.
+    run, plan, sources: Of the first run; see `jaxsyn.session.member.Member`.
     chosen: Description of the chosen checkpoints.
     params: Parameters of the run or the ensemble.
     notes: Reasons why other checkpoints than requested were chosen, which were
@@ -176,7 +176,7 @@ class Session:
     Args:
       sources: Raw lines, parses or requests.
       finish: Function applied to the requests, their examples and their
-        translations; see `jaxsyn.translating.finishing`.
+        translations; see `jaxsyn.session.finishing`.
       on_progress: See `search`.
 
     Raises:

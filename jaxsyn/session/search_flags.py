@@ -11,14 +11,13 @@ from typing import Any
 
 from absl import flags
 
+from jaxsyn.decode import run_flags
 from jaxsyn.decode.strategies import STRATEGIES, Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import fields_of, metadata
 from jaxsyn.options.flags import field_flag
-from jaxsyn.session import Session
-from jaxsyn.trained import workdir
-from jaxsyn.trained.member import address
-from jaxsyn.translating import run_flags
+from jaxsyn.session import Session, workdir
+from jaxsyn.session.member import address
 
 flags.disclaim_key_flags()  # they show in the help of the command
 

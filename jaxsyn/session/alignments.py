@@ -29,7 +29,7 @@ from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.session import Session
-from jaxsyn.trained.member import Member
+from jaxsyn.session.member import Member
 from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
 
 DEFAULT_LAYER = -2  # of a run without guided alignment

@@ -12,8 +12,8 @@ from jaxsyn.data.loader.collate import pad
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
-from jaxsyn.trained import exported
-from jaxsyn.trained.workdir import Run
+from jaxsyn.session import exported
+from jaxsyn.session.workdir import Run
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.reader import CheckpointReader, Parameters
 from jaxsyn.training.step import Recipe, first_params

@@ -16,7 +16,7 @@ from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.models import contract
 from jaxsyn.plan import Plan
-from jaxsyn.trained import parameters
+from jaxsyn.session import parameters
 from jaxsyn.training.sums import named
 
 # What a table that two models share in one of them is called in the other:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
+from jaxsyn.decode import alignment_flags
 from jaxsyn.decode.examples import Example
 from jaxsyn.decode.requests import Request
 from jaxsyn.decode.strategies import Decode
@@ -16,9 +17,8 @@ from jaxsyn.decode.translator import Translation
 from jaxsyn.options import range_of
 from jaxsyn.options.flags import number_flag
 from jaxsyn.session import Session
-from jaxsyn.translating import alignment_flags
-from jaxsyn.translating.alignments import Aligner, replace_unknown
-from jaxsyn.translating.risk import by_risk
+from jaxsyn.session.alignments import Aligner, replace_unknown
+from jaxsyn.session.risk import by_risk
 
 flags.disclaim_key_flags()  # they show in the help of the command
 

@@ -23,8 +23,8 @@ from jaxsyn.models import contract
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.session import parameters, workdir
 from jaxsyn.storage import checksums, files
-from jaxsyn.trained import parameters, workdir
 from jaxsyn.training.distillation import TeacherLoss
 
 FILE = "teachers.json"  # of a run that learns

@@ -23,14 +23,14 @@ from jaxsyn import progress
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode import run_flags
 from jaxsyn.decode.forced import Scored
 from jaxsyn.decode.requests import request
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
+from jaxsyn.session.alignments import Aligner
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import run_flags
-from jaxsyn.translating.alignments import Aligner
 
 BLOCK = 2000  # hypotheses scored together
 

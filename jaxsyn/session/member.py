@@ -13,9 +13,9 @@ from jaxsyn.decode.strategies import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, as_dict, from_config
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.session import parameters, workdir
+from jaxsyn.session.sources import SourceReader
 from jaxsyn.storage import files
-from jaxsyn.trained import parameters, workdir
-from jaxsyn.trained.sources import SourceReader
 from jaxsyn.training.reader import Parameters
 
 Folder = str | os.PathLike[str]

@@ -1,1 +1,0 @@
-"""Trained runs: what is in their folders, and what it takes to open one."""

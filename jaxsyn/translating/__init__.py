@@ -1,1 +1,0 @@
-"""What the commands around translation share: flags, input, output, forced scores."""
