@@ -62,7 +62,7 @@ class Text:
       rows: Sentence pairs in a batch.
       count: Number of batches.
     """
-    names = manifests.features_for(manifest(self.vocabulary), features)
+    names = schema.features_for(manifest(self.vocabulary), features)
     loaded = Rows.of(self.examples(), schema.origins(names))
     shape = Shape(rows, *(self.longest,) * 4)
     rng = np.random.default_rng(1)

@@ -97,8 +97,8 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     target["size"] + symbols,
     relations.get("source", 0),
     relations.get("target", 0),
-    manifests.label_counts(manifest, "source"),
-    manifests.label_counts(manifest, "target"),
+    schema.label_counts(manifest, "source"),
+    schema.label_counts(manifest, "target"),
     remat=config.train.remat,
   )
   _check_model(spec)
@@ -175,7 +175,7 @@ def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
   if not sides:
     return []
   manifest = dataset.manifest
-  manifests.features_for(manifest, plan.features)  # are there trees at all?
+  schema.features_for(manifest, plan.features)  # are there trees at all?
   for split in dict.fromkeys((data.train, data.validation, *data.test)):
     if split not in manifest["splits"]:
       continue  # optional test splits may not be prepared

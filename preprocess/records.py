@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import index, layout, manifests, records
+from jaxsyn.data.store import index, layout, records
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.preprocess import extras, report, trees
@@ -47,10 +47,10 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
     for side, lines in texts.items()
   )
   given, result = _optional_features(context, number, rows.tolist())
-  options = manifests.encoding(manifest)
+  options = schema.encoding(manifest)
   options["vocabularies"] = tuple(context.vocabularies[s] for s in schema.SIDES)
-  features = tuple(manifests.features(manifest))
-  optional = (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
+  features = tuple(schema.features(manifest))
+  optional = {name for o in schema.OPTIONAL.values() for name in o.features}
   names = [name for name in features if name in optional]
   counts: list[report.Counts] = []
   entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()

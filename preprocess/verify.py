@@ -151,7 +151,7 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
   if "subset" in dataset.manifest["splits"][name]:
     drawn = subset.read(dataset.directory, name)
   sentences = [dataset.sentences(name, side) for side in schema.SIDES]
-  options = manifests.encoding(dataset.manifest)
+  options = schema.encoding(dataset.manifest)
   options["vocabularies"] = tuple(map(dataset.vocabulary, schema.SIDES))
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):

@@ -21,8 +21,8 @@ from models_under_test import (
 )
 
 from jaxsyn.configs.systems import SYSTEMS
+from jaxsyn.data import schema
 from jaxsyn.data.schema import FEATURES
-from jaxsyn.data.store import manifests
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
@@ -83,7 +83,7 @@ def test_every_part_is_in_a_system():
 
 def test_declares_all_features_that_it_reads(system):
   plan, params = system
-  required = manifests.features_for(JOINT, plan.features)
+  required = schema.features_for(JOINT, plan.features)
   expected = {
     name: array
     for name, array in BATCH.items()

@@ -96,7 +96,7 @@ def test_translation_and_validation_have_the_same_features(prepared):
   tag = vocabulary.size + linearise.TRANSLATE
   names = [
     name
-    for name in manifests.features_for(manifest, plan.features)
+    for name in schema.features_for(manifest, plan.features)
     if name.startswith("source")
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
@@ -114,7 +114,7 @@ def test_translation_and_validation_have_the_same_features(prepared):
       parser(line),
       None,
       vocabularies=(vocabulary, vocabulary),
-      **manifests.encoding(manifest),
+      **schema.encoding(manifest),
       tag=tag,
     )
     assert example["source_id"][0] == tag

@@ -11,6 +11,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.config import read_config
+from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -61,7 +62,7 @@ def params_of(folder):
   plan = resolve(run.config, run.manifest)
   from jaxsyn.session import parameters
 
-  features = manifests.features_for(run.manifest, plan.translation_features)
+  features = schema.features_for(run.manifest, plan.translation_features)
   read = parameters.read(run, plan, features, checkpoint="last")
   return jax.device_get(named(read.params))
 

@@ -140,7 +140,7 @@ def example(i: int) -> dict[str, np.ndarray]:
     "source_word_end": [10 * (word + 1) for word in range(words)],
     "target_id": [300 + i] * (i % 4) + [schema.EOS],
   }
-  features = schema.features(SIDES)
+  features = schema.features({"sides": SIDES})
   return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
 
 
@@ -219,8 +219,11 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   """A prepared folder of `example`: splits of 11, 1 and 0 pairs, in 3 shards."""
   examples = [with_texts(example(i)) for i in range(11)]
   splits = {"train": (11, examples), "test": (1, examples[:1]), "none": (0, [])}
-  features = schema.tfds_features(
-    SIDES, relations={side: list("abcdefgh") for side in SIDES}
+  features = tfds_metadata.tfds_features(
+    {
+      "sides": SIDES,
+      "relations": {side: list("abcdefgh") for side in SIDES},
+    }
   )
   facts = write_records(
     folder,

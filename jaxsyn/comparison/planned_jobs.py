@@ -24,6 +24,7 @@ from typing import Any
 
 from jaxsyn.comparison import results, run_result
 from jaxsyn.config import Config, as_dict, read_config, with_defaults
+from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -185,7 +186,7 @@ def check(system: System, folder: pathlib.Path) -> Plan:
   config, manifest = system.config, system.manifest
   try:
     plan = resolve(config, manifest)
-    manifests.features_for(manifest, plan.features)
+    schema.features_for(manifest, plan.features)
     tasks.check(config.data.second, manifest, config.data.directory)
     with_defaults(config)
     resolved = folder.resolve()

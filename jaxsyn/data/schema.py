@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations import ANNOTATIONS, label_ids
 from jaxsyn.data.sentence.align import NO_WORD as NO_WORD
-
-if TYPE_CHECKING:
-  import tensorflow_datasets as tfds
+from jaxsyn.errors import InputError
 
 SIDES = ("source", "target")
 
@@ -24,13 +22,12 @@ SIDES = ("source", "target")
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
-# Labels of open annotations: side -> name -> labels in the order of their ids.
-Labels = Mapping[str, Mapping[str, Sequence[str]]]
-
 NO_RELATION = 0  # EOS, padding, and relations that the training data lacks
 FAR = 254  # tree distance of 254 edges or more
 OTHER_TREE = 255  # no path: the two words are in different trees
 EIGENVECTORS = 16  # eigenvectors of a tree's Laplacian in a batch
+
+Manifest = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,17 +122,55 @@ TEXTS: Mapping[str, str] = {
   for side in SIDES
 }
 
-# Features of every dataset. Other features require that the side is parsed, that
-# the annotation is requested, or that constituency trees or alignments are given.
+# Features of every dataset.
 ALWAYS = ("line", "source_id", "target_id")
-GIVEN = ("source_brackets",)
-LINKED = ("source_unit", "target_unit", "links")
 # The parents of a side's words, and the features that are computed from them.
 OF_HEADS = ("head", "parent_mid", "tree_distance")
+# Features of a side with trees, in addition to its annotations.
+_OF_TREES = ("word", *OF_HEADS, "relation", "parsed", "word_end")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionalFeatures:
+  """Features that a dataset has if their input is given to preparation.
+
+  Attributes:
+    features: Names of the features of both sides.
+    input: Name of the input for messages; "SIDE" is the side.
+    remedy: Options to set for data without it; "SIDE" is the side.
+  """
+
+  features: tuple[str, ...]
+  input: str
+  remedy: str
+
+
+# Optional features by the manifest field that lists the sides that have them. The
+# field is a list of sides, a dict by side, or True for both sides. Trees and
+# annotations, which most systems read, are not in this table; see `features`.
+OPTIONAL: Mapping[str, OptionalFeatures] = {
+  "brackets": OptionalFeatures(
+    ("source_brackets",),
+    "constituency trees of the SIDE",
+    "config.prepare.parse.SIDE_brackets",
+  ),
+  "alternatives": OptionalFeatures(
+    tuple(
+      f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
+    ),
+    "alternative parses of the SIDE",
+    "config.prepare.parse.SIDE_alternatives, or set "
+    "config.data.sampled.alternatives=False",
+  ),
+  "alignments": OptionalFeatures(
+    ("source_unit", "target_unit", "links"),
+    "word alignments",
+    "config.prepare.alignments",
+  ),
+}
+LINKED = OPTIONAL["alignments"].features
 # Alternative parses, from which the loader samples; not in batches.
-ALTERNATIVES = tuple(
-  f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
-)
+ALTERNATIVES = OPTIONAL["alternatives"].features
 # Bytes of the texts, which records store as text; the loader samples subwords of them.
 UTF8: Mapping[str, str] = {f"{side}_utf8": f"{side}_text" for side in SIDES}
 # Features that are only read to sample subwords; not in batches.
@@ -153,125 +188,136 @@ def origins(names: Iterable[str]) -> tuple[str, ...]:
   return tuple(name for name in names if name not in MADE)
 
 
-def features(
-  sides: Sequence[str],
-  *,
-  brackets: bool = False,
-  alignments: bool = False,
-  alternatives: Collection[str] = (),
-  annotations: Collection[str] = (),
-) -> dict[str, Feature]:
-  """Returns the specifications of stored features, by name.
+def side_of(name: str) -> str:
+  """Returns the side of a feature: the part of its name before the first "_"."""
+  return name.partition("_")[0]
+
+
+def features(manifest: Manifest) -> dict[str, Feature]:
+  """Returns the specifications of the stored features of a dataset, by name.
 
   Args:
-    sides: Sides with trees: "source", "target", or both.
-    brackets: Whether constituency trees of the source are given.
-    alignments: Whether word alignments are given.
-    alternatives: Sides with alternative parses.
-    annotations: Names of annotations (`jaxsyn.data.annotations`) that the sides
-      with trees have.
-
-  Raises:
-    ValueError: A side is unknown.
+    manifest: Manifest with "sides", which lists the sides with trees, and maybe
+      "annotations" and the fields of OPTIONAL.
   """
-  unknown = set(sides) - set(SIDES)
-  if unknown:
-    raise ValueError(f"sides must be of {SIDES}, got {sorted(unknown)}.")
-
   names = {*ALWAYS}
-  for side in sides:
+  for side in manifest["sides"]:
+    fields = (*_OF_TREES, *manifest.get("annotations", ()))
+    names |= {f"{side}_{field}" for field in fields}
+  for field, optional in OPTIONAL.items():
+    sides = manifest.get(field, ())
     names |= {
-      f"{side}_{field}"
-      for field in _OF_SIDE
-      if field not in ANNOTATIONS or field in annotations
+      name
+      for name in optional.features
+      if sides is True or (sides and side_of(name) in sides)
     }
-  names -= {*LINKED, *ALTERNATIVES, *UTF8, *MADE}
-  names.update(GIVEN if brackets else ())
-  names.update(LINKED if alignments else ())
-  for side in alternatives:
-    names |= {name for name in ALTERNATIVES if name.startswith(side)}
   return {name: one for name, one in FEATURES.items() if name in names}
 
 
-def tfds_features(
-  sides: Sequence[str],
-  *,
-  relations: Mapping[str, Sequence[str]],
-  labels: Labels | None = None,
-  **optional: Any,
-) -> tfds.features.FeaturesDict:
-  """Returns the stored features and texts as a TFDS `FeaturesDict`.
-
-  Tree distances are stored as raw bytes, one for each pair of words, and are read
-  without a copy. Relations, and annotations with labels, are `ClassLabel`, which
-  includes the names.
+def features_for(
+  manifest: Manifest, required: Collection[str]
+) -> tuple[str, ...]:
+  """Returns the names of the features that a system's batches need, in order.
 
   Args:
-    sides: Sides with trees.
-    relations: Labels of the relations of each side in the order of their ids,
-      from 1.
-    labels: Labels of open annotations in the order of their ids, from 1.
-    optional: Optional features; see `features`.
-  """
-  import tensorflow_datasets as tfds  # slow to import
+    manifest: Manifest of the dataset.
+    required: Features that modifiers and losses read, e.g. "source_parent_mid".
 
-  types: dict[str, Any] = {}
-  for name, feature in features(sides, **optional).items():
-    side, _, field = name.partition("_")
-    named: Sequence[str] | None = None
-    if field in ("relation", "other_relation"):
-      named = relations[side]
-    elif field in ANNOTATIONS:
-      named = labels_of_annotation(field, side, labels) or None
-    if named is not None:
-      classes = tfds.features.ClassLabel(names=class_names(named))
-      types[name] = tfds.features.Sequence(classes, doc=feature.meaning)
-      continue
-    types[name] = tfds.features.Tensor(
-      shape=(None,) if feature.axes else (),
-      dtype=feature.dtype.type,
-      encoding="bytes" if feature.axes == "WW" else "none",
-      doc=feature.meaning,
+  Raises:
+    InputError: The dataset lacks a feature. The message has the remedy.
+  """
+  if unknown := sorted(set(required) - set(FEATURES)):
+    raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
+  stored = features(manifest)
+  lacking = {name for name in required if MADE.get(name, name) not in stored}
+  if lacking:
+    raise InputError(_remedy_for(manifest, sorted(lacking)))
+  names = ["source_id", "target_id"]
+  of_trees = sorted(set(required) - set(LINKED))
+  for name in of_trees:
+    side = side_of(name)
+    names += [f"{side}_word", f"{side}_parsed", MADE.get(name, name), name]
+  if len(of_trees) < len(set(required)):
+    names += LINKED
+  return tuple(dict.fromkeys(names))
+
+
+def _remedy_for(manifest: Manifest, lacking: Sequence[str]) -> str:
+  """Returns the error text for features that a dataset lacks."""
+  read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
+  sides = {side_of(name) for name in lacking if name not in LINKED}
+  if sides - set(manifest["sides"]):
+    listed = ",".join(
+      f"'{side}'" for side in sorted({*manifest["sides"], *sides})
     )
-  texts = {name: tfds.features.Text(doc=doc) for name, doc in TEXTS.items()}
-  return tfds.features.FeaturesDict(texts | types)
+    return (
+      f"{read} trees of the {' and the '.join(sorted(sides))} side. Prepare it "
+      f'again with --config.prepare.parse.sides="({listed},)".'
+    )
+  for optional in OPTIONAL.values():
+    for name in lacking:
+      if name in optional.features:
+        side = side_of(name)
+        return (
+          f"{read} {optional.input.replace('SIDE', side)}. Prepare it again with "
+          f"{optional.remedy.replace('SIDE', side)}."
+        )
+  fields = {name.partition("_")[2] for name in lacking}
+  named = tuple(sorted(fields.union(manifest.get("annotations", ()))))
+  return (
+    f"{read} such annotation. Prepare it again with "
+    f'--config.prepare.parse.annotations="{named}".'
+  )
 
 
-def labels_of_annotation(
-  name: str, side: str, labels: Labels | None
-) -> Sequence[str]:
-  """Returns the labels of an annotation in the order of their ids.
+def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
+  """Returns the labels of a feature's values in the order of their ids.
 
-  The first label has id 1. An annotation whose values are numbers has none: ().
+  The first label has id 1. A feature whose values are numbers has none: ().
 
   Args:
-    name: Name in `jaxsyn.data.annotations`.
-    side: "source" or "target".
-    labels: Labels of open annotations, from a manifest.
+    manifest: Manifest of the dataset.
+    name: Name of the feature.
   """
-  if ANNOTATIONS[name].open:
-    return (labels or {}).get(side, {}).get(name, ())
-  return ANNOTATIONS[name].labels
+  side, _, field = name.partition("_")
+  if field in ("relation", "other_relation"):
+    return manifest["relations"].get(side, ())
+  if field not in ANNOTATIONS:
+    return ()
+  if ANNOTATIONS[field].open:
+    return manifest.get("labels", {}).get(side, {}).get(field, ())
+  return ANNOTATIONS[field].labels
 
 
-def class_names(labels: Iterable[str]) -> list[str]:
-  """Returns unique TFDS class names: one for id 0, then one for each label.
+def label_counts(manifest: Manifest, side: str) -> tuple[tuple[str, int], ...]:
+  """Returns pairs of annotation name and number of labels for a side's words.
 
-  TFDS stores one name per line. Names must be visible, distinct, and without blanks
-  at their ends: "_" is appended where necessary.
-
-  >>> class_names(["det", "nsubj", " "])
-  ['<none>', 'det', 'nsubj', '_']
+  The number is 0 for open annotations that the dataset lacks.
   """
-  names: dict[str, None] = {}
-  for label in ("<none>", *labels):
-    name = " ".join(label.split()) or "_"
-    while name in names:
-      name += "_"
-    names[name] = None
-  return [*names]
+  return tuple(
+    (name, len(labels_of(manifest, f"{side}_{name}"))) for name in ANNOTATIONS
+  )
 
 
 def relation_ids(labels: Iterable[str]) -> dict[str, int]:
   """Returns a dict from relation label to id: 1, 2, ... in sorted order."""
-  return {label: i for i, label in enumerate(sorted(set(labels)), start=1)}
+  return label_ids(sorted(set(labels)))
+
+
+def encoding(manifest: Manifest) -> dict[str, Any]:
+  """Returns a dataset's keyword arguments for `sentence.example.encode_all`.
+
+  Returns: dictionary with "relations", side -> relation label -> id;
+    "annotations"; and "labels", side -> open annotation -> label -> id.
+  """
+  relations, labels = manifest["relations"], manifest.get("labels", {})
+  return {
+    "relations": {
+      side: relation_ids(names) for side, names in relations.items()
+    },
+    "annotations": tuple(manifest.get("annotations", ())),
+    "labels": {
+      side: {name: label_ids(values) for name, values in of_side.items()}
+      for side, of_side in labels.items()
+    },
+  }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxsyn.data.store import manifests
+from jaxsyn.data import schema
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.workdir import Run
@@ -54,7 +54,7 @@ def open_model(
   """
   run = workdir.open_run(folder)
   plan = resolve(run.config, run.manifest)
-  features = manifests.features_for(run.manifest, plan.translation_features)
+  features = schema.features_for(run.manifest, plan.translation_features)
   features = tuple(f for f in features if f.startswith("source"))
   chosen = parameters.read(run, plan, features, checkpoint=checkpoint)
   requested = checkpoint or run.config.decode.checkpoint

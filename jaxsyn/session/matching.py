@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.models import contract
@@ -84,7 +85,7 @@ def labels(
     plan.spec,
     **{field: getattr(plan.spec, field) + n for n, field in by_more.items()},
   )
-  features = manifests.features_for(manifest, plan.translation_features)
+  features = schema.features_for(manifest, plan.translation_features)
   small, large = (
     named(parameters.shapes(recipe, features))
     for recipe in (

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import TREES, TreeControl
@@ -28,7 +29,6 @@ from jaxsyn.data.sentence.example import encode_all, tagged
 from jaxsyn.data.sentence.parsers import Parser, recorded
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
-from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
@@ -102,11 +102,11 @@ class SourceReader:
       InputError: The data lacks a feature.
     """
     self.longest, self.vocabularies = longest, vocabularies
-    names = manifests.features_for(manifest, features)
+    names = schema.features_for(manifest, features)
     self.features = tuple(name for name in names if name.startswith("source"))
     self._folder, self._manifest, self._tag = folder, manifest, tag
     self._encoding = {
-      **manifests.encoding(manifest),
+      **schema.encoding(manifest),
       "vocabularies": vocabularies,
       "tree": tree,
       "seed": seed,

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
+from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.collate import Batch, BatchTransform
-from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.spec import ModelSpec
@@ -68,7 +68,7 @@ class Teacher:
     parameters_ = parameters.read(
       run,
       plan,
-      manifests.features_for(run.manifest, self.features),
+      schema.features_for(run.manifest, self.features),
       checkpoint=loss.checkpoint,
       option=f"--{at / 'checkpoint'}",
     )

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan, resolve
@@ -99,7 +100,7 @@ def read(
     )
   run = workdir.open_run(start.run)
   theirs = resolve(run.config, run.manifest)
-  features = manifests.features_for(run.manifest, theirs.translation_features)
+  features = schema.features_for(run.manifest, theirs.translation_features)
   warnings: list[str] = []
   parameters_ = parameters.read(
     *(run, theirs, features),
@@ -112,7 +113,7 @@ def read(
   arrays = jax.device_get(named(parameters_.params))
   source = Named(arrays, labels(theirs, run.manifest, run.workdir))
   manifest = manifests.read(directory)
-  features = manifests.features_for(manifest, plan.translation_features)
+  features = schema.features_for(manifest, plan.translation_features)
   model = Named(
     named(parameters.shapes(plan.recipe, features)),
     labels(plan, manifest, files.path_of(directory)),

@@ -7,6 +7,7 @@ import pytest
 from toy_folders import opened, values
 
 from jaxsyn.configs import base
+from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.sentence import conllu
@@ -143,7 +144,7 @@ def test_open_labels_are_the_most_frequent_of_training(opened_labels):
       "feats": ["<unk>", "A=1", "A=1|B=2", "C=3"],
     }
   }
-  assert dict(manifests.label_counts(manifest, "source")) == {
+  assert dict(schema.label_counts(manifest, "source")) == {
     "upos": 17,
     "lemma": 4,
     "feats": 4,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxsyn import export
-from jaxsyn.data.store import manifests
+from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import open_model
 from jaxsyn.plan import resolve
@@ -53,7 +53,7 @@ def test_crafted_checkpoints_are_rejected(run, checkpoint):
   def read():
     opened = workdir.open_run(run)
     plan = resolve(opened.config, opened.manifest)
-    names = manifests.features_for(opened.manifest, plan.translation_features)
+    names = schema.features_for(opened.manifest, plan.translation_features)
     loaded = parameters.read(opened, plan, names, checkpoint=checkpoint)
     parameters.title(loaded, checkpoint)
 

@@ -20,6 +20,7 @@ import pytest
 from corruptions import corrupted
 
 from jaxsyn.config import as_dict, read_config
+from jaxsyn.data import schema
 from jaxsyn.data.schema import UTF8
 from jaxsyn.data.sentence import conllu, tree
 from jaxsyn.data.sentence.align import visible
@@ -141,7 +142,7 @@ def test_frames_of_records(shard, payloads, tmp_path):
 
 def test_features_of_records(prepared, payloads):
   manifest = manifests.read(prepared)
-  stored = tuple(manifests.features(manifest))
+  stored = tuple(schema.features(manifest))
   sizes = {side: v["size"] for side, v in manifest["vocabulary"].items()}
 
   def case(rng):

@@ -153,7 +153,7 @@ def test_reports_a_run_that_needs_missing_links(tmp_path):
   request = systems.apply(
     config.copy_and_resolve_references(), "guided_alignment"
   )
-  with pytest.raises(InputError, match=r"the prepared data has none\. Prepare"):
+  with pytest.raises(InputError, match=r"has no word alignments\. Prepare"):
     train.run(request, tmp_path / "run")
   assert not (tmp_path / "run").exists()
 

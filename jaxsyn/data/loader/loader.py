@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.batch_sampler import (
   BatchSampler,
@@ -56,7 +57,6 @@ from jaxsyn.data.loader.tree_sampling import resampled_trees
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.schema import SPELLING, origins
-from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Examples, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -311,7 +311,7 @@ def open_loader(
     if trees:
       transforms.append(trees)
   needed = {*required}.union(*(t.required(required) for t in transforms))
-  features = manifests.features_for(manifest, needed)
+  features = schema.features_for(manifest, needed)
 
   examples = translations(split, data, seed)
   rate_U, auxiliary, messages = None, None, list[str]()

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.annotations import NO_LABEL, UNKNOWN, label_ids
 from jaxsyn.data.loader.transforms import Transform, translations
 from jaxsyn.data.loader.windows import Window
 from jaxsyn.data.options import Data, Mixture
-from jaxsyn.data.schema import FEATURES, NO_RELATION, relation_ids
-from jaxsyn.data.store import manifests
+from jaxsyn.data.schema import FEATURES, NO_RELATION, Manifest, labels_of
 from jaxsyn.data.store.dataset import Dataset, Examples, Split
 from jaxsyn.data.store.index import Lengths
 from jaxsyn.data.store.rows import Rows
@@ -184,7 +184,7 @@ def mix(
   folders = [str(main.dataset.directory), *data.mixture.folders]
   corpora, warnings = [translations(main, data, seed)], list[str]()
   tag_ids = tags(data.mixture, main.dataset.manifest)
-  features = manifests.features_for(main.dataset.manifest, required)
+  features = schema.features_for(main.dataset.manifest, required)
   for k, folder in enumerate(data.mixture.folders):
     if folder in data.mixture.folders[:k]:
       raise InputError(
@@ -192,11 +192,13 @@ def mix(
       )
     split = Dataset(folder).split(main.name)
     try:
-      manifests.features_for(split.dataset.manifest, required)
+      schema.features_for(split.dataset.manifest, required)
     except InputError as error:
       raise InputError(f"config.data.mixture, {folder}: {error}") from None
     _check_vocabulary(main.dataset, split.dataset)
-    tables = _label_tables(main.dataset, split.dataset, features)
+    tables = _label_tables(
+      main.dataset.manifest, split.dataset.manifest, features
+    )
     warnings += _unknown_relations(split, tables)
     transforms: list[Transform] = [CorpusLabels(tables)] if tables else []
     if tag_ids:
@@ -223,28 +225,21 @@ def _check_vocabulary(first: Dataset, other: Dataset) -> None:
 
 
 def _label_tables(
-  first: Dataset, other: Dataset, features: Collection[str]
+  first: Manifest, other: Manifest, features: Iterable[str]
 ) -> dict[str, np.ndarray]:
   """Returns tables from label ids of another dataset to ids of the first.
 
-  There is a table for each feature whose labels differ.
+  There is a table for each feature whose labels differ. A label that the first
+  dataset lacks becomes UNKNOWN, or NO_RELATION for relations.
   """
   tables = {}
-  for side, labels in other.manifest["relations"].items():
-    known = first.manifest["relations"].get(side, [])
-    if f"{side}_relation" in features and labels != known:
-      ids = relation_ids(known)
-      table = [NO_RELATION, *(ids.get(label, NO_RELATION) for label in labels)]
-      tables[f"{side}_relation"] = np.array(table, np.int32)
-      tables[f"{side}_other_relation"] = tables[f"{side}_relation"]
-  for side, of_side in other.manifest.get("labels", {}).items():
-    known_names = first.manifest.get("labels", {}).get(side, {})
-    for name, labels in of_side.items():
-      known = known_names.get(name, labels)
-      if f"{side}_{name}" in features and labels != known:
-        ids = label_ids(known)
-        table = [NO_LABEL, *(ids.get(label, ids[UNKNOWN]) for label in labels)]
-        tables[f"{side}_{name}"] = np.array(table, np.int32)
+  for name in features:
+    known, labels = labels_of(first, name), labels_of(other, name)
+    if labels != known:
+      ids = label_ids(known)
+      missing = ids.get(UNKNOWN, NO_LABEL)
+      table = [NO_LABEL, *(ids.get(label, missing) for label in labels)]
+      tables[name] = np.array(table, np.int32)
   return tables
 
 

@@ -23,6 +23,7 @@ from typing import IO
 
 import numpy as np
 
+from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import index, layout, manifests
@@ -64,7 +65,7 @@ class Dataset:
     """
     self.manifest = manifests.read(directory)
     self.directory = files.path_of(directory)
-    self.features = tuple(manifests.features(self.manifest))
+    self.features = tuple(schema.features(self.manifest))
 
   def split(self, name: str) -> Split:
     """Returns the opened split with the given name."""

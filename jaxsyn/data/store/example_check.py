@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.schema import EOS, SIDES
+from jaxsyn.data.schema import EOS, SIDES, label_counts
 from jaxsyn.data.sentence import linearise
-from jaxsyn.data.store import manifests
 from jaxsyn.data.store.index import Lengths, lengths_of
 from jaxsyn.data.store.records import reject
 from jaxsyn.data.store.rows import Rows
@@ -87,7 +86,7 @@ def _bounds(
       "other_relation": (0, relations),
       "unit": (-1, subwords - 1),
     }
-    for name, labels in manifests.label_counts(manifest, side):
+    for name, labels in label_counts(manifest, side):
       if labels:
         of_side[name] = 0, labels
     bounds |= {f"{side}_{name}": pair for name, pair in of_side.items()}

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxsyn.data import schema
-from jaxsyn.data.annotations import ANNOTATIONS, label_ids
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.parsers.parser import sha256_texts as sha256_texts
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -89,115 +87,6 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
       if os.path.isfile(os.path.join(directory, FILE)):
         stack.enter_context(lock.shared_lock(directory, advice))
     yield
-
-
-def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
-  """Returns the feature specifications of the dataset of a manifest, by name."""
-  return schema.features(
-    manifest["sides"],
-    brackets=bool(manifest.get("brackets")),
-    alignments=bool(manifest.get("alignments")),
-    alternatives=manifest.get("alternatives", ()),
-    annotations=manifest.get("annotations", ()),
-  )
-
-
-def features_for(
-  manifest: Mapping[str, Any], required: Collection[str]
-) -> tuple[str, ...]:
-  """Returns the names of the features that a system's batches need, in order.
-
-  Args:
-    manifest: Manifest of the dataset.
-    required: Features that modifiers and losses read, e.g. "source_parent_mid".
-
-  Raises:
-    InputError: The dataset lacks a feature. The message has the remedy.
-  """
-  if unknown := sorted(set(required) - set(schema.FEATURES)):
-    raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
-  stored = features(manifest)
-  lacking = [
-    name
-    for name in sorted(set(required))
-    if schema.MADE.get(name, name) not in stored
-  ]
-  if lacking:
-    raise InputError(_remedy_for(manifest, lacking))
-  names = ["source_id", "target_id"]
-  of_trees = sorted(set(required) - set(schema.LINKED))
-  for name in of_trees:
-    side = name.partition("_")[0]
-    names += [f"{side}_word", f"{side}_parsed"]
-    names += [schema.MADE.get(name, name), name]
-  if len(of_trees) < len(set(required)):
-    names += schema.LINKED
-  return tuple(dict.fromkeys(names))
-
-
-def _remedy_for(manifest: Mapping[str, Any], lacking: Sequence[str]) -> str:
-  """Returns the error text for features that a dataset lacks."""
-  if set(lacking) & set(schema.LINKED):
-    return (
-      "this system reads alignments of words, but the prepared data has none."
-      " Prepare it again with config.prepare.alignments."
-    )
-  sides = sorted({name.partition("_")[0] for name in lacking})
-  of = " and the ".join(sides)
-  read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
-  if set(sides) - set(manifest["sides"]):
-    all_sides = sorted({*manifest["sides"], *sides})
-    wanted = ",".join(f"'{side}'" for side in all_sides)
-    return (
-      f"{read} trees of the {of} side. Prepare it again with "
-      f'--config.prepare.parse.sides="({wanted},)".'
-    )
-  if set(lacking) & set(schema.ALTERNATIVES):
-    options = [f"config.prepare.parse.{side}_alternatives" for side in sides]
-    return (
-      f"config.data.tree='sampled' draws among several parses of the {of}, but"
-      " this data has the best alone. Prepare it again with"
-      f" {' and '.join(options)}, or set config.data.sampled.alternatives=False."
-    )
-  fields = {name.partition("_")[2] for name in lacking}
-  named = tuple(sorted(fields.union(manifest.get("annotations", ()))))
-  return (
-    f"{read} such annotation. Prepare it again with "
-    f'--config.prepare.parse.annotations="{named}".'
-  )
-
-
-def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a dataset's keyword arguments for `sentence.example.encode_all`.
-
-  Returns: dictionary with "relations", side -> relation label -> id;
-    "annotations"; and "labels", side -> open annotation -> label -> id.
-  """
-  return {
-    "relations": {
-      side: schema.relation_ids(labels)
-      for side, labels in manifest["relations"].items()
-    },
-    "annotations": tuple(manifest.get("annotations", ())),
-    "labels": {
-      side: {name: label_ids(labels) for name, labels in of_side.items()}
-      for side, of_side in manifest.get("labels", {}).items()
-    },
-  }
-
-
-def label_counts(
-  manifest: Mapping[str, Any], side: str
-) -> tuple[tuple[str, int], ...]:
-  """Returns pairs of annotation name and number of labels for a side's words.
-
-  The number is 0 for open annotations that the dataset lacks.
-  """
-  known = manifest.get("labels", {})
-  return tuple(
-    (name, len(schema.labels_of_annotation(name, side, known)))
-    for name in ANNOTATIONS
-  )
 
 
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Tree distances are flat uint8 arrays (W·W), which records store as bytes.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow_datasets as tfds
@@ -20,6 +20,52 @@ from tensorflow_datasets.core import dataset_info
 from jaxsyn.data import schema
 
 VERSION = "1.0.0"
+
+
+def tfds_features(manifest: schema.Manifest) -> tfds.features.FeaturesDict:
+  """Returns the stored features and texts of a dataset as a `FeaturesDict`.
+
+  Tree distances are stored as raw bytes, one for each pair of words, and are read
+  without a copy. Relations, and annotations with labels, are `ClassLabel`, which
+  includes the names.
+
+  Args:
+    manifest: Manifest with "sides", "relations" and the optional features.
+  """
+  types: dict[str, Any] = {
+    name: tfds.features.Text(doc=doc) for name, doc in schema.TEXTS.items()
+  }
+  for name, feature in schema.features(manifest).items():
+    labels = schema.labels_of(manifest, name)
+    if labels or name.endswith("relation"):
+      classes = tfds.features.ClassLabel(names=class_names(labels))
+      types[name] = tfds.features.Sequence(classes, doc=feature.meaning)
+      continue
+    types[name] = tfds.features.Tensor(
+      shape=(None,) if feature.axes else (),
+      dtype=feature.dtype.type,
+      encoding="bytes" if feature.axes == "WW" else "none",
+      doc=feature.meaning,
+    )
+  return tfds.features.FeaturesDict(types)
+
+
+def class_names(labels: Iterable[str]) -> list[str]:
+  """Returns unique TFDS class names: one for id 0, then one for each label.
+
+  TFDS stores one name per line. Names must be visible, distinct, and without blanks
+  at their ends: "_" is appended where necessary.
+
+  >>> class_names(["det", "nsubj", " "])
+  ['<none>', 'det', 'nsubj', '_']
+  """
+  names: dict[str, None] = {}
+  for label in ("<none>", *labels):
+    name = " ".join(label.split()) or "_"
+    while name in names:
+      name += "_"
+    names[name] = None
+  return [*names]
 
 
 def write_metadata(
@@ -39,7 +85,7 @@ def write_metadata(
     folder: Local folder NAME/VERSION; it is created if it does not exist.
     name: Name of the dataset: lower case, digits and underscores, as in TFDS.
     version: Version of three numbers, such as "1.0.0".
-    features: Features of an example, from `jaxsyn.data.schema.tfds_features`.
+    features: Features of an example, from `tfds_features`.
     splits: Manifest entry of each split, with its "shards".
     title: Languages, vocabulary and parsers, in one line.
     citation: BibTeX entry of the corpus; "" for none.

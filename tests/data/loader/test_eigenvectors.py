@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from toy_folders import data_of, opened
 
+from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import collate, pad
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EIGENVECTORS, origins
 from jaxsyn.data.sentence.spectrum import eigenvectors
-from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -127,4 +127,4 @@ def test_pads_eigenvectors_of_reordered_examples():
 def test_rejects_eigenvectors_without_trees(records):
   manifest = {**records.dataset.manifest, "sides": ["source"]}
   with pytest.raises(InputError, match=r"reads target_eigenvectors, .* trees"):
-    manifests.features_for(manifest, ["target_eigenvectors"])
+    schema.features_for(manifest, ["target_eigenvectors"])

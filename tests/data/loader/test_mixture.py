@@ -14,7 +14,7 @@ from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import dataset, manifests
+from jaxsyn.data.store import dataset, manifests, tfds_metadata
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
@@ -33,7 +33,9 @@ def folder_of(folder, first, count, relations, **fields):
     folder,
     name="toy",
     version="1.0.0",
-    features=schema.tfds_features(("source",), relations={"source": ["dep"]}),
+    features=tfds_metadata.tfds_features(
+      {"sides": ["source"], "relations": {"source": ["dep"]}}
+    ),
     splits={"train": (count, examples)},
   )
   made = {"splits": facts, "relations": {"source": relations}, **fields}
@@ -174,13 +176,15 @@ def test_maps_lemmas_to_those_of_the_first_corpus(corpora):
   main.manifest.update(open_, labels={"source": {"lemma": ours}})
   other.manifest.update(open_, labels={"source": {"lemma": theirs}})
   result = mixture._label_tables(
-    main, other, ["source_lemma", "source_relation"]
+    main.manifest, other.manifest, ["source_lemma", "source_relation"]
   )
   # There: none, <unk>, b, x and a are 0 to 4.
   assert result["source_lemma"].tolist() == [0, 1, 3, 1, 2]
-  assert "source_lemma" not in mixture._label_tables(main, other, [])
   assert "source_lemma" not in mixture._label_tables(
-    main, main, ["source_lemma"]
+    main.manifest, other.manifest, []
+  )
+  assert "source_lemma" not in mixture._label_tables(
+    main.manifest, main.manifest, ["source_lemma"]
   )
 
 

@@ -1,6 +1,7 @@
 """Two tasks out of one prepared split: every example, the slow way."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, linearise, opening
+from jaxsyn.data.store import tfds_metadata
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError
 
@@ -40,7 +42,9 @@ def example(i, word_S, head_W, relation_W, brackets=(), parsed=1):
     "source_brackets": brackets,
     "target_id": [20 + i, 20 + i, EOS],
   }
-  features = schema.features(["source"], brackets=True)
+  features = schema.features(
+    {"sides": ["source"], "brackets": {"source": ["S"]}}
+  )
   return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
 
 
@@ -65,20 +69,8 @@ def make(tmp_path_factory):
 
   def prepare(brackets: bool) -> Split:
     folder = tmp_path_factory.mktemp("prepared")
-    saved = schema.features(["source"], brackets=brackets)
-    examples = [{name: one[name] for name in saved} for one in EXAMPLES]
-    facts = toy_folders.write_records(
-      folder,
-      name="toy",
-      version="1.0.0",
-      features=schema.tfds_features(
-        ["source"], relations={"source": ["dep"]}, brackets=brackets
-      ),
-      splits={"train": (len(examples), examples)},
-    )
-    manifest = {
+    manifest: dict[str, Any] = {
       "sides": ["source"],
-      "splits": facts,
       "vocabulary": {
         side: {"file": f"{side}.model", "sha256": SHA256, "size": size}
         for side, size in (("source", SOURCE), ("target", TARGET))
@@ -87,7 +79,16 @@ def make(tmp_path_factory):
     }
     if brackets:
       manifest["brackets"] = {"source": ["NP", "S"]}
-    toy_folders.write(folder, manifest)
+    saved = schema.features(manifest)
+    examples = [{name: one[name] for name in saved} for one in EXAMPLES]
+    facts = toy_folders.write_records(
+      folder,
+      name="toy",
+      version="1.0.0",
+      features=tfds_metadata.tfds_features(manifest),
+      splits={"train": (len(examples), examples)},
+    )
+    toy_folders.write(folder, {**manifest, "splits": facts})
     return Dataset(folder).split("train")
 
   return prepare
@@ -264,7 +265,7 @@ def test_bracket_targets_have_no_tree(records):
   """For systems with parts on the target side."""
   one = dict(next(iter(records)))
   side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
-  names = schema.features(["source", "target"])
+  names = schema.features({"sides": ["source", "target"]})
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
   sizes = {"source": SOURCE, "target": TARGET}
   bracketing = linearise(one["source_head"], one["source_relation"])

@@ -18,7 +18,7 @@ from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
-from jaxsyn.data.store import dataset
+from jaxsyn.data.store import dataset, tfds_metadata
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -79,7 +79,9 @@ def folder_of(folder, some):
     folder,
     name="toy",
     version="1.0.0",
-    features=schema.tfds_features(BOTH, relations=relations),
+    features=tfds_metadata.tfds_features(
+      {"sides": BOTH, "relations": relations}
+    ),
     splits={"train": (len(some), some)},
   )
   write(folder, {"sides": BOTH, "splits": facts, "relations": relations})

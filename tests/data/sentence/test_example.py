@@ -20,6 +20,7 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
+from jaxsyn.data.store import tfds_metadata
 
 MONKEY = conllu.Parse(
   "The monkey eats a banana",
@@ -57,7 +58,8 @@ def encode(source, vocabulary, target=None, **options):
 def test_arrays_of_the_worked_example(whole_words):
   facts = encode(MONKEY, whole_words, "a banana", line=7)
   assert {name: array.dtype for name, array in facts.items()} == {
-    name: feature.dtype for name, feature in schema.features(["source"]).items()
+    name: feature.dtype
+    for name, feature in schema.features({"sides": ["source"]}).items()
   }
   assert facts["line"] == 7
   assert facts["source_parsed"] == 1
@@ -109,15 +111,17 @@ def test_whole_words_include_adjacent_punctuation(whole_words):
 
 def test_features_of_each_side(whole_words):
   both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
-  assert set(both) == set(schema.features(["source", "target"]))
+  assert set(both) == set(schema.features({"sides": ["source", "target"]}))
   assert both["target_parsed"] == 0
   assert both["target_relation"].tolist() == [1, 1]
   neither = encode(MONKEY.text, whole_words, "a banana")
-  assert set(neither) == set(schema.features([])) == set(schema.ALWAYS)
+  assert (
+    set(neither) == set(schema.features({"sides": []})) == set(schema.ALWAYS)
+  )
   single = encode(MONKEY, whole_words)
-  assert set(single) == set(schema.features(["source"])) - {"target_id"}
-  with pytest.raises(ValueError, match="sides must be of"):
-    schema.features(["left"])
+  assert set(single) == set(schema.features({"sides": ["source"]})) - {
+    "target_id"
+  }
 
 
 def test_lines_without_words_or_tree(whole_words):
@@ -184,8 +188,8 @@ def test_control_trees_on_both_sides(whole_words, kind):
 
 def test_tfds_round_trip(whole_words):
   facts = encode(MONKEY, whole_words, "a")
-  features = schema.tfds_features(
-    ["source"], relations={"source": list(RELATIONS["source"])}
+  features = tfds_metadata.tfds_features(
+    {"sides": ["source"], "relations": {"source": list(RELATIONS["source"])}}
   )
   texts = {"source_text": MONKEY.text, "target_text": "a"}
   stored = features.serialize_example({**facts, **texts})

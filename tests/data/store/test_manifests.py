@@ -12,6 +12,7 @@ import toy_folders
 from corruptions import corrupted
 
 from jaxsyn.config import read_config
+from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -250,7 +251,7 @@ def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
 
 def test_lists_the_features_of_a_batch():
   manifest = toy_folders.manifest_of()
-  assert manifests.features_for(manifest, ["source_parent_mid"]) == (
+  assert schema.features_for(manifest, ["source_parent_mid"]) == (
     "source_id",
     "target_id",
     "source_word",
@@ -282,7 +283,7 @@ def test_names_missing_features_with_the_option_to_set(
   sides, required, message
 ):
   with pytest.raises(InputError) as error:
-    manifests.features_for(toy_folders.manifest_of(sides=sides), required)
+    schema.features_for(toy_folders.manifest_of(sides=sides), required)
   assert str(error.value) == message
 
 
@@ -290,4 +291,4 @@ def test_reads_a_manifest_without_newer_options(tmp_path):
   manifest = toy_folders.manifest_of(tmp_path)
   assert manifest["options"].pop("alignments") == {}
   manifests.write(tmp_path, manifest)
-  assert "links" not in manifests.features(manifests.read(tmp_path))
+  assert "links" not in schema.features(manifests.read(tmp_path))

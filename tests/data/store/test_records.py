@@ -17,7 +17,7 @@ from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 LISTS = {0x0A: "bytes_list", 0x12: "float_list", 0x1A: "int64_list"}
-STORED = tuple(schema.features(("source",)))
+STORED = tuple(schema.features({"sides": ["source"]}))
 WANTED = (*STORED, *UTF8)
 # A record has the texts, not their bytes; eigenvectors are in no record.
 ALL = tuple(n for n in FEATURES if n not in UTF8 and n not in schema.MADE)

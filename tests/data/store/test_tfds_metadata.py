@@ -15,11 +15,15 @@ from jaxsyn.data.store import (
   layout,
   manifests,
   records,
+  tfds_metadata,
 )
 from jaxsyn.preprocess import build
 
 SIDES = ("source", "target")
-RELATIONS = {side: ["det", "root"] for side in SIDES}
+MANIFEST = {
+  "sides": SIDES,
+  "relations": {side: ["det", "root"] for side in SIDES},
+}
 
 
 def example(i: int) -> dict[str, Any]:
@@ -36,7 +40,7 @@ def example(i: int) -> dict[str, Any]:
       f"{side}_parsed": words > 0,
       f"{side}_word_end": [*range(3, 3 + words)],
     }
-  features = schema.features(SIDES)
+  features = schema.features(MANIFEST)
   made = {k: np.asarray(values[k], f.dtype) for k, f in features.items()}
   return made | {name: f"{name} é {i}" for name in schema.TEXTS}
 
@@ -46,7 +50,7 @@ EXAMPLES = [example(i) for i in range(7)]
 
 def write(folder):
   splits = {"train": (7, EXAMPLES), "validation": (2, EXAMPLES[:2])}
-  features = schema.tfds_features(SIDES, relations=RELATIONS)
+  features = tfds_metadata.tfds_features(MANIFEST)
   return toy_folders.write_records(
     folder,
     name="toy",
@@ -88,7 +92,7 @@ def test_metadata_without_tensorflow(tmp_path):
   # What TFDS decodes by features.json is what went in, and what we decode; and
   # what it writes itself is what we write, but for the order of its map.
   features = builder.info.features
-  stored = tuple(schema.features(SIDES))
+  stored = tuple(schema.features(MANIFEST))
   for payload, expected in zip(
     payloads(builder, "train"), EXAMPLES, strict=True
   ):
@@ -149,7 +153,7 @@ def test_tfds_reads_a_prepared_directory(prepared):
 
 
 def test_makes_valid_label_names():
-  names = schema.class_names(["<none>", "", "a\nb", "a b", "obj"])
+  names = tfds_metadata.class_names(["<none>", "", "a\nb", "a b", "obj"])
   assert names == ["<none>", "<none>_", "_", "a b", "a b_", "obj"]
 
 
