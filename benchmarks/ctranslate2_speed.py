@@ -33,7 +33,7 @@ from jaxsyn import cli, export
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 MAX_LENGTH = 100  # subwords of a translation with EOS
 TIE = 1e-4  # difference of scores

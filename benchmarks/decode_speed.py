@@ -24,7 +24,7 @@ from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 BLOCK = 1000  # lines
 

@@ -30,7 +30,8 @@ from jaxsyn.data.schema import PAD
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.plan import Plan, resolve
-from jaxsyn.training.mesh import Layout, Program, set_up_jax
+from jaxsyn.training.mesh import Layout, Program
+from jaxsyn.training.runtime import set_up_jax
 from jaxsyn.training.step import first_state, train_step
 
 # Width, feed-forward width, attention heads, encoder and decoder layers, GRU units.
@@ -110,7 +111,7 @@ class DatasetTrainer:
       data=config.data,
       batch=config.batch,
       seed=config.seed,
-      shard=Layout(config.train.parallelism, config.train.mesh).share,
+      shard=Layout(config.train.parallelism, config.train.mesh).host_shard,
     )
     self.trainer = Trainer(plan, self.loader.empty())
     self.batches = (one.batch for one in self.loader.batches(Position()))

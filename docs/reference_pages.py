@@ -33,7 +33,7 @@ PAGES = {
       "jaxsyn.models.layers",
       "jaxsyn.models.architectures:ARCHITECTURES",
       "jaxsyn.training.losses:LOSSES",
-      "jaxsyn.training.optimiser",
+      "jaxsyn.training.optimizers",
       "jaxsyn.training.schedules",
       "jaxsyn.training.step",
       "jaxsyn.training.mesh",

@@ -74,7 +74,7 @@ from jaxsyn.scoring.scorers import Measured
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 BASELINE = "transformer"
 BUFFER = 1000  # sentences for each device, sorted by length together

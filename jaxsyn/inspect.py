@@ -42,7 +42,7 @@ from jaxsyn.inspection.run import run
 from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.session import Session
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 __all__ = ["attention_of", "run"]  # the calls for notebooks and programs
 

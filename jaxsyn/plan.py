@@ -26,7 +26,7 @@ from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.syntax import StackShape
 from jaxsyn.syntax.placement import Placement
-from jaxsyn.training import optimiser
+from jaxsyn.training import optimizers
 from jaxsyn.training.step import Recipe
 
 MAX_UNPARSED = 0.05  # share of sentences; `prepare` warns at the same one
@@ -117,7 +117,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   recipe = Recipe(
     model=contract.make(spec),
     losses=losses,
-    optimiser=optimiser.make(
+    optimiser=optimizers.make(
       config.optimiser, config.model.width, config.train.freeze
     ),
     accumulate=config.optimiser.accumulate,

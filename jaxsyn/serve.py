@@ -41,7 +41,7 @@ def _main(values: flags.FlagValues) -> None:
   from jaxsyn.serving import runs, server, warm
   from jaxsyn.serving.network_policy import NetworkPolicy
   from jaxsyn.serving.service import Service
-  from jaxsyn.training.mesh import set_up_jax
+  from jaxsyn.training.runtime import set_up_jax
 
   locations = runs.run_locations(values.run)
   limit_values: dict[str, Any] = {

@@ -34,11 +34,11 @@ from jaxsyn.scoring import selection
 from jaxsyn.session import teacher, warm_start, workdir
 from jaxsyn.storage import checksums, files, hub, lock, remote
 from jaxsyn.training import frozen, hosts, loop
-from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.checkpoint_writer import CheckpointWriter
 from jaxsyn.training.log import Log
-from jaxsyn.training.memory import enough_memory
-from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
+from jaxsyn.training.runtime import enough_memory, set_up_jax
 from jaxsyn.training.start import Training
 from jaxsyn.training.step import check_maps, first_params
 from jaxsyn.validation import Validator
@@ -106,7 +106,7 @@ def _run(
     data=config.data,
     batch=config.batch,
     seed=config.seed,
-    shard=layout.share,
+    shard=layout.host_shard,
     batch_transform=batch_transform,
   )
   attention_sampler = None
@@ -176,7 +176,7 @@ def _run(
 
     hosts.on_main_process(create)
     hosts.check_shared(folder)
-    checkpoints = Checkpoints(folder, config.train.keep)
+    checkpoints = CheckpointWriter(folder, config.train.keep)
     try:
       with enough_memory(_sizes(loader), _LESS_MEMORY):
         end = loop.train(

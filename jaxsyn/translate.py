@@ -51,7 +51,7 @@ from jaxsyn.session import Session, finishing, inputs, search_flags
 from jaxsyn.session.session import Finish
 from jaxsyn.storage import files
 from jaxsyn.training import hosts
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 # Flags that must be equal on all hosts; --workdir may be a copy.
 _SAME = (

@@ -84,7 +84,7 @@ class Validator:
       ),
       seed=config.seed,
       training=False,
-      shard=layout.share,
+      shard=layout.host_shard,
       batch_transform=batch_transform,
     )
     self._losses = plan.recipe.losses
@@ -167,7 +167,7 @@ class Validator:
     values |= shares
     samples: list[Sample] = []
     if self._translates or self._look:
-      params = self._layout.everywhere(params)
+      params = self._layout.replicate(params)
     if self._translates:
       bar = Bar(
         "translating",

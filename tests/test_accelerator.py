@@ -18,8 +18,7 @@ from benchmarks.accelerator.results import (
 )
 from benchmarks.train_speed import Trainer
 from jaxsyn.errors import InputError
-from jaxsyn.training.chips import CHIPS, chip
-from jaxsyn.training.flops import product_flops
+from jaxsyn.training.flops import CHIPS, chip, product_flops
 
 
 @pytest.fixture(scope="module")

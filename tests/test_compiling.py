@@ -98,7 +98,7 @@ def test_xlas_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):
   """By an error that XLA logs at once, of the level of its compilation alarm."""
   code = (
     "import jax\n"
-    "from jaxsyn.training.mesh import set_up_jax\n"
+    "from jaxsyn.training.runtime import set_up_jax\n"
     "set_up_jax()\n"
     "jax.jit(lambda x: x).lower(1).compile()\n"
     "import logging\n"

@@ -99,7 +99,7 @@ def test_reads_from_any_position(folder):
 
 
 def test_uploads_the_last_file_after_all_others(bucket, monkeypatch):
-  folder, last_file = f"{bucket}/last", "page.json"
+  folder, last_file = f"{bucket}/last", "metadata.json"
 
   def write(names):
     with files.publish_folder(folder, last_file) as new:
@@ -119,7 +119,7 @@ def test_uploads_the_last_file_after_all_others(bucket, monkeypatch):
   write((last_file, "y", "b/c"))
   assert [exists for exists, _ in uploads] == [False] * 3
   assert uploads[-1][1].endswith(last_file)
-  assert files.names(folder) == ["b/c", "page.json", "y"]
+  assert files.names(folder) == ["b/c", "metadata.json", "y"]
 
 
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\n--"])

@@ -26,7 +26,7 @@ from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
 from jaxsyn.session import Session, workdir
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
-from jaxsyn.training.reader import Parameters
+from jaxsyn.training.checkpoint_reader import Parameters
 from jaxsyn.training.step import first_state
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

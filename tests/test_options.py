@@ -41,7 +41,7 @@ from jaxsyn.options import (
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS, WINDOWS
 from jaxsyn.training.losses import LOSSES
-from jaxsyn.training.optimiser import OPTIMIZERS
+from jaxsyn.training.optimizers import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

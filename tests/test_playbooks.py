@@ -43,7 +43,7 @@ from jaxsyn.scoring.metrics import METRICS, scorer_of
 from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
-from jaxsyn.training.optimiser import OPTIMIZERS
+from jaxsyn.training.optimizers import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 from jaxsyn.training.step import first_state, train_step
 

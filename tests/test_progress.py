@@ -12,7 +12,7 @@ import time
 import pytest
 
 from jaxsyn import progress
-from jaxsyn.training.hosts import shutdown
+from jaxsyn.training import hosts
 from jaxsyn.training.log import Log
 
 WORK = """
@@ -175,7 +175,7 @@ def test_each_line_is_one_write(monkeypatch):
   with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
     while len(err.written) < 3:
       time.sleep(0.01)
-  shutdown.print_error("the end")
+  hosts.print_error("the end")
   log = Log.__new__(Log)
   log._quiet = False
   log.say("step 3")

@@ -27,9 +27,9 @@ from jaxsyn.session import Session, workdir
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training import log
-from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import CheckpointFolder
-from jaxsyn.training.reader import CheckpointReader
+from jaxsyn.training.checkpoint_folder import CheckpointFolder
+from jaxsyn.training.checkpoint_reader import CheckpointReader
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def abstract(value):
 
 def save(folder, *steps):
   """Saves checkpoints as a run does."""
-  checkpoints = Checkpoints(folder, keep=2)
+  checkpoints = CheckpointWriter(folder, keep=2)
   for step in steps:
     checkpoints.save(step, tree(step), Progress(epoch=step))
   checkpoints.close()
@@ -98,11 +98,11 @@ def test_orbax_writes_checkpoints_to_gs(google_folder):
 def test_unfinished_checkpoints_on_gs_are_ignored_and_removed(google_folder):
   save(google_folder, 1, 2)
   # It is written last.
-  remote.remove(f"{google_folder}/checkpoints/2", ["page.json"])
+  remote.remove(f"{google_folder}/checkpoints/2", ["metadata.json"])
   files.write_text(f"{google_folder}/checkpoints/notes", "mine")
   assert CheckpointReader(google_folder).steps() == [1]
   assert "2/state/_METADATA" in remote.sizes(f"{google_folder}/checkpoints")
-  checkpoints = Checkpoints(google_folder)
+  checkpoints = CheckpointWriter(google_folder)
   names = remote.sizes(f"{google_folder}/checkpoints")
   assert {name.partition("/")[0] for name in names} == {"1", "notes"}
   step, result, _ = checkpoints.restore(abstract(1))
@@ -130,11 +130,11 @@ def test_corrupt_checkpoints_on_gs_are_set_aside(google_folder, missing):
     files.remove(path)
   else:
     flip_bit(path)
-  checkpoints = Checkpoints(google_folder)
+  checkpoints = CheckpointWriter(google_folder)
   step, _, _ = checkpoints.restore(abstract(1))
   checkpoints.close()
   assert step == 1 and CheckpointReader(google_folder).steps() == [1]
-  assert "page.json" in remote.sizes(f"{google_folder}/damaged-2")
+  assert "metadata.json" in remote.sizes(f"{google_folder}/corrupt-2")
 
 
 def copy_to_store(source, target, names):
@@ -163,9 +163,9 @@ def test_checkpoint_metadata_cannot_name_other_files(folder, tmp_path, name):
   save(tmp_path, 1)
   copy_to_store(tmp_path, folder, files.names(tmp_path))
   checkpoints = CheckpointReader(folder)
-  document = checkpoints.last.record(1)
+  document = checkpoints.last.metadata(1)
   document["files"][name] = {"bytes": 1, "crc32c": "00000000"}
-  path = f"{folder}/checkpoints/1/page.json"
+  path = f"{folder}/checkpoints/1/metadata.json"
   files.write_json(path, checksums.add_checksum(document))
   message = f"must be a file of the checkpoint, got '{name}'"
   with pytest.raises(CorruptFileError, match=re.escape(message)):

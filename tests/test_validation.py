@@ -77,7 +77,7 @@ def test_selects_the_best_checkpoint_by_the_metric(tiny, tmp_path, capsys):
 
   # What stands in for a damaged one is said however quiet logs are.
   assert session.notes == ()
-  document = folder / "best" / str(best["step"]) / "page.json"
+  document = folder / "best" / str(best["step"]) / "metadata.json"
   sound = document.read_text()
   document.write_text("")
   capsys.readouterr()

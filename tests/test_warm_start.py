@@ -17,8 +17,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import warm_start, workdir
 from jaxsyn.session.matching import Named, labels, match
-from jaxsyn.training.reader import CheckpointReader
-from jaxsyn.training.sums import named
+from jaxsyn.training.array_checksums import arrays_by_name
+from jaxsyn.training.checkpoint_reader import CheckpointReader
 
 
 def briefly(config):
@@ -64,7 +64,7 @@ def params_of(folder):
 
   features = schema.features_for(run.manifest, plan.translation_features)
   read = parameters.read(run, plan, features, checkpoint="last")
-  return jax.device_get(named(read.params))
+  return jax.device_get(arrays_by_name(read.params))
 
 
 def said(folder):

@@ -23,7 +23,7 @@ from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session, workdir
-from jaxsyn.training.checkpoint import Progress
+from jaxsyn.training.checkpoint_writer import Progress
 
 READS = tuple(
   f"{side}_{name}"

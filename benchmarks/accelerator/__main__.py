@@ -29,7 +29,7 @@ from benchmarks.accelerator.results import (
 from jaxsyn import cli
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 __doc__ = benchmarks.accelerator.__doc__  # for --help
 MARK = "ROW "  # before a row in the output of a process

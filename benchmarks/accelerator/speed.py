@@ -26,7 +26,7 @@ from benchmarks.figures import Timer, process_seconds
 from benchmarks.train_speed import Trainer, size_options
 from jaxsyn.data.schema import PAD
 from jaxsyn.errors import InputError
-from jaxsyn.training.chips import chip
+from jaxsyn.training.flops import chip
 from jaxsyn.training.mesh import Program
 
 BATCHES = 4  # different batches on the device, used in turns

@@ -25,7 +25,7 @@ from jaxsyn.plan import PLACES
 from jaxsyn.session import matching
 from jaxsyn.sinusoids import sinusoids
 from jaxsyn.storage import files
-from jaxsyn.training.sums import named
+from jaxsyn.training.array_checksums import arrays_by_name
 
 RECORD_FILE = "jaxsyn.json"
 POSITIONS = 1024  # maximum input length of CTranslate2
@@ -58,7 +58,9 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   family = spec.architecture
   arrays = {
     name: np.asarray(x, np.float32)
-    for name, x in jax.device_get(named(model.parameters.params)).items()
+    for name, x in jax.device_get(
+      arrays_by_name(model.parameters.params)
+    ).items()
   }
   out = specs.TransformerSpec.from_config(
     (family.encoder_layers, family.decoder_layers),

@@ -18,7 +18,7 @@ from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.scoring import selection
 from jaxsyn.session import exported, warm_start, workdir
 from jaxsyn.storage import checksums, files
-from jaxsyn.training.sums import named
+from jaxsyn.training.array_checksums import arrays_by_name
 
 CARD = "README.md"
 _FILL_IN = "FILL-IN"
@@ -76,7 +76,7 @@ def _card(model: ExportedModel, digest: str) -> str:
     digest: SHA-256 of the parameters' file.
   """
   data, run = model.run.config.data, model.run
-  shapes = [x.shape for x in named(model.parameters.params).values()]
+  shapes = [x.shape for x in arrays_by_name(model.parameters.params).values()]
   size = sum(math.prod(shape) for shape in shapes)
   system = run.config.system
   languages = data.source_language, data.target_language

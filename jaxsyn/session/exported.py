@@ -6,7 +6,7 @@
   README.md            a model card
 
 Who opens it as a run (`workdir.open_run`) translates as with the run.
-Before this file: `jaxsyn.training.sums`. After it: `parameters`, which reads it,
+Before this file: `jaxsyn.training.array_checksums`. After it: `parameters`, which reads it,
 and `jaxsyn.exporting`, which writes it. The library safetensors (extra "hub") is
 imported at the first call.
 """
@@ -26,8 +26,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files
-from jaxsyn.training import sums
-from jaxsyn.training.reader import Parameters, Score
+from jaxsyn.training import array_checksums
+from jaxsyn.training.checkpoint_reader import Parameters, Score
 
 RECORD_FILE = "model.json"
 ARRAYS = "model.safetensors"
@@ -41,7 +41,7 @@ class _ExportRecord:
   format: int
   title: Annotated[str, TextPattern(".+", "a text")]
   steps: tuple[Number, ...]
-  arrays: dict[str, sums.ArraySums]
+  arrays: dict[str, array_checksums.ArrayChecksums]
   score: Score | None
 
 
@@ -58,7 +58,7 @@ def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
     parameters: the parameters.
     title: which they are, in words.
   """
-  arrays = jax.device_get(sums.named(parameters.params))
+  arrays = jax.device_get(array_checksums.arrays_by_name(parameters.params))
   data = library().save(
     {name: np.ascontiguousarray(x) for name, x in arrays.items()},
     metadata={"format": "jaxsyn"},  # of several the order would be random
@@ -70,7 +70,7 @@ def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
     "title": title,
     "steps": list(parameters.steps),
     "score": parameters.score,
-    "arrays": sums.local_sums(parameters.params)(),
+    "arrays": array_checksums.start_checksums(parameters.params)(),
   }
   files.write_json(folder / RECORD_FILE, checksums.add_checksum(record))
   return checksums.sha256_of(folder / ARRAYS)
@@ -116,13 +116,16 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
       f"{folder} is an exported model and holds {record['title']}; no other "
       f"checkpoint ({checkpoint!r}) can be chosen."
     )
-  wanted = {name: x.shape for name, x in sums.named(abstract).items()}
+  wanted = {
+    name: x.shape
+    for name, x in array_checksums.arrays_by_name(abstract).items()
+  }
   if {name: x.shape for name, x in arrays.items()} != wanted:
     raise _corrupt_error(array_file, "it is of another model than config.json")
   if set(record["arrays"]) != set(arrays):
     raise _corrupt_error(array_file, f"{RECORD_FILE} lists other arrays")
   tree = traverse_util.unflatten_dict(arrays, sep="/")
-  if difference := sums.differing(tree, record["arrays"]):
+  if difference := array_checksums.first_difference(tree, record["arrays"]):
     raise _corrupt_error(array_file, difference)
   params = jax.device_put(tree, jax.local_devices()[0])
   return Parameters(

@@ -30,7 +30,7 @@ from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.session.alignments import Aligner
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 BLOCK = 2000  # hypotheses scored together
 

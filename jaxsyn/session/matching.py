@@ -18,7 +18,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.models import contract
 from jaxsyn.plan import Plan
 from jaxsyn.session import parameters
-from jaxsyn.training.sums import named
+from jaxsyn.training.array_checksums import arrays_by_name
 
 # What a table that two models share in one of them is called in the other:
 # name -> (where else to look, whether that is turned). For `output` a bias of
@@ -87,7 +87,7 @@ def labels(
   )
   features = schema.features_for(manifest, plan.translation_features)
   small, large = (
-    named(parameters.shapes(recipe, features))
+    arrays_by_name(parameters.shapes(recipe, features))
     for recipe in (
       plan.recipe,
       dataclasses.replace(plan.recipe, model=contract.make(spec)),

@@ -16,7 +16,7 @@ from jaxsyn.plan import Plan, resolve
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.sources import SourceReader
 from jaxsyn.storage import files
-from jaxsyn.training.reader import Parameters
+from jaxsyn.training.checkpoint_reader import Parameters
 
 Folder = str | os.PathLike[str]
 

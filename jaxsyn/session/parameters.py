@@ -14,8 +14,8 @@ from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
 from jaxsyn.session import exported
 from jaxsyn.session.workdir import Run
-from jaxsyn.training.memory import enough_memory
-from jaxsyn.training.reader import CheckpointReader, Parameters
+from jaxsyn.training.checkpoint_reader import CheckpointReader, Parameters
+from jaxsyn.training.runtime import enough_memory
 from jaxsyn.training.step import Recipe, first_params
 
 

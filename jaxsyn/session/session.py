@@ -42,7 +42,7 @@ from jaxsyn.session.member import (
   open_member,
 )
 from jaxsyn.session.sources import EnsembleReader, ParallelReader, SourceReader
-from jaxsyn.training.memory import enough_memory
+from jaxsyn.training.runtime import enough_memory
 
 Finish = Callable[
   [Sequence[Request], Sequence[Example], list[list[Translation]]],

@@ -31,7 +31,6 @@ from jaxsyn.session.matching import MatchedArray, Named, labels, match
 from jaxsyn.storage import checksums, files
 from jaxsyn.training.options import Start
 from jaxsyn.training.step import TrainState
-from jaxsyn.training.sums import named
 
 FILE = "start.json"
 _SHOWN = 4
@@ -110,12 +109,12 @@ def read(
   if jax.process_index() == 0:
     for warning in warnings:
       print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
-  arrays = jax.device_get(named(parameters_.params))
+  arrays = jax.device_get(arrays_by_name(parameters_.params))
   source = Named(arrays, labels(theirs, run.manifest, run.workdir))
   manifest = manifests.read(directory)
   features = schema.features_for(manifest, plan.translation_features)
   model = Named(
-    named(parameters.shapes(plan.recipe, features)),
+    arrays_by_name(parameters.shapes(plan.recipe, features)),
     labels(plan, manifest, files.path_of(directory)),
   )
   matched, differing = match(model, source, start.unknown)

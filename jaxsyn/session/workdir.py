@@ -8,7 +8,7 @@
   teachers.json        origin of the teachers' parameters, if any
   vocabulary.model     the SentencePiece model, or source.model, target.model
   parser.source.udpipe the parser, if it is a file
-  checkpoints/ best/   see `jaxsyn.training.checkpoint`
+  checkpoints/ best/   see `jaxsyn.training.checkpoint_writer`
   log.jsonl, events.*  logs of the training
   lock                 process that trains: see `jaxsyn.storage.lock`
 
@@ -30,7 +30,7 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, flat, resumable_options
 from jaxsyn.storage import checksums, files, hub
-from jaxsyn.training.reader import CheckpointReader
+from jaxsyn.training.checkpoint_reader import CheckpointReader
 
 CONFIG = "config.json"
 MIXTURE = "mixture.json"

@@ -18,7 +18,7 @@ import jax
 import optax
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.sums import named
+from jaxsyn.training.array_checksums import arrays_by_name
 
 Tree = Any
 OPTION = "config.train.freeze"
@@ -71,7 +71,7 @@ def check(patterns: Sequence[str], params: Tree) -> str:
   """
   if not patterns:
     return ""
-  names = named(params)
+  names = arrays_by_name(params)
   for pattern in patterns:
     if not any(map(_matches(pattern), names)):
       raise InputError(

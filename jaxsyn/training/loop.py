@@ -25,13 +25,13 @@ from jaxsyn.data.loader.loader import TrainBatch
 from jaxsyn.data.loader.loading import prefetch
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
+from jaxsyn.training.checkpoint_reader import Progress
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.programs import TrainingPrograms
-from jaxsyn.training.reader import Progress
-from jaxsyn.training.start import Training, abstract_state, unshared
+from jaxsyn.training.start import Training, abstract_state
 from jaxsyn.training.step import Metrics, TrainState
 
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
@@ -279,7 +279,7 @@ class _Loop:
     self._clock()
     local_reason = signals.name or over(self._config, step, self._progress)
     now = step >= self._config.train.steps
-    return self._meetings.reason(step, local_reason, now=now)
+    return self._meetings.reason(step, local_reason, check_now=now)
 
   def _clock(self) -> None:
     """Brings the minutes of the run, all calls together, up to date.
@@ -338,7 +338,7 @@ class _Loop:
         "score": values[train.selection],
         "log_likelihood": values["log_likelihood"],
       }
-      self._checkpoints.save_best(step, unshared(params), record)
+      self._checkpoints.save_best(step, params, record)
     else:
       progress.bad += 1
     self._clock()
@@ -354,7 +354,7 @@ class _Loop:
 
   def _save(self, step: int, state: TrainState) -> None:
     self._fetch()  # first: it raises where a loss is no number
-    state = unshared(self._layout.take_state(state))
+    state = self._layout.take_state(state)
     self._progress.window = self._meter.window
     self._log.publish()  # first: who goes on from it needs what came before
     self._checkpoints.save(step, state, self._progress)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn.data.loader.loader import TrainBatch
-from jaxsyn.training.chips import peak_flops
+from jaxsyn.training.checkpoint_reader import LogWindow, Progress
+from jaxsyn.training.flops import peak_flops
 from jaxsyn.training.objective import Loss, report
 from jaxsyn.training.options import TrainingConfig
-from jaxsyn.training.reader import LogWindow, Progress
 
 
 class Meter:

@@ -20,7 +20,7 @@ from jaxsyn.options.bounds import (
 from jaxsyn.syntax.placement import Placement
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.objective import Loss
-from jaxsyn.training.optimiser import Optimiser
+from jaxsyn.training.optimizers import Optimiser
 
 
 @dataclasses.dataclass(frozen=True)

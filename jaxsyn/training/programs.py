@@ -132,7 +132,7 @@ class TrainingPrograms:
     # Made where it stays: whole on one device it might not fit.
     places = jax.tree.map(lambda x: x.sharding, abstract)
     program = training.layout.compile(
-      "first state", make, *arguments, places=places
+      "first state", make, *arguments, out_shardings=places
     )
     return lambda: program(*arguments)
 

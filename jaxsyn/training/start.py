@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 
 from jaxsyn.data.loader.collate import Batch
 from jaxsyn.data.loader.loader import DataLoader
-from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.checkpoint_writer import CheckpointWriter
 from jaxsyn.training.log import Log, Pictures, Sample
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.options import TrainingConfig
@@ -71,7 +70,7 @@ class Training:
   recipe: Recipe
   layout: Layout
   loader: DataLoader
-  checkpoints: Checkpoints
+  checkpoints: CheckpointWriter
   validate: Validation
   open_log: Callable[[int], Log]
   profile: Profile
@@ -86,14 +85,3 @@ def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
     state,
     layout.storage(state),
   )
-
-
-def unshared(tree: Any) -> Any:
-  """Arrays that no later step reuses, for Orbax to write in the background.
-
-  On a CPU its view of an array may be the buffer itself, which the next step,
-  to which the state is donated, is free to overwrite.
-  """
-  if jax.default_backend() != "cpu":
-    return tree
-  return jax.tree.map(jnp.copy, tree)

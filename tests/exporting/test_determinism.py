@@ -9,7 +9,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.session import exported
-from jaxsyn.training.reader import Parameters
+from jaxsyn.training.checkpoint_reader import Parameters
 
 pytest.importorskip("safetensors", reason="extra hub")
 

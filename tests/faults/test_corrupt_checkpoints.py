@@ -58,7 +58,7 @@ def damaged(runs, tmp_path):
     files = [path for path in best.rglob("*") if path.is_file()]
     file = max(files, key=lambda path: path.stat().st_size)
     if page:
-      file = best / "page.json"
+      file = best / "metadata.json"
     DAMAGES[damage](file)
     shutil.rmtree(folder / "checkpoints" / "20")
     assert best.name == "20"
@@ -114,10 +114,10 @@ def test_export_rejects_a_missing_best_checkpoint(runs, tmp_path):
 def test_export_rejects_a_corrupt_last_checkpoint(runs, tmp_path):
   shutil.copytree(runs["pascal"], tmp_path / "run")
   newest = max((tmp_path / "run/checkpoints").iterdir(), key=lambda p: p.name)
-  flip(newest / "page.json")
+  flip(newest / "metadata.json")
   with pytest.raises(InputError) as error:
     export.run(tmp_path / "run", tmp_path / "out", checkpoint="last")
-  assert str(newest / "page.json") in str(error.value)
+  assert str(newest / "metadata.json") in str(error.value)
   assert str(error.value).endswith("--checkpoint=10.")
   assert not (tmp_path / "out").exists()
 

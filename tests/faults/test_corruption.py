@@ -161,9 +161,9 @@ def resume(folder: Folder) -> Digests:
   """Reads the train state with which a run is resumed."""
   import jax
 
-  from jaxsyn.training.checkpoint import Checkpoints
+  from jaxsyn.training.checkpoint_writer import CheckpointWriter
 
-  checkpoints = Checkpoints(folder.path, 3)
+  checkpoints = CheckpointWriter(folder.path, 3)
   try:
     restored = checkpoints.restore(abstract_state_of(folder.origin))
   finally:

@@ -19,7 +19,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import open_model
 from jaxsyn.plan import resolve
 from jaxsyn.session import parameters, workdir
-from jaxsyn.training.checkpoint import Checkpoints, Progress
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 COUNT = int(os.environ.get("JAXSYN_MUTANTS", "12"))  # of each file
 
@@ -58,7 +58,7 @@ def test_crafted_checkpoints_are_rejected(run, checkpoint):
     parameters.title(loaded, checkpoint)
 
   folder = {"best": "best", "last": "checkpoints"}[checkpoint]
-  check_mutants(run / folder / "20" / "page.json", read)
+  check_mutants(run / folder / "20" / "metadata.json", read)
 
 
 def test_crafted_exports_are_rejected(run, tmp_path):
@@ -77,7 +77,7 @@ def state(step):
 
 def test_a_run_resumes_from_another_checkpoint_or_is_rejected(tmp_path):
   """Crafted metadata is set aside where training resumes."""
-  checkpoints = Checkpoints(tmp_path / "run")
+  checkpoints = CheckpointWriter(tmp_path / "run")
   for step in (1, 2):
     checkpoints.save(step, state(step), Progress(batch=step, best_step=2))
   score = {"score": 30.0, "log_likelihood": -1.0}
@@ -87,10 +87,10 @@ def test_a_run_resumes_from_another_checkpoint_or_is_rejected(tmp_path):
   steps = []
   for seed in range(3 * COUNT):
     folder = shutil.copytree(tmp_path / "run", tmp_path / str(seed))
-    path = folder / ("best", "checkpoints")[seed % 2] / "2/page.json"
+    path = folder / ("best", "checkpoints")[seed % 2] / "2/metadata.json"
     rng = np.random.default_rng(seed)
     path.write_bytes(mutants.json_text(path.read_bytes(), rng))
-    checkpoints = Checkpoints(folder)
+    checkpoints = CheckpointWriter(folder)
     try:
       step, result, progress = checkpoints.restore(
         jax.eval_shape(lambda: state(0))

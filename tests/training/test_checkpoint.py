@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept, what is refused, what is averaged."""
+"""CheckpointWriter: what is kept, what is refused, what is averaged."""
 
 import re
 import socket
@@ -13,8 +13,8 @@ import pytest
 
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
-from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.reader import CheckpointReader
+from jaxsyn.training.checkpoint_reader import CheckpointReader
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 
 def state(value: float):
@@ -35,7 +35,7 @@ def score(value: float):
 
 @pytest.fixture
 def kept(tmp_path):
-  checkpoints = Checkpoints(tmp_path, keep=2)
+  checkpoints = CheckpointWriter(tmp_path, keep=2)
   for step in (1, 2, 3):
     checkpoints.save(step, state(step), Progress(epoch=step, batch=7))
   checkpoints.save_best(2, state(2.0)["params"], score(30.0))
@@ -69,7 +69,7 @@ def test_averages_the_last_checkpoints(kept):
   mean = kept.average_params(2, ABSTRACT["params"], False)
   np.testing.assert_array_equal(mean.params["w"], np.full((2, 3), 2.5))
   assert (mean.steps, mean.corrupt) == ((2, 3), ())
-  with pytest.raises(InputError, match="has only 2 checkpoints"):
+  with pytest.raises(InputError, match="has only 2 intact checkpoints"):
     kept.average_params(3, ABSTRACT["params"], False)
 
 
@@ -92,7 +92,7 @@ def test_error_for_another_model_names_both_sides(kept):
 
 
 def test_restores_nothing_without_checkpoints(tmp_path):
-  checkpoints = Checkpoints(tmp_path)
+  checkpoints = CheckpointWriter(tmp_path)
   assert checkpoints.restore(ABSTRACT) is None
   with pytest.raises(InputError, match="none; train first"):
     checkpoints.restore_params("best", ABSTRACT["params"], False)
@@ -109,7 +109,7 @@ def test_reports_a_full_disk_before_writing(kept):
 
 def test_a_full_disk_message_has_sizes_below_one_mebibyte(tmp_path):
   with disks.disk(tmp_path / "disk", "64k") as disk:
-    checkpoints = Checkpoints(disk)
+    checkpoints = CheckpointWriter(disk)
     with pytest.raises(InputError) as error:
       checkpoints.save(1, {"w": np.zeros(40_000, np.float32)}, Progress())
     checkpoints.close()
@@ -123,7 +123,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxsyn.training import hosts
-from jaxsyn.training.checkpoint import Checkpoints, Progress
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 folder, address, number = sys.argv[1:]
 jax.distributed.initialize(address, 2, int(number))
@@ -139,7 +139,7 @@ def state(value):
     for name, place in places.items()
   }
 
-checkpoints = Checkpoints(folder, keep=2)
+checkpoints = CheckpointWriter(folder, keep=2)
 for step in (1, 2, 3):
   checkpoints.save(step, state(step), Progress(batch=step))
   checkpoints.wait()

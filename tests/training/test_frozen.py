@@ -15,8 +15,8 @@ from jaxsyn.configs import base
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training import frozen
+from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.step import first_state, train_step
-from jaxsyn.training.sums import named
 
 BATCH = batch_of([sentence(5, 6, 1), sentence(2, 6, 2)])
 PATTERNS = ("encoder_*", "*table/*")
@@ -57,9 +57,9 @@ def test_frozen_parameters_stay_and_others_move(rule, accumulate):
     ema=0.9,
   )
   first, last, _ = after(recipe, steps=4)
-  before = named(first.params)
+  before = arrays_by_name(first.params)
   for tree in (last.params, last.ema):
-    for name, value in named(tree).items():
+    for name, value in arrays_by_name(tree).items():
       same = np.array_equal(value, before[name])
       stays = name.startswith("encoder_") or "table/" in name
       # Without a bias's gradient, that of keys, an update is 0 too.
@@ -72,7 +72,7 @@ def test_the_optimiser_keeps_nothing_for_the_frozen(rule):
   def size(patterns):
     recipe = recipe_of(patterns, name=rule, learning_rate=0.01)
     state = jax.eval_shape(lambda: first_state(recipe, BATCH, 0))
-    params = named(state.params)
+    params = arrays_by_name(state.params)
     free = {
       name: x
       for name, x in params.items()
@@ -95,10 +95,10 @@ def test_all_of_one_kind_may_be_frozen():
     ("*kernel",), name="muon", learning_rate=0.01, schedule="constant"
   )
   first, last, _ = after(recipe)
-  before = named(first.params)
+  before = arrays_by_name(first.params)
   moved = {
     name
-    for name, value in named(last.params).items()
+    for name, value in arrays_by_name(last.params).items()
     if not np.array_equal(value, before[name])
   }
   assert moved and not any(name.endswith("kernel") for name in moved)
@@ -110,7 +110,9 @@ def test_the_gradient_that_is_clipped_is_that_of_the_others():
   recipe = recipe_of(patterns, name="adam", learning_rate=0.01, clip=1e-3)
   _, state, metrics = after(recipe, steps=1)
   moments = [
-    x for name, x in named(state.opt).items() if "/mu/" in name and x.ndim
+    x
+    for name, x in arrays_by_name(state.opt).items()
+    if "/mu/" in name and x.ndim
   ]
   norm = np.sqrt(sum(float(jnp.sum(x**2)) for x in moments))
   np.testing.assert_allclose(norm, 0.1 * 1e-3, rtol=1e-4)

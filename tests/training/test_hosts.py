@@ -26,7 +26,7 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
 from jaxsyn.training import hosts, log
-from jaxsyn.training.reader import CheckpointReader
+from jaxsyn.training.checkpoint_reader import CheckpointReader
 
 OPTIONS = {
   "model.width": 16,
@@ -74,14 +74,14 @@ import time
 import jax
 from absl import flags
 
+from jax._src import distributed
 from jaxsyn.training import hosts
-from jaxsyn.training.hosts import coordination
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 
 hosts.define_flags()
 hosts.join(flags.FLAGS(sys.argv) and flags.FLAGS)
 set_up_jax("/shared/run")
-client = coordination._coordinator()
+client = distributed.global_state.client
 client.key_value_set(f"from {jax.process_index()}", "here")
 for number in range(2):
   client.blocking_key_value_get(f"from {number}", 60_000)
@@ -145,7 +145,7 @@ def test_loses_a_silent_process_after_the_heartbeat(environment):
     ),
     (
       ["--coordinator=a:1", "--processes=2", "--process=2"],
-      "--process=2: of --processes=2 it is one from 0 to 1",
+      r"--process=2 must be from 0 to 1 \(--processes=2\)",
     ),
   ],
 )
@@ -164,13 +164,20 @@ def test_a_port_that_is_taken_is_told():
       join(f"--coordinator=a:{port}", "--processes=2", "--process=0")
 
 
-def test_reports_the_address_of_a_missing_coordinator():
+def test_reports_the_address_of_a_missing_coordinator(environment):
   address = f"127.0.0.1:{free_port()}"
-  with pytest.raises(InputError, match=f"{address}: process 0 did not answer"):
-    join(
-      f"--coordinator={address}",
+  done = subprocess.run(
+    [
+      *(sys.executable, "-c", JOINING, f"--coordinator={address}"),
       *("--processes=2", "--process=1", "--join_timeout=1"),
-    )
+    ],
+    env=environment,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 2
+  assert done.stderr.startswith("error: not all processes have joined within 1")
+  assert address in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(("tasks", "refused"), [("2", True), ("1", False)])
@@ -379,7 +386,7 @@ def test_resumes_on_gs_after_a_kill_while_saving(
       {
         name: (entry["shape"], entry["dtype"], [*entry["crc32c"].values()])
         for name, entry in CheckpointReader(place)
-        .last.record(last)["arrays"]
+        .last.metadata(last)["arrays"]
         .items()
       },
     )

@@ -23,11 +23,11 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training import loop, start
-from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.checkpoint_writer import CheckpointWriter
 from jaxsyn.training.log import Log
-from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
+from jaxsyn.training.runtime import enough_memory
 
 
 class Said:
@@ -87,9 +87,9 @@ def train(tiny, prepared, tmp_path):
       data=config.data,
       batch=config.batch,
       seed=0,
-      shard=layout.share,
+      shard=layout.host_shard,
     )
-    checkpoints = Checkpoints(tmp_path, config.train.keep)
+    checkpoints = CheckpointWriter(tmp_path, config.train.keep)
     try:
       return loop.train(
         start.Training(
@@ -174,7 +174,7 @@ def test_a_score_below_nothing_can_be_the_best(train):
 def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
   message = Said(1.0, 7.0, 3.0, 2.0)
   train(message, steps=4)
-  checkpoints = Checkpoints(tmp_path)
+  checkpoints = CheckpointWriter(tmp_path)
   abstract = jax.eval_shape(lambda: message.params[0])
   best = checkpoints.restore_params("best", abstract, False)
   result = jax.device_get(best.params)

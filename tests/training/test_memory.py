@@ -12,12 +12,12 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.errors import InputError
-from jaxsyn.training.memory import enough_memory
+from jaxsyn.training.runtime import enough_memory
 
 FAULTS = """
 import resource
-from jaxsyn.training.memory import keep_memory
-done = keep_memory()
+from jaxsyn.training.runtime import keep_freed_memory
+done = keep_freed_memory()
 for _ in range(3):  # 64 MiB that are written to, and freed
   before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
   b"x" * 2**26

@@ -25,7 +25,7 @@ from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.placement import Placement
-from jaxsyn.training.checkpoint import Progress
+from jaxsyn.training.checkpoint_writer import Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.options import Mesh

@@ -11,8 +11,8 @@ from models_under_test import batch_of, parameters, plan_of, sentence
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
-from jaxsyn.training import optimiser
-from jaxsyn.training.checkpoint import Checkpoints, Progress
+from jaxsyn.training import optimizers
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 
 def section(**fields):
@@ -65,7 +65,7 @@ def test_clipping_and_decay():
 
 
 def _first_update(config, params, grads):
-  rule = optimiser.make(config, 128)
+  rule = optimizers.make(config, 128)
   return rule.update(grads, rule.init(params), params)
 
 
@@ -79,7 +79,7 @@ ADADELTA = dict(
 
 def updates_of(config, *grads):
   """The updates of one parameter array for gradients, one after another."""
-  rule = optimiser.make(config, 128)
+  rule = optimizers.make(config, 128)
   params = {"w": jnp.zeros_like(jnp.asarray(grads[0]))}
   state, result = rule.init(params), []
   for grad in grads:
@@ -223,7 +223,7 @@ def orthogonalized(matrix):
   return x
 
 
-@pytest.mark.parametrize("name", optimiser.OPTIMIZERS)
+@pytest.mark.parametrize("name", optimizers.OPTIMIZERS)
 def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   config = section(
     name=name,
@@ -231,7 +231,7 @@ def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
     clip=1.0,
     inverse_sqrt=dict(warmup=2),
   )
-  rule = optimiser.make(config, 128)
+  rule = optimizers.make(config, 128)
   grads = np.random.default_rng(1).normal(size=(6, 3, 2)).astype(np.float32)
 
   @jax.jit
@@ -248,7 +248,7 @@ def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   abstract = jax.eval_shape(lambda: state)
   for index, grad in enumerate(grads):
     if index == 3:
-      checkpoints = Checkpoints(tmp_path, keep=1)
+      checkpoints = CheckpointWriter(tmp_path, keep=1)
       checkpoints.save(3, state, Progress())
       checkpoints.wait()
       _, restored, _ = checkpoints.restore(abstract)

@@ -8,7 +8,7 @@ import pytest
 
 COMPILE = """
 import jax, jax.numpy as jnp
-from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.runtime import set_up_jax
 set_up_jax()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 hits = []

@@ -14,12 +14,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
-from jaxsyn.training import sums
-from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import (
-  RECORD_FILE,
+from jaxsyn.training import array_checksums
+from jaxsyn.training.checkpoint_folder import (
+  METADATA_FILE,
 )
-from jaxsyn.training.reader import CheckpointReader
+from jaxsyn.training.checkpoint_reader import CheckpointReader
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 SIZE = 8
 
@@ -46,7 +46,7 @@ def score(value: float):
 
 
 def saved(folder, steps=(1, 2), best=1):
-  checkpoints = Checkpoints(folder, keep=3)
+  checkpoints = CheckpointWriter(folder, keep=3)
   for step in steps:
     checkpoints.save(step, state(step), Progress(batch=step, best_step=best))
   checkpoints.save_best(best, state(best)["params"], score(30.0))
@@ -89,12 +89,12 @@ def flip_unseen(checkpoint):
   """Other numbers in files whose sums fit, as if saving had gone wrong."""
   flip(arrays_of(checkpoint))
   document = checksums.verify_checksum(
-    files.read_json(checkpoint / RECORD_FILE)
+    files.read_json(checkpoint / METADATA_FILE)
   )
   document["files"] = checksums.file_checksums(
     checkpoint, list(document["files"])
   )
-  files.write_json(checkpoint / RECORD_FILE, checksums.add_checksum(document))
+  files.write_json(checkpoint / METADATA_FILE, checksums.add_checksum(document))
 
 
 def seen(folder):
@@ -130,16 +130,16 @@ def test_corruption_never_changes_numbers(tmp_path, which, damage):
 
 def test_the_writer_moves_corrupt_checkpoints_away(tmp_path, caplog):
   saved(tmp_path, (1, 2, 3))
-  (tmp_path / "damaged-3").write_text("of an earlier time")
+  (tmp_path / "corrupt-3").write_text("of an earlier time")
   flip(arrays_of(tmp_path / "checkpoints/3"))
   flip(arrays_of(tmp_path / "best/1"))
-  checkpoints = Checkpoints(tmp_path)
+  checkpoints = CheckpointWriter(tmp_path)
   step, result, progress = checkpoints.restore(ABSTRACT)
   checkpoints.close()
   assert step == 2 and progress.batch == 2 and is_of(result["params"], 2)
-  assert (tmp_path / "damaged-3").read_text() == "of an earlier time"
-  assert (tmp_path / "damaged-3.1" / "page.json").is_file()
-  assert (tmp_path / "damaged-best-1" / "page.json").is_file()
+  assert (tmp_path / "corrupt-3").read_text() == "of an earlier time"
+  assert (tmp_path / "corrupt-3.1" / "metadata.json").is_file()
+  assert (tmp_path / "corrupt-best-1" / "metadata.json").is_file()
   assert "has another checksum" in caplog.text
   assert CheckpointReader(tmp_path).steps() == [1, 2]
   assert CheckpointReader(tmp_path).best.steps() == []
@@ -154,7 +154,7 @@ def test_the_writer_moves_corrupt_checkpoints_away(tmp_path, caplog):
 
 def test_an_older_best_checkpoint_replaces_a_corrupt_one(tmp_path):
   """Both are there where somebody read the older one meanwhile."""
-  checkpoints = Checkpoints(saved(tmp_path))
+  checkpoints = CheckpointWriter(saved(tmp_path))
   with CheckpointReader(tmp_path).best.in_use(1):
     checkpoints.save_best(2, state(2)["params"], score(31.0))
     checkpoints.close()
@@ -173,16 +173,16 @@ def test_rejects_a_run_without_intact_checkpoints(tmp_path):
     flip(arrays_of(path))
   before = seen(tmp_path)
   for _ in range(2):  # the same the second time: nothing is set aside
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = CheckpointWriter(tmp_path)
     with pytest.raises(
-      InputError, match=r"no checkpoint in .* is whole .*copy"
+      InputError, match=r"no checkpoint in .* is intact .*copy"
     ):
       checkpoints.restore(ABSTRACT)
     checkpoints.close()
   assert seen(tmp_path) == before
   flip(arrays_of(tmp_path / "best/1"))
   for which in ("best", "last"):
-    with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
+    with pytest.raises(InputError, match=r"no checkpoint in .* is intact"):
       CheckpointReader(tmp_path).restore_params(
         which, ABSTRACT["params"], False
       )
@@ -200,7 +200,7 @@ def test_averages_skip_corrupt_checkpoints(tmp_path):
   (message,) = mean.corrupt
   assert "checkpoints/2" in message
   with pytest.raises(
-    InputError, match=r"only 2 checkpoints .* are whole.*checkpoints/2"
+    InputError, match=r"only 2 intact checkpoints .*checkpoints/2"
   ):
     CheckpointReader(tmp_path).average_params(3, ABSTRACT["params"], False)
 
@@ -236,7 +236,7 @@ def test_reads_a_newer_checkpoint_if_one_is_removed(tmp_path, caplog):
     return reader.last.read(step, ABSTRACT["params"], "params")[0]
 
   ((step, params),), bad = reader.last.newest(read)
-  assert (tries, step, bad) == ([2, 3], 3, {})
+  assert (tries, step, bad) == ([2, 1, 3], 3, {})
   assert is_of(params, 3) and caplog.text == ""
 
 
@@ -246,8 +246,8 @@ def test_out_of_memory_is_not_corruption(tmp_path, monkeypatch):
   def no_memory(*_):
     raise MemoryError
 
-  monkeypatch.setattr(sums, "differing", no_memory)
-  checkpoints = Checkpoints(tmp_path)
+  monkeypatch.setattr(array_checksums, "first_difference", no_memory)
+  checkpoints = CheckpointWriter(tmp_path)
   with pytest.raises(MemoryError):
     checkpoints.restore(ABSTRACT)
   checkpoints.close()
@@ -256,7 +256,7 @@ def test_out_of_memory_is_not_corruption(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ENOMEM])
 def test_errors_of_the_machine_are_not_corruption(tmp_path, monkeypatch, code):
-  checkpoints = Checkpoints(saved(tmp_path))
+  checkpoints = CheckpointWriter(saved(tmp_path))
 
   def refused(path):
     raise OSError(code, os.strerror(code), str(path))
@@ -269,11 +269,11 @@ def test_errors_of_the_machine_are_not_corruption(tmp_path, monkeypatch, code):
   with pytest.raises(InputError, match="ulimit -n"):
     checkpoints.restore_params("best", ABSTRACT["params"], False)
   checkpoints.close()
-  assert checkpoints.steps() == [1, 2] and not list(tmp_path.glob("damaged*"))
+  assert checkpoints.steps() == [1, 2] and not list(tmp_path.glob("corrupt-*"))
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
-  checkpoints = Checkpoints(saved(tmp_path))
+  checkpoints = CheckpointWriter(saved(tmp_path))
 
   def full(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -297,7 +297,7 @@ def test_a_file_size_limit_is_one_message(tmp_path, caplog, monkeypatch):
   """ulimit -f, which shows while it is written; Orbax logs it by the page."""
   # Bytecode would be truncated too, and break the next processes.
   monkeypatch.setattr(sys, "dont_write_bytecode", True)
-  checkpoints = Checkpoints(saved(tmp_path))
+  checkpoints = CheckpointWriter(saved(tmp_path))
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
   checkpoints.wait()
   resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
@@ -330,7 +330,7 @@ def on(devices: int):
 @pytest.mark.parametrize("there, here", [(8, 1), (2, 8)])
 def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   shardings = jax.tree.map(lambda leaf: leaf.sharding, on(there))
-  checkpoints = Checkpoints(tmp_path)
+  checkpoints = CheckpointWriter(tmp_path)
   checkpoints.save(1, jax.device_put(state(1), shardings), Progress())
   checkpoints.wait()
   step, result, _ = checkpoints.restore(on(here))
@@ -343,7 +343,7 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
 
 
 def test_checkpoints_in_use_are_not_removed(tmp_path):
-  checkpoints = Checkpoints(saved(tmp_path, (1, 2, 3)), keep=2)
+  checkpoints = CheckpointWriter(saved(tmp_path, (1, 2, 3)), keep=2)
   with CheckpointReader(tmp_path).last.in_use(1):
     checkpoints.save(4, state(4), Progress())
     checkpoints.wait()
@@ -363,9 +363,11 @@ def test_regions_of_an_array(tmp_path):
     {"w": entry | {"crc32c": {region: checksums.crc32c(data)}}}
     for region, data in parts.items()
   ]
-  merged = sums.merged(each)
+  merged = array_checksums.merge(each)
   assert set(merged["w"]["crc32c"]) == set(parts)
   cut = jax.device_put(w, on(8)["params"]["w"].sharding)
-  assert sums.differing({"w": cut}, merged) == ""
+  assert array_checksums.first_difference({"w": cut}, merged) == ""
   w[5, 3] = -w[5, 3]
-  assert "w has another checksum" in sums.differing({"w": w}, merged)
+  assert "w has another checksum" in array_checksums.first_difference(
+    {"w": w}, merged
+  )

@@ -12,7 +12,7 @@ from models_under_test import batch_of, plan_of, sentence
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.models.layers import Dropout, keep_mask
-from jaxsyn.training import optimiser
+from jaxsyn.training import optimizers
 from jaxsyn.training.mesh import Layout, make_mesh
 from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import evaluate_step, first_state, train_step
@@ -82,7 +82,7 @@ def recipe_with_noise(system):
 def recipe_by_muon():
   config = base.get_config()
   base.small_corpus(config)
-  rule = optimiser.make(read_config(config).optimiser, width=16)
+  rule = optimizers.make(read_config(config).optimiser, width=16)
   return plan_of("pascal").recipe.replace(optimiser=rule)
 
 

@@ -1,17 +1,16 @@
-"""Saving and resuming a run, with Orbax.
+"""Saving and resuming of a run, with Orbax.
 
-  WORKDIR/checkpoints/STEP   the newest train states, to resume from
-  WORKDIR/best/STEP          the best parameters by config.train.selection
+  WORKDIR/checkpoints/STEP   newest train states
+  WORKDIR/best/STEP          best parameters by config.train.selection
 
-page.json in each has the position in the data, the best score, the minutes trained,
-and checksums of all arrays and files. A checkpoint is written in the background to
-a temporary directory, flushed to the disk and renamed; older ones are removed after
-that. On gs:// it is written in place, page.json last. A kill at any moment therefore
-leaves complete checkpoints only. A corrupt checkpoint is renamed to
-WORKDIR/damaged-STEP or WORKDIR/damaged-best-STEP, with a warning.
+A checkpoint is written in the background to a temporary directory, flushed to the
+disk and renamed; older ones are removed after that. On gs://, it is written in
+place, metadata.json last. A kill at any moment therefore leaves complete
+checkpoints only. A corrupt checkpoint is renamed to WORKDIR/corrupt-STEP or
+WORKDIR/corrupt-best-STEP, with a warning.
 
-Only the process that locked the run directory creates `Checkpoints`; others use
-`jaxsyn.training.reader.CheckpointReader`.
+Only the process that locked the run directory, and the other processes of its run,
+use `CheckpointWriter`; others use `CheckpointReader`.
 """
 
 from __future__ import annotations
@@ -20,16 +19,19 @@ import contextlib
 import dataclasses
 import errno
 import itertools
+import logging as python_logging
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 from absl import logging
 from flax import traverse_util
 
@@ -37,20 +39,23 @@ from jaxsyn.errors import InputError, StoreError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.storage import checksums, files, remote
 from jaxsyn.storage.checksums import CorruptFileError
-from jaxsyn.training import hosts
-from jaxsyn.training.array_writer import ArrayWriter
-from jaxsyn.training.folder import (
-  RECORD_FILE,
-  CheckpointFolder,
+from jaxsyn.training import array_checksums, hosts
+from jaxsyn.training.checkpoint_folder import METADATA_FILE, CheckpointFolder
+from jaxsyn.training.checkpoint_reader import (
+  CheckpointReader,
+  Progress,
   no_intact_checkpoint_error,
 )
-from jaxsyn.training.reader import CheckpointReader, Progress
 
 Tree = Any
 
 
-class Checkpoints(CheckpointReader):
-  """The checkpoints of one run, for the process that trains it."""
+class CheckpointWriter(CheckpointReader):
+  """Read and write access to the checkpoints of a run.
+
+  With several processes, all call the same methods in the same order. Each writes
+  its shards of the arrays; process 0 writes the metadata and renames.
+  """
 
   def __init__(self, workdir: pathlib.Path | str, keep: int = 3):
     """Creates the directories, and removes unfinished checkpoints.
@@ -62,27 +67,27 @@ class Checkpoints(CheckpointReader):
     super().__init__(workdir)
     self._keep = keep
     self._is_main = jax.process_index() == 0
+    self._is_remote = remote.is_remote(self.workdir)
     if self._is_main:
       for folder in (self.last, self.best):
         folder.create()
-    self._writer = ArrayWriter()
+    self._orbax = ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
+    logging.get_absl_logger().addFilter(_is_not_orbax_traceback)
     self._pool = ThreadPoolExecutor(1, "checkpoints")
     self._saving: Future[None] | None = None
 
   def save(self, step: int, state: Tree, progress: Progress) -> None:
-    """Starts saving; returns when the state may be changed again."""
-    content = dataclasses.asdict(progress)
-    self._save(self.last, step, tree=state, content=content)
+    """Starts saving a train state; returns when the state may be changed."""
+    self._save(self.last, step, state, dataclasses.asdict(progress))
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
-    """Starts saving the best parameters so far and their score."""
-    self._save(self.best, step, tree=params, content=score)
+    """Starts saving the best parameters so far, with the fields of `Score`."""
+    self._save(self.best, step, params, score)
 
   def _save(
     self,
     folder: CheckpointFolder,
     step: int,
-    *,
     tree: Tree,
     content: Mapping[str, Any],
   ) -> None:
@@ -92,44 +97,67 @@ class Checkpoints(CheckpointReader):
     exists = self._is_main and step in folder.steps()
     if hosts.all_gather_json(exists)[0]:
       return
-    on_store = remote.is_remote(self.workdir)
     # The same path on all hosts.
     new = folder.path(step)
-    if not on_store:
+    if not self._is_remote:
       self._check_space(tree)
       new = folder.folder / f".{step}{files.PARTIAL}"
     with _write_errors(self.workdir):
-      finish_arrays = self._writer.start(new, folder.item, tree)
+      compute_checksums = self._start_arrays(new, folder.item, tree)
 
     def finish() -> None:
       try:
-        record = {"content": content, "arrays": finish_arrays(), "files": {}}
-        if not self._is_main:
-          return
-        if (
-          not on_store
-        ):  # there the arrays' checksums do: nothing is read again
-          record["files"] = checksums.file_checksums(
-            new, sorted(files.names(new))
-          )
-        files.write_json(new / RECORD_FILE, checksums.add_checksum(record))
-        if not on_store:
-          files.flush_tree(new)
-          os.rename(new, folder.path(step))
-          files.flush_folder(folder.folder)
-        self._remove_older(folder, step)
+        arrays = compute_checksums()
+        self._orbax.wait_until_finished()
+        if self._is_main:
+          self._publish(folder, step, new, content, arrays)
       finally:
-        # Exists only after an error. Only on the main process: others are done
-        # sooner, and would remove what it still writes to.
-        if self._is_main and not on_store:
+        # It exists only after an error. Other processes finish sooner, and would
+        # remove what the main process still writes to.
+        if self._is_main and not self._is_remote:
           shutil.rmtree(new, ignore_errors=True)
 
     self._saving = self._pool.submit(finish)
 
-  def _remove_older(self, folder: CheckpointFolder, step: int) -> None:
-    count = self._keep if folder is self.last else 1
-    other_steps = [other for other in folder.steps() if other != step]
-    for other in other_steps[: max(len(other_steps) + 1 - count, 0)]:
+  def _start_arrays(
+    self, path: pathlib.Path, item: str, tree: Tree
+  ) -> Callable[[], array_checksums.Checksums]:
+    """Starts writing arrays; returns a function that computes their checksums."""
+    compute_checksums = array_checksums.start_checksums(tree)
+    if jax.process_count() > 1:
+      # Not in the background: all hosts must communicate in one order.
+      gathered = hosts.all_gather_json(compute_checksums())
+      all_checksums = array_checksums.merge(gathered)
+      compute_checksums = lambda: all_checksums  # noqa: E731
+    if self._is_main and not self._is_remote:
+      path.mkdir()
+    if jax.process_count() > 1:
+      hosts.all_gather_json("the directory exists")
+    arrays = jax.tree.map(_unshared, tree)
+    self._orbax.save(path / item, args=ocp.args.PyTreeSave(arrays))
+    return compute_checksums
+
+  def _publish(
+    self,
+    folder: CheckpointFolder,
+    step: int,
+    new: pathlib.Path,
+    content: Mapping[str, Any],
+    arrays: array_checksums.Checksums,
+  ) -> None:
+    """Completes a checkpoint with its metadata, and removes older ones."""
+    metadata = {"content": content, "arrays": arrays, "files": {}}
+    if not self._is_remote:  # a store would have to be read again
+      names = sorted(files.names(new))
+      metadata["files"] = checksums.file_checksums(new, names)
+    files.write_json(new / METADATA_FILE, checksums.add_checksum(metadata))
+    if not self._is_remote:
+      files.flush_tree(new)
+      os.rename(new, folder.path(step))
+      files.flush_folder(folder.folder)
+    keep = self._keep if folder is self.last else 1
+    older = [other for other in folder.steps() if other != step]
+    for other in older[: max(len(older) + 1 - keep, 0)]:
       folder.remove(other)
 
   def _check_space(self, tree: Tree) -> None:
@@ -140,12 +168,12 @@ class Checkpoints(CheckpointReader):
       raise InputError(
         f"disk full: a checkpoint in {self.workdir} needs "
         f"{files.readable(needed)}, and {files.readable(free)} are free. The "
-        "checkpoints there are whole; free some space and run the same command "
-        "again."
+        "existing checkpoints are complete; free some space and run the same "
+        "command again."
       )
 
   def wait(self) -> None:
-    """Waits until everything is written.
+    """Waits until this process has written everything.
 
     Raises:
       InputError: The disk is full; older checkpoints are intact.
@@ -169,7 +197,8 @@ class Checkpoints(CheckpointReader):
     try:
       self.wait()
     finally:
-      self._writer.close()
+      self._orbax.close()
+      logging.get_absl_logger().removeFilter(_is_not_orbax_traceback)
       self._pool.shutdown()
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
@@ -189,16 +218,15 @@ class Checkpoints(CheckpointReader):
     if corrupt and not intact:  # before any is renamed
       raise no_intact_checkpoint_error(self.workdir, corrupt)
     for step, reason in corrupt.items():
-      self._set_aside(self.last, step, reason=reason, name=f"damaged-{step}")
+      self._set_aside(self.last, step, reason, f"corrupt-{step}")
     if not intact:
       return None
     for step in self.best.steps():
       if reason := self._corruption_of_best(step):
-        name = f"damaged-best-{step}"
-        self._set_aside(self.best, step, reason=reason, name=name)
-    ((step, (state, content)),) = intact
-    at = ConfigPath("page.content")
-    progress = from_config(Progress, content["content"], at, CHECKPOINT_MODE)
+        self._set_aside(self.best, step, reason, f"corrupt-best-{step}")
+    ((step, (state, metadata)),) = intact
+    path = ConfigPath("metadata.content")
+    progress = from_config(Progress, metadata["content"], path, CHECKPOINT_MODE)
     return step, state, progress
 
   def _corruption_of_best(self, step: int) -> str:
@@ -207,7 +235,7 @@ class Checkpoints(CheckpointReader):
       # NumPy arrays stay on the host, whose memory is large enough.
       arrays = {
         name: np.broadcast_to(np.zeros((), entry["dtype"]), entry["shape"])
-        for name, entry in self.best.record(step)["arrays"].items()
+        for name, entry in self.best.metadata(step)["arrays"].items()
       }
       self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
     except CorruptFileError as error:
@@ -215,29 +243,42 @@ class Checkpoints(CheckpointReader):
     except InputError:  # an error of the machine, such as no permission
       raise
     except (TypeError, ValueError) as error:  # no such type, shape or tree
-      return f"{self.best.path(step) / RECORD_FILE}: {error}"
+      return f"{self.best.path(step) / METADATA_FILE}: {error}"
     return ""
 
   def _set_aside(
-    self, folder: CheckpointFolder, step: int, *, reason: str, name: str
+    self, folder: CheckpointFolder, step: int, reason: str, name: str
   ) -> None:
     """Renames a corrupt checkpoint."""
     names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
-    on_store = remote.is_remote(self.workdir)
     new_path = next(
       path
       for path in (self.workdir / name for name in names)
-      if not (remote.sizes(path) if on_store else os.path.lexists(path))
+      if not (remote.sizes(path) if self._is_remote else os.path.lexists(path))
     )
     logging.warning(
-      "skipped a corrupt checkpoint, now %s: %s",
-      new_path,
-      reason,
+      "skipped a corrupt checkpoint, now %s: %s", new_path, reason
     )
-    if self._is_main and on_store:
-      remote.move(folder.path(step), new_path, last=RECORD_FILE)
+    if self._is_main and self._is_remote:
+      remote.move(folder.path(step), new_path, last=METADATA_FILE)
     elif self._is_main:
       os.rename(folder.path(step), new_path)
+
+
+def _unshared(x: Any) -> Any:
+  """Returns an array whose buffer no later step reuses.
+
+  On a CPU, Orbax reads the buffer of an array itself while the next step, to which
+  the state is donated, may overwrite it.
+  """
+  if not isinstance(x, jax.Array):
+    return np.asarray(x)  # Orbax stores other numbers in another format
+  return jnp.copy(x) if jax.default_backend() == "cpu" else x
+
+
+def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
+  """Returns False for tracebacks of Orbax's threads, which are raised as well."""
+  return not (record.exc_info and "orbax" in record.pathname)
 
 
 @contextlib.contextmanager
@@ -254,8 +295,8 @@ def _write_errors(workdir: pathlib.Path) -> Iterator[None]:
       words in str(error) for words in full
     ):
       raise InputError(
-        f"disk full while saving to {workdir}. Nothing half-written counts as a "
-        "checkpoint; free some space, or raise the limit of file sizes (ulimit "
+        f"disk full while saving to {workdir}. The existing checkpoints are "
+        "complete; free some space, or raise the limit of file sizes (ulimit "
         "-f), and run the same command again."
       ) from None
     if remote.is_remote(workdir):

@@ -1,0 +1,270 @@
+"""Reading of the parameters in the checkpoints of a run, which may be training.
+
+Reading writes nothing. If a checkpoint is corrupt, another one is read, and the
+result lists the corrupt one; `jaxsyn.trained.parameters` reports or rejects it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import jax
+
+from jaxsyn.data.store.manifest_format import Number
+from jaxsyn.errors import InputError
+from jaxsyn.options import Range
+from jaxsyn.storage import files
+from jaxsyn.storage.checksums import CorruptFileError
+from jaxsyn.training.checkpoint_folder import CheckpointFolder
+
+Tree = Any
+
+
+@dataclasses.dataclass
+class LogWindow:
+  """Sums over the steps since the last log record.
+
+  They are part of a checkpoint, so that the next record of a resumed run equals
+  that of an uninterrupted one.
+
+  Attributes:
+    terms: Sum and count of each loss term.
+    sums: Tokens, positions and other counts, by name.
+    corpora: Numbers of examples from each corpus of a mixture.
+    seconds: Time spent on these steps.
+    grad_norm: Gradient norm of the last update, which may be before the window;
+      None before the first update.
+  """
+
+  terms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+  sums: dict[str, float] = dataclasses.field(default_factory=dict)
+  corpora: dict[str, int] = dataclasses.field(default_factory=dict)
+  seconds: float = 0.0
+  grad_norm: float | None = None
+
+
+@dataclasses.dataclass
+class Progress:
+  """Progress of a run, which is stored next to the train state.
+
+  Attributes:
+    epoch, batch: Position of the next batch in the data.
+    minutes: Training time over all resumed parts.
+    best_step: Step of the best validation; -1 before the first validation.
+    best_score: Score of the best validation by config.train.selection.
+    best_rank: Rank of the best validation, see `ValidationScores.rank`.
+    bad: Number of validations since the best one, for early stopping.
+    tokens: Number of target subwords trained on.
+    window: Sums since the last log record.
+  """
+
+  epoch: Number = 0
+  batch: Number = 0
+  minutes: Annotated[float, Range(0, 1e9)] = 0.0
+  best_step: Annotated[int, Range(-1, 1 << 53)] = -1
+  best_score: float = 0.0
+  best_rank: list[float] = dataclasses.field(default_factory=list)
+  bad: Number = 0
+  tokens: Number = 0
+  window: LogWindow = dataclasses.field(default_factory=LogWindow)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+  """Validation scores of the best parameters.
+
+  Attributes:
+    score: Score by the metric that selects.
+    selection: Name of this metric.
+    tokenizer: Tokenizer of this metric, if it has one.
+    log_likelihood: Mean log-likelihood of a target subword.
+  """
+
+  score: float
+  selection: str
+  tokenizer: str
+  log_likelihood: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+  """Parameters for translation, and the checkpoints they come from.
+
+  Attributes:
+    params: Parameters of one checkpoint, or the mean of several.
+    steps: Steps of the checkpoints, oldest first.
+    score: Fields of `Score` for the best parameters; None for others.
+    corrupt: Description of each corrupt checkpoint that was replaced by these;
+      empty if these are the requested ones.
+    title: Description of the parameters of an exported model; else "".
+  """
+
+  params: Tree
+  steps: tuple[int, ...]
+  score: dict[str, Any] | None = None
+  corrupt: tuple[str, ...] = ()
+  title: str = ""
+
+
+class CheckpointReader:
+  """Read access to the checkpoints of a run.
+
+  Attributes:
+    workdir: Run directory.
+    last: Newest train states.
+    best: Best parameters.
+  """
+
+  def __init__(self, workdir: pathlib.Path | str):
+    self.workdir = files.absolute(workdir)
+    self.last = CheckpointFolder(
+      self.workdir / "checkpoints", "state", Progress
+    )
+    self.best = CheckpointFolder(self.workdir / "best", "params", Score)
+
+  def steps(self) -> list[int]:
+    """Returns the steps of the train states, oldest first."""
+    return self.last.steps()
+
+  def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
+    """Returns the requested parameters, or others if these are corrupt.
+
+    The newest are replaced by the next older ones, the best by the nearest step
+    of which there is a train state.
+
+    Args:
+      which: "best", "last", or a step. Before the first validation, "best" is
+        the same as "last".
+      abstract: Shapes of the parameters.
+      ema: Whether the run has a moving average, which is returned instead.
+
+    Raises:
+      InputError: There is no such checkpoint, none is intact, or it belongs to
+        another model.
+    """
+    if which not in ("best", "last"):
+      return self._restore_step(which, abstract, ema)
+    if which == "best":
+      best, lost = self.best.newest(lambda step: self.best.read(step, abstract))
+      if best:
+        ((step, (params, metadata)),) = best
+        messages = _corrupt_messages(lost)
+        return Parameters(params, (step,), metadata["content"], messages)
+      lost = lost or self._missing_best()
+      if lost:
+        return self._nearest(lost, abstract, ema)
+    intact, corrupt = self._newest(1, abstract, ema)
+    ((step, params),) = intact
+    return Parameters(params, (step,), corrupt=_corrupt_messages(corrupt))
+
+  def average_params(self, count: int, abstract: Tree, ema: bool) -> Parameters:
+    """Returns the mean of the parameters of the newest intact checkpoints.
+
+    Args:
+      count: Number of checkpoints, at least 1.
+      abstract: Shapes of the parameters.
+      ema: Whether the run has a moving average, which is averaged instead.
+
+    Raises:
+      InputError: There are fewer intact checkpoints.
+    """
+    intact, corrupt = self._newest(count, abstract, ema)
+    messages = _corrupt_messages(corrupt)
+    if len(intact) < count:
+      detail = f" ({'; '.join(messages)})" if messages else ""
+      raise InputError(
+        f"config.train.average={count}, but {self.workdir} has only "
+        f"{len(intact)} intact checkpoints{detail}. Continue training, or choose "
+        "one of them (--checkpoint last)."
+      )
+    steps, trees = zip(*reversed(intact))
+    mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / count, *trees)
+    return Parameters(mean, steps, corrupt=messages)
+
+  def _restore_step(self, name: str, abstract: Tree, ema: bool) -> Parameters:
+    steps = {str(step): step for step in self.steps()}
+    if name not in steps:
+      raise InputError(
+        f"{self.workdir} has no checkpoint {name!r}. There are: "
+        f"{', '.join(steps) or 'none; train first'}."
+      )
+    try:
+      params = self._read_params(steps[name], abstract, ema)
+    except CorruptFileError as error:
+      others = [str(step) for step in self.steps() if str(step) != name]
+      raise InputError(
+        f"checkpoint {name} is corrupt or was removed ({error}). Choose "
+        f"another: {', '.join(others) or 'there is none'}."
+      ) from None
+    return Parameters(params, (steps[name],))
+
+  def _nearest(
+    self, lost: dict[int, str], abstract: Tree, ema: bool
+  ) -> Parameters:
+    """Returns the parameters of the step nearest to the lost best one.
+
+    Args:
+      lost: Steps of corrupt best checkpoints, newest first -> reason.
+      abstract: Shapes of the parameters.
+      ema: Whether the run has a moving average.
+    """
+    best = next(iter(lost))
+    intact, _ = self._newest(
+      1, abstract, ema, lambda step: (-abs(step - best), step)
+    )
+    ((step, params),) = intact
+    message = f"the best checkpoint, of step {best}, is corrupt or missing ({lost[best]})"
+    return Parameters(params, (step,), corrupt=(message,))
+
+  def _newest(
+    self,
+    count: int,
+    abstract: Tree,
+    ema: bool,
+    order: Callable[[int], Any] | None = None,
+  ) -> tuple[list[tuple[int, Tree]], dict[int, str]]:
+    """Returns `CheckpointFolder.newest` of the parameters in train states."""
+    intact, corrupt = self.last.newest(
+      lambda step: self._read_params(step, abstract, ema), count, order
+    )
+    if not intact:
+      raise no_intact_checkpoint_error(self.workdir, corrupt)
+    return intact, corrupt
+
+  def _missing_best(self) -> dict[int, str]:
+    """Returns the step of the best validation so far with a reason, if any."""
+    intact, _ = self.last.newest(self.last.metadata)
+    step = intact[0][1]["content"].get("best_step", -1) if intact else -1
+    return {step: f"{self.best.folder} is empty"} if step >= 0 else {}
+
+  def _read_params(self, step: int, abstract: Tree, ema: bool) -> Tree:
+    return self.last.read(step, abstract, "ema" if ema else "params")[0]
+
+
+def no_intact_checkpoint_error(
+  workdir: pathlib.Path, corrupt: dict[int, str]
+) -> InputError:
+  """Returns the error for a run whose checkpoints are missing or all corrupt.
+
+  Args:
+    workdir: Run directory.
+    corrupt: Step -> reason.
+  """
+  if not corrupt:
+    return InputError(
+      f"{workdir} has no checkpoint. There are: none; train first."
+    )
+  return InputError(
+    f"no checkpoint in {workdir} is intact ({'; '.join(corrupt.values())}). "
+    "Restore the folder from a copy, or train again in another --workdir."
+  )
+
+
+def _corrupt_messages(corrupt: dict[int, str]) -> tuple[str, ...]:
+  return tuple(
+    f"the checkpoint of step {step} is corrupt ({reason})"
+    for step, reason in corrupt.items()
+  )
