@@ -29,6 +29,7 @@ from jaxsyn.plan import Plan, resolve
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.matching import MatchedArray, Named, labels, match
 from jaxsyn.storage import checksums, files
+from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.options import Start
 from jaxsyn.training.step import TrainState
 

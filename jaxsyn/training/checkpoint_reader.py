@@ -1,7 +1,7 @@
 """Reading of the parameters in the checkpoints of a run, which may be training.
 
 Reading writes nothing. If a checkpoint is corrupt, another one is read, and the
-result lists the corrupt one; `jaxsyn.trained.parameters` reports or rejects it.
+result lists the corrupt one; `jaxsyn.session.parameters` reports or rejects it.
 """
 
 from __future__ import annotations
