@@ -238,7 +238,7 @@ def test_resumes_a_run_with_the_arrays_of_a_local_one(
       stored / name, checkpoints.item, checkpoints.content
     )
     assert copy.steps() == checkpoints.steps()
-    assert copy.record(step)["arrays"] == checkpoints.record(step)["arrays"]
+    assert copy.metadata(step)["arrays"] == checkpoints.metadata(step)["arrays"]
   steps = [[r["step"] for r in log.records(run)[0]] for run in (local, stored)]
   assert steps == [[2, 4, 4], [2, 4, 4]]
   names = files.names(stored)
