@@ -32,6 +32,7 @@ from jaxsyn.errors import InputError, did_you_mean
 flags.disclaim_key_flags()  # they show in the help of the command
 
 _NAME = r"\w[\w.+-]{0,99}"  # also the name of a folder
+_SYSTEM = r"[\w+]+"
 _OPTION = r"[a-z_0-9]+(?:\.[a-z_0-9]+)+"
 # A comma outside of brackets and quotes, or a bracket or quote.
 _TOKEN = re.compile(r"""[^,()\[\]{}'"]+|.""", re.DOTALL)
@@ -48,7 +49,7 @@ def define_flags() -> None:
     [],
     "Systems to compare, the baseline first: names of configs/systems.py "
     "(transformer,pascal+relative); NAME=SYSTEM,OPTION=VALUE,... for a system "
-    "with options of its own (random=dasa,data.tree=random); or PAPER/TABLE or "
+    "with options (random=dasa,data.tree=random); or PAPER/TABLE or "
     "FILE.py/TABLE for the rows of an ablation (pascal/layers), the first row "
     "being the baseline. May be repeated.",
   )
@@ -67,7 +68,7 @@ class NamedSystem:
 
   name: str
   system: str
-  options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  options: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def apply(self, config: ml_collections.ConfigDict) -> None:
     """Sets the system's options in its config, in place.
@@ -106,28 +107,30 @@ def parse(texts: Sequence[str]) -> list[NamedSystem]:
   Raises:
     InputError: A value does not have the form of the module's docstring.
   """
-  parsed: list[tuple[str, str, dict[str, str] | None]] = []
+  parsed: list[NamedSystem] = []
+  with_options: list[NamedSystem] = []  # written as NAME=SYSTEM
   for item in split(texts):
     name, equals, value = (part.strip() for part in item.partition("="))
-    last_options = parsed[-1][2] if parsed else None
-    if not equals and re.fullmatch(r"[\w+]+", name):
-      parsed.append((name, name, None))
+    if not equals and re.fullmatch(_SYSTEM, name):
+      parsed.append(NamedSystem(name, name))
     elif equals and re.fullmatch(_OPTION, name):
-      if last_options is None:
+      if not with_options or with_options[-1] is not parsed[-1]:
         raise InputError(
           f"--systems {item!r} is an option of no system; it must be {_EXAMPLE}."
         )
-      last_options[name] = value
-    elif re.fullmatch(_NAME, name) and re.fullmatch(r"[\w+]+", value):
-      parsed.append((name, value, {}))
+      parsed[-1].options[name] = value
+    elif re.fullmatch(_NAME, name) and re.fullmatch(_SYSTEM, value):
+      parsed.append(NamedSystem(name, value))
+      with_options.append(parsed[-1])
     else:
       raise InputError(f"--systems {item!r} must be {_EXAMPLE}.")
-  for name, system, options in parsed:
-    if options == {}:
+  for one in with_options:
+    if not one.options:
       raise InputError(
-        f"--systems '{name}={system}' has no option; it must be {_EXAMPLE}."
+        f"--systems '{one.name}={one.system}' has no option; it must be "
+        f"{_EXAMPLE}."
       )
-  return [NamedSystem(n, system, o or {}) for n, system, o in parsed]
+  return parsed
 
 
 def read(
@@ -138,7 +141,7 @@ def read(
   The table is None if --systems names single systems.
 
   Raises:
-    InputError: The flags are not compatible; the message has the remedy.
+    InputError: The flags are not compatible.
   """
   if not values.systems:
     raise InputError(f"--systems is missing: {_EXAMPLE}.")
@@ -146,13 +149,11 @@ def read(
   overrides = cli.overrides(values)
   if cli.names_system(address):
     raise InputError(
-      f"--config {addresses.displayed(address)} names a system; --systems does "
-      "that here."
+      f"--config {addresses.displayed(address)} names a system, which belongs "
+      "in --systems."
     )
   if "seed" in overrides:
-    raise InputError(
-      "config.seed is set by --seeds here: from 0, as many as you say."
-    )
+    raise InputError("config.seed is set by --seeds: 0, 1, ...")
   if table := table_of(values.systems):
     return _table_rows(table, address, overrides)
   return _systems(parse(values.systems), address, overrides), None
@@ -177,8 +178,8 @@ def _systems(
         )
       if path in one.options:
         raise InputError(
-          f"--config.{path} is for all systems, and --systems {one.name} has "
-          "its own. Leave one out."
+          f"--config.{path} is for all systems, and --systems {one.name} sets it "
+          "too. Leave one out."
         )
     config.update_from_flattened_dict(overrides)
     one.apply(config)
@@ -224,8 +225,8 @@ def _table_rows(
 def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
   """Returns the file of an ablation table, its name in the file, and the table.
 
-  The paper in its name PAPER/TABLE is a file, or the name of a file in the folder
-  papers/ next to the config or in that of jaxsyn.
+  The paper in PAPER/TABLE is a file, or the name of a file in the folder papers/
+  next to the config or in that of jaxsyn.
   """
   paper, _, name = table_name.rpartition("/")
   file = pathlib.Path(paper)
@@ -258,24 +259,25 @@ def _tables_in(file: pathlib.Path) -> Mapping[str, Any]:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-  """Returns the comma-separated items in the values of --systems, unparsed."""
-  return [item for text in texts for item in _items(text)]
+  """Returns the comma-separated items of --systems, unparsed.
 
-
-def _items(text: str) -> list[str]:
-  """Returns the parts of a text between commas outside brackets and quotes."""
-  items, depth, quote = [""], 0, ""
-  for token in _TOKEN.findall(text):
-    if token == "," and not depth and not quote:
-      items.append("")
-      continue
-    items[-1] += token
-    if quote:
-      quote = "" if token == quote else quote
-    elif token in "'\"":
-      quote = token
-    elif token in "([{)]}":
-      depth += 1 if token in "([{" else -1
+  Commas inside brackets and quotes do not separate items.
+  """
+  items = []
+  for text in texts:
+    items.append("")
+    depth, quote = 0, ""
+    for token in _TOKEN.findall(text):
+      if token == "," and not depth and not quote:
+        items.append("")
+        continue
+      items[-1] += token
+      if quote:
+        quote = "" if token == quote else quote
+      elif token in "'\"":
+        quote = token
+      elif token in "([{)]}":
+        depth += 1 if token in "([{" else -1
   return items
 
 

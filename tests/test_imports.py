@@ -29,6 +29,8 @@ ROOMS = [
   *("jaxsyn.syntax", "jaxsyn.syntax.windows", "jaxsyn.syntax.__init__"),
   *("jaxsyn.syntax.placement", "jaxsyn.models", "jaxsyn.training"),
   *("jaxsyn.decode", "jaxsyn.scoring", "jaxsyn.config", "jaxsyn.plan"),
+  *("jaxsyn.configs.graph_systems", "jaxsyn.configs.parsing_systems"),
+  *("jaxsyn.configs.recurrent_systems", "jaxsyn.configs.systems"),
   *("jaxsyn.validation", "jaxsyn.inspection.maps", "jaxsyn.session"),
   *("jaxsyn.exporting", "jaxsyn.inspection", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),

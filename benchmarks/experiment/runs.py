@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +78,7 @@ def run(name: str, experiment: Experiment) -> str:
   planned_jobs.check_all(systems, folder)
   language = systems[0].config.data.target_language
   settings = Settings(metrics=METRICS).with_defaults(language)
+  scoring = json.dumps(dataclasses.asdict(settings))
   nice = str(experiment.nice)
   places = [
     {_CORE: str(core), _NICE: nice} for core in sorted(os.sched_getaffinity(0))
@@ -95,13 +95,13 @@ def run(name: str, experiment: Experiment) -> str:
 
     def command(job: planned_jobs.TrainingJob) -> list[str]:
       _collect(jobs, results)  # those that finished before this one starts
-      return _command(job, settings)
+      return compare.child_command(job, scoring, _CHILD)
 
-    board = progress.Board(folder)
+    log = progress.ProgressLog(folder)
     try:
-      worked = JobRunner(jobs, command, board, places).work()
+      worked = JobRunner(jobs, command, log, places).run()
     finally:
-      board.close()
+      log.close()
       _collect(jobs, results)
   if worked.failed and not worked.signal:
     failed = ", ".join(job.name for job in worked.failed)
@@ -167,13 +167,6 @@ def _is_collected(job: planned_jobs.TrainingJob, folder: pathlib.Path) -> bool:
       "holds. Move it away, or prepare the data as before."
     )
   return True
-
-
-def _command(job: planned_jobs.TrainingJob, settings: Settings) -> list[str]:
-  return [
-    *(sys.executable, "-c", _CHILD, str(job.folder), job.system.name),
-    *(str(job.seed), json.dumps(dataclasses.asdict(settings))),
-  ]
 
 
 def child() -> None:

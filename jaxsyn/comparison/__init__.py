@@ -1,1 +1,1 @@
-"""Many systems, many seeds: training them all, and what the scores are worth."""
+"""Comparison of systems with several seeds: runs, statistics, report."""

@@ -1,13 +1,13 @@
-"""What systems look at, in a few sentences of a test split: SYSTEM/seed_0/look.
+"""Attention of a few sentences of a test set: SYSTEM/seed_0/look.
 
-The sentences are chosen by their lengths alone, before anything is translated,
-and are the same for all systems. For each, as `jaxsyn.inspect` has them:
+The sentences are selected by length and are the same for all systems. The files
+of sentence N are as in `jaxsyn.inspect`:
 
-  N.json            all numbers, words, tree, translation
-  N.tree.svg        the tree over the words
-  N.tree_read.svg   the tree that a control read instead
-  N.tree_found.svg  the parents that a supervised head finds
-  N.attention.svg   the heads of one layer: the first of the encoder with a part
+  N.json            words, tree, translation and all numbers
+  N.tree.svg        dependency tree
+  N.tree_read.svg   tree that a control reads instead
+  N.tree_found.svg  parents that a supervised head predicts
+  N.attention.svg   heads of one layer: the first of the encoder with a modifier
 """
 
 from __future__ import annotations
@@ -21,28 +21,32 @@ import matplotlib
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
+from jaxsyn.data.options import Data
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.arcs import trees
 from jaxsyn.inspection.attention_sampler import informative_maps
+from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.sentence import Sentence, to_json
+from jaxsyn.session import Session
 from jaxsyn.storage import files
 
 SENTENCES = 3
-SHORTEST, LONGEST = 7, 13  # words: enough for a tree, few enough for a page
+SHORTEST, LONGEST = 7, 13  # words
 
 
 def sample(directory: str, split: str) -> list[Parse]:
-  """The sentences that are looked at, with their trees; fewer if few are fit.
+  """Returns the trees of the sampled sentences; fewer if few have the length.
 
   Args:
-    directory: of a prepared data set.
-    split: of its test splits.
+    directory: Dataset directory.
+    split: Name of a test split.
 
   Raises:
-    InputError: its text or trees are not as they were written.
+    InputError: The text or the trees are corrupt.
   """
   parses = Dataset(directory).trees(split, "source") or []
   fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
@@ -50,15 +54,21 @@ def sample(directory: str, split: str) -> list[Parse]:
   return fit[::step][:SENTENCES]
 
 
-def write(seen: Sequence[Sentence], folder: pathlib.Path) -> None:
-  """Writes all files, or none.
+def record(session: Session, data: Data, folder: pathlib.Path) -> None:
+  """Writes the attention of a session in sentences of the first test set."""
+  parses = sample(data.directory, data.test[0])
+  try:
+    sentences = attention_of(session, parses) if parses else []
+  except InputError as error:  # scores are useful without figures
+    print(f"no attention samples: {error}", flush=True)
+    sentences = []
+  write(sentences, folder)
 
-  Args:
-    seen: of `jaxsyn.inspect.attention_of`.
-    folder: made anew.
-  """
+
+def write(sentences: Sequence[Sentence], folder: pathlib.Path) -> None:
+  """Writes the files of inspected sentences, all or none."""
   with files.publish_folder(folder) as new:
-    for index, sentence in enumerate(seen, start=1):
+    for index, sentence in enumerate(sentences, start=1):
       text = to_json(sentence, index)
       (new / f"{index}.json").write_text(text, encoding="utf-8")
       for name, figure in _figures(sentence).items():
@@ -66,9 +76,9 @@ def write(seen: Sequence[Sentence], folder: pathlib.Path) -> None:
 
 
 def as_svg(figure: Figure) -> bytes:
-  """An SVG that is the same each time; letters are outlines, cells one image.
+  """Returns a reproducible SVG, with glyphs as outlines and cells as one image.
 
-  A page that is opened on another machine so looks as it did here.
+  It looks the same on machines with other fonts.
   """
   for axes in figure.axes:
     for collection in axes.collections:
@@ -81,17 +91,17 @@ def as_svg(figure: Figure) -> bytes:
   return content.getvalue()
 
 
-def _figures(seen: Sentence) -> dict[str, Figure]:
-  figures = trees(seen)
-  if maps := _of_layer(seen):
+def _figures(sentence: Sentence) -> dict[str, Figure]:
+  figures = trees(sentence)
+  if maps := _first_layer(sentence):
     panels = [panel for one in maps for panel in pictures.panels(one)]
     figures["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
   return figures
 
 
-def _of_layer(seen: Sentence) -> list[Map]:
-  """The layer to show: where a part first acts; of an RNN, its contexts."""
-  if chosen := informative_maps(seen.attention):
+def _first_layer(sentence: Sentence) -> list[Map]:
+  """Returns the first layer with a modifier; of an RNN, cross-attention."""
+  if chosen := informative_maps(sentence.attention):
     return [chosen]
-  cross = [m for m in seen.attention if m.place == "cross"]
+  cross = [m for m in sentence.attention if m.place == "cross"]
   return [m for m in cross if m.layer == cross[0].layer]

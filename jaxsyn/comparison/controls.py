@@ -1,8 +1,7 @@
-"""Which systems are controls of which: what a claim about trees is held to.
+"""Controls: systems on trees without syntactic information.
 
-A control is the same system on trees that say nothing of the text, with "parent =
-previous word" or with random parents (`jaxsyn.data.sentence.controls`): its config
-differs in config.data.tree alone.
+A control differs from its system only in config.data.tree: its trees are linear
+or random (`jaxsyn.data.sentence.controls`).
 """
 
 from __future__ import annotations
@@ -13,54 +12,49 @@ from typing import Any
 from jaxsyn.data.sentence.controls import TREES, Parsed, TreeControl
 from jaxsyn.options import flat
 
-Configs = Mapping[str, Mapping[str, Any]]  # of JSON, by system
+Configs = Mapping[str, Mapping[str, Any]]  # JSON configs by system
 
-# What may differ between a control and its system: names, also of sections.
-_FREE = ("system", "seed", *(f"data.{name}" for name in ("tree", *TREES)))
+# Options and sections that may differ between a control and its system.
+_FREE = ("system", "seed", "data.tree", *(f"data.{name}" for name in TREES))
 
 
 def control_of(system: str, configs: Configs) -> str:
-  """The first system whose control this is; "" for others.
+  """Returns the first system that a system is a control of, or "".
 
   Args:
-    system: its name.
-    configs: of all systems that are compared, by name.
+    system: Name of the system.
+    configs: Configs of all compared systems, by name.
   """
   if not _tree(configs[system]).control:
     return ""
-  untreed = _but_trees(configs[system])
-  candidates = (
-    name
-    for name, config in configs.items()
-    if not _tree(config).replaces and _but_trees(config) == untreed
-  )
-  return next(candidates, "")
+  expected = _without_trees(configs[system])
+  for name, config in configs.items():
+    if not _tree(config).replaces and _without_trees(config) == expected:
+      return name
+  return ""
 
 
 def controls(system: str, configs: Configs) -> tuple[str, ...]:
-  """The controls of a system; arguments as of `control_of`."""
+  """Returns the controls of a system; for the arguments see `control_of`."""
   return tuple(name for name in configs if control_of(name, configs) == system)
 
 
 def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
-  """Every system with the baseline, and with its own controls."""
-  system_pairs = [
-    (system, baseline) for system in configs if system != baseline
-  ]
-  return system_pairs + [
-    (system, control)
-    for system in configs
-    for control in controls(system, configs)
-    if baseline not in (system, control)
-  ]
+  """Returns each system with the baseline, then each with its controls."""
+  compared = [(system, baseline) for system in configs if system != baseline]
+  for system in configs:
+    for control in controls(system, configs):
+      if baseline not in (system, control):
+        compared.append((system, control))
+  return compared
 
 
 def _tree(config: Mapping[str, Any]) -> type[TreeControl]:
   return TREES.get(config["data"]["tree"], Parsed)
 
 
-def _but_trees(config: Mapping[str, Any]) -> dict[str, Any]:
-  """What a control has in common with what it controls."""
+def _without_trees(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the options that a control shares with its system."""
   return {
     name: list(value) if isinstance(value, tuple) else value
     for name, value in flat(config).items()

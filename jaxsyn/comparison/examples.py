@@ -1,4 +1,4 @@
-"""The sentences that systems differ in most."""
+"""Selects the sentences that systems translate most differently."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from jaxsyn.comparison.run_result import RunResult
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.scoring.scorers import Scored
 
-COUNT = 8  # sentences of a split
-PREFERRED = "chrF"  # BLEU of one sentence is mostly what its smoothing makes it
+COUNT = 8  # sentences of a test set
+PREFERRED = "chrF"  # BLEU of a sentence depends mostly on its smoothing
+
+Translations = Mapping[str, Mapping[int, Sequence[str]]]  # by system and seed
 
 
 def add(
@@ -27,27 +29,21 @@ def add(
   """Returns a comparison with examples, which need the text of the test sets.
 
   Args:
-    results: Comparison of the runs.
+    results: Results of the comparison.
     runs: Results of the finished jobs, whose translations are read.
-    metrics: Metrics of the comparison.
+    metrics: Names of the metrics.
   """
   splits = []
   for split in results.splits:
     if split.name in next(iter(runs.values())).tests:
       text = read_test(next(iter(runs)), split.name)
       scored: Scored = collections.defaultdict(dict)
-      translations: dict[str, dict[int, list[str]]] = collections.defaultdict(
-        dict
-      )
+      lines: dict[str, dict[int, list[str]]] = collections.defaultdict(dict)
       for job, run in runs.items():
         test = run.tests[split.name]
         scored[run.system][run.seed] = list(map(test.measured, metrics))
-        translations[run.system][run.seed] = read_lines(
-          job.hypotheses(split.name)
-        )
-      metric, chosen = choose(
-        text.sources, text.references, scored=scored, translations=translations
-      )
+        lines[run.system][run.seed] = read_lines(job.hypotheses(split.name))
+      metric, chosen = choose(text.sources, text.references, scored, lines)
       split = dataclasses.replace(split, example_metric=metric, examples=chosen)
     splits.append(split)
   return dataclasses.replace(results, splits=tuple(splits))
@@ -56,40 +52,39 @@ def add(
 def choose(
   sources: Sequence[str],
   references: Sequence[str],
-  *,
   scored: Scored,
-  translations: Mapping[str, Mapping[int, Sequence[str]]],
+  translations: Translations,
 ) -> tuple[str, tuple[Example, ...]]:
-  """The metric, and the sentences whose scores under it are furthest apart.
+  """Returns the metric, and the sentences with the largest differences.
 
-  Scores are means over seeds, so that a sentence is not chosen for what one run
-  made of it. Shown are the runs of the seed where systems are furthest apart.
+  Sentences are ranked by means over seeds. An example shows the runs of the seed
+  with the largest difference.
 
   Args:
-    sources, references: of a test split.
-    scored: system -> seed -> its translations under each metric.
-    translations: system -> seed -> its lines.
+    sources, references: Text of the test set.
+    scored: Statistics of all runs.
+    translations: Translations of all runs.
   """
   first = next(iter(next(iter(scored.values())).values()))
   names = [measured.scorer.name for measured in first]
   column = names.index(PREFERRED) if PREFERRED in names else 0
-  single = {
+  score_B = {
     system: {seed: m[column].sentence_B for seed, m in runs.items()}
     for system, runs in scored.items()
   }
-  means = [np.mean([*runs.values()], axis=0) for runs in single.values()]
-  apart_B = np.ptp(means, axis=0)
+  means = [np.mean([*runs.values()], axis=0) for runs in score_B.values()]
+  range_B = np.ptp(means, axis=0)
   seeds = sorted({seed for runs in scored.values() for seed in runs})
 
-  def apart(seed: int, line: int) -> float:
-    scores = [r[seed][line] for r in single.values() if seed in r]
+  def range_of(seed: int, line: int) -> float:
+    scores = [runs[seed][line] for runs in score_B.values() if seed in runs]
     return max(scores) - min(scores)
 
   examples = []
-  for line in np.argsort(-apart_B, kind="stable")[:COUNT]:
-    if not apart_B[line] > 0:
+  for line in np.argsort(-range_B, kind="stable")[:COUNT]:
+    if not range_B[line] > 0:
       continue
-    seed = max(seeds, key=lambda s: apart(s, line))
+    seed = max(seeds, key=lambda s: range_of(s, line))
     shown = [system for system in scored if seed in scored[system]]
     examples.append(
       Example(
@@ -97,7 +92,7 @@ def choose(
         source=sources[line],
         reference=references[line],
         seed=seed,
-        scores={name: float(single[name][seed][line]) for name in shown},
+        scores={name: float(score_B[name][seed][line]) for name in shown},
         translations={name: translations[name][seed][line] for name in shown},
       )
     )

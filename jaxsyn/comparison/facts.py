@@ -1,4 +1,4 @@
-"""What is known of a run beside its scores: time, speed, size, machine."""
+"""Facts about a run in addition to its scores: time, speed, size, machine, code."""
 
 from __future__ import annotations
 
@@ -21,8 +21,14 @@ from jaxsyn.storage import files
 from jaxsyn.training import loop
 
 PACKAGES = (
-  *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy"),
-  *("sentencepiece", "sacrebleu"),
+  "jax",
+  "jaxlib",
+  "flax",
+  "optax",
+  "orbax-checkpoint",
+  "numpy",
+  "sentencepiece",
+  "sacrebleu",
 )
 
 
@@ -32,13 +38,13 @@ def of_run(
   params: Any,
   messages: tuple[str, ...],
 ) -> results.RunFacts:
-  """The facts of a run that ended, in the process that trained it.
+  """Returns the facts of a finished run, in the process that trained it.
 
   Args:
-    job: the run.
-    outcome: of its training.
-    params: that it was translated with.
-    messages: why they are not those that were asked for.
+    job: The run.
+    outcome: Result of its training.
+    params: Parameters that translated.
+    messages: Warnings about these parameters.
   """
   key = "tokens_per_s"
   speeds = [r[key] for r in progress.records(job) if key in r]
@@ -67,9 +73,7 @@ def dataset(job: TrainingJob) -> results.DataSet:
     directory=data.directory,
     source_language=data.source_language,
     target_language=data.target_language,
-    pairs={
-      split: entry["examples"] for split, entry in manifest["splits"].items()
-    },
+    pairs={n: entry["examples"] for n, entry in manifest["splits"].items()},
     hashes=workdir.hashes(manifest),
     left_out=tuple(manifest.get("left_out", ())),
   )
@@ -78,20 +82,16 @@ def dataset(job: TrainingJob) -> results.DataSet:
 def curve(job: TrainingJob) -> tuple[results.Point, ...]:
   """Returns the validations of a run."""
   points = []
+  not_values = ("kind", "step", "time", "minutes", "seconds", "tokenizer")
   for record in progress.validations(job):
-    values = {
-      name: float(value)
-      for name, value in record.items()
-      if name not in ("kind", "step", "time", "minutes", "seconds", "tokenizer")
-    }
-    points.append(
-      results.Point(record["step"], float(record["minutes"]), values)
-    )
+    values = {n: float(v) for n, v in record.items() if n not in not_values}
+    minutes = float(record["minutes"])
+    points.append(results.Point(record["step"], minutes, values))
   return tuple(points)
 
 
 def machine() -> results.Machine:
-  """This one, with the devices and packages that JAX uses."""
+  """Returns the current machine, with the devices and packages of JAX."""
   return results.Machine(
     device=jax.devices()[0].device_kind,
     devices=jax.device_count(),
@@ -107,22 +107,21 @@ def record_commit(run: pathlib.Path) -> str | None:
   """Adds the commit of this code to those that have trained a run.
 
   Returns:
-    All commits, with commas: more than one if the run was resumed with other
-    code. None where the code is not under version control.
+    All commits, with commas: several if the run was resumed with other code;
+    None outside a checkout.
   """
   path = run / "commits.txt"
-  before = path.read_text().split() if path.is_file() else []
+  commits = path.read_text().split() if path.is_file() else []
   if commit_id := commit():
-    before = [*dict.fromkeys([*before, commit_id])]
-    files.write_text(path, "".join(f"{one}\n" for one in before))
-  return ",".join(before) or None
+    commits = [*dict.fromkeys([*commits, commit_id])]
+    files.write_text(path, "".join(f"{one}\n" for one in commits))
+  return ",".join(commits) or None
 
 
 def commit() -> str | None:
-  """Returns the Git commit of this code, with "+changes" if files were changed.
+  """Returns the Git commit of this code, with "+changes" if files were modified.
 
-  Returns:
-    None where the code is not under version control.
+  Outside a checkout it is None.
   """
   file = pathlib.Path(jaxsyn.__file__).resolve()
   try:
@@ -136,18 +135,14 @@ def commit() -> str | None:
 
 
 def _git(folder: pathlib.Path, *words: str) -> str:
+  command = ["git", "-C", str(folder), *words]
   done = subprocess.run(
-    ["git", "-C", str(folder), *words],
-    capture_output=True,
-    text=True,
-    check=True,
-    timeout=30,
+    command, capture_output=True, text=True, check=True, timeout=30
   )
   return done.stdout.strip()
 
 
 def _processor() -> str:
-  """The processor's name, as far as the system tells."""
   path = pathlib.Path("/proc/cpuinfo")
   if path.is_file():
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,43 +1,39 @@
-"""Is one system better than another, whatever the seed and the sentences?
+"""Compares two systems over seeds and sentences.
 
-A test over sentences alone speaks of two trained models; of the two systems it
-says nothing, because the next seed may turn the sign. Here both are drawn: seeds
-from those that might have been trained, sentences from those that might have
-been in the test set (Sellam et al. 2022, "The MultiBERTs", ICLR: the
-multi-bootstrap, paired). A resample is made of
+A test over sentences compares two trained models, not two systems: another seed
+may reverse the sign. The paired multi-bootstrap (Sellam et al. 2022, "The
+MultiBERTs", ICLR) resamples both. A resample has
 
-1. as many seeds as were trained, with replacement, the same for both systems:
-   run k of one is compared with run k of the other, which saw the same batches;
-2. as many sentences as the test set has, with replacement, the same for both
-   systems and for all seeds, which all translated the same sentences;
+1. as many seeds as were trained, drawn with replacement, the same for both
+   systems: run k of both saw the same batches;
+2. as many sentences as the test set has, drawn with replacement, the same for
+   both systems and all seeds;
 
 and its difference is the mean over the drawn seeds of the difference of the two
-corpus scores on the drawn sentences. `Hierarchical.bootstrap` is what such
-resamples say.
+corpus scores on the drawn sentences. `Hierarchical.bootstrap` summarizes them.
 
-With few seeds that is too little: drawing from K seeds gives their mean a
-variance that is (K - 1)/K of what it is, and a percentile knows nothing of how
-badly K seeds tell their own spread. Three seeds of equal systems are so called
-different far too often. `Hierarchical.p`, `low` and `high` mend both, from the
-same resamples of sentences: the variance of the mean difference is
+This is too liberal for few seeds: resampling K seeds gives their mean (K - 1)/K of
+its variance, and percentiles ignore how badly K seeds estimate it.
+`Hierarchical.p`, `low` and `high` correct both, from the same resamples of
+sentences. The variance of the mean difference is
 
   V = V_seed + V_sentence - V_both
 
-V_seed, the variance between seeds over K; V_sentence, the variance of the mean
-over resamples of sentences; V_both, what is in both of them: the part of a
-seed's difference that moves with the sentences (Owen 2007, "The pigeonhole
-bootstrap", counts it twice too). V is never below either of the first two.
-Then Student's t with Satterthwaite's degrees of freedom, V² (K - 1) / V_seed²:
-K - 1 where seeds matter most, many where sentences do.
+with V_seed, the variance between seeds divided by K; V_sentence, the variance of
+the mean over resamples of sentences; and V_both, the part that is in both: the
+variance with the sentences of a single seed's difference (Owen 2007, "The
+pigeonhole bootstrap"). V is at least V_seed and at least V_sentence. The test is
+Student's t with Satterthwaite's degrees of freedom, V² (K - 1) / V_seed²: K - 1 if
+seeds dominate, many if sentences do.
 
 With an error variance s2 that is pooled over all systems
-(`jaxsyn.comparison.inference`), V_seed is 2 s2 / K, and its degrees of freedom
-take the place of K - 1.
+(`jaxsyn.comparison.inference`), V_seed is 2 s2 / K, and the degrees of freedom of
+s2 replace K - 1.
 
 Equivalence within a margin m is tested by two one-sided tests (Schuirmann 1987):
-the difference is below m, and above -m, each with the same V and degrees of
-freedom; the larger p-value counts. It is below 0.05 where the 90 % interval lies
-within (-m, m).
+the difference is below m, and above -m, with the same V and degrees of freedom;
+the larger p-value counts. It is below 0.05 if the 90 % interval lies within
+(-m, m).
 
 Letters: Y seed of a run; J resample.
 """
@@ -53,17 +49,18 @@ from jaxsyn.comparison.inference import LEVEL
 from jaxsyn.scoring.significance import SAME, SEED, interval_of, share
 from jaxsyn.shapes import agree
 
-_MANY = 1e6  # degrees of freedom from which on Student's t is the normal law
+_NORMAL_DEGREES = 1e6  # of freedom: Student's t is then the normal law
 
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap:
-  """What the resamples say by themselves; too bold where seeds are few.
+  """The uncorrected bootstrap, which is too liberal for few seeds.
 
   Attributes:
-    low, high: percentiles, 95 % between them.
-    p: share of resamples as far from their mean as the difference from 0.
-    samples: how many.
+    low, high: 95 % interval (percentiles).
+    p: Share of resamples at least as far from their mean as the difference is
+      from 0.
+    samples: Number of resamples.
   """
 
   low: float
@@ -74,27 +71,26 @@ class Bootstrap:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hierarchical:
-  """A system against another, over seeds and sentences, in score points.
+  """The difference between two systems over seeds and sentences, in points.
+
+  Values that need several seeds are None for a single seed.
 
   Attributes:
-    system, baseline: their names; the other is the baseline or a control.
-    metric: as printed.
-    value: mean over seeds of the difference; of TER, less is better.
-    by_seed: the difference of each seed, in the order of `seeds`.
-    seeds: those that both systems have.
-    low, high: 95 % interval, corrected for few seeds; None of a single seed.
-    p: two-sided, corrected for few seeds; None of a single seed.
+    system, baseline: Names; the baseline may also be a control.
+    metric: Title of the metric.
+    value: Mean over seeds of the score of the system minus the baseline's.
+    by_seed: Difference for each of `seeds`, which both systems have.
+    low, high: 95 % interval, corrected for few seeds.
+    p: Two-sided p-value, corrected for few seeds.
     adjusted_p: Holm-adjusted p-value; None outside the family of tests.
-    margin: Margin of equivalence, in points; None without.
-    equivalence_p: p-value of the two one-sided tests of equivalence; None
-      without a margin or of a single seed.
+    margin: Margin of equivalence, in points, if given.
+    equivalence_p: p-value of the two one-sided tests of equivalence.
     equivalence_low, equivalence_high: 90 % interval.
-    verdict: "better", "worse" (p < 0.05, adjusted in the family), "equivalent"
-      (equivalence_p < 0.05) or "undecided"; "" of a single seed.
-    seed_sd, sentence_sd: square roots of V_seed and V_sentence, see the module:
-      what the value may move by with other seeds, and with other sentences.
-    degrees: of freedom of p and the interval; None of a single seed.
-    bootstrap: without the correction; None of a single seed.
+    verdict: "better" or "worse" (p < 0.05, adjusted in the family),
+      "equivalent" (equivalence_p < 0.05), "undecided", or "" for a single seed.
+    seed_sd, sentence_sd: Square roots of V_seed and V_sentence.
+    degrees: Degrees of freedom of p and the interval.
+    bootstrap: Uncorrected bootstrap.
   """
 
   system: str
@@ -137,16 +133,16 @@ def hierarchical(
   """Compares two systems over seeds and sentences.
 
   Args:
-    names: of the system and the baseline.
-    metric: as printed.
-    seeds: of the runs that are compared, Y of them.
-    difference_Y: system less baseline, on the test set.
-    difference_YJ: the same on resamples of its sentences; a column is one
-      resample, drawn for all seeds alike.
-    seed: of the draws of seeds.
-    pooled: Variance of the error of one run, and its degrees of freedom; None:
-      from the differences of these two systems.
-    margin: Margin of equivalence, in points; None: not tested.
+    names: Names of the system and the baseline.
+    metric: Title of the metric.
+    seeds: Seeds of the compared runs.
+    difference_Y: Score of the system minus the baseline's on the test set.
+    difference_YJ: The same on resamples of its sentences, which are the same for
+      all seeds.
+    seed: Seed of the resampling of seeds.
+    pooled: Variance of the error of one run, and its degrees of freedom; None to
+      estimate it from the differences of these two systems.
+    margin: Margin of equivalence, in points; None for no test.
   """
   agree(difference_Y=difference_Y, difference_YJ=difference_YJ)
   count, samples = difference_YJ.shape
@@ -168,27 +164,18 @@ def hierarchical(
   if pooled:
     of_seeds, seed_degrees = 2 * pooled[0] / count, pooled[1]
   apart_YJ = difference_YJ - difference_YJ.mean(axis=0)
-  # Between K seeds is (K - 1)/K of what each of them varies by, so the sum over
-  # K is (K - 1) times that.
+  # The variance between K seeds is (K - 1)/K of that of each, so the sum over K
+  # is K - 1 times the latter.
   of_both = float(apart_YJ.var(axis=1).sum()) / (count - 1) / count
   variance = max(of_seeds + of_sentences - of_both, of_seeds, of_sentences)
-  degrees = _MANY
-  if of_seeds > variance / math.sqrt(_MANY):
+  degrees = _NORMAL_DEGREES
+  if of_seeds > variance / math.sqrt(_NORMAL_DEGREES):
     degrees = seed_degrees * (variance / of_seeds) ** 2
-  low, high, p = _student(value, variance, degrees)
-  if margin is not None:
-    same_p, same_low, same_high = _equivalence(
-      value, variance, degrees, margin=margin
-    )
-    difference = dataclasses.replace(
-      difference,
-      equivalence_p=same_p,
-      equivalence_low=same_low,
-      equivalence_high=same_high,
-    )
+  sd = math.sqrt(variance)
+  low, high, p = _t_test(value, sd, degrees)
   resampled_J = draw(difference_YJ, seed)
   hits_J = abs(resampled_J - resampled_J.mean()) >= abs(value) - SAME
-  return dataclasses.replace(
+  difference = dataclasses.replace(
     difference,
     low=low,
     high=high,
@@ -197,10 +184,16 @@ def hierarchical(
     degrees=degrees,
     bootstrap=Bootstrap(*interval_of(resampled_J), share(hits_J), samples),
   )
+  if margin is None:
+    return difference
+  low, high, p = _equivalence_test(value, sd, degrees, margin)
+  return dataclasses.replace(
+    difference, equivalence_p=p, equivalence_low=low, equivalence_high=high
+  )
 
 
 def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
-  """The mean difference of as many seeds drawn anew for each resample."""
+  """Returns the mean difference of resampled seeds, for each resample."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
   choice_JY = random.integers(count, size=(samples, count))
@@ -234,33 +227,31 @@ def with_verdict(
   return dataclasses.replace(difference, verdict=verdict)
 
 
-def _equivalence(
-  value: float, variance: float, degrees: float, *, margin: float
+def _t_test(
+  value: float, sd: float, degrees: float
 ) -> tuple[float, float, float]:
-  """p-value and 90 % interval of two one-sided tests."""
+  """Returns the 95 % interval and the two-sided p-value of a mean."""
   from scipy import stats  # takes long to load
 
-  sd = math.sqrt(variance)
+  reach = float(stats.t.ppf(0.975, degrees)) * sd
+  if abs(value) <= SAME:
+    p = 1.0
+  elif sd <= SAME:  # the same for every seed and sentence
+    p = 0.0
+  else:
+    p = float(2 * stats.t.sf(abs(value) / sd, degrees))
+  return value - reach, value + reach, p
+
+
+def _equivalence_test(
+  value: float, sd: float, degrees: float, margin: float
+) -> tuple[float, float, float]:
+  """Returns the 90 % interval and the p-value of two one-sided tests."""
+  from scipy import stats  # takes long to load
+
   reach = float(stats.t.ppf(1 - LEVEL, degrees)) * sd
   if sd <= SAME:
     p = 0.0 if abs(value) < margin else 1.0
   else:
     p = float(stats.t.sf((margin - abs(value)) / sd, degrees))
-  return p, value - reach, value + reach
-
-
-def _student(
-  value: float, variance: float, degrees: float
-) -> tuple[float, float, float]:
-  """Interval and p-value of a mean with a variance."""
-  from scipy import stats  # takes long to load
-
-  sd = math.sqrt(variance)
-  reach = float(stats.t.ppf(0.975, degrees)) * sd
-  if abs(value) <= SAME:
-    p = 1.0
-  elif sd <= SAME:  # the same in every seed and every sentence
-    p = 0.0
-  else:
-    p = float(2 * stats.t.sf(abs(value) / sd, degrees))
   return value - reach, value + reach, p

@@ -1,15 +1,15 @@
-"""Which pairs of systems are tested, and how: family, error variance, margins.
+"""Inference: family of tests, error variance between seeds, equivalence margins.
 
 Error variance: a linear model of the scores of all systems under one metric,
 
-  score[system, seed] = system + seed + error,
+  score[system, seed] = system + seed + error.
 
-where seeds are blocks, because run k of every system sees the same batches. The
-variance of the error, s2, is the sum of squared residuals over the degrees of
-freedom: number of runs - rank, (systems - 1) (seeds - 1) where no run is missing.
-The mean difference of two systems over K seeds varies by 2 s2 / K. Of two systems
-this is the variance between their paired differences, up to rounding.
-It assumes that all systems vary equally from seed to seed.
+Seeds are blocks, because run k of every system sees the same batches. The
+variance of the error, s2, is the sum of squared residuals divided by the degrees
+of freedom: number of runs - rank, which is (systems - 1) (seeds - 1) if no run is
+missing. The mean difference of two systems over K seeds has the variance 2 s2 / K.
+For two systems this is the variance between their paired differences. The model
+assumes that all systems vary equally between seeds.
 
 Letters: L run; X column of the linear model.
 """
@@ -20,10 +20,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from absl import flags
 
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import ConfigPath
+from jaxsyn.options.flags import list_flag
 from jaxsyn.scoring.settings import SCORED
+
+flags.disclaim_key_flags()  # they show in the help of the command
 
 LEVEL = 0.05
 POOLED, SEPARATE = "pooled", "separate"
@@ -32,14 +36,14 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Inference:
-  """How systems are tested.
+  """Options of the tests between systems.
 
   Attributes:
-    family: Pairs of systems whose tests are corrected together; none: all that
-      are tested, each system against the baseline and its controls.
-    variance: Variance between seeds: of one linear model of all systems
-      ("pooled"), or of each pair ("separate").
-    margins: Metric -> margin of equivalence, in points of the metric.
+    family: Pairs of systems whose tests are corrected together; if empty, each
+      system with the baseline and its controls.
+    variance: Estimate of the variance between seeds: "pooled" over all systems,
+      or "separate" for each pair.
+    margins: Metric -> margin of equivalence, in points.
   """
 
   family: Pairs = ()
@@ -52,17 +56,18 @@ DEFAULT = Inference()
 
 @dataclasses.dataclass(frozen=True)
 class ErrorVariance:
-  """The error variance of the linear model of one metric on one test set.
+  """Error variance of the linear model for one metric and test set.
 
   Attributes:
     metric: Title of the metric.
-    sd: Standard deviation of the error of one run, in points.
+    sd: Standard deviation of the error of a run, in points.
     degrees: Degrees of freedom.
     systems: Number of systems.
     largest: System with the largest residuals.
     largest_sd: Standard deviation of its error.
-    p: p-value of the hypothesis that it varies like the others: F test,
-      Bonferroni-corrected for the choice of the largest; None of two systems.
+    p: p-value of the hypothesis that this system varies like the others: F
+      test, Bonferroni-corrected for the choice of the largest; None for two
+      systems.
   """
 
   metric: str
@@ -77,31 +82,29 @@ class ErrorVariance:
 def error_variance(
   metric: str, scores: Mapping[str, Mapping[int, float]]
 ) -> ErrorVariance | None:
-  """Fits the linear model of the module.
+  """Fits the linear model of this module.
 
   Args:
     metric: Title of the metric.
     scores: System -> seed -> score.
 
   Returns:
-    None where no degree of freedom is left: one system, or one seed.
+    The error variance; None without degrees of freedom (one system or seed).
   """
   from scipy import stats  # takes long to load
 
-  runs = [
-    (system, seed, score)
-    for system, by_seed in scores.items()
-    for seed, score in by_seed.items()
-  ]
   systems = list(scores)
-  seeds = sorted({seed for _, seed, _ in runs})
-  design_LX = np.zeros((len(runs), len(systems) + len(seeds)))
-  for row, (system, seed, _) in enumerate(runs):
-    design_LX[row, systems.index(system)] = 1
-    design_LX[row, len(systems) + seeds.index(seed)] = 1
-  score_L = np.array([score for _, _, score in runs])
+  seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
+  rows, values = [], []
+  for column, by_seed in enumerate(scores.values()):
+    for seed, score in by_seed.items():
+      row = np.zeros(len(systems) + len(seeds))
+      row[[column, len(systems) + seeds.index(seed)]] = 1
+      rows.append(row)
+      values.append(score)
+  design_LX, score_L = np.stack(rows), np.array(values)
   fit_X, _, rank, _ = np.linalg.lstsq(design_LX, score_L, rcond=None)
-  degrees = len(runs) - int(rank)
+  degrees = len(rows) - int(rank)
   if degrees < 1:
     return None
   # Rounded, so that equal systems have no variance, and the last digits do not
@@ -109,23 +112,18 @@ def error_variance(
   squared_L = (score_L - design_LX @ fit_X).round(9) ** 2
   total = float(squared_L.sum())
   of_system = {
-    name: float(squared_L[design_LX[:, i] > 0].sum())
-    for i, name in enumerate(systems)
+    name: float(squared_L[design_LX[:, column] > 0].sum())
+    for column, name in enumerate(systems)
   }
   largest = max(of_system, key=lambda name: of_system[name])
-  # A system's share of the degrees of freedom, as its share of the runs.
-  largest_degrees = degrees * len(scores[largest]) / len(runs)
-  rest = total - of_system[largest]
+  # Degrees of freedom are split between systems like the runs.
+  largest_degrees = degrees * len(scores[largest]) / len(rows)
+  rest, rest_degrees = total - of_system[largest], degrees - largest_degrees
   p = None
   if len(systems) > 2 and rest > 0:
-    ratio = (of_system[largest] / largest_degrees) / (
-      rest / (degrees - largest_degrees)
-    )
-    p = min(
-      1.0,
-      len(systems)
-      * float(stats.f.sf(ratio, largest_degrees, degrees - largest_degrees)),
-    )
+    ratio = (of_system[largest] / largest_degrees) / (rest / rest_degrees)
+    single_p = float(stats.f.sf(ratio, largest_degrees, rest_degrees))
+    p = min(1.0, len(systems) * single_p)
   return ErrorVariance(
     metric=metric,
     sd=(total / degrees) ** 0.5,
@@ -138,10 +136,10 @@ def error_variance(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-  """Returns p-values that are corrected for their number (Holm 1979).
+  """Returns Holm-adjusted p-values (Holm 1979).
 
   Rejecting those at or below a level keeps the probability of any false
-  rejection in the family below this level, whatever the dependence of the tests.
+  rejection in the family below this level, for any dependence of the tests.
 
   >>> holm([0.01, 0.04, 0.03])
   [0.03, 0.06, 0.06]
@@ -155,13 +153,53 @@ def holm(p_values: Sequence[float]) -> list[float]:
   return adjusted
 
 
+def inference_flags() -> None:
+  """Defines the flags --family, --variance and --margin."""
+  list_flag(
+    "family",
+    [],
+    "Pairs of systems whose tests are Holm-corrected together, as in "
+    "pascal:transformer,pascal:pascal_random_tree, under the first metric on the "
+    "mean of the test sets. Default: each system with the baseline and with its "
+    "controls.",
+  )
+  flags.DEFINE_enum(
+    "variance",
+    Inference.variance,
+    [POOLED, SEPARATE],
+    "Variance between seeds: from one linear model of all systems, which needs "
+    "fewer seeds and assumes that all systems vary equally; or estimated for "
+    "each pair of systems.",
+  )
+  list_flag(
+    "margin",
+    [],
+    "Margin of equivalence in points: of the first metric, or by metric, as in "
+    "bleu=0.5,chrf=0.5. Systems are equivalent if two one-sided tests find their "
+    "difference within it. Default: no test of equivalence.",
+  )
+
+
+def read_inference(values: flags.FlagValues) -> Inference:
+  """Returns the options of a command line.
+
+  Raises:
+    InputError: A value is invalid.
+  """
+  return Inference(
+    family=read_family(values.family),
+    variance=values.variance,
+    margins=read_margins(values.margin, values.metrics),
+  )
+
+
 def read_family(words: Sequence[str]) -> Pairs:
   """Reads the pairs of --family, each SYSTEM:OTHER.
 
   Raises:
-    InputError: Not a pair of two systems, or a pair twice.
+    InputError: A word is not a pair of two systems, or a pair is repeated.
   """
-  pairs = []
+  pairs: list[tuple[str, str]] = []
   for word in words:
     system, _, other = word.partition(":")
     if not (system and other) or system == other:
@@ -176,12 +214,13 @@ def read_family(words: Sequence[str]) -> Pairs:
 
 
 def check_family(family: Pairs, systems: Sequence[str]) -> None:
-  """Raises InputError where a pair names a system that is not compared."""
-  for name in (name for pair in family for name in pair):
-    if name not in systems:
-      raise InputError(
-        f"--family: {name!r} is not compared. {did_you_mean(name, systems)}"
-      )
+  """Raises InputError if a pair names a system that is not compared."""
+  for pair in family:
+    for name in pair:
+      if name not in systems:
+        raise InputError(
+          f"--family: {name!r} is not compared. {did_you_mean(name, systems)}"
+        )
 
 
 def read_margins(
@@ -194,14 +233,14 @@ def read_margins(
   """
   margins = {}
   for word in words:
-    name, equals, margin_text = word.rpartition("=")
-    name = (
-      SCORED.check_name(name, ConfigPath("--margin")) if equals else metrics[0]
-    )
+    name, equals, number = word.rpartition("=")
+    if not equals:
+      name = metrics[0]
+    SCORED.check_name(name, ConfigPath("--margin"))
     if name not in metrics:
       raise InputError(f"--margin: {name} is not one of --metrics.")
     try:
-      margin = float(margin_text)
+      margin = float(number)
     except ValueError:
       margin = 0.0
     if not 0 < margin < float("inf"):

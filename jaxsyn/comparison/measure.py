@@ -1,11 +1,14 @@
-"""Measures the translations of runs: statistics of each sentence, by test set.
+"""Translates and measures test sets: statistics of each sentence.
 
 Letters: I statistic of a sentence.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
+import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,26 +21,59 @@ from jaxsyn.comparison.run_result import (
   RunResult,
   SplitStatistics,
 )
+from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.schema import SIDES
-from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.data.sentence.text import read_lines, writer
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.progress import Bar
 from jaxsyn.scoring import buckets
-from jaxsyn.scoring.metrics import LIKELIHOOD
+from jaxsyn.scoring.metrics import LIKELIHOOD, of_likelihoods
 from jaxsyn.scoring.scorers import Measured, Scorer
 from jaxsyn.scoring.settings import SCORED, Settings
+from jaxsyn.session import Session
 
 # Metrics that every result has, in addition to those of the command.
 ALWAYS = ("bleu", "chrf")
+SORTED_SENTENCES = 1000  # for each device, sorted by length together
+
+
+def translate(session: Session, split: str, path: pathlib.Path) -> None:
+  """Writes the translations of a test set, with the trees of the run."""
+  config = session.run.config
+  records = Dataset(config.data.directory).split(split)
+  examples = iterate_translations(records, config.data, config.seed)
+  group_size = SORTED_SENTENCES * len(session.devices)
+  bar = Bar(
+    f"translating {split}",
+    total=len(records),
+    unit="sentence",
+    note=session.note,
+  )
+  with contextlib.closing(bar), writer(path) as write:
+    while chunk := list(itertools.islice(examples, group_size)):
+      for best in session.search(chunk, on_progress=bar.advance):
+        write(best[0].text if best else "")
+
+
+def likelihoods(session: Session, split: str) -> Measured:
+  """Returns log-likelihoods of the references, with the trees of the run."""
+  config = session.run.config
+  records = Dataset(config.data.directory).split(split)
+  examples = list(iterate_translations(records, config.data, config.seed))
+  # Without EOS, which is added.
+  targets = [example["target_id"][:-1].tolist() for example in examples]
+  name = f"scoring references of {split}"
+  with contextlib.closing(Bar(name, len(examples), unit="sentence")) as bar:
+    log_p = session.force_examples(examples, targets, bar.advance)
+  sum_B = np.array([one.sum(dtype=np.float64) for one in log_p])
+  # Half the bytes in the result; the error is below 1e-7 of a sum.
+  sum_B = sum_B.astype(np.float32).astype(np.float64)
+  return of_likelihoods(sum_B, np.array([len(one) for one in log_p], float))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitText:
-  """The text of a test set, as it was prepared.
-
-  Attributes:
-    sources, references: Sentences.
-    facts: Facts of the sources, for buckets.
-  """
+  """The sentences of a test set, and facts of the sources for buckets."""
 
   sources: list[str]
   references: list[str]
@@ -59,57 +95,66 @@ def read_test(job: TrainingJob, split: str) -> SplitText:
 
 
 class Measurer:
-  """Measures runs; reads each test set once."""
+  """Measures the translations of runs; reads each test set once."""
 
   def __init__(self, settings: Settings):
-    """Sets it up.
-
-    Args:
-      settings: How to score, with the tokenizer named.
-    """
+    """Creates a measurer from settings `with_defaults`."""
     names = [name for name in settings.metrics if name != LIKELIHOOD]
     self._names = tuple(dict.fromkeys([*names, *ALWAYS]))
     self._settings = dataclasses.replace(settings, metrics=self._names)
-    self._read: dict[tuple[str, str], tuple[SplitText, list[Scorer]]] = {}
+    self._opened: dict[
+      tuple[str, str], tuple[SplitText, dict[str, Scorer]]
+    ] = {}
 
   def __call__(
     self, job: TrainingJob, likelihoods: Mapping[str, Measured]
   ) -> dict[str, SplitStatistics]:
-    """Measures the translations of a run.
+    """Returns the statistics of a run's translations, by test set.
 
     Args:
       job: The run.
-      likelihoods: Log-likelihoods of the references of each test set.
-
-    Returns:
-      Statistics by test set.
+      likelihoods: Log-likelihoods of the references, by test set.
 
     Raises:
       InputError: A file of the dataset is corrupt; the number of translations
         differs from that of references.
     """
-    return {
-      split: self._measured(job, split, likelihoods.get(split))
-      for split in job.config.data.test
-    }
+    tests = {}
+    for split in job.config.data.test:
+      text, _ = self._open(job, split)
+      metrics = self._metrics(job, split, self._names)
+      if split in likelihoods:
+        metrics[LIKELIHOOD] = MetricStatistics.of(likelihoods[split])
+      facts = {
+        name: [-1.0 if v is None else float(v) for v in values]
+        for name, values in text.facts.items()
+      }
+      tests[split] = SplitStatistics(
+        sentences=len(text.references),
+        source_sha256=run_result.sha256_of_lines(text.sources),
+        reference_sha256=run_result.sha256_of_lines(text.references),
+        facts={n: PackedArray.of(np.array(v)) for n, v in facts.items()},
+        metrics=metrics,
+      )
+    return tests
 
   def completed(self, job: TrainingJob) -> RunResult:
     """Returns the result of a finished run, with all metrics of the settings.
 
-    Metrics that the result lacks, or that were measured in another way, are
-    measured and stored.
+    Metrics that the result lacks, or that were measured with other settings,
+    are measured and stored.
 
     Raises:
-      InputError: As of a call; the result or a translation is corrupt.
+      InputError: The result, a translation or a file of the dataset is corrupt.
     """
     result = job.read_result()
     tests = {}
     for split, test in result.tests.items():
       _, scorers = self._open(job, split)
-      stored = {n: metric.signature for n, metric in test.metrics.items()}
+      stored = {name: m.signature for name, m in test.metrics.items()}
       missing = [
         name
-        for name, scorer in zip(self._names, scorers)
+        for name, scorer in scorers.items()
         if stored.get(name) != scorer.signature()
       ]
       if missing:
@@ -121,47 +166,25 @@ class Measurer:
       run_result.write(job.result_file, result)
     return result
 
-  def _measured(
-    self, job: TrainingJob, split: str, likelihood: Measured | None
-  ) -> SplitStatistics:
-    text, _ = self._open(job, split)
-    metrics = self._metrics(job, split, self._names)
-    if likelihood:
-      metrics[LIKELIHOOD] = _packed(likelihood)
-    return SplitStatistics(
-      sentences=len(text.references),
-      source_sha256=run_result.sha256_of_lines(text.sources),
-      reference_sha256=run_result.sha256_of_lines(text.references),
-      facts={
-        name: PackedArray.of(
-          np.array([-1.0 if v is None else float(v) for v in values])
-        )
-        for name, values in text.facts.items()
-      },
-      metrics=metrics,
-    )
-
   def _metrics(
     self, job: TrainingJob, split: str, names: Sequence[str]
   ) -> dict[str, MetricStatistics]:
-    """Statistics of some metrics by name."""
+    """Returns statistics by name of the metric."""
     _, scorers = self._open(job, split)
     lines = read_lines(job.hypotheses(split))
     return {
-      name: _packed(scorer.measure(lines))
-      for name, scorer in zip(self._names, scorers)
-      if name in names
+      name: MetricStatistics.of(scorers[name].measure(lines)) for name in names
     }
 
   def _open(
     self, job: TrainingJob, split: str
-  ) -> tuple[SplitText, list[Scorer]]:
+  ) -> tuple[SplitText, dict[str, Scorer]]:
     key = (job.config.data.directory, split)
-    if key not in self._read:
+    if key not in self._opened:
       text = read_test(job, split)
       scorers = self._settings.scorers([text.references], text.sources)
-      self._read[key] = text, scorers
-    return self._read[key]
+      self._opened[key] = text, dict(zip(self._names, scorers))
+    return self._opened[key]
 
 
 def without_sources(settings: Settings) -> Settings:
@@ -171,9 +194,3 @@ def without_sources(settings: Settings) -> Settings:
   """
   names = (n for n in settings.metrics if not SCORED[n].needs_sources)
   return dataclasses.replace(settings, metrics=tuple(names) or ALWAYS)
-
-
-def _packed(measured: Measured) -> MetricStatistics:
-  return MetricStatistics(
-    measured.scorer.signature(), PackedArray.of(measured.statistic_BI)
-  )

@@ -1,22 +1,20 @@
-"""What a comparison is of: comparison.json, and the folders of its runs.
+"""The plan of a comparison: comparison.json, and the directories of its runs.
 
-  comparison.json          every system with its whole config
-  SYSTEM/seed_N/           one run, as `jaxsyn.session.workdir` says, with
-    test/SPLIT.txt           its translations
-    look/                    attention of a few sentences, first seed only
-    result.json              all that a report needs; written last
-    output.txt               output of its processes
-  log.txt                  what happened when
-  lock                     who works there: see `jaxsyn.storage.lock`
+  comparison.json      systems with complete configs
+  SYSTEM/seed_N/       run directory (`jaxsyn.session.workdir`) with
+    test/SPLIT.txt       translations
+    look/                attention of a few sentences, first seed only
+    result.json          everything that a report needs; written last
+    output.txt           output of the run's processes
+  log.txt              log of the comparison
   report.json report.html report.md report.tex
 
-Systems and seeds may be added later; nothing that is there may change.
+Systems and seeds can be added later; existing ones cannot change.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -44,12 +42,12 @@ FORMAT = 2
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class System:
-  """One system of a comparison.
+  """A system to compare.
 
   Attributes:
-    name: also of its folder.
-    config: with any seed; runs have their own.
-    published: "task split" -> BLEU of the paper, of an ablation table's row.
+    name: Name of the system and of its directory.
+    config: Config with any seed.
+    published: "task split" -> BLEU in the paper, for rows of a paper's table.
   """
 
   name: str
@@ -58,13 +56,13 @@ class System:
 
   @property
   def manifest(self) -> dict[str, Any]:
-    """Of the data that it reads."""
+    """The manifest of the system's dataset."""
     return manifests.read(self.config.data.directory)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingJob:
-  """One run of a comparison: a system with a seed, and its folder."""
+  """A run of a comparison: a system with a seed, and its directory."""
 
   folder: pathlib.Path
   system: System
@@ -87,27 +85,33 @@ class TrainingJob:
 
   @property
   def attention_folder(self) -> pathlib.Path | None:
-    """The folder of what it looks at; None for all but the first seed."""
+    """The directory of attention samples; None except for the first seed."""
     return None if self.seed else self.run / "look"
 
   @property
   def result_file(self) -> pathlib.Path:
     return self.run / run_result.FILE
 
-  @functools.cached_property
-  def facts(self) -> results.RunFacts:
-    """Facts of the training of a finished job, read once.
+  @property
+  def finished(self) -> bool:
+    """Whether all outputs of the run exist."""
+    outputs = [self.hypotheses(split) for split in self.config.data.test]
+    outputs += [self.result_file, self.attention_folder or self.run]
+    return all(path.exists() for path in outputs)
 
-    Raises:
-      InputError: The file is corrupt.
-    """
-    return self.read_result().facts
+  def output_sums(self) -> dict[str, dict[str, Any]]:
+    """Returns the checksums of translations and figures."""
+    paths = [self.hypotheses(split) for split in self.config.data.test]
+    if self.attention_folder:
+      paths += sorted(self.attention_folder.iterdir())
+    names = [path.relative_to(self.run).as_posix() for path in paths]
+    return checksums.file_checksums(self.run, names)
 
   def read_result(self) -> run_result.RunResult:
-    """Reads the result of a finished job.
+    """Reads the result of a finished run.
 
     Raises:
-      InputError: The file is corrupt, or a translation or picture was changed.
+      InputError: The result, a translation or a figure is corrupt.
     """
     try:
       result = run_result.read(self.result_file)
@@ -115,55 +119,34 @@ class TrainingJob:
       raise InputError(
         f"{error} Delete it, and run the same command again."
       ) from None
-    if wrong := checksums.corrupt_files(self.run, result.files):
+    if message := checksums.corrupt_files(self.run, result.files):
       raise InputError(
-        f"{wrong}. Delete it, and {self.result_file}, and run the same "
-        "command again: what is trained is not trained again."
+        f"{message}. Delete it, and {self.result_file}, and run the same "
+        "command again, which does not repeat the training."
       )
     return result
-
-  @property
-  def finished(self) -> bool:
-    """Trained, all test splits translated, and looked at."""
-    made = [self.hypotheses(split) for split in self.config.data.test]
-    made += [self.result_file, self.attention_folder or self.run]
-    return all(path.exists() for path in made)
-
-  def output_sums(self) -> dict[str, dict[str, Any]]:
-    """Returns the checksums of the translations and pictures."""
-    paths = [self.hypotheses(split) for split in self.config.data.test]
-    paths += (
-      sorted(self.attention_folder.iterdir()) if self.attention_folder else []
-    )
-    names = [path.relative_to(self.run).as_posix() for path in paths]
-    return checksums.file_checksums(self.run, names)
 
 
 def jobs(
   folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
 ) -> list[TrainingJob]:
-  """All runs, every system's first seed before any second."""
-  return [
-    TrainingJob(folder, system, seed) for seed in seeds for system in systems
-  ]
+  """Returns all runs, the first seed of each system first."""
+  return [TrainingJob(folder, system, k) for k in seeds for system in systems]
 
 
 def on_prepared(system: System) -> System:
-  """Returns the system without the test splits that were left out.
-
-  Optional splits (config.prepare.optional) are left out of the prepared data
-  where their files cannot be had.
+  """Returns the system without test splits that preparation left out.
 
   Raises:
-    InputError: all its test splits were.
+    InputError: All test splits were left out.
   """
   data, left_out = system.config.data, system.manifest.get("left_out", {})
   test = tuple(name for name in data.test if name not in left_out)
   if data.test and not test:
     raise InputError(
-      f"{system.name}: all splits of config.data.test were left out when"
-      f" {data.directory} was prepared: {', '.join(data.test)}. Give their files"
-      " in --raw_dir and prepare again."
+      f"{system.name}: all splits of config.data.test ({', '.join(data.test)}) "
+      f"were left out when {data.directory} was prepared. Put their files in "
+      "--raw_dir and prepare again."
     )
   data = dataclasses.replace(data, test=test)
   config = dataclasses.replace(system.config, data=data)
@@ -171,25 +154,22 @@ def on_prepared(system: System) -> System:
 
 
 def check(system: System, folder: pathlib.Path) -> Plan:
-  """What would stop a run after hours of others, before the first begins.
+  """Checks that a system can be trained, before any training starts.
 
   Args:
-    system: of the comparison.
-    folder: of the comparison: a teacher in it may be trained there first.
-
-  Returns:
-    what it trains.
+    system: System to check.
+    folder: Directory of the comparison, in which a teacher may not exist yet.
 
   Raises:
-    InputError: the config does not fit itself or the prepared data.
+    InputError: The config does not fit itself or the prepared data.
   """
   config, manifest = system.config, system.manifest
+  resolved = folder.resolve()
   try:
     plan = resolve(config, manifest)
     schema.features_for(manifest, plan.features)
     tasks.check(config.data.second, manifest, config.data.directory)
     with_defaults(config)
-    resolved = folder.resolve()
     teacher.check(
       plan,
       manifest,
@@ -208,10 +188,10 @@ def check(system: System, folder: pathlib.Path) -> Plan:
 
 
 def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
-  """Checks all systems as `check` does, before the first one is trained.
+  """Checks all systems.
 
   Raises:
-    InputError: names every system that cannot be trained, and why.
+    InputError: Some systems cannot be trained; the message lists all of them.
   """
   plans, errors = [], []
   for system in systems:
@@ -234,48 +214,40 @@ def start_experiment(
   systems: Sequence[System],
   origin: results.Origin | None = None,
 ) -> None:
-  """Makes a comparison's folder, or adds to what is there.
+  """Creates the directory of a comparison, or adds systems to it.
 
   Args:
-    folder: Folder of the comparison.
+    folder: Directory of the comparison.
     systems: Systems to compare.
-    origin: Where the systems came from; None keeps what is there.
+    origin: Command-line arguments; None keeps the recorded ones.
 
   Raises:
-    InputError: the folder is that of a single run; or it has a system of this
-      name with another config or data: the message names the fields that differ.
+    InputError: The directory is a run directory, or has a system of the same
+      name with another config or other data.
   """
   if (folder / workdir.CONFIG).is_file():
     raise InputError(
       f"{folder} is the folder of a single run; name another for a comparison."
     )
   record = _read(folder)
-  recorded_systems = record["systems"]
   for system in systems:
     hashes = workdir.hashes(system.manifest)
-    if old := recorded_systems.get(system.name):
-      _check_same(folder, system, old, hashes=hashes)
-    recorded_systems[system.name] = {
+    if old := record["systems"].get(system.name):
+      _check_same(folder, system, old, hashes)
+    record["systems"][system.name] = {
       "config": as_dict(system.config),
       "hashes": hashes,
       "published": dict(system.published),
     }
   folder.mkdir(parents=True, exist_ok=True)
-  content = {**record, "format": FORMAT, "systems": recorded_systems}
+  record["format"] = FORMAT
   if origin:
-    content["origin"] = dataclasses.asdict(origin)
-  files.write_json(folder / FILE, checksums.add_checksum(content))
-
-
-def failures(failed: Mapping[TrainingJob, str]) -> list[results.FailedRun]:
-  """Returns the runs that were given up, for a report."""
-  return [
-    results.FailedRun(j.system.name, j.seed, why) for j, why in failed.items()
-  ]
+    record["origin"] = dataclasses.asdict(origin)
+  files.write_json(folder / FILE, checksums.add_checksum(record))
 
 
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
-  """Names of finished runs that are in the folder and not among `jobs`."""
+  """Returns the names of finished runs in the directory that are not given."""
   runs = {job.run for job in jobs}
   return [
     f"{system} {path.parent.name.replace('_', ' ')}"
@@ -286,29 +258,32 @@ def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
 
 
 def job(folder: pathlib.Path, system: str, seed: int) -> TrainingJob:
-  """A run of a comparison that was begun."""
+  """Returns a run of an existing comparison."""
   entry = _read(folder)["systems"][system]
   config = read_config(entry["config"], CHECKPOINT_MODE)
-  # Comparisons of earlier versions do not have what papers published.
-  return TrainingJob(
-    folder, System(system, config, entry.get("published", {})), seed
-  )
+  # Comparisons of earlier versions do not have published scores.
+  published = entry.get("published", {})
+  return TrainingJob(folder, System(system, config, published), seed)
 
 
 def read_origin(folder: pathlib.Path) -> results.Origin:
-  """Returns where the systems of a comparison came from."""
+  """Returns the recorded command-line arguments of a comparison."""
   origin = _read(folder).get("origin", {})
-  return from_config(
-    results.Origin, origin, ConfigPath(FILE) / "origin", CHECKPOINT_MODE
-  )
+  path = ConfigPath(FILE) / "origin"
+  return from_config(results.Origin, origin, path, CHECKPOINT_MODE)
 
 
 def _read(folder: pathlib.Path) -> dict[str, Any]:
-  """Reads comparison.json: config and hashes of "systems", and "origin"."""
+  """Returns the content of comparison.json."""
   path = folder / FILE
   if not path.is_file():
     return {"systems": {}}
-  record = _read_verified(path, "Use another --workdir.")
+  try:
+    record = checksums.verify_checksum(files.read_json(path))
+  except ValueError as error:
+    raise InputError(
+      f"{path} is corrupt ({str(error).rstrip('.')}). Use another --workdir."
+    ) from None
   if record.get("format") != FORMAT:
     raise InputError(
       f"{path} has format {record.get('format')}; this version reads {FORMAT}. "
@@ -317,33 +292,24 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
   return record
 
 
-def _read_verified(path: pathlib.Path, advice: str) -> dict[str, Any]:
-  """A page as it was written; an InputError with the advice where it is not."""
-  try:
-    return checksums.verify_checksum(files.read_json(path))
-  except ValueError as error:
-    why = str(error).rstrip(".")
-    raise InputError(f"{path} is corrupt ({why}). {advice}") from None
-
-
 def _check_same(
   folder: pathlib.Path,
   system: System,
   old: Mapping[str, Any],
-  *,
   hashes: Mapping[str, Any],
 ) -> None:
-  other = "Use another --workdir, or the settings it began with."
+  """Raises InputError if the recorded system has other data or options."""
+  remedy = "Use another --workdir, or the original settings."
   if old["hashes"] != json.loads(json.dumps(hashes)):
     raise InputError(
-      f"{folder} compares on other data than {system.config.data.directory} "
-      f"holds now (vocabulary, parser or records differ). {other}"
+      f"{folder} has runs on other data than {system.config.data.directory} "
+      f"(vocabulary, parser or records differ). {remedy}"
     )
   was = read_config(old["config"], CHECKPOINT_MODE)
   if changes := workdir.differences(
     was, system.config, but=neutral_options(Config)
   ):
     raise InputError(
-      f"{folder} compares {system.name} with another config: "
-      f"{workdir.shortened(changes)}. {other}"
+      f"{folder} has runs of {system.name} with another config: "
+      f"{workdir.shortened(changes)}. {remedy}"
     )

@@ -1,13 +1,11 @@
-"""The plots of a report: differences, training curves, scores by a fact.
+"""Figures of a report: differences, learning curves, differences by bucket.
 
-Each is small and stands alone, so that a page lays out as many side by side as
-its width has room for. A system is drawn with its controls and the baseline in
-one panel: forty lines in one picture would say nothing.
+Each figure is small and stands alone. It shows one system with its controls and
+the baseline: many lines in one figure could not be told apart.
 """
 
 from __future__ import annotations
 
-import collections
 import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,40 +14,40 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from jaxsyn.comparison.inference import LEVEL
 from jaxsyn.comparison.results import Comparison, Entry, SeedRun, TestSet, find
-from jaxsyn.comparison.tables import SURE
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.selection import name_of
 
 WIDTH, HEIGHT = 4.4, 2.9  # inches
-GREY, BLUE = "#8a8a8a", "#2b5d8c"
+GRAY, BLUE = "#8a8a8a", "#2b5d8c"
 CONTROLS = (
   {"color": "#c06a1f", "linestyle": "--"},
   {"color": "#5d8a35", "linestyle": ":"},
 )
-SMALL = 8  # points of letters
-# No name of a system is a formula, whatever dollars it has.
-_AS_WRITTEN = matplotlib.rc_context({"text.parse_math": False})
+FONT_SIZE = 8
+# Names with dollar signs are not formulas.
+_PLAIN_TEXT = matplotlib.rc_context({"text.parse_math": False})
 
 
-@_AS_WRITTEN
+@_PLAIN_TEXT
 def differences(
   results: Comparison, split: TestSet, metric: str
 ) -> Figure | None:
-  """Each system less the baseline, and less its controls, with intervals.
+  """Draws each system minus the baseline, its controls, and its family.
 
-  A point is the mean over seeds, small ones are the seeds, a bar is the 95 %
-  interval over seeds and sentences; of a single seed over sentences alone.
-  A difference with p < .05, Holm-adjusted in the family, is blue.
+  A point is the mean over seeds, small strokes are the seeds, and a bar is the
+  95 % interval over seeds and sentences (one seed: over sentences). Differences
+  with p < 0.05, Holm-adjusted in the family, are blue.
 
-  Returns: None where there is nothing to compare.
+  Returns:
+    The figure; None without differences.
   """
   rows = []
   for system, _ in results.ordered():
-    baselines = [b for a, b in results.family if a == system.name]
-    for other in dict.fromkeys(
-      (results.baseline, *system.controls, *baselines)
-    ):
+    family = [other for name, other in results.family if name == system.name]
+    others = (results.baseline, *system.controls, *family)
+    for other in dict.fromkeys(others):
       if row := find(split.over_seeds, system.name, metric, baseline=other):
         rows.append(row)
   if not rows:
@@ -61,72 +59,72 @@ def differences(
     grid="x",
   )
   for y, row in enumerate(rows):
-    # Of one seed the interval is over sentences, and no p: that of two models
-    # is none of two systems.
+    p = row.decisive_p  # None for one seed
+    color = BLUE if p is not None and p < LEVEL else GRAY
     span = split.with_interval(row)
-    p = row.decisive_p
-    colour = BLUE if p is not None and p < SURE else GREY
     if span.low is not None and span.high is not None:
       ends = [span.low, span.high]
-      axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
+      axes.plot(ends, [y, y], color=color, lw=2, solid_capstyle="butt")
     if (count := len(row.by_seed)) > 1:
-      axes.plot(row.by_seed, [y] * count, "|", color=colour, ms=7, mew=0.8)
-    axes.plot([row.value], [y], "o", color=colour, ms=5)
+      axes.plot(row.by_seed, [y] * count, "|", color=color, ms=7, mew=0.8)
+    axes.plot([row.value], [y], "o", color=color, ms=5)
   axes.axvline(0, color="0.3", lw=0.8)
   is_main = [row.baseline == results.baseline for row in rows]
-  names = [r.system if w else f"− {r.baseline}" for r, w in zip(rows, is_main)]
-  axes.set_yticks(range(len(rows)), names, size=SMALL)
-  for label, is_whole in zip(axes.get_yticklabels(), is_main):
-    if not is_whole:  # less the control
-      label.set_color("0.45")
+  names = [r.system if m else f"− {r.baseline}" for r, m in zip(rows, is_main)]
+  axes.set_yticks(range(len(rows)), names, size=FONT_SIZE)
+  for label, main in zip(axes.get_yticklabels(), is_main):
+    label.set_color("black" if main else "0.45")
   axes.set_ylim(len(rows) - 0.5, -0.5)
   return figure
 
 
-@_AS_WRITTEN
+@_PLAIN_TEXT
 def curves(results: Comparison, system: Entry, metric: str) -> Figure | None:
-  """A figure of the validation split by step: seeds thin, their mean thick.
+  """Draws a validation score by updates: seeds thin, their mean thick.
 
   Args:
-    results: of the comparison.
-    system: drawn with its controls and the baseline.
-    metric: of `jaxsyn.scoring.selection.SELECTIONS`.
+    results: Results of the comparison.
+    system: System, drawn with its controls and the baseline.
+    metric: Name in `jaxsyn.scoring.selection.SELECTIONS`.
 
-  Returns: None where no run has that figure.
+  Returns:
+    The figure; None if no run has this score.
   """
-  chosen = [run for run in results.runs if _curve(run, metric)]
+  values: list[float] = []  # of all systems, so that all figures have one scale
   figure, axes = _panel(
-    title_of(results, system, beside_baseline=True),
+    title_of(results, system, with_baseline=True),
     "updates",
     f"validation {name_of(metric)}",
   )
-  for name, style in _family(results, system).items():
-    runs = [_curve(run, metric) for run in chosen if run.system == name]
-    at: dict[int, list[float]] = collections.defaultdict(list)
-    for curve in runs:
+  for run in results.runs:
+    values += _curve(run, metric).values()
+  for name, style in _lines(results, system).items():
+    seeds = [_curve(run, metric) for run in results.runs if run.system == name]
+    seeds = [curve for curve in seeds if curve]
+    if not seeds:
+      continue
+    for curve in seeds:
       axes.plot(*zip(*curve.items()), **style, lw=0.6, alpha=0.45)
-      for step, value in curve.items():
-        at[step].append(value)
-    # A mean over the runs that lasted would jump where one of them ends.
-    steps = sorted(step for step in at if len(at[step]) == len(runs))
-    means = [statistics.fmean(at[step]) for step in steps]
+    # The mean would jump at the end of a run: only steps that all runs have.
+    steps = sorted(set.intersection(*map(set, seeds)))
+    means = [statistics.fmean(curve[step] for curve in seeds) for step in steps]
     if steps:
       axes.plot(steps, means, **style, lw=1.6, marker="o", ms=3, label=name)
-  if not _labelled(axes):
+  if not _has_labels(axes):
     return None
-  curves = (_curve(run, metric) for run in chosen)
-  axes.set_ylim(_limits([v for curve in curves for v in curve.values()]))
+  axes.set_ylim(_limits(values))
   axes.legend(fontsize=7, frameon=False)
   return figure
 
 
-@_AS_WRITTEN
+@_PLAIN_TEXT
 def by_fact(
   results: Comparison, split: TestSet, *, by: str, system: Entry
 ) -> Figure | None:
-  """A system and its controls less the baseline, in each bucket of a fact.
+  """Draws a system and its controls minus the baseline, in each bucket.
 
-  Returns: None where no bucket has sentences enough.
+  Returns:
+    The figure; None if no bucket has enough sentences.
   """
   metric = results.metrics[0]
   buckets = [b for b in split.buckets if b.by == by and b.count]
@@ -136,71 +134,53 @@ def by_fact(
     f"{heading(metric)} over {results.baseline}",
     grid="y",
   )
-  family = _family(results, system)
-  family.pop(results.baseline)
-  for index, (name, style) in enumerate(family.items()):
-    aside = 0.14 * (index - (len(family) - 1) / 2)
-    points = {
-      x + aside: difference
-      for x, bucket in enumerate(buckets)
-      if (
-        difference := find(
-          bucket.differences, name, metric, baseline=results.baseline
-        )
-      )
-    }
-    if not points:
-      continue
-    for x, d in points.items():
+  lines = _lines(results, system)
+  lines.pop(results.baseline)
+  for index, (name, style) in enumerate(lines.items()):
+    shift = 0.14 * (index - (len(lines) - 1) / 2)
+    xs, ys = [], []
+    for x, bucket in enumerate(buckets):
+      d = find(bucket.differences, name, metric, baseline=results.baseline)
+      if d is None:
+        continue
+      xs.append(x + shift)
+      ys.append(d.value)
       if d.low is not None:
         ends = [d.low, d.high]
-        axes.plot([x, x], ends, color=style["color"], lw=1.2, alpha=0.8)
-    values = [d.value for d in points.values()]
-    axes.plot([*points], values, **style, lw=1.2, marker="o", ms=4, label=name)
-  if not _labelled(axes):
+        axes.plot([xs[-1]] * 2, ends, color=style["color"], lw=1.2, alpha=0.8)
+    if xs:
+      axes.plot(xs, ys, **style, lw=1.2, marker="o", ms=4, label=name)
+  if not _has_labels(axes):
     return None
   axes.axhline(0, color="0.3", lw=0.8)
-  values = [
-    value
-    for bucket in buckets
-    for d in bucket.differences
-    if (d.metric, d.baseline) == (metric, results.baseline)
-    for value in (d.value, d.low, d.high)
-    if value is not None
-  ]
-  axes.set_ylim(_limits([0.0, *values]))
-  axes.set_xticks(
-    range(len(buckets)), [f"{b.label}\n{b.count}" for b in buckets], size=7
-  )
-  if len(family) > 1:
+  values = [0.0]  # of all systems, so that all figures have one scale
+  for bucket in buckets:
+    for d in bucket.differences:
+      if (d.metric, d.baseline) == (metric, results.baseline):
+        values += [v for v in (d.value, d.low, d.high) if v is not None]
+  axes.set_ylim(_limits(values))
+  labels = [f"{b.label}\n{b.count}" for b in buckets]
+  axes.set_xticks(range(len(buckets)), labels, size=7)
+  if len(lines) > 1:
     axes.legend(fontsize=7, frameon=False)
   return figure
 
 
 def title_of(
-  results: Comparison, system: Entry, *, beside_baseline: bool = False
+  results: Comparison, system: Entry, *, with_baseline: bool = False
 ) -> str:
-  """A system with its controls, as the title of what they are drawn in."""
-  seed_count = len(
-    _family(results, system).keys() - {system.name, results.baseline}
-  )
-  title = (
-    system.name + ("", " and its control", " and its controls")[seed_count]
-  )
-  if beside_baseline and system.name != results.baseline:
+  """Returns the title of a figure of a system with its controls."""
+  count = len(_lines(results, system).keys() - {system.name, results.baseline})
+  title = system.name + ("", " and its control", " and its controls")[count]
+  if with_baseline and system.name != results.baseline:
     title += f", {results.baseline}"
   return title
 
 
-def selected_by(system: Entry) -> str:
-  """What its best checkpoint is chosen by, and its curves are of."""
-  return system.config["train"]["selection"]
-
-
 def _panel(
   title: str,
-  across: str,
-  up: str = "",
+  x_label: str,
+  y_label: str = "",
   *,
   size: tuple[float, float] = (WIDTH, HEIGHT),
   grid: Literal["x", "y", "both"] = "both",
@@ -208,33 +188,32 @@ def _panel(
   figure = Figure(size, dpi=110, layout="constrained")
   axes = figure.subplots()
   axes.spines[["top", "right"]].set_visible(False)
-  axes.tick_params(labelsize=SMALL)
-  axes.set_xlabel(across, size=SMALL)
-  axes.set_ylabel(up, size=SMALL)
+  axes.tick_params(labelsize=FONT_SIZE)
+  axes.set_xlabel(x_label, size=FONT_SIZE)
+  axes.set_ylabel(y_label, size=FONT_SIZE)
   axes.set_title(title, size=9, loc="left")
   axes.grid(axis=grid, color="0.92", lw=0.6)
   return figure, axes
 
 
-def _labelled(axes: Axes) -> bool:
-  """Whether anything was drawn that has a name."""
+def _has_labels(axes: Axes) -> bool:
   return bool(axes.get_legend_handles_labels()[1])
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
-  """Ends of an axis that is the same in all panels, so that they compare."""
+  """Returns the ends of an axis that includes all values."""
   low, high = min(values), max(values)
   margin = 0.06 * (high - low) or 1.0
   return low - margin, high + margin
 
 
-def _family(results: Comparison, system: Entry) -> dict[str, dict[str, Any]]:
-  """The baseline, the system, its controls: how the line of each looks."""
-  family = {results.baseline: {"color": GREY}, system.name: {"color": BLUE}}
+def _lines(results: Comparison, system: Entry) -> dict[str, dict[str, Any]]:
+  """Returns the line styles of the baseline, a system, and its controls."""
+  lines = {results.baseline: {"color": GRAY}, system.name: {"color": BLUE}}
   controls = (name for name in system.controls if name != results.baseline)
-  return family | dict(zip(controls, CONTROLS))
+  return lines | dict(zip(controls, CONTROLS))
 
 
 def _curve(run: SeedRun, metric: str) -> dict[int, float]:
-  """Step -> value of a metric of the validation split."""
+  """Returns step -> value of a validation score."""
   return {p.step: p.values[metric] for p in run.curve if metric in p.values}

@@ -1,7 +1,7 @@
-"""report.json: everything a report of a comparison needs, typed.
+"""Results of a comparison, as stored in report.json.
 
-`to_json` and `from_json` are each other's inverse; `from_json` refuses what it
-does not know by name, as `jaxsyn.config` does.
+`to_json` and `from_json` are inverses. The order of the fields is the order in
+the file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ FILE = "report.json"
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-  """One validation of a run: a point of its curve.
+  """A validation of a run: one point of its learning curve.
 
   Attributes:
-    step: batches seen.
-    minutes: of training until then.
-    values: the log's figures of it: "bleu" or what else selects, "perplexity",
-      "loss", ...
+    step: Number of updates.
+    minutes: Training time so far.
+    values: Values of the log: the selecting metric, "perplexity", "loss", ...
   """
 
   step: int
@@ -39,7 +38,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-  """Where a run was trained, and with what."""
+  """The hardware and software of a run."""
 
   device: str
   devices: int
@@ -52,20 +51,20 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-  """Facts of the training of one run.
+  """Facts about the training of a run.
 
   Attributes:
-    step: where it ended.
-    reason: why: "steps", "minutes" or "patience".
-    selection: what the best checkpoint was chosen by, as in "BLEU (13a)".
-    best_step, best_score: of that checkpoint, on the validation split.
-    minutes: of training, resumes added; the translating is not in it.
-    tokens: real target subwords trained on.
-    tokens_per_s: of training alone; the median of the log's lines.
-    parameters: numbers in the model.
-    machine: of the last part of the run.
-    notes: why it was not translated with the parameters that were asked for.
-    wrong_parents: split -> side -> share of words with a wrong parent, where
+    step: Number of updates at the end.
+    reason: Reason of the end: "steps", "minutes" or "patience".
+    selection: Metric that selected the best checkpoint, such as "BLEU (13a)".
+    best_step, best_score: Step and validation score of the best checkpoint.
+    minutes: Training time without translation, summed over resumed parts.
+    tokens: Number of target subwords in training, without padding.
+    tokens_per_s: Median training speed.
+    parameters: Number of model parameters.
+    machine: Machine of the last part of the run.
+    notes: Warnings, for instance about parameters of another checkpoint.
+    wrong_parents: Split -> side -> share of words with a wrong parent, if
       config.data.tree is "wrong_parents".
   """
 
@@ -87,16 +86,13 @@ class RunFacts:
 
 @dataclasses.dataclass(frozen=True)
 class SeedRun:
-  """One system with one seed.
+  """A system with one seed.
 
   Attributes:
-    system, seed: which.
-    commit, version: Git commit of the code (None outside a checkout) and
-      version of jaxsyn.
-    folder: of the run, in the comparison's.
-    facts: of its training.
-    curve: of its validations.
-    scores: test split -> scores with signatures.
+    commit: Git commit of the code; None outside a checkout.
+    version: Version of jaxsyn.
+    folder: Run directory, relative to the directory of the comparison.
+    scores: Test set -> scores with signatures.
   """
 
   system: str
@@ -111,7 +107,7 @@ class SeedRun:
 
 @dataclasses.dataclass(frozen=True)
 class FailedRun:
-  """A run that did not come to its end, and what it said last."""
+  """A run that failed, and its last messages."""
 
   system: str
   seed: int
@@ -120,7 +116,13 @@ class FailedRun:
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-  """The data set: folder, languages, sentence pairs, the manifest's hashes."""
+  """A dataset.
+
+  Attributes:
+    pairs: Split -> number of sentence pairs.
+    hashes: Hashes of records, vocabularies and parsers.
+    left_out: Optional test splits without files.
+  """
 
   name: str
   directory: str
@@ -128,21 +130,18 @@ class DataSet:
   target_language: str
   pairs: dict[str, int]
   hashes: dict[str, dict[str, Any]]
-  left_out: tuple[str, ...] = ()  # test splits whose files were not there
+  left_out: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One line of the report.
+  """A compared system.
 
   Attributes:
-    name: as asked for; of an ablation table the row's.
     config: Complete config of its first run.
-    data: what it was trained and tested on.
-    controls: those of its controls that are in the comparison, to be shown
-      beside it.
-    control_of: the system whose control it is; "" for others.
-    published: "task split" -> BLEU as the paper reports it, of a table's row.
+    controls: Names of its controls.
+    control_of: Name of the system that it is a control of, or "".
+    published: "task split" -> BLEU in the paper, for rows of a paper's table.
   """
 
   name: str
@@ -155,12 +154,11 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-  """A system over its seeds, under one metric on one split.
+  """Scores of a system under one metric on one test set.
 
   Attributes:
-    mean: over seeds.
-    sd: standard deviation of single runs (n - 1); None of a single seed.
-    values: of each seed, in the order of `seeds`.
+    sd: Standard deviation between seeds (n - 1); None for a single seed.
+    values: Score of each seed.
   """
 
   system: str
@@ -173,7 +171,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class OneSeed:
-  """A difference over sentences between two runs of one seed."""
+  """A difference between two runs with the same seed, over sentences."""
 
   seed: int
   difference: Difference
@@ -181,12 +179,12 @@ class OneSeed:
 
 @dataclasses.dataclass(frozen=True)
 class BucketOfRuns(Bucket):
-  """A bucket of systems that have several seeds.
+  """A bucket of sentences with the scores of all systems.
 
   Attributes:
-    scores: of all systems; () where there is no sentence.
-    differences: over seeds and sentences; () where there are too few sentences
-      to draw from.
+    scores: Scores; empty without sentences.
+    differences: Differences over seeds and sentences; empty if there are too
+      few sentences to resample.
   """
 
   scores: tuple[Summary, ...]
@@ -195,14 +193,13 @@ class BucketOfRuns(Bucket):
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-  """A sentence that systems translate differently.
+  """A sentence that the systems translate differently.
 
   Attributes:
-    line: of the test split, from 1.
-    source, reference: the sentence.
-    seed: of the runs that are shown: where systems are furthest apart.
-    scores: system -> score of the sentence as that run translated it.
-    translations: system -> that translation.
+    line: Line in the test set, from 1.
+    seed: Seed of the shown runs.
+    scores: System -> score of the translation.
+    translations: System -> translation.
   """
 
   line: int
@@ -215,22 +212,18 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class TestSet:
-  """Everything about one test set, or about the mean over all of them.
+  """Results on one test set, or for the mean of all test sets.
 
   Attributes:
-    name: of the split.
-    sentences: in it.
-    signatures: metric -> signature.
-    scores: of all systems.
-    over_sentences: against the baseline and own controls, seed by seed.
-    over_seeds: the same over seeds and sentences, and the pairs of the family.
-    errors: Error variances of the linear models, by metric; () where the
-      variance is not pooled.
-    buckets: by length and tree of the source.
-    example_metric: what `examples` are chosen by and scored with; "" without
-      examples.
-    examples: the sentences whose scores, means over seeds, are the furthest
-      apart; none in a report that was made without the text.
+    sentences: Number of sentences.
+    signatures: Metric -> signature.
+    scores: Scores of all systems.
+    over_sentences: Differences between runs with the same seed.
+    over_seeds: Differences between systems, over seeds and sentences.
+    errors: Error variance of each metric, if variances are pooled.
+    buckets: Buckets by length and tree of the source.
+    example_metric: Metric that selects `examples`; "" without examples.
+    examples: Sentences with the largest differences between systems.
   """
 
   name: str
@@ -245,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """The same difference over sentences, seed by seed."""
+    """Returns the same difference for each seed, over sentences."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -253,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """That of one seed, which has no interval, over sentences, which has."""
+    """Returns a difference with an interval: over sentences for one seed."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -261,22 +254,20 @@ class TestSet:
 
 @dataclasses.dataclass(frozen=True)
 class Ablation:
-  """The table of a paper that the systems are rows of."""
+  """A table of a paper whose rows are compared.
+
+  Attributes:
+    others: System that is not trained -> "task split" -> BLEU in the paper.
+  """
 
   source: str
   question: str
-  # System that was not trained here -> "task split" -> published BLEU.
   others: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Where the systems came from.
-
-  Attributes:
-    config_file, overrides: as on the command line; "" and () from Python.
-    ablation: None unless a table was asked for.
-  """
+  """Command-line arguments that define the systems; empty from Python."""
 
   config_file: str = ""
   overrides: tuple[str, ...] = ()
@@ -285,22 +276,21 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """A comparison.
+  """Results of a comparison.
 
   Attributes:
-    format: of this file.
-    made: Time (UTC) when the last of its runs finished.
-    version: of jaxsyn, that wrote it.
-    config_file, overrides, ablation: see `Origin`.
-    baseline: the system others are compared with.
-    seeds: of the finished runs.
-    metrics: in the order asked for, as printed.
-    samples: resamples of each test.
-    family: Pairs of systems whose tests are corrected together, under the first
-      metric on the last of `splits` (the mean, where there are several).
-    variance: "pooled" or "separate", see `jaxsyn.comparison.inference`.
-    systems, runs, failed: in the order asked for.
-    splits: the test splits.
+    format: Version of the file format.
+    made: Time (UTC) when the last run finished.
+    version: Version of jaxsyn.
+    config_file, overrides, ablation: Attributes of `Origin`.
+    baseline: Name of the system that others are compared with.
+    seeds: Seeds of finished runs.
+    metrics: Titles of the metrics, the primary one first.
+    samples: Number of resamples in each test.
+    family: Pairs of systems whose tests are corrected together, under the
+      primary metric on the last of `splits`.
+    variance: "pooled" or "separate" (`jaxsyn.comparison.inference`).
+    splits: Test sets; the last is their mean if there are several.
   """
 
   format: int
@@ -325,11 +315,11 @@ class Comparison:
 
   @property
   def primary(self) -> TestSet:
-    """The test set of the family: the mean over several, or the only one."""
+    """The test set of the family: the mean of several, or the only one."""
     return self.splits[-1]
 
   def ordered(self) -> list[tuple[Entry, bool]]:
-    """The systems, each with its controls below it and, as True says, set in."""
+    """Returns the systems, each followed by its controls, marked True."""
     by_name = {system.name: system for system in self.systems}
     rows = []
     for system in self.systems:
@@ -339,39 +329,36 @@ class Comparison:
     return rows
 
   def leading(self) -> list[Entry]:
-    """Those that a picture is of: neither controls nor the baseline."""
+    """Returns the systems that are neither controls nor the baseline."""
     return [
       system
-      for system, inset in self.ordered()
-      if not inset and system.name != self.baseline
+      for system, is_control in self.ordered()
+      if not is_control and system.name != self.baseline
     ]
 
 
 def find(
   entries: Sequence[Any], system: str, metric: str, *, baseline: str = ""
 ) -> Any:
-  """Of summaries or differences, that of a system; None where there is none."""
-  return next(
-    (
-      entry
-      for entry in entries
-      if (entry.system, entry.metric) == (system, metric)
-      and baseline in ("", getattr(entry, "baseline", ""))
-    ),
-    None,
-  )
+  """Returns the summary or difference of a system; None if there is none."""
+  for entry in entries:
+    if (entry.system, entry.metric) != (system, metric):
+      continue
+    if baseline in ("", getattr(entry, "baseline", "")):
+      return entry
+  return None
 
 
 def to_json(results: Comparison) -> str:
-  """The text of report.json."""
+  """Returns the text of report.json."""
   return json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
 
 
 def from_json(text: str) -> Comparison:
-  """What `to_json` wrote.
+  """Reads the text of report.json.
 
   Raises:
-    InputError: no JSON, another format, a field too many, missing or mistyped.
+    InputError: Invalid JSON, another format, or an invalid field.
   """
   try:
     document = json.loads(text)
@@ -381,6 +368,6 @@ def from_json(text: str) -> Comparison:
   if version != FORMAT:
     raise InputError(
       f"{FILE} has format {version}; this version reads {FORMAT}. "
-      "Run jaxsyn.compare again: what is trained is not trained again."
+      "Run jaxsyn compare again: finished runs are not repeated."
     )
   return from_config(Comparison, document, ConfigPath(FILE), CHECKPOINT_MODE)

@@ -1,9 +1,9 @@
 """The result of one run, SYSTEM/seed_N/result.json: all that a report needs.
 
 A report is computed from these files alone, on any machine, without data and
-checkpoints. They hold no text. Scores are stored as sufficient statistics of each
-sentence (n-gram counts, edits, log-likelihoods), from which corpus scores and all
-resampling tests are computed.
+checkpoints. They contain no text. Scores are stored as sufficient statistics of
+each sentence (n-gram counts, edits, log-likelihoods), from which corpus scores
+and all resampling tests are computed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ import hashlib
 import math
 import pathlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxsyn.comparison import results
-from jaxsyn.errors import InputError
-from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
+from jaxsyn.config import Config, without_removed
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import (
+  CHECKPOINT_MODE,
+  ConfigPath,
+  flat,
+  from_config,
+  neutral_options,
+)
 from jaxsyn.scoring.buckets import Facts
 from jaxsyn.scoring.scorers import Measured, Scorer
 from jaxsyn.scoring.settings import SCORED
@@ -41,8 +48,8 @@ class PackedArray:
 
   Attributes:
     dtype: Name of the NumPy type.
-    shape: Shape of the array.
-    data: Base64 of the zlib-compressed bytes, column by column.
+    data: Base64 of the zlib-compressed bytes in column-major order: the values
+      of a column are similar, and compress better.
   """
 
   dtype: str
@@ -54,10 +61,9 @@ class PackedArray:
     """Packs an array without loss, in the smallest type that holds it."""
     with np.errstate(invalid="ignore", over="ignore"):
       equal = (n for n in _DTYPES if (array.astype(n) == array).all())
-      smallest = next(equal, _DTYPES[-1])
-    content = _columns(array).astype(smallest).tobytes()
-    data = base64.b64encode(zlib.compress(content, 9)).decode("ascii")
-    return cls(smallest, array.shape, data)
+      dtype = next(equal, _DTYPES[-1])
+    content = zlib.compress(array.T.astype(dtype).tobytes(), 9)
+    return cls(dtype, array.shape, base64.b64encode(content).decode("ascii"))
 
   def unpacked(self) -> np.ndarray:
     """Returns the array, as float64.
@@ -77,38 +83,31 @@ class PackedArray:
     if len(content) != size or min(self.shape, default=0) < 0:
       raise ValueError(f"its content does not have the shape {self.shape}")
     columns = np.frombuffer(content, self.dtype).reshape(self.shape[::-1])
-    return np.ascontiguousarray(_columns(columns), np.float64)
-
-
-def _columns(array: np.ndarray) -> np.ndarray:
-  """Values of a column side by side: they are alike, and compress better."""
-  return array.T
+    return np.ascontiguousarray(columns.T, np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
 class MetricStatistics:
-  """The statistics of each sentence under one metric.
-
-  Attributes:
-    signature: Signature of the metric, as in sacreBLEU.
-    sentences: Statistics, a row for each sentence.
-  """
+  """Statistics of a metric, one row for each sentence, and its signature."""
 
   signature: str
   sentences: PackedArray
 
+  @classmethod
+  def of(cls, measured: Measured) -> MetricStatistics:
+    signature = measured.scorer.signature()
+    return cls(signature, PackedArray.of(measured.statistic_BI))
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitStatistics:
-  """What a run scores on one test set.
+  """Statistics of a run on one test set.
 
   Attributes:
     sentences: Number of sentences.
-    source_sha256: SHA-256 of the sources.
-    reference_sha256: SHA-256 of the references.
-    facts: Facts of the source sentences that buckets are made of, by name; -1
-      where a fact is unknown.
-    metrics: Statistics by the metric's name.
+    source_sha256, reference_sha256: Hashes of the text.
+    facts: Facts of the source sentences by name, for buckets; -1 if unknown.
+    metrics: Statistics by name of the metric.
   """
 
   sentences: int
@@ -118,13 +117,13 @@ class SplitStatistics:
   metrics: dict[str, MetricStatistics]
 
   def measured(self, metric: str) -> Measured:
-    """Returns the statistics of a metric of `SCORED`, ready to be resampled."""
+    """Returns the statistics of a metric of `SCORED`."""
     stored = self.metrics[metric]
     scorer = Scorer(SCORED[metric](), self.sentences, stored.signature)
     return Measured(scorer, stored.sentences.unpacked())
 
   def sentence_facts(self) -> Facts:
-    """Returns the facts of each sentence, None where one is unknown."""
+    """Returns the facts of each sentence, None if unknown."""
     return {
       name: [None if value < 0 else value for value in packed.unpacked()]
       for name, packed in self.facts.items()
@@ -133,25 +132,20 @@ class SplitStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-  """Everything that a report says of one run.
+  """The result of a run.
 
   Attributes:
-    format: Version of this format.
+    format: Version of the file format.
     version: Version of jaxsyn.
-    commit: Git commit of the code, with "+changes" where files were changed;
+    commit: Git commit of the code, with "+changes" if files were modified;
       several, with commas, if the run was resumed with other code; None outside
       a checkout.
-    finished: Time (UTC) when the run finished.
-    system: Name of the system.
-    seed: Seed of the run.
-    config: Complete config of the run.
-    published: "task split" -> BLEU as the paper reports it.
-    origin: Config file, overrides and ablation table of the command.
-    data: Dataset: names, languages, sizes, hashes.
-    facts: Facts of the training.
+    finished: Time (UTC) of the end of the run.
+    config: Complete config.
+    published: "task split" -> BLEU in the paper.
     curve: Validations.
     tests: Statistics by test set.
-    files: Checksums of the run's translations and pictures.
+    files: Checksums of translations and figures.
   """
 
   format: int
@@ -190,7 +184,7 @@ def read(path: pathlib.Path) -> RunResult:
   """Reads a result.
 
   Raises:
-    InputError: The file is missing, corrupt, or of another format; names it.
+    InputError: The file is missing, corrupt, or has another format.
   """
   try:
     document = checksums.verify_checksum(files.read_json(path))
@@ -205,25 +199,24 @@ def read(path: pathlib.Path) -> RunResult:
     raise InputError(
       f"{path} has format {document.get('format')}; this version reads {FORMAT}."
     )
-  result = from_config(
-    RunResult, document, ConfigPath(str(path)), CHECKPOINT_MODE
-  )
+  location = ConfigPath(str(path))
+  result = from_config(RunResult, document, location, CHECKPOINT_MODE)
   for split, test in result.tests.items():
-    _check(test, ConfigPath(str(path)) / split)
+    _check(test, location / split)
   return result
 
 
 def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
-  """Reads the results of files, and of all folders below folders.
+  """Reads several results.
 
   Args:
-    paths: Files, or folders that are searched for files named result.json; in
-      a folder without any, all files *.json are read.
+    paths: Files, or directories that are searched for files named result.json;
+      in a directory without any, all files *.json are read.
 
   Raises:
-    InputError: No result; a corrupt file; two files of the same run.
+    InputError: No result, a corrupt file, or two files of the same run.
   """
-  results: dict[str, tuple[pathlib.Path, RunResult]] = {}
+  loaded: dict[str, tuple[pathlib.Path, RunResult]] = {}
   for path in paths:
     chosen = [path]
     if path.is_dir():
@@ -232,26 +225,98 @@ def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
         raise InputError(f"{path} has no results: no file {FILE}.")
     for file in chosen:
       result = read(file)
-      other, _ = results.setdefault(result.name, (file, result))
+      other, _ = loaded.setdefault(result.name, (file, result))
       if other.resolve() != file.resolve():
         raise InputError(
           f"{other} and {file} are both results of {result.name}. Leave one out."
         )
-  return [result for _, result in results.values()]
+  return [result for _, result in loaded.values()]
 
 
-def _check(test: SplitStatistics, at: ConfigPath) -> None:
-  """Raises InputError where arrays are not what the test set must have."""
+def check_comparable(
+  runs: Sequence[RunResult], baseline: RunResult, metrics: Collection[str]
+) -> None:
+  """Checks that runs can be compared with a run of the baseline.
+
+  Raises:
+    InputError: Other test sets or signatures; a missing metric; runs of one
+      system with other options or data.
+  """
+  first_runs: dict[str, RunResult] = {}
+  for run in runs:
+    other = first_runs.setdefault(run.system, run)
+    if differences := _differences(other.config, run.config):
+      raise InputError(
+        f"{other.name} and {run.name} have other configs: "
+        f"{', '.join(differences[:5])}."
+      )
+    if other.data.hashes != run.data.hashes:
+      raise InputError(
+        f"{other.name} and {run.name} were trained on different data: hashes of "
+        "records, vocabulary or parser differ."
+      )
+    if more := sorted(set(run.tests) - set(baseline.tests)):
+      raise InputError(
+        f"{run.name} was scored on {', '.join(more)}, {baseline.name} was not. "
+        "All runs of a report need the same test sets."
+      )
+    for split in baseline.tests:
+      _check_test(run, baseline, split, metrics)
+
+
+def _check_test(
+  run: RunResult, baseline: RunResult, split: str, metrics: Collection[str]
+) -> None:
+  if split not in run.tests:
+    raise InputError(f"{run.name} was not scored on test set {split}.")
+  test, expected = run.tests[split], baseline.tests[split]
+  for side in ("reference", "source"):
+    key = f"{side}_sha256"
+    if getattr(test, key) != getattr(expected, key):
+      raise InputError(
+        f"{run.name} and {baseline.name}, {split}: their {side}s differ "
+        "(SHA-256), so their scores cannot be compared."
+      )
+  for metric in metrics:
+    if metric not in test.metrics:
+      raise InputError(
+        f"{run.name} has no statistics of {metric!r} on {split}. "
+        f"{did_you_mean(metric, test.metrics)} With the translations, jaxsyn "
+        f"compare --metrics {metric} adds them."
+      )
+    signatures = [one.metrics[metric].signature for one in (test, expected)]
+    if signatures[0] != signatures[1]:
+      raise InputError(
+        f"{run.name} and {baseline.name} have other signatures of {metric} on "
+        f"{split}: {signatures[0]} and {signatures[1]}."
+      )
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+  """Describes the options that differ and affect results."""
+  free = {name.removeprefix("config.") for name in neutral_options(Config)}
+  free.add("seed")
+  was, now = flat(without_removed(one)), flat(without_removed(other))
+  return [
+    f"{name} is {was.get(name)!r} and {now.get(name)!r}"
+    for name in sorted(was | now)
+    if was.get(name) != now.get(name)
+    and not any(f"{name}.".startswith(f"{one}.") for one in free)
+  ]
+
+
+def _check(test: SplitStatistics, path: ConfigPath) -> None:
+  """Raises InputError if an array is corrupt or has another length."""
   arrays = dict(test.facts)
   for name, metric in test.metrics.items():
-    SCORED.check_name(name, at / "metrics")
+    SCORED.check_name(name, path / "metrics")
     arrays[name] = metric.sentences
   for name, packed in arrays.items():
     try:
       rows = len(packed.unpacked())
     except ValueError as error:
-      raise (at / name).error(f" is corrupt: {error}.") from None
+      raise (path / name).error(f" is corrupt: {error}.") from None
     if rows != test.sentences:
-      raise (at / name).error(
+      raise (path / name).error(
         f" has {rows} sentences, the test set {test.sentences}."
       )

@@ -1,8 +1,8 @@
-"""Runs in processes of their own: started, watched, started again, stopped.
+"""Runs training jobs as processes: starts, watches, restarts and stops them.
 
-A process that ends gives all its memory back. It is told to stop by SIGTERM,
-and stops by itself when this process is gone, however that ended: its standard
-input is a pipe from here, which then closes (`watch_parent`).
+The memory of a process is freed at its end. A process stops on SIGTERM, and when
+this process ends for any reason: its standard input is a pipe from here, which
+then closes (`watch_parent`).
 """
 
 from __future__ import annotations
@@ -19,36 +19,50 @@ from collections.abc import Callable, Mapping, Sequence
 import jaxsyn
 from jaxsyn.comparison import progress
 from jaxsyn.comparison.planned_jobs import TrainingJob
-from jaxsyn.comparison.progress import Board
+from jaxsyn.comparison.progress import ProgressLog
 from jaxsyn.training.loop import StopSignals
 
-STARTS = 3  # of a process that is killed each time before it gets any further
-POLL_SECONDS = 0.1  # seconds between looks at the processes
-REPORT_SECONDS = (
-  30.0  # seconds until a line about a run that has not been validated yet
-)
-LATER_REPORT_SECONDS = 300.0  # the same after its first validation
+MAX_STARTS = 3  # of a process that is killed each time before it progresses
+POLL_SECONDS = 0.1  # between checks of the processes
+LOG_SECONDS = 1.0  # between checks of the runs' logs
+# Until a line about a run without news, before and after its first validation.
+STATUS_SECONDS = 30.0
+LATER_STATUS_SECONDS = 300.0
 
 Command = Callable[[TrainingJob], Sequence[str]]
 Slot = Mapping[str, str]  # environment variables of one process at a time
 
 
 @dataclasses.dataclass
-class RunningJob:
-  """A process at work on a run, and the place that it takes."""
+class JobState:
+  """What the runner records about a job.
 
-  job: TrainingJob
-  process: subprocess.Popen[bytes]
-  place: Slot
+  Attributes:
+    starts: Number of starts since the run last progressed.
+    step: Last step at the last start.
+    reported: Step of the last validation in the log of the comparison.
+    line_time: Time of the last line about the run.
+    process: Running process, or None.
+    slot: Slot of the running process.
+    is_stopping: Whether the process has received SIGTERM.
+  """
+
+  starts: int = 0
+  step: int = -1
+  reported: int = 0
+  line_time: float = 0.0
+  process: subprocess.Popen[bytes] | None = None
+  slot: Slot = dataclasses.field(default_factory=dict)
+  is_stopping: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class RunnerResult:
-  """How a call of `work` ended.
+  """The end of a call of `JobRunner.run`.
 
   Attributes:
-    signal: name of the signal that stopped it; "" for its own end.
-    failed: message of each run that was given up.
+    signal: Name of the signal that stopped it, or "".
+    failed: Error message of each failed run.
   """
 
   signal: str
@@ -56,164 +70,144 @@ class RunnerResult:
 
 
 class JobRunner:
-  """Works through runs, some at a time."""
+  """Runs jobs in order, one in each slot at a time."""
 
   def __init__(
     self,
     jobs: Sequence[TrainingJob],
     command: Command,
-    board: Board,
-    places: Sequence[Slot] = ({},),
+    log: ProgressLog,
+    slots: Sequence[Slot] = ({},),
   ):
-    """Sets it up.
+    """Creates a runner.
 
     Args:
-      jobs: in the order to be done.
-      command: the command line that trains and translates one.
-      board: where progress is shown.
-      places: a process at a time for each.
+      jobs: Jobs in the order of their start.
+      command: Function that returns the command line of a job.
+      log: Log of the comparison.
+      slots: Environment variables of each process that runs at the same time.
     """
-    self._jobs, self._command, self._board = list(jobs), command, board
-    self._free = list(places)
-    self._working: list[RunningJob] = []
-    self._starts: dict[TrainingJob, int] = {}  # since it last got further
-    self._reached: dict[TrainingJob, int] = {}  # step at the last start
+    self._jobs, self._command, self._log = list(jobs), command, log
+    self._free_slots = list(slots)
+    self._states = {job: JobState() for job in jobs}
     self._failed: dict[TrainingJob, str] = {}
-    self._reported: dict[
-      TrainingJob, int
-    ] = {}  # step of the last validation told
-    self._asked: set[TrainingJob] = set()  # to end
-    self._line_at: dict[
-      TrainingJob, float
-    ] = {}  # time of the last line about a run
 
-  def work(self) -> RunnerResult:
-    """Does all that is not finished; returns when it is, or on a signal."""
+  def run(self) -> RunnerResult:
+    """Runs all unfinished jobs; returns at the end or after a signal."""
     waiting = [job for job in self._jobs if not job.finished]
-    if done := len(self._jobs) - len(waiting):
-      self._board.say(f"{done} of {len(self._jobs)} runs are finished already")
+    if finished := len(self._jobs) - len(waiting):
+      total = len(self._jobs)
+      self._log.write(f"{finished} of {total} runs are finished already")
+    next_report = 0.0
     with StopSignals() as signals:
       try:
-        while (waiting and not signals.name) or self._working:
-          while self._free and waiting and not signals.name:
-            self._start(waiting.pop(0), self._free.pop(0))
-          waiting = self._ended(signals) + waiting
+        while (waiting and not signals.name) or self._running():
+          while self._free_slots and waiting and not signals.name:
+            self._start(waiting.pop(0), self._free_slots.pop(0))
+          waiting = self._handle_ended(signals) + waiting
           if signals.name:
             self._stop(signals.name)
-          self._show()
+          if time.monotonic() >= next_report:
+            for job in self._running():
+              self._report_validations(job)
+              self._report_status(job)
+            next_report = time.monotonic() + LOG_SECONDS
           time.sleep(POLL_SECONDS)
-      finally:  # a second signal, or an error: nobody is left behind
-        for working in self._working:
-          working.process.kill()
-          working.process.wait()
-    self._show(now=True)
+      finally:  # after a second signal or an error, no process is left
+        for process in self._running().values():
+          process.kill()
+          process.wait()
     return RunnerResult(signals.name, self._failed)
 
-  def _start(self, job: TrainingJob, place: Slot) -> None:
+  def _running(self) -> dict[TrainingJob, subprocess.Popen[bytes]]:
+    return {
+      job: state.process for job, state in self._states.items() if state.process
+    }
+
+  def _write(self, job: TrainingJob, text: str) -> None:
+    self._states[job].line_time = time.monotonic()
+    self._log.write(f"{job.name}: {text}")
+
+  def _start(self, job: TrainingJob, slot: Slot) -> None:
     job.run.mkdir(parents=True, exist_ok=True)
-    step = progress.state(job).step
-    further = step > self._reached.get(job, -1)
-    self._starts[job] = 1 if further else self._starts[job] + 1
-    self._reached[job] = step
-    seen = (record["step"] for record in progress.validations(job))
-    self._reported[job] = max(seen, default=0)
-    self._board.say(
-      f"{job.name}: {f'goes on from about step {step}' if step else 'begins'}"
-    )
-    self._line_at[job] = time.monotonic()
+    state, step = self._states[job], progress.last_step(job)
+    state.starts = 1 if step > state.step else state.starts + 1
+    state.step, state.slot = step, slot
+    validated = (record["step"] for record in progress.validations(job))
+    state.reported = max(validated, default=0)
+    self._write(job, f"resumes from about step {step}" if step else "starts")
     with (job.run / progress.OUTPUT).open("ab") as output:
-      process = subprocess.Popen(
+      state.process = subprocess.Popen(
         self._command(job),
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
-        env={**_environment(), **place},
-        # Ctrl-C goes to this process alone, which hands it on once.
+        env={**_environment(), **slot},
+        # Ctrl-C reaches this process only, which forwards it once.
         start_new_session=True,
       )
-    self._working.append(RunningJob(job, process, place))
 
-  def _ended(self, signals: StopSignals) -> list[TrainingJob]:
-    """Takes processes that ended off the list; runs to be started again."""
-    again = []
-    for working in list(self._working):
-      code, job = working.process.poll(), working.job
+  def _handle_ended(self, signals: StopSignals) -> list[TrainingJob]:
+    """Reports processes that ended, and returns the runs to be restarted."""
+    restarted = []
+    for job, process in self._running().items():
+      code, state = process.poll(), self._states[job]
       if code is None:
         continue
-      if working.process.stdin:
-        working.process.stdin.close()
-      self._working.remove(working)
-      self._free.append(working.place)
+      if process.stdin:
+        process.stdin.close()
+      state.process = None
+      self._free_slots.append(state.slot)
       if job.finished:
-        self._report(job)
-        facts = job.facts
-        self._board.say(
-          f"{job.name}: finished at step {facts.step} ({facts.reason}), best "
-          f"validation {progress.score_text(job.config.train.selection, facts.best_score)} at step "
-          f"{facts.best_step}, "
-          f"{facts.minutes:.1f} minutes"
-        )
+        self._report_validations(job)
+        self._write(job, _finish_text(job))
       elif signals.name:
-        self._board.say(f"{job.name}: stopped")
-      elif code <= 0 and self._starts[job] < STARTS:  # not of its own will
-        self._board.say(f"{job.name}: {_how(code)}; it goes on")
-        again.append(job)
+        self._write(job, "stopped")
+      elif code <= 0 and state.starts < MAX_STARTS:  # killed or stopped
+        self._write(job, f"{_end_text(code)}; it is restarted")
+        restarted.append(job)
       else:
-        output = progress.tail(job)
-        self._failed[job] = f"{_how(code)}: {output}"
-        self._board.say(f"{job.name}: given up; {self._failed[job]}")
-    return again
+        output = progress.last_lines(job, 3)
+        self._failed[job] = f"{_end_text(code)}: {output}"
+        self._write(job, f"failed; {self._failed[job]}")
+    return restarted
 
   def _stop(self, name: str) -> None:
-    """Asks every process once to save and end."""
-    for working in self._working:
-      if working.job not in self._asked:
-        self._asked.add(working.job)
-        self._board.say(f"{name}: {working.job.name} is asked to save and end")
-        working.process.send_signal(signal.SIGTERM)
+    """Sends SIGTERM to every process once."""
+    for job, process in self._running().items():
+      if not self._states[job].is_stopping:
+        self._states[job].is_stopping = True
+        self._log.write(f"{name}: {job.name} saves and stops")
+        process.send_signal(signal.SIGTERM)
 
-  def _show(self, now: bool = False) -> None:
-    if not (now or self._board.due):
-      return
-    busy = {working.job for working in self._working}
-    for job in busy:
-      self._report(job)
-      self._report_progress(job)
-    states = {
-      job: progress.state(job, working=job in busy, failed=job in self._failed)
-      for job in self._jobs
-    }
-    self._board.show(states)
-
-  def _report(self, job: TrainingJob) -> None:
-    """A line for each validation that is new."""
+  def _report_validations(self, job: TrainingJob) -> None:
+    """Writes a line for each new validation."""
+    state, metric = self._states[job], job.config.train.selection
     for record in progress.validations(job):
-      if record["step"] <= self._reported[job]:
-        continue
-      self._reported[job] = record["step"]
-      self._line_at[job] = time.monotonic()
-      metric = job.config.train.selection
-      self._board.say(
-        f"{job.name}: step {record['step']}/{job.config.train.steps}, "
-        f"validation {progress.score_text(metric, record[metric])}, "
-        f"{record['minutes']:.1f} minutes"
-      )
+      if record["step"] > state.reported:
+        state.reported = record["step"]
+        self._write(
+          job,
+          f"step {record['step']}/{job.config.train.steps}, "
+          f"validation {progress.score_text(job, record[metric])}, "
+          f"{record['minutes']:.1f} minutes",
+        )
 
-  def _report_progress(self, job: TrainingJob) -> None:
-    """Prints a line about a run that has had none for a while."""
-    now = time.monotonic()
-    interval = LATER_REPORT_SECONDS if self._reported[job] else REPORT_SECONDS
-    if now - self._line_at[job] < interval:
+  def _report_status(self, job: TrainingJob) -> None:
+    """Writes a line about a run without news for a while."""
+    state = self._states[job]
+    interval = LATER_STATUS_SECONDS if state.reported else STATUS_SECONDS
+    if time.monotonic() - state.line_time < interval:
       return
-    self._line_at[job] = now
-    if line := progress.line(job):
-      self._board.say(f"{job.name}: {line}")
+    state.line_time = time.monotonic()
+    if text := progress.last_lines(job, 1):
+      self._write(job, text)
 
 
 def watch_parent() -> None:
-  """Asks this process to save and end when the one that started it is gone.
+  """Sends SIGTERM to this process when its standard input closes.
 
-  For a process whose standard input is a pipe that nobody writes to.
+  The standard input must be a pipe that the parent process never writes to.
   """
 
   def wait() -> None:
@@ -225,16 +219,25 @@ def watch_parent() -> None:
 
 
 def _environment() -> dict[str, str]:
-  """This process's, with this very jaxsyn first."""
+  """Returns the environment of this process, with this jaxsyn first."""
   root = str(pathlib.Path(jaxsyn.__file__).resolve().parent.parent)
   paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
   return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _how(code: int) -> str:
-  """How a process came to its end, from its status."""
+def _finish_text(job: TrainingJob) -> str:
+  facts = job.read_result().facts
+  return (
+    f"finished at step {facts.step} ({facts.reason}), best validation "
+    f"{progress.score_text(job, facts.best_score)} at step {facts.best_step}, "
+    f"{facts.minutes:.1f} minutes"
+  )
+
+
+def _end_text(code: int) -> str:
+  """Describes the exit status of a process."""
   if code < 0:
     return f"its process was killed ({signal.Signals(-code).name})"
   if code == 0:
-    return "its process was asked to stop by another"
+    return "its process was stopped by another process"
   return f"its process ended with status {code}"

@@ -1,0 +1,224 @@
+"""Sentences of a report: title, conclusions, notes, setting."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+from jaxsyn.comparison.hierarchical import Hierarchical
+from jaxsyn.comparison.inference import LEVEL, ErrorVariance
+from jaxsyn.comparison.results import Comparison
+from jaxsyn.comparison.tables import (
+  MARKS,
+  p_value,
+  points,
+  published_tasks,
+  score_columns,
+  verdict,
+)
+
+BOLD = "Bold marks the best mean of a column and is not a test."
+OF_RUNS = (
+  "Minutes and tokens/s depend on other programs on the machine: compare them "
+  "only if nothing else ran."
+)
+
+
+def title(results: Comparison) -> str:
+  """Returns the title of a report."""
+  if results.ablation:
+    return f"{results.ablation.question} After {results.ablation.source}"
+  name = results.systems[0].data.name
+  return f"{len(results.systems)} systems on {name}"
+
+
+def family_tests(results: Comparison) -> list[Hierarchical]:
+  """Returns the tests of the family, in the order of its pairs."""
+  tests = {
+    (d.system, d.baseline): d
+    for d in results.primary.over_seeds
+    if d.adjusted_p is not None
+  }
+  pairs = [(system, other) for system, other in results.family]
+  return [tests[pair] for pair in pairs if pair in tests]
+
+
+def conclusions(results: Comparison) -> list[str]:
+  """Returns a sentence for each verdict that occurs in the family."""
+  tests = family_tests(results)
+  metric, where = results.metrics[0], results.primary.name
+  texts = []
+  for kind in ("better", "worse", "equivalent", "undecided"):
+    chosen = [d for d in tests if d.verdict == kind]
+    if not chosen:
+      continue
+    if kind == "equivalent":
+      meaning = f"{verdict(chosen[0])} (p < {LEVEL})"
+    elif kind == "undecided":
+      meaning = "undecided: no significant difference"
+      if chosen[0].margin is not None:
+        meaning += ", and equivalence is not shown"
+    else:
+      meaning = f"{kind} (Holm-adjusted p < {LEVEL})"
+    pairs = "; ".join(
+      f"{d.system} against {d.baseline} {points(d.value, metric, '+')} "
+      f"({points(d.low, metric, '+')} to {points(d.high, metric, '+')})"
+      for d in sorted(chosen, key=lambda d: -d.value)
+    )
+    noun = "pair is" if len(tests) == 1 else "pairs are"
+    texts.append(
+      f"{metric}, {where}: {len(chosen)} of {len(tests)} {noun} {meaning}: "
+      f"{pairs}."
+    )
+  return texts
+
+
+def of_scores(results: Comparison) -> list[str]:
+  """Returns the notes below the table of scores."""
+  texts = _of_seeds(results)
+  if any("↓" in column for column in score_columns(results)):
+    texts.append("↓: less is better.")
+  if published_tasks(results):
+    texts.append(
+      "Published scores are those of the paper, on its data and with its "
+      "training: only the order of rows can be compared."
+    )
+  if results.failed:
+    names = ", ".join(f"{f.system} seed {f.seed}" for f in results.failed)
+    texts.append(f"Failed runs: {names}.")
+  versions = collections.Counter(
+    f"{run.version} ({run.commit or 'no commit'})" for run in results.runs
+  )
+  if len(versions) > 1:
+    listing = ", ".join(f"{name}: {n} runs" for name, n in versions.items())
+    texts.append(f"The runs used several versions of the code: {listing}.")
+  for run in results.runs:
+    texts += (f"{run.system} seed {run.seed}: {n}" for n in run.facts.notes)
+  signatures = set[str]()
+  for split in results.splits:
+    signatures.update(f"{m}|{text}" for m, text in split.signatures.items())
+  texts.append("; ".join(sorted(signatures)) + ".")
+  return texts
+
+
+def _of_seeds(results: Comparison) -> list[str]:
+  """Returns the notes about seeds and significance."""
+  if len(results.seeds) == 1:
+    return ["One seed: another seed may reverse any difference."]
+  tests = family_tests(results)
+  counts = sorted({len(s.values) for s in results.primary.scores})
+  seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+  (strong, double), (weak, single) = MARKS
+  texts = [
+    f"Mean ± standard deviation over {seeds} seeds. {single} p < {weak}, "
+    f"{double} p < {strong} against {results.baseline}, over seeds and "
+    f"sentences (hierarchical bootstrap, {results.samples} resamples, corrected "
+    f"for few seeds), Holm-adjusted in the family of {len(tests)} "
+    f"{'test' if len(tests) == 1 else 'tests'} ({results.metrics[0]}, "
+    f"{results.primary.name}). Other scores have no mark."
+  ]
+  tested = {(d.system, d.baseline) for d in tests}
+  if missing := [pair for pair in results.family if tuple(pair) not in tested]:
+    names = ", ".join(" against ".join(pair) for pair in missing)
+    texts.append(
+      f"Pairs of the family without two common seeds, and so without a test: "
+      f"{names}."
+    )
+  texts += map(_of_variance, results.primary.errors)
+  if len(results.seeds) == 2:
+    texts.append(
+      "Two seeds are too few for a claim: p-values are too small, so that "
+      f"{single} and {double} are no evidence."
+    )
+  return texts
+
+
+def _of_variance(error: ErrorVariance) -> str:
+  text = (
+    f"{error.metric}: standard deviation of the error of a run, pooled over "
+    f"{error.systems} systems: {points(error.sd, error.metric)} "
+    f"({error.degrees} degrees of freedom); the largest of a single system: "
+    f"{points(error.largest_sd, error.metric)} ({error.largest})."
+  )
+  if error.p is not None and error.p < LEVEL:
+    text += (
+      " It is significantly larger than that of the others (p = "
+      f"{p_value(error.p)}): tests with {error.largest} are too liberal, others "
+      "too conservative. Use --variance separate."
+    )
+  return text
+
+
+def of_differences(results: Comparison) -> str:
+  """Returns the note below the table of differences."""
+  if len(results.seeds) == 1:
+    return (
+      "One seed: intervals and p-values are over sentences alone. They compare "
+      "two trained models, not two systems."
+    )
+  return (
+    "Interval, p and the two standard deviations are over seeds and sentences "
+    "(paired by seed; corrected for few seeds with Student's t). "
+    '"p of each seed" is over sentences alone: it compares two trained models, '
+    "not two systems."
+  )
+
+
+def setting(results: Comparison) -> list[str]:
+  """Returns sentences about config, decoding, data and machines."""
+  parts = []
+  if results.config_file:
+    text = f"Config: {results.config_file}"
+    if results.overrides:
+      text += f" with {', '.join(results.overrides)}"
+    parts.append(f"{text}; complete in report.json.")
+  if results.ablation:
+    for name, bleu in results.ablation.others.items():
+      scores = ", ".join(f"{task} {value:.2f}" for task, value in bleu.items())
+      parts.append(f"Published, not trained here: {name}: BLEU {scores}.")
+  decode = results.system(results.baseline).config["decode"]
+  parts.append(
+    f"Translated with {_checkpoint(results)}, {_search(decode)}, length "
+    f"penalty {decode['length_penalty']} {decode['alpha']}."
+  )
+  data = results.systems[0].data
+  if data.left_out:
+    parts.append(f"Test sets without files: {', '.join(data.left_out)}.")
+  pairs = ", ".join(f"{split} {count:,}" for split, count in data.pairs.items())
+  hashes = data.hashes["records"].items()
+  records = ", ".join(f"{split} {value[:12]}" for split, value in hashes)
+  parts.append(
+    f"Data: {data.name}, {data.source_language} to {data.target_language}; "
+    f"pairs: {pairs}; SHA-256 of records: {records}."
+  )
+  for run in results.runs:
+    m = run.facts.machine
+    packages = ", ".join(f"{k} {v}" for k, v in m.packages.items())
+    parts.append(
+      f"Machine: {m.devices} × {m.device}; {m.processor}, {m.cores} cores; "
+      f"{m.system}; Python {m.python}; {packages}."
+    )
+  return list(dict.fromkeys(parts))
+
+
+def _search(decode: Mapping[str, Any]) -> str:
+  """Describes the decoding strategy."""
+  name = decode.get("search", "beam")
+  if name == "beam":
+    return f"beam {decode['beam']}"
+  size_option = "nbest" if name == "sample" else "beam"
+  options = {size_option: decode[size_option], **decode.get(name, {})}
+  listing = ", ".join(f"{option} {value}" for option, value in options.items())
+  return f"search {name} ({listing})"
+
+
+def _checkpoint(results: Comparison) -> str:
+  """Describes the parameters that translated."""
+  config = results.system(results.baseline).config
+  if (averaged := config["train"]["average"]) > 1:
+    return f"the mean of the last {averaged} checkpoints"
+  if config["decode"]["checkpoint"] == "last":
+    return "the last checkpoint"
+  metrics = dict.fromkeys(run.facts.selection for run in results.runs)
+  return f"the best checkpoint by validation {' or '.join(metrics)}"
