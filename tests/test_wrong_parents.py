@@ -266,6 +266,7 @@ def test_results_and_reports_have_the_rates(trained):
     plain.facts, wrong_parents={split: {"source": 0.125}}
   )
   runs = (dataclasses.replace(plain, seed=1, facts=of_run), plain)
-  header, *rows = tables.every_run(dataclasses.replace(results, runs=runs))
-  assert header[-1] == "wrong parents"
-  assert [row[-1] for row in rows] == [f"{split} source 12.50 %", ""]
+  table = tables.runs(dataclasses.replace(results, runs=runs))
+  assert table.head[-1] == "wrong parents"
+  shares = [row[-1].text for row in table.rows]
+  assert shares == [f"{split} source 12.50 %", ""]

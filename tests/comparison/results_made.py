@@ -1,4 +1,4 @@
-"""Results of runs and of a comparison that never was, to write reports of."""
+"""Constructed results of runs and of a comparison, without any training."""
 
 import dataclasses
 
@@ -10,14 +10,38 @@ from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
 from jaxsyn.config import as_dict
 from jaxsyn.scoring.results import Difference, PairedTest, Score
 
-DECODE = {
-  "checkpoint": "best",
-  "beam": 5,
-  "length_penalty": "gnmt",
-  "alpha": 0.6,
+CONFIG = {
+  "seed": 0,
+  "system": "transformer",
+  "data": {"tree": "parsed"},
+  "decode": {
+    "checkpoint": "best",
+    "beam": 5,
+    "length_penalty": "gnmt",
+    "alpha": 0.6,
+  },
+  "train": {"selection": "bleu", "tokenizer": "", "average": 1},
 }
-TRAIN = {"selection": "bleu", "tokenizer": "", "average": 1}
-MACHINE = results.Machine("cpu", 1, "a chip", 2, "Linux", "3.11", {"jax": "1"})
+DATA = results.DataSet(
+  "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
+)
+FACTS = results.RunFacts(
+  step=9,
+  reason="steps",
+  selection="BLEU (13a)",
+  best_step=6,
+  best_score=29.5,
+  minutes=1.5,
+  tokens=900,
+  tokens_per_s=700.0,
+  parameters=5000,
+  machine=results.Machine("cpu", 1, "a chip", 2, "Linux", "3.11", {"jax": "1"}),
+)
+SCORES = {
+  "transformer": (30.0, 31.0),
+  "pascal": (31.0, 32.0),
+  "pascal_random_tree": (29.0, 30.0),
+}
 
 
 def summary(system, *values):
@@ -47,95 +71,96 @@ def over_seeds(system, value, p, other="transformer", adjusted_p=None):
   )
 
 
-def made(**changes):
-  """Three systems, of which one is a control, on one split."""
-  data = results.DataSet(
-    "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
-  )
-  names = ("transformer", "pascal", "pascal_random_tree")
-  configs = {name: as_dict(config_of(name)) for name in names}
-  scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
+def split_made():
+  """A test set; Holm: 3 · 0.0001, 2 · 0.001, 1 · 0.03."""
   test = PairedTest("bootstrap", 0.04, 0.02, 100, "bs:100")
-  split = results.TestSet(
-    *("test", 20),
-    {"BLEU": "case:mixed"},
-    tuple(summary(n, *v) for n, v in zip(names, scores)),
-    (
-      results.OneSeed(
-        0,
-        Difference(
-          *("pascal", "transformer", "BLEU", 1.0, 0.1, 1.9),
-          *(9, 8, 3, (test,)),
-        ),
-      ),
-    ),
-    (
-      # Three tests: 3 · 0.0001, 2 · 0.001, 1 · 0.03.
+  difference = Difference(
+    "pascal", "transformer", "BLEU", 1.0, 0.1, 1.9, 9, 8, 3, (test,)
+  )
+  texts = {"transformer": "q", "pascal": "x <y> z", "pascal_random_tree": ""}
+  scores = {"transformer": 10.0, "pascal": 60.0, "pascal_random_tree": 20.0}
+  return results.TestSet(
+    name="test",
+    sentences=20,
+    signatures={"BLEU": "case:mixed"},
+    scores=tuple(summary(n, *values) for n, values in SCORES.items()),
+    over_sentences=(results.OneSeed(0, difference),),
+    over_seeds=(
       over_seeds("pascal", 2.0, 0.0001, "pascal_random_tree", 0.0003),
       over_seeds("pascal", 1.0, 0.03, adjusted_p=0.03),
       over_seeds("pascal_random_tree", -1.0, 0.001, adjusted_p=0.002),
     ),
-    (),
-    (
+    errors=(),
+    buckets=(
       results.BucketOfRuns(
         "depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()
       ),
       results.BucketOfRuns(
-        *("depth", "3", 16, 0.8, (summary("pascal", 4.0),)),
+        "depth",
+        "3",
+        16,
+        0.8,
+        (summary("pascal", 4.0),),
         (over_seeds("pascal", 0.7, 0.2),),
       ),
     ),
-    "chrF",
-    (
-      results.Example(
-        7,
-        "a <b> c",
-        "x y z",
-        1,
-        {"transformer": 10.0, "pascal": 60.0, "pascal_random_tree": 20.0},
-        {"transformer": "q", "pascal": "x <y> z", "pascal_random_tree": ""},
-      ),
-    ),
+    example_metric="chrF",
+    examples=(results.Example(7, "a <b> c", "x y z", 1, scores, texts),),
   )
-  facts = results.RunFacts(
-    *(9, "steps", "BLEU (13a)", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
-  )
+
+
+def made(**changes):
+  """Three systems, one of them a control, on one test set."""
+  configs = {name: as_dict(config_of(name)) for name in SCORES}
+  entries = [
+    results.Entry(
+      name,
+      CONFIG
+      | {"system": name, "data": {"tree": configs[name]["data"]["tree"]}},
+      DATA,
+      controls(name, configs),
+      control_of(name, configs),
+      {},
+    )
+    for name in SCORES
+  ]
   run = results.SeedRun(
-    *("transformer", 0, "c0ffee", "9.9", "transformer/seed_0", facts),
+    "transformer",
+    0,
+    "c0ffee",
+    "9.9",
+    "transformer/seed_0",
+    FACTS,
     (results.Point(6, 1.0, {"bleu": 29.5}),),
     {"test": (Score("BLEU", 30.0, "case:mixed"),)},
   )
   content = results.Comparison(
-    *(results.FORMAT, "today", "9.9", "configs/m.py", ("train.steps=9",)),
-    *("transformer", (0, 1)),
-    *(("BLEU",), 100),
-    (
+    format=results.FORMAT,
+    made="today",
+    version="9.9",
+    config_file="configs/m.py",
+    overrides=("train.steps=9",),
+    baseline="transformer",
+    seeds=(0, 1),
+    metrics=("BLEU",),
+    samples=100,
+    family=(
       ("pascal", "transformer"),
       ("pascal_random_tree", "transformer"),
       ("pascal", "pascal_random_tree"),
     ),
-    "separate",
-    tuple(
-      results.Entry(
-        n,
-        {"seed": 0, "decode": DECODE, "train": TRAIN},
-        data,
-        controls(n, configs),
-        control_of(n, configs),
-        {},
-      )
-      for n in names
-    ),
-    (run,),
-    (results.FailedRun("pascal", 2, "why"),),
-    (split,),
-    None,
+    variance="separate",
+    systems=tuple(entries),
+    runs=(run,),
+    failed=(results.FailedRun("pascal", 2, "why"),),
+    splits=(split_made(),),
+    ablation=None,
   )
   return dataclasses.replace(content, **changes)
 
 
 def run_made(system="transformer", seed=0, tests=None, **changes):
-  """The result of a run without any training."""
+  """Returns the result of a run."""
   content = run_result.RunResult(
     format=run_result.FORMAT,
     version="9.9",
@@ -143,21 +168,11 @@ def run_made(system="transformer", seed=0, tests=None, **changes):
     finished="2026-01-01T00:00:00+00:00",
     system=system,
     seed=seed,
-    config={
-      "seed": seed,
-      "system": system,
-      "data": {"tree": "parsed"},
-      "decode": DECODE,
-      "train": TRAIN,
-    },
+    config=CONFIG | {"seed": seed, "system": system},
     published={},
     origin=results.Origin(),
-    data=results.DataSet(
-      "m", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
-    ),
-    facts=results.RunFacts(
-      *(6, "steps", "BLEU (13a)", 3, 1.5, 0.5, 9, 2.0, 7, MACHINE)
-    ),
+    data=DATA,
+    facts=dataclasses.replace(FACTS, minutes=0.5),
     curve=(),
     tests=tests or {},
     files={},

@@ -1,16 +1,20 @@
-"""Scores over seeds, by hand: exact matches of four sentences."""
+"""Comparisons from results: by hand for exact match, and what is rejected."""
 
-import gzip
-import shutil
+import dataclasses
+import re
 
 import numpy as np
 import pytest
 from models_under_test import config_of
+from results_made import run_made
+from test_run_result import REFERENCES, run, statistics, translations
 
-from jaxsyn.comparison import analysis, controls, measure, planned_jobs
-from jaxsyn.config import as_dict, read_config
-from jaxsyn.configs import quickstart
-from jaxsyn.data.store import layout
+from jaxsyn.comparison import analysis, controls, examples, report, results
+from jaxsyn.comparison.controls import control_of
+from jaxsyn.comparison.inference import Inference, holm
+from jaxsyn.config import as_dict
+from jaxsyn.configs import systems
+from jaxsyn.data.sentence.controls import Random, Sampled
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import scorer_of
@@ -21,14 +25,14 @@ PAIR = [("other", "base")]
 SCORER = scorer_of("exact", [["a"] * 4])
 
 
-def scored(**systems):
-  """System -> right sentences of each seed, of four."""
+def scored(**right):
+  """System -> number of right sentences of each seed, of four."""
   return {
     system: {
-      seed: [SCORER.measure(["a"] * right + ["x"] * (4 - right))]
-      for seed, right in enumerate(rights)
+      seed: [SCORER.measure(["a"] * count + ["x"] * (4 - count))]
+      for seed, count in enumerate(counts)
     }
-    for system, rights in systems.items()
+    for system, counts in right.items()
   }
 
 
@@ -46,16 +50,12 @@ def test_runs_are_paired_by_seed():
   assert (result.by_seed, result.value) == ((25, 50), 37.5)
   singles = analysis.over_sentences(runs, PAIR, SETTINGS)
   assert [(s.seed, s.difference.value) for s in singles] == [(0, 25), (1, 50)]
-
-
-def test_a_seed_that_one_system_lacks_is_left_out():
-  runs = scored(base=(1, 2, 3), other=(2, 4))
-  del runs["other"][0]
+  del runs["other"][0]  # a seed that only the baseline has
   (result,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
   assert (result.seeds, result.by_seed, result.p) == ((1,), (50,), None)
 
 
-def test_systems_are_compared_with_their_controls_too():
+def test_systems_are_compared_with_their_controls():
   runs = scored(
     transformer=(1,), pascal=(3,), pascal_random_tree=(2,), deps_san=(2,)
   )
@@ -70,49 +70,226 @@ def test_systems_are_compared_with_their_controls_too():
   ]
 
 
+def test_a_control_differs_in_its_trees_alone():
+  """All *_tree systems are controls of the system in their name."""
+  typed = {name: config_of(name) for name in systems.SYSTEMS}
+  configs = {name: as_dict(config) for name, config in typed.items()}
+  for name in systems.SYSTEMS:
+    of = re.fullmatch(r"(.*)_(linear|random)_tree", name)
+    assert control_of(name, configs) == (of[1] if of else "")
+  # Also with other names, seeds and options of the tree, but no other options.
+  random = dataclasses.replace(typed["dasa"].data, tree=Random())
+  mine = dataclasses.replace(typed["dasa"], data=random, seed=7)
+  configs["mine"] = as_dict(mine)
+  assert control_of("mine", configs) == "dasa"
+  sampled = dataclasses.replace(typed["dasa"].data, tree=Sampled(rate=0.3))
+  configs["dasa"] = as_dict(dataclasses.replace(typed["dasa"], data=sampled))
+  assert control_of("mine", configs) == "dasa"
+  train = dataclasses.replace(typed["dasa"].train, steps=9)
+  configs["mine"] = as_dict(dataclasses.replace(mine, train=train))
+  assert control_of("mine", configs) == ""
+
+
 def test_buckets_have_all_runs():
   runs = scored(base=(1, 3), other=(2, 4))
   table = buckets.Buckets(
     "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
   )
-  first, none, last = analysis.in_buckets(
-    table, runs, PAIR, draws=SETTINGS.draws
-  )
+  in_table = analysis.in_buckets(table, runs, PAIR, SETTINGS.draws)
+  first, none, last = in_table
   assert (first.count, none.count, last.share) == (2, 0, 0.5)
   assert [s.values for s in first.scores] == [(50, 100), (100, 100)]
   assert [s.values for s in last.scores] == [(0, 50), (0, 100)]
-  assert none.scores == () and first.differences == ()  # too few to draw from
+  assert none.scores == () and first.differences == ()  # too few to resample
 
 
-def test_a_test_set_that_is_not_as_it_was_written_is_refused(
-  prepared, tmp_path
-):
-  """Its lines are as many, and the translations are there."""
-  folder = shutil.copytree(prepared, tmp_path / "copy")
-  config = quickstart.get_config("transformer")
-  config.data.directory = str(folder)
-  job = planned_jobs.TrainingJob(
-    tmp_path, planned_jobs.System("transformer", read_config(config)), 0
+def compared(*runs, settings=None, **options):
+  settings = settings or Settings(("chrf",), samples=50)
+  chosen = ("transformer", "pascal")
+  return analysis.of_runs(runs, settings, chosen, **options)
+
+
+def other_references():
+  lines = [*REFERENCES[:-1], "x"]
+  return {"test": statistics(translations(1), references=lines)}
+
+
+def other_signature():
+  test = statistics(translations(1))
+  chrf = dataclasses.replace(test.metrics["chrf"], signature="nrefs:1|case:lc")
+  metrics = {**test.metrics, "chrf": chrf}
+  return {"test": dataclasses.replace(test, metrics=metrics)}
+
+
+def with_train(**options):
+  config = run_made().config
+  return {**config, "train": {**config["train"], **options}}
+
+
+@pytest.mark.parametrize(
+  ("other", "message"),
+  [
+    (
+      run_made("pascal", 0, other_references()),
+      "pascal seed 0 and transformer seed 0, test: their references differ",
+    ),
+    (
+      run_made("pascal", 0, other_signature()),
+      "pascal seed 0 and transformer seed 0 have other signatures of chrf",
+    ),
+    (run_made("pascal", 0), "pascal seed 0 was not scored on test set test"),
+    (
+      run("pascal", splits=("test", "more")),
+      "pascal seed 0 was scored on more, transformer seed 0 was not",
+    ),
+    (
+      run("transformer", 1, config=with_train(steps=9)),
+      r"transformer seed 0 and transformer seed 1 have other configs: train\.",
+    ),
+    (
+      run(
+        "transformer",
+        1,
+        data=dataclasses.replace(run_made().data, hashes={"records": {}}),
+      ),
+      "transformer seed 0 and transformer seed 1 were trained on different",
+    ),
+    (
+      run_made("pascal", 0, {"test": statistics(translations(1), ["bleu"])}),
+      "pascal seed 0 has no statistics of 'chrf' on test",
+    ),
+  ],
+)
+def test_rejects_runs_that_cannot_be_compared(other, message):
+  with pytest.raises(InputError, match=message):
+    compared(run(), other)
+
+
+def test_rejects_a_comparison_without_its_baseline():
+  failed = [results.FailedRun("transformer", 0, "NaN")]
+  with pytest.raises(InputError, match="of the baseline transformer: NaN"):
+    compared(run("pascal"), failed=failed)
+
+
+def test_configs_may_differ_in_neutral_options():
+  # The second option was removed in a later version.
+  config = with_train(log_every=9, writers={"mlflow": "trees"})
+  found = compared(run(), run("transformer", 1, config=config))
+  assert found.seeds == (0, 1)
+
+
+def test_runs_are_ordered_by_seed_then_system():
+  runs = [run(s, k) for s in ("pascal", "transformer") for k in (1, 0)]
+  result = compared(*runs, run("deps_san"))
+  assert [(r.system, r.seed) for r in result.runs] == [
+    ("transformer", 0),
+    ("pascal", 0),
+    ("transformer", 1),
+    ("pascal", 1),
+  ]
+  (one,) = result.splits[0].over_seeds
+  values = {(r.system, r.seed): r.scores["test"][0].value for r in result.runs}
+  assert one.by_seed == pytest.approx(
+    [values["pascal", k] - values["transformer", k] for k in (0, 1)]
   )
-  job.hypotheses("test").parent.mkdir(parents=True)
-  job.hypotheses("test").write_text("a\n" * 24)
 
-  def scored():
-    return measure.Measurer(SETTINGS.with_defaults("en"))(job, {})["test"]
 
-  complete = scored()
-  assert complete.sentences == 24 and "tree depth" in complete.facts
-  for file in (
-    layout.sentence_file(folder, "text", "test", "source"),
-    layout.sentence_file(folder, "text", "test", "target"),
-    layout.sentence_file(folder, "conllu", "test", "source"),
-  ):
-    shutil.copyfile(file, tmp_path / "kept")
-    with gzip.open(file, "rt", encoding="utf-8") as stream:
-      edited = stream.read().replace("a", "e").replace("\t0\t", "\t1\t")
-    with gzip.open(file, "wt", encoding="utf-8") as stream:
-      stream.write(edited)
-    with pytest.raises(InputError, match=rf"{file} has .* Prepare the data"):
-      scored()
-    shutil.copyfile(tmp_path / "kept", file)
-  assert scored() == complete
+def test_a_family_is_corrected_together():
+  chosen = ("transformer", "pascal", "deps_san", "relative")
+  runs = [run(s, k, ("one", "two")) for s in chosen for k in (0, 1, 2)]
+  family = (("pascal", "deps_san"), ("relative", "transformer"))
+  inference = Inference(family, "pooled", {"chrf": 50.0})
+  settings = Settings(("chrf", "bleu"), samples=50)
+  result = analysis.of_runs(runs, settings, chosen, inference=inference)
+  tests = {}
+  for split in result.splits:
+    for d in split.over_seeds:
+      tests[split.name, d.metric, d.system, d.baseline] = d
+  assert len(tests) == 3 * 2 * 4  # three with the baseline, and one more
+  inside = [tests["mean of test sets", "chrF", *pair] for pair in family]
+  assert [d.adjusted_p for d in inside] == holm([d.p for d in inside])
+  for key, d in tests.items():
+    assert (d.adjusted_p is None) == (d not in inside), key
+    assert (d.margin == 50.0) == (d.metric == "chrF"), key
+    assert d.verdict in ("better", "worse", "equivalent", "undecided")
+  errors = {e.metric: e for e in result.primary.errors}
+  assert set(errors) == {"chrF", "BLEU"} and errors["chrF"].degrees == 3 * 2
+  for d in inside:
+    assert d.seed_sd**2 == pytest.approx(2 * errors["chrF"].sd ** 2 / 3)
+  text = report.markdown(result)
+  assert "not in the family" in text
+  assert "in the family of 2 tests (chrF, mean of test sets)" in text
+  assert "pooled over 4 systems" in text and "6 degrees of freedom" in text
+  assert results.from_json(results.to_json(result)) == result
+
+
+def test_names_pairs_of_a_family_without_runs():
+  runs = [run(s, k) for s in ("transformer", "pascal") for k in (0, 1)]
+  inference = Inference((("pascal", "transformer"), ("pascal", "relative")))
+  chosen = ("transformer", "pascal", "relative")
+  settings = Settings(("chrf",), samples=50)
+  result = analysis.of_runs(runs, settings, chosen, inference=inference)
+  text = report.markdown(result)
+  assert "without a test: pascal against relative." in text
+
+
+def test_the_mean_of_test_sets():
+  runs = [
+    run(system, seed, splits=("one", "two"))
+    for system in ("transformer", "pascal")
+    for seed in (0, 1, 2)
+  ]
+  result = compared(*runs, settings=Settings(("chrf",), samples=4000))
+  one, two, mean = result.splits
+  assert (mean.name, mean.sentences) == ("mean of test sets", 10)
+  assert mean.buckets == () and mean is result.primary
+  for a, b, both in zip(one.scores, two.scores, mean.scores):
+    assert both.values == pytest.approx(
+      [(x + y) / 2 for x, y in zip(a.values, b.values)]
+    )
+  (d1,), (d2,), (d,) = (split.over_seeds for split in result.splits)
+  assert d.value == pytest.approx((d1.value + d2.value) / 2)
+  # Test sets are resampled independently: Var((a + b) / 2) = (Va + Vb) / 4.
+  independent = ((d1.sentence_sd**2 + d2.sentence_sd**2) / 4) ** 0.5
+  assert d.sentence_sd == pytest.approx(independent, rel=0.05)
+  # Not the mean of two standard deviations.
+  assert d.seed_sd == pytest.approx(np.std(d.by_seed, ddof=1) / 3**0.5)
+  single = mean.over_sentences[0].difference
+  assert single.better + single.worse + single.same == 10
+  assert single.tests[0].sacrebleu_p is None
+
+
+def test_examples_have_the_largest_differences():
+  sources = ["s one", "s two", "s three"]
+  references = ["a red bird", "the old house", "no more"]
+  # Line 1: equal. Line 2: only seed 1 differs. Line 3: both seeds differ.
+  texts = {
+    "base": {0: list(references), 1: list(references)},
+    "other": {
+      0: ["a red bird", "the old house", "xx"],
+      1: ["a red bird", "the odd mouse", "yy"],
+    },
+  }
+
+  def chosen(*metrics):
+    scorers = [scorer_of(name, [references]) for name in metrics]
+    runs = {
+      system: {
+        seed: [scorer.measure(lines) for scorer in scorers]
+        for seed, lines in by_seed.items()
+      }
+      for system, by_seed in texts.items()
+    }
+    return examples.choose(sources, references, runs, texts)
+
+  metric, (first, second) = chosen("bleu", "chrf")
+  assert metric == "chrF" and (first.line, second.line) == (3, 2)
+  assert (first.source, first.reference) == ("s three", "no more")
+  assert second.seed == 1
+  assert second.translations == {
+    "base": "the old house",
+    "other": "the odd mouse",
+  }
+  single = scorer_of("chrf", [["the old house"]]).measure(["the odd mouse"])
+  assert second.scores == pytest.approx({"base": 100, "other": single.value})
+  assert chosen("exact", "bleu")[0] == "exact"

@@ -1,4 +1,4 @@
-"""Which sentences a report shows, and the files of what is looked at."""
+"""Sampled sentences, and the files of their attention."""
 
 import gzip
 import shutil
@@ -15,33 +15,20 @@ from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 
 
-def test_sentences_are_chosen_by_their_length_alone(prepared):
+def test_samples_sentences_by_length(prepared, tmp_path):
   chosen = attention_samples.sample(str(prepared), "test")
   lines = read_lines(layout.sentence_file(prepared, "text", "test", "source"))
-  places = [lines.index(parse.text) for parse in chosen]
-  assert len(chosen) == attention_samples.SENTENCES and places == sorted(
-    set(places)
-  )
+  rows = [lines.index(parse.text) for parse in chosen]
+  assert len(rows) == attention_samples.SENTENCES
+  assert rows == sorted(set(rows))
   for parse in chosen:
-    assert (
-      attention_samples.SHORTEST
-      <= len(parse.head_W)
-      <= attention_samples.LONGEST
-    )
-    assert parse.parsed
-  assert chosen == attention_samples.sample(str(prepared), "test")
-
-
-def test_data_without_trees_have_no_sentences_to_show(tmp_path):
-  manifest = toy_folders.manifest_of(tmp_path, sides=[])
-  manifests.write(tmp_path, manifest)
-  assert attention_samples.sample(str(tmp_path), "test") == []
+    assert parse.parsed and 7 <= len(parse.head_W) <= 13
+  manifests.write(tmp_path, toy_folders.manifest_of(tmp_path, sides=[]))
+  assert attention_samples.sample(str(tmp_path), "test") == []  # no trees
 
 
 @pytest.mark.parametrize("kind", ["text", "conllu"])
-def test_sentences_or_trees_of_another_data_set_are_refused(
-  prepared, tmp_path, kind
-):
+def test_rejects_corrupt_text_and_trees(prepared, tmp_path, kind):
   folder = shutil.copytree(prepared, tmp_path / "copy")
   (path,) = (folder / kind).glob("test.source.*")
   content = gzip.decompress(path.read_bytes())
@@ -61,7 +48,7 @@ def test_replaces_old_samples(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ["look"]
 
 
-def test_a_picture_is_the_same_each_time_and_its_cells_are_one_image():
+def test_svg_is_reproducible_and_small():
   weight_QM = np.random.default_rng(0).dirichlet(np.ones(9), 9)
   labels = [f"w{i}" for i in range(9)]
 
@@ -73,5 +60,5 @@ def test_a_picture_is_the_same_each_time_and_its_cells_are_one_image():
   assert svg == drawn()
   root = xml.etree.ElementTree.fromstring(svg)
   images = [e for e in root.iter() if e.tag.endswith("}image")]
-  assert len(images) == 2  # the matrix, and its scale of colours
+  assert len(images) == 2  # the matrix and its color scale
   assert len(svg) < 60_000

@@ -1,0 +1,405 @@
+"""report.json, and the report as text, Markdown, LaTeX and HTML."""
+
+import base64
+import dataclasses
+import html.parser
+import itertools
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from results_made import made
+
+from jaxsyn.comparison import attention_samples, page, plots, report, results
+from jaxsyn.comparison.tables import description
+from jaxsyn.configs import systems
+from jaxsyn.errors import InputError
+from jaxsyn.inspection import pictures
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# Runs in the browser after the layout.
+MEASURE = """<script>addEventListener("load", () => {
+  const broken = [...document.images].filter(i => !i.naturalWidth).length;
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  document.body.setAttribute("data-found",
+    `broken ${broken} of ${document.images.length}, too wide ${wide}`);
+});</script>"""
+HOSTILE = (
+  "<script>alert(1)</script>",
+  "a|b",
+  "a\\|b\\",
+  "*bold* _it_ `code` ~~gone~~",
+  "[link](javascript:x) ![i](x)",
+  "two\nlines\n# heading",
+  "&lt;b&gt; &#60;",
+  "$x$ $\\frac{$",
+  "]]> --> <!-- \x00",
+)
+
+
+def with_split(**changes):
+  """A comparison with changes of its test set."""
+  (split,) = made().splits
+  return made(splits=(dataclasses.replace(split, **changes),))
+
+
+def test_json_round_trip():
+  others = {"PBSMT (Moses)": {"nc11 test": 16.35}}
+  content = made(ablation=results.Ablation("A", "Which layer?", others))
+  assert results.from_json(results.to_json(content)) == content
+
+
+@pytest.mark.parametrize(
+  ("old", "new", "message"),
+  [
+    ('"format": 3', '"format": 9', "has format 9; this version reads 3"),
+    ('"samples": 100', '"smaples": 100', "no option 'smaples'"),
+    ("{", "", "is corrupt"),
+  ],
+)
+def test_rejects_invalid_json(old, new, message):
+  text = results.to_json(made()).replace(old, new, 1)
+  with pytest.raises(InputError, match=message):
+    results.from_json(text)
+
+
+def test_markdown():
+  text = report.markdown(made())
+  assert "| transformer | 2 | 30.50 ± 0.50 |" in text
+  assert (
+    "| pascal | 2 | **31.50 ± 0.50†** |\n"
+    "| &nbsp;&nbsp;pascal_random_tree | 2 | 29.50 ± 0.50‡ |"
+  ) in text
+  for expected in (
+    "† p < 0.05, ‡ p < 0.01 against transformer",
+    "Holm-adjusted in the family of 3 tests (BLEU, test)",
+    "Failed runs: pascal seed 2.",
+    "BLEU|case:mixed",
+    "| pascal | transformer | +1.00 | +0.00 .. +2.00 | 0.0300",
+    "| pascal | pascal_random_tree | +2.00 | +1.00 .. +3.00 | 0.0001 |",
+    "Two seeds are too few",
+    "a chip, 2 cores",
+    "2 of 3 pairs are better (Holm-adjusted p < 0.05): pascal against "
+    "pascal_random_tree +2.00 (+1.00 to +3.00); pascal against transformer "
+    "+1.00 (+0.00 to +2.00).",
+    "with the best checkpoint by validation BLEU (13a), beam 5, length penalty "
+    "gnmt 0.6",
+    "| pascal | Parent-scaled self-attention: Bugliarello & Okazaki 2020.",
+    "| pascal_random_tree | Control of pascal: random trees.",
+  ):
+    assert expected in text, expected
+
+
+def test_all_systems_have_a_description():
+  entry = made().systems[0]
+  for name in [*systems.SYSTEMS, "pascal+relative"]:
+    config = entry.config | {"system": name}
+    text = description(dataclasses.replace(entry, config=config))
+    assert len(text) > 20, name
+  config = entry.config | {"system": "of_an_older_version"}
+  assert description(dataclasses.replace(entry, config=config)) == ""
+
+
+def test_latex_escapes_names():
+  text = report.latex(made())
+  assert r"\quad pascal\_random\_tree & 2 & 29.50 $\pm$ 0.50$^\ddagger$" in text
+  assert r"\textbf{31.50 $\pm$ 0.50$^\dagger$} \\" in text
+  assert text.count("{") == text.count("}") and "textcolor" not in text
+
+
+def test_marks_the_smallest_ter_and_no_equal_scores():
+  scores = made().splits[0].scores
+  ter = [dataclasses.replace(s, metric="TER") for s in scores]
+  content = with_split(scores=tuple(ter), signatures={"TER": "x"})
+  text = report.markdown(dataclasses.replace(content, metrics=("TER",)))
+  assert "| **29.50 ± 0.50** |" in text and "**31.50" not in text
+  equal = [dataclasses.replace(s, mean=0.001) for s in scores]
+  text = report.markdown(with_split(scores=tuple(equal)))
+  assert "| pascal | 2 | 0.00 ± 0.50† |" in text
+
+
+def test_published_scores_have_a_column():
+  first, *rest = made().systems
+  first = dataclasses.replace(first, published={"nc11 test": 23.2})
+  others = {"Moses": {"nc11 test": 16.35}}
+  ablation = results.Ablation("A", "Which layer?", others)
+  content = made(systems=(first, *rest), ablation=ablation)
+  text = report.markdown(content)
+  assert "published BLEU, nc11 test" in text
+  assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
+  assert "not trained here: Moses: BLEU nc11 test 16.35." in text
+  assert r"& \textcolor{gray}{23.2} \\" in report.latex(content)
+
+
+def test_the_interval_of_one_seed_is_over_sentences():
+  _, one, _ = made().splits[0].over_seeds
+  one = dataclasses.replace(one, low=None, high=None, p=None, by_seed=(1.0,))
+  content = dataclasses.replace(with_split(over_seeds=(one,)), seeds=(0,))
+  text = report.markdown(content)
+  assert "| transformer | +1.00 | +0.10 .. +1.90 |  |" in text
+  assert "p-values are over sentences alone" in text
+
+
+def test_reports_notes_and_commits_of_runs():
+  (run,) = made().runs
+  facts = dataclasses.replace(run.facts, notes=("parameters of step 5",))
+  noted = dataclasses.replace(run, seed=1, commit="beef", facts=facts)
+  content = made(runs=(run, noted))
+  for text in (report.as_text(content), report.markdown(content)):
+    assert "transformer seed 1: parameters of step 5" in text
+    assert "of the code: 9.9 (c0ffee): 1 runs, 9.9 (beef): 1 runs." in text
+
+
+@pytest.mark.parametrize(
+  ("section", "options", "expected"),
+  [
+    ("train", {"average": 3}, "with the mean of the last 3 checkpoints, beam"),
+    ("decode", {"checkpoint": "last"}, "with the last checkpoint, beam"),
+  ],
+)
+def test_reports_the_translating_parameters(section, options, expected):
+  first, *rest = made().systems
+  config = first.config | {section: first.config[section] | options}
+  first = dataclasses.replace(first, config=config)
+  assert expected in report.markdown(made(systems=(first, *rest)))
+
+
+def renamed(name):
+  """A comparison whose second system, test set and config have this name."""
+  content = made()
+  (split,) = content.splits
+  first, second, _ = content.systems
+  scores = (split.scores[0], dataclasses.replace(split.scores[1], system=name))
+  over_seeds = dataclasses.replace(split.over_seeds[1], system=name)
+  split = dataclasses.replace(
+    split, name=name, scores=scores, over_seeds=(over_seeds,), over_sentences=()
+  )
+  return dataclasses.replace(
+    content,
+    systems=(first, dataclasses.replace(second, name=name, controls=())),
+    splits=(split,),
+    failed=(dataclasses.replace(content.failed[0], system=name, message=name),),
+    config_file=name,
+  )
+
+
+def cells(row):
+  """The cells of a row of Markdown, as they are shown."""
+  matches = re.split(r"(?<!\\)(?:\\\\)*\|", row.replace("\\\\", "\0"))[1:-1]
+  shown = [re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", cell) for cell in matches]
+  entities = (("&lt;", "<"), ("&amp;", "&"), ("\0", "\\"))
+  for entity, character in entities:
+    shown = [cell.replace(entity, character) for cell in shown]
+  return [cell.strip() for cell in shown]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_markdown_shows_names_unchanged(name):
+  text = report.markdown(renamed(name))
+  shown = " ".join(name.replace("\x00", "").split())
+  assert not re.search(r"<[a-zA-Z/!?]", text)  # no tag begins
+  rows = [cells(row) for row in text.splitlines() if row.startswith("| ")]
+  assert [shown, "2", "**31.50 ± 0.50†**"] in rows
+  # Scores, systems and buckets; runs; differences.
+  assert sorted({len(row) for row in rows}) == [3, 11, 14]
+  headings = [line for line in text.splitlines() if line.startswith("#")]
+  assert len(headings) == 6
+  for mark in "*`[]~$":  # each is behind a backslash
+    plain = text.replace("**", "").replace("\\\\", "")
+    assert all(re.findall(rf"(\\?){re.escape(mark)}", plain)), mark
+
+
+@pytest.mark.parametrize("start", ["# b", "1. c", "> q", "- l", "+ m"])
+def test_a_markdown_paragraph_starts_no_block(start):
+  text = report.markdown(made(config_file="", overrides=(), failed=()))
+  assert f"\n\n{start}" not in text
+  runs = made().runs
+  facts = dataclasses.replace(runs[0].facts, notes=(start,))
+  content = made(
+    runs=(dataclasses.replace(runs[0], facts=facts, system=start),)
+  )
+  assert f"\n\n{start}" not in report.markdown(content)
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "[2ex]up", "*", "50% {of} #1 ^~"])
+def test_latex_shows_names_unchanged(name):
+  first, *below = report.latex(renamed(name)).splitlines()
+  assert first.startswith("% ") and below[0] == r"\begin{table}"
+  plain = re.sub(r"\\[&%$#_{}]", "", "\n".join(below))
+  plain, formulas = re.subn(r"\$[^$\n]*\$", "", plain)
+  assert formulas and not set("$%#~^_\x00") & set(plain)
+  depth = 0
+  for character in plain:
+    depth += {"{": 1, "}": -1}.get(character, 0)
+    assert depth >= 0
+  assert depth == 0
+  rows = [line for line in below if line.endswith(r"\\")]
+  assert len(rows) == 3 and all(row.count(" & ") == 2 for row in rows)
+  for before, after in itertools.pairwise(below):
+    # No star or option follows \\ or a rule.
+    assert not (before.endswith((r"\\", "rule")) and after[:1] in "[*")
+
+
+class Parsed(html.parser.HTMLParser):
+  """Addresses, open elements, ids and text of a page."""
+
+  VOID = ("meta", "img", "br")
+
+  def __init__(self, content):
+    super().__init__()
+    self.addresses, self.open, self.text, self.ids = [], [], [], []
+    self.feed(content)
+
+  def handle_starttag(self, tag, attributes):
+    if tag not in self.VOID:
+      self.open.append(tag)
+    for name, value in attributes:
+      if name in ("src", "href"):
+        self.addresses.append(value)
+      if name == "id":
+        self.ids.append(value)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+  return page.html(made(), tmp_path_factory.mktemp("page"))
+
+
+def test_page_is_complete_and_reproducible(content, tmp_path):
+  parsed = Parsed(content)
+  assert not parsed.open
+  assert sum(a.startswith("data:image/svg") for a in parsed.addresses) == 3
+  for address in parsed.addresses:
+    within = address.startswith("#") and address[1:] in parsed.ids
+    assert within or address.startswith("data:image/svg+xml;base64,")
+  assert "@import" not in content and "url(" not in content
+  assert page.html(made(), tmp_path) == content
+
+
+def test_page_has_the_texts_of_the_report(content):
+  shown = re.sub(r"\s+", " ", " ".join(Parsed(content).text))
+  for text in (
+    *("30.50 ± 0.50", "31.50 ± 0.50†", "29.50 ± 0.50‡"),
+    *("+0.00 .. +2.00", "0.0300", "+2.00", "pascal , seed 2: why"),
+    "Config: configs/m.py with train.steps=9; complete in report.json.",
+    "Bugliarello & Okazaki 2020",
+    "2 of 3 pairs are better (Holm-adjusted p < 0.05)",
+    "BLEU|case:mixed",
+  ):
+    assert text in shown, text
+  assert '<td class="control">pascal_random_tree</td>' in content
+  assert '<td class="number best">31.50 ± 0.50†</td>' in content
+
+
+def test_page_escapes_names(tmp_path):
+  content = page.html(renamed(HOSTILE[0] + HOSTILE[7]), tmp_path)
+  assert "<script>alert" not in content and "&lt;script&gt;alert" in content
+
+
+def test_page_of_one_run(tmp_path):
+  content = with_split(over_seeds=(), buckets=())
+  single = dataclasses.replace(content, systems=content.systems[:1], seeds=(0,))
+  assert "One seed" in page.html(single, tmp_path)
+
+
+def test_page_has_attention_samples(tmp_path):
+  sample = tmp_path / "transformer" / "seed_0" / "look"
+  attention_samples.write([], sample)
+  assert 'id="attention"' not in page.html(made(), tmp_path)
+  seen = {"text": "a & b", "words": ["a", "&", "b"], "translation": "x > y"}
+  (sample / "2.json").write_text(json.dumps(seen))
+  panel = pictures.Panel("head 0", "ab", "ab", np.eye(2))
+  svg = attention_samples.as_svg(pictures.matrices([panel]))
+  (sample / "2.attention.svg").write_bytes(svg)
+  content = page.html(made(), tmp_path)
+  assert "<summary>a &amp; b</summary>" in content
+  assert "<b>transformer</b> <span>→ x &gt; y</span>" in content
+  assert base64.b64encode(svg).decode() in content
+
+
+@pytest.mark.parametrize(
+  ("hypothesis", "reference", "marked"),
+  [
+    ("a b c", "a b c", "a b c"),
+    ("b a", "a b", "b <u>a</u>"),  # another order
+    ("a x y c", "a b c", "a <u>x y</u> c"),
+    ("", "a b", ""),
+    ("a <b>", "a c", "a <u>&lt;b&gt;</u>"),
+    ("私は行く", "私が行く", "私<u>は</u>行く"),
+  ],
+)
+def test_marks_differences_to_the_reference(hypothesis, reference, marked):
+  assert page.mark_differences(hypothesis, reference) == marked
+
+
+def test_curves_of_the_likelihood(content, tmp_path):
+  assert "log-likelihood" not in content  # no run has it
+  points = (
+    results.Point(3, 0.5, {"bleu": 2.0, "log_likelihood": -4.0}),
+    results.Point(6, 1.0, {"bleu": 29.5, "log_likelihood": -2.5}),
+  )
+  runs = [dataclasses.replace(run, curve=points) for run in made().runs]
+  scored = made(runs=tuple(runs))
+  (axes,) = plots.curves(scored, scored.system("pascal"), "log_likelihood").axes
+  assert axes.get_ylabel() == "validation log-likelihood"
+  means = [x for x in axes.lines if x.get_marker() == "o"]
+  assert [list(x.get_ydata()) for x in means] == [[-4.0, -2.5]] * len(means)
+  parsed = page.html(scored, tmp_path)
+  assert "<h3>BLEU</h3>" in parsed and "<h3>log-likelihood</h3>" in parsed
+
+
+def test_figure_of_differences_equals_the_table():
+  content = made()
+  (axes,) = plots.differences(content, content.splits[0], "BLEU").axes
+  rows = [label.get_text() for label in axes.get_yticklabels()]
+  assert rows == ["pascal", "− pascal_random_tree", "pascal_random_tree"]
+  bars = {}
+  for line in axes.lines:
+    x, y = line.get_xdata(), line.get_ydata()
+    if len(x) == 2 and line.get_linewidth() == 2 and y[0] == y[1]:
+      bars[rows[y[0]]] = list(x), line.get_color()
+  assert bars["pascal"] == ([0.0, 2.0], plots.BLUE)  # p = .03
+  assert bars["− pascal_random_tree"] == ([1.0, 3.0], plots.BLUE)
+
+
+def test_figure_of_buckets_has_no_point_for_few_sentences():
+  content = made()
+  (split,) = content.splits
+  pascal = content.system("pascal")
+  (axes,) = plots.by_fact(content, split, by="depth", system=pascal).axes
+  (line,) = [x for x in axes.lines if x.get_marker() == "o"]
+  assert list(line.get_ydata()) == [0.7]
+  labels = [label.get_text() for label in axes.get_xticklabels()]
+  assert labels == ["0-2\n4", "3\n16"]
+  low, high = axes.get_ylim()
+  assert low < -0.3 and high > 1.7  # includes the interval
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_page_fits_a_browser(content, tmp_path, width):
+  path = tmp_path / "report.html"
+  path.write_text(content.replace("</body>", f"{MEASURE}</body>"))
+  done = subprocess.run(
+    [
+      *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+      *(f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars"),
+      *(f"--window-size={width},900", "--virtual-time-budget=5000"),
+      path.as_uri(),
+    ],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  matches = re.search(r'data-found="([^"]*)"', done.stdout)
+  assert matches, done.stderr
+  assert matches.group(1) == "broken 0 of 3, too wide 0"
