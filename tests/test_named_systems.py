@@ -182,10 +182,6 @@ def test_parses_systems(text, expected):
       "pascal/layer",
       "papers/pascal.py has no table 'layer'. Did you mean 'layers'",
     ),
-    (
-      "pascal/layers --config.parts.encoder.parent_scaled.layers=(1,)",
-      "is what the table varies",
-    ),
   ],
 )
 def test_rejects_invalid_command_lines(given, words, message):
