@@ -182,6 +182,11 @@ def test_parses_systems(text, expected):
       "pascal/layer",
       "papers/pascal.py has no table 'layer'. Did you mean 'layers'",
     ),
+    (
+      "dependency_relative/keys_values"
+      " --config.model.transformer.positions=none",
+      "positions is what the table varies",
+    ),
   ],
 )
 def test_rejects_invalid_command_lines(given, words, message):

@@ -353,6 +353,10 @@ def test_adds_another_metric_to_results(copied, config_of):
   assert all(value < 0 for value in values["log-likelihood"])
   text = (copied / "report.md").read_text()
   assert f"{values['log-likelihood'][0]:.4f}" in text
+  # Metrics with other settings are measured again.
+  settings = Settings(("chrf",), lowercase=True, samples=40)
+  (split,) = compare.run(inputs, copied, 2, settings=settings).results.splits
+  assert "case:lc" in split.signatures["chrF"]
 
 
 def test_rejects_changed_translations(copied, config_of):

@@ -369,6 +369,10 @@ def test_figure_of_differences_equals_the_table():
       bars[rows[y[0]]] = list(x), line.get_color()
   assert bars["pascal"] == ([0.0, 2.0], plots.BLUE)  # p = .03
   assert bars["− pascal_random_tree"] == ([1.0, 3.0], plots.BLUE)
+  one = dataclasses.replace(content.splits[0].over_seeds[1], adjusted_p=0.06)
+  content = with_split(over_seeds=(one,))
+  (axes,) = plots.differences(content, content.splits[0], "BLEU").axes
+  assert plots.BLUE not in [line.get_color() for line in axes.lines]
 
 
 def test_figure_of_buckets_has_no_point_for_few_sentences():
