@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
 import pathlib
 import shlex
@@ -107,8 +108,10 @@ def run(
     InputError: The arguments do not fit each other or the data.
   """
   if isinstance(systems, Mapping):
-    configs = {name: _checked(config) for name, config in systems.items()}
-    systems = [planned_jobs.System(n, config) for n, config in configs.items()]
+    systems = [
+      planned_jobs.System(n, c if isinstance(c, Config) else read_config(c))
+      for n, c in systems.items()
+    ]
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   # All errors that training would raise later are raised first.
@@ -134,10 +137,8 @@ def run(
       for warning in warnings:
         log.write(f"warning: {warning}")
       scoring = json.dumps(dataclasses.asdict(settings))
-      runner = JobRunner(
-        jobs, lambda job: child_command(job, scoring), log, slots * processes
-      )
-      ended = runner.run()
+      command = functools.partial(child_command, settings=scoring)
+      ended = JobRunner(jobs, command, log, slots * processes).run()
       if ended.signal:
         return Compared(ended.signal, None)
       if left_out := systems[0].manifest.get("left_out"):
@@ -304,10 +305,6 @@ def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
     ("report.tex", report.latex(compared)),
   ):
     files.write_text(folder / name, content.rstrip("\n") + "\n")
-
-
-def _checked(config: Any) -> Config:
-  return config if isinstance(config, Config) else read_config(config)
 
 
 def _main(values: flags.FlagValues) -> None:
