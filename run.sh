@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# ./run.sh [quickstart|multi30k|enja|test|help] [options for the training]
+# ./run.sh [quickstart|multi30k|enja|test|help] [options of the training]
 #
-#   quickstart   (default) a generated corpus with trees, three systems, one
-#                report; no download, minutes on two CPU cores
-#   multi30k     English-German captions from raw text; RAW_DIR=folder of the
-#                .gz files where they should not be downloaded; for systems
-#                that read target trees too, TARGET_PARSER=file.udpipe
-#   enja         the English-Japanese small_parallel_enja corpus; needs RAW_DIR;
-#                scored by words of MeCab; TOKENIZER=char: by character
-#   test         the tests, as CI runs them
+#   quickstart   (default) generates a corpus with trees, trains three systems
+#                and writes a report, without downloads, in minutes on two cores
+#   multi30k     English-German image captions from raw text; RAW_DIR=folder of
+#                the .gz files avoids the download; for systems that read target
+#                trees, TARGET_PARSER=file.udpipe
+#   enja         the English-Japanese corpus small_parallel_enja; needs RAW_DIR;
+#                BLEU is by words of MeCab, or by character with TOKENIZER=char
+#   test         the tests, as in CI
 #
-# SYSTEMS=dbsa,multitask: others than these; SEEDS=3: so many runs of each;
-# MINUTES=30: of training at most, each; METRICS=bleu,ribes; PARSER=file.udpipe:
-# of the source. The report of all runs is runs/NAME/report.html.
+# Variables: SYSTEMS=dbsa,multitask selects the systems, SEEDS=3 the number of
+# runs of each, MINUTES=30 limits the training time of a run, METRICS=bleu,ribes
+# selects the metrics, and PARSER=file.udpipe is the parser of the source. The
+# report is runs/NAME/report.html.
 #
-# Makes .venv and installs what is needed into it: the package for quickstart and
-# multi30k, also MeCab for enja, all that tests need for test. Every stage can be run
-# again: what is done is not done twice, what was interrupted goes on.
+# Creates .venv and installs the package into it, with MeCab for enja and the
+# development tools for test. Repeating a command resumes it: finished stages are
+# skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -24,8 +25,9 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
 
 venv=${VENV:-$PWD/.venv}
 
-# install PACKAGE SIZE: ".", ".[ja]" or ".[dev]", each of which contains those
-# before it. $venv/installed names the last one, with a checksum of its bounds.
+# install PACKAGE SIZE: installs ".", ".[ja]" or ".[dev]", each of which includes
+# the previous ones. $venv/installed has the last one, with a checksum of the
+# version bounds.
 install() {
   local package=$1 size=$2 stamp
   stamp=$(cat requirements.txt pyproject.toml | cksum)
@@ -55,7 +57,7 @@ compare() {
 
 quickstart() {
   local raw=data/quickstart/raw runs=runs/quickstart
-  # The report is written last; older corpora have no trees of the target.
+  # The report is written last; corpora of older versions have no target trees.
   if [ ! -f "$raw/report.json" ] || [ ! -f "$raw/test.qaa.conllu" ]; then
     echo "== writing the corpus and training its parser"
     python -m preprocess.quickstart --output "$raw"
