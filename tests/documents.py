@@ -33,9 +33,20 @@ class Block:
 
   @property
   def file(self) -> str:
-    """The file that its first line names; "": it is no file."""
+    """Path in the first line of the block; "" if it is not a file."""
     named = re.match(r"# ([\w/]+\.py)(, .*)?\n", self.code)
     return named[1] if named and self.language == "python" else ""
+
+  def shows(self, output: str) -> bool:
+    """Returns whether each line of a text block occurs in a command's output.
+
+    Numbers may differ, and "..." stands for any lines.
+    """
+    masked = {re.sub(r"[\d.,:]+", "0", line) for line in output.splitlines()}
+    return all(
+      line == "..." or re.sub(r"[\d.,:]+", "0", line) in masked
+      for line in self.code.splitlines()
+    )
 
 
 def blocks(path: pathlib.Path) -> list[Block]:
