@@ -12,7 +12,7 @@ README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 EXTENDING = sorted((ROOT / "docs" / "extending").glob("*.md"))
 GUIDES = sorted((ROOT / "docs").glob("*.md"))
 DOCUMENTS = [README, CONTRIBUTING, *GUIDES, *EXTENDING]
-NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+NOT_RUN = re.compile(r"<!-- not (?:run|compared): (.+) -->")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,16 +37,14 @@ class Block:
     named = re.match(r"# ([\w/]+\.py)(, .*)?\n", self.code)
     return named[1] if named and self.language == "python" else ""
 
-  def shows(self, output: str) -> bool:
-    """Returns whether each line of a text block occurs in a command's output.
+  def unlike(self, output: str) -> list[str]:
+    """Returns the lines of a text block whose kind does not occur in an output.
 
-    Numbers may differ, and "..." stands for any lines.
+    The kind of a line is its first two words, without numbers.
     """
-    masked = {re.sub(r"[\d.,:]+", "0", line) for line in output.splitlines()}
-    return all(
-      line == "..." or re.sub(r"[\d.,:]+", "0", line) in masked
-      for line in self.code.splitlines()
-    )
+    kinds = set(map(_kind, output.splitlines()))
+    shown = [line for line in self.code.splitlines() if line != "..."]
+    return [line for line in shown if _kind(line) not in kinds]
 
 
 def blocks(path: pathlib.Path) -> list[Block]:
@@ -73,6 +71,10 @@ def blocks(path: pathlib.Path) -> list[Block]:
     opened = None
   assert opened is None, f"{path}:{opened}: a block without an end"
   return collected
+
+
+def _kind(line: str) -> str:
+  return " ".join(re.sub(r"[-+\d.,:%]+", "0", line).split()[:2])
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 Every fenced block of a shell or of Python is run as it stands, in a scratch
 folder, but for the substitutions below; or the line above it says why not:
 `<!-- not run: downloads a corpus -->`. A block of Python whose first line is
-`# folder/file.py` becomes that file. Blocks of a document run in order, in one
-folder.
+`# folder/file.py` becomes that file, and a `diff` is applied. A `text` block must
+have lines like those of the previous command's output. Blocks of a document run
+in order, in one folder.
 """
 
 import dataclasses
@@ -102,6 +103,8 @@ def small(config):
   return config
 
 """
+# Pages with the outputs of commands, from docs/capture_outputs.py.
+WITH_OUTPUTS = ("quickstart.md", "tutorial.md")
 RUN = {
   "bash": ["bash", "-euo", "pipefail", "-c"],
   "python": [sys.executable, "-c"],
@@ -186,20 +189,50 @@ def checkout(prepared, made_once, environment):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
 def test_every_block_runs(path, checkout, environment, tmp_path):
   done = {b.code for b in documents.blocks(README)} if path != README else ()
-  result = [b for b in documents.blocks(path) if b.language in RUN]
-  result = [b for b in result if b.file or b.code not in done]
-  if all(block.not_run for block in result):
+  blocks = [b for b in documents.blocks(path) if b.file or b.code not in done]
+  if not any(b.language in RUN and not b.not_run for b in blocks):
     pytest.skip("nothing to run that the README has not")
-  checkout(tmp_path / "jaxsyn")
-  for block in result:
+  folder, output = tmp_path / "jaxsyn", ""
+  checkout(folder)
+  changes_code = any(block.language == "diff" for block in blocks)
+  if changes_code:
+    _copy_code(folder)
+  for block in blocks:
     code = substituted(block.code)
     if block.file:
-      if not block.file.startswith("jaxsyn/"):  # those: test_playbooks
-        (tmp_path / "jaxsyn" / block.file).write_text(code)
-    elif not block.not_run:
+      # Files of the package on other pages are tested by test_playbooks.
+      if changes_code or not block.file.startswith("jaxsyn/"):
+        (folder / block.file).write_text(code)
+    elif block.language == "diff":
+      subprocess.run(
+        ["patch", "-sp1"], cwd=folder, input=code, text=True, check=True
+      )
+    elif block.not_run:
+      continue
+    elif block.language == "text" and path.name in WITH_OUTPUTS:
+      assert not block.unlike(output), f"{block.place}: {output}"
+    elif block.language in RUN:
       before = BEFORE_PYTHON if block.language == "python" else ""
       command = [*RUN[block.language], before + code]
-      _run(command, tmp_path / "jaxsyn", environment)
+      output = _run(command, folder, environment)
+
+
+def _copy_code(folder: pathlib.Path) -> None:
+  """Replaces the links to the code in a checkout by a copy."""
+  for name in ("jaxsyn", "preprocess"):
+    (folder / name).unlink()
+    shutil.copytree(
+      ROOT / name,
+      folder / name,
+      symlinks=True,
+      ignore=shutil.ignore_patterns("__pycache__"),
+    )
+  (folder / "tests").mkdir(exist_ok=True)
+  shutil.copytree(
+    ROOT / "tests/syntax",
+    folder / "tests/syntax",
+    ignore=shutil.ignore_patterns("__pycache__"),
+  )
 
 
 def test_the_readme_can_be_read_in_one_go():
