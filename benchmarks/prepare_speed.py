@@ -27,7 +27,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Subwords, train
-from jaxsyn.data.store import records
+from jaxsyn.data.store import records, tfrecord
 from jaxsyn.preprocess import build, report
 from jaxsyn.storage import files
 
@@ -118,7 +118,7 @@ def _measure_stages(
       costs.measure("count", report.count, rows, ["source"])
       texts = dict(zip(schema.TEXTS, (lines, others)))
       payloads = costs.measure("serialise", records.encode, rows, texts)
-      frames = map(records.frame, payloads)
+      frames = map(tfrecord.frame, payloads)
       costs.measure("write_records", file.writelines, frames)
       text = costs.measure("write_trees", _text, trees)
       costs.measure("gzip", pack, "\n".join(lines), "\n".join(others), text)

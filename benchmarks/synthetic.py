@@ -21,10 +21,10 @@ from jaxsyn.data.options import Prepare
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store import index, layout, manifests, records
+from jaxsyn.data.store import manifests, records, tfrecord
 from jaxsyn.data.store.dataset import BLOCK
-from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
+from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.options import config_dict
 from jaxsyn.storage import checksums, files
 
@@ -158,10 +158,10 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
     "parser": {"source": None},
     "options": config_dict(Prepare).to_dict(),
   }
-  folder = layout.tfds_folder(directory, made)
+  folder = manifests.tfds_folder(directory, made)
   folder.mkdir(parents=True)
   entries = _write_shard(folder / name, text, count)
-  index.save(layout.index_file(directory, made, "train"), [entries])
+  tfrecord.save_index(manifests.index_file(directory, made, "train"), [entries])
   checksum = checksums.sha256_of(folder / name)
   shard = {
     "file": name,
@@ -174,7 +174,7 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
     "shards": [shard],
     "records_sha256": records_sha256([checksum]),
   }
-  names = layout.names(made)
+  names = manifests.file_names(made)
   for name in names:  # text and vocabulary are empty
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     (directory / name).touch()
@@ -194,6 +194,6 @@ def _write_shard(path: pathlib.Path, text: Text, count: int) -> np.ndarray:
       rows.flat["line"][:] = np.arange(start + 1, start + size + 1)
       texts = {name: [""] * size for name in schema.TEXTS}
       payloads = records.encode(rows, texts)
-      file.writelines(map(records.frame, payloads))
-      entries.append(index.entries(payloads, rows))
+      file.writelines(map(tfrecord.frame, payloads))
+      entries.append(tfrecord.index_entries(payloads, rows))
   return np.concatenate(entries)

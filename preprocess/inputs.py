@@ -16,13 +16,14 @@ from typing import Any
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
-from jaxsyn.data.store import fetch, manifests
+from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT, as_dict
 from jaxsyn.preprocess import options, raw, tfds_input, vocabulary
 from jaxsyn.preprocess.corpus import PrepareJob, SplitInput, Streams
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.readers import Source, reader_of
+from jaxsyn.storage import checksums
 from jaxsyn.storage.checksums import sha256_of
 
 # Increase it when datasets from unchanged input must be prepared again.
@@ -75,7 +76,7 @@ class Inputs:
 
   def sha256(self, split: SplitInput) -> str:
     """Returns a hash of the source and target texts of a split."""
-    return manifests.sha256_texts(self.sums[path] for path in split.text_paths)
+    return checksums.sha256_texts(self.sums[path] for path in split.text_paths)
 
   @property
   def downloads(self) -> dict[str, str]:
@@ -293,7 +294,7 @@ def _key(
     "splits": {name: _content(split, sums) for name, split in splits.items()},
     "parsers": {side: p and p.key for side, p in parsers.items()},
   }
-  return manifests.sha256_texts([json.dumps(content, sort_keys=True)])
+  return checksums.sha256_texts([json.dumps(content, sort_keys=True)])
 
 
 def _content(

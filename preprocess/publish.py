@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxsyn.data import schema
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
 from jaxsyn.preprocess import clean, extras, records, report, stages, subset
@@ -176,7 +176,7 @@ def _write_tfds_metadata(
 
   data, described = context.config.data, context.manifest
   tfds_metadata.write_metadata(
-    layout.tfds_folder(folder, described),
+    manifests.tfds_folder(folder, described),
     name=described["name"],
     version=described["version"],
     features=tfds_metadata.tfds_features(described),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxsyn.data.sentence import conllu, text
-from jaxsyn.data.store import records
+from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 
@@ -163,12 +163,12 @@ def _tf_records(source: Source) -> Iterator[bytes]:
   selected = range(source.first, source.first + source.count)
   count = 0
   try:
-    for index, record in enumerate(records.scan(source.path)):
+    for index, record in enumerate(tfrecord.scan(source.path)):
       count += 1
       if index in selected:
         yield record
   except InputError as error:
-    message = str(error).replace(records.REMEDY, _REBUILD)
+    message = str(error).replace(tfrecord.REMEDY, _REBUILD)
     raise InputError(message) from None
   if count != source.total:
     raise InputError(

@@ -17,9 +17,9 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import index, layout, records
-from jaxsyn.data.store.manifest_format import records_sha256
+from jaxsyn.data.store import manifests, records, tfrecord
 from jaxsyn.data.store.rows import TOGETHER, Rows
+from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.preprocess import extras, report, trees
 from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -53,7 +53,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   optional = {name for o in schema.OPTIONAL.values() for name in o.features}
   names = [name for name in features if name in optional]
   counts: list[report.Counts] = []
-  entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
+  entries, frames = [np.empty(0, tfrecord.ENTRY)], list[bytes]()
   for begin in range(0, len(rows), TOGETHER):
     part = slice(begin, begin + TOGETHER)
     lines = chunk.lines.start + rows[part] + 1
@@ -66,8 +66,8 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
     counts.append(report.count(made, manifest["sides"]))
     of_part = {f"{side}_text": lines[part] for side, lines in texts.items()}
     payloads = records.encode(made, of_part)
-    frames += map(records.frame, payloads)
-    entries.append(index.entries(payloads, made))
+    frames += map(tfrecord.frame, payloads)
+    entries.append(tfrecord.index_entries(payloads, made))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
   out.write_array(f"sizes.{_RECORDS}", sizes)
@@ -221,12 +221,12 @@ def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
   """Returns the path of a shard file, relative to the dataset directory."""
   name, shards = context.job.splits[split].name, len(context.shards[split])
   if kind == _RECORDS:
-    folder = layout.tfds_folder("", context.manifest)
+    folder = manifests.tfds_folder("", context.manifest)
     dataset = context.config.data.name
-    file = layout.shard_file(dataset, name, shard, shards)
+    file = manifests.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
-  return layout.sentence_file(
+  return manifests.sentence_file(
     "", what, name, side, shard=shard, shards=shards
   ).as_posix()
 
@@ -241,8 +241,8 @@ def write_index(context: JobContext, split: int) -> Result:
       shard["file"] = pathlib.PurePath(result["file"]).name
       shards.append(shard)
   name = context.job.splits[split].name
-  path = layout.index_file(context.job.new, context.manifest, name)
-  index.save(path, _index_entries(context, split))
+  path = manifests.index_file(context.job.new, context.manifest, name)
+  tfrecord.save_index(path, _index_entries(context, split))
   return {
     "examples": sum(shard["examples"] for shard in shards),
     "shards": shards,

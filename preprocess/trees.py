@@ -18,12 +18,11 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser
-from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, extras, tree_warnings, vocabulary
 from jaxsyn.preprocess.corpus import Chunk, JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
-from jaxsyn.storage import files
+from jaxsyn.storage import checksums, files
 
 _CUT = 128  # a file ends after a line whose hash is 0 modulo this ...
 _MAX_CUTS = 4  # ... or after _MAX_CUTS * _CUT lines
@@ -278,7 +277,7 @@ def parse_lines(
     folder: folder of stored parses, gzip files that begin with their own name.
     out: output that gets a message if a file is corrupt.
   """
-  key = manifests.sha256_texts([parser.key, *lines])[:32]
+  key = checksums.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"
   # gzip has a checksum, but an empty file is valid, and so is a file that was
   # renamed or appended to itself.

@@ -16,15 +16,9 @@ import numpy as np
 from jaxsyn import progress
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
-from jaxsyn.data.store import (
-  example_check,
-  fetch,
-  layout,
-  manifests,
-)
+from jaxsyn.data.store import example_check, fetch, manifests
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.records import InvalidExampleError
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
 from jaxsyn.storage import files
@@ -121,7 +115,7 @@ def _downloads(raw: pathlib.Path) -> list[str]:
 def _models(dataset: Dataset) -> list[str]:
   return [
     f"{dataset.directory / file} has another SHA-256 than the manifest says"
-    for file, sha256 in layout.models(dataset.manifest).items()
+    for file, sha256 in manifests.model_hashes(dataset.manifest).items()
     if sha256_of(dataset.directory / file) != sha256
   ]
 
@@ -133,7 +127,7 @@ def _split(dataset: Dataset, name: str) -> str:
     for size in _checked_blocks(dataset, name):
       count += size
   except InvalidExampleError as error:
-    return f"split {name}, record {count + error.number}: {error.why}"
+    return f"split {name}, record {count + error.index}: {error.why}"
   except InputError as error:  # text, trees or records cannot be read
     return str(error)
   return ""

@@ -99,7 +99,7 @@ def make_vocabulary(
   recorded = dataclasses.asdict(options)
   del recorded["sample"], recorded["like"]  # the lines depend on them
   content = [json.dumps(recorded, sort_keys=True), *lines]
-  key = manifests.sha256_texts(content)[:32]
+  key = checksums.sha256_texts(content)[:32]
   path = context.job.retained / f"vocabulary-{key}.model"
   if _is_intact(path, out):
     made = Vocabulary(path)

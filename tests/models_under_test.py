@@ -18,8 +18,7 @@ from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import collate
 from jaxsyn.data.schema import FEATURES, MADE
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store.index import lengths_of
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Rows, lengths_of
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
 from jaxsyn.models.spec import Architecture

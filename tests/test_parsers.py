@@ -16,7 +16,7 @@ from jaxsyn import train
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import PARSERS
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
@@ -80,7 +80,9 @@ def test_from_raw_text_to_translations(
   lines = (raw / "all.en").read_text().splitlines()
   direct = PARSERS[kind](place).open()
   expected = direct.parses(lines[:180])
-  trees = conllu.read(layout.sentence_file(folder, "conllu", "train", "source"))
+  trees = conllu.read(
+    manifests.sentence_file(folder, "conllu", "train", "source")
+  )
   assert [*conllu.match(trees, lines[:180], "all.en")] == expected
   for parse, example in zip(
     expected, Dataset(folder).split("train"), strict=True

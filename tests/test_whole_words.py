@@ -9,7 +9,7 @@ from jaxsyn import train
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
-from jaxsyn.data.store import layout
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
@@ -19,7 +19,7 @@ SPLITS = ("train", "validation", "test")
 
 def text(directory, split, side):
   with gzip.open(
-    layout.sentence_file(directory, "text", split, side), "rt"
+    manifests.sentence_file(directory, "text", split, side), "rt"
   ) as file:
     return file.read().splitlines()
 
@@ -34,11 +34,11 @@ def of_words(prepared, tiny, tmp_path):
     prepare = config.prepare
     for split in SPLITS:
       prepare.splits[split] = tuple(
-        str(layout.sentence_file(prepared, "text", split, side))
+        str(manifests.sentence_file(prepared, "text", split, side))
         for side in schema.SIDES
       )
       prepare.parse.target_conllu[split] = str(
-        layout.sentence_file(prepared, "conllu", split, "target")
+        manifests.sentence_file(prepared, "conllu", split, "target")
       )
     prepare.parse.source.udpipe.model = str(prepared / "parser.source.udpipe")
     prepare.vocabulary.update(type="word", size=80, joint=False)
@@ -60,7 +60,9 @@ def test_from_text_to_translations(of_words, tmp_path):
 
   # One subword for all between two blanks; it is the word of the parser that
   # its first character stands in.
-  trees = conllu.read(layout.sentence_file(folder, "conllu", "test", "source"))
+  trees = conllu.read(
+    manifests.sentence_file(folder, "conllu", "test", "source")
+  )
   lines = text(folder, "test", "source")
   parses = conllu.match(trees, lines, "test")
   unknown = multiple = words = 0

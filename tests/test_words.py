@@ -18,7 +18,7 @@ RETIRED = {
   "dealt": "",
   "desk": "",
   "doors": "",
-  "doubts": "jaxsyn/data/store/manifest_format.py",  # a key of manifests
+  "doubts": "jaxsyn/data/store/manifests.py",  # a key of manifests
   "everyone": "",
   "hold": "tests/faults/test_lock.py",  # a helper
   "if_parsed": "",

@@ -9,7 +9,7 @@ from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.manifest_format import records_sha256
+from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session, workdir
 from jaxsyn.storage import checksums

@@ -24,15 +24,14 @@ from jaxsyn.data.loader.loader import (
 from jaxsyn.data.loader.transforms import ExamplesInMemory
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import (
-  index,
-  layout,
   manifests,
   records,
   tfds_metadata,
+  tfrecord,
 )
 from jaxsyn.data.store.dataset import Split
-from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.storage import checksums
 
 SHA256 = "5" * 64
@@ -106,9 +105,9 @@ def manifest_of(
   }
   if folder is None:
     nothing = {"bytes": 0, "crc32c": "00000000"}
-    sums = dict.fromkeys(layout.names(manifest), nothing)
+    sums = dict.fromkeys(manifests.file_names(manifest), nothing)
   else:
-    for name in layout.names(manifest):
+    for name in manifests.file_names(manifest):
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
@@ -163,7 +162,7 @@ def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def write_shard(path: pathlib.Path, payloads: Iterable[bytes]) -> None:
   """Writes a TFRecord file."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_bytes(b"".join(map(records.frame, payloads)))
+  path.write_bytes(b"".join(map(tfrecord.frame, payloads)))
 
 
 def write_records(
@@ -188,9 +187,9 @@ def write_records(
       texts = {n: [one.get(n, "") for one in part] for n in schema.TEXTS}
       rows = Rows.of(part, stored)
       payloads = records.encode(rows, texts)
-      file = layout.shard_file(name, split, shard, number)
+      file = manifests.shard_file(name, split, shard, number)
       write_shard(folder / file, payloads)
-      entries.append(index.entries(payloads, rows))
+      entries.append(tfrecord.index_entries(payloads, rows))
       written.append(
         {
           "file": file,
@@ -199,7 +198,7 @@ def write_records(
           "sha256": checksums.sha256_of(folder / file),
         }
       )
-    index.save(folder / f"index-{split}.npy", entries)
+    tfrecord.save_index(folder / f"index-{split}.npy", entries)
     facts[split] = {
       "examples": count,
       "shards": written,
@@ -236,7 +235,7 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   for name, split in facts.items():
     for side in schema.SIDES:
       lines = (f"{name} {side} {i}\n" for i in range(split["examples"]))
-      paths = layout.sentence_files(
+      paths = manifests.sentence_files(
         folder, {"splits": facts}, "text", name, side
       )
       for path, shard in zip(paths, split["shards"]):

@@ -12,7 +12,7 @@ import math
 import pathlib
 
 from jaxsyn.config import as_dict
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.scoring import selection
@@ -31,13 +31,13 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
     InputError: A file of the run is missing or corrupt.
   """
   run = model.run
-  parser_file = layout.parser_file(run.workdir, run.manifest, "source")
+  parser_file = manifests.parser_file(run.workdir, run.manifest, "source")
   reads_trees = len(model.features) > 1
   has_parser = bool(reads_trees and parser_file and model.parser)
   vocabularies = {
     entry["file"] for entry in run.manifest["vocabulary"].values()
   }
-  for name, digest in layout.models(run.manifest).items():
+  for name, digest in manifests.model_hashes(run.manifest).items():
     # The parser of the target side is needed for training only.
     is_source_parser = parser_file is not None and parser_file.name == name
     if name not in vocabularies and not (has_parser and is_source_parser):
@@ -144,7 +144,7 @@ def _trees(model: ExportedModel) -> str:
   run = model.run
   features = ", ".join(f"`{feature}`" for feature in model.features[1:])
   sentence = "Its trees came as CoNLL-U, so that it has no parser."
-  if layout.parser_file(run.workdir, run.manifest, "source"):
+  if manifests.parser_file(run.workdir, run.manifest, "source"):
     where = "is here" if model.parser else "is not here: name it (`--parser`)"
     digest = run.manifest["parser"]["source"]["sha256"]
     sentence = f"The UDPipe model, SHA-256 `{digest}`, {where}."

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from flax import traverse_util
 
-from jaxsyn.data.store.manifest_format import Number
+from jaxsyn.data.store.manifests import Number
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern

@@ -25,8 +25,9 @@ from typing import Any
 
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.controls import WrongParents
+from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, flat, resumable_options
 from jaxsyn.storage import checksums, files, hub
@@ -106,7 +107,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   source = files.path_of(config.data.directory)
   missing = {
     file: digest
-    for file, digest in layout.models(manifest).items()
+    for file, digest in manifests.model_hashes(manifest).items()
     if not _is_intact(workdir / file, digest)
   }
   for file, digest in missing.items():
@@ -249,7 +250,7 @@ def hashes(manifest: Mapping[str, Any]) -> dict[str, Any]:
       side: entry["sha256"] for side, entry in manifest["vocabulary"].items()
     },
     "parser": {
-      side: (parser := manifests.recorded_parser(manifest, side)) and parser.key
+      side: (parser := recorded.identity(manifest, side)) and parser.key
       for side in manifest["parser"]
     },
   }

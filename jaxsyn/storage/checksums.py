@@ -56,6 +56,15 @@ def sha256_of(path: PathLike) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sha256_texts(texts: Iterable[str]) -> str:
+  """Returns one SHA-256 of a sequence of texts and of their boundaries."""
+  digest = hashlib.sha256()
+  for text in texts:
+    data = text.encode("utf-8")
+    digest.update(len(data).to_bytes(8, "little") + data)
+  return digest.hexdigest()
+
+
 def file_checksums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
   """Returns {"bytes", "crc32c"} of each given file of a directory, by name."""
   paths = {name: os.path.join(folder, name) for name in names}

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
-from jaxsyn.data.store.manifest_format import Crc32c, Number
+from jaxsyn.data.store.manifests import Crc32c, Number
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums
 

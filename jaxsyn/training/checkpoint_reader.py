@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import jax
 
-from jaxsyn.data.store.manifest_format import Number
+from jaxsyn.data.store.manifests import Number
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.storage import files

@@ -10,14 +10,16 @@ import toy_folders
 
 from jaxsyn.comparison import attention_samples
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 
 
 def test_samples_sentences_by_length(prepared, tmp_path):
   chosen = attention_samples.sample(str(prepared), "test")
-  lines = read_lines(layout.sentence_file(prepared, "text", "test", "source"))
+  lines = read_lines(
+    manifests.sentence_file(prepared, "text", "test", "source")
+  )
   rows = [lines.index(parse.text) for parse in chosen]
   assert len(rows) == attention_samples.SENTENCES
   assert rows == sorted(set(rows))

@@ -19,7 +19,7 @@ from jaxsyn.comparison.inference import Inference
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.transforms import iterate_translations
-from jaxsyn.data.store import layout
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.settings import Settings
@@ -386,7 +386,7 @@ def test_rejects_a_corrupt_test_set(prepared, config_of, tmp_path):
     ("text", "target"),
     ("conllu", "source"),
   ):
-    file = layout.sentence_file(folder, kind, "test", side)
+    file = manifests.sentence_file(folder, kind, "test", side)
     intact = file.read_bytes()
     edited = gzip.decompress(intact).decode().replace("a", "e")
     file.write_bytes(gzip.compress(edited.replace("\t0\t", "\t1\t").encode()))

@@ -29,11 +29,11 @@ from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import (
   example_check,
   fetch,
-  layout,
   manifests,
-  records,
+  tfrecord,
 )
-from jaxsyn.data.store.records import InvalidExampleError, decode
+from jaxsyn.data.store.records import decode
+from jaxsyn.data.store.rows import InvalidExampleError
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import penn
@@ -62,7 +62,7 @@ def shard(prepared):
 
 @pytest.fixture(scope="module")
 def payloads(shard):
-  return list(records.scan(shard))
+  return list(tfrecord.scan(shard))
 
 
 def check_each(case, count=150):
@@ -131,11 +131,11 @@ def test_frames_of_records(shard, payloads, tmp_path):
   def case(rng):
     if rng.random() < 0.2:  # a wrong length with a correct checksum
       length = struct.pack("<Q", int(rng.integers(2**63, dtype=np.uint64)) >> 8)
-      crc = struct.pack("<I", records.masked_crc(length))
-      path.write_bytes(length + crc + data[records.HEADER :])
+      crc = struct.pack("<I", tfrecord.masked_crc(length))
+      path.write_bytes(length + crc + data[tfrecord.HEADER :])
     else:
       path.write_bytes(corrupted(data, rng))
-    assert set(records.scan(path)) <= set(known)
+    assert set(tfrecord.scan(path)) <= set(known)
 
   check_each(case)
 
@@ -248,7 +248,7 @@ def test_manifests(prepared, tmp_path):
   def case(rng):
     (tmp_path / "manifest.json").write_bytes(mutants.json_text(intact, rng))
     manifest = manifests.read(tmp_path)
-    for name in layout.names(manifest):
+    for name in manifests.file_names(manifest):
       assert (tmp_path / name).resolve().is_relative_to(tmp_path.resolve())
 
   check_each(case)
@@ -265,7 +265,7 @@ def test_config_and_manifest_of_a_run(runs, tmp_path):
         data = mutants.json_text(data, rng)
       (tmp_path / name).write_bytes(data)
     opened = workdir.open_run(tmp_path)
-    for name in layout.models(opened.manifest):
+    for name in manifests.model_hashes(opened.manifest):
       assert (tmp_path / name).resolve().is_relative_to(tmp_path.resolve())
 
   check_each(case)

@@ -19,8 +19,7 @@ from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
 from jaxsyn.data.store import example_check, manifests
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.records import InvalidExampleError
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, verify
 

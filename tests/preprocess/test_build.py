@@ -23,7 +23,7 @@ from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
@@ -88,10 +88,12 @@ def test_writes_all_files(made):
     records = Dataset(folder).split(split)
     texts = lines_of(config, f"{split}.en")
     assert len(records) == len(texts)
-    packed = layout.sentence_files(folder, manifest, "text", split, "source")
+    packed = manifests.sentence_files(folder, manifest, "text", split, "source")
     text = b"".join(gzip.decompress(path.read_bytes()) for path in packed)
     assert text.decode().split("\n")[:-1] == texts
-    files = layout.sentence_files(folder, manifest, "conllu", split, "source")
+    files = manifests.sentence_files(
+      folder, manifest, "conllu", split, "source"
+    )
     assert len(files) == len(packed) == (2 if split == "train" else 1)
     trees = (block for path in files for block in conllu.read(path))
     for i, (one, tree) in enumerate(zip(records, trees, strict=True)):

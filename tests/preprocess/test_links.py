@@ -15,8 +15,7 @@ from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.store import example_check, manifests
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.records import InvalidExampleError
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 

@@ -19,7 +19,7 @@ from raw_corpora import command, corpus, lines_of, nothing_made, records_of
 
 from jaxsyn.config import read_config
 from jaxsyn.data.options import DataConfig
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, clean, inputs, runners, stages
 from jaxsyn.preprocess import corpus as corpora
@@ -67,7 +67,7 @@ def test_shards_are_full_and_hold_the_same_examples(whole):
   sizes = [shard["bytes"] for shard in train["shards"]]
   assert all(limit <= size < limit + 2000 for size in sizes[:-1])
   for side in ("source", "target"):
-    paths = layout.sentence_files(whole[1], manifest, "text", "train", side)
+    paths = manifests.sentence_files(whole[1], manifest, "text", "train", side)
     counts = [gzip.decompress(p.read_bytes()).count(b"\n") for p in paths]
     assert counts == [shard["examples"] for shard in train["shards"]]
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from jaxsyn import progress
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
-from jaxsyn.data.store import records
+from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
 from jaxsyn.training.options import Writers
@@ -53,7 +53,7 @@ def events(folder):
   from tensorboardX.proto.event_pb2 import Event
 
   for path in sorted(folder.glob("events.*")):
-    for payload in records.scan(path):
+    for payload in tfrecord.scan(path):
       event = Event.FromString(payload)
       for value in event.summary.value:
         yield event.step, value

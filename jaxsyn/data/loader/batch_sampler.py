@@ -27,7 +27,7 @@ from jaxsyn.data.loader.batch_shapes import (
 )
 from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.loader.windows import Window, Windows
-from jaxsyn.data.store.index import Lengths
+from jaxsyn.data.store.rows import Lengths
 from jaxsyn.errors import InputError
 
 

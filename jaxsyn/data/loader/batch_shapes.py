@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxsyn.data.store.index import Lengths
+from jaxsyn.data.store.rows import Lengths
 
 # Compiling a shape for a Transformer-Tiny takes seven to ten processor seconds,
 # in which it trains on about 60,000 positions. A shape must save as many in ten

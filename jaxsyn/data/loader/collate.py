@@ -25,8 +25,7 @@ from jaxsyn.data.schema import (
   origins,
 )
 from jaxsyn.data.sentence.spectrum import eigenvectors
-from jaxsyn.data.store.index import measure
-from jaxsyn.data.store.rows import Rows, runs
+from jaxsyn.data.store.rows import Rows, measure, runs
 from jaxsyn.errors import InputError
 
 Batch = dict[str, np.ndarray]

@@ -11,8 +11,7 @@ import numpy as np
 
 from jaxsyn.data.schema import FEATURES, origins
 from jaxsyn.data.store.dataset import Examples
-from jaxsyn.data.store.index import measure
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Rows, measure
 
 T = TypeVar("T")
 _END: Any = object()

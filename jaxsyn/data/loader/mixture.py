@@ -28,8 +28,7 @@ from jaxsyn.data.loader.windows import Window
 from jaxsyn.data.options import Data, Mixture
 from jaxsyn.data.schema import FEATURES, NO_RELATION, Manifest, labels_of
 from jaxsyn.data.store.dataset import Dataset, Examples, Split
-from jaxsyn.data.store.index import Lengths
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Lengths, Rows
 from jaxsyn.errors import InputError
 
 

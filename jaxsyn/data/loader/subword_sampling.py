@@ -35,9 +35,8 @@ from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.tree import parent_mid
 from jaxsyn.data.sentence.vocabulary import Pieces
 from jaxsyn.data.store.dataset import Split
-from jaxsyn.data.store.index import Lengths
-from jaxsyn.data.store.records import CorruptDatasetError
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Lengths, Rows
+from jaxsyn.data.store.tfrecord import CorruptDatasetError
 from jaxsyn.errors import InputError
 
 TRIES = 8

@@ -32,8 +32,7 @@ from jaxsyn.data.schema import MADE, OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TreeControl, WrongParents
 from jaxsyn.data.sentence.example import retree, tagged_rows
 from jaxsyn.data.store.dataset import Examples, Split, block_starts
-from jaxsyn.data.store.index import Lengths, lengths_of
-from jaxsyn.data.store.rows import Example, Rows, together
+from jaxsyn.data.store.rows import Example, Lengths, Rows, lengths_of, together
 from jaxsyn.errors import InputError
 
 

@@ -1,9 +1,9 @@
 """Readers of dataset directories: examples, raw text and parse trees.
 
 The TFRecord shards are the only copy of the data: training, validation,
---verify and TFDS read the same bytes. Opening a split reads its index
-(`jaxsyn.data.store.index`); records are read, checked and decoded a block at a
-time. Only requested features are decoded.
+--verify and TFDS read the same bytes. Opening a split reads its index; records
+are read, checked and decoded a block at a time. Only requested features are
+decoded.
 
 The manifest has the size and the CRC-32C of every file under "files", and a
 checksum of its own content, so flipped bits, truncated files and partial copies
@@ -26,18 +26,16 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import index, layout, manifests
-from jaxsyn.data.store.index import Lengths
-from jaxsyn.data.store.records import (
-  FOOTER,
-  HEADER,
-  CorruptDatasetError,
+from jaxsyn.data.store import manifests, tfrecord
+from jaxsyn.data.store.records import decode
+from jaxsyn.data.store.rows import (
+  Example,
   InvalidExampleError,
-  check_frames,
-  decode,
-  reject,
+  Lengths,
+  Rows,
+  check_sizes,
 )
-from jaxsyn.data.store.rows import Example, Rows
+from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptDatasetError
 from jaxsyn.storage import checksums, files
 
 # Number of records in a block. No file depends on it, but the order of a corpus
@@ -150,7 +148,7 @@ class Dataset:
     self, kind: str, split: str, side: str
   ) -> list[pathlib.Path]:
     """Returns the verified files of a side's text or trees, one per shard."""
-    names = layout.sentence_files("", self.manifest, kind, split, side)
+    names = manifests.sentence_files("", self.manifest, kind, split, side)
     for name in names:
       self.check(name)
     return [self.directory / name for name in names]
@@ -210,7 +208,7 @@ class Split(Examples):
     dataset: Opened dataset directory.
     name: Name of the split.
     features: Names of the features of an example.
-    index: Index entry of every record, with the type `index.ENTRY`.
+    index: Index entry of every record, with the type `tfrecord.ENTRY`.
   """
 
   def __init__(self, dataset: Dataset, name: str):
@@ -221,18 +219,18 @@ class Split(Examples):
         than in the manifest, or the index is corrupt.
     """
     directory, manifest = dataset.directory, dataset.manifest
-    facts = manifests.split(manifest, name)
+    entry = manifests.split(manifest, name)
     self.dataset, self.name, self.features = dataset, name, dataset.features
-    folder = layout.tfds_folder("", manifest)
-    shards = [folder / shard["file"] for shard in facts["shards"]]
+    folder = manifests.tfds_folder("", manifest)
+    shards = [folder / shard["file"] for shard in entry["shards"]]
     for shard in shards:
       dataset.check(shard, deep=False)
-    index_file = layout.index_file("", manifest, name)
+    index_file = manifests.index_file("", manifest, name)
     dataset.check(index_file)
-    self.index = index.load(directory / index_file, facts["examples"])
+    self.index = tfrecord.load_index(directory / index_file, entry["examples"])
     self._paths = [directory / shard for shard in shards]
     # Index of the first example in each shard, and the number of all examples.
-    counts = [shard["examples"] for shard in facts["shards"]]
+    counts = [shard["examples"] for shard in entry["shards"]]
     self._shards = np.cumsum([0, *counts])
     self.block_start = block_starts(self._shards)
 
@@ -294,20 +292,16 @@ class Split(Examples):
     frame = frame_end - size - HEADER - FOOTER
     payload = frame + HEADER
     try:
-      check_frames(data, frame, size, self.index["crc"][begin:end])
+      tfrecord.check_frames(data, frame, size, self.index["crc"][begin:end])
       rows = decode(
         data, payload, payload + size, stored=self.features, wanted=features
       )
       lengths = self.lengths.of(slice(begin, end))
-      for name in features:
-        expected = lengths.sizes(name)
-        if expected is not None:
-          different = rows.sizes(name) != expected
-          reject(different, f"{name} has another length than the index")
+      check_sizes(rows, lengths, "has another length than the index")
     except InvalidExampleError as error:
       raise CorruptDatasetError(
-        f"{path}: record {first + error.number} is corrupt, or of another data set: "
-        f"{error.why}"
+        f"{path}: record {first + error.index} is corrupt, or of another data "
+        f"set: {error.why}"
       ) from None
     return rows
 

@@ -16,9 +16,13 @@ import numpy as np
 
 from jaxsyn.data.schema import EOS, SIDES, label_counts
 from jaxsyn.data.sentence import linearise
-from jaxsyn.data.store.index import Lengths, lengths_of
-from jaxsyn.data.store.records import reject
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import (
+  Lengths,
+  Rows,
+  check_sizes,
+  lengths_of,
+  reject,
+)
 
 _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
@@ -40,11 +44,7 @@ def check(rows: Rows, manifest: Mapping[str, Any]) -> None:
     last = rows.flat[name][rows.start[name][1:] - 1]
     reject(last != EOS, f"{name} does not end in EOS")
   lengths = lengths_of(rows)
-  for name in rows.flat:
-    expected = lengths.sizes(name)
-    if expected is not None:
-      different = rows.sizes(name) != expected
-      reject(different, f"{name} has another number of values")
+  check_sizes(rows, lengths, "has another number of values")
   for name, bounds in _bounds(rows, manifest, lengths).items():
     if name in rows.flat:
       _check_bounds(rows, name, bounds)

@@ -1,28 +1,159 @@
-"""Manifest of a dataset directory, with its contents and their origin.
+"""Manifest of a dataset directory: its files, their origin and their checksums.
 
-`preprocess.build` writes manifest.json last, so a directory with a manifest is
-complete. `jaxsyn.data.store.manifest_format` defines its fields.
+  manifest.json
+  vocabulary.model                    or source.model and target.model
+  parser.source.udpipe                copy of the parser, if it is a file
+  conllu/SPLIT.SIDE.conllu.gz         trees; tree N belongs to text line N
+  text/SPLIT.SIDE.gz                  raw text; line N belongs to record N
+  NAME/VERSION/                       the TFDS dataset and its indexes
+  report.txt, report.png
+
+Text and trees of several shards are SPLIT.SIDE-00000-of-00002.gz. The manifest is
+written last, so a directory with a manifest is complete. It may come from another
+user, so it is not trusted: numbers are bounded, and no name leads out of the directory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from jaxsyn.data.sentence.parsers.parser import Identity
-from jaxsyn.data.sentence.parsers.parser import sha256_texts as sha256_texts
+from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
+from jaxsyn.data.options import DataName, Prepare
+from jaxsyn.data.schema import SIDES, SPECIAL
+from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch, manifest_format
-from jaxsyn.data.store.manifest_format import FORMAT
+from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import (
+  CHECKPOINT_MODE,
+  ConfigPath,
+  Range,
+  RegistryKey,
+  from_config,
+)
+from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
 
 FILE = "manifest.json"
+FORMAT = 5
+
+PathLike = os.PathLike[str] | str
+Manifest = Mapping[str, Any]
+
+_PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
+_HEX = r"[0-9a-f]{64}"
+
+Number = Annotated[int, Range(0, 1 << 53)]  # exact in JSON
+Version = Annotated[
+  str, TextPattern(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", "like 1.0.0")
+]
+FileName = Annotated[
+  str, TextPattern(f"{_PLAIN}(/{_PLAIN})*", "names of files, / between folders")
+]
+# The suffix prevents a copy from replacing another file of a run.
+ModelFile = Annotated[
+  str, TextPattern(rf"{_PLAIN}\.model", "the name of a .model file")
+]
+ParserFile = Annotated[
+  str, TextPattern(rf"({_PLAIN}\.udpipe)?", "the name of a .udpipe file")
+]
+Sha256 = Annotated[str, TextPattern(_HEX, "a SHA-256 of 64 hex digits")]
+Sha256OrNone = Annotated[
+  str, TextPattern(f"({_HEX})?", "a SHA-256 of 64 hex digits")
+]
+Crc32c = Annotated[str, TextPattern(r"[0-9a-f]{8}", "8 hex digits")]
+Side = Literal["source", "target"]
+Labels = tuple[str, ...]
 
 
-def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Shard:
+  file: str
+  examples: Number
+  bytes: Number
+  sha256: Sha256
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitFields:
+  examples: Number
+  shards: tuple[Shard, ...]
+  records_sha256: Sha256
+  # For readers only.
+  lines: Number = 0
+  dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+  unparsed: Number = 0
+  blank: dict[str, int] = dataclasses.field(default_factory=dict)
+  doubts: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+  files: tuple[str, ...] = ()
+  raw_sha256: Sha256OrNone = ""
+  brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
+  linked: Number = 0
+  alternatives: dict[str, Any] = dataclasses.field(default_factory=dict)
+  subset: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyFields:
+  file: ModelFile
+  sha256: Sha256
+  size: Annotated[int, Range(len(SPECIAL), 1 << 24)]
+
+
+@dataclasses.dataclass(frozen=True)
+class ParserFields:
+  file: ParserFile  # "": there is no copy, or the trees came as CoNLL-U
+  sha256: Sha256OrNone
+  kind: Annotated[str, RegistryKey(PARSERS)] = "udpipe"
+  name: str = ""
+  version: str = ""
+  options: dict[str, str] = dataclasses.field(default_factory=dict)
+  trees: Literal["", "CoNLL-U", "parser"] = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+  bytes: Number
+  crc32c: Crc32c
+
+
+@dataclasses.dataclass(frozen=True)
+class ManifestFields:
+  format: int
+  name: DataName
+  version: Version
+  sides: tuple[Side, ...]
+  splits: dict[DataName, SplitFields]
+  vocabulary: dict[Side, VocabularyFields]
+  parser: dict[Side, ParserFields | None]
+  relations: dict[Side, Labels]
+  options: Prepare
+  files: dict[FileName, File]
+  brackets: dict[Literal["source"], Labels] = dataclasses.field(
+    default_factory=dict
+  )
+  alignments: bool = False
+  alternatives: tuple[Side, ...] = ()
+  annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = ()
+  labels: dict[Side, dict[str, Labels]] = dataclasses.field(
+    default_factory=dict
+  )
+  # For readers and `preprocess.build` only.
+  source_language: str = ""
+  target_language: str = ""
+  versions: dict[str, str] = dataclasses.field(default_factory=dict)
+  key: str = ""
+  downloads: dict[str, str] = dataclasses.field(default_factory=dict)
+  left_out: dict[DataName, str] = dataclasses.field(default_factory=dict)
+  seconds: float = 0.0
+
+
+def read(directory: PathLike) -> dict[str, Any]:
   """Returns the verified manifest of a dataset directory or run directory.
 
   Raises:
@@ -37,7 +168,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
     version = document.get("format") if isinstance(document, dict) else None
     if version == FORMAT:
       manifest = checksums.verify_checksum(document)
-      manifest_format.check(manifest)
+      _check(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):
     is_folder = os.path.isdir(path.parent)
@@ -56,21 +187,155 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
   )
 
 
-def write(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
-) -> None:
+def write(directory: PathLike, manifest: Manifest) -> None:
   """Writes the manifest of a dataset directory atomically, with a checksum.
 
   Raises:
     InputError: The manifest has an invalid field.
   """
   document = checksums.add_checksum({**manifest, "format": FORMAT})
-  manifest_format.check(checksums.verify_checksum(document))
+  _check(checksums.verify_checksum(document))
   files.write_json(files.path_of(directory) / FILE, document)
 
 
+def _check(manifest: Manifest) -> None:
+  """Raises InputError for an invalid field; the message names it and its value."""
+  typed = from_config(
+    ManifestFields, manifest, ConfigPath("manifest"), CHECKPOINT_MODE
+  )
+  for field, value, rule in _violations(typed):
+    raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
+  if lacking := sorted(set(file_names(manifest)) - set(manifest["files"])):
+    raise InputError(f"manifest.files lacks {lacking[0]}.")
+
+
+def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
+  """Yields field, value and rule where a rule that is no type is violated."""
+  sides = [*manifest.sides]
+  if set(manifest.vocabulary) != set(SIDES):
+    yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
+  for field in ("parser", "relations"):
+    declared = sorted(getattr(manifest, field))
+    if not set(sides) <= set(declared):
+      yield field, declared, f"of the sides with trees, {sides}"
+  for side, parser in manifest.parser.items():
+    if parser and parser.file and not parser.sha256:
+      yield f"parser.{side}.sha256", "", "there with the file's name"
+  names = sorted(n for n in manifest.annotations if ANNOTATIONS[n].open)
+  expected = dict.fromkeys(sides, names) if names else {}
+  labels_of = {side: sorted(labels) for side, labels in manifest.labels.items()}
+  if labels_of != expected:
+    yield "labels", labels_of, f"of the open annotations, {expected}"
+  for side, of_side in manifest.labels.items():
+    for name, labels in of_side.items():
+      if labels[:1] != (UNKNOWN,) or len(set(labels)) < len(labels):
+        rule = f"different labels, {UNKNOWN} first"
+        yield f"labels.{side}.{name}", labels, rule
+  for field in ("relations", "brackets"):
+    for side, labels in getattr(manifest, field).items():
+      if list(labels) != sorted(set(labels)):
+        yield f"{field}.{side}", labels, "different labels in sorted order"
+  for name, split in manifest.splits.items():
+    for i, shard in enumerate(split.shards):
+      file = shard_file(manifest.name, name, i, len(split.shards))
+      if shard.file != file:
+        yield f"splits.{name}.shards[{i}].file", shard.file, file
+    total = sum(shard.examples for shard in split.shards)
+    if total != split.examples:
+      rule = f"the sum of its shards, {total}"
+      yield f"splits.{name}.examples", split.examples, rule
+
+
+def file_names(manifest: Manifest) -> list[str]:
+  """Returns the paths of all files that a dataset with a given manifest has.
+
+  Paths are relative to the dataset directory.
+  """
+  folder = tfds_folder("", manifest)
+  paths: list[pathlib.Path] = []
+  for name, split in manifest["splits"].items():
+    paths += [folder / shard["file"] for shard in split["shards"]]
+    paths.append(index_file("", manifest, name))
+    for kind, sides in (("text", SIDES), ("conllu", manifest["sides"])):
+      for side in sides:
+        paths += sentence_files("", manifest, kind, name, side)
+  return [*model_hashes(manifest), *(path.as_posix() for path in paths)]
+
+
+def model_hashes(manifest: Manifest) -> dict[str, str]:
+  """Returns the SHA-256 of each vocabulary and parser file, by file name.
+
+  Training runs copy these files.
+  """
+  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
+  return {
+    entry["file"]: entry["sha256"]
+    for entry in entries
+    if entry and entry["file"]
+  }
+
+
+def tfds_folder(directory: PathLike, manifest: Manifest) -> pathlib.Path:
+  """Returns the path of the folder with the TFDS dataset, NAME/VERSION."""
+  return files.path_of(directory) / manifest["name"] / manifest["version"]
+
+
+def index_file(
+  directory: PathLike, manifest: Manifest, split: str
+) -> pathlib.Path:
+  """Returns the path of a split's record index (`jaxsyn.data.store.tfrecord`)."""
+  return tfds_folder(directory, manifest) / f"index-{split}.npy"
+
+
+def shard_file(name: str, split: str, shard: int, shards: int) -> str:
+  """Returns the name of a file of records in the folder of the TFDS dataset."""
+  return f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
+
+
+def sentence_file(
+  directory: PathLike,
+  kind: str,
+  split: str,
+  side: str,
+  *,
+  shard: int = 0,
+  shards: int = 1,
+) -> pathlib.Path:
+  """Returns the path of a side's raw text or trees in a shard of a split.
+
+  Args:
+    directory: Dataset directory.
+    kind: Content of the file, "text" or "conllu".
+    split, side: Names of the split and the side.
+    shard, shards: Index of the shard, and number of shards of the split.
+  """
+  part = f"-{shard:05d}-of-{shards:05d}" if shards > 1 else ""
+  suffix = ".conllu.gz" if kind == "conllu" else ".gz"
+  return files.path_of(directory) / kind / f"{split}.{side}{part}{suffix}"
+
+
+def sentence_files(
+  directory: PathLike, manifest: Manifest, kind: str, split: str, side: str
+) -> list[pathlib.Path]:
+  """Returns the paths of a side's raw text or trees in a split, one per shard."""
+  shards = len(manifest["splits"][split]["shards"])
+  return [
+    sentence_file(directory, kind, split, side, shard=shard, shards=shards)
+    for shard in range(shards)
+  ]
+
+
+def parser_file(
+  directory: PathLike, manifest: Manifest, side: str
+) -> pathlib.Path | None:
+  """Returns the path of the copied parser for a side; None if there is none."""
+  parser = manifest["parser"].get(side)
+  has_file = parser and parser["file"]
+  return files.path_of(directory) / parser["file"] if has_file else None
+
+
 @contextlib.contextmanager
-def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
+def in_use(directories: Iterable[PathLike]) -> Iterator[None]:
   """Locks dataset directories in a `with` block, so that they are not replaced.
 
   `jaxsyn prepare` fails for a locked directory. The locks end with their
@@ -89,7 +354,7 @@ def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
     yield
 
 
-def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+def split(manifest: Manifest, name: str) -> dict[str, Any]:
   """Returns the manifest's entry for a split.
 
   Raises:
@@ -104,11 +369,9 @@ def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def vocabulary(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
+  directory: PathLike, manifest: Manifest, side: str
 ) -> Vocabulary:
-  """Returns the loaded vocabulary of a side, checked against the manifest.
-
-  The directory is a dataset directory or run directory.
+  """Returns the loaded vocabulary of a side of a dataset or run directory.
 
   Raises:
     InputError: The vocabulary is missing, or not the one in the manifest.
@@ -121,15 +384,9 @@ def vocabulary(
 
 
 def check_vocabulary(
-  manifest: Mapping[str, Any], vocabulary: Any, side: str = "source"
+  manifest: Manifest, vocabulary: Vocabulary, side: str = "source"
 ) -> None:
-  """Raises InputError unless a dataset was prepared with the given vocabulary.
-
-  Args:
-    manifest: Manifest of the dataset.
-    vocabulary: Vocabulary, with `path`, `sha256` and `size`.
-    side: "source" or "target".
-  """
+  """Raises InputError unless a dataset was prepared with the given vocabulary."""
   expected = manifest["vocabulary"][side]
   for name, key in (("SHA-256", "sha256"), ("number of ids", "size")):
     if (value := getattr(vocabulary, key)) != expected[key]:
@@ -139,29 +396,3 @@ def check_vocabulary(
         f" {expected[key]} ({expected['file']}). Use that file, or prepare the"
         " data again."
       )
-
-
-def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
-  """Returns the identity of the parser that made a side's trees.
-
-  Returns None if there are no trees, or if they were imported from CoNLL-U
-  files without the name of a parser.
-  """
-  entry = manifest["parser"].get(side)
-  known = entry and (entry.get("name") or entry["sha256"])
-  return Identity.of(entry) if entry and known else None
-
-
-def check_parser(
-  manifest: Mapping[str, Any], parser: Identity, side: str = "source"
-) -> None:
-  """Raises InputError unless a side was parsed with the given parser.
-
-  Any parser is accepted if the manifest names none.
-  """
-  expected = recorded_parser(manifest, side)
-  if expected and expected.key != parser.key:
-    raise InputError(
-      f"{parser} is not the {side} parser of data set {manifest['name']}, which"
-      f" is {expected}. Use that one, or prepare the data again."
-    )

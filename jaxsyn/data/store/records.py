@@ -1,16 +1,12 @@
-"""Records of a dataset: tf.train.Examples in TFRecord files.
+"""Encoding of records, which are serialized tf.train.Examples.
 
-A TFRecord file is a sequence of frames, with little-endian numbers:
-
-  uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
-
-A payload has the features of an example sorted by name, each once, with packed
+A record has the features of an example sorted by name, each once, with packed
 numbers. Its bytes are those that protobuf writes for this order. Blocks of
 records are encoded and decoded together in NumPy: with 4,096 records at a time,
 decoding takes 1 to 3 microseconds for an example; with protobuf, it takes 13.
 Records in another layout are rejected.
 
-Sources: record_writer.h, example.proto and feature.proto of tensorflow/core;
+Sources: example.proto and feature.proto of tensorflow/core;
 protobuf.dev/programming-guides/encoding.
 """
 
@@ -18,139 +14,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-import google_crc32c
 import numpy as np
 
 from jaxsyn.data.schema import FEATURES, TEXTS, UTF8
-from jaxsyn.data.store.rows import Rows, runs
-from jaxsyn.errors import InputError
-from jaxsyn.storage import files
-from jaxsyn.storage.checksums import CorruptFileError
+from jaxsyn.data.store.rows import InvalidExampleError, Rows, reject, runs
 
-HEADER = 12  # bytes before a payload
-FOOTER = 4  # bytes after a payload
-REMEDY = "Prepare the data again (jaxsyn prepare --config FILE) or copy the file again."
 # Tags of the length-delimited fields 1 (Features, entry, key, values) and 2
 # (value of an entry), and of the lists of values.
 _FIELD, _VALUE = 0x0A, 0x12
 _BYTES, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x1A
-
-
-class CorruptDatasetError(CorruptFileError, InputError):
-  """Raised when a dataset file is missing, unreadable or corrupt.
-
-  The message ends with the command that rebuilds the file.
-  """
-
-  def __init__(self, fault: str):
-    super().__init__(f"{fault}. {REMEDY}")
-
-
-class InvalidExampleError(ValueError):
-  """Error of a record that is not a valid example of its dataset.
-
-  Attributes:
-    number: Index of the record among the decoded records.
-    why: Description of the error.
-  """
-
-  def __init__(self, number: int, why: str):
-    super().__init__(f"record {number}: {why}")
-    self.number, self.why = number, why
-
-
-def reject(bad: np.ndarray, why: str) -> None:
-  """Raises InvalidExampleError for the first bad record, if there is one."""
-  if bad.any():
-    raise InvalidExampleError(int(np.argmax(bad)), why)
-
-
-def masked_crc(data: bytes) -> int:
-  """Returns the masked CRC-32C that the TFRecord format stores for data.
-
-  The CRC is rotated right by 15 bits, and a constant is added.
-  >>> hex(masked_crc(b"123456789"))  # the unmasked value is 0xe3069283
-  '0xc78ab0e5'
-  """
-  crc = google_crc32c.value(data)
-  return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def frame(payload: bytes) -> bytes:
-  """Returns a payload framed as in TFRecord files, with its length and CRCs."""
-  length = struct.pack("<Q", len(payload))
-  crcs = (struct.pack("<I", masked_crc(data)) for data in (length, payload))
-  return b"".join((length, next(crcs), payload, next(crcs)))
-
-
-def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
-  """Yields all payloads of a TFRecord file in order, and verifies their CRCs.
-
-  Raises:
-    CorruptDatasetError: The file is missing, truncated or corrupt. The message
-      names the record.
-  """
-  try:
-    with files.open_read(path) as file:
-      file_size = files.size_of(path)
-      for number in itertools.count():
-        header = file.read(HEADER)
-        if not header:
-          return
-        # A corrupt length must not allocate 2⁶⁴ bytes.
-        length = min(int.from_bytes(header[:8], "little"), file_size)
-        data = header + file.read(length + FOOTER)
-        if len(data) < HEADER + length + FOOTER:
-          raise CorruptDatasetError(f"{path}: record {number} is truncated")
-        payload = data[HEADER:-FOOTER]
-        if data != frame(payload):
-          raise CorruptDatasetError(
-            f"{path}: record {number} is corrupt: its checksum differs"
-          )
-        yield payload
-  except OSError as error:
-    raise CorruptDatasetError(
-      f"{path} cannot be read: {error.strerror or error}"
-    ) from None
-
-
-def check_frames(
-  data: bytes, offset: np.ndarray, size: np.ndarray, crc: np.ndarray
-) -> None:
-  """Raises an error if TFRecord frames differ from their index or checksums.
-
-  The length in a frame is compared with the index, which detects more errors
-  than the checksum of the length.
-
-  Args:
-    data: Bytes that hold the frames.
-    offset: Byte offset of each frame, int64.
-    size: Size of each payload in the index in bytes, int64.
-    crc: Masked CRC-32C of each payload in the index, uint32.
-
-  Raises:
-    InvalidExampleError: A frame is corrupt, or the index belongs to other
-      records.
-  """
-  array = np.frombuffer(data, np.uint8)
-  expected = size.astype("<u8").view(np.uint8).reshape(-1, 8)
-  different = (array[offset[:, None] + np.arange(8)] != expected).any(1)
-  reject(different, "its size differs from the index")
-  begin, end = offset + HEADER, offset + HEADER + size
-  value = google_crc32c.value
-  found = np.array(
-    [value(data[a:b]) for a, b in zip(begin.tolist(), end.tolist())], np.uint64
-  )
-  # As in `masked_crc`.
-  rotated = found >> np.uint64(15) | found << np.uint64(17)
-  masked = (rotated + np.uint64(0xA282EAD8)) & np.uint64(0xFFFFFFFF)
-  stored = array[end[:, None] + np.arange(FOOTER)].copy().view("<u4")[:, 0]
-  reject(stored != masked, "its checksum differs")
-  reject(masked != crc, "its checksum differs from the index")
 
 
 def kind_of(name: str) -> int:

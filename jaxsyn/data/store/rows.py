@@ -1,19 +1,25 @@
 """Ragged arrays, with one array for a feature's values in many examples.
 
 Examples are encoded, decoded, checked and padded in this form, which is faster
-than one array for each example.
+than one array for each example. `Lengths` has the numbers of values.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import (
+  Collection,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.schema import FEATURES, SIDES, side_of
 
 TOGETHER = 128  # examples to encode at a time; more leave the processor's cache
 
@@ -109,6 +115,111 @@ class Rows:
       values = [flat[a:b] for a, b in itertools.pairwise(start)]
       parts.append(values if FEATURES[feature].axes else list(flat))
     return [dict(zip(self.flat, values)) for values in zip(*parts)]
+
+
+_OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
+
+
+class Lengths(NamedTuple):
+  """Numbers of subwords and words of each example on both sides.
+
+  The arrays are integers. EOS is counted. A side without trees has 0 words.
+  """
+
+  source: np.ndarray
+  target: np.ndarray
+  source_words: np.ndarray
+  target_words: np.ndarray
+
+  def read_by(self, features: Collection[str]) -> Lengths:
+    """Returns the lengths that a model with given features needs.
+
+    A side has 0 words if none of the features is of its words.
+    """
+    sides = {
+      side_of(name) for name in features if FEATURES[name].axes in ("W", "WW")
+    }
+    none = np.zeros(len(self.source), np.uint8)
+    words = (
+      length if side in sides else none for side, length in zip(SIDES, self[2:])
+    )
+    return Lengths(self.source, self.target, *words)
+
+  def of(self, ids: np.ndarray | slice) -> Lengths:
+    """Returns the lengths of the examples with given indices, as int64."""
+    return Lengths(*(side[ids].astype(np.int64) for side in self))
+
+  def sizes(self, feature: str) -> np.ndarray | None:
+    """Returns the number of a feature's values in each example, int64.
+
+    Returns None if the lengths do not determine it.
+    """
+    is_source = feature.startswith("source")
+    words = self.source_words if is_source else self.target_words
+    match FEATURES[feature].axes:
+      case "":
+        return np.ones(len(self.source), np.int64)
+      case "S":
+        return self.source.astype(np.int64)
+      case "T":
+        return self.target.astype(np.int64)
+      case "W":
+        return words.astype(np.int64)
+      case "WW":
+        return words.astype(np.int64) ** 2
+    return None
+
+
+def measure(feature: str) -> tuple[str, str]:
+  """Returns a key that is equal for features with equal numbers of values."""
+  axes = FEATURES[feature].axes
+  return axes, side_of(feature) if axes in _OF_SIDE else ""
+
+
+def lengths_of(rows: Rows) -> Lengths:
+  """Returns the subword and word counts of examples in memory."""
+  subwords = [rows.sizes(f"{side}_id") for side in SIDES]
+  return Lengths(*subwords, *(_words(rows, side) for side in SIDES))
+
+
+def _words(rows: Rows, side: str) -> np.ndarray:
+  """Returns the number of words on a side of each example; 0 if unknown."""
+  for name in rows.start:
+    axes = FEATURES[name].axes
+    if name.startswith(side) and axes in ("W", "WW"):
+      sizes = rows.sizes(name)
+      return sizes if axes == "W" else np.sqrt(sizes).round().astype(np.int64)
+  return np.zeros(len(rows), np.int64)
+
+
+class InvalidExampleError(ValueError):
+  """Error of a record that is not a valid example of its dataset.
+
+  Attributes:
+    index: Index of the record among the decoded records.
+    why: Description of the error.
+  """
+
+  def __init__(self, index: int, why: str):
+    super().__init__(f"record {index}: {why}")
+    self.index, self.why = index, why
+
+
+def reject(bad: np.ndarray, why: str) -> None:
+  """Raises InvalidExampleError for the first bad record, if there is one."""
+  if bad.any():
+    raise InvalidExampleError(int(np.argmax(bad)), why)
+
+
+def check_sizes(rows: Rows, lengths: Lengths, error: str) -> None:
+  """Raises InvalidExampleError if a feature has another size than in `lengths`.
+
+  `error` is the description of the error, which follows the name of the feature.
+  """
+  for name in rows.flat:
+    expected = lengths.sizes(name)
+    if expected is not None:
+      reject(rows.sizes(name) != expected, f"{name} {error}")
 
 
 def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:

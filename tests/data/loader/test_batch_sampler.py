@@ -8,7 +8,7 @@ import pytest
 from jaxsyn.data.loader import batch_sampler, batch_shapes
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.batch_shapes import LengthCounts, by_area
-from jaxsyn.data.store.index import Lengths
+from jaxsyn.data.store.rows import Lengths
 from jaxsyn.errors import InputError
 
 

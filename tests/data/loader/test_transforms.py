@@ -20,8 +20,7 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import tagged
 from jaxsyn.data.store import dataset as store
 from jaxsyn.data.store.dataset import Dataset, Split
-from jaxsyn.data.store.index import lengths_of
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import Rows, lengths_of
 
 OF_TREES = ("head", "parent_mid", "tree_distance")
 

@@ -11,7 +11,7 @@ from toy_folders import example, prepare, same, write_shard
 
 from jaxsyn.data import schema
 from jaxsyn.data.store import dataset as datasets
-from jaxsyn.data.store import index, layout, manifests, records
+from jaxsyn.data.store import manifests, records, tfrecord
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -55,14 +55,14 @@ def replace_shard(folder, number, examples, *, in_index=False):
   if in_index:
     entries = np.load(folder / INDEX)
     first = (0, 3, 7)[number]
-    crcs = [records.masked_crc(payload) for payload in payloads]
+    crcs = [tfrecord.masked_crc(payload) for payload in payloads]
     entries["crc"][first : first + len(crcs)] = crcs
     replace_index(folder, entries)
   return path
 
 
 def replace_index(folder, entries):
-  index.save(folder / INDEX, [entries])
+  tfrecord.save_index(folder / INDEX, [entries])
   update_checksums(folder, INDEX)
 
 
@@ -136,7 +136,7 @@ def test_index_and_lengths(dataset):
   assert found.source_words.tolist() == [2 + i % 3 for i in range(11)]
   assert not found.target_words.any()
   payloads = [
-    payload for n in range(3) for payload in records.scan(shard(dataset, n))
+    payload for n in range(3) for payload in tfrecord.scan(shard(dataset, n))
   ]
   assert split.index["bytes"].tolist() == [len(data) for data in payloads]
   assert split.index.dtype.itemsize == 16
@@ -146,7 +146,7 @@ def test_index_rejects_sentences_that_are_too_long():
   long = EXAMPLES[1] | {"target_id": np.ones(2**16, np.int32)}
   message = r"65,536 target subwords; at most 65,535 .*max_subwords"
   with pytest.raises(InputError, match=message):
-    index.entries([b"a", b"b"], Rows.of([EXAMPLES[0], long], FEATURES))
+    tfrecord.index_entries([b"a", b"b"], Rows.of([EXAMPLES[0], long], FEATURES))
 
 
 def test_counts_sentences_without_a_tree(folder):
@@ -183,7 +183,7 @@ def test_names_the_record_where_a_shard_ends_early(folder, monkeypatch, block):
   """A shard may be cut after the split was opened."""
   monkeypatch.setattr(datasets, "BLOCK", block)
   found = Dataset(folder).split("train")
-  sizes = [len(payload) + 16 for payload in records.scan(shard(folder, 1))]
+  sizes = [len(payload) + 16 for payload in tfrecord.scan(shard(folder, 1))]
   ends = np.cumsum(sizes).tolist()
   for size, record in (
     (ends[3] - 1, 3),
@@ -270,8 +270,8 @@ def test_rejects_a_corrupt_index_when_it_is_opened(folder, corruption):
 @pytest.mark.parametrize(
   ("content", "message"),
   [
-    (np.zeros(12, index.ENTRY), "is not the index of 11 records"),
-    (np.zeros((11, 1), index.ENTRY), "is not the index of 11 records"),
+    (np.zeros(12, tfrecord.ENTRY), "is not the index of 11 records"),
+    (np.zeros((11, 1), tfrecord.ENTRY), "is not the index of 11 records"),
     (np.zeros(11, np.int64), "is not the index of 11 records"),
     (np.array([{}] * 11), "cannot be read"),
     (b"no array", "cannot be read"),
@@ -292,7 +292,7 @@ def test_rejects_an_invalid_index(folder, content, message):
 def test_names_the_record_where_the_index_of_other_data_differs(folder):
   """The index has the right number of entries and its checksum is right."""
   entries = np.load(folder / INDEX)
-  for name in index.ENTRY.names:
+  for name in tfrecord.ENTRY.names:
     other = entries.copy()
     other[name][4] += 1
     other[name][5] -= name == "bytes"  # else the shard would be too short
@@ -327,11 +327,13 @@ def test_reads_more_than_a_block_in_several_shards(folder):
   for number, (a, b) in enumerate(itertools.pairwise(bounds)):
     payloads = payloads_of(examples[a:b])
     write_shard(shard(folder, number), payloads)
-    entries.append(index.entries(payloads, Rows.of(examples[a:b], FEATURES)))
+    entries.append(
+      tfrecord.index_entries(payloads, Rows.of(examples[a:b], FEATURES))
+    )
     facts["shards"][number]["examples"] = b - a
   facts["examples"] = 12_000
   manifests.write(folder, manifest)
-  index.save(folder / INDEX, entries)
+  tfrecord.save_index(folder / INDEX, entries)
   names = [f"toy/1.0.0/{one['file']}" for one in facts["shards"]]
   update_checksums(folder, *names, INDEX)
   found = Dataset(folder).split("train")
@@ -348,7 +350,9 @@ def test_reads_more_than_a_block_in_several_shards(folder):
 def test_the_manifest_has_a_checksum_of_each_file(dataset):
   found = Dataset(dataset)
   assert found.corrupt_files() == {}
-  assert set(layout.names(found.manifest)) <= set(found.manifest["files"])
+  assert set(manifests.file_names(found.manifest)) <= set(
+    found.manifest["files"]
+  )
   assert {
     "toy/1.0.0/features.json",
     "toy/1.0.0/dataset_info.json",

@@ -6,8 +6,7 @@ from toy_folders import SIDES, example, manifest_of
 
 from jaxsyn.data import schema
 from jaxsyn.data.store.example_check import check
-from jaxsyn.data.store.records import InvalidExampleError
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.rows import InvalidExampleError, Rows
 
 EXAMPLES = [example(i) for i in range(11)]
 FEATURES = tuple(EXAMPLES[0])
@@ -67,7 +66,7 @@ def rows_with(name, value):
 def test_names_the_first_example_with_a_wrong_value(name, value, message):
   with pytest.raises(InvalidExampleError, match=message) as error:
     check(rows_with(name, value), MANIFEST)
-  assert error.value.number == 5
+  assert error.value.index == 5
 
 
 def test_accepts_examples_of_the_data_set():

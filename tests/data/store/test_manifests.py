@@ -13,8 +13,9 @@ from corruptions import corrupted
 
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.parsers.parser import Identity
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.session import workdir
@@ -58,25 +59,25 @@ def test_rejects_another_vocabulary(sha256, size, message):
   [("udpipe", C, {}), ("udpipe", B, {"beam": "1"}), ("stanza", B, {})],
 )
 def test_rejects_another_parser(kind, digest, options):
-  manifests.check_parser(MANIFEST, Identity("udpipe", "elsewhere", B))
+  recorded.check(MANIFEST, Identity("udpipe", "elsewhere", B))
   other = Identity(kind, "given", digest, options=options)
-  manifests.check_parser(MANIFEST, other, "target")  # came as CoNLL-U
+  recorded.check(MANIFEST, other, "target")  # came as CoNLL-U
   message = f"{kind} given .*{digest}.* is not the source parser.* en .*{B}"
   with pytest.raises(InputError, match=message):
-    manifests.check_parser(MANIFEST, other)
+    recorded.check(MANIFEST, other)
 
 
 def test_paths(tmp_path):
-  assert layout.parser_file(tmp_path, MANIFEST, "target") is None
-  assert layout.parser_file(tmp_path, MANIFEST, "source") == (
+  assert manifests.parser_file(tmp_path, MANIFEST, "target") is None
+  assert manifests.parser_file(tmp_path, MANIFEST, "source") == (
     tmp_path / "parser.source.udpipe"
   )
-  assert layout.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
+  assert manifests.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
 
 
 def test_hash_of_texts_depends_on_their_ends():
   hashes = {
-    manifests.sha256_texts(texts)
+    checksums.sha256_texts(texts)
     for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])
   }
   assert len(hashes) == 4
@@ -224,7 +225,7 @@ def test_validates_hundreds_of_mutated_manifests(folder):
     put(folder, content)
     try:
       loaded = manifests.read(folder)
-      for name in layout.names(loaded):
+      for name in manifests.file_names(loaded):
         inside = (folder / name).resolve().relative_to(folder.resolve())
         assert inside.as_posix() == name
       for split in loaded["splits"]:

@@ -11,9 +11,9 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from jaxsyn.data import schema
 from jaxsyn.data.schema import FEATURES, TEXTS, UTF8
-from jaxsyn.data.store import records
-from jaxsyn.data.store.records import InvalidExampleError, check_frames
-from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store import records, tfrecord
+from jaxsyn.data.store.rows import InvalidExampleError, Rows
+from jaxsyn.data.store.tfrecord import check_frames
 from jaxsyn.errors import InputError
 
 LISTS = {0x0A: "bytes_list", 0x12: "float_list", 0x1A: "int64_list"}
@@ -175,7 +175,7 @@ def test_rejects_values_that_do_not_fit(name, values, message):
   payload = with_values(name, values)
   with pytest.raises(InvalidExampleError, match=f"{name}.*{message}") as error:
     decoded([*PAYLOADS[:5], payload, PAYLOADS[6]])
-  assert error.value.number == 5
+  assert error.value.index == 5
   decoded([payload], ["target_id"])  # the wrong feature is not read
 
 
@@ -276,7 +276,7 @@ def test_rejects_records_in_another_layout(payload, message):
   for others in ([], PAYLOADS[:5], [empty, empty]):
     with pytest.raises(InvalidExampleError, match=message) as error:
       decoded([*others, payload])
-    assert error.value.number == len(others)
+    assert error.value.index == len(others)
 
 
 def test_wrong_lengths_do_not_leave_the_array():
@@ -289,7 +289,7 @@ def test_wrong_lengths_do_not_leave_the_array():
         try:
           rows = decoded(batch)
         except InvalidExampleError as error:
-          assert error.number == batch.index(broken)
+          assert error.index == batch.index(broken)
         else:
           same_as_protobuf(rows, batch)
 
@@ -332,7 +332,7 @@ def test_mutants_give_the_values_of_protobuf_or_one_error(begin):
     try:
       rows = decoded(batch, wanted, between=b"\n" * int(rng.integers(20)))
     except InvalidExampleError as error:
-      assert error.number == i, seed
+      assert error.index == i, seed
       assert str(error) == f"record {i}: {error.why}"
       continue
     accepted += 1
@@ -347,26 +347,26 @@ def test_mutants_give_the_values_of_protobuf_or_one_error(begin):
 def frames(payloads):
   """TFRecord frames; first byte, payload size and checksum of each."""
   sizes = np.array([len(payload) for payload in payloads], np.int64)
-  crcs = [records.masked_crc(payload) for payload in payloads]
+  crcs = [tfrecord.masked_crc(payload) for payload in payloads]
   offset = np.cumsum(sizes + 16) - sizes - 16
-  data = b"".join(map(records.frame, payloads))
+  data = b"".join(map(tfrecord.frame, payloads))
   return data, offset, sizes, np.array(crcs, np.uint32)
 
 
 def test_masked_crc_and_frame():
   # CRC-32C of "123456789" is 0xE3069283 (RFC 3720, B.4 method). By hand:
   # >> 15: 0x1C60D; << 17: 0x25060000; or: 0x2507C60D; + 0xA282EAD8.
-  assert records.masked_crc(b"123456789") == 0xC78AB0E5
+  assert tfrecord.masked_crc(b"123456789") == 0xC78AB0E5
   length = struct.pack("<Q", 2)
-  crcs = [struct.pack("<I", records.masked_crc(d)) for d in (length, b"ab")]
-  assert records.frame(b"ab") == length + crcs[0] + b"ab" + crcs[1]
+  crcs = [struct.pack("<I", tfrecord.masked_crc(d)) for d in (length, b"ab")]
+  assert tfrecord.frame(b"ab") == length + crcs[0] + b"ab" + crcs[1]
 
 
 @pytest.mark.parametrize("payloads", [PAYLOADS, [b"", b"a", bytes(70_000)], []])
 def test_accepts_intact_frames(payloads, tmp_path):
   check_frames(*frames(payloads))
   toy_folders.write_shard(tmp_path / "x", payloads)
-  assert list(records.scan(tmp_path / "x")) == payloads
+  assert list(tfrecord.scan(tmp_path / "x")) == payloads
 
 
 def test_names_the_record_with_any_flipped_bit(tmp_path):
@@ -384,13 +384,13 @@ def test_names_the_record_with_any_flipped_bit(tmp_path):
         path.write_bytes(broken)
         message = f"x.tfrecord: record {record} is (corrupt|truncated)"
         with pytest.raises(InputError, match=message):
-          list(records.scan(path))
+          list(tfrecord.scan(path))
       if 8 <= in_frame < 12:
         check_frames(bytes(broken), offset, size, crc)
         continue
       with pytest.raises(InvalidExampleError) as error:
         check_frames(bytes(broken), offset, size, crc)
-      assert error.value.number == record
+      assert error.value.index == record
       expected = "its size differs" if in_frame < 8 else "its checksum differs"
       assert error.value.why.startswith(expected)
 
@@ -415,19 +415,19 @@ def test_names_a_truncated_record(tmp_path, size, record):
   toy_folders.write_shard(path, [b"first", b"", b"third" * 100])
   os.truncate(path, size)
   with pytest.raises(InputError, match=rf"record {record} is truncated\. Prep"):
-    list(records.scan(path))
+    list(tfrecord.scan(path))
 
 
 @pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
 def test_a_forged_length_does_not_allocate_memory(tmp_path, length):
   header = struct.pack("<Q", length)
-  crc = struct.pack("<I", records.masked_crc(header))
-  (tmp_path / "x").write_bytes(records.frame(b"a") + header + crc + b"third")
+  crc = struct.pack("<I", tfrecord.masked_crc(header))
+  (tmp_path / "x").write_bytes(tfrecord.frame(b"a") + header + crc + b"third")
   with pytest.raises(InputError, match=r"record 1 is truncated\. Prepare"):
-    list(records.scan(tmp_path / "x"))
+    list(tfrecord.scan(tmp_path / "x"))
 
 
 def test_names_an_unreadable_file(tmp_path):
   for path, reason in ((tmp_path, "Is a"), (tmp_path / "no", "No such file")):
     with pytest.raises(InputError, match=rf"cannot be read: {reason}.*Prepare"):
-      list(records.scan(path))
+      list(tfrecord.scan(path))

@@ -12,10 +12,10 @@ from tensorflow_datasets.proto import tf_example_pb2
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.store import (
-  layout,
   manifests,
   records,
   tfds_metadata,
+  tfrecord,
 )
 from jaxsyn.preprocess import build
 
@@ -74,7 +74,7 @@ def payloads(builder, split):
   return [
     payload
     for path in builder.info.splits[split].filepaths
-    for payload in records.scan(path)
+    for payload in tfrecord.scan(path)
   ]
 
 
@@ -134,7 +134,9 @@ def prepared(shared_data, tmp_path_factory):
 def test_tfds_reads_a_prepared_directory(prepared):
   """Texts, relations by their names, and what the page says."""
   manifest = manifests.read(prepared)
-  builder = tfds.builder_from_directory(layout.tfds_folder(prepared, manifest))
+  builder = tfds.builder_from_directory(
+    manifests.tfds_folder(prepared, manifest)
+  )
   info = builder.info
   assert info.supervised_keys == ("source_text", "target_text")
   assert info.citation == "@misc{x}"

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence import conllu
@@ -211,15 +210,6 @@ class ParserSpec(Choice, abc.ABC):
     Raises:
       InputError: The file is missing or not a parser.
     """
-
-
-def sha256_texts(texts: Iterable[str]) -> str:
-  """Returns one SHA-256 of a sequence of texts and of their boundaries."""
-  digest = hashlib.sha256()
-  for text in texts:
-    data = text.encode("utf-8")
-    digest.update(len(data).to_bytes(8, "little") + data)
-  return digest.hexdigest()
 
 
 def on_one_line(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Opens the parser that a dataset directory or a run directory records."""
+"""Parser that a dataset directory or a run directory records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from jaxsyn.data.options import Trees
 from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
-from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.sentence.parsers.parser import Identity
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 
@@ -29,7 +30,7 @@ def spec(
       folder of a spaCy pipeline or of Stanza's models. For data without a recorded
       parser, a UDPipe file.
   """
-  known = manifests.recorded_parser(manifest, side)
+  known = identity(manifest, side)
   if not known:
     return PARSERS["udpipe"]().at(place) if place else None
   trees = from_config(
@@ -40,11 +41,37 @@ def spec(
   )
   parser = getattr(trees, side).parser
   assert parser.kind == known.kind, "both were written together"
-  copy = layout.parser_file(folder, manifest, side)
+  copy = manifests.parser_file(folder, manifest, side)
   place = place or os.fspath(copy or "")
   # The manifest has the full name of the model.
   parser = parser.with_identity(known)
   return parser.at(place) if place else parser
+
+
+def identity(manifest: Mapping[str, Any], side: str) -> Identity | None:
+  """Returns the identity of the parser that made a side's trees.
+
+  Returns None if there are no trees, or if they were imported from CoNLL-U
+  files without the name of a parser.
+  """
+  entry = manifest["parser"].get(side)
+  known = entry and (entry.get("name") or entry["sha256"])
+  return Identity.of(entry) if entry and known else None
+
+
+def check(
+  manifest: Mapping[str, Any], parser: Identity, side: str = "source"
+) -> None:
+  """Raises InputError unless a side was parsed with the given parser.
+
+  Any parser is accepted if the manifest names none.
+  """
+  expected = identity(manifest, side)
+  if expected and expected.key != parser.key:
+    raise InputError(
+      f"{parser} is not the {side} parser of data set {manifest['name']}, which"
+      f" is {expected}. Use that one, or prepare the data again."
+    )
 
 
 def open_recorded(
@@ -60,7 +87,7 @@ def open_recorded(
   Raises:
     InputError: The parser is another one, or cannot be opened.
   """
-  known = manifests.recorded_parser(manifest, side)
+  known = identity(manifest, side)
   try:
     parser = resolved.open(known.sha256 if known else "")
   except InputError as error:
@@ -70,5 +97,5 @@ def open_recorded(
       f"{error} It is the {side} parser of data set {manifest['name']}, {known};"
       " give its present location with --parser."
     ) from None
-  manifests.check_parser(manifest, parser.identity, side)
+  check(manifest, parser.identity, side)
   return parser

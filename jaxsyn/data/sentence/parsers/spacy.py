@@ -24,7 +24,6 @@ from jaxsyn.data.sentence.parsers.parser import (
   ParserSpec,
   not_installed,
   on_one_line,
-  sha256_texts,
 )
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
@@ -151,4 +150,6 @@ def _sha256_of_folder(folder: pathlib.Path) -> str:
     if path.is_file() and "__pycache__" not in path.parts:
       name = path.relative_to(folder).as_posix()
       texts[name] = checksums.sha256_of(path)
-  return sha256_texts(text for item in sorted(texts.items()) for text in item)
+  return checksums.sha256_texts(
+    text for item in sorted(texts.items()) for text in item
+  )

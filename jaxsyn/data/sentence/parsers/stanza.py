@@ -21,7 +21,6 @@ from jaxsyn.data.sentence.parsers.parser import (
   ParserSpec,
   not_installed,
   on_one_line,
-  sha256_texts,
 )
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
@@ -80,7 +79,7 @@ class StanzaParser(Parser):
     self.identity = Identity(
       spec.kind,
       f"{spec.model} {spec.package}",
-      sha256_texts(map(checksums.sha256_of, model_files)),
+      checksums.sha256_texts(map(checksums.sha256_of, model_files)),
       f"Stanza {stanza.__version__}",
     )
 
