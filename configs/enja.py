@@ -20,7 +20,6 @@ from jaxsyn.configs import base, systems
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config = base.data_set("enja", "en", "ja")
-  config.data.homepage = "https://github.com/odashi/small_parallel_enja"
   train = ("train.en.gz", "train.ja.gz")
   config.prepare.splits.train = (*train, "1-49500")
   config.prepare.splits.validation = (*train, "49501-50000")

@@ -28,13 +28,6 @@ import ml_collections
 
 from jaxsyn.configs import base, systems
 
-CITATION = (
-  "@inproceedings{adelani-etal-2022-thousand, title = {A Few Thousand"
-  " Translations Go a Long Way! Leveraging Pre-trained Models for African News"
-  " Translation}, author = {Adelani, David and others}, booktitle = {Proceedings"
-  " of NAACL}, year = {2022}, doi = {10.18653/v1/2022.naacl-main.223}}"
-)
-
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   return systems.apply(mafand("hau"), system)
@@ -43,8 +36,6 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 def mafand(target: str) -> ml_collections.ConfigDict:
   """Returns the settings of English to one of the languages of MAFAND-MT."""
   config = base.data_set(f"mafand_en_{target}", "en", target)
-  config.data.citation = CITATION
-  config.data.homepage = "https://github.com/masakhane-io/lafand-mt"
   for split, part in (
     ("train", "train"),
     ("validation", "dev"),

@@ -15,17 +15,7 @@ import ml_collections
 
 from jaxsyn.configs import multi30k_en_de, systems
 
-CITATION = (
-  "@inproceedings{barrault-etal-2018-findings, title = {Findings of the Third"
-  " Shared Task on Multimodal Machine Translation}, author = {Barrault,"
-  ' Lo{\\"i}c and Bougares, Fethi and Specia, Lucia and Lala, Chiraag and'
-  " Elliott, Desmond and Frank, Stella}, booktitle = {Proceedings of the Third"
-  " Conference on Machine Translation}, pages = {304--323}, year = {2018}, doi ="
-  " {10.18653/v1/W18-6402}}"
-)
-
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config = multi30k_en_de.multi30k("en", "cs")
-  config.data.citation = CITATION
   return systems.apply(config, system)

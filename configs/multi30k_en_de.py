@@ -54,14 +54,6 @@ SHA256 = {  # of the commit above; the first fetch decides on the others
   "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
 }
 
-CITATION = (
-  "@inproceedings{elliott-etal-2016-multi30k, title = {Multi30K: Multilingual"
-  " English-German Image Descriptions}, author = {Elliott, Desmond and Frank,"
-  " Stella and Sima'an, Khalil and Specia, Lucia}, booktitle = {Proceedings of"
-  " the 5th Workshop on Vision and Language}, pages = {70--74}, year = {2016},"
-  " doi = {10.18653/v1/W16-3210}}"
-)
-
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   return systems.apply(multi30k("en", "de"), system)
@@ -73,8 +65,6 @@ def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
   (other,) = {source, target} - {"en"}
   config.data.test = TESTS[other]
   config.prepare.optional = tuple(t for t in TESTS[other] if t in OPTIONAL)
-  config.data.citation = CITATION
-  config.data.homepage = "https://github.com/multi30k/dataset"
   base.small_corpus(config)
   config.train.steps = 7000  # 27 epochs
   for split in ("train", "validation", *TESTS[other]):

@@ -15,17 +15,7 @@ import ml_collections
 
 from jaxsyn.configs import multi30k_en_de, systems
 
-CITATION = (
-  "@inproceedings{elliott-etal-2017-findings, title = {Findings of the Second"
-  " Shared Task on Multimodal Machine Translation and Multilingual Image"
-  " Description}, author = {Elliott, Desmond and Frank, Stella and Barrault,"
-  ' Lo{\\"i}c and Bougares, Fethi and Specia, Lucia}, booktitle = {Proceedings of'
-  " the Second Conference on Machine Translation}, pages = {215--233}, year ="
-  " {2017}, doi = {10.18653/v1/W17-4718}}"
-)
-
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config = multi30k_en_de.multi30k("en", "fr")
-  config.data.citation = CITATION
   return systems.apply(config, system)

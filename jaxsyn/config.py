@@ -11,7 +11,6 @@ that the options are compatible with each other.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -22,7 +21,6 @@ from jaxsyn.options import (
   CHECKPOINT_MODE,
   ROOT,
   USER_MODE,
-  ConfigPath,
   RegistryKey,
   ValidationMode,
   as_dict,
@@ -30,6 +28,7 @@ from jaxsyn.options import (
   option,
   section,
   with_default,
+  without_removed,
 )
 from jaxsyn.options.bounds import Name
 from jaxsyn.scoring import tokenizers
@@ -60,32 +59,6 @@ class Config(options.TrainingConfig):
   )
   train: Train = section(Train)
   decode: Decode = section(Decode, resume=True)
-
-
-_ANY = object()
-# Removed options that recorded configs may have, by a pattern of their dotted
-# names, and the value that is constant now.
-REMOVED: dict[str, Any] = {
-  "config.train.writers.mlflow": _ANY,  # it changed no result
-  "config.train.prefetch": _ANY,  # nor did this
-  "config.optimiser.muon.momentum": 0.95,
-  "config.optimiser.muon.iterations": 5,
-  "config.model.gru.alignment": 0,
-  "config.model.gru.windows.source_dependency.length": 10,
-  "config.model.gru.windows.source_dependency.kernel": 3,
-  "config.parts.*.source_dependency.length": 10,
-  "config.parts.*.source_dependency.kernel": 3,
-  "config.parts.*.linear_bias.buckets": 32,
-  "config.parts.*.linear_bias.farthest": 128,
-  "config.parts.*.tree_bias.longest": 5,
-  "config.parts.*.*_bias.share": True,
-  "config.parts.*.tree_rotary.base": 10000.0,
-  "config.parts.*.factors.sizes": [],
-  "config.parts.*.factors.positions": 100,
-  "config.parts.*.graph_block.nodes": "words",
-  "config.parts.*.graph_block.gates": True,
-  "config.parts.*.*_scaled.learn_sigma": False,
-}
 
 
 def read_config(
@@ -122,30 +95,6 @@ def with_defaults(config: Config) -> Config:
   )
   train = dataclasses.replace(config.train, tokenizer=tokenizer)
   return dataclasses.replace(config, train=train)
-
-
-def without_removed(
-  config: Mapping[str, Any], path: ConfigPath = ROOT
-) -> dict[str, Any]:
-  """Returns a recorded config without removed options.
-
-  Raises:
-    InputError: A removed option has another value than the present constant.
-  """
-  kept = {}
-  for name, value in config.items():
-    option_path = path / name
-    patterns = [p for p in REMOVED if fnmatch.fnmatch(str(option_path), p)]
-    if isinstance(value, Mapping) and not patterns:
-      kept[name] = without_removed(value, option_path)
-    elif not patterns:
-      kept[name] = value
-    elif REMOVED[patterns[0]] not in (_ANY, value):
-      raise option_path.error(
-        f"={value!r} was recorded, but this option has been removed, and is "
-        f"always {REMOVED[patterns[0]]!r} now. Use an older version of jaxsyn."
-      )
-  return kept
 
 
 __all__ = ["Config", "InputError", "Train", "as_dict", "read_config"]

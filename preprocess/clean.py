@@ -1,6 +1,6 @@
 """Cleaning of the training split: drops sentence pairs and counts the reasons.
 
-Each filter is an option of config.prepare.clean. Other splits keep every pair,
+config.prepare.clean has the options of the filters. Other splits keep every pair,
 since all their translations must be scored. Repeated pairs are found by hashes,
 among all chunks of lines, in the stage after that of the filters.
 """
@@ -33,12 +33,12 @@ Pair = tuple[str, str]
 Filter = Callable[[str, str], bool]  # returns whether a pair is dropped
 
 
-def _is_empty(source: str, target: str, limit: float) -> bool:
+def _is_empty(source: str, target: str) -> bool:
   # Not strip: zero-width characters alone give no subword.
   return not visible(source) or not visible(target)
 
 
-def _has_control(source: str, target: str, limit: float) -> bool:
+def _has_control(source: str, target: str) -> bool:
   return bool(CONTROL.search(source) or CONTROL.search(target))
 
 
@@ -56,10 +56,8 @@ def _has_large_ratio(source: str, target: str, limit: float) -> bool:
 
 
 # Option, and reason in reports -> function that returns whether a pair is
-# dropped, given the value of the option. A value of 0 or False is no filter.
-FILTERS: dict[str, Callable[..., bool]] = {
-  "empty": _is_empty,
-  "control": _has_control,
+# dropped, given the value of the option. A value of 0 is no filter.
+LIMITS: dict[str, Callable[..., bool]] = {
   "max_words": _has_many_words,
   "max_characters": _has_many_characters,
   "max_ratio": _has_large_ratio,
@@ -70,8 +68,8 @@ def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
   """Returns the filters that the options select, by reason, in order."""
-  found: dict[str, Filter] = {}
-  for reason, function in FILTERS.items():
+  found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
+  for reason, function in LIMITS.items():
     limit = getattr(options, reason)
     if limit > 0:
       found[reason] = functools.partial(function, limit=limit)
@@ -125,11 +123,7 @@ def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
   filter, from 1; and "keys.N", hashes of pairs by partition.
   """
   chunk = context.chunk(number)
-  pairs, changes = chunk.pairs(), {}
-  for side, lines in zip(schema.SIDES, zip(*pairs)):
-    if context.is_normalized(chunk.split, side):
-      raw = chunk.texts(side)
-      changes[side] = sum(a != b for a, b in zip(raw, lines, strict=True))
+  pairs = chunk.pairs()
   if "alignments" in chunk.split.streams:
     # Reports malformed links before trees are made.
     extras.read_links(chunk, pairs)
@@ -148,7 +142,6 @@ def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
   return {
     "dropped": dict(zip(found, counts)),
     "control": _control_characters(chunk, pairs, np.flatnonzero(reason_P == 0)),
-    "nfc": changes,
     "has_text": any(visible(s) and visible(t) for s, t in pairs),
     "lines": len(pairs),
   }
@@ -182,9 +175,8 @@ def _control_characters(
         where = chunk.place(side, row)
         if hit == "\0":
           raise InputError(
-            f"{where}: there is a NUL character in the line. Take it out of the"
-            " file (tr -d '\\000'), or, to have such lines of the training"
-            " split dropped, set config.prepare.clean.control to True."
+            f"{where}: there is a NUL character in the line. Remove it from the"
+            " file (tr -d '\\000')."
           )
         count, *first = counts.get(side, (0, ord(hit), where))
         counts[side] = (count + 1, *first)
@@ -202,9 +194,6 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
     of_split = [results[n] for n in context.chunks(split.name)]
     _check_text(context, split, of_split)
     for side in schema.SIDES:
-      changes = [r["nfc"][side] for r in of_split if side in r["nfc"]]
-      if changes:
-        print(f"{split.name}: {sum(changes)} {side} lines changed by NFC")
       controls = [r["control"][side] for r in of_split if side in r["control"]]
       if controls:
         _, character, where = controls[0]

@@ -18,7 +18,6 @@ from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.parsers.parser import Identity
-from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.outputs import Outputs, Result
@@ -220,12 +219,6 @@ class JobContext:
   def is_train(self, split: SplitInput) -> bool:
     return split.name == self.config.data.train
 
-  def is_normalized(self, split: SplitInput, side: str) -> bool:
-    """Returns whether the text of a side in a split is converted to NFC."""
-    # References stay as they are: a score must not change with the option.
-    trained = side == "source" or self.is_train(split)
-    return self.config.prepare.clean.nfc and trained
-
 
 def stream_task(split: str, stream: str, index: int) -> str:
   """Returns the name of the output file with one chunk of an input stream."""
@@ -254,14 +247,8 @@ class Chunk:
     return data.decode("utf-8").split("\n")[:-1]
 
   def pairs(self) -> list[tuple[str, str]]:
-    """Returns the line pairs of this chunk, in Unicode NFC if configured."""
-    sides = []
-    for side in schema.SIDES:
-      lines = self.texts(side)
-      if self.context.is_normalized(self.split, side):
-        lines = [*map(normal, lines)]
-      sides.append(lines)
-    return list(zip(*sides, strict=True))
+    """Returns the line pairs of this chunk."""
+    return list(zip(*map(self.texts, schema.SIDES), strict=True))
 
   def place(self, stream: str, row: int) -> str:
     """Returns the position FILE:LINE of a row in a stream, for messages."""

@@ -20,7 +20,6 @@ from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.align import MismatchError, spans, visible
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import penn
@@ -34,6 +33,7 @@ USED, OTHER_WORDS, OTHER_TEXT, NO_TREE = (
   "no tree",
 )
 
+_LABELS = 20_000  # of an annotation without a fixed set of labels, per side
 Alternative = tuple[Sequence[int], Sequence[str]]  # parents, relations
 Words = tuple[Any, Any, Any]  # starts, ends, and whether there is a tree
 Features = dict[str, np.ndarray]
@@ -284,10 +284,9 @@ def _linked_words(
   stream = f"words.{side}"
   if stream not in chunk.split.streams:
     return [range(len(alignments.spans(line)[0])) for line in lines]
-  is_normalized = chunk.context.is_normalized(chunk.split, side)
   found: list[Sequence[int]] = []
   for line, (where, tokens) in zip(lines, chunk.placed(stream), strict=True):
-    words = (normal(tokens) if is_normalized else tokens).split()
+    words = tokens.split()
     try:
       start_W, end_W = spans([(word,) for word in words], line)
     except MismatchError as error:
@@ -353,5 +352,4 @@ def frequent_labels(context: JobContext, side: str) -> dict[str, list[str]]:
     found = context.outputs.read_json(f"trees/{number}", f"labels.{side}")
     for name, counts in found.items():
       total.setdefault(name, collections.Counter()).update(counts)
-  limit = context.config.prepare.parse.labels
-  return {n: most_frequent(counts, limit) for n, counts in total.items()}
+  return {n: most_frequent(counts, _LABELS) for n, counts in total.items()}

@@ -174,7 +174,7 @@ def _write_tfds_metadata(
   # TFDS takes a second to load, and input errors should be reported first.
   from jaxsyn.data.store import tfds_metadata
 
-  data, described = context.config.data, context.manifest
+  described = context.manifest
   tfds_metadata.write_metadata(
     manifests.tfds_folder(folder, described),
     name=described["name"],
@@ -182,8 +182,6 @@ def _write_tfds_metadata(
     features=tfds_metadata.tfds_features(described),
     splits=splits,
     title=title,
-    citation=data.citation,
-    homepage=data.homepage,
   )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.text import PAUSE, normal, raw_lines
+from jaxsyn.data.sentence.text import PAUSE, raw_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.corpus import JobContext, SplitInput, stream_task
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -194,7 +194,7 @@ def _read_trees(
   context: JobContext, split: SplitInput, stream: str, out: TaskOutput
 ) -> None:
   """Writes the CoNLL-U trees of a stream in the same chunks as their text."""
-  sizes = _line_sizes(context, split, stream.split(".")[1])
+  sizes = _line_sizes(split, stream.split(".")[1])
   of_lines = _trees_of_lines(sizes, _trees(split.streams[stream]))
   selected = itertools.islice(of_lines, *_bounds(split.lines))
   index = 0
@@ -236,14 +236,11 @@ def _trees_of_lines(
     yield [*line_trees, *trees]
 
 
-def _line_sizes(
-  context: JobContext, split: SplitInput, side: str
-) -> Iterator[int]:
+def _line_sizes(split: SplitInput, side: str) -> Iterator[int]:
   """Yields the number of visible characters in each text line of a side."""
-  is_normalized = context.is_normalized(split, side)
   for source in split.streams[side]:
     for line in READERS[source.reader].texts(source):
-      yield len(visible(normal(line) if is_normalized else line))
+      yield len(visible(line))
 
 
 def _trees(sources: Sequence[Source]) -> Iterator[_Tree]:

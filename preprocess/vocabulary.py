@@ -19,6 +19,7 @@ from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
 
 _HASHES = 1 << 64
+_SAMPLE = 1_000_000  # training pairs that a vocabulary is trained on, about
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
@@ -64,9 +65,8 @@ def sample(context: JobContext, number: int, out: TaskOutput) -> Result:
   sampled = [pairs[row] for row in clean.kept_rows(context, chunk_number)]
   dropped = sum(context.dropped[context.config.data.train].values())
   candidates = len(context.line_ranges[0]) - dropped
-  wanted = context.config.prepare.vocabulary.sample
-  if candidates > wanted:
-    limit = _HASHES * wanted // candidates
+  if candidates > _SAMPLE:
+    limit = _HASHES * _SAMPLE // candidates
     sampled = [pair for pair in sampled if _hash(pair) < limit]
   out.write_json("pairs", sampled)
   return {"pairs": len(sampled)}
@@ -97,7 +97,7 @@ def make_vocabulary(
   lines = list(_lines(context, sides))
   # The name is a hash of all that the vocabulary depends on.
   recorded = dataclasses.asdict(options)
-  del recorded["sample"], recorded["like"]  # the lines depend on them
+  del recorded["like"]  # the lines depend on it
   content = [json.dumps(recorded, sort_keys=True), *lines]
   key = checksums.sha256_texts(content)[:32]
   path = context.job.retained / f"vocabulary-{key}.model"
@@ -156,8 +156,8 @@ def rows_that_fit(
 ) -> tuple[list[int], dict[str, int]]:
   """Returns the indices of pairs that have at most max_subwords subwords.
 
-  EOS counts as a subword. If empty pairs are dropped, so are pairs with a side
-  without subwords: "▁" alone is text, but a blank to the vocabulary.
+  EOS counts as a subword. Pairs with a side without subwords are dropped, too:
+  "▁" alone is text, but a blank to the vocabulary.
 
   Returns:
     Indices, and reason -> number of dropped pairs.
@@ -167,7 +167,7 @@ def rows_that_fit(
   kept, dropped = [], {"empty": 0, "max_subwords": 0}
   for row in rows:
     lengths = len(source.ids(pairs[row][0])), len(target.ids(pairs[row][1]))
-    if options.clean.empty and not all(lengths):
+    if not all(lengths):
       dropped["empty"] += 1
     elif max(lengths) + 1 > options.max_subwords:  # EOS is one more
       dropped["max_subwords"] += 1

@@ -68,7 +68,7 @@ def test_fine(program, words, output):
     ([CONFIG, "--config.modell.width=3"], "config has no option 'modell'. Did you mean 'model'?"),
     ([CONFIG, "--config.seed.x=3"], "config.seed is a value and has no option 'x'."),
     ([CONFIG, "--config.prepare.clean.max_words=abc"], "flag --config.prepare.clean.max_words=abc: "),
-    ([CONFIG, "--config.prepare.clean.empty=maybe"], "flag --config.prepare.clean.empty=maybe: "),
+    ([CONFIG, "--config.prepare.clean.duplicates=maybe"], "flag --config.prepare.clean.duplicates=maybe: "),
     ([CONFIG + ":pascall"], "no system 'pascall' (the part after ':' in --config). Did you mean 'pascal'?"),
     (["--config=configs/nope.py"], "no config file 'configs/nope.py'."),
     (["--config=configs/multi30k_ende.py"], "no config file 'configs/multi30k_ende.py'. Did you mean 'configs/multi30k_en_de.py'?"),

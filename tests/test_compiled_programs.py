@@ -97,7 +97,7 @@ def compiled_step(case):
     activation_dropout=0.1,
   )
   config.model.gru.hidden = 128
-  config.train.mesh.update(dict(zip(("data", "fsdp", "tensor"), case.mesh)))
+  config.train.mesh.fsdp, config.train.mesh.tensor = case.mesh[1:]
   config = read_config(systems.apply(config, case.system))
   layout = Layout("jit", config.train.mesh, devices(case.topology))
   plan = resolve(config, synthetic.manifest(8000))

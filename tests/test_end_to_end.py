@@ -111,7 +111,7 @@ def test_eight_devices_train_the_same_run(
   straight, command, users_environment, tmp_path
 ):
   """Data, parameters and heads are split, and programs optimised as users' are."""
-  cut = {f"train.mesh.{axis}": 2 for axis in ("data", "fsdp", "tensor")}
+  cut = {f"train.mesh.{axis}": 2 for axis in ("fsdp", "tensor")}
   eight = {"JAX_NUM_CPU_DEVICES": "8", "PJRT_NPROC": "64"}
   subprocess.run(
     command(tmp_path / "run", {**cut, "train.steps": 15}),

@@ -152,7 +152,7 @@ def test_numbers_have_bounds(path, kind, form):
     ("seed", int("9" * 20), "from 0 to 4,294,967,295, got 9{20}"),
     ("optimiser.adam.beta1", 2, "from 0 to below 1, got 2"),
     ("prepare.clean.max_ratio", math.nan, "from 0 to 1,000,000, got nan"),
-    ("train.mesh.data", 0, "from 1 to 65,536, or -1, got 0"),
+    ("train.mesh.fsdp", 0, "from 1 to 65,536, or -1, got 0"),
     ("optimiser.learning_rate", 0, "above 0 and up to 1,000,000, got 0"),
     ("data.directory", "", "the name of a folder, got ''"),
     ("data.source_language", "../en", "a language's code"),
@@ -314,13 +314,13 @@ def test_registered_choices(where, name):
 
 
 RESUMABLE = """
-  data.directory data.citation data.homepage prepare decode model.attention
+  data.directory prepare decode model.attention
   train.steps train.minutes train.evaluate_every train.save_every train.keep
   train.log_every train.patience train.average train.parallelism train.mesh
   train.profile train.writers train.logits train.remat
 """
 NEUTRAL = """
-  prepare data.directory data.citation data.homepage
+  prepare data.directory
   train.log_every train.profile train.writers
 """
 

@@ -44,7 +44,6 @@ def test_trained_with_trees_it_translates_without_a_parser(
     "task": task,
     "brackets": "dependency",
     "weight": 1.0,
-    "longest": 250,
   }
   config.data.second.weight = 0.5
   with pytest.raises(InputError, match=r"second\.weight was 1\.0 and is now"):

@@ -190,7 +190,7 @@ def test_uneven_batches_equal_single_sentences(tiny, prepared):
 @SEVERAL_DEVICES
 def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   config = small(tiny, selection="chrf", validation_sentences=16)
-  config.train.mesh.fsdp, config.train.mesh.data = 8, 1
+  config.train.mesh.fsdp = 8
   config.decode.sentences = 8
   config.decode.update(max_length_factor=0.2, max_length_offset=2)
   config = read_config(config)

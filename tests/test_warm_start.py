@@ -164,7 +164,7 @@ def test_the_average_is_begun_with_what_is_taken(tiny, base, tmp_path):
 
 def test_parts_of_arrays_on_a_mesh(tiny, base, tmp_path, eight_devices):
   config = begun(tiny("transformer"), base)
-  config.train.mesh.update(data=2, fsdp=2, tensor=2)
+  config.train.mesh.update(fsdp=2, tensor=2)
   train.run(config, tmp_path / "new")
   existing, current = params_of(base), params_of(tmp_path / "new")
   for name, value in existing.items():

@@ -98,7 +98,7 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
   )
   config.optimiser.learning_rate = 7e-4
   config.optimiser.adam.beta2 = 0.98
-  config.optimiser.inverse_sqrt.update(warmup=4000, warmup_start=1e-7)
+  config.optimiser.inverse_sqrt.warmup = 4000
   config.train.steps = 100_000
   config.decode.update(
     beam=4, length_penalty="fairseq", alpha=0.6, checkpoint="last"

@@ -99,9 +99,7 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
   config.prepare.vocabulary.size = merges + CHARACTERS[other] + len(SPECIAL)
   config.batch.update(tokens=32_768, length_multiple=4)
   paper.base_transformer(config, dropout=0.1 if facts.large else 0.3)
-  config.optimiser.inverse_sqrt.update(
-    warmup=8000, warmup_start=1e-7, minimum=1e-9
-  )
+  config.optimiser.inverse_sqrt.update(warmup=8000, minimum=1e-9)
   config.train.steps = 100_000 if facts.large else 20_000
   config.decode.update(
     beam=4, length_penalty="fairseq", alpha=0.6, checkpoint="last"

@@ -110,8 +110,6 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
     update="first",
     dropout_embedding=0.2,
     dropout_hidden=0.2,
-    dropout_source=0.0,
-    dropout_target=0.0,
   )
   config.losses.nll.smoothing = 0.0
   config.optimiser.update(

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.comparison import results
-from jaxsyn.config import Config, without_removed
+from jaxsyn.config import Config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import (
   CHECKPOINT_MODE,
@@ -29,6 +29,7 @@ from jaxsyn.options import (
   flat,
   from_config,
   neutral_options,
+  without_removed,
 )
 from jaxsyn.scoring.buckets import Facts
 from jaxsyn.scoring.scorers import Measured, Scorer

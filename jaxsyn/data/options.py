@@ -32,7 +32,6 @@ DataName = Annotated[
     "lower case letters, digits and underscores, a letter first, at most 100",
   ),
 ]
-MAX_LABELS = 1 << 20  # of an annotation; run directories store them too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +98,6 @@ class Data:
   test: tuple[Name, ...] = option(
     ("test",), "Names of the test splits, of those prepared; (): none."
   )
-  citation: str = option(
-    "", "BibTeX entry of the corpus on one line, for TFDS.", neutral=True
-  )
-  homepage: str = option(
-    "none", "Web page of the corpus, for TFDS.", neutral=True
-  )
   tree: TreeControl = choice(
     TREES,
     "parsed",
@@ -123,16 +116,13 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Clean:
-  """Filters that clean the training split; other splits keep every line."""
+  """Filters that clean the training split; other splits keep every line.
 
-  empty: bool = option(
-    True, "Whether to drop pairs with a side without visible characters."
-  )
-  control: bool = option(
-    True,
-    "Whether to drop pairs with control characters. In other splits NUL is an "
-    "error and the others are kept with a warning.",
-  )
+  Pairs with a side without visible characters, or with control characters, are
+  always dropped. In other splits NUL is an error, and the others are kept with
+  a warning.
+  """
+
   max_words: CountOrOff = option(
     175,
     "Maximum number of words (between blanks) of a side. 0: no limit.",
@@ -145,9 +135,6 @@ class Clean:
     0.0, "Maximum ratio between the word counts of both sides. 0: no limit."
   )
   duplicates: bool = option(False, "Whether to drop repeated pairs.")
-  nfc: bool = option(
-    False, "Whether to normalize the text to Unicode NFC first."
-  )
   language: bool = option(
     False,
     "Whether to drop pairs unless py3langid identifies source_language and "
@@ -207,11 +194,6 @@ class Trees:
   )
   annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = option(
     (), "Annotations of words to store, for modifiers that read them."
-  )
-  labels: Annotated[int, Range(1, MAX_LABELS)] = option(
-    20_000,
-    'Number of labels of an annotation without a fixed set ("lemma", "feats"): '
-    "the most frequent ones of the training split. All others are unknown.",
   )
 
 

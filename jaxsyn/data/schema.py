@@ -159,8 +159,7 @@ OPTIONAL: Mapping[str, OptionalFeatures] = {
       f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
     ),
     "alternative parses of the SIDE",
-    "config.prepare.parse.SIDE_alternatives, or set "
-    "config.data.sampled.alternatives=False",
+    "config.prepare.parse.SIDE_alternatives",
   ),
   "alignments": OptionalFeatures(
     ("source_unit", "target_unit", "links"),

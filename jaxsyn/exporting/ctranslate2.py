@@ -104,7 +104,6 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
     "system": run.config.system,
     "source_language": run.config.data.source_language,
     "target_language": run.config.data.target_language,
-    "nfc": run.manifest["options"]["clean"]["nfc"],
     "positions": POSITIONS,
     "decode": as_dict(model.plan.config.decode),
   }

@@ -81,7 +81,6 @@ def _card(model: ExportedModel, digest: str) -> str:
   system = run.config.system
   languages = data.source_language, data.target_language
   tags = ["jax", "flax", "syntax-aware", system]
-  homepage = "no page given" if data.homepage == "none" else data.homepage
   splits = "\n".join(
     f"| {name} | {split['examples']:,} |"
     for name, split in run.manifest["splits"].items()
@@ -91,7 +90,6 @@ def _card(model: ExportedModel, digest: str) -> str:
     "here and in the block above. It depends on the licences of the data and, "
     "where its file is here, of the parser."
   )
-  citation = f"```bibtex\n{data.citation}\n```\n\n" if data.citation else ""
   return f"""---
 library_name: jaxsyn
 pipeline_tag: translation
@@ -118,13 +116,13 @@ print(best.text)
 
 ## Data
 
-`{data.name}`; {homepage}.
+`{data.name}`.
 
 | split | pairs |
 |---|---:|
 {splits}
 
-{citation}{_trees(model)}
+{_trees(model)}
 
 ## Scores
 

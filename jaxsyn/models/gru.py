@@ -58,8 +58,6 @@ class GruModel(EncoderDecoder):
     super().setup()
     spec, model = self.spec, self.spec.model
     gru: Gru = spec.architecture
-    self.drop_source = Dropout(gru.dropout_source, shared=(2,))
-    self.drop_target = Dropout(gru.dropout_target, shared=(2,))
     self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
     self.drop_first = Dropout(gru.dropout_hidden)
     settings = (gru.initialisation, model.dtype)
@@ -89,7 +87,6 @@ class GruModel(EncoderDecoder):
     sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, view)]
     annotations = []
     for encoder, sequence_BSD in zip(self.encoder, sequences):
-      sequence_BSD = self.drop_source(sequence_BSD, train=view.train)
       sequence_BSD = self.drop_embedding(sequence_BSD, train=view.train)
       annotations.append(encoder(sequence_BSD, view))
     annotations[0] = self._finish_encoding(annotations[0], view)
@@ -111,7 +108,7 @@ class GruModel(EncoderDecoder):
     self, encoded: GruEncoded, input_BT: Array, target: SentenceFeatures
   ) -> Array:
     encoded = self.project_memory(encoded)
-    x_BTD = self.drop_target(self._embed_target(input_BT), train=target.train)
+    x_BTD = self._embed_target(input_BT)
     x_BTD = self.drop_embedding(x_BTD, train=target.train)
     state = self.start(encoded, 1, input_BT.shape[1])
     return self.decoder(x_BTD, state, encoded.window_features, encoded.source)
@@ -186,10 +183,6 @@ class Gru(Architecture):
     0.2,
     "Dropout rate of states, annotations, contexts and the read-out, "
     "before their matrices.",
-  )
-  dropout_source: Rate = option(0.0, "Dropout rate of complete source words.")
-  dropout_target: Rate = option(
-    0.0, "Dropout rate of complete target words in the decoder's input."
   )
   windows: NamedSpecs[WindowSpec] = choices(
     WINDOWS,

@@ -17,7 +17,6 @@ import numpy as np
 from jaxsyn import progress
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, SPECIAL
-from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
 from jaxsyn.decode.examples import Example
@@ -209,7 +208,7 @@ class Session:
     Raises:
       InputError: The prefix cannot be written, or is too long.
     """
-    prefix = self._normal(request.prefix)
+    prefix = request.prefix
     automaton = self._translate.compile_prefix(prefix) if prefix else ()
     output_request = OutputRequest(index, automaton)
     # A longer search would need more memory than any sentence does.
@@ -221,11 +220,6 @@ class Session:
         f"positions; at most {max_length:,}. Shorten it."
       )
     return output_request
-
-  def _normal(self, line: str) -> str:
-    """Normalizes target text in the same way as the training text."""
-    nfc = self.run.manifest["options"]["clean"]["nfc"]
-    return text.normal(line) if nfc else line
 
   def begin_examples(
     self, sources: Sequence[Source]
@@ -330,7 +324,7 @@ class Session:
 
   def subwords(self, translation: str) -> list[int]:
     """Returns the subwords of a translation, without EOS."""
-    return self.sources.vocabularies[1].ids(self._normal(translation))
+    return self.sources.vocabularies[1].ids(translation)
 
   @property
   def compilations(self) -> int:

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import TREES, TreeControl
 from jaxsyn.data.sentence.example import encode_all, tagged
@@ -111,7 +110,6 @@ class SourceReader:
       "tree": tree,
       "seed": seed,
     }
-    self._nfc = manifest["options"]["clean"]["nfc"]
     self._spec = recorded.spec(folder, manifest, "source", os.fspath(parser))
     self._parser: Parser | None = None
 
@@ -135,8 +133,6 @@ class SourceReader:
     Args:
       source: Raw line or parse.
     """
-    if isinstance(source, str) and self._nfc:
-      source = text.normal(source)
     full_text = source if isinstance(source, str) else source.text
     pieces = self.vocabularies[0].encode(full_text)
     is_cut = len(pieces.id) >= self.longest

@@ -71,18 +71,11 @@ class _Heads(Loss):
       parent_BQ = maps.at(address)
       is_parent_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
       log_p_BQ = jnp.sum(jnp.where(is_parent_BQM, log_p_BQM, 0.0), axis=2)
-      has_parent_BQ = parent_BQ >= 0
-      scored_BQ = has_parent_BQ & jnp.isfinite(log_p_BQ)
+      # A parent that the head cannot see does not count.
+      scored_BQ = (parent_BQ >= 0) & jnp.isfinite(log_p_BQ)
       sum_B -= jnp.sum(jnp.where(scored_BQ, log_p_BQ, 0.0), axis=1)
-      weight_BQ = self.count_queries(has_parent_BQ, scored_BQ).astype(
-        jnp.float32
-      )
-      count_B += jnp.sum(weight_BQ, axis=1)
+      count_B += jnp.sum(scored_BQ.astype(jnp.float32), axis=1)
     return sum_B, count_B
-
-  def count_queries(self, has_parent_BQ: Array, scored_BQ: Array) -> Array:
-    """What the mean is over."""
-    return scored_BQ
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
     """UAS: the share of words whose parent word the head finds.
@@ -129,17 +122,9 @@ class TargetHeads(_Heads):
     "position sees all others, so that no parent is hidden (an option of "
     "Deguchi et al.). Translation sees only the past in any case.",
   )
-  count_hidden: bool = option(
-    False,
-    "Whether the mean also counts subwords whose parent is hidden, which "
-    "add nothing to the sum, as in the authors' code.",
-  )
 
   required_features: ClassVar[tuple[str, ...]] = ("target_head",)
   place: ClassVar[str] = "decoder"
-
-  def count_queries(self, has_parent_BQ: Array, scored_BQ: Array) -> Array:
-    return has_parent_BQ if self.count_hidden else scored_BQ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,12 +166,6 @@ class Synchronisation(Loss):
     "Softmax temperature of the mapped parse; below 1 it is sharper. Not "
     'used with normalise="renorm".',
   )
-  stop_gradient: Literal["none", "mapped", "decoder", "cross"] = option(
-    "none",
-    'Factor that gets no gradient: "none", which is assumed to be the '
-    'paper\'s; "mapped", the mapped parse D′; "decoder", the target parse '
-    'D; "cross", the cross-attention C.',
-  )
   alignment: Literal["output", "input"] = option(
     "output",
     'Decoder state whose cross-attention belongs to a subword: "output", '
@@ -215,18 +194,12 @@ class Synchronisation(Loss):
     if self.alignment == "input":
       shift = ((0, 0), (0, 1), (0, 0))
       cross_BTS = jnp.pad(cross_BTS[:, 1:], shift)
-    if self.stop_gradient == "cross":
-      cross_BTS = jax.lax.stop_gradient(cross_BTS)
     shown_BTT = jnp.isfinite(target_BTT) & (real_BT > 0)[:, :, None]
     mapped_BTT = self.normalised(
       jnp.einsum("BTS,BSR,BUR->BTU", cross_BTS, jnp.exp(source_BSS), cross_BTS),
       shown_BTT,
     )
     decoder_BTT = jnp.where(shown_BTT, jnp.exp(target_BTT), 0.0)
-    if self.stop_gradient == "mapped":
-      mapped_BTT = jax.lax.stop_gradient(mapped_BTT)
-    if self.stop_gradient == "decoder":
-      decoder_BTT = jax.lax.stop_gradient(decoder_BTT)
     sum_B = jnp.sum((mapped_BTT - decoder_BTT) ** 2, axis=(1, 2))
     return sum_B, jnp.sum(real_BT, axis=1)
 

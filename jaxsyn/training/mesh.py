@@ -50,17 +50,16 @@ def make_mesh(
     InputError: The sizes do not multiply to the number of devices.
   """
   devices = jax.devices() if devices is None else devices
-  sizes = [config.data, config.fsdp, config.tensor]
-  requested = f"config.train.mesh={dict(zip(AXES, sizes))}"
+  requested = f"config.train.mesh.fsdp={config.fsdp}, tensor={config.tensor}"
+  sizes = [config.fsdp, config.tensor]
+  if sizes.count(-1) > 1:
+    raise InputError(f"{requested}: at most one may be -1 (the rest).")
+  sizes.insert(0, 1 if -1 in sizes else -1)
   known = int(np.prod([s for s in sizes if s > 0]))
-  if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
-    raise InputError(
-      f"{requested}: sizes are 1 or more, and at most one may be -1 (the rest)."
-    )
   sizes = [len(devices) // known if s == -1 else s for s in sizes]
   if int(np.prod(sizes)) != len(devices):
     raise InputError(
-      f"{requested} does not make up the {len(devices)} devices there are."
+      f"{requested} does not divide the {len(devices)} devices there are."
     )
   slices = len({getattr(device, "slice_index", 0) for device in devices})
   if slices == 1:

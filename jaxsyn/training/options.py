@@ -25,13 +25,8 @@ from jaxsyn.training.optimizers import Optimiser
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """Axes of the device mesh."""
+  """Axes of the device mesh; rows are split over all remaining devices."""
 
-  data: Axis = option(
-    -1,
-    "Number of devices that the rows of a batch are split over; -1: all "
-    "remaining ones.",
-  )
   fsdp: Axis = option(
     1,
     "Number of devices that rows and parameters are split over; -1: all "

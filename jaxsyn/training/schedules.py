@@ -11,6 +11,8 @@ from jax import Array
 from jaxsyn.options import Choice, Registry, option
 from jaxsyn.options.bounds import Amount, CountOrOff
 
+_FIRST_RATE = 1e-7  # learning rate of the first update, as in fairseq
+
 
 @dataclasses.dataclass(frozen=True)
 class Schedule(Choice):
@@ -49,10 +51,8 @@ class _WarmedUp(Schedule):
 class InverseSquareRoot(_WarmedUp):
   """Linear warm-up to the peak, then peak · √(warmup / n), as in fairseq."""
 
-  warmup_start: Amount = option(1e-7, "Learning rate of the first update.")
-
   def make(self, peak: float, width: int) -> optax.Schedule:
-    warmup, start = self.updates, self.warmup_start
+    warmup, start = self.updates, _FIRST_RATE
 
     def rate(count: Array) -> Array:
       n = jnp.asarray(count, jnp.float32)

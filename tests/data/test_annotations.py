@@ -17,7 +17,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import sentence_features
-from jaxsyn.preprocess import build, verify
+from jaxsyn.preprocess import build, extras, verify
 
 # "zum" is a token of two words; "x" is no part of speech.
 TREES = """\
@@ -130,9 +130,10 @@ def opened_labels(tmp_path_factory):
   config.prepare.splits.train = ("a.conllu", "a.en")
   config.prepare.splits.validation = ("b.conllu", "b.en")
   config.prepare.parse.annotations = ("lemma", "feats")
-  config.prepare.parse.labels = 3
   config.prepare.vocabulary.update(size=60, joint=False, type="char")
-  return build.run(config, str(raw)), config
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(extras, "_LABELS", 3)
+    return build.run(config, str(raw)), config
 
 
 def test_open_labels_are_the_most_frequent_of_training(opened_labels):

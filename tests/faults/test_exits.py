@@ -138,8 +138,8 @@ def test_reports_a_file_size_limit(score, build, place, monkeypatch):
     ("--config.data.directory=$(printf '%0300d' 1)", "File name too long"),
     ("--config.prepare.splits.train=\"('a','b')\"", "raw file a is not in"),
     (
-      "--config.prepare.parse.source.udpipe.beam=-1",
-      "udpipe.beam must be from 0 to 100",
+      "--config.prepare.workers=-1",
+      "prepare.workers must be from 0 to 1,024",
     ),
     ("--config.prepare.clean.max_ratio=nan", "max_ratio must be from 0"),
   ],

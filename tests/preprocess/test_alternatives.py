@@ -220,7 +220,7 @@ def test_uses_the_best_parse_unless_sampling_is_on(made):
       shapes=2,
       row_multiple=2,
     )
-    for kind in (Parsed(), Sampled(0.0, alternatives=False))
+    for kind in (Parsed(), Sampled(0.0))
   )
   rows = (dict(rows_of(split, 1)).values() for split in (off, plain))
   in_order = (split.in_order() for split in (drawing(folder), plain))
@@ -238,9 +238,7 @@ def test_a_mixture_needs_further_parses_in_all_folders_or_none(made, tmp_path):
   plain.prepare.vocabulary.like = str(folder)
   other = build.run(plain)
   mixture = Mixture(folders=(str(other),))
-  with pytest.raises(
-    InputError, match=r"mixture, .*source_alternatives, or set .*=False"
-  ):
+  with pytest.raises(InputError, match=r"mixture, .*source_alternatives"):
     drawing(folder, mixture=mixture)
   # Relations of the others have the ids of the first.
   more = with_parses(tmp_path / "more", (back,), train=20)

@@ -214,7 +214,6 @@ def write(path, lines):
 @pytest.mark.parametrize(("options", "content", "message"), CASES)
 def test_reports_invalid_input(tmp_path, options, content, message):
   config = corpus(tmp_path)
-  config.prepare.clean.control = False
   raw = pathlib.Path(config.prepare.raw_dir)
   set_options(config, options)
   if content is not None:

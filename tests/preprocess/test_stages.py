@@ -15,13 +15,21 @@ from concurrent import futures
 import loaded_modules
 import object_store
 import pytest
+import stage_runs
 from raw_corpora import command, corpus, lines_of, nothing_made, records_of
 
 from jaxsyn.config import read_config
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import build, clean, inputs, runners, stages
+from jaxsyn.preprocess import (
+  build,
+  clean,
+  inputs,
+  runners,
+  stages,
+  vocabulary,
+)
 from jaxsyn.preprocess import corpus as corpora
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
@@ -35,8 +43,7 @@ def large(tmp_path):
   """A corpus of several chunks and shards, of which cleaning drops some."""
   config = corpus(tmp_path, train=2500, test=40)
   config.prepare.shard_mib = 0.2
-  config.prepare.clean.update(duplicates=True, nfc=True, max_words=7)
-  config.prepare.vocabulary.sample = 1000
+  config.prepare.clean.update(duplicates=True, max_words=7)
   config.prepare.workers = 1
   return config
 
@@ -54,6 +61,21 @@ def again(whole, tmp_path):
   config = whole[0].copy_and_resolve_references()
   config.data.directory = str(tmp_path / "out")
   return config
+
+
+def test_trains_the_vocabulary_on_a_sample(tmp_path, monkeypatch):
+  """The sample has about the right size and does not depend on the order."""
+  monkeypatch.setattr(vocabulary, "_SAMPLE", 100)
+  pairs = [(f"{i} a", f"{i} b") for i in range(400)]
+  samples = []
+  for name, ordered in (("one", pairs), ("two", pairs[::-1])):
+    context = stage_runs.context_of(
+      tmp_path / name, {"train": [*zip(*ordered)]}
+    )
+    stage_runs.run(context)
+    sampled = context.outputs.read_json("sample/0", "pairs")
+    samples.append({tuple(pair) for pair in sampled})
+  assert samples[0] == samples[1] and 70 < len(samples[0]) < 130
 
 
 def test_shards_are_full_and_hold_the_same_examples(whole):

@@ -160,12 +160,12 @@ def test_given_trees_are_read_for_the_kept_lines(tmp_path):
   context = stage_runs.context_of(
     tmp_path,
     {"train": (lines, ["x", "x y z", "x", "x"])},
-    clean=Clean(empty=False, max_words=2),
+    clean=Clean(max_words=2),
     parse=trees_options(source_conllu={"train": "all.conllu"}),
     vocabulary=Subwords(size=20),
     max_subwords=9,
   )
   facts, rows, _, parses = trees_of(context)
-  assert rows == [0, 2, 3]
+  assert rows == [0, 3]
   assert facts["relations"] == {"source": ["dep", "root"]}
-  assert [p.head_W for p in parses] == [(0, 0), (), (0, 0)]
+  assert [p.head_W for p in parses] == [(0, 0), (0, 0)]

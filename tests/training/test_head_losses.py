@@ -64,10 +64,6 @@ def test_parents_on_the_right_are_no_part_of_the_decoders_loss():
   added, count = TargetHeads()(None, maps, {})
   assert count == 2
   assert added == pytest.approx(-log_p[0, 3, 3] - log_p[0, 4, 2], rel=1e-6)
-  # As in the authors' code the mean may be over all five.
-  added, count = TargetHeads(count_hidden=True)(None, maps, {})
-  assert count == 5
-  assert added == pytest.approx(-log_p[0, 3, 3] - log_p[0, 4, 2], rel=1e-6)
 
 
 def test_loss_against_loops():
@@ -229,24 +225,14 @@ def test_synchronisation_against_loops(normalise, temperature, alignment):
   assert count == 6 and added == pytest.approx(wanted, rel=1e-5)
 
 
-TAUGHT = {
-  "none": {"source", "target", "cross"},
-  "mapped": {"target"},
-  "decoder": {"source", "cross"},
-  "cross": {"source", "target"},
-}
-
-
-@pytest.mark.parametrize("stop, taught", TAUGHT.items())
-def test_gradients_of_synchronisation(stop, taught):
-  """Which of the three published maps gets a gradient."""
+def test_synchronisation_teaches_both_parsers_and_cross_attention():
   shown = np.tril(np.ones((1, 4, 4), bool))
   maps = {
     "source": distributions(np.ones((1, 3, 3), bool)),
     "target": distributions(shown),
     "cross": np.exp(distributions(np.ones((1, 2, 4, 3), bool))),
   }
-  loss = Synchronisation(stop_gradient=stop)
+  loss = Synchronisation()
   batch = {"target_id_BT": jnp.full((1, 4), 5)}
 
   def value(maps):
@@ -254,7 +240,7 @@ def test_gradients_of_synchronisation(stop, taught):
 
   got = jax.grad(value)({k: jnp.asarray(v) for k, v in maps.items()})
   assert all(np.isfinite(g).all() for g in got.values())
-  assert {name for name, g in got.items() if np.abs(g).max() > 0} == taught
+  assert all(np.abs(g).max() > 0 for g in got.values())
 
 
 def test_all_terms_together_teach_every_parsing_weight():

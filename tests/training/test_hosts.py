@@ -217,7 +217,7 @@ def test_processes_of_different_configs_are_refused(start, tmp_path):
 
 def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   """Two processes, over which parameters and batches are cut."""
-  cut = {"train.mesh.data": 2, "train.mesh.fsdp": 2}
+  cut = {"train.mesh.fsdp": 2}
   run = start(tmp_path / "run", OPTIONS | cut, processes=2)
   run.wait_for("train +step 12 ")
   ended = run.end({1: signal.SIGTERM})
@@ -240,8 +240,8 @@ def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   "layout",
   [
     {},
-    {"train.mesh.data": 1, "train.mesh.fsdp": 4},
-    {"train.mesh.data": 2, "train.mesh.tensor": 2},
+    {"train.mesh.fsdp": 4},
+    {"train.mesh.tensor": 2},
     {"train.parallelism": "pmap"},
   ],
 )

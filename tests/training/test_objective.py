@@ -174,7 +174,7 @@ def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
   assert norm > CLIP
   clipped = jax.tree.map(lambda g: g * (CLIP / norm), complete)
   plan, recipe = recipe_of("sisa", 2, CLIP)
-  layout = Layout(parallelism, Mesh(data=-1, fsdp=1, tensor=1))
+  layout = Layout(parallelism, Mesh(fsdp=1, tensor=1))
   assert layout.mesh.size == 8
   state = layout.place_state(state_of(plan, recipe))
   step = functools.partial(train_step, recipe=recipe)

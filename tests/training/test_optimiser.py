@@ -27,7 +27,7 @@ def rate_of(config, width: int):
 
 
 def test_inverse_square_root_schedule():
-  expected = dict(warmup=100, warmup_start=1e-7, minimum=2e-4)
+  expected = dict(warmup=100, minimum=2e-4)
   rate = rate_of(section(learning_rate=1e-3, inverse_sqrt=expected), 128)
   assert rate(0) == pytest.approx(1e-7)
   assert rate(50) == pytest.approx(1e-7 + 0.5 * (1e-3 - 1e-7))

@@ -23,7 +23,7 @@ BATCH = {
     [sentence(3 + i % 5, 4 + i % 3, i) for i in range(16)]
   ).items()
 }
-ONE = Mesh(data=-1, fsdp=1, tensor=1)
+ONE = Mesh(fsdp=1, tensor=1)
 STEPS = 10  # after which devices still agree
 
 
@@ -65,7 +65,6 @@ def test_equal_inputs_give_equal_outputs():
 # Wherever a model has it.
 NOISE = {
   **dict.fromkeys(("dropout", "dropout_embedding", "dropout_hidden"), 0.3),
-  "dropout_source": 0.1,
 }
 
 
@@ -107,9 +106,9 @@ def losses_on_one_device(name):
 @pytest.mark.parametrize(
   "name, parallelism, mesh",
   [
-    ("pascal with noise", "jit", Mesh(data=2, fsdp=2, tensor=2)),
+    ("pascal with noise", "jit", Mesh(fsdp=2, tensor=2)),
     # Training noise off: pmap draws its own on each device.
-    ("muon", "pmap", Mesh(data=8, fsdp=1, tensor=1)),
+    ("muon", "pmap", Mesh(fsdp=1, tensor=1)),
   ],
 )
 def test_eight_devices_are_one(name, parallelism, mesh):
@@ -179,9 +178,9 @@ def test_dropout_keeps_the_mean():
 
 @pytest.mark.usefixtures("eight_devices")
 def test_a_mesh_that_does_not_fit_is_an_error():
-  with pytest.raises(ValueError, match="does not make up the 8 devices"):
-    make_mesh(Mesh(data=3, fsdp=1, tensor=1))
+  with pytest.raises(ValueError, match="does not divide the 8 devices"):
+    make_mesh(Mesh(fsdp=3, tensor=1))
   with pytest.raises(ValueError, match="at most one may be -1"):
-    make_mesh(Mesh(data=-1, fsdp=-1, tensor=1))
+    make_mesh(Mesh(fsdp=-1, tensor=-1))
   with pytest.raises(ValueError, match="pmap"):
-    Layout("pmap", Mesh(data=4, fsdp=2, tensor=1))
+    Layout("pmap", Mesh(fsdp=2, tensor=1))

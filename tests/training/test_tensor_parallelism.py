@@ -78,7 +78,7 @@ SPLIT_OF_MODIFIERS = {
 
 def test_splits_heads_units_and_vocabulary():
   """And so are both moments of Adam."""
-  layout = Layout("jit", Mesh(data=2, fsdp=2, tensor=2))
+  layout = Layout("jit", Mesh(fsdp=2, tensor=2))
   # The width is the largest axis of each: sizes do not say which is which.
   specs = specs_of("transformer", layout)
   for name, spec in SPLIT.items():
@@ -89,7 +89,7 @@ def test_splits_heads_units_and_vocabulary():
 
 @pytest.mark.parametrize("system", SPLIT_OF_MODIFIERS)
 def test_splits_parameters_of_modifiers_by_head(system):
-  layout = Layout("jit", Mesh(data=2, fsdp=2, tensor=2))
+  layout = Layout("jit", Mesh(fsdp=2, tensor=2))
   specs = specs_of(system, layout)
   for name, spec in SPLIT_OF_MODIFIERS[system].items():
     result = {s for path, s in specs.items() if path.endswith(name)}
@@ -97,14 +97,14 @@ def test_splits_parameters_of_modifiers_by_head(system):
 
 
 def test_splits_an_output_layer_that_is_not_tied_by_vocabulary():
-  layout = Layout("jit", Mesh(data=4, fsdp=1, tensor=2))
+  layout = Layout("jit", Mesh(fsdp=1, tensor=2))
   specs = specs_of("transformer", layout, tie_output=False)
   assert specs[".params['output']['kernel']"] == P(None, "tensor")
   assert specs[".params['target_table']['embedding']"] == P("tensor", None)
 
 
 def test_rejects_sizes_that_cannot_be_split():
-  layout = Layout("jit", Mesh(data=2, fsdp=1, tensor=4))
+  layout = Layout("jit", Mesh(fsdp=1, tensor=4))
   with pytest.raises(
     InputError,
     match=r"transformer\.heads=2 is not a multiple of .*mesh\.tensor=4",
@@ -121,7 +121,7 @@ def test_each_device_holds_the_scores_of_its_heads_and_communicates_little():
   """Counts are of the compiled step of 1+1 layers on four devices."""
   sizes = {"encoder_layers": 1, "decoder_layers": 1, "heads": 4}
   recipe = recipe_of("transformer", width=32, feed_forward=48, **sizes)
-  mesh = Mesh(data=1, fsdp=1, tensor=4)
+  mesh = Mesh(fsdp=1, tensor=4)
   program, _, _ = compiled(recipe, Layout("jit", mesh, jax.devices()[:4]))
   text = program.as_text()
   counts = {
@@ -146,8 +146,8 @@ def test_loss_and_gradients_are_those_of_one_device(system):
   recipe = recipe_of(system, optax.trace(0.0))  # its state is the gradient
   collected = []
   for layout in (
-    Layout("jit", Mesh(data=1, fsdp=1, tensor=1), jax.devices()[:1]),
-    Layout("jit", Mesh(data=2, fsdp=2, tensor=2)),
+    Layout("jit", Mesh(fsdp=1, tensor=1), jax.devices()[:1]),
+    Layout("jit", Mesh(fsdp=2, tensor=2)),
   ):
     program, state, batch = compiled(recipe, layout)
     state, metrics = program(state, batch)

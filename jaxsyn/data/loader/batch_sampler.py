@@ -99,8 +99,8 @@ class BatchSampler:
       raise InputError(
         f"config.batch.tokens={tokens} cannot hold {row_multiple} rows of the "
         f"longest side of {longest} subwords; raise it to "
-        f"{longest * row_multiple}, or lower config.batch.row_multiple, "
-        "config.prepare.max_subwords or config.data.second.longest."
+        f"{longest * row_multiple}, or lower config.batch.row_multiple or "
+        "config.prepare.max_subwords."
       )
 
     def rows(s: int, t: int) -> int:

@@ -367,7 +367,7 @@ def _check_rows(row_multiple: int, devices: int) -> None:
   usable = " or ".join(", ".join(map(str, counts)).rsplit(", ", 1))
   raise InputError(
     f"config.batch.row_multiple={row_multiple} is not a multiple of {devices} "
-    "devices (config.train.mesh.data times config.train.mesh.fsdp); set "
+    "devices that rows are split over; set "
     f"--config.batch.row_multiple={math.lcm(row_multiple, devices)} for a new "
     f"run (other batches), or use {usable} devices: a resumed run keeps its "
     "batches."

@@ -27,8 +27,11 @@ from jaxsyn.data.sentence.example import rearranged, tagged
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 from jaxsyn.options import Choice, Registry, choice, option
-from jaxsyn.options.bounds import Amount, Count
+from jaxsyn.options.bounds import Amount
 
+MAX_LENGTH = (
+  250  # subwords of a side of an example, with brackets, EOS and tags
+)
 Brackets = Literal["dependency", "constituency"]
 # Options that prepare such trees.
 _PREPARED_BY = {
@@ -150,12 +153,6 @@ class AuxiliaryTask:
     "loss sum, not the count: with .3 a batch of such examples alone has .3 "
     "of its gradient.",
   )
-  longest: Count = option(
-    250,
-    "Maximum length of either side of an auxiliary-task example, including "
-    "brackets, EOS and tags; longer ones are omitted.",
-    unit="subwords",
-  )
 
 
 def _labels(
@@ -224,7 +221,7 @@ def make_examples(
       counts["no tree"] += 1
       continue
     new = auxiliary.task.make(example, bracketing, auxiliary.brackets, sizes)
-    if max(len(new["source_id"]), len(new["target_id"])) > auxiliary.longest:
+    if max(len(new["source_id"]), len(new["target_id"])) > MAX_LENGTH:
       counts["too long"] += 1
       continue
     counts["second"] += 1

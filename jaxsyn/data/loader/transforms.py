@@ -220,8 +220,7 @@ def with_auxiliary_task(
   if not counts["second"]:
     raise InputError(
       f"config.data.second: no example is left of {len(split)} pairs "
-      f"({tasks.summary(counts)}). Raise config.data.second.longest, or look "
-      f"at the {data.second.brackets} trees."
+      f"({tasks.summary(counts)}). Look at the {data.second.brackets} trees."
     )
   return ExamplesInMemory(Rows.joined(parts)), counts
 

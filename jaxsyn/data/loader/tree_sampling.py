@@ -53,11 +53,10 @@ class ResampledTrees(Transform):
       alternatives: Sides for which the data has alternatives to the best parse.
     """
     self.tree, self._seed = tree, seed
-    stored = alternatives if tree.alternatives else ()
-    self._relations = [s for s in stored if f"{s}_relation" in features]
+    self._relations = [s for s in alternatives if f"{s}_relation" in features]
     heads = sides_of_heads(features)
     self.sides = tuple(s for s in SIDES if s in (*heads, *self._relations))
-    self.alternative_sides = tuple(s for s in self.sides if s in stored)
+    self.alternative_sides = tuple(s for s in self.sides if s in alternatives)
     derived = {f"{s}_{name}" for s in self.sides for name in OF_HEADS[1:]}
     self.recomputed = frozenset(derived & {*features})
 

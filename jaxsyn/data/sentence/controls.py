@@ -64,8 +64,9 @@ class Parsed(TreeControl):
 class Sampled(Parsed):
   """The parser's trees with random changes in training, against overfitting.
 
-  One of the given parses is sampled, then some parents are replaced, as if the
-  parser had made errors. Source: ours.
+  One of the given parses (config.prepare.parse.source_alternatives) is sampled,
+  each equally often; then some parents are replaced, as if the parser had made
+  errors. Source: ours.
   """
 
   sampled: ClassVar[bool] = True
@@ -74,11 +75,6 @@ class Sampled(Parsed):
     0.1,
     "Probability that a word's parent is replaced in an epoch, by any other word "
     "that keeps the sentence a tree; its relation is kept.",
-  )
-  alternatives: bool = option(
-    True,
-    "First draws one of all parses, each equally often, if alternatives to the "
-    "best were given (config.prepare.parse.source_alternatives).",
   )
 
 

@@ -264,7 +264,7 @@ def _zstandard_blocks(file: io.BufferedReader, name: str) -> Iterator[bytes]:
 
 
 def normal(line: str) -> str:
-  """Returns a line in Unicode NFC, the form of config.prepare.clean.nfc."""
+  """Returns a line in Unicode NFC, in which characters are composed."""
   return unicodedata.normalize("NFC", line)
 
 

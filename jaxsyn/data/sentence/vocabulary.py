@@ -26,7 +26,7 @@ from jaxsyn.data.sentence import segmentation
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.errors import InputError
 from jaxsyn.options import option
-from jaxsyn.options.bounds import MAX_COUNT, Range
+from jaxsyn.options.bounds import Range
 from jaxsyn.storage import files
 
 # Text of an unknown word: SentencePiece's symbol, between blanks. BLEU counts it as one
@@ -61,12 +61,6 @@ class Subwords:
   normalisation: Literal[
     "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
   ] = option("nmt_nfkc", "Name of SentencePiece's normalization rule.")
-  sample: Annotated[int, Range(1, MAX_COUNT)] = option(
-    1_000_000,
-    "Approximate maximum number of training pairs that the vocabulary is "
-    "trained on, selected by their hash.",
-    unit="pairs",
-  )
   like: str = option(
     "",
     "Dataset directory whose vocabulary is reused, for corpora that are "

@@ -76,8 +76,6 @@ def write_metadata(
   features: tfds.features.FeaturesDict,
   splits: Mapping[str, Mapping[str, Any]],
   title: str = "",
-  citation: str = "",
-  homepage: str = "none",  # TFDS invents a URL if there is none
 ) -> None:
   """Writes the metadata that TFDS needs to read a folder of TFRecord shards.
 
@@ -88,8 +86,6 @@ def write_metadata(
     features: Features of an example, from `tfds_features`.
     splits: Manifest entry of each split, with its "shards".
     title: Languages, vocabulary and parsers, in one line.
-    citation: BibTeX entry of the corpus; "" for none.
-    homepage: Web page of the corpus.
   """
   template = tfds.core.ShardedFileTemplate(
     data_dir=folder, dataset_name=name, filetype_suffix="tfrecord"
@@ -119,8 +115,7 @@ def write_metadata(
     features=features,
     supervised_keys=tuple(schema.TEXTS),
     disable_shuffling=True,  # records keep the order of the text
-    homepage=homepage,
-    citation=citation,
+    homepage="none",  # TFDS invents a URL if there is none
     split_dict=tfds.core.splits.SplitDict(infos),
   )
   info.set_file_format(tfds.core.FileFormat.TFRECORD)

@@ -60,7 +60,18 @@ EXAMPLES = [
 
 
 def data(**second):
-  return toy_folders.data_of(**({"task": "parse", "longest": 14} | second))
+  return toy_folders.data_of(**({"task": "parse"} | second))
+
+
+@pytest.fixture(autouse=True)
+def max_length(monkeypatch):
+  """Sets a short maximum length; returns a function that sets another one."""
+
+  def limit(length):
+    monkeypatch.setattr(tasks, "MAX_LENGTH", length)
+
+  limit(14)
+  return limit
 
 
 @pytest.fixture(scope="module")
@@ -193,13 +204,15 @@ def test_uses_constituency_trees(records):
   ]
 
 
-def test_limits_the_length_with_tags_and_brackets(records):
+def test_limits_the_length_with_tags_and_brackets(records, max_length):
   # Tags and EOS: 12 + 3 subwords; with brackets and EOS: 12 + 2 + 1.
-  for task in ("parse", "source"):
-    assert made(records, data(task=task, longest=15))[1]["second"] == 3
-    assert made(records, data(task=task, longest=14))[1]["second"] == 2
+  for length, examples in ((15, 3), (14, 2)):
+    max_length(length)
+    for task in ("parse", "source"):
+      assert made(records, data(task=task))[1]["second"] == examples
   # The target of the third, (root (obj ) ^ (obj ) ) EOS, has 8.
-  assert made(records, data(longest=7))[1]["second"] == 1
+  max_length(7)
+  assert made(records, data())[1]["second"] == 1
 
 
 def test_the_auxiliary_task_uses_control_trees(records):
@@ -245,7 +258,6 @@ def test_a_split_holds_both_tasks(records):
   assert both.auxiliary == (5, 0.5)
   other = opened(records, data(task="source"))
   assert len(other) == 7
-  assert len(opened(records, data(longest=7))) == 6
   plain = opened(records, data(task="none"))
   assert len(plain) == 5 and not plain.messages
 
@@ -291,6 +303,7 @@ def test_names_missing_trees(make, tmp_path):
     opened(older, data())
 
 
-def test_rejects_a_task_without_examples(records):
+def test_rejects_a_task_without_examples(records, max_length):
+  max_length(2)
   with pytest.raises(InputError, match=r"no example is left .* 3 too long"):
-    opened(records, data(longest=2))
+    opened(records, data())

@@ -335,7 +335,7 @@ def test_real_japanese(shared_data, tmp_path):
   model = train(
     lines, tmp_path / "v.model", Subwords(size=3000, type="unigram")
   )
-  udpipe = UDPipe(shared_data / "udpipe" / "japanese.udpipe", beam=1)
+  udpipe = UDPipe(shared_data / "udpipe" / "japanese.udpipe")
   hard = [
     "　私は　ｶﾞｷﾞ👩\u200d👧です。",
     "㍿の①は½です。\u200b",

@@ -145,9 +145,9 @@ LIES = [
   ("relations.source", [1], r"relations.source\[0\] must be of type str"),
   ("relations", {}, "manifest.relations must be of the sides with trees"),
   (
-    "options.parse.source.udpipe.beam",
-    "1",
-    "source.udpipe.beam must be of type",
+    "options.parse.source.udpipe.model",
+    1,
+    "source.udpipe.model must be of type",
   ),
   ("options", {"x": 1}, r"manifest.options has no option 'x'"),
   ("files", {}, "manifest.files lacks conllu/none"),

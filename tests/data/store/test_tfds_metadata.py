@@ -124,10 +124,8 @@ def prepared(shared_data, tmp_path_factory):
   config.prepare.raw_dir = str(folder)
   config.data.validation, config.data.test = "train", ()
   config.prepare.splits.train = ("x.en", "x.de")
-  config.prepare.clean.empty = False
   config.prepare.parse.source.udpipe.model = str(model)
   config.prepare.vocabulary.size = 50
-  config.data.citation = "@misc{x}"
   return build.run(config)
 
 
@@ -139,7 +137,6 @@ def test_tfds_reads_a_prepared_directory(prepared):
   )
   info = builder.info
   assert info.supervised_keys == ("source_text", "target_text")
-  assert info.citation == "@misc{x}"
   assert info.homepage == "none"
   assert "toy: en to de, vocabulary of 50 subwords" in info.description
   assert "source side (english.udpipe)" in info.description

@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence.parsers.parser import (
   LONGEST_LINE,
@@ -26,7 +26,6 @@ from jaxsyn.data.sentence.parsers.parser import (
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import ConfigPath, option
-from jaxsyn.options.bounds import Range
 from jaxsyn.storage import checksums, files
 
 MAX_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
@@ -67,14 +66,11 @@ class UDPipe(Parser):
     path: Model file.
   """
 
-  def __init__(
-    self, path: str | os.PathLike[str], beam: int = 0, sha256: str = ""
-  ):
+  def __init__(self, path: str | os.PathLike[str], sha256: str = ""):
     """Loads a UDPipe model from a file.
 
     Args:
       path: Model file.
-      beam: Width of the parser's beam search; 0: the model's default. 1 is fastest.
       sha256: SHA-256 of the model, if it is known to be intact.
 
     Raises:
@@ -91,9 +87,9 @@ class UDPipe(Parser):
       UDPipeSpec.kind,
       self.path.name,
       checksums.sha256_of(self.path),
-      options={"beam": str(beam)} if beam else {},
     )
-    self._key = f"{self.identity.sha256}:{beam}:{LONGEST_LINE}"
+    # 0 was the beam size; trees of earlier versions remain valid.
+    self._key = f"{self.identity.sha256}:0:{LONGEST_LINE}"
     model = None
     if sha256 == self.identity.sha256 or _can_load(self.path):
       model = udpipe.Model.load(str(path))
@@ -103,13 +99,12 @@ class UDPipe(Parser):
       )
     self._udpipe = udpipe
     self._model = model
-    self._options = f"beam_search={beam}" if beam else model.DEFAULT
     # A presegmented line is one sentence, if the model supports it.
     self._tokenizer = model.newTokenizer(model.TOKENIZER_PRESEGMENTED)
     self._format = udpipe.OutputFormat.newConlluOutputFormat()
     probe = udpipe.Sentence()
     probe.addWord("a")
-    if self._tokenizer is None or not model.parse(probe, self._options):
+    if self._tokenizer is None or not model.parse(probe, model.DEFAULT):
       raise InputError(
         f"{path}: the UDPipe model lacks a tokenizer or a parser; use one that"
         " has both."
@@ -129,7 +124,7 @@ class UDPipe(Parser):
     self._tokenizer.setText(line)
     while self._tokenizer.nextSentence(sentence, error):
       self._model.tag(sentence, self._model.DEFAULT)
-      self._model.parse(sentence, self._options)
+      self._model.parse(sentence, self._model.DEFAULT)
       blocks.append(self._format.writeSentence(sentence))
     return "".join(blocks)
 
@@ -144,9 +139,6 @@ class UDPipeSpec(ParserSpec):
     "",
     "UDPipe model: a file, or a name or language code known to "
     "spacy-udpipe, which is downloaded. Empty: the language of the side.",
-  )
-  beam: Annotated[int, Range(0, 100)] = option(
-    0, "Beam size of UDPipe's parser; 0: the model's own. 1 is faster."
   )
 
   @property
@@ -190,7 +182,7 @@ class UDPipeSpec(ParserSpec):
     return self.at(os.fspath(files.absolute(path)))
 
   def open(self, sha256: str = "") -> UDPipe:
-    return UDPipe(fetch.local(self.model, sha256), self.beam, sha256)
+    return UDPipe(fetch.local(self.model, sha256), sha256)
 
 
 def _find(

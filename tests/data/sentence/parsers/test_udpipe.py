@@ -12,7 +12,6 @@ import spacy_udpipe.utils
 import web_server
 
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
@@ -101,16 +100,6 @@ def test_reproduces_the_stored_parses(english, shared_data):
   text = "".join(written(english, line, str(i)) for i, line in enumerate(lines))
   ours = conllu.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
   assert list(ours) == list(stored) == [english(line) for line in lines]
-
-
-def test_beam_changes_the_identity(shared_data, english):
-  fast = UDPipe(shared_data / "udpipe" / "english.udpipe", beam=1)
-  line = "Two young men are playing football in the park."
-  sha256 = checksums.sha256_of(english.path)
-  assert english.identity == Identity("udpipe", english.path.name, sha256)
-  assert fast.identity.options == {"beam": "1"}
-  assert fast._options == "beam_search=1"
-  assert words(fast(line)) == words(english(line))
 
 
 @pytest.fixture
