@@ -72,7 +72,7 @@ def test_trains_the_vocabulary_on_a_sample(tmp_path, monkeypatch):
     context = stage_runs.context_of(
       tmp_path / name, {"train": [*zip(*ordered)]}
     )
-    stage_runs.run(context)
+    stage_runs.run(context, (*stage_runs.SELECTION, "sample"))
     sampled = context.outputs.read_json("sample/0", "pairs")
     samples.append({tuple(pair) for pair in sampled})
   assert samples[0] == samples[1] and 70 < len(samples[0]) < 130

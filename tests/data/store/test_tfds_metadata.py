@@ -109,7 +109,7 @@ def test_metadata_without_tensorflow(tmp_path):
 
 @pytest.fixture(scope="module")
 def prepared(shared_data, tmp_path_factory):
-  """Three pairs prepared with a real parser."""
+  """Two pairs prepared with a real parser."""
   model = shared_data / "udpipe" / "english.udpipe"
   if not model.is_file():
     pytest.skip(f"no parser at {model}")
@@ -140,7 +140,7 @@ def test_tfds_reads_a_prepared_directory(prepared):
   assert info.homepage == "none"
   assert "toy: en to de, vocabulary of 50 subwords" in info.description
   assert "source side (english.udpipe)" in info.description
-  assert "Sentence pairs: train 3" in info.description
+  assert "Sentence pairs: train 2" in info.description
   names = info.features["source_relation"].feature.names
   assert names == ["<none>", *manifest["relations"]["source"]]
   (first, *_) = payloads(builder, "train")
