@@ -91,7 +91,6 @@ CASES = [
   # Text.
   (PLAIN, replaced([], 1), r"new has 59 lines, but \S*train\.de\.gz has 60: .* l"
    r"ine 60 of"),
-  (PLAIN, replaced("a\0b"), r"/new:5: there is a NUL character"),
   (PLAIN, lambda lines: ["\u200b "] * 60, r"splits\.train: no line taken of"),
   (
     {SPLIT: ("new", "new")},
