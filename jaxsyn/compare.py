@@ -40,7 +40,6 @@ from jaxsyn.comparison import (
   measure,
   page,
   planned_jobs,
-  progress,
   report,
   results,
   run_result,
@@ -51,7 +50,7 @@ from jaxsyn.comparison.inference import (
   inference_flags,
   read_inference,
 )
-from jaxsyn.comparison.runner import JobRunner, watch_parent
+from jaxsyn.comparison.runner import JobRunner, ProgressLog, watch_parent
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -132,7 +131,7 @@ def run(
   with lock.exclusive_lock(folder), manifests.in_use(sorted(directories)):
     planned_jobs.start_experiment(folder, systems, origin)
     jobs = planned_jobs.jobs(folder, systems, range(seeds))
-    log = progress.ProgressLog(folder)
+    log = ProgressLog(folder)
     try:
       for warning in warnings:
         log.write(f"warning: {warning}")

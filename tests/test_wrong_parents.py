@@ -255,7 +255,7 @@ def test_wrong_parents_are_not_a_control_and_have_none(tiny):
 
 
 def test_results_and_reports_have_the_rates(trained):
-  job = types.SimpleNamespace(run=trained)
+  job = types.SimpleNamespace(run=trained, records=list)
   outcome = types.SimpleNamespace(step=2, reason="", progress=Progress())
   rates = facts.of_run(job, outcome, {}, ()).wrong_parents
   assert rates == workdir.wrong_parents(trained)

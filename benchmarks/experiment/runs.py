@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.experiment.blocks import BLOCKS, CORPORA, METRICS
 from benchmarks.experiment.systems import Experiment, systems_of
 from jaxsyn import cli, compare
-from jaxsyn.comparison import planned_jobs, progress, run_result
-from jaxsyn.comparison.runner import JobRunner
+from jaxsyn.comparison import planned_jobs, run_result
+from jaxsyn.comparison.runner import JobRunner, ProgressLog
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -97,7 +97,7 @@ def run(name: str, experiment: Experiment) -> str:
       _collect(jobs, results)  # those that finished before this one starts
       return compare.child_command(job, scoring, _CHILD)
 
-    log = progress.ProgressLog(folder)
+    log = ProgressLog(folder)
     try:
       worked = JobRunner(jobs, command, log, places).run()
     finally:

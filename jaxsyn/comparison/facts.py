@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 import jaxsyn
-from jaxsyn.comparison import progress, results
+from jaxsyn.comparison import results
 from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.scoring import selection
 from jaxsyn.session import workdir
@@ -47,7 +47,7 @@ def of_run(
     messages: Warnings about these parameters.
   """
   key = "tokens_per_s"
-  speeds = [r[key] for r in progress.records(job) if key in r]
+  speeds = [r[key] for r in job.records() if key in r]
   reached = outcome.progress
   return results.RunFacts(
     step=outcome.step,
@@ -83,7 +83,7 @@ def curve(job: TrainingJob) -> tuple[results.Point, ...]:
   """Returns the validations of a run."""
   points = []
   not_values = ("kind", "step", "time", "minutes", "seconds", "tokenizer")
-  for record in progress.validations(job):
+  for record in job.validations():
     values = {n: float(v) for n, v in record.items() if n not in not_values}
     minutes = float(record["minutes"])
     points.append(results.Point(record["step"], minutes, values))

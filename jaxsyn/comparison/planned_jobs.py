@@ -35,6 +35,7 @@ from jaxsyn.options import (
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.session import teacher, workdir
 from jaxsyn.storage import checksums, files
+from jaxsyn.training import log
 
 FILE = "comparison.json"
 FORMAT = 2
@@ -89,6 +90,10 @@ class TrainingJob:
     return None if self.seed else self.run / "look"
 
   @property
+  def output_file(self) -> pathlib.Path:
+    return self.run / "output.txt"
+
+  @property
   def result_file(self) -> pathlib.Path:
     return self.run / run_result.FILE
 
@@ -98,6 +103,30 @@ class TrainingJob:
     outputs = [self.hypotheses(split) for split in self.config.data.test]
     outputs += [self.result_file, self.attention_folder or self.run]
     return all(path.exists() for path in outputs)
+
+  def records(self) -> list[dict[str, Any]]:
+    """Returns the complete records of the run's log."""
+    return log.records(self.run)[0]
+
+  def validations(self) -> list[dict[str, Any]]:
+    """Returns the records of validations with the selecting metric."""
+    metric = self.config.train.selection
+    records = (r for r in self.records() if r["kind"] == "validation")
+    return [record for record in records if metric in record]
+
+  def last_step(self) -> int:
+    """Returns the last step in the run's log, or 0."""
+    return max((record["step"] for record in self.records()), default=0)
+
+  def last_output(self, count: int) -> str:
+    """Returns the last lines of output of the run, joined by bars."""
+    if not self.output_file.is_file():
+      return ""
+    with self.output_file.open("rb") as file:
+      file.seek(max(0, self.output_file.stat().st_size - 4000))
+      text = file.read().decode("utf-8", "replace")
+    nonempty = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(nonempty[-count:])
 
   def output_sums(self) -> dict[str, dict[str, Any]]:
     """Returns the checksums of translations and figures."""

@@ -12,14 +12,16 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO
 
 import jaxsyn
-from jaxsyn.comparison import progress
 from jaxsyn.comparison.planned_jobs import TrainingJob
-from jaxsyn.comparison.progress import ProgressLog
+from jaxsyn.scoring.metrics import decimals
+from jaxsyn.scoring.selection import name_of
 from jaxsyn.training.loop import StopSignals
 
 MAX_STARTS = 3  # of a process that is killed each time before it progresses
@@ -31,6 +33,23 @@ LATER_STATUS_SECONDS = 300.0
 
 Command = Callable[[TrainingJob], Sequence[str]]
 Slot = Mapping[str, str]  # environment variables of one process at a time
+
+
+class ProgressLog:
+  """Lines with times, printed and appended to log.txt."""
+
+  def __init__(self, folder: pathlib.Path, stream: TextIO | None = None):
+    self._file = (folder / "log.txt").open("a", encoding="utf-8")
+    self._streams = (self._file, stream or sys.stdout)
+
+  def write(self, text: str) -> None:
+    """Writes one line."""
+    line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
+    for stream in self._streams:
+      print(line, file=stream, flush=True)
+
+  def close(self) -> None:
+    self._file.close()
 
 
 @dataclasses.dataclass
@@ -130,13 +149,13 @@ class JobRunner:
 
   def _start(self, job: TrainingJob, slot: Slot) -> None:
     job.run.mkdir(parents=True, exist_ok=True)
-    state, step = self._states[job], progress.last_step(job)
+    state, step = self._states[job], job.last_step()
     state.starts = 1 if step > state.step else state.starts + 1
     state.step, state.slot = step, slot
-    validated = (record["step"] for record in progress.validations(job))
+    validated = (record["step"] for record in job.validations())
     state.reported = max(validated, default=0)
     self._write(job, f"resumes from about step {step}" if step else "starts")
-    with (job.run / progress.OUTPUT).open("ab") as output:
+    with job.output_file.open("ab") as output:
       state.process = subprocess.Popen(
         self._command(job),
         stdin=subprocess.PIPE,
@@ -167,7 +186,7 @@ class JobRunner:
         self._write(job, f"{_end_text(code)}; it is restarted")
         restarted.append(job)
       else:
-        output = progress.last_lines(job, 3)
+        output = job.last_output(3)
         self._failed[job] = f"{_end_text(code)}: {output}"
         self._write(job, f"failed; {self._failed[job]}")
     return restarted
@@ -183,13 +202,13 @@ class JobRunner:
   def _report_validations(self, job: TrainingJob) -> None:
     """Writes a line for each new validation."""
     state, metric = self._states[job], job.config.train.selection
-    for record in progress.validations(job):
+    for record in job.validations():
       if record["step"] > state.reported:
         state.reported = record["step"]
         self._write(
           job,
           f"step {record['step']}/{job.config.train.steps}, "
-          f"validation {progress.score_text(job, record[metric])}, "
+          f"validation {_score_text(job, record[metric])}, "
           f"{record['minutes']:.1f} minutes",
         )
 
@@ -200,7 +219,7 @@ class JobRunner:
     if time.monotonic() - state.line_time < interval:
       return
     state.line_time = time.monotonic()
-    if text := progress.last_lines(job, 1):
+    if text := job.last_output(1):
       self._write(job, text)
 
 
@@ -229,9 +248,15 @@ def _finish_text(job: TrainingJob) -> str:
   facts = job.read_result().facts
   return (
     f"finished at step {facts.step} ({facts.reason}), best validation "
-    f"{progress.score_text(job, facts.best_score)} at step {facts.best_step}, "
+    f"{_score_text(job, facts.best_score)} at step {facts.best_step}, "
     f"{facts.minutes:.1f} minutes"
   )
+
+
+def _score_text(job: TrainingJob, score: float) -> str:
+  """Returns a score of the selecting metric, such as "BLEU 12.34"."""
+  title = name_of(job.config.train.selection)
+  return f"{title} {score:.{decimals(title)}f}"
 
 
 def _end_text(code: int) -> str:

@@ -22,6 +22,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.scoring.tables import aligned
 
 Path = str | os.PathLike[str]
+Links = set[tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,35 +59,33 @@ def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
   expected = _read(reference, possible=True)
   agreements = {}
   for path in hypotheses:
-    found = _read(path, possible=False)
-    if len(found) != len(expected):
+    lines = _read(path, possible=False)
+    if len(lines) != len(expected):
       raise InputError(
-        f"{path} has {len(found)} lines, but {reference} has {len(expected)}: "
+        f"{path} has {len(lines)} lines, but {reference} has {len(expected)}: "
         "line N of both must be of the same sentence pair."
       )
-    total = sure = sure_found = possible_found = 0
-    for (_, links), (sure_links, possible_links) in zip(found, expected):
-      total += len(links)
+    links = sure = sure_hits = possible_hits = 0
+    for (_, links_of_line), (sure_links, all_links) in zip(lines, expected):
+      links += len(links_of_line)
       sure += len(sure_links)
-      sure_found += len(links & sure_links)
-      possible_found += len(links & possible_links)
-    if not total + sure:
+      sure_hits += len(links_of_line & sure_links)
+      possible_hits += len(links_of_line & all_links)
+    if not links + sure:
       raise InputError(
         f"{path} has no links, and {reference} no sure ones: there is nothing"
         " to compare."
       )
     agreements[os.fspath(path)] = Agreement(
-      aer=1 - (sure_found + possible_found) / (total + sure),
-      precision=possible_found / total if total else 1.0,
-      recall=sure_found / sure if sure else 1.0,
-      links=total,
+      aer=1 - (sure_hits + possible_hits) / (links + sure),
+      precision=possible_hits / links if links else 1.0,
+      recall=sure_hits / sure if sure else 1.0,
+      links=links,
     )
   return agreements
 
 
-def _read(
-  path: Path, *, possible: bool
-) -> list[tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]]:
+def _read(path: Path, *, possible: bool) -> list[tuple[Links, Links]]:
   """Returns the sure links and all links of each line."""
   lines = read_lines(path)
   if not lines:
@@ -95,7 +94,7 @@ def _read(
   for number, line in enumerate(lines, 1):
     position = f"{os.fspath(path)}:{number}"
     sure, every = alignments.parsed(line, position, possible=possible)
-    links.append((frozenset(sure), frozenset(every)))
+    links.append((set(sure), set(every)))
   return links
 
 

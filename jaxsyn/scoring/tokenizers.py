@@ -7,12 +7,11 @@ BLEU of Japanese would be 0.0 for any model.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import sacrebleu
 
@@ -25,22 +24,21 @@ EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
 OF_BLANKS = ("13a", "intl", "none")
 
 
-@dataclasses.dataclass(frozen=True)
-class Language:
+class Language(NamedTuple):
   """A language that needs another tokenizer than 13a.
 
   Attributes:
     tokenizers: Suitable tokenizers; the first that is installed is used.
-    called: Codes of ISO 639-2 and 639-3, and names.
+    names: Codes of ISO 639-2 and 639-3, and English names.
     scripts: Codes of ISO 15924. They take precedence over the language.
   """
 
   tokenizers: tuple[str, ...]
-  called: str
+  names: str
   scripts: str = ""
 
 
-# For scripts without spaces that have no tokenizer, sacreBLEU has characters.
+# Scripts without spaces that have no tokenizer are split into characters.
 LANGUAGES = {
   "zh": Language(
     ("zh",),
@@ -60,19 +58,8 @@ LANGUAGES = {
   "dz": Language(("char",), "dzo dzongkha"),
 }
 # Prefixes of Unicode names of letters, in scripts without spaces between words.
-_UNSPACED = tuple(
-  f"{script} "
-  for script in [
-    "CJK",
-    "HIRAGANA",
-    "KATAKANA",
-    "THAI",
-    "LAO",
-    "KHMER",
-    "MYANMAR",
-    "TIBETAN",
-  ]
-)
+_UNSPACED = ("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ")
+_UNSPACED += ("MYANMAR ", "TIBETAN ")
 
 
 def default(language: str) -> str:
@@ -103,10 +90,10 @@ def summary(language: str) -> str:
       f"is not installed: {_install(suitable[0])}."
     )
   if is_known(language):
-    return f"tokenizer 13a, which fits {language!r} as it has blanks."
+    return f"tokenizer 13a, since {language!r} has spaces between words."
   return (
-    f"tokenizer 13a, since {language!r} is neither a code of ISO 639-1 nor one of "
-    f"{', '.join(LANGUAGES)}, which need another. 13a needs blanks between words."
+    f"tokenizer 13a, which needs spaces between words: {language!r} is neither a "
+    f"code of ISO 639-1 nor one of {', '.join(LANGUAGES)}."
   )
 
 
@@ -168,10 +155,9 @@ def bleu_of(
       f"the tokenizer {tokenizer!r} needs packages that are not installed: "
       f"{_install(tokenizer)}."
     ) from error
-  except OSError as error:  # of tokenizers with a model, which is downloaded
+  except OSError as error:  # tokenizers with a model, which is downloaded
     raise InputError(
-      f"the model of the tokenizer {tokenizer!r} cannot be fetched ({error}). "
-      "Try again with a network, or take another tokenizer."
+      f"the model of the tokenizer {tokenizer!r} cannot be downloaded ({error})."
     ) from error
 
 
@@ -191,11 +177,9 @@ def _suitable(language: str) -> tuple[str, ...]:
     for known in LANGUAGES.values():
       if script in known.scripts.split():
         return known.tokenizers
-    if (
-      len(script) == 4 and script.isalpha()
-    ):  # a script with spaces: Latn, Cyrl
+    if len(script) == 4 and script.isalpha():  # with spaces: Latn, Cyrl
       return ()
   for code, known in LANGUAGES.items():
-    if first in (code, *known.called.split()):
+    if first in (code, *known.names.split()):
       return known.tokenizers
   return ()

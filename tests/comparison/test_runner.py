@@ -16,8 +16,7 @@ import pytest
 from results_made import run_made
 
 from jaxsyn.comparison import planned_jobs, run_result, runner
-from jaxsyn.comparison.progress import ProgressLog
-from jaxsyn.comparison.runner import MAX_STARTS, JobRunner
+from jaxsyn.comparison.runner import MAX_STARTS, JobRunner, ProgressLog
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
