@@ -184,7 +184,7 @@ def test_parses_systems(text, expected):
     ),
     (
       "dependency_relative/keys_values"
-      " --config.model.transformer.positions=none",
+      " --config.model.transformer.positions=false",
       "positions is what the table varies",
     ),
   ],
