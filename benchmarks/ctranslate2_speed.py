@@ -52,7 +52,7 @@ class Comparison:
     source, self._target = session.sources.vocabularies
     pieces = source.pieces(range(source.size))
     self._tokens = [[pieces[i] for i in source.ids(line)] for line in lines]
-    self._examples = session.begin_examples(lines)()
+    self._examples = session.read(lines)
     self._pieces = self._target.pieces(range(self._target.size))
     self._ids = {piece: i for i, piece in enumerate(self._pieces)}
     self._translator = ctranslate2.Translator(

@@ -48,7 +48,7 @@ def run(
   blocks = [text[i : i + BLOCK] for i in range(0, len(text), BLOCK)]
   # The processor time of parsing processes counts once they are closed.
   with Timer() as parse:
-    examples = [session.begin_examples(block)() for block in blocks]
+    examples = [session.read(block) for block in blocks]
     session.close()
   with Timer() as search:
     for block in examples:

@@ -54,7 +54,7 @@ PAGES = {
       "jaxsyn.session",
       "jaxsyn.decode.requests",
       "jaxsyn.session.alignments",
-      "jaxsyn.session.risk",
+      "jaxsyn.session.finishing",
       "jaxsyn.translate",
       "jaxsyn.compare",
       "jaxsyn.score",

@@ -31,7 +31,7 @@ from absl import flags
 from jaxsyn import cli
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.decode import alignment_flags, run_flags
+from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.scoring import alignments, buckets, significance, tokenizers
 from jaxsyn.scoring.results import Results, ScoredBucket
@@ -288,7 +288,7 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     "conllu", False, "With --force, --source is CoNLL-U (see also .conllu)."
   )
-  alignment_flags.define()
+  run_flags.define_alignments()
   run_flags.define()
 
 

@@ -152,7 +152,7 @@ def _run(
       + ", ".join(f"{side} {100 * rate:.2f} %" for side, rate in rates.items())
       for name, rates in wrong_parent_rates.items()
     )
-    messages += tuple(one.told for one in teachers)
+    messages += tuple(one.message for one in teachers)
     for message in filter(None, (*messages, *(warm.messages if warm else ()))):
       log.say(message)
     return log

@@ -25,6 +25,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -37,6 +38,7 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode import run_flags
 from jaxsyn.decode.requests import Request, request
+from jaxsyn.decode.sources import ReadSource
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
@@ -48,7 +50,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
 from jaxsyn.session import Session, finishing, inputs, search_flags
-from jaxsyn.session.session import Finish
+from jaxsyn.session.finishing import Finish
 from jaxsyn.storage import files
 from jaxsyn.training import hosts
 from jaxsyn.training.runtime import set_up_jax
@@ -59,18 +61,30 @@ _SAME = (
   *(*run_flags.NAMES, *search_flags.NAMES, *finishing.NAMES),
 )
 
-Given = Source | Request | Faulty | None
-Translate = Callable[[], list[list[Translation]]]
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+  """Sentences that are translated together.
+
+  Attributes:
+    requests: Request of each line; None for a line that cannot be read.
+    read: Future of the sentences' arrays.
+  """
+
+  requests: list[Request | None]
+  read: Future[list[ReadSource]]
 
 
 def run(
   session: Session,
-  sources: Iterable[Given],
+  sources: Iterable[Source | Request | Faulty | None],
   buffer: int = 1000,
   finish: Finish | None = None,
   on_progress: ProgressCallback = ignore_progress,
 ) -> Iterator[list[Translation]]:
   """Yields the n-best translations of each sentence of a stream, in order.
+
+  One block is parsed, by worker processes, while another is searched.
 
   Args:
     session: Opened run.
@@ -78,38 +92,38 @@ def run(
       `jaxsyn.session.inputs` are translated as they arrive.
     buffer: Maximum number of sentences per device that are sorted by length and
       translated together.
-    finish: See `Session.begin`.
+    finish: Steps after the search.
     on_progress: Called with the number of further translated sentences.
   """
-  buffer *= len(session.devices)
-  for chunk_requests, translate in _start(
-    session, sources, buffer, finish, on_progress
-  ):
-    on_progress(sum(request is None for request in chunk_requests))
-    translations = iter(translate())
-    for chunk_request in chunk_requests:
-      if chunk_request is None:
-        yield [EMPTY_TRANSLATION]
-      else:
-        yield next(translations)
+  for block in _blocks(session, sources, buffer * len(session.devices)):
+    requests = [one for one in block.requests if one is not None]
+    on_progress(len(block.requests) - len(requests))
+    examples = session.examples(block.read)
+    output_requests = session.output_requests(requests)
+    nbests = session.search(examples, output_requests, on_progress)
+    if finish is not None:
+      nbests = finish([one.source for one in requests], examples, nbests)
+    remaining = iter(nbests)
+    for one in block.requests:
+      yield [EMPTY_TRANSLATION] if one is None else next(remaining)
 
 
-def _start(
+def _blocks(
   session: Session,
-  sources: Iterable[Given],
+  sources: Iterable[Source | Request | Faulty | None],
   buffer: int,
-  finish: Finish | None,
-  on_progress: ProgressCallback,
-) -> Iterator[tuple[list[Request | None], Translate]]:
-  """Yields chunks to translate, after the parsing of the next one has begun."""
-  blocks: collections.deque[tuple[list[Request | None], Translate]]
-  blocks, indices = collections.deque(), itertools.count()
+) -> Iterator[_Block]:
+  """Yields each block after the parsing of the next one has begun."""
+  blocks: collections.deque[_Block] = collections.deque()
+  indices = itertools.count()
+  items: Iterable[Any] = sources
   try:
-    items: Iterable[Any] = sources
     for chunk in stream.chunks(items, buffer):
-      chunk_requests = [_with_index(item, next(indices)) for item in chunk]
-      real = [item for item in chunk_requests if item is not None]
-      blocks.append((chunk_requests, session.begin(real, finish, on_progress)))
+      requests = [_request(item, next(indices)) for item in chunk]
+      read = session.reader.read_async(
+        [one.source for one in requests if one is not None]
+      )
+      blocks.append(_Block(requests, read))
       # A short chunk: the input has paused, and its writer may wait for answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
@@ -119,7 +133,7 @@ def _start(
   yield from blocks
 
 
-def _with_index(item: Source | Request | Faulty, index: int) -> Request | None:
+def _request(item: Source | Request | Faulty, index: int) -> Request | None:
   """Returns an item as a request, with an index unless it has one."""
   source = item.text if isinstance(item, Faulty) else item
   if source is None:
@@ -130,31 +144,31 @@ def _with_index(item: Source | Request | Faulty, index: int) -> Request | None:
   return dataclasses.replace(result, index=index)
 
 
+class _ErrorOnAllHosts(InputError):
+  """An error of the input that all hosts have received."""
+
+
 def _main(values: flags.FlagValues) -> None:
   run_flags.check(values)
   logging.set_verbosity(logging.ERROR)
   hosts.join(values)
   set_up_jax()
+  fault: InputError | None = None
   with hosts.shutdown_together(values.heartbeat):
-    fault = _translate(values)
-  if fault:
+    try:
+      _translate(values)
+    except _ErrorOnAllHosts as error:
+      fault = error  # any other error of a host stops the other hosts
+  if fault is not None:
     raise fault
 
 
-def _translate(values: flags.FlagValues) -> InputError | None:
-  """Translates; returns an input error that all hosts have, or None.
-
-  An error of a single host is raised, so that the others are stopped.
-  """
+def _translate(values: flags.FlagValues) -> None:
+  """Translates the input; raises InputError."""
   hosts.on_main_process(
     lambda: exits.check_target(values.output, "--output", store=True)
   )
-  if jax.process_count() > 1:
-    _check_files(values)
-    options = {name: values[name].value for name in _SAME}
-    with contextlib.suppress(OSError):  # reported when it is read
-      options["bytes of --input"] = files.size_of(values.input)
-    hosts.check_same("command", options)
+  _check_hosts(values)
   session = search_flags.session_of(values)
   hosts.check_same(
     "checkpoint",
@@ -164,41 +178,42 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   finish = finishing.of_flags(values, session)
   faults: list[str] = []
   sources = inputs.of_flags(values, faults, session.output_request)
-  is_first = jax.process_index() == 0
-  writer = text.writer(values.output) if is_first else null_writer()
-  try:
-    # A progress bar would disturb someone who types sentences.
-    is_typed = values.input == "-" and sys.stdin.isatty()
-    share = "" if jax.process_count() == 1 else f" 1/{jax.process_count()}"
-    bar = progress.Bar(
-      f"translating{share}",
-      unit="sentence",
-      note=session.note,
-      silent=is_typed or not is_first,
-    )
-    with contextlib.closing(bar), contextlib.closing(session), writer as write:
-      for lines in _translations(session, sources, values, finish, bar):
-        for line in lines:
-          write(line)
-  except _ErrorOnAllHosts as error:
-    return error
-  cut = sum(hosts.all_gather_json(session.cut))
+  is_first, processes = jax.process_index() == 0, jax.process_count()
+  # A progress bar would disturb someone who types sentences.
+  is_typed = values.input == "-" and sys.stdin.isatty()
+  bar = progress.Bar(
+    "translating" if processes == 1 else f"translating 1/{processes}",
+    unit="sentence",
+    note=session.note,
+    silent=is_typed or not is_first,
+  )
+  writer: contextlib.AbstractContextManager[Callable[[str], None]]
+  writer = contextlib.nullcontext(lambda line: None)
   if is_first:
-    _report(values, session, cut=cut, faults=faults)
-  return None
+    writer = text.writer(values.output)
+  with contextlib.closing(bar), contextlib.closing(session), writer as write:
+    for lines in _translations(session, sources, values, finish, bar):
+      for line in lines:
+        write(line)
+  cut = sum(hosts.all_gather_json(session.cut))
+  if cut and is_first:
+    print(
+      f"{cut} lines were longer than {session.sources.longest} subwords;"
+      " they were truncated.",
+      file=sys.stderr,
+    )
+  if faults and is_first:
+    print(
+      f"{len(faults)} of the lines could not be translated (--errors "
+      f"{values.errors}); the first: {faults[0]}",
+      file=sys.stderr,
+    )
 
 
-class _ErrorOnAllHosts(InputError):
-  """An error of the input that all hosts have received."""
-
-
-@contextlib.contextmanager
-def null_writer() -> Iterator[Callable[[str], None]]:
-  yield lambda line: None
-
-
-def _check_files(values: flags.FlagValues) -> None:
-  """Raises InputError unless input and output of several hosts are files."""
+def _check_hosts(values: flags.FlagValues) -> None:
+  """Raises InputError unless several hosts can translate the same file."""
+  if jax.process_count() == 1:
+    return
   if values.input == "-" or (
     os.path.exists(values.input) and not os.path.isfile(values.input)
   ):
@@ -212,11 +227,15 @@ def _check_files(values: flags.FlagValues) -> None:
       "--output=-: with several processes the network library also prints to "
       "standard output. Name a file."
     )
+  options = {name: values[name].value for name in _SAME}
+  with contextlib.suppress(OSError):  # reported when it is read
+    options["bytes of --input"] = files.size_of(values.input)
+  hosts.check_same("command", options)
 
 
 def _translations(
   session: Session,
-  sources: Iterable[Given],
+  sources: Iterable[Request | Faulty | None],
   values: flags.FlagValues,
   finish: Finish,
   bar: progress.Bar,
@@ -281,24 +300,6 @@ def output_lines(
     if values.alignments:
       line += f" ||| {pharaoh(hypothesis.links)}"
     yield line
-
-
-def _report(
-  values: flags.FlagValues, session: Session, *, cut: int, faults: list[str]
-) -> None:
-  """Prints the numbers of truncated and of faulty lines to standard error."""
-  if cut:
-    print(
-      f"{cut} lines were longer than {session.sources.longest} subwords;"
-      " they were truncated.",
-      file=sys.stderr,
-    )
-  if faults:
-    print(
-      f"{len(faults)} of the lines could not be translated (--errors "
-      f"{values.errors}); the first: {faults[0]}",
-      file=sys.stderr,
-    )
 
 
 def define_flags() -> None:

@@ -21,6 +21,7 @@ from jaxsyn.data.loader.loader import open_loader
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store.dataset import Split
 from jaxsyn.decode.beam import Beam
+from jaxsyn.decode.examples import Batcher
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
@@ -114,8 +115,10 @@ class Validator:
       plan.recipe.model,
       dataset.vocabulary("target"),
       decode,
-      features=[f for f in self._loader.features if f.startswith("source")],
-      batch_transform=split_transform,
+      Batcher(
+        [f for f in self._loader.features if f.startswith("source")],
+        batch_transform=split_transform,
+      ),
       devices=jax.local_devices(),
     )
 

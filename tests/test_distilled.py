@@ -211,7 +211,7 @@ def test_learns_and_translates_without_a_parser_and_teacher(
   assert last[f"loss/{name}"] < first[f"loss/{name}"] - fall
   if name == "distillation":
     assert last["taught"] > 0.2  # of some 20 subwords; at first one in 15 is
-  message = f"taught by {tmp_path / 'teacher'}, the best checkpoint"
+  message = f"teacher: {tmp_path / 'teacher'}, the best checkpoint"
   assert message in capsys.readouterr().out
   shutil.rmtree(tmp_path / "teacher")
   lines = "The duck arrived .\n\nDucks .\n"
@@ -221,7 +221,7 @@ def test_learns_and_translates_without_a_parser_and_teacher(
 @pytest.mark.parametrize(
   "options, message",
   [
-    ({"teacher": ""}, r"losses\.distillation\.teacher='' names nobody"),
+    ({"teacher": ""}, r"losses\.distillation\.teacher='' names no run"),
     ({"teacher": "nowhere"}, "nowhere"),
     ({"teacher_layer": 3}, r"teacher_layer: 3 is not one of the 1 layers"),
     ({"teacher_heads": (0, 9)}, r"teacher_heads: 9 is not one of the 4 heads"),
@@ -258,7 +258,7 @@ def test_rejects_a_teacher_of_other_trees_or_subwords(tiny, runs):
 def test_rejects_a_teacher_of_other_tags_or_targets(tiny, runs):
   config = tiny("distilled+multitask")
   config.losses.distillation.teacher = str(runs["pascal"])
-  with pytest.raises(InputError, match="other signs of tasks"):
+  with pytest.raises(InputError, match="other symbols of tasks"):
     teachers(config)
   config = tiny("distilled_words")
   config.losses.word_distillation.teacher = str(runs["pascal"])
@@ -342,7 +342,7 @@ def test_a_resumed_run_needs_the_same_teacher(tiny, runs, tmp_path):
     tmp_path / "run" / "teachers.json", checksums.add_checksum(before)
   )
   config.train.steps = 6
-  with pytest.raises(InputError, match="learnt from other parameters than"):
+  with pytest.raises(InputError, match="learned from other parameters than"):
     train.run(config, tmp_path / "run")
   (tmp_path / "run" / "teachers.json").write_text("{")
   with pytest.raises(InputError, match=r"teachers\.json is corrupt"):

@@ -43,6 +43,12 @@ def lines_of(path):
   return path.read_text().splitlines()
 
 
+def links_of(session, sources, hypotheses, layer=None):
+  aligner = Aligner(session, layer)
+  forced = forcing.run(session, sources, hypotheses, aligner=aligner)
+  return [one.links for one in forced]
+
+
 def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   """Of the taught head to gold, and of the same layer of a run without it."""
   raw, rates = prepared.parent / "raw", {}
@@ -50,7 +56,7 @@ def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   inputs = [*map(forcing.Hypothesis, range(24), lines_of(raw / "test.qaa"))]
   for system in SYSTEMS:
     session = Session(guided / system)
-    result = [*forcing.aligned(session, sources, inputs)]
+    result = links_of(session, sources, inputs)
     path = tmp_path / system
     path.write_text("".join(f"{pharaoh(links)}\n" for links in result))
     (rates[system],) = alignments.run(raw / "test.align", [path]).values()
@@ -62,17 +68,16 @@ def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   assert weighted == pytest.approx(5 * last["loss/guided_alignment"])
   assert last["loss"] == pytest.approx(weighted + last["loss/nll"])
   assert last["links"] > 0.4
-  # It is the taught head that is asked, not the mean of its layer.
-  assert Aligner(session)._heads == [(0, 0)]
-  assert Aligner(session, -2)._heads == [(0, MEAN)]
-  mean = [*forcing.aligned(session, sources, inputs, layer=-2)]
-  assert mean != result
+  # The default is the trained head, not the mean of its layer.
+  assert Aligner(session).heads == [(0, 0)]
+  assert Aligner(session, -2).heads == [(0, MEAN)]
+  assert links_of(session, sources, inputs, layer=-2) != result
   # As the command writes them.
-  ((one, scored),) = forcing.run(session, sources, inputs[:1])
-  line = forcing.as_text(one, scored, result[0]).split("\t")
+  aligner = Aligner(session)
+  (one,) = forcing.run(session, sources, inputs[:1], aligner=aligner)
+  line = one.as_text().split("\t")
   assert parsed(line[4], "x", possible=False)[1] == result[0]
-  message = json.loads(forcing.as_json(one, scored, result[0]))
-  assert message["alignments"] == line[4]
+  assert json.loads(one.as_json())["alignments"] == line[4]
 
 
 def losses(folder):

@@ -31,7 +31,7 @@ ROOMS = [
   *("jaxsyn.decode", "jaxsyn.scoring", "jaxsyn.config", "jaxsyn.plan"),
   *("jaxsyn.configs.graph_systems", "jaxsyn.configs.parsing_systems"),
   *("jaxsyn.configs.recurrent_systems", "jaxsyn.configs.systems"),
-  *("jaxsyn.validation", "jaxsyn.inspection.maps", "jaxsyn.session"),
+  *("jaxsyn.validation", "jaxsyn.session"),
   *("jaxsyn.exporting", "jaxsyn.inspection", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),
   *("jaxsyn.serving", "jaxsyn.serve"),

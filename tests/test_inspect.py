@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import types
+from unittest import mock
 
 import jax
 import matplotlib.image
@@ -67,20 +68,22 @@ def session(trained):
   return Session(trained)
 
 
-class Untrained(Session):
-  """A run that has no checkpoint: quick, where the numbers do not matter."""
-
-  @staticmethod
-  def _read(run, plan, features, *, checkpoint, on_fallback):
-    batch = pad([], features, subwords=4, words=4, rows=1)
-    batch["target_id_BT"] = np.zeros((1, 4), np.int32)
-    state = jax.jit(lambda: first_state(plan.recipe, batch, 0))()
-    return Parameters(state.params, (0,))
+def initial_parameters(run, checkpoint):
+  """Stands in for `parameters.read`: quick, where the numbers do not matter."""
+  batch = pad([], run.source_features, subwords=4, words=4, rows=1)
+  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
+  state = jax.jit(lambda: first_state(run.plan.recipe, batch, 0))()
+  return Parameters(state.params, (0,)), ()
 
 
-def untrained(system, prepared, folder, **options):
+def untrained(system, prepared, folder):
   workdir.create(folder, read_config(config_of(system, prepared)))
-  return Untrained(folder, **options)
+  return open_untrained(folder)
+
+
+def open_untrained(folder, **options):
+  with mock.patch("jaxsyn.session.parameters.read", initial_parameters):
+    return Session(folder, **options)
 
 
 def written(seen, folder, index=1, **options):
@@ -336,10 +339,10 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
   manifest["parser"], manifest["sides"] = {"source": None}, []
   manifest["annotations"], manifest["labels"] = [], {}
   manifests.write(folder, manifest)
-  session = Untrained(folder)
+  session = open_untrained(folder)
   with pytest.raises(InputError, match=r"no parser: .*--conllu.*--parser"):
     inspect.run(session, [LINES[0]], limit=0)
-  named = Untrained(folder, parser=str(parser))
+  named = open_untrained(folder, parser=str(parser))
   assert inspect.run(named, [LINES[0]], limit=0).probe == report.probe
   parse = named.sources.parse(LINES[0])  # as it would come from CoNLL-U
   assert inspect.run(session, [parse], limit=0).probe == report.probe

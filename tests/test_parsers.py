@@ -18,11 +18,11 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.decode.sources import SessionReader
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
 from jaxsyn.session.member import source_reader
-from jaxsyn.session.sources import ParallelReader
 
 PAIRS = 200
 
@@ -108,19 +108,21 @@ def test_from_raw_text_to_translations(
     parse, example = direct(line), session.example(line)
     assert session.sources.parse(line) == parse
     np.testing.assert_array_equal(example["source_head"], parse.head_W)
-  # By processes beside this one, which have parsers of their own.
-  monkeypatch.setattr("jaxsyn.session.sources.FEW", 2)
-  with contextlib.closing(ParallelReader(session.sources)) as reader:
-    started = reader.begin(lines[:40])
+  # In worker processes, which open their own parsers.
+  monkeypatch.setattr("jaxsyn.decode.sources.FEW", 2)
+  with contextlib.closing(SessionReader([session.sources])) as reader:
+    started = reader.read_async(lines[:40])
     assert reader._workers is not None
-    for (example, _), parse in zip(started(), expected[:40], strict=True):
+    for (example, _), parse in zip(
+      started.result(), expected[:40], strict=True
+    ):
       np.testing.assert_array_equal(example["source_head"], parse.head_W)
 
-  opened = source_reader(session.run, session.plan, longest=99)
+  opened = source_reader(session.run, longest=99)
   assert opened.parse(lines[0]) == expected[0]
-  opened = source_reader(session.run, session.plan, longest=99, parser=place)
+  opened = source_reader(session.run, longest=99, parser=place)
   assert opened.parse(sources[2]) == direct(sources[2])
-  opened = source_reader(session.run, session.plan, longest=99, parser=other)
+  opened = source_reader(session.run, longest=99, parser=other)
   with pytest.raises(InputError) as error:
     opened.parse(lines[0])
   message = str(error.value)

@@ -29,7 +29,7 @@ RETIRED = {
   "mirror": "",
   "of_pairs": "tests/preprocess/test_subset.py",  # a count, not the method
   "remembered": "",
-  "sealed": "tests/test_workdir.py",
+  "sealed": "tests/session/test_workdir.py",
   "settled": "",
   "signed": "",
   "several": "",

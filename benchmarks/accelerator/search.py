@@ -12,6 +12,7 @@ from benchmarks.accelerator.limits import BenchmarkLimits, Row
 from benchmarks.figures import Timer
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store.rows import Example
+from jaxsyn.decode.examples import Batcher
 from jaxsyn.decode.translator import Translator
 from jaxsyn.plan import Plan
 from jaxsyn.training.step import first_params
@@ -66,7 +67,7 @@ class RandomModel:
       max_length_offset=0,
     )
     model, features = self.plan.recipe.model, self.plan.translation_features
-    return Translator(model, _NoText(), decode, features=sorted(features))
+    return Translator(model, _NoText(), decode, Batcher(sorted(features)))
 
 
 def search(

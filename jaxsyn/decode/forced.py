@@ -1,21 +1,22 @@
-"""Forced decoding: log probabilities of given translations, in one pass.
+"""Forced decoding: one pass of a model over given translations.
 
-For a translation found by a search the result is the log probability that the
-search reports.
+For a translation found by a search the log probability is the one that the search
+reports.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.decode.ensemble import Ensemble, forward
 from jaxsyn.decode.examples import Batcher, Example
@@ -28,39 +29,18 @@ ROWS = 64  # maximum sentence pairs in a batch
 POSITIONS = 4096  # maximum positions in a batch
 
 
-class Forced:
-  """Function that returns the log probabilities of given translations."""
+class ForcedPass:
+  """Function of given translations, computed in batches of few static sizes."""
 
-  def __init__(
-    self,
-    model: EncoderDecoder | Ensemble,
-    *,
-    features: Sequence[str] = (),
-    members: Sequence[Sequence[str]] = (),
-    batch_transform: BatchTransform | None = None,
-  ):
+  def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
     """Initializes the function; model parameters are passed to each call.
 
     Args:
-      model: Model or ensemble.
-      features, members, batch_transform: See
-        `jaxsyn.decode.examples.Batcher`.
+      compute: Function (parameters, batch) -> array whose first axes are the
+        sentence and the target subword. The batch has `target_id_BT`.
+      batcher: Function that makes batches of source sentences.
     """
-    self._batcher = Batcher(
-      features, members=members, batch_transform=batch_transform
-    )
-
-    def log_p(params: Any, batch: Any, id_BT: jax.Array) -> jax.Array:
-      if isinstance(batch, tuple):
-        batch = tuple(
-          {**member_batch, "target_id_BT": id_BT} for member_batch in batch
-        )
-      else:
-        batch = {**batch, "target_id_BT": id_BT}
-      logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
-      return token_log_probability(logits_BTV, id_BT)
-
-    self._log_p = jax.jit(log_p)
+    self._compute, self._batcher = jax.jit(compute), batcher
     self._counter = progress.CompileCounter()
 
   @property
@@ -75,15 +55,15 @@ class Forced:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns log_p_T of each target: of its subwords and of EOS.
+    """Returns the values of each target: of its subwords and of EOS.
 
     Args:
       params: Parameters of the model.
       examples: Examples of `jaxsyn.data.sentence.example.encode_all`.
       targets: Subwords of each target, without EOS.
-      on_progress: Called with the number of further targets that are scored.
+      on_progress: Called with the number of further targets that are done.
     """
-    log_ps: list[np.ndarray] = [np.empty(0)] * len(examples)
+    values: list[np.ndarray] = [np.empty(0)] * len(examples)
     sizes = [
       (
         doubled(self._batcher.subwords(example), SHORTEST),
@@ -106,12 +86,20 @@ class Forced:
       batch = self._batcher(
         [examples[i] for i in chosen], subwords=source, words=words, rows=rows
       )
+      batch = _with_targets(batch, id_BT)
       with self._counter.calls((rows, *size)):
-        log_p_BT = np.asarray(self._log_p(params, batch, id_BT))
+        value_BT = np.asarray(self._compute(params, batch))
       for row, i in enumerate(chosen):
-        log_ps[i] = log_p_BT[row, : len(targets[i]) + 1]
+        values[i] = value_BT[row, : len(targets[i]) + 1]
       on_progress(len(chosen))
-    return log_ps
+    return values
+
+
+class Forced(ForcedPass):
+  """Function that returns log_p_T of each given translation."""
+
+  def __init__(self, model: EncoderDecoder | Ensemble, batcher: Batcher):
+    super().__init__(functools.partial(_log_probability, model), batcher)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,3 +117,19 @@ class Scored:
   log_p: tuple[float, ...]
   total: float
   score: float
+
+
+def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
+  """Adds target subwords to a batch, or to that of each member."""
+  if isinstance(batch, tuple):
+    return tuple(_with_targets(member_batch, id_BT) for member_batch in batch)
+  return {**batch, "target_id_BT": id_BT}
+
+
+def _log_probability(
+  model: EncoderDecoder | Ensemble, params: Any, batch: Any
+) -> Array:
+  """Returns the log probabilities of target subwords, log_p_BT."""
+  first = batch[0] if isinstance(batch, tuple) else batch
+  logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
+  return token_log_probability(logits_BTV, first["target_id_BT"])

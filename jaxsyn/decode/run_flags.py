@@ -10,7 +10,8 @@ from typing import Any
 from absl import flags
 
 from jaxsyn.errors import InputError
-from jaxsyn.options.flags import list_flag
+from jaxsyn.options import Range
+from jaxsyn.options.flags import list_flag, number_flag
 
 flags.disclaim_key_flags()  # the help shows them with the command's own flags
 
@@ -42,6 +43,24 @@ def define_parser() -> None:
     "",
     "Location of the run's parser, if it has moved: a UDPipe file, or the "
     "folder of a spaCy pipeline or of Stanza's models.",
+  )
+
+
+def define_alignments() -> None:
+  """Defines --alignments and --alignment_layer."""
+  flags.DEFINE_bool(
+    "alignments",
+    False,
+    "Whether to append word alignments by cross-attention, such as 0-0 1-2: "
+    "indices of words between blanks, of source and translation, from 0.",
+  )
+  number_flag(
+    "alignment_layer",
+    None,
+    Range(-1000, 999),
+    "Decoder layer of the alignments, from 0, or negative from the end; its "
+    "heads are averaged. Default: the head of guided alignment, or else the last "
+    "layer but one.",
   )
 
 

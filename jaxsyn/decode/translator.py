@@ -17,7 +17,6 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Batches, Example
@@ -119,10 +118,8 @@ class Translator:
     model: EncoderDecoder | Ensemble,
     vocabulary: Vocabulary,
     config: Decode,
+    batcher: Batcher | None = None,
     *,
-    features: Sequence[str] = (),
-    members: Sequence[Sequence[str]] = (),
-    batch_transform: BatchTransform | None = None,
     devices: Sequence[jax.Device] = (),
   ):
     """Initializes the function; model parameters are passed to each call.
@@ -131,15 +128,12 @@ class Translator:
       model: Model or ensemble.
       vocabulary: Target vocabulary.
       config: Options of decoding.
-      features, members, batch_transform: See
-        `jaxsyn.decode.examples.Batcher`.
+      batcher: Function that makes batches of examples; None: of their ids.
       devices: Devices of one kind that search; none: that of the parameters.
     """
     self._vocabulary, self._config = vocabulary, config
     self._hypotheses = config.search.hypotheses(config)
-    self._batcher = Batcher(
-      features, members=members, batch_transform=batch_transform
-    )
+    self._batcher = batcher or Batcher()
     self._programs = DecodingPrograms(
       model,
       config,

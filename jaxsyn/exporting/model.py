@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxsyn.data import schema
-from jaxsyn.plan import Plan, resolve
+from jaxsyn.plan import Plan
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.workdir import Run
 from jaxsyn.storage.remote import PathLike
-from jaxsyn.training.checkpoint_reader import Parameters
+from jaxsyn.training.reader import Parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +52,7 @@ def open_model(
     InputError: There is no run, or no such checkpoint.
   """
   run = workdir.open_run(folder)
-  plan = resolve(run.config, run.manifest)
-  features = schema.features_for(run.manifest, plan.translation_features)
-  features = tuple(f for f in features if f.startswith("source"))
-  chosen = parameters.read(run, plan, features, checkpoint=checkpoint)
-  requested = checkpoint or run.config.decode.checkpoint
-  title = parameters.title(chosen, requested)
-  return ExportedModel(run, plan, features, chosen, title, licence, parser)
+  chosen, _ = parameters.read(run, checkpoint, reject_corrupt=True)
+  return ExportedModel(
+    *(run, run.plan, run.source_features, chosen, chosen.title, licence, parser)
+  )

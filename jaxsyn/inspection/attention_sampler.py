@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.decode.sources import SourceReader
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.inspector import (
   SentenceTooLongError,
@@ -25,7 +26,6 @@ from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.plan import Plan
 from jaxsyn.session.member import source_reader
-from jaxsyn.session.sources import SourceReader
 from jaxsyn.session.workdir import Run
 from jaxsyn.storage import files
 
@@ -55,7 +55,7 @@ class AttentionSampler:
     """
     directory = files.path_of(plan.config.data.directory)
     run = Run(directory, plan.config, manifest)
-    reader = source_reader(run, plan, longest=LONGEST)
+    reader = source_reader(run, longest=LONGEST)
     readable = _readable(reader, plan.tag, Dataset(directory), split)
     self._sources = list(itertools.islice(readable, count))
     self._maps = MapReader(

@@ -12,6 +12,7 @@ from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
+from jaxsyn.decode.sources import SourceReader
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
@@ -25,7 +26,6 @@ from jaxsyn.inspection.pooling import (
 )
 from jaxsyn.inspection.sentence import ReadSource, Sentence
 from jaxsyn.session import Session
-from jaxsyn.session.sources import SourceReader
 
 TAG = symbols([])[TRANSLATE]  # pooled with EOS
 PARSE = "parse"  # kind of the maps of supervised heads, see `Map`

@@ -2,34 +2,40 @@
 
 Words are separated by blanks, in the raw source and in the translation. A forced
 pass over source and translation gives the attention of one decoder layer, averaged
-over its heads (for a recurrent decoder, over its contexts). It is pooled as in
-`jaxsyn.inspect`: the mean over the subwords of a target word, and the sum over those
-of a source word. Each target word is aligned with the source word of the largest
-weight; EOS is not a word. The default is the head trained by
-`jaxsyn.training.guided_alignment`; without such a head it is the last layer but one,
-which agrees best with alignments (Garg et al. 2019, section 4.1).
+over its heads (for a recurrent decoder, over its contexts). It is summed over the
+subwords of a source word, and averaged over those of a target word. Each target word
+is aligned with the source word of the largest weight; EOS is not a word. The default
+is the head trained by `jaxsyn.training.guided_alignment`; without such a head it is
+the last layer but one, which agrees best with alignments (Garg et al. 2019, section
+4.1).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Sequence
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from jaxsyn.data.schema import EOS, NO_WORD, UNK
+from jaxsyn.data.schema import NO_WORD, UNK
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.alignments import Links, spans
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
-from jaxsyn.decode.examples import Example
-from jaxsyn.decode.requests import Request
+from jaxsyn.decode.examples import Batcher, Example
+from jaxsyn.decode.forced import ForcedPass
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.maps import Map, MapReader
-from jaxsyn.session import Session
+from jaxsyn.models.contract import EncoderDecoder, states
 from jaxsyn.session.member import Member
+from jaxsyn.session.session import Session
+from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.training import cross
 from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
 
 DEFAULT_LAYER = -2  # of a run without guided alignment
@@ -65,57 +71,65 @@ class Aligner:
     """
     self._session = session
     self._decode = session.sources.vocabularies[1].decode
-    self._readers = [
-      MapReader(
-        member.plan.recipe.model,
-        member.sources.features,
-        batch_transform=session.batch_transform,
-      )
-      for member in session.members
+    self.heads = [_head(member, layer) for member in session.members]
+    self._passes = [
+      _attention_pass(member, *head, session)
+      for member, head in zip(session.members, self.heads)
     ]
-    self._heads = [_heads(member, layer) for member in session.members]
 
   def __call__(
     self,
-    sources: Sequence[Request],
+    sources: Sequence[Source],
     examples: Sequence[Example],
     translations: Sequence[Translation],
   ) -> list[Aligned]:
     """Returns the alignment of each translation.
 
     Args:
-      sources: Request of each translation.
-      examples: Example of each request.
+      sources: Source of each translation.
+      examples: Example of each source.
       translations: Translations.
     """
-    targets = [(*translation.ids, EOS) for translation in translations]
-    total = [np.zeros((0, 0))] * len(targets)
-    words = [request.source for request in sources]
-    for index, member in enumerate(self._session.members):
+    weights = self.weights(sources, examples, translations)
+    return [
+      self._align(weight_TW, translation, source)
+      for weight_TW, translation, source in zip(
+        weights, translations, sources, strict=True
+      )
+    ]
+
+  def weights(
+    self,
+    sources: Sequence[Source],
+    examples: Sequence[Example],
+    translations: Sequence[Translation],
+  ) -> list[np.ndarray]:
+    """Returns the attention of each target subword, EOS last, to source words.
+
+    For an ensemble it is the weighted mean over the runs.
+    """
+    members = self._session.members
+    targets = [translation.ids for translation in translations]
+    total: list[Any] = [0.0] * len(targets)
+    for index, member in enumerate(members):
+      is_single = len(members) == 1
+      params = self._session.params if is_single else member.params
       member_examples = [
         example[index] if isinstance(example, tuple) else example
         for example in examples
       ]
-      weight = self._session.weights[index]
-      is_single = len(self._session.members) == 1
-      params = self._session.params if is_single else member.params
-      for i, maps in self._readers[index](params, member_examples, targets):
-        weight_TS = _cross(maps, *self._heads[index])
-        pooled_TW = weight_TS @ _columns(member, words[i])
-        total[i] = weight * pooled_TW + (total[i] if index else 0)
-    return [
-      self._aligned(pooled_TW, translation, source)
-      for pooled_TW, translation, source in zip(
-        total, translations, words, strict=True
-      )
-    ]
+      attention = self._passes[index](params, member_examples, targets)
+      for i, weight_TS in enumerate(attention):
+        columns_SW = _columns(member, sources[i])
+        weight_TS = weight_TS[:, : len(columns_SW)].astype(np.float64)
+        total[i] += self._session.weights[index] * (weight_TS @ columns_SW)
+    return total
 
-  def _aligned(
+  def _align(
     self, weight_TW: np.ndarray, translation: Translation, source: Source
   ) -> Aligned:
     if not weight_TW.shape[1]:
       return Aligned((), ())
-    tokens = (source if isinstance(source, str) else source.text).split()
     ids = translation.ids
     word_T = [
       max(0, len(self._decode(ids[: i + 1]).split()) - 1)
@@ -123,17 +137,16 @@ class Aligner:
     ]
     links = []
     for word in range(len(translation.text.split())):
-      rows = [
-        i for i, subword_word in enumerate(word_T) if subword_word == word
-      ]
+      rows = [i for i, of_subword in enumerate(word_T) if of_subword == word]
       if rows:
         links.append((int(weight_TW[rows].mean(0).argmax()), word))
-    unknown = tuple(
-      tokens[int(weight_TW[i].argmax())]
+    words = (source if isinstance(source, str) else source.text).split()
+    unknown = [
+      words[int(weight_TW[i].argmax())]
       for i, id_ in enumerate(ids)
       if id_ == UNK
-    )
-    return Aligned(tuple(links), unknown)
+    ]
+    return Aligned(tuple(links), tuple(unknown))
 
 
 def replace_unknown(text: str, unknown: Sequence[str]) -> str:
@@ -142,7 +155,7 @@ def replace_unknown(text: str, unknown: Sequence[str]) -> str:
   return re.sub(re.escape(UNKNOWN), lambda match: next(words, match[0]), text)
 
 
-def _heads(member: Member, layer: int | None) -> tuple[int, int]:
+def _head(member: Member, layer: int | None) -> tuple[int, int]:
   """Returns the decoder layer of a run, and the head or MEAN."""
   guided = [
     (loss.layer, loss.head)
@@ -163,24 +176,46 @@ def _heads(member: Member, layer: int | None) -> tuple[int, int]:
   return layer % layer_count, MEAN
 
 
-def _cross(maps: Sequence[Map], layer: int, head: int) -> np.ndarray:
-  """Returns the cross-attention (T, S) of a head, or the mean of all heads."""
-  cross = [m for m in maps if m.place == "cross" and m.is_attention]
-  layer_index = sorted({m.layer for m in cross})[layer]
-  heads = [m.value_HQM for m in cross if m.layer == layer_index]
-  weight_HTS = np.concatenate(heads).astype(np.float64)
-  return weight_HTS.mean(0) if head == MEAN else weight_HTS[head]
+def _attention_pass(
+  member: Member, layer: int, head: int, session: Session
+) -> ForcedPass:
+  """Returns the function of translations that gives weight_TS of a head."""
+  model = member.plan.recipe.model
+  # Fused attention publishes no weights unless they are requested.
+  shown = (*model.spec.published_maps, ("cross", layer))
+  model = model.clone(
+    spec=dataclasses.replace(model.spec, published_maps=shown)
+  )
+  batcher = Batcher(
+    member.sources.features, batch_transform=session.batch_transform
+  )
+  compute = functools.partial(_cross_attention, model, layer, head)
+  return ForcedPass(compute, batcher)
+
+
+def _cross_attention(
+  model: EncoderDecoder, layer: int, head: int, params: Any, batch: Any
+) -> Array:
+  """Returns the cross-attention of a head, or the mean of all, weight_BTS."""
+  _, state = model.apply(
+    {"params": params}, batch, train=False, method=states, mutable=[COLLECTION]
+  )
+  weight_BHTS = cross.heads(Maps.of(state), layer)
+  if head == MEAN:
+    return jnp.mean(weight_BHTS, axis=1)
+  return weight_BHTS[:, head]
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:
   """Returns an array (S, W): 1 where a subword belongs to a word, else 0."""
-  fitted, read = member.sources.fit(source), member.sources
+  reader = member.sources
+  fitted = reader.fit(source)
   line = fitted.read if isinstance(fitted.read, str) else fitted.read.text
-  pieces = read.vocabularies[0].encode(line) if fitted.is_cut else fitted.pieces
+  pieces = fitted.pieces
+  if fitted.is_cut:
+    pieces = reader.vocabularies[0].encode(line)
   starts, ends = spans(line)
   word_S = words_of_pieces(line, pieces.begin, pieces.end, starts, ends)
   tags = [] if member.plan.tag is None else [NO_WORD]
-  word_S = [*tags, *word_S, *tags, NO_WORD]
-  return (np.array(word_S)[:, None] == np.arange(len(starts))).astype(
-    np.float64
-  )
+  word_S = np.array([*tags, *word_S, *tags, NO_WORD])
+  return (word_S[:, None] == np.arange(len(starts))).astype(np.float64)

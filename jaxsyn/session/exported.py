@@ -1,14 +1,12 @@
-"""The folder of an exported model: a run without its training.
+"""Directory of an exported model: a run without checkpoints and logs.
 
-  model.safetensors    the parameters to translate with
-  model.json           which these are, and the sum of each; sealed
-  config.json, manifest.json, vocabularies, parser    as in the run's folder
+  model.safetensors    the parameters
+  model.json           description of the checkpoint, and array checksums
+  config.json, manifest.json, vocabularies, parser    as in the run directory
   README.md            a model card
 
-Who opens it as a run (`workdir.open_run`) translates as with the run.
-Before this file: `jaxsyn.training.array_checksums`. After it: `parameters`, which reads it,
-and `jaxsyn.exporting`, which writes it. The library safetensors (extra "hub") is
-imported at the first call.
+It is opened like a run directory, and translates like the run. The library
+safetensors (extra "hub") is imported at the first call.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class _ExportRecord:
-  """Types of the JSON file."""
+  """Fields of the JSON file."""
 
   format: int
   title: Annotated[str, TextPattern(".+", "a text")]
@@ -46,22 +44,22 @@ class _ExportRecord:
 
 
 def is_exported(folder: pathlib.Path) -> bool:
-  """Whether a folder is one of an exported model."""
+  """Returns whether a directory has an exported model."""
   return files.is_file(folder / RECORD_FILE)
 
 
 def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
-  """Writes parameters; returns the SHA-256 of their file.
+  """Writes parameters to a local directory; returns the SHA-256 of their file.
 
   Args:
-    folder: a local one.
-    parameters: the parameters.
-    title: which they are, in words.
+    folder: Local directory.
+    parameters: Parameters of a checkpoint.
+    title: Description of the checkpoint.
   """
   arrays = jax.device_get(array_checksums.arrays_by_name(parameters.params))
   data = library().save(
     {name: np.ascontiguousarray(x) for name, x in arrays.items()},
-    metadata={"format": "jaxsyn"},  # of several the order would be random
+    metadata={"format": "jaxsyn"},  # more keys would be in random order
   )
   with files.publish(folder / ARRAYS) as file:
     file.write(data)
@@ -77,45 +75,26 @@ def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
 
 
 def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
-  """The parameters of an exported model.
+  """Reads the parameters of an exported model.
 
   Args:
-    folder: of it, here or on a store.
-    abstract: shapes of the model's parameters.
-    checkpoint: that was asked for, by name or step; "": what there is.
+    folder: Directory of the model, local or on an object store.
+    abstract: Shapes of the model's parameters.
+    checkpoint: Requested checkpoint, "best", "last" or a step; "": any.
 
   Raises:
-    InputError: it is corrupt, of another version or model, or has not that
-      checkpoint.
+    InputError: The model is corrupt, of another version, or of another
+      architecture, or it is not the requested checkpoint.
   """
-  numpy = library()
-  record_file, array_file = folder / RECORD_FILE, folder / ARRAYS
-  try:
-    record = checksums.verify_checksum(files.read_json(record_file))
-    if record.get("format") != _FORMAT:
-      raise ValueError(
-        f"its format is {record.get('format')!r:.80}; this version reads {_FORMAT}"
-      )
-    from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), CHECKPOINT_MODE)
-    if not record["steps"]:
-      raise ValueError("steps is empty")
-  except (OSError, ValueError) as error:
-    raise _corrupt_error(record_file, str(error)) from None
-  try:
-    arrays = numpy.load(files.read_bytes(array_file))
-  except OSError as error:
-    raise _corrupt_error(array_file, str(error)) from None
-  except Exception as error:
-    # SafetensorError is derived from Exception alone, and not public.
-    if not type(error).__module__.startswith("safetensors"):
-      raise
-    raise _corrupt_error(array_file, str(error)) from None
-  steps = [str(step) for step in record["steps"]]
-  if checkpoint and [checkpoint] != steps:
+  library()  # the first error, if it is not installed
+  record = _read_record(folder / RECORD_FILE)
+  arrays = _read_arrays(folder / ARRAYS)
+  if checkpoint and [checkpoint] != [str(step) for step in record["steps"]]:
     raise InputError(
       f"{folder} is an exported model and holds {record['title']}; no other "
       f"checkpoint ({checkpoint!r}) can be chosen."
     )
+  array_file = folder / ARRAYS
   wanted = {
     name: x.shape
     for name, x in array_checksums.arrays_by_name(abstract).items()
@@ -127,24 +106,54 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
   tree = traverse_util.unflatten_dict(arrays, sep="/")
   if difference := array_checksums.first_difference(tree, record["arrays"]):
     raise _corrupt_error(array_file, difference)
-  params = jax.device_put(tree, jax.local_devices()[0])
   return Parameters(
-    params, tuple(record["steps"]), score=record["score"], title=record["title"]
+    jax.device_put(tree, jax.local_devices()[0]),
+    tuple(record["steps"]),
+    score=record["score"],
+    title=record["title"],
   )
+
+
+def library() -> Any:
+  """Returns safetensors.numpy; raises InputError if it is not installed."""
+  try:
+    from safetensors import numpy
+  except ImportError:
+    raise InputError(
+      "exported models need the package safetensors: pip install -e '.[hub]'."
+    ) from None
+  return numpy
+
+
+def _read_record(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    record = checksums.verify_checksum(files.read_json(path))
+    if record.get("format") != _FORMAT:
+      raise ValueError(
+        f"its format is {record.get('format')!r:.80}; this version reads "
+        f"{_FORMAT}"
+      )
+    from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), CHECKPOINT_MODE)
+    if not record["steps"]:
+      raise ValueError("steps is empty")
+  except (OSError, ValueError) as error:
+    raise _corrupt_error(path, str(error)) from None
+  return record
+
+
+def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  try:
+    arrays: dict[str, np.ndarray] = library().load(files.read_bytes(path))
+  except Exception as error:
+    # SafetensorError is not public, and derived from Exception only.
+    is_format_error = type(error).__module__.startswith("safetensors")
+    if not (is_format_error or isinstance(error, OSError)):
+      raise
+    raise _corrupt_error(path, str(error)) from None
+  return arrays
 
 
 def _corrupt_error(path: pathlib.Path, why: str) -> InputError:
   return InputError(
     f"{path} is corrupt ({why.rstrip('.')}). Fetch it, or export the run, again."
   )
-
-
-def library() -> Any:
-  try:
-    from safetensors import numpy
-  except ImportError:
-    raise InputError(
-      "for safetensors the package of that name is needed: pip install "
-      "-e '.[hub]'."
-    ) from None
-  return numpy

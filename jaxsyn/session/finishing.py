@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -9,16 +10,16 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from jaxsyn.decode import alignment_flags
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode import run_flags
 from jaxsyn.decode.examples import Example
-from jaxsyn.decode.requests import Request
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.decode.translator import Translation
 from jaxsyn.options import range_of
 from jaxsyn.options.flags import number_flag
-from jaxsyn.session import Session
+from jaxsyn.scoring import pairwise
 from jaxsyn.session.alignments import Aligner, replace_unknown
-from jaxsyn.session.risk import by_risk
+from jaxsyn.session.session import Session
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
@@ -35,7 +36,7 @@ def define() -> None:
     "sample with the highest mean chrF against all samples is selected. Scores "
     "are this mean, from 0 to 100.",
   )
-  alignment_flags.define()
+  run_flags.define_alignments()
   flags.DEFINE_bool(
     "replace_unknowns",
     False,
@@ -64,25 +65,22 @@ class Finish:
       max_hypotheses: Maximum number of translations of a sentence to return.
       links: Whether to align translations with their sources.
       unknowns: Whether to replace unknown words by source words.
-      layer: See `Aligner`.
+      layer: Decoder layer of the alignments; see `Aligner`.
     """
-    self._mbr, self._max_hypotheses, self._unknowns = (
-      mbr,
-      max_hypotheses,
-      unknowns,
-    )
+    self._mbr, self._max_hypotheses = mbr, max_hypotheses
+    self._unknowns = unknowns
     self._aligner = Aligner(session, layer) if links or unknowns else None
 
   def __call__(
     self,
-    requests: Sequence[Request],
+    sources: Sequence[Source],
     examples: Sequence[Example],
     nbests: Sequence[Sequence[Translation]],
   ) -> list[list[Translation]]:
     """Returns the final translations of each sentence.
 
     Args:
-      requests, examples: Request and example of each sentence.
+      sources, examples: Source and example of each sentence.
       nbests: Translations found by the search.
     """
     chosen = [
@@ -92,12 +90,16 @@ class Finish:
     if self._aligner is None:
       return chosen
     rows = np.repeat(range(len(chosen)), [len(nbest) for nbest in chosen])
-    flat = list(itertools.chain.from_iterable(chosen))
+    translations = list(itertools.chain.from_iterable(chosen))
     aligned = self._aligner(
-      [requests[row] for row in rows], [examples[row] for row in rows], flat
+      [sources[row] for row in rows],
+      [examples[row] for row in rows],
+      translations,
     )
     finished: list[list[Translation]] = [[] for _ in chosen]
-    for row, translation, alignment in zip(rows, flat, aligned, strict=True):
+    for row, translation, alignment in zip(
+      rows, translations, aligned, strict=True
+    ):
       text = translation.text
       if self._unknowns:
         text = replace_unknown(text, alignment.unknown)
@@ -117,3 +119,30 @@ def of_flags(values: flags.FlagValues, session: Session) -> Finish:
     unknowns=values.replace_unknowns,
     layer=values.alignment_layer,
   )
+
+
+def by_risk(samples: Sequence[Translation]) -> list[Translation]:
+  """Returns the distinct samples by expected utility, best first.
+
+  This is minimum Bayes risk decoding (Kumar & Byrne 2004). Samples are both
+  candidates and references (Eikema & Aziz 2020, section 6.2): the expected
+  utility of a candidate is its mean chrF over all samples, from 0 to 100, and
+  becomes its `score`. Ties are in the order of the samples.
+
+  Letters: A candidate; E reference.
+
+  Args:
+    samples: Samples of one sentence; repeated ones count repeatedly.
+  """
+  if not samples:
+    return []
+  counts = collections.Counter(sample.text for sample in samples)
+  first = {sample.text: sample for sample in reversed(samples)}
+  texts = list(counts)
+  probability_E = np.array(list(counts.values())) / len(samples)
+  utility_A = pairwise.chrf(texts) @ probability_E
+  order = np.argsort(-utility_A, kind="stable")
+  return [
+    dataclasses.replace(first[texts[i]], score=float(utility_A[i]))
+    for i in order
+  ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
@@ -25,11 +25,14 @@ from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode import run_flags
 from jaxsyn.decode.forced import Scored
-from jaxsyn.decode.requests import request
-from jaxsyn.decode.translator import Translation
+from jaxsyn.decode.translator import (
+  ProgressCallback,
+  Translation,
+  ignore_progress,
+)
 from jaxsyn.errors import InputError
-from jaxsyn.session import Session
 from jaxsyn.session.alignments import Aligner
+from jaxsyn.session.session import Session
 from jaxsyn.training.runtime import set_up_jax
 
 BLOCK = 2000  # hypotheses scored together
@@ -48,19 +51,54 @@ class Hypothesis:
   text: str
 
 
+@dataclasses.dataclass(frozen=True)
+class ForcedHypothesis:
+  """A hypothesis, its log probability, and its word alignment if requested."""
+
+  hypothesis: Hypothesis
+  scored: Scored
+  links: Links | None
+
+  def as_text(self) -> str:
+    """Returns a tab-separated line."""
+    one = self.scored
+    numbers = f"{one.total:.6f}\t{one.score:.6f}\t{len(one.log_p)}"
+    links = "" if self.links is None else f"\t{pharaoh(self.links)}"
+    return f"{self.hypothesis.line}\t{numbers}{links}"
+
+  def as_json(self) -> str:
+    """Returns a JSON object in one line."""
+    one = self.scored
+    content = {
+      **dataclasses.asdict(self.hypothesis),
+      "log_p": round(one.total, 6),
+      "score": round(one.score, 6),
+    }
+    if self.links is not None:
+      content["alignments"] = pharaoh(self.links)
+    content["subwords"] = [
+      [piece, round(log_p, 6)]
+      for piece, log_p in zip(one.subwords, one.log_p, strict=True)
+    ]
+    return json.dumps(content, ensure_ascii=False)
+
+
 def run(
   session: Session,
   sources: Sequence[Source],
   hypotheses: Iterable[Hypothesis],
-  on_progress: Callable[[int], None] = lambda scored: None,
-) -> Iterator[tuple[Hypothesis, Scored]]:
+  *,
+  aligner: Aligner | None = None,
+  on_progress: ProgressCallback = ignore_progress,
+) -> Iterator[ForcedHypothesis]:
   """Yields the hypotheses in order, each with its log probability.
 
   Args:
     session: Opened run or ensemble.
     sources: Raw lines or parses.
     hypotheses: Translations of the sources.
-    on_progress: Function that is called with the number of newly scored hypotheses.
+    aligner: Function that aligns words; None: no alignments.
+    on_progress: Called with the number of newly scored hypotheses.
 
   Raises:
     InputError: A hypothesis has a source index that does not exist.
@@ -73,40 +111,20 @@ def run(
           f"a hypothesis is of line {one.line}, but there are {len(sources)} "
           "sources, from 0."
         )
-    scored = session.force(
-      [sources[one.line] for one in block],
-      [one.text for one in block],
-      on_progress,
-    )
-    yield from zip(block, scored, strict=True)
-
-
-def aligned(
-  session: Session,
-  sources: Sequence[Source],
-  hypotheses: Sequence[Hypothesis],
-  layer: int | None = None,
-) -> Iterator[Links]:
-  """Yields the word alignment of each hypothesis with its source.
-
-  Args:
-    session: Opened run or ensemble.
-    sources: Raw lines or parses.
-    hypotheses: Translations of the sources.
-    layer: Decoder layer, as in `Aligner`.
-  """
-  aligner = Aligner(session, layer)
-  for begin in range(0, len(hypotheses), BLOCK):
-    block = hypotheses[begin : begin + BLOCK]
     block_sources = [sources[one.line] for one in block]
-    examples = session.begin_examples(block_sources)()
-    translations = [
-      Translation(one.text, 0.0, 0.0, tuple(session.subwords(one.text)))
-      for one in block
-    ]
-    requests = [request(source) for source in block_sources]
-    for alignment in aligner(requests, examples, translations):
-      yield alignment.links
+    scored = session.force(
+      block_sources, [one.text for one in block], on_progress
+    )
+    links: list[Links | None] = [None] * len(block)
+    if aligner is not None:
+      translations = [
+        Translation(one.text, 0.0, 0.0, tuple(session.subwords(one.text)))
+        for one in block
+      ]
+      examples = session.read(block_sources)
+      aligned = aligner(block_sources, examples, translations)
+      links = [alignment.links for alignment in aligned]
+    yield from map(ForcedHypothesis, block, scored, links)
 
 
 def read(path: str, *, nbest: bool) -> list[Hypothesis]:
@@ -121,7 +139,7 @@ def read(path: str, *, nbest: bool) -> list[Hypothesis]:
   """
   lines = text.lines_of(path)
   if not nbest:
-    return [Hypothesis(*pair) for pair in enumerate(lines)]
+    return [Hypothesis(index, line) for index, line in enumerate(lines)]
   hypotheses = []
   for line_number, line in enumerate(lines, start=1):
     fields = line.split(" ||| ")
@@ -156,34 +174,14 @@ def main(values: flags.FlagValues) -> None:
       f"{len(sources)}: line N of one must translate line N of the other."
     )
   session = Session(**run_flags.session_arguments(values))
-  links: Iterable[Links | None] = itertools.repeat(None)
+  aligner = None
   if values.alignments:
-    links = aligned(session, sources, hypotheses, values.alignment_layer)
-  format_line = as_json if values.json else as_text
+    aligner = Aligner(session, values.alignment_layer)
   with progress.bar(
     "scoring", len(hypotheses), unit="line", note=session.note
   ) as bar:
-    results = run(session, sources, hypotheses, bar.advance)
-    for (one, scored), line_links in zip(results, links):
-      print(f"{format_line(one, scored, line_links)}\n", end="")
+    for one in run(
+      session, sources, hypotheses, aligner=aligner, on_progress=bar.advance
+    ):
+      print(f"{one.as_json() if values.json else one.as_text()}\n", end="")
   session.close()
-
-
-def as_text(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
-  """Returns the tab-separated line of a scored hypothesis."""
-  numbers = f"{scored.total:.6f}\t{scored.score:.6f}\t{len(scored.log_p)}"
-  links_column = "" if links is None else f"\t{pharaoh(links)}"
-  return f"{one.line}\t{numbers}{links_column}"
-
-
-def as_json(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
-  """Returns the JSON line of a scored hypothesis."""
-  subwords = [
-    [piece, round(log_p, 6)]
-    for piece, log_p in zip(scored.subwords, scored.log_p, strict=True)
-  ]
-  content = {"line": one.line, "text": one.text}
-  content |= {"log_p": round(scored.total, 6), "score": round(scored.score, 6)}
-  if links is not None:
-    content["alignments"] = pharaoh(links)
-  return json.dumps(content | {"subwords": subwords}, ensure_ascii=False)

@@ -19,8 +19,6 @@ from jaxsyn.data.sentence.text import PAUSE, Faulty
 from jaxsyn.decode.requests import Request, from_json, request, sentence
 from jaxsyn.errors import InputError
 
-Given = Request | Faulty | None
-
 JSON = (".jsonl", ".jsonl.gz")
 
 
@@ -34,16 +32,43 @@ def of_flags(
   Args:
     values: Flags --input, --conllu, --json, --prefix and --errors.
     faults: List to which messages about faulty lines are appended.
-    check: Function that raises InputError for a prefix that cannot be written;
-      not called with --errors strict, where the translation raises it.
+    check: Function that raises InputError for a prefix that cannot be written.
+
+  Yields:
+    A request; a Faulty for a line that is skipped; or PAUSE.
 
   Raises:
     InputError: A line cannot be read, with --errors strict; or a file cannot be
       read, or has fewer lines than the other.
   """
-  strict = values.errors == "strict"
-  errors = "skip" if strict else values.errors
-  items: Iterable[Any]
+  is_strict = values.errors == "strict"
+  indices = itertools.count()
+  for item in _items(values, "skip" if is_strict else values.errors):
+    if item is PAUSE:
+      yield PAUSE
+      continue
+    index = next(indices)
+    if not isinstance(item, Faulty):
+      item = dataclasses.replace(request(item), index=index)
+      if item.prefix:
+        try:
+          check(item)
+        except InputError as error:
+          item = Faulty(f"line {index + 1} of the input: {error}")
+    if isinstance(item, Faulty):
+      if is_strict:
+        raise InputError(
+          f"{item.message} Or use --errors skip (an empty line) or --errors "
+          "replace (the readable part)."
+        )
+      faults.append(item.message)
+      if item.text is not None:
+        item = Request(item.text, index=index)
+    yield item
+
+
+def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
+  """Returns sources or requests, with Faulty and PAUSE."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")
@@ -52,51 +77,24 @@ def of_flags(
         "--prefix is for text and CoNLL-U; a line of JSON has its own: "
         '"target_prefix".'
       )
-    items = requests(values.input, errors)
-  else:
-    trees = values.conllu or stream.is_conllu(values.input)
-    items = stream.sentences(values.input, trees, errors)
+    return _json_requests(values.input, errors)
+  trees = values.conllu or stream.is_conllu(values.input)
+  sources = stream.sentences(values.input, trees, errors)
   if values.prefix:
-    items = prefixed(items, values.prefix, values.input)
-  indices = itertools.count()
-  for item in items:
-    if isinstance(item, Faulty):
-      if strict:
-        raise InputError(
-          f"{item.message} Or use --errors skip (an empty line) or --errors "
-          "replace (the readable part)."
-        )
-      faults.append(item.message)
-    if item is PAUSE:
-      yield item
-      continue
-    index = next(indices)
-    if isinstance(item, Faulty) and item.text is None:
-      yield item
-      continue
-    source: Any = item.text if isinstance(item, Faulty) else item
-    indexed = dataclasses.replace(request(source), index=index)
-    if not strict and indexed.prefix:
-      try:
-        check(indexed)
-      except InputError as error:
-        fault = Faulty(f"line {index + 1} of the input: {error}")
-        faults.append(fault.message)
-        yield fault
-        continue
-    yield indexed
+    return _with_prefixes(sources, values.prefix, values.input)
+  return sources
 
 
-def requests(
+def _json_requests(
   path: str | os.PathLike[str], errors: str
 ) -> Iterator[Request | Faulty | None]:
   """Yields the requests of JSON lines; an invalid line is a Faulty."""
-  index = 0
+  indices = itertools.count(1)
   for line in text.treated(text.arriving_lines(path), errors):
     if line is PAUSE:
       yield PAUSE
       continue
-    index += 1
+    index = next(indices)
     if isinstance(line, Faulty):
       yield dataclasses.replace(line, text=None)
       continue
@@ -106,42 +104,34 @@ def requests(
       yield Faulty(f"{text.name_of(path)}:{index}: {error}")
 
 
-def prefixed(
-  items: Iterable[Any], path: str | os.PathLike[str], other: str
+def _with_prefixes(
+  sources: Iterable[Any], path: str | os.PathLike[str], input_path: str
 ) -> Iterator[Any]:
-  """Yields items with the lines of a file as their prefixes.
+  """Yields sources as requests with the lines of a file as their prefixes.
 
-  Args:
-    items: Sources, requests, Faulty and PAUSE.
-    path: File of prefixes; an empty line means no prefix.
-    other: Path of the input, for messages.
+  An empty line means no prefix.
 
   Raises:
     InputError: The file and the input have different numbers of lines.
   """
-  lines = text.lines_of(path)
+  lines, name = text.lines_of(path), text.name_of(input_path)
+  rule = "line N of one is the prefix of line N of the other."
   index = 0
-  for item in items:
+  for item in sources:
     if item is PAUSE:
       yield PAUSE
       continue
     index += 1
     prefix = next(lines, None)
     if prefix is None:
-      raise InputError(
-        f"{path} has {index - 1} lines, and {text.name_of(other)} more: line N "
-        "of one is the prefix of line N of the other."
-      )
+      raise InputError(f"{path} has {index - 1} lines, and {name} more: {rule}")
     if not isinstance(item, Faulty):
       try:
-        item = dataclasses.replace(
-          request(item), prefix=sentence(prefix, "prefix")
-        )
+        item = Request(item, sentence(prefix, "prefix"))
       except InputError as error:
         item = Faulty(f"{path}:{index}: {error}")
     yield item
   if next(lines, None) is not None:
     raise InputError(
-      f"{path} has more lines than {text.name_of(other)}, which has {index}: "
-      "line N of one is the prefix of line N of the other."
+      f"{path} has more lines than {name}, which has {index}: {rule}"
     )

@@ -1,6 +1,7 @@
-"""Which parameters of one model fit another: by name, and by what entries are.
+"""Matching of the parameters of one model to those of another.
 
-Before this file: `parameters`. After it: `warm_start`, `jaxsyn.exporting`.
+Parameters match by name. Axes that count subwords or relations are labelled, and
+their entries match by label.
 """
 
 from __future__ import annotations
@@ -20,39 +21,41 @@ from jaxsyn.plan import Plan
 from jaxsyn.session import parameters
 from jaxsyn.training.array_checksums import arrays_by_name
 
-# What a table that two models share in one of them is called in the other:
-# name -> (where else to look, whether that is turned). For `output` a bias of
-# its own stays as it was drawn.
+# Parameters that a model with shared tables lacks: name -> (name of the shared
+# table, whether it is transposed). A bias of `output` keeps its initial value.
 _SHARED = {
   "source_table/embedding": ("target_table/embedding", False),
   "output/kernel": ("target_table/embedding", True),
 }
-_OF_SOURCE = {"target_table/embedding": "source_table/embedding"}
+# A shared table also takes entries of the source table.
+_SECOND_SOURCE = {"target_table/embedding": "source_table/embedding"}
 
 Labels = tuple[str, ...]
+AxisLabels = Mapping[int, Labels]  # axis -> label of each entry
+LabelledArray = tuple[np.ndarray, AxisLabels]
 
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """A model's parameters, and what the entries of their axes stand for.
+  """Parameters of a model, and the labels of their axes.
 
   Attributes:
-    arrays: by name; shapes will do for the model that is begun.
-    labels: name -> axis -> of each entry.
+    arrays: Name -> array; of a new model, shapes suffice.
+    labels: Name -> labels of the axes that have them.
   """
 
   arrays: Mapping[str, Any]
-  labels: Mapping[str, Mapping[int, Labels]]
+  labels: Mapping[str, AxisLabels]
 
 
 @dataclasses.dataclass(frozen=True)
 class MatchedArray:
-  """One parameter of the new run.
+  """A parameter of a new run, from another run.
 
   Attributes:
-    value: in its shape.
-    known: where that is another run's; None: all of it.
-    rows: how many entries of labelled axes are, of how many.
+    value: Array in the shape of the new run.
+    known: True where entries come from the other run; None: everywhere.
+    rows: Number of entries with a known label, and of all; None: no labels.
   """
 
   value: np.ndarray
@@ -63,15 +66,15 @@ class MatchedArray:
 def labels(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path
 ) -> dict[str, dict[int, Labels]]:
-  """What entries of parameters stand for, where an axis counts such things.
+  """Returns the labels of all axes that count subwords or relations.
 
-  Which axes do is seen by making the model for more of them: no part and no
-  family has to say so.
+  Such axes are found by comparing the model with one for larger vocabularies, so
+  that modifiers and architectures need not declare them.
 
   Args:
-    plan: of the model.
-    manifest: of its data.
-    folder: with the vocabularies.
+    plan: Plan of the model.
+    manifest: Manifest of its data.
+    folder: Directory with the vocabularies.
   """
   label_tables: dict[str, Labels] = {}
   for side in ("source", "target"):
@@ -79,40 +82,35 @@ def labels(
     label_tables[f"{side}_relations"] = tuple(
       manifest["relations"].get(side, ())
     )
-  # An axis that is so much longer then counts what was made so much more.
-  by_more = {2**i: field for i, field in enumerate(label_tables)}
+  # Each size grows by another number, which identifies it.
+  field_of = {2**i: field for i, field in enumerate(label_tables)}
   spec = dataclasses.replace(
     plan.spec,
-    **{field: getattr(plan.spec, field) + n for n, field in by_more.items()},
+    **{field: getattr(plan.spec, field) + n for n, field in field_of.items()},
   )
+  larger_recipe = dataclasses.replace(plan.recipe, model=contract.make(spec))
   features = schema.features_for(manifest, plan.translation_features)
-  small, large = (
-    arrays_by_name(parameters.shapes(recipe, features))
-    for recipe in (
-      plan.recipe,
-      dataclasses.replace(plan.recipe, model=contract.make(spec)),
-    )
-  )
-  labels_found: dict[str, dict[int, Labels]] = {}
+  small = arrays_by_name(parameters.shapes(plan.recipe, features))
+  large = arrays_by_name(parameters.shapes(larger_recipe, features))
+  axis_labels: dict[str, dict[int, Labels]] = {}
   for name, array in small.items():
     for axis, size in enumerate(array.shape):
-      field = by_more.get(large[name].shape[axis] - size)
+      field = field_of.get(large[name].shape[axis] - size)
       if field is not None:
         table = label_tables[field]
         # Some tables begin with an entry for none of them.
-        labels_found.setdefault(name, {})[axis] = ("",) * (
-          size - len(table)
-        ) + table
-  return labels_found
+        none = ("",) * (size - len(table))
+        axis_labels.setdefault(name, {})[axis] = none + table
+  return axis_labels
 
 
 def tokens(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
 ) -> Labels:
-  """What each id of a side stands for: subwords, then symbols beyond them.
+  """Returns the label of each id of a side: subwords, then other symbols.
 
   Args:
-    plan, manifest, folder: as of `labels`.
+    plan, manifest, folder: See `labels`.
     side: "source" or "target".
   """
   data = plan.config.data
@@ -128,97 +126,109 @@ def tokens(
 def match(
   model: Named, source: Named, unknown: str
 ) -> tuple[dict[str, MatchedArray], dict[str, str]]:
-  """What is taken, and why other parameters of the same name are not.
+  """Matches the parameters of another model to those of a new one.
 
   Args:
-    model: the model that is begun.
-    source: the one it begins with.
-    unknown: config.train.start.unknown.
+    model: New model.
+    source: Other model.
+    unknown: Value of entries without a match, config.train.start.unknown.
+
+  Returns:
+    The matched parameters by name; and by name the reasons why other parameters
+    with the same name do not match.
   """
   matched: dict[str, MatchedArray] = {}
   differing: dict[str, str] = {}
   for name, wanted in model.arrays.items():
-    sources = _sources(name, source)
-    if not sources:
+    candidates = _candidates(name, source)
+    if not candidates:
       continue
     axis_labels = model.labels.get(name, {})
     fitting = [
-      (value, axes)
-      for value, axes in sources
-      if (
-        (set(axes) == set(axis_labels) and len(axis_labels) < 2)
-        or dict(axes) == dict(axis_labels)
-      )
-      and _but(value.shape, axis_labels) == _but(wanted.shape, axis_labels)
+      (value, labels_of_value)
+      for value, labels_of_value in candidates
+      if _has_same_axes(axis_labels, labels_of_value)
+      and _unlabelled(value.shape, axis_labels)
+      == _unlabelled(wanted.shape, axis_labels)
     ]
-    if not fitting:
-      shape = sources[0][0].shape
+    if fitting:
+      matched[name] = _fit(wanted.shape, axis_labels, fitting, unknown)
+    else:
+      shape = candidates[0][0].shape
       differing[name] = f"{name} is {shape} there and {wanted.shape} here"
-      continue
-    matched[name] = _fitted(wanted.shape, axis_labels, fitting, unknown)
   return matched, differing
 
 
-def _sources(
-  name: str, source: Named
-) -> list[tuple[np.ndarray, Mapping[int, Labels]]]:
-  """Arrays that may stand for a parameter, the best first."""
+def _candidates(name: str, source: Named) -> list[LabelledArray]:
+  """Returns arrays of another model for a parameter, the best first."""
+
+  def labelled(name: str) -> LabelledArray:
+    return source.arrays[name], source.labels.get(name, {})
+
   candidates = []
   if name in source.arrays:
-    candidates.append((source.arrays[name], source.labels.get(name, {})))
+    candidates.append(labelled(name))
   elif name in _SHARED:
-    other, turned = _SHARED[name]
-    if other in source.arrays:
-      value, axes = source.arrays[other], source.labels.get(other, {})
-      if turned:
-        value, axes = (
-          value.T,
-          {1 - axis: axis_labels for axis, axis_labels in axes.items()},
-        )
+    shared, is_transposed = _SHARED[name]
+    if shared in source.arrays:
+      value, axes = labelled(shared)
+      if is_transposed:
+        value = value.T
+        axes = {1 - axis: axis_labels for axis, axis_labels in axes.items()}
       candidates.append((value, axes))
-  if (other := _OF_SOURCE.get(name, "")) in source.arrays:
-    candidates.append((source.arrays[other], source.labels.get(other, {})))
+  second = _SECOND_SOURCE.get(name, "")
+  if second in source.arrays:
+    candidates.append(labelled(second))
   return candidates
 
 
-def _fitted(
+def _has_same_axes(first: AxisLabels, second: AxisLabels) -> bool:
+  """Returns whether entries can match: one labelled axis, or equal labels."""
+  is_one_axis = len(first) < 2 and set(first) == set(second)
+  return is_one_axis or dict(first) == dict(second)
+
+
+def _fit(
   shape: tuple[int, ...],
-  axis_labels: Mapping[int, Labels],
-  sources: Sequence[tuple[np.ndarray, Mapping[int, Labels]]],
+  axis_labels: AxisLabels,
+  candidates: Sequence[LabelledArray],
   unknown: str,
 ) -> MatchedArray:
-  """A parameter of the new model, its entries found by their labels.
+  """Returns a parameter of the new model, with entries found by their labels.
 
   Args:
-    shape: of it.
-    axis_labels: its labels.
-    sources: arrays and their labels; what the first lacks the next may have.
-    unknown: as of `match`.
+    shape: Shape of the parameter.
+    axis_labels: Labels of the parameter.
+    candidates: Arrays of the other model; a later one has entries that the
+      earlier ones lack.
+    unknown: See `match`.
   """
-  first, axes = sources[0]
-  if dict(axis_labels) == dict(axes):  # nothing is counted, or the same
+  first, first_labels = candidates[0]
+  if dict(axis_labels) == dict(first_labels):
     return MatchedArray(np.asarray(first))
   ((axis, wanted),) = axis_labels.items()
-  value = np.zeros((shape[axis], *_but(shape, axis_labels)), first.dtype)
-  known = np.zeros(shape[axis], bool)
-  for array, labels in sources:
-    at = {label: i for i, label in enumerate(labels[axis])}
-    rows = [i for i, one in enumerate(wanted) if one in at and not known[i]]
-    moved = np.moveaxis(array, axis, 0)
-    value[rows] = moved[[at[wanted[i]] for i in rows]]
+  size = shape[axis]
+  value = np.zeros((size, *_unlabelled(shape, axis_labels)), first.dtype)
+  known = np.zeros(size, bool)
+  for array, labels_of_array in candidates:
+    index = {label: i for i, label in enumerate(labels_of_array[axis])}
+    rows = [i for i, x in enumerate(wanted) if x in index and not known[i]]
+    old_rows = [index[wanted[i]] for i in rows]
+    value[rows] = np.moveaxis(array, axis, 0)[old_rows]
     known[rows] = True
   if unknown == "mean":
     value[~known] = np.moveaxis(first, axis, 0).mean(0)
   value = np.moveaxis(value, 0, axis)
-  if known.all():
-    return MatchedArray(value, rows=(len(known), len(known)))
-  rows_of = (int(known.sum()), len(known))
-  if unknown == "mean":
-    return MatchedArray(value, rows=rows_of)
-  lined = known.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-  return MatchedArray(value, np.broadcast_to(lined, shape), rows_of)
+  counts = int(known.sum()), size
+  if known.all() or unknown == "mean":
+    return MatchedArray(value, rows=counts)
+  along_axis = [-1 if i == axis else 1 for i in range(len(shape))]
+  mask = np.broadcast_to(known.reshape(along_axis), shape)
+  return MatchedArray(value, mask, counts)
 
 
-def _but(shape: tuple[int, ...], axes: Mapping[int, Any]) -> tuple[int, ...]:
-  """The sizes of all other axes."""
-  return tuple(n for axis, n in enumerate(shape) if axis not in axes)
+def _unlabelled(
+  shape: tuple[int, ...], axis_labels: AxisLabels
+) -> tuple[int, ...]:
+  """Returns the sizes of the axes without labels."""
+  return tuple(n for axis, n in enumerate(shape) if axis not in axis_labels)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxsyn.decode.sources import SourceReader
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import ConfigPath, as_dict, from_config
-from jaxsyn.plan import Plan, resolve
+from jaxsyn.plan import Plan
 from jaxsyn.session import parameters, workdir
-from jaxsyn.session.sources import SourceReader
+from jaxsyn.session.workdir import PathLike, Run
 from jaxsyn.storage import files
-from jaxsyn.training.checkpoint_reader import Parameters
-
-Folder = str | os.PathLike[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,72 +23,55 @@ class Member:
   """A run that translates, alone or in an ensemble.
 
   Attributes:
-    run: Config and manifest.
-    plan: Resolved config.
+    run: Config and manifest; config.decode has the changed options.
     sources: Reader of lines and parses.
     params: Parameters of the chosen checkpoint.
     chosen: Description of the chosen checkpoint.
-    messages: Reasons why another checkpoint than requested was chosen.
+    warnings: Reasons why another checkpoint than requested was chosen.
   """
 
-  run: workdir.Run
-  plan: Plan
+  run: Run
   sources: SourceReader
   params: Any
   chosen: str
-  messages: tuple[str, ...]
+  warnings: tuple[str, ...]
+
+  @property
+  def plan(self) -> Plan:
+    return self.run.plan
 
 
 def open_member(
-  folder: Folder,
+  folder: PathLike,
   *,
   checkpoint: str,
-  parser: Folder,
+  parser: PathLike,
   longest: int,
   decode: Mapping[str, Any],
-  read: Callable[..., Parameters] = parameters.read,
 ) -> Member:
-  """Opens a run, and prints its messages to standard error.
+  """Opens a run with its reader and its parameters.
 
   Args:
     folder: Run directory; FOLDER@CHECKPOINT selects a checkpoint.
     checkpoint, parser, longest, decode: See `jaxsyn.session.Session`.
-    read: Function that reads the parameters.
 
   Raises:
     InputError: There is no run or no checkpoint, or the parser is not the run's.
   """
   path, named = address(folder)
-  checkpoint = named or checkpoint
-  run = workdir.open_run(path)
-  plan = _plan(run, decode)
-  sources = source_reader(run, plan, longest=longest, parser=parser)
-  messages: list[str] = []
-  loaded = read(
-    *(run, plan, sources.features),
-    checkpoint=checkpoint,
-    on_fallback=messages.append,
-  )
-  requested = checkpoint or plan.config.decode.checkpoint
-  chosen = parameters.title(loaded, requested)
-  unchosen = not (loaded.score or messages or loaded.title)
-  if requested == "best" and len(loaded.steps) == 1 and unchosen:
-    messages.append(
-      f"no checkpoint was chosen by a validation yet: it is {chosen}"
-    )
-  for message in messages:  # not logged, since commands hide logs
-    print(f"warning: {run.workdir}: {message}.", file=sys.stderr)
-  return Member(run, plan, sources, loaded.params, chosen, tuple(messages))
+  run = _with_decode(workdir.open_run(path), decode)
+  sources = source_reader(run, longest=longest, parser=parser)
+  loaded, warnings = parameters.read(run, named or checkpoint)
+  return Member(run, sources, loaded.params, loaded.title, warnings)
 
 
 def source_reader(
-  run: workdir.Run, plan: Plan, *, longest: int, parser: Folder = ""
+  run: Run, *, longest: int, parser: PathLike = ""
 ) -> SourceReader:
   """Returns the reader of source sentences for a run.
 
   Args:
-    run: Run directory.
-    plan: Plan of the run.
+    run: Opened run.
     longest: Maximum number of subwords of a source, including EOS.
     parser: Path of the parser, if it is not in the run directory.
 
@@ -102,16 +82,16 @@ def source_reader(
     run.workdir,
     run.manifest,
     (run.vocabulary("source"), run.vocabulary("target")),
-    features=plan.translation_features,
+    features=run.source_features,
     tree=run.config.data.tree,
     seed=run.config.seed,
     longest=longest,
-    tag=plan.tag,
+    tag=run.plan.tag,
     parser=parser,
   )
 
 
-def address(folder: Folder) -> tuple[str, str]:
+def address(folder: PathLike) -> tuple[str, str]:
   """Splits FOLDER@CHECKPOINT into both parts; the checkpoint may be "".
 
   A run directory whose name has this form is opened as it is.
@@ -122,36 +102,46 @@ def address(folder: Folder) -> tuple[str, str]:
   return named[1], named[2]
 
 
-def check_weights(folders: Sequence[Folder], weights: Sequence[float]) -> None:
-  """Raises InputError unless each run has a positive weight, or none has one."""
-  if not folders:
+def normalized_weights(weights: Sequence[float], runs: int) -> list[float]:
+  """Returns the weights of an ensemble, with the sum 1.
+
+  Args:
+    weights: Positive weight of each run; none: equal weights.
+    runs: Number of runs.
+
+  Raises:
+    InputError: There is no run, or not one positive weight for each.
+  """
+  if not runs:
     raise InputError("no run to translate with: name its folder.")
-  if weights and len(weights) != len(folders):
+  weights = [float(weight) for weight in weights] or [1.0] * runs
+  if len(weights) != runs:
     raise InputError(
-      f"{len(weights)} weights for {len(folders)} runs; give one for each, the "
-      "first run's first."
+      f"{len(weights)} weights for {runs} runs; give one for each, the first "
+      "run's first."
     )
   for weight in weights:
     if not 0 < weight < float("inf"):
       raise InputError(f"the weight {weight} of a run must be above 0.")
+  return [weight / sum(weights) for weight in weights]
 
 
 def check_targets(members: Sequence[Member]) -> None:
   """Raises InputError if runs have different target vocabularies."""
-  first, *other_members = (
-    (one.run.workdir, one.run.vocabulary("target")) for one in members
-  )
-  for folder, vocabulary in other_members:
-    if vocabulary.sha256 != first[1].sha256:
+  first = members[0]
+  expected = first.sources.vocabularies[1].sha256
+  for member in members[1:]:
+    sha256 = member.sources.vocabularies[1].sha256
+    if sha256 != expected:
       raise InputError(
-        f"{first[0]} and {folder} have other target vocabularies (SHA-256 "
-        f"{first[1].sha256[:12]}… and {vocabulary.sha256[:12]}…): an ensemble "
-        "chooses each subword together. Prepare the data of one with the "
-        "other's: config.prepare.vocabulary.like."
+        f"{first.run.workdir} and {member.run.workdir} have other target "
+        f"vocabularies (SHA-256 {expected[:12]}… and {sha256[:12]}…): an "
+        "ensemble chooses each subword together. Prepare the data of one with "
+        "the other's: config.prepare.vocabulary.like."
       )
 
 
-def decode_of(run: workdir.Run, changes: Mapping[str, Any]) -> Decode:
+def decode_of(run: Run, changes: Mapping[str, Any]) -> Decode:
   """Returns config.decode of a run with changed options."""
   fields = as_dict(run.config.decode)
   for name, value in changes.items():
@@ -162,12 +152,14 @@ def decode_of(run: workdir.Run, changes: Mapping[str, Any]) -> Decode:
   return from_config(Decode, fields, ConfigPath("decode"))
 
 
-def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
-  """Returns the plan of a run with changed options of config.decode."""
-  decode = decode_of(run, changes)
+def _with_decode(run: Run, changes: Mapping[str, Any]) -> Run:
+  """Returns the run with changed options of config.decode, after checks."""
+  config = dataclasses.replace(run.config, decode=decode_of(run, changes))
+  run = dataclasses.replace(run, config=config)
   try:
-    return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)
+    _ = run.plan
   except InputError as error:
     if changes:  # which may be invalid
       raise
     raise InputError(f"{run.workdir / workdir.CONFIG}: {error}") from None
+  return run

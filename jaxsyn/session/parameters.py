@@ -1,8 +1,10 @@
-"""The parameters of a run to translate with: which, and what they are in words."""
+"""Parameters of a run to translate with: which checkpoint, and its description."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +12,6 @@ import numpy as np
 
 from jaxsyn.data.loader.collate import pad
 from jaxsyn.errors import InputError
-from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
 from jaxsyn.session import exported
 from jaxsyn.session.workdir import Run
@@ -21,104 +22,100 @@ from jaxsyn.training.step import Recipe, first_params
 
 def read(
   run: Run,
-  plan: Plan,
-  features: Sequence[str],
-  *,
   checkpoint: str = "",
-  on_fallback: Callable[[str], None] | None = None,
+  *,
+  reject_corrupt: bool = False,
   option: str = "--checkpoint",
-) -> Parameters:
-  """The parameters of a checkpoint.
+) -> tuple[Parameters, tuple[str, ...]]:
+  """Reads the parameters of a checkpoint.
+
+  Every command opens checkpoints here. Another checkpoint replaces a corrupt one
+  with a warning, which is printed to standard error.
 
   Args:
-    run: whose.
-    plan: of the run.
-    features: of the source side that the model reads.
-    checkpoint: "best", "last" or a step; "": as config.decode.checkpoint says,
-      or the mean that config.train.average asks for.
-    on_fallback: called with a warning for each corrupt checkpoint for which
-      another one stands in; None: a corrupt checkpoint is an error.
-    option: name of the option that chooses a checkpoint, for the error message.
+    run: Opened run.
+    checkpoint: "best", "last" or a step; "": config.decode.checkpoint, or the
+      mean of config.train.average checkpoints.
+    reject_corrupt: Whether a corrupt checkpoint is an error.
+    option: Name of the option that selects a checkpoint, for messages.
+
+  Returns:
+    The parameters, whose title describes them, and the warnings.
 
   Raises:
-    InputError: no such checkpoint, none that is whole, a corrupt one without
-      `on_fallback`, or too little memory.
+    InputError: There is no such checkpoint, no intact one, or too little memory.
   """
-  parameters = _read_checkpoint(run, plan, features, checkpoint)
+  parameters = _read_checkpoint(run, checkpoint)
+  step = parameters.steps[-1]
   if parameters.score is not None:
-    _check_metric(parameters.score["selection"], run, parameters.steps[-1])
-  for corrupt in parameters.corrupt:
-    if on_fallback is None:
+    metric = parameters.score["selection"]
+    if metric not in selection.SELECTIONS:
       raise InputError(
-        f"{run.workdir}: {corrupt}. Restore it from a copy, or choose an intact "
-        f"checkpoint: {option}={parameters.steps[-1]}."
+        f"{run.workdir}: the best checkpoint, of step {step}, was selected by "
+        f"{metric[:80]!r}, which is no metric of this version. Restore it from "
+        "a copy, or choose another checkpoint."
       )
-    on_fallback(f"{corrupt}; {title(parameters, checkpoint)} is used instead")
-  return parameters
-
-
-def _check_metric(metric: str, run: Run, step: int) -> None:
-  """Raises InputError unless best parameters were selected by a known metric."""
-  if metric not in selection.SELECTIONS:
+  requested = checkpoint or run.config.decode.checkpoint
+  title = parameters.title or _title(parameters, requested)
+  if parameters.corrupt and reject_corrupt:
     raise InputError(
-      f"{run.workdir}: the best checkpoint, of step {step}, was selected by "
-      f"{metric[:80]!r}, which is no metric of this version. Restore it from "
-      "a copy, or choose another checkpoint."
+      f"{run.workdir}: {parameters.corrupt[0]}. Restore it from a copy, or "
+      f"choose an intact checkpoint: {option}={step}."
     )
-
-
-def _read_checkpoint(
-  run: Run, plan: Plan, features: Sequence[str], checkpoint: str
-) -> Parameters:
-  """The parameters of a checkpoint, or those that stand in for corrupt ones."""
-  abstract = shapes(plan.recipe, features)
-  if exported.is_exported(run.workdir):
-    return exported.read(run.workdir, abstract, checkpoint)
-  train, reader = plan.config.train, CheckpointReader(run.workdir)
-  with enough_memory(
-    f"reading the parameters of {run.workdir}",
-    "the number of other programs that run here",
-  ):
-    if not checkpoint and train.average > 1:
-      return reader.average_params(train.average, abstract, train.ema > 0)
-    which = checkpoint or plan.config.decode.checkpoint
-    return reader.restore_params(which, abstract, train.ema > 0)
+  warnings = [f"{one}; {title} is used instead" for one in parameters.corrupt]
+  is_single = len(parameters.steps) == 1 and not parameters.title
+  is_fallback = parameters.score is None and not warnings
+  if requested == "best" and is_single and is_fallback:
+    warnings.append(
+      f"no checkpoint was chosen by a validation yet: it is {title}"
+    )
+  if jax.process_index() == 0:
+    for warning in warnings:  # not logged, since commands hide logs
+      print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
+  return dataclasses.replace(parameters, title=title), tuple(warnings)
 
 
 def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
-  """Shapes and types of a model's parameters.
+  """Returns the shapes and types of a model's parameters.
 
   Args:
-    recipe: of the model.
-    features: of the source side that it reads.
+    recipe: Recipe of the model.
+    features: Source features that the model reads.
   """
   batch = pad([], features, subwords=4, words=4, rows=1)
   batch["target_id_BT"] = np.zeros((1, 4), np.int32)
   return jax.eval_shape(lambda: first_params(recipe, batch, jax.random.key(0)))
 
 
-def title(parameters: Parameters, requested: str) -> str:
-  """What was read, in words.
+def _read_checkpoint(run: Run, checkpoint: str) -> Parameters:
+  """Reads a checkpoint, or one that replaces a corrupt one."""
+  abstract = shapes(run.plan.recipe, run.source_features)
+  if exported.is_exported(run.workdir):
+    return exported.read(run.workdir, abstract, checkpoint)
+  train, reader = run.config.train, CheckpointReader(run.workdir)
+  with enough_memory(
+    f"reading the parameters of {run.workdir}",
+    "the number of other programs that run here",
+  ):
+    if not checkpoint and train.average > 1:
+      return reader.average_params(train.average, abstract, train.ema > 0)
+    which = checkpoint or run.config.decode.checkpoint
+    return reader.restore_params(which, abstract, train.ema > 0)
 
-  Args:
-    parameters: of `read`.
-    requested: "best", "last" or a step.
-  """
-  if parameters.title:
-    return parameters.title
+
+def _title(parameters: Parameters, requested: str) -> str:
+  """Describes the checkpoints that parameters come from."""
   *earlier, step = parameters.steps
   if earlier:
-    return (
-      "the mean of the checkpoints of steps "
-      f"{', '.join(map(str, earlier))} and {step}"
-    )
+    steps = f"{', '.join(map(str, earlier))} and {step}"
+    return f"the mean of the checkpoints of steps {steps}"
   if parameters.score is not None:
     return (
       "the best checkpoint by validation "
       f"{selection.title(parameters.score)}: {parameters.score['score']:.2f} "
       f"at step {step}"
     )
-  # Where the best was asked for: before the first validation there is none.
+  # Before the first validation there is no best checkpoint.
   if requested in ("best", "last") and not parameters.corrupt:
     return f"the last checkpoint, of step {step}"
   return f"the checkpoint of step {step}"

@@ -6,7 +6,7 @@ name, bounds and help, so that a new strategy gets its flags automatically.
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
@@ -16,10 +16,18 @@ from jaxsyn.decode.strategies import STRATEGIES, Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import fields_of, metadata
 from jaxsyn.options.flags import field_flag
-from jaxsyn.session import Session, workdir
+from jaxsyn.session import workdir
 from jaxsyn.session.member import address
+from jaxsyn.session.session import Session
 
 flags.disclaim_key_flags()  # they show in the help of the command
+
+_OPTIONS = ("search", "beam", "alpha", "nbest")
+# Flags that must be equal on all hosts.
+NAMES = (
+  *_OPTIONS,
+  *(option for spec in STRATEGIES.values() for option in fields_of(spec)),
+)
 
 
 def define() -> None:
@@ -45,13 +53,6 @@ def define() -> None:
       )
 
 
-# Flags that must be equal on all hosts.
-NAMES = (
-  *("search", "beam", "alpha", "nbest"),
-  *(option for spec in STRATEGIES.values() for option in fields_of(spec)),
-)
-
-
 def session_of(values: flags.FlagValues) -> Session:
   """Opens the run or the ensemble that the flags describe.
 
@@ -73,12 +74,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
   Raises:
     InputError: A flag belongs to another strategy, or there is no run.
   """
-  names = ("search", "beam", "alpha", "nbest")
-  decode: dict[str, Any] = {
-    n: values[n].value
-    for n in names
-    if n in values and values[n].value is not None
-  }
+  decode = _given(values, _OPTIONS)
   if "mbr" in values and values.mbr is not None:
     if decode.setdefault("search", "sample") != "sample":
       raise InputError(f"--mbr needs samples: omit --search {values.search}.")
@@ -87,28 +83,27 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
         f"--nbest={values.nbest} is more than --mbr={values.mbr} samples."
       )
     decode["nbest"] = values.mbr
-  flags_given = {
-    name: strategy_flags
+  by_strategy = {
+    name: options
     for name, spec in STRATEGIES.items()
-    if (strategy_flags := _strategy_flags(values, spec))
+    if (options := _given(values, fields_of(spec)))
   }
-  if not (flags_given or decode.get("nbest")):
+  if not by_strategy and "nbest" not in decode:
     return decode
   config = workdir.open_run(address(folder)[0]).config.decode
   search = decode.get("search", STRATEGIES.name_of(config.search))
-  for name, strategy_flags in flags_given.items():
+  for name, options in by_strategy.items():
     if name != search:
       raise InputError(
-        f"--{next(iter(strategy_flags))} is for --search {name}; here it is {search}."
+        f"--{next(iter(options))} is for --search {name}; here it is {search}."
       )
   if "nbest" in decode and "beam" not in decode:
     decode["beam"] = max(config.beam, decode["nbest"])
-  return decode | flags_given
+  return decode | by_strategy
 
 
-def _strategy_flags(values: flags.FlagValues, spec: type) -> dict[str, Any]:
-  """Returns the options of a strategy that are set by flags."""
-  names = [field.name for field in dataclasses.fields(spec)]
+def _given(values: flags.FlagValues, names: Iterable[str]) -> dict[str, Any]:
+  """Returns the flags that are defined and were set."""
   return {
     name: values[name].value
     for name in names

@@ -7,8 +7,10 @@ ensemble = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -19,10 +21,11 @@ from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
-from jaxsyn.decode.examples import Example
+from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.forced import Forced, Scored
 from jaxsyn.decode.rank import score_on_host
 from jaxsyn.decode.requests import Request, request
+from jaxsyn.decode.sources import ReadSource, SessionReader
 from jaxsyn.decode.translator import (
   OutputRequest,
   ProgressCallback,
@@ -33,20 +36,9 @@ from jaxsyn.decode.translator import (
 )
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
-from jaxsyn.session import parameters
-from jaxsyn.session.member import (
-  Folder,
-  check_targets,
-  check_weights,
-  open_member,
-)
-from jaxsyn.session.sources import EnsembleReader, ParallelReader, SourceReader
+from jaxsyn.session.member import check_targets, normalized_weights, open_member
+from jaxsyn.session.workdir import PathLike
 from jaxsyn.training.runtime import enough_memory
-
-Finish = Callable[
-  [Sequence[Request], Sequence[Example], list[list[Translation]]],
-  list[list[Translation]],
-]
 
 
 class Session:
@@ -55,7 +47,8 @@ class Session:
   Attributes:
     members: Runs.
     weights: Weight of each run; the sum is 1.
-    run, plan, sources: Of the first run; see `jaxsyn.session.member.Member`.
+    run, plan, sources: Attributes of the first run; see
+      `jaxsyn.session.member.Member`.
     chosen: Description of the chosen checkpoints.
     params: Parameters of the run or the ensemble.
     notes: Reasons why other checkpoints than requested were chosen, which were
@@ -66,14 +59,12 @@ class Session:
     cut: Number of lines so far that were truncated.
   """
 
-  _read = staticmethod(parameters.read)
-
   def __init__(
     self,
-    folder: Folder | Sequence[Folder],
+    folder: PathLike | Sequence[PathLike],
     *,
     checkpoint: str = "",
-    parser: Folder = "",
+    parser: PathLike = "",
     longest: int = 512,
     batch_transform: BatchTransform | None = None,
     weights: Sequence[float] = (),
@@ -103,18 +94,14 @@ class Session:
     folders = (
       [folder] if isinstance(folder, (str, os.PathLike)) else list(folder)
     )
-    weights = [float(weight) for weight in weights]
-    check_weights(folders, weights)
-    total = sum(weights) or len(folders)
-    self.weights = [w / total for w in weights or [1.0] * len(folders)]
+    self.weights = normalized_weights(weights, len(folders))
     self.members = tuple(
       open_member(
         member_folder,
         checkpoint=checkpoint,
         parser=parser,
         longest=longest,
-        decode=decode if index == 0 else {},
-        read=self._read,
+        decode={} if index else decode,
       )
       for index, member_folder in enumerate(folders)
     )
@@ -122,81 +109,55 @@ class Session:
     first = self.members[0]
     self.run, self.plan, self.sources = first.run, first.plan, first.sources
     self.chosen = "; ".join(member.chosen for member in self.members)
-    self.notes = sum((member.messages for member in self.members), ())
+    self.notes = tuple(
+      itertools.chain.from_iterable(m.warnings for m in self.members)
+    )
     self.batch_transform, self.cut = batch_transform, 0
     self.devices = jax.local_devices()
-    reader: SourceReader | EnsembleReader = first.sources
-    features: dict[str, Any] = {"features": first.sources.features}
-    model: EncoderDecoder | Ensemble = first.plan.recipe.model
+    self.reader = SessionReader([member.sources for member in self.members])
+    models = [member.plan.recipe.model for member in self.members]
+    model: EncoderDecoder | Ensemble = models[0]
     self.params = first.params
+    batcher = Batcher(first.sources.features, batch_transform=batch_transform)
     if len(self.members) > 1:
-      readers = [member.sources for member in self.members]
-      reader = EnsembleReader(readers)
-      features = {"members": [reader.features for reader in readers]}
-      models = [member.plan.recipe.model for member in self.members]
       model = ensemble(models, self.weights)
       self.params = params_of([member.params for member in self.members])
-    self.reader = reader
-    self._parallel_reader = ParallelReader(reader)
+      batcher = Batcher(
+        members=[member.sources.features for member in self.members],
+        batch_transform=batch_transform,
+      )
     self._translate = Translator(
       model,
       first.sources.vocabularies[1],
       first.plan.config.decode,
-      batch_transform=batch_transform,
+      batcher,
       devices=self.devices,
-      **features,
     )
-    self._forced = Forced(model, batch_transform=batch_transform, **features)
-
-  def example(self, source: Source) -> Any:
-    """Returns the arrays of one source sentence, a raw line or its parse.
-
-    They are a dict, or for an ensemble a tuple of dicts.
-    """
-    (example,) = self.begin_examples([source])()
-    return example
+    self._forced = Forced(model, batcher)
 
   def __call__(
     self, sources: Iterable[Source | Request]
   ) -> list[list[Translation]]:
     """Returns the n-best translations of each sentence, in order."""
-    return self.begin(list(sources))()
+    requests = [request(source) for source in sources]
+    output_requests = self.output_requests(requests)
+    examples = self.read([one.source for one in requests])
+    return self.search(examples, output_requests)
 
-  def begin(
-    self,
-    sources: Sequence[Source | Request],
-    finish: Finish | None = None,
-    on_progress: ProgressCallback = ignore_progress,
-  ) -> Callable[[], list[list[Translation]]]:
-    """Starts to parse sentences, and returns a function that translates them.
-
-    So one block is parsed, by worker processes, while another is searched.
-
-    Args:
-      sources: Raw lines, parses or requests.
-      finish: Function applied to the requests, their examples and their
-        translations; see `jaxsyn.session.finishing`.
-      on_progress: See `search`.
+  def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
+    """Returns `output_request` of each request.
 
     Raises:
       InputError: A prefix cannot be written; the message names the line.
     """
-    requests = [request(source) for source in sources]
     output_requests = []
-    for index, sentence in enumerate(requests):
-      index = index if sentence.index is None else sentence.index
+    for position, one in enumerate(requests):
+      index = position if one.index is None else one.index
       try:
-        output_requests.append(self.output_request(sentence, index))
+        output_requests.append(self.output_request(one, index))
       except InputError as error:
         raise InputError(f"line {index + 1} of the input: {error}") from None
-    wait_for_examples = self.begin_examples([r.source for r in requests])
-
-    def translate() -> list[list[Translation]]:
-      examples = wait_for_examples()
-      nbests = self.search(examples, output_requests, on_progress)
-      return finish(requests, examples, nbests) if finish else nbests
-
-    return translate
+    return output_requests
 
   def output_request(self, request: Request, index: int = 0) -> OutputRequest:
     """Returns the requirements of a translation, in subwords.
@@ -208,8 +169,9 @@ class Session:
     Raises:
       InputError: The prefix cannot be written, or is too long.
     """
-    prefix = request.prefix
-    automaton = self._translate.compile_prefix(prefix) if prefix else ()
+    automaton = ()
+    if request.prefix:
+      automaton = self._translate.compile_prefix(request.prefix)
     output_request = OutputRequest(index, automaton)
     # A longer search would need more memory than any sentence does.
     decode, longest = self.plan.config.decode, self.sources.longest
@@ -221,30 +183,22 @@ class Session:
       )
     return output_request
 
-  def begin_examples(
-    self, sources: Sequence[Source]
-  ) -> Callable[[], list[Example]]:
-    """Starts parsing sentences; returns a function that returns their examples."""
-    wait = self._parallel_reader.begin(sources)
+  def example(self, source: Source) -> Any:
+    """Returns the arrays of one source sentence, a raw line or its parse.
 
-    def wait_for_examples() -> list[Example]:
-      read = wait()
-      self.cut += sum(is_cut for _, is_cut in read)
-      return [example for example, _ in read]
+    They are a dict, or for an ensemble a tuple of dicts.
+    """
+    return self.read([source])[0]
 
-    return wait_for_examples
+  def read(self, sources: Sequence[Source]) -> list[Example]:
+    """Returns the arrays of source sentences, raw lines or parses."""
+    return self.examples(self.reader.read_async(sources))
 
-  def compile(self, examples: Sequence[Example]) -> None:
-    """Compiles the programs that translate examples."""
-    self._translate.compile(self.params, examples)
-
-  def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the sizes for which `compile` compiles programs."""
-    return self._translate.sizes(examples)
-
-  def close(self) -> None:
-    """Ends the worker processes that parse; later calls start new ones."""
-    self._parallel_reader.close()
+  def examples(self, read: Future[list[ReadSource]]) -> list[Example]:
+    """Waits for the result of `reader.read_async`; counts truncated lines."""
+    results = read.result()
+    self.cut += sum(is_cut for _, is_cut in results)
+    return [example for example, _ in results]
 
   def search(
     self,
@@ -256,7 +210,7 @@ class Session:
     """Returns the n-best translations of examples.
 
     Args:
-      examples: Examples of `begin_examples`.
+      examples: Examples of `read`.
       requests, on_progress, is_wanted: See
         `jaxsyn.decode.translator.Translator`.
     """
@@ -294,8 +248,8 @@ class Session:
     ]
     # Each source of an n-best list is parsed once.
     source_list = list(sources)
-    keys = {_key(source): source for source in source_list}
-    read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
+    distinct = {_key(source): source for source in source_list}
+    read = dict(zip(distinct, self.read(list(distinct.values())), strict=True))
     examples = [read[_key(source)] for source in source_list]
     log_p = self.force_examples(examples, ids, on_progress)
     scored = []
@@ -315,7 +269,7 @@ class Session:
     """Returns the log probability of each subword of targets, EOS last.
 
     Args:
-      examples: Examples of `begin_examples`.
+      examples: Examples of `read`.
       targets: Subwords of each target, without EOS.
       on_progress: Called with the number of further targets that are scored.
     """
@@ -325,6 +279,14 @@ class Session:
   def subwords(self, translation: str) -> list[int]:
     """Returns the subwords of a translation, without EOS."""
     return self.sources.vocabularies[1].ids(translation)
+
+  def compile(self, examples: Sequence[Example]) -> None:
+    """Compiles the programs that translate examples."""
+    self._translate.compile(self.params, examples)
+
+  def sizes(self, examples: Sequence[Example]) -> set[Any]:
+    """Returns the sizes for which `compile` compiles programs."""
+    return self._translate.sizes(examples)
 
   @property
   def compilations(self) -> int:
@@ -341,6 +303,10 @@ class Session:
     return progress.compiling(
       self._translate.programs, self._forced.programs, *more_programs
     )
+
+  def close(self) -> None:
+    """Ends the worker processes that parse; later calls start new ones."""
+    self.reader.close()
 
 
 def _key(source: Source) -> str | int:

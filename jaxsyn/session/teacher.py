@@ -1,29 +1,28 @@
-"""A run that teaches another: what it makes of every batch of training.
+"""Teachers: trained runs whose predictions or attention another run learns.
 
-Before this file: `workdir`, `parameters`, and the losses that read what this makes,
-`jaxsyn.training.distillation` and `word_distillation`. After it: `train`.
+A teacher adds features to every batch of training, which the losses of
+`jaxsyn.training.distillation` and `word_distillation` read.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.collate import Batch, BatchTransform
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ROOT, ConfigPath
-from jaxsyn.plan import Plan, resolve
+from jaxsyn.plan import Plan
 from jaxsyn.session import parameters, workdir
+from jaxsyn.session.workdir import PathLike, Run
 from jaxsyn.storage import checksums, files
 from jaxsyn.training.distillation import TeacherLoss
 
@@ -31,61 +30,55 @@ FILE = "teachers.json"  # of a run that learns
 
 
 class Teacher:
-  """What is added to batches.
+  """Function that returns the features that a teacher adds to a batch.
 
   Attributes:
-    at: where the options of the loss stand.
-    features: of the data, that the teacher reads.
-    told: who teaches, for the log.
-    checksum: of its parameters.
+    path: Config path of the loss that learns from it.
+    features: Features of the data that the teacher reads.
+    message: Description for the log.
+    checksum: Checksum of its parameters.
   """
 
   def __init__(
     self,
     loss: TeacherLoss,
-    at: ConfigPath,
+    path: ConfigPath,
     config: Config,
     manifest: Mapping[str, Any],
   ):
     """Reads the teacher's parameters.
 
     Args:
-      loss: that says who teaches.
-      at: where its options stand.
-      config: of the run that learns.
-      manifest: of its data.
+      loss: Loss that learns from the teacher.
+      path: Config path of the loss.
+      config: Config of the run that learns.
+      manifest: Manifest of its data.
 
     Raises:
-      InputError: no such run or checkpoint, a corrupt one, or one that reads
+      InputError: There is no such run or checkpoint, it is corrupt, or it reads
         other subwords, labels or trees.
     """
-    run, plan, spec = _opened(loss, at, config, manifest)
-    model = contract.make(spec)
-    sides = tuple(f"{side}_" for side in loss.sides)
+    run, spec = _open(loss, path, config, manifest)
+    self._sides = tuple(f"{side}_" for side in loss.sides)
     self.features = frozenset(
-      name for name in plan.model_features if name.startswith(sides)
+      name for name in run.plan.model_features if name.startswith(self._sides)
     )
-    parameters_ = parameters.read(
-      run,
-      plan,
-      schema.features_for(run.manifest, self.features),
-      checkpoint=loss.checkpoint,
-      option=f"--{at / 'checkpoint'}",
+    option = f"--{path / 'checkpoint'}"
+    loaded, _ = parameters.read(
+      run, loss.checkpoint, reject_corrupt=True, option=option
     )
-    requested = loss.checkpoint or run.config.decode.checkpoint
-    self.told = (
-      f"taught by {loss.teacher}, {parameters.title(parameters_, requested)}"
-    )
-    self._params, self._sides = parameters_.params, sides
-    leaves = jax.tree.leaves(jax.tree.map(np.asarray, parameters_.params))
-    self.at = str(at)
+    self._params = loaded.params
+    self.path = str(path)
+    self.message = f"teacher: {loss.teacher}, {loaded.title}"
+    leaves = jax.tree.leaves(jax.tree.map(np.asarray, loaded.params))
     self.checksum = checksums.crc32c(
       "".join(map(checksums.crc32c, leaves)).encode()
     )
-    self._facts = jax.jit(functools.partial(loss.teacher_features, model))
+    model = contract.make(spec)
+    self._compute = jax.jit(functools.partial(loss.teacher_features, model))
 
   def chain(self, transform: BatchTransform | None) -> BatchTransform:
-    """A caller's own function on every batch, and then this."""
+    """Returns the batch transform that applies another one first, then this."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if transform is None else transform(batch)
@@ -94,24 +87,23 @@ class Teacher:
     return both
 
   def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
-    """What the teacher makes of a batch: facts of it, by name."""
-    read = {n: x for n, x in batch.items() if n.startswith(self._sides)}
-    facts = self._facts(self._params, read)
-    return {name: np.asarray(x) for name, x in facts.items()}
+    inputs = {n: x for n, x in batch.items() if n.startswith(self._sides)}
+    features = self._compute(self._params, inputs)
+    return {name: np.asarray(x) for name, x in features.items()}
 
 
 def read(plan: Plan, manifest: Mapping[str, Any]) -> tuple[Teacher, ...]:
-  """Who teaches a run: for each loss that learns from another a teacher.
+  """Returns the teachers of a run, one for each loss that learns from one.
 
   Args:
-    plan: of the run.
-    manifest: of its data.
+    plan: Plan of the run.
+    manifest: Manifest of its data.
 
   Raises:
-    InputError: as `Teacher`.
+    InputError: See `Teacher`.
   """
   return tuple(
-    Teacher(loss, at, plan.config, manifest) for at, loss in _teachers_of(plan)
+    Teacher(loss, path, plan.config, manifest) for path, loss in _losses(plan)
   )
 
 
@@ -120,19 +112,43 @@ def check(
   manifest: Mapping[str, Any],
   but: Callable[[str], bool] = lambda run: False,
 ) -> None:
-  """What `read` would raise, but of parameters; no device is asked.
+  """Raises the errors of `read`, except those of parameters.
 
   Args:
-    plan, manifest: as of `read`.
-    but: whether the teacher in a folder is not looked at.
+    plan, manifest: See `read`.
+    but: Whether the teacher in a run directory is not checked.
   """
-  for at, loss in _teachers_of(plan):
+  for path, loss in _losses(plan):
     if not but(loss.teacher):
-      _opened(loss, at, plan.config, manifest)
+      _open(loss, path, plan.config, manifest)
 
 
-def _teachers_of(plan: Plan) -> list[tuple[ConfigPath, TeacherLoss]]:
-  """The losses that learn from another run, and where their options stand."""
+def check_same(folder: PathLike, teachers: Sequence[Teacher]) -> None:
+  """Raises InputError if a resumed run would learn from other teachers."""
+  path = files.path_of(folder) / FILE
+  is_resumed = workdir.is_started(path.parent)
+  if not (teachers and is_resumed and files.is_file(path)):
+    return
+  remedy = "Restore it from a copy, or use another --workdir."
+  recorded = workdir.read_record(path, remedy)
+  for one in teachers:
+    if recorded.get(one.path) != one.checksum:
+      raise InputError(
+        f"{folder} learned from other parameters than {one.path}.teacher has "
+        "now: that run was trained on, or again. Name the checkpoint of the "
+        f"teacher ({one.path}.checkpoint), or use another --workdir."
+      )
+
+
+def write(folder: PathLike, teachers: Sequence[Teacher]) -> None:
+  """Writes the checksums of teachers to a run directory, for `check_same`."""
+  if teachers:
+    content = {one.path: one.checksum for one in teachers}
+    workdir.write_record(files.path_of(folder) / FILE, content)
+
+
+def _losses(plan: Plan) -> list[tuple[ConfigPath, TeacherLoss]]:
+  """Returns the losses that learn from another run, and their config paths."""
   return [
     (ROOT / "losses" / name, loss)
     for name, loss in plan.config.losses
@@ -140,120 +156,79 @@ def _teachers_of(plan: Plan) -> list[tuple[ConfigPath, TeacherLoss]]:
   ]
 
 
-def _opened(
-  loss: TeacherLoss, at: ConfigPath, config: Config, manifest: Mapping[str, Any]
-) -> tuple[workdir.Run, Plan, ModelSpec]:
-  """The run that teaches, its plan, and its model with what is to be learnt."""
-  if not loss.teacher:
-    raise (at / "teacher").error(
-      "='' names nobody: give the folder of a trained run that reads trees, "
-      f"as in --{at / 'teacher'}=runs/pascal."
-    )
-  run = workdir.open_run(loss.teacher)
-  plan = resolve(run.config, run.manifest)
-  _check_alike(loss, at, config, manifest, run, plan.model_features)
-  return run, plan, loss.required_maps_of_teacher(at, plan.spec)
-
-
-def check_same(
-  folder: os.PathLike[str] | str, teachers: Sequence[Teacher]
-) -> None:
-  """Raises InputError where a run that goes on would learn from others."""
-  path = files.path_of(folder) / FILE
-  if (
-    not teachers
-    or not workdir.is_started(path.parent)
-    or not files.is_file(path)
-  ):
-    return
-  try:
-    were = checksums.verify_checksum(files.read_json(path))
-  except (ValueError, OSError) as error:
-    raise InputError(
-      f"{path} is corrupt ({str(error).rstrip('.')}). Restore it from a copy, "
-      "or use another --workdir."
-    ) from None
-  for one in teachers:
-    if were.get(one.at) != one.checksum:
-      raise InputError(
-        f"{folder} learnt from other parameters than {one.at}.teacher has now: "
-        f"that run was trained on, or again. Name the checkpoint that taught "
-        f"({one.at}.checkpoint), or use another --workdir."
-      )
-
-
-def write(folder: os.PathLike[str] | str, teachers: Sequence[Teacher]) -> None:
-  """Keeps in a run's folder who teaches it, for `check_same`."""
-  if teachers:
-    content = {one.at: one.checksum for one in teachers}
-    files.write_json(
-      files.path_of(folder) / FILE, checksums.add_checksum(content)
-    )
-
-
-def _check_alike(
+def _open(
   loss: TeacherLoss,
-  at: ConfigPath,
+  path: ConfigPath,
   config: Config,
   manifest: Mapping[str, Any],
-  run: workdir.Run,
-  required: Collection[str],
-) -> None:
-  """Raises InputError for a teacher that would read a batch otherwise."""
-
-  def refuse(what: str) -> None:
-    raise (at / "teacher").error(
-      f"={loss.teacher!r} has {what} than {config.data.directory}; train the "
-      "teacher on the same prepared data."
+) -> tuple[Run, ModelSpec]:
+  """Opens a teacher; its model publishes the maps that the loss reads."""
+  if not loss.teacher:
+    raise (path / "teacher").error(
+      "='' names no run: give the run directory of a system that reads trees, "
+      f"as in --{path / 'teacher'}=runs/pascal."
     )
+  run = workdir.open_run(loss.teacher)
+  features = run.plan.model_features
+  differences = _differences(loss, config, manifest, run, features)
+  if difference := next(differences, ""):
+    raise (path / "teacher").error(f"={loss.teacher!r} {difference}")
+  return run, loss.required_maps_of_teacher(path, run.plan.spec)
 
+
+def _differences(
+  loss: TeacherLoss,
+  config: Config,
+  manifest: Mapping[str, Any],
+  run: Run,
+  features: Collection[str],
+) -> Iterator[str]:
+  """Yields reasons why a teacher would read a batch differently.
+
+  Args:
+    loss: Loss that learns from the teacher.
+    config, manifest: Config of the run that learns, and manifest of its data.
+    run: Teacher.
+    features: Features that the teacher reads.
+  """
+  remedy = f"than {config.data.directory}; train the teacher on the same prepared data."
+  hashes, teacher_hashes = map(workdir.hashes, (manifest, run.manifest))
   for side in loss.sides:
-    ours, theirs = (
-      manifest_["vocabulary"][side]["sha256"]
-      for manifest_ in (manifest, run.manifest)
-    )
-    if ours != theirs:
-      refuse(f"another vocabulary of the {side}")
-    if not any(name.startswith(f"{side}_") for name in required):
+    vocabularies = hashes["vocabulary"], teacher_hashes["vocabulary"]
+    if vocabularies[0][side] != vocabularies[1][side]:
+      yield f"has another vocabulary of the {side} {remedy}"
+    if not any(name.startswith(f"{side}_") for name in features):
       continue
     for name in ("relations", "labels"):
-      ours, theirs = (
-        dict(manifest_.get(name) or {}).get(side)
-        for manifest_ in (manifest, run.manifest)
-      )
-      if theirs and ours != theirs:
-        refuse(f"other {name} of the {side}")
-    ours, theirs = (
-      workdir.hashes(manifest_)["parser"].get(side)
-      for manifest_ in (manifest, run.manifest)
+      known = (run.manifest.get(name) or {}).get(side)
+      if known and known != (manifest.get(name) or {}).get(side):
+        yield f"has other {name} of the {side} {remedy}"
+    parsers = hashes["parser"], teacher_hashes["parser"]
+    if parsers[0].get(side) != parsers[1].get(side):
+      yield f"has another parser of the {side} {remedy}"
+  if _symbols(config, manifest) != _symbols(run.config, run.manifest):
+    yield (
+      "has other symbols of tasks or corpora than this run: train it with the "
+      "same config.data.second and config.data.mixture."
     )
-    if ours != theirs:
-      refuse(f"another parser of the {side}")
-  ours, theirs = (
-    (
-      tasks.symbols(of.data.second, manifest_),
-      mixture.tags(of.data.mixture, manifest_),
+  tree, teacher_tree = config.data.tree, run.config.data.tree
+  reads_trees = features or run.config.data.second.task.any
+  is_replaced = tree.replaces or teacher_tree.replaces
+  if reads_trees and is_replaced and tree != teacher_tree:
+    yield (
+      f"was trained with config.data.tree={teacher_tree}, and this run has "
+      f"{tree}; set the teacher's."
     )
-    for of, manifest_ in ((config, manifest), (run.config, run.manifest))
+  seed, teacher_seed = config.seed, run.config.seed
+  if teacher_tree.seeded and seed != teacher_seed:
+    yield (
+      f"was trained on the random trees of config.seed={teacher_seed}, and this "
+      f"run has those of {seed}: train one teacher for each seed."
+    )
+
+
+def _symbols(config: Config, manifest: Mapping[str, Any]) -> tuple[Any, Any]:
+  return (
+    tasks.symbols(config.data.second, manifest),
+    mixture.tags(config.data.mixture, manifest),
   )
-  if ours != theirs:
-    raise (at / "teacher").error(
-      f"={loss.teacher!r} knows other signs of tasks or corpora than this run "
-      "has: train it with the same config.data.second and config.data.mixture."
-    )
-  trees = run.config.data.tree, config.data.tree
-  sees = required or run.config.data.second.task.any
-  replaced = sees and any(tree.replaces for tree in trees)
-  if replaced and trees[0] != trees[1]:
-    raise (at / "teacher").error(
-      f"={loss.teacher!r} was trained with config.data.tree="
-      f"{run.config.data.tree}, and this run has {config.data.tree}; set it as "
-      "the teacher's."
-    )
-  seeds = run.config.seed, config.seed
-  if trees[0].seeded and seeds[0] != seeds[1]:
-    raise (at / "teacher").error(
-      f"={loss.teacher!r} was trained on the random trees of config.seed="
-      f"{seeds[0]}, and this run has those of {seeds[1]}: give each seed a "
-      "teacher of its own."
-    )

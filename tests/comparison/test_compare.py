@@ -448,7 +448,7 @@ def test_checks_the_teacher_before_training(config_of, tmp_path):
     return config_of("distilled", **{option: run})
 
   for run, message in (
-    ("", "names nobody"),
+    ("", "names no run"),
     (str(tmp_path / "gone"), "not the folder of a run"),
   ):
     systems = {"transformer": config_of("transformer"), "d": distilled(run)}

@@ -9,6 +9,7 @@ from models_under_test import batch_of, parameters, plan_of, sentence
 from tables_under_test import Tables, drawn
 
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.decode.examples import Batcher
 from jaxsyn.decode.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("eight_devices")
@@ -52,7 +53,7 @@ def make(prepared):
       plan_of("transformer").config.decode, **usual, **options
     )
     return Translator(
-      model, vocabulary, config, features=features, devices=devices
+      model, vocabulary, config, Batcher(features), devices=devices
     )
 
   return translator

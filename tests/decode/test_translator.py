@@ -10,6 +10,7 @@ from tables_under_test import Tables, drawn, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.decode.examples import Batcher
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
   Translator,
@@ -33,7 +34,7 @@ def make(prepared):
       max_length_factor=FACTOR,
       max_length_offset=OFFSET,
     )
-    return Translator(Tables(SIZE), vocabulary, config, features=names)
+    return Translator(Tables(SIZE), vocabulary, config, Batcher(names))
 
   return translator
 

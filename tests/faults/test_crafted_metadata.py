@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 from jaxsyn import export
-from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import open_model
-from jaxsyn.plan import resolve
 from jaxsyn.session import parameters, workdir
 from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
@@ -52,10 +50,7 @@ def check_mutants(path, read):
 def test_crafted_checkpoints_are_rejected(run, checkpoint):
   def read():
     opened = workdir.open_run(run)
-    plan = resolve(opened.config, opened.manifest)
-    names = schema.features_for(opened.manifest, plan.translation_features)
-    loaded = parameters.read(opened, plan, names, checkpoint=checkpoint)
-    parameters.title(loaded, checkpoint)
+    parameters.read(opened, checkpoint, reject_corrupt=True)
 
   folder = {"best": "best", "last": "checkpoints"}[checkpoint]
   check_mutants(run / folder / "20" / "metadata.json", read)

@@ -115,7 +115,7 @@ def test_inspection_is_that_of_the_command(ask, alone):
 
 def test_ends_the_search_for_unwanted_sentences(alone):
   lines = [LINE, OTHER, "the cow runs ."]
-  examples = alone.begin_examples(lines)()
+  examples = alone.read(lines)
   checks = []
 
   def is_wanted(index):
@@ -128,7 +128,7 @@ def test_ends_the_search_for_unwanted_sentences(alone):
     assert_alike(fields(result[index]), fields(alone([lines[index]])[0]))
   assert set(checks) == {0, 1, 2}
   # One that becomes unwanted amid its search ends it.
-  long = alone.begin_examples([LINE])()
+  long = alone.read([LINE])
   request = Request(LINE, prefix="the cow sleeps . " * 20)
   checks = []
   result = alone.search(

@@ -195,7 +195,7 @@ def test_health_reports_a_stuck_worker(made):
 def test_health_is_ok_while_a_long_compilation_runs(made):
   ask = made(timeout=0.2)
   session, worker = ask.service.runs["pascal"].session, ask.service.worker
-  examples = session.begin_examples(["a cow " * 50])()  # of a new size
+  examples = session.read(["a cow " * 50])  # of a new size
   job = InspectionJob("pascal", lambda is_wanted: session.search(examples))
   worker.submit(job)
   replies = []

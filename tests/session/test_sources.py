@@ -1,4 +1,4 @@
-"""Sources read by processes: the same arrays, in order, and what goes wrong."""
+"""Reading of source sentences, in this process and in worker processes."""
 
 import copy
 import itertools
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from test_workers import process_facts
 
-from jaxsyn import plan
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
+from jaxsyn.decode import sources
+from jaxsyn.decode.sources import FEW, SessionReader
 from jaxsyn.errors import InputError
-from jaxsyn.session import sources, workdir
+from jaxsyn.session import workdir
 from jaxsyn.session.member import source_reader
-from jaxsyn.session.sources import FEW, EnsembleReader, ParallelReader
 from jaxsyn.workers import Workers
 
 WORDS = [
@@ -40,30 +40,31 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def reader(prepared, tmp_path_factory):
-  """Of a run of the small corpus, that was not trained."""
+  """The reader of an untrained run on the small corpus."""
   from jaxsyn.configs import quickstart as config_file
 
   config = config_file.get_config("pascal")
   config.data.directory = str(prepared)
-  config = read_config(config)
-  run = workdir.create(tmp_path_factory.mktemp("sources") / "run", config)
-  return source_reader(run, plan.resolve(config, run.manifest), longest=512)
+  folder = tmp_path_factory.mktemp("sources") / "run"
+  run = workdir.create(folder, read_config(config))
+  return source_reader(run, longest=512)
 
 
 @pytest.fixture
 def parallel(reader):
-  parallel = ParallelReader(reader)
+  parallel = SessionReader([reader])
   yield parallel
   parallel.close()
 
 
 def test_worker_processes_read_the_same_arrays(reader, parallel):
-  parse = reader.parse(LINES[-1])
-  inputs = [*LINES, parse]
-  expected = reader.read_all(inputs)
-  # Two blocks are begun, the second while the first is being read.
-  first, second = parallel.begin(inputs), parallel.begin(inputs[::-1])
-  for read, wanted in ((first(), expected), (second(), expected[::-1])):
+  inputs = [*LINES, reader.parse(LINES[-1])]
+  expected = parallel.read_all(inputs)
+  # The second block is started while the first is being read.
+  first = parallel.read_async(inputs)
+  second = parallel.read_async(inputs[::-1])
+  for future, wanted in ((first, expected), (second, expected[::-1])):
+    read = future.result()
     assert [cut for _, cut in read] == [cut for _, cut in wanted]
     for (example, _), (other, _) in zip(read, wanted, strict=True):
       assert example.keys() == other.keys()
@@ -74,47 +75,46 @@ def test_worker_processes_read_the_same_arrays(reader, parallel):
 
 
 def test_few_lines_are_read_in_this_process(reader, parallel):
-  reader.parse("?")
-  parallel.begin(LINES[:FEW])()
-  parallel.begin([reader.parse("?")] * (FEW + 1))()  # parsed beforehand
+  parallel.read_async(LINES[:FEW]).result()
+  parsed = [reader.parse("?")] * (FEW + 1)
+  parallel.read_async(parsed).result()
   assert parallel._workers is None
 
 
 def test_runs_with_the_same_parser_parse_once(reader, monkeypatch):
-  """Checks that all lines are parsed together, once for several runs."""
-  requests, texts = [], UDPipe._texts
+  calls, texts = [], UDPipe._texts
 
-  def noted(parser, lines):
-    requests.extend([lines] if lines else [])
+  def record(parser, lines):
+    calls.append(lines)
     return texts(parser, lines)
 
-  monkeypatch.setattr(UDPipe, "_texts", noted)
+  monkeypatch.setattr(UDPipe, "_texts", record)
   inputs = [*LINES[:5], *LINES[6:30], LINES[8], reader.parse(LINES[-1])]
-  expected = reader.read_all(inputs)
-  requests.clear()
-  ensemble = EnsembleReader([reader, copy.copy(reader)])
+  expected = SessionReader([reader]).read_all(inputs)
+  calls.clear()
+  ensemble = SessionReader([reader, copy.copy(reader)])
   for (examples, cut), (due, _) in zip(
     ensemble.read_all(inputs), expected, strict=True
   ):
     assert not cut
     for example, (name, array) in itertools.product(examples, due.items()):
       np.testing.assert_array_equal(example[name], array)
-  (lines,) = requests
+  (lines,) = calls  # all together, for both runs
   assert len(set(lines)) == len(lines) > 5
 
 
-def test_processes_load_no_jax(reader):
-  with Workers(reader.opened, 1, died="") as workers:
+def test_worker_processes_load_no_jax(parallel):
+  with Workers(parallel.opened, 1, died="") as workers:
     pid, loaded = workers.submit(process_facts).result()
   assert pid != os.getpid() and "ufal" in loaded
   assert not loaded & {"jax", "flax", "orbax", "tensorflow"}
 
 
 def test_reports_a_killed_parser(parallel):
-  wait = parallel.begin(LINES)
+  future = parallel.read_async(LINES)
   os.killpg(parallel._workers._process.pid, signal.SIGKILL)
   with pytest.raises(InputError, match=r"a parser process died.*--conllu"):
-    wait()
+    future.result()
 
 
 def test_rejects_another_parser(reader, tmp_path, monkeypatch):
@@ -122,18 +122,18 @@ def test_rejects_another_parser(reader, tmp_path, monkeypatch):
   other.write_bytes(reader.parser.path.read_bytes() + b"\0")
   monkeypatch.setattr(reader, "_spec", UDPipeSpec(str(other)))
   monkeypatch.setattr(reader, "_parser", None)
-  parallel = ParallelReader(reader)
+  parallel = SessionReader([reader])
   for lines in (LINES, LINES[:1]):
     with pytest.raises(InputError, match=r"is not the source parser .*SHA-256"):
-      parallel.begin(lines)()
+      parallel.read_async(lines).result()
   monkeypatch.setattr(reader, "_spec", None)
   parallel.close()
   with pytest.raises(InputError, match="has no parser"):
-    parallel.begin(LINES)()
+    parallel.read_async(LINES).result()
   parallel.close()
 
 
 def test_starts_one_process_per_core(monkeypatch, parallel):
   monkeypatch.setattr(sources, "cores", lambda: 1)
-  parallel.begin(LINES)()
+  parallel.read_async(LINES).result()
   assert len(parallel._workers._ours) == 1

@@ -1,4 +1,4 @@
-"""Requests of files: JSON lines, prefixes beside text, and what is none."""
+"""Requests of input files: text, JSON lines, prefixes, and invalid lines."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from jaxsyn.session import inputs
 
 
 def read(tmp_path, text, *, name="a.txt", prefix=None, errors="strict", **more):
-  """The requests of a file, and what was wrong with lines."""
+  """Returns the requests of a file, and messages about invalid lines."""
   path = tmp_path / name
   path.write_text(text, encoding="utf-8")
   arguments = {"input": str(path), "prefix": "", "errors": errors}
@@ -27,7 +27,7 @@ def read(tmp_path, text, *, name="a.txt", prefix=None, errors="strict", **more):
   return [item for item in items if item is not PAUSE], faults
 
 
-def test_lines_have_their_places(tmp_path):
+def test_lines_have_indices(tmp_path):
   result, faults = read(tmp_path, "a b\n\nc\n")
   assert result == [Request(t, index=i) for i, t in enumerate(["a b", "", "c"])]
   assert not faults
@@ -57,7 +57,7 @@ def test_json_lines_with_trees(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "told, message",
+  "fields, message",
   [
     ({"conllu": TREE.format(1)}, "conllu:1: the sentence has no root"),
     ({"conllu": ""}, "'conllu' must be one sentence, got 0."),
@@ -66,9 +66,9 @@ def test_json_lines_with_trees(tmp_path):
     ({"conllu": "", "text": ""}, 'has both "text" and "conllu"'),
   ],
 )
-def test_rejects_invalid_trees(told, message):
+def test_rejects_invalid_trees(fields, message):
   with pytest.raises(InputError, match=message):
-    from_json(json.dumps(told))
+    from_json(json.dumps(fields))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_checks_many_strings_under_a_long_name_in_time():
 
 
 def test_accepts_a_long_sentence_of_a_json_line(tmp_path):
-  """Of raw text, too, a sentence is cut where the model reads no more."""
+  """It is truncated later, like a line of raw text."""
   long = "a" * 2001
   rows = TREE.format(0).replace("cow", long)
   text = "\n".join(

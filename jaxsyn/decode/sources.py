@@ -1,0 +1,301 @@
+"""Reading of sentences to be translated, as `preprocess` read the training data.
+
+NFC, subwords, trees and tags are those of the run. Large blocks are parsed by worker
+processes. They import this module, which therefore must not import JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
+
+from jaxsyn.data import schema
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.controls import TREES, TreeControl
+from jaxsyn.data.sentence.example import encode_all, tagged
+from jaxsyn.data.sentence.parsers import Parser, recorded
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
+from jaxsyn.decode.examples import Example
+from jaxsyn.errors import InputError
+from jaxsyn.workers import Workers, cores
+
+# Blocks of at most this many lines are parsed in this process: starting workers
+# takes as long.
+FEW = 200
+_BLOCK = 16  # lines per call of a worker
+_DIED = (
+  "a parser process died, perhaps out of memory: end other programs, or "
+  "parse beforehand and translate CoNLL-U (--conllu)."
+)
+
+Parses = dict[tuple[str, str], Parse]  # (key of a parser, line) -> parse
+ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+  """A source, and the part of it that is read.
+
+  Attributes:
+    text: Complete text, normalized like the training text.
+    pieces: Subwords of the complete text.
+    read: Parse or raw line; the start of the line if it is too long.
+    is_cut: Whether it is too long.
+  """
+
+  text: str
+  pieces: Pieces
+  read: Source
+  is_cut: bool
+
+
+class SourceReader:
+  """Converts raw lines and parses to examples, for one run.
+
+  Attributes:
+    longest: Maximum number of subwords of a source, including EOS.
+    features: Source features that the model reads.
+    vocabularies: Vocabularies of source and target.
+    tree: Name of the tree that the model reads: "parsed" unless config.data.tree
+      replaces the parser's tree; "none" if it reads none.
+  """
+
+  def __init__(
+    self,
+    folder: pathlib.Path,
+    manifest: Mapping[str, Any],
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    *,
+    features: Collection[str],
+    tree: TreeControl,
+    seed: int,
+    longest: int,
+    tag: int | None = None,
+    parser: str | os.PathLike[str] = "",
+  ):
+    """Initializes the reader; the parser is opened at its first use.
+
+    Args:
+      folder: Run directory, for messages and the copy of the parser.
+      manifest: Manifest of the data that the run was trained on.
+      vocabularies: Vocabularies of source and target.
+      features: Source features that the model reads.
+      tree: Tree type of the run, config.data.tree.
+      seed: Seed of the run, for random trees.
+      longest: Maximum number of subwords of a source, including EOS.
+      tag: Id of the tag that selects translation; None without tags.
+      parser: Path of the parser, if it is not in the run directory; see
+        `recorded.spec`.
+    """
+    self.longest, self.features = longest, tuple(features)
+    self.vocabularies = vocabularies
+    self.tree = TREES.name_of(tree) if tree.replaces else "parsed"
+    if len(self.features) == 1:
+      self.tree = "none"
+    self._folder, self._manifest, self._tag = folder, manifest, tag
+    self._encoding = {
+      **schema.encoding(manifest),
+      "vocabularies": vocabularies,
+      "tree": tree,
+      "seed": seed,
+    }
+    self._spec = recorded.spec(folder, manifest, "source", os.fspath(parser))
+    self._parser: Parser | None = None
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {**self.__dict__, "_parser": None}  # each worker opens a parser
+
+  @property
+  def has_parser(self) -> bool:
+    """Whether the run has a parser, which may fail to open."""
+    return self._spec is not None
+
+  @property
+  def parser(self) -> Parser:
+    """The parser of the run, opened at its first use.
+
+    Raises:
+      InputError: There is no parser, or it is not the run's.
+    """
+    if self._parser is None:
+      if not self._spec:
+        raise InputError(
+          f"{self._folder} has no parser: its trees came as CoNLL-U, or it "
+          "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
+          "(--parser)."
+        )
+      self._parser = recorded.open_recorded(
+        self._spec, self._manifest, "source"
+      )
+    return self._parser
+
+  def parse(self, line: str) -> Parse:
+    """Returns the tree of a raw line; raises InputError like `parser`."""
+    return self.parser(line)
+
+  def fit(self, source: Source) -> Fitted:
+    """Normalizes a raw line or a parse, and cuts it if it is too long."""
+    full_text = source if isinstance(source, str) else source.text
+    pieces = self.vocabularies[0].encode(full_text)
+    is_cut = len(pieces.id) >= self.longest
+    if is_cut:  # a parse becomes a raw line: the part has another tree
+      source = full_text[: pieces.end[self.longest - 2]]
+    return Fitted(full_text, pieces, source, is_cut)
+
+  def example(self, source: Source) -> dict[str, Any]:
+    """Returns the arrays that the model reads of `Fitted.read`."""
+    return self.encode([source], {})[0]
+
+  def encode(
+    self, sources: Sequence[Source], parses: Parses
+  ) -> list[dict[str, Any]]:
+    """Returns the arrays that the model reads.
+
+    Args:
+      sources: `Fitted.read` of each source.
+      parses: Known parses of raw lines; new ones are added.
+
+    Raises:
+      InputError: A line must be parsed, and there is no parser.
+    """
+    if not sources:
+      return []
+    if self.tree == "none":
+      sources = [one if isinstance(one, str) else one.text for one in sources]
+    elif any(isinstance(source, str) for source in sources):
+      sources = self._parse_all(sources, parses)
+    examples = encode_all(
+      sources, None, lines=[0] * len(sources), **self._encoding
+    ).examples()
+    if self._tag is None:
+      return examples
+    return [tagged(example, self._tag) for example in examples]
+
+  def _parse_all(
+    self, sources: Sequence[Source], parses: Parses
+  ) -> list[Source]:
+    key = self.parser.key
+    lines = [source for source in sources if isinstance(source, str)]
+    # In one call, since some parsers process many lines at a time.
+    new = [line for line in dict.fromkeys(lines) if (key, line) not in parses]
+    if new:
+      new_parses = self.parser.parses(new)
+      parses.update(zip([(key, line) for line in new], new_parses, strict=True))
+    return [
+      parses[key, source] if isinstance(source, str) else source
+      for source in sources
+    ]
+
+
+class SessionReader:
+  """Converts sources to the examples of a session, also in worker processes.
+
+  The example of an ensemble is a tuple with one entry per run, each with the
+  features, vocabulary, tags and control trees of its run. Runs with the same parser
+  share the parse of a sentence.
+
+  Attributes:
+    readers: Reader of each run.
+  """
+
+  def __init__(self, readers: Sequence[SourceReader]):
+    self.readers = tuple(readers)
+    self._workers: Workers[Self] | None = None
+    self._collector: ThreadPoolExecutor | None = None
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {"readers": self.readers, "_workers": None, "_collector": None}
+
+  @property
+  def tree(self) -> str:
+    """Tree of the first run that reads one; "none" if no run does."""
+    trees = (reader.tree for reader in self.readers)
+    return next((tree for tree in trees if tree != "none"), "none")
+
+  @property
+  def has_parser(self) -> bool:
+    """Whether a run has a parser, which may fail to open."""
+    return any(reader.has_parser for reader in self.readers)
+
+  def fit(self, source: Source) -> Fitted:
+    """Returns the part of a source that the first run reads."""
+    return self.readers[0].fit(source)
+
+  def tree_of(self, line: str) -> Parse:
+    """Parses a raw line with the first parser of a run; raises InputError."""
+    reader = self._first_with_parser
+    return reader.parse(reader.fit(line).text)
+
+  def open_parser(self) -> None:
+    """Opens the first parser of a run; raises InputError if that fails."""
+    _ = self._first_with_parser.parser
+
+  def opened(self) -> Self:
+    """Opens the parsers of runs that read trees, and returns this reader."""
+    for reader in self.readers:
+      if reader.tree != "none":
+        _ = reader.parser
+    return self
+
+  def read_all(self, sources: Sequence[Source]) -> list[ReadSource]:
+    """Returns the example of each source, and whether it was cut.
+
+    Raises:
+      InputError: There is no parser, or it is not the run's.
+    """
+    parses: Parses = {}
+    columns: list[list[dict[str, Any]]] = []
+    is_cut = [False] * len(sources)
+    for reader in self.readers:
+      fitted = [reader.fit(source) for source in sources]
+      is_cut = [cut or one.is_cut for cut, one in zip(is_cut, fitted)]
+      columns.append(reader.encode([one.read for one in fitted], parses))
+    if len(columns) == 1:
+      return list(zip(columns[0], is_cut, strict=True))
+    return list(zip(zip(*columns), is_cut, strict=True))
+
+  def read_async(self, sources: Sequence[Source]) -> Future[list[ReadSource]]:
+    """Starts `read_all`, and returns its future.
+
+    More than FEW raw lines are parsed by worker processes, one per core, which
+    run until `close`. Smaller blocks are read before this returns.
+    """
+    lines = sum(isinstance(source, str) for source in sources)
+    if self.tree == "none" or lines <= FEW:
+      future: Future[list[ReadSource]] = Future()
+      try:
+        future.set_result(self.read_all(sources))
+      except InputError as error:
+        future.set_exception(error)
+      return future
+    if self._workers is None or self._collector is None:
+      self._workers = Workers(self.opened, cores(), died=_DIED)
+      self._collector = ThreadPoolExecutor(1)
+    blocks = [
+      self._workers.submit(SessionReader.read_all, sources[i : i + _BLOCK])
+      for i in range(0, len(sources), _BLOCK)
+    ]
+    return self._collector.submit(_join, blocks)
+
+  def close(self) -> None:
+    """Ends the worker processes; later calls start new ones."""
+    if self._workers is not None and self._collector is not None:
+      self._workers.close()
+      self._collector.shutdown()
+      self._workers = self._collector = None
+
+  @property
+  def _first_with_parser(self) -> SourceReader:
+    with_parser = (reader for reader in self.readers if reader.has_parser)
+    return next(with_parser, self.readers[0])
+
+
+def _join(blocks: Sequence[Future[list[ReadSource]]]) -> list[ReadSource]:
+  results = [block.result() for block in blocks]
+  return list(itertools.chain.from_iterable(results))

@@ -1,0 +1,190 @@
+"""Run directories: creation, resuming, restored copies, corrupt configs."""
+
+import json
+import shutil
+
+import pytest
+
+from jaxsyn import train
+from jaxsyn.config import read_config
+from jaxsyn.data.store import manifests
+from jaxsyn.data.store.tfrecord import records_sha256
+from jaxsyn.errors import InputError
+from jaxsyn.session import Session, parameters, workdir
+from jaxsyn.storage import checksums
+from jaxsyn.training import log
+
+
+@pytest.mark.parametrize(
+  "section, field, value, message",
+  [
+    ("batch", "tokens", 4, "config.batch.tokens"),
+    ("data", "train", "trian", "no split 'trian'"),
+    ("data", "validation", "dev", "no split 'dev'"),
+    ("data", "directory", "/nowhere", "/nowhere is missing"),
+    ("model", "heads", 3, "config.model has no option 'heads'"),
+    ("optimiser", "name", "sdg", "did you mean|Did you mean|Known"),
+  ],
+)
+def test_a_rejected_config_leaves_no_directory(
+  tiny, tmp_path, section, field, value, message
+):
+  config = tiny()
+  config[section][field] = value
+  with pytest.raises(InputError, match=message):
+    train.run(config, tmp_path / "runs" / "new")
+  assert list(tmp_path.iterdir()) == []
+
+
+def create(config, folder):
+  return workdir.create(folder, read_config(config))
+
+
+@pytest.mark.parametrize("folder", ["checkpoints", "best"])
+def test_the_config_may_change_until_the_first_checkpoint(
+  tiny, tmp_path, folder
+):
+  config = tiny()
+  create(config, tmp_path)
+  config.model.width = 64
+  create(config, tmp_path)
+  assert workdir.open_run(tmp_path).config.model.width == 64
+  (tmp_path / folder / "2").mkdir(parents=True)
+  create(config, tmp_path)
+  config.model.width = 32
+  with pytest.raises(InputError, match=r"config\.model\.width was 64 and is"):
+    create(config, tmp_path)
+
+
+def test_a_run_on_a_mixture_resumes_with_the_same_corpora(
+  tiny, prepared, tmp_path
+):
+  other = tmp_path / "other"
+  shutil.copytree(prepared, other, ignore=shutil.ignore_patterns("work"))
+  config = tiny("transformer")
+  config.data.mixture.update(folders=(str(other),), tags=True)
+  config.train.update(steps=3, evaluate_every=3, save_every=3, log_every=3)
+  config.train.selection = "log_likelihood"
+  run = tmp_path / "run"
+  assert train.run(config, run).step == 3
+  records, _ = log.records(run)
+  counts = records[0]["examples/tiny"], records[0]["examples/other"]
+  assert min(counts) > 0
+  assert train.run(config, run).step == 3
+  assert len(Session(run)(["the dog sees a cat ."])) == 1
+  path = run / workdir.MIXTURE
+  original = path.read_bytes()
+  path.write_bytes(original[:-5])
+  with pytest.raises(InputError, match=r"mixture.json is corrupt"):
+    train.run(config, run)
+  path.write_bytes(original)
+  # The other dataset is prepared again.
+  manifest = manifests.read(other)
+  shards = manifest["splits"]["train"]["shards"]
+  shards[0]["sha256"] = "7" * 64
+  hashes = [shard["sha256"] for shard in shards]
+  manifest["splits"]["train"]["records_sha256"] = records_sha256(hashes)
+  manifests.write(other, manifest)
+  with pytest.raises(InputError, match=r"other data than .*other, of config"):
+    train.run(config, run)
+
+
+@pytest.mark.parametrize("name", ["vocabulary.model", "parser.source.udpipe"])
+def test_a_corrupt_copy_is_restored(tiny, tmp_path, name):
+  run = tmp_path / "run"
+  create(tiny(), run)
+  path = run / name
+  content = path.read_bytes()
+  for corrupt in (content[:-9] + b"x" * 9, content[:9], b"", None):
+    path.unlink() if corrupt is None else path.write_bytes(corrupt)
+    create(tiny(), run)
+    assert path.read_bytes() == content
+  # An intact copy is kept if the dataset is corrupt.
+  data = tmp_path / "data"
+  shutil.copytree(tiny().data.directory, data, symlinks=True)
+  (data / name).write_bytes(b"corrupt")
+  config = tiny()
+  config.data.directory = str(data)
+  create(config, run)
+  assert path.read_bytes() == content
+  path.unlink()
+  with pytest.raises(InputError, match=rf"data/{name} is missing or differs"):
+    create(config, run)
+
+
+def invalid_values(value, path=()):
+  """Sets each value to values of other types; yields its path and the value."""
+  for name, old in list(value.items()) if isinstance(value, dict) else ():
+    for new in (None, [None], {"x": 1}, "\0", 1.5):
+      if type(new) is not type(old) and old is not None:
+        value[name] = new
+        yield (*path, name), new
+        value[name] = old
+    del value[name]
+    yield (*path, name), "missing"
+    value[name] = old
+    yield from invalid_values(value[name], (*path, name))
+
+
+def test_any_other_config_is_rejected_by_its_file(tiny, tmp_path):
+  create(tiny(), tmp_path)
+  path = tmp_path / workdir.CONFIG
+  text = path.read_text()
+
+  def is_rejected(document):
+    path.write_text(document)
+    try:
+      workdir.open_run(tmp_path)
+    except InputError as error:
+      assert str(error).startswith(str(path)), error
+      return True
+    return False
+
+  for document in (
+    *("", "{", "[]", "null", "7", '"x"', "[" * 100_000, "1" * 10_000, "{}"),
+    text[: len(text) // 2],
+  ):
+    assert is_rejected(document)
+  assert '"alpha": 1.0' in text and is_rejected(
+    text.replace('ha": 1', 'ha": 5')
+  )
+  path.write_bytes(b"\xff\xfe" + text.encode())
+  with pytest.raises(InputError, match=r"config\.json is corrupt"):
+    workdir.open_run(tmp_path)
+  complete = checksums.verify_checksum(json.loads(text))
+  tried, accepted = 0, []
+  for where, new in invalid_values(complete):
+    tried += 1
+    if not is_rejected(json.dumps(checksums.add_checksum(complete))):
+      accepted.append((where, new))
+  assert tried > 400
+  # Names of modifiers and losses are free; missing options have defaults.
+  free = ("parts", "losses")
+  assert [
+    one for one in accepted if one[0][0] not in free and one[1] != "missing"
+  ] == []
+
+
+def test_an_option_that_a_recorded_config_lacks_has_its_default(tiny, tmp_path):
+  create(tiny(), tmp_path)
+  path = tmp_path / workdir.CONFIG
+  document = checksums.verify_checksum(json.loads(path.read_text()))
+  del document["prepare"]["alignments"]
+  path.write_text(json.dumps(checksums.add_checksum(document)))
+  (tmp_path / "checkpoints" / "2").mkdir(parents=True)
+  assert workdir.open_run(tmp_path).config.prepare.alignments == {}
+  create(tiny(), tmp_path)
+  assert read_config(document).prepare.alignments == {}
+
+
+def test_warns_of_a_replaced_checkpoint_or_rejects_it(runs, tmp_path, capsys):
+  run = shutil.copytree(runs["pascal"], tmp_path / "run")
+  opened = workdir.open_run(run)
+  assert parameters.read(opened)[1] == ()
+  shutil.rmtree(run / "best")
+  loaded, (warning,) = parameters.read(opened)
+  assert "the best checkpoint, of step" in warning
+  assert warning.endswith(f"{loaded.title} is used instead")
+  assert capsys.readouterr().err == f"warning: {run}: {warning}.\n"
+  with pytest.raises(InputError, match=r"or choose an intact .*: --other=20"):
+    parameters.read(opened, reject_corrupt=True, option="--other")
