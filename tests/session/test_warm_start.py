@@ -50,7 +50,7 @@ def base(made_once, prepared):
 
 def started_from(base, config, **start):
   config = shortened(config)
-  config.train.start.update(run=str(base), **start)
+  config.train.start.update({"run": str(base), **start})
   return config
 
 
