@@ -8,7 +8,7 @@ from jaxsyn.plan import Plan
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.workdir import Run
 from jaxsyn.storage.remote import PathLike
-from jaxsyn.training.reader import Parameters
+from jaxsyn.training.checkpoint_reader import Parameters
 
 
 @dataclasses.dataclass(frozen=True)
