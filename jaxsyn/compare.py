@@ -31,13 +31,14 @@ from typing import Any
 from absl import flags, logging
 
 import jaxsyn
-from jaxsyn import addresses, cli, commands, exits, named_systems, train
+from jaxsyn import addresses, cli, commands, exits, train
 from jaxsyn.comparison import (
   analysis,
   attention_samples,
   examples,
   facts,
   measure,
+  named_systems,
   page,
   planned_jobs,
   report,

@@ -21,8 +21,8 @@ import pytest
 from documents import CONTRIBUTING, DOCUMENTS, EXTENDING, README, ROOT
 from models_under_test import JOINT
 
-from jaxsyn import named_systems
 from jaxsyn.commands import COMMANDS
+from jaxsyn.comparison import named_systems
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.decode.strategies import STRATEGIES

@@ -17,8 +17,8 @@ from benchmarks.experiment.blocks import (
   WITH_TREES,
   WITHOUT_TREES,
 )
-from jaxsyn import cli, named_systems
-from jaxsyn.comparison import planned_jobs, run_result
+from jaxsyn import cli
+from jaxsyn.comparison import named_systems, planned_jobs, run_result
 from jaxsyn.comparison.run_result import RunResult
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
