@@ -123,7 +123,7 @@ def _collect(
   for job in jobs:
     path = _result_file(job, folder)
     if job.finished and not path.exists():
-      result = run_result.read(job.result_file)
+      result = job.read_result()
       config, data = map(_without_folders, (result.config, vars(result.data)))
       data = dataclasses.replace(result.data, **data)
       run_result.write(
