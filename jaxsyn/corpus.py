@@ -217,7 +217,7 @@ def language_of_name(file: str, column: int = 0) -> str:
     code = codes[column] if len(codes) == 2 else ""
   first = code.replace("_", "-").partition("-")[0].lower()
   for known, language in tokenizers.LANGUAGES.items():
-    if first in language.called.split():
+    if first in language.names.split():
       return known
   if not code or not tokenizers.is_known(code):
     return ""
