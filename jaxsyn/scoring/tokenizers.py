@@ -60,7 +60,18 @@ LANGUAGES = {
 # Prefixes of Unicode names of letters, in scripts without spaces between words.
 _UNSPACED = tuple(
   f"{script} "
-  for script in ("CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN".split())
+  for script in (
+    [
+      "CJK",
+      "HIRAGANA",
+      "KATAKANA",
+      "THAI",
+      "LAO",
+      "KHMER",
+      "MYANMAR",
+      "TIBETAN",
+    ]
+  )
 )
 
 
