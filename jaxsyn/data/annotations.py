@@ -16,7 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from jaxsyn.data.sentence.conllu import FEATS, LEMMA, UPOS, Parse
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.conllu_blocks import FEATS, LEMMA, UPOS
 from jaxsyn.options import Choice, Registry
 
 NO_LABEL = 0

@@ -21,8 +21,7 @@ import jax
 import numpy as np
 
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.loader import TrainBatch
-from jaxsyn.data.loader.loading import prefetch
+from jaxsyn.data.loader.loader import TrainBatch, prefetch
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint_reader import Progress

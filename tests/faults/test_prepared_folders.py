@@ -121,7 +121,7 @@ def test_downloads(tmp_path, capsys):
     folder = build.run(config)
     sha256 = hashlib.sha256(data).hexdigest()
     record = manifests.read(folder)["downloads"]["test.en"]
-    assert record.startswith(f"fetched from {server.url('test.en')}, 20")
+    assert record.startswith(f"downloaded from {server.url('test.en')}, 20")
     assert record.endswith(f" {sha256} test.en")
     (expected / "test.en").write_bytes(flip(data))
     with pytest.raises(InputError, match=r"is corrupt: .*raw/test.en is not"):

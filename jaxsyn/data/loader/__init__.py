@@ -4,7 +4,6 @@ loader            `open_loader` and `DataLoader`; describes the path of a batch
 batch_sampler     examples and shape of each batch
 batch_shapes      choice of batch shapes
 windows           shuffling windows of splits that do not fit in memory
-loading           `load` reads examples into memory, `prefetch` runs in a thread
 transforms        most transforms of examples, and a list of all
 mixture           several dataset directories as one split
 tasks             examples of an auxiliary task

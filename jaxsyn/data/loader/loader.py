@@ -3,10 +3,9 @@
 Training iterates over an infinite stream of batches from a given position;
 evaluation makes one pass. The path of a batch:
 
-  prefetch            (loading)        makes batches in a background thread
+  prefetch            (loader)         makes batches in a background thread
   DataLoader          (loader)         reads windows of examples, makes batches
   BatchSampler        (batch_sampler)  chooses the examples and shape of a batch
-  load                (loading)        reads examples into memory
   Split               (store.dataset)  reads and decodes records
   Transform           (transforms)     changes trees, tags, subwords
   collate             (collate)        pads examples
@@ -26,8 +25,16 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import (
+  Collection,
+  Generator,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -45,7 +52,6 @@ from jaxsyn.data.loader.collate import (
   apply_batch_transform,
   collate,
 )
-from jaxsyn.data.loader.loading import load, prefetch
 from jaxsyn.data.loader.mixture import MixedExamples
 from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.loader.transforms import (
@@ -109,6 +115,8 @@ class LoadedExamples(NamedTuple):
   ids: np.ndarray
 
 
+T = TypeVar("T")
+_END: Any = object()
 # A planned batch, and the position after it if it is for training.
 _Step = tuple[Position | None, PlannedBatch]
 
@@ -154,7 +162,7 @@ class DataLoader:
   @functools.cached_property
   def all_examples(self) -> Rows:
     """All examples of the split in memory; they are read on first use."""
-    return load(self.examples, self.features)
+    return self.examples.load(self.features)
 
   def batches(self, start: Position) -> Iterator[TrainBatch]:
     """Yields training batches without end, starting at a given position.
@@ -215,7 +223,7 @@ class DataLoader:
       unique = np.unique(np.concatenate(ids))
       # Batches are copies, so the window before the current one is unused.
       buffer = buffers.popleft() if len(buffers) == 2 else None
-      buffers.append(load(self.examples, self.features, unique, buffer))
+      buffers.append(self.examples.load(self.features, unique, buffer))
       yield window, LoadedExamples(buffers[-1], unique)
 
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
@@ -353,13 +361,31 @@ def open_loader(
   )
 
 
+def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
+  """Yields items of an iterator that a background thread computes in advance.
+
+  Up to `depth` items are waiting. An exception of the iterator is raised in
+  place of its item. Closing the generator ends the thread.
+  """
+  if depth <= 0:
+    yield from items
+    return
+  pool = ThreadPoolExecutor(1, "batches")
+  try:
+    waiting = collections.deque(
+      pool.submit(next, items, _END) for _ in range(depth)
+    )
+    while (item := waiting.popleft().result()) is not _END:
+      waiting.append(pool.submit(next, items, _END))
+      yield item
+  finally:
+    pool.shutdown(cancel_futures=True)
+
+
 def _check_rows(row_multiple: int, devices: int) -> None:
-  """Checks that the rows of every batch can be split over the devices.
+  """Raises InputError unless the devices divide the rows of every batch.
 
   The batches do not adapt to the devices, so they are equal on other devices.
-
-  Raises:
-    InputError: The devices do not divide the rows.
   """
   if row_multiple % devices == 0:
     return

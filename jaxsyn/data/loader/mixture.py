@@ -23,10 +23,14 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import NO_LABEL, UNKNOWN, label_ids
-from jaxsyn.data.loader.transforms import Transform, translations
-from jaxsyn.data.loader.windows import Window
+from jaxsyn.data.loader.transforms import (
+  CorpusLabels,
+  SourceTags,
+  Transform,
+  translations,
+)
 from jaxsyn.data.options import Data, Mixture
-from jaxsyn.data.schema import FEATURES, NO_RELATION, Manifest, labels_of
+from jaxsyn.data.schema import NO_RELATION, Manifest, labels_of
 from jaxsyn.data.store.dataset import Dataset, Examples, Split
 from jaxsyn.data.store.rows import Lengths, Rows
 from jaxsyn.errors import InputError
@@ -62,49 +66,6 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
   share_C = size_C ** (1 / mixture.temperature)
   rate_C = share_C / share_C.sum() * size_C.sum() / np.maximum(size_C, 1)
   return (rate_C * weights).tolist()
-
-
-class CorpusLabels(Transform):
-  """Transform from a corpus's label ids to the ids of config.data.directory.
-
-  Labels are dependency relations and annotations of words.
-  """
-
-  def __init__(self, tables: Mapping[str, np.ndarray]):
-    self._tables = tables
-
-  def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
-    names = self._tables.keys() & rows.flat.keys()
-    mapped = {name: self._tables[name][rows.flat[name]] for name in names}
-    return Rows({**rows.flat, **mapped}, rows.start)
-
-
-class CorpusTag(Transform):
-  """Transform that puts a tag, which identifies the corpus, before each source.
-
-  Empty sources get no tag. Like EOS, the tag belongs to no word and is its own
-  parent.
-  """
-
-  tags = 1
-
-  def __init__(self, tag: int):
-    self._tag = tag
-
-  def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
-    flat, start = dict(rows.flat), dict(rows.start)
-    for name, values in rows.flat.items():
-      if FEATURES[name].axes != "S":
-        continue
-      subwords = rows.sizes(name)
-      is_tagged = subwords > 1
-      if name == "source_parent_mid":  # a position, which moves by the tag
-        values = values + np.repeat(is_tagged, subwords)
-      fill = self._tag if name == "source_id" else FEATURES[name].fill
-      first = rows.start[name][:-1][is_tagged]
-      flat[name] = np.insert(values, first, fill)
-      start[name] = rows.start[name] + np.cumsum(np.append(0, is_tagged))
-    return Rows(flat, start)
 
 
 class MixedExamples(Examples):
@@ -201,7 +162,7 @@ def mix(
     warnings += _unknown_relations(split, tables)
     transforms: list[Transform] = [CorpusLabels(tables)] if tables else []
     if tag_ids:
-      transforms.append(CorpusTag(tag_ids[k]))
+      transforms.append(SourceTags(tag_ids[k], at_end=False))
     corpora.append(translations(split, data, seed, transforms=transforms))
   # The last component of a path, or the path if components are equal.
   short = [pathlib.PurePath(folder).name for folder in folders]

@@ -4,9 +4,9 @@ No transformed example is stored. A run applies these transforms, in this order:
 
   transform           option                applied to           file
   ControlTrees        config.data.tree      blocks of records    transforms
-  TaskTags            config.data.second    blocks of records    transforms
-  CorpusLabels        config.data.mixture   blocks of records    mixture
-  CorpusTag           config.data.mixture   blocks of records    mixture
+  SourceTags          config.data.second    blocks of records    transforms
+  CorpusLabels        config.data.mixture   blocks of records    transforms
+  SourceTags          config.data.mixture   blocks of records    transforms
   ResampledSubwords   config.data.sampling  batches of training  subword_sampling
   ResampledTrees      config.data.tree      batches of training  tree_sampling
 
@@ -20,8 +20,13 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import (
+  Collection,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
 
 import numpy as np
 
@@ -45,7 +50,7 @@ class Transform:
     recomputed: Features that are computed without reading their stored values.
   """
 
-  tags: ClassVar[int] = 0
+  tags: int = 0
   summary: str = ""
   recomputed: frozenset[str] = frozenset()
 
@@ -90,16 +95,34 @@ def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
 
-class TaskTags(Transform):
-  """Transform that puts tags around each nonempty source, for translation."""
+class SourceTags(Transform):
+  """Transform that puts a tag before each nonempty source, and maybe at its end.
 
-  tags = 2
+  Tags around the source select the task of translation, and a tag before it
+  identifies the corpus of a mixture.
+  """
 
-  def __init__(self, tag: int):
-    self._tag = tag
+  def __init__(self, tag: int, *, at_end: bool):
+    self._tag, self._at_end = tag, at_end
+    self.tags = 1 + at_end
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
-    return tagged_rows(rows, self._tag)
+    return tagged_rows(rows, self._tag, at_end=self._at_end)
+
+
+class CorpusLabels(Transform):
+  """Transform from a corpus's label ids to the ids of config.data.directory.
+
+  Labels are dependency relations and annotations of words.
+  """
+
+  def __init__(self, tables: Mapping[str, np.ndarray]):
+    self._tables = tables
+
+  def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
+    names = self._tables.keys() & rows.flat.keys()
+    mapped = {name: self._tables[name][rows.flat[name]] for name in names}
+    return Rows({**rows.flat, **mapped}, rows.start)
 
 
 class TransformedExamples(Examples):
@@ -177,7 +200,7 @@ def translations(
     applied.append(ControlTrees(data.tree, seed))
   tag = tasks.tag(data.second, split.dataset.manifest)
   if tagged and tag is not None:
-    applied.append(TaskTags(tag))
+    applied.append(SourceTags(tag, at_end=True))
   applied += transforms
   return TransformedExamples(split, applied) if applied else split
 

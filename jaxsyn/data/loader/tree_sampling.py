@@ -21,8 +21,8 @@ from jaxsyn.data.loader.transforms import Transform, sides_of_heads
 from jaxsyn.data.loader.windows import Window
 from jaxsyn.data.schema import FEATURES, OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TREES, Sampled, TreeControl
+from jaxsyn.data.sentence.example import replace_heads
 from jaxsyn.data.sentence.noise import noised
-from jaxsyn.data.sentence.tree import parent_mid, tree_distances
 from jaxsyn.data.store.rows import Rows
 
 _NO_WORD = 0xFFFFFFFF  # counter of numbers that belong to no word
@@ -83,49 +83,43 @@ class ResampledTrees(Transform):
     )
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
-    flat, start, epoch = dict(rows.flat), dict(rows.start), window[0]
     for side in self.sides:
-      head, middle, distance = (f"{side}_{feature}" for feature in OF_HEADS)
-      word, words = f"{side}_word", rows.sizes(head)
       if side in self.alternative_sides:
-        parse = self._parses(side, rows, epoch, ids)
-        for feature in ("head", "relation"):
-          name, other = f"{side}_{feature}", f"{side}_other_{feature}"
-          if other in flat:
-            flat[name] = _values_of_parse(rows, name, other, parse)
-            del flat[other], start[other]
+        rows = self._sample_parses(rows, side, ids, window[0])
+      head = f"{side}_head"
+      words = rows.sizes(head)
       word_W = np.arange(words.sum()) - np.repeat(
         np.cumsum(words) - words, words
       )
       replace_W, parent_W = self._random(
-        side, word_W, epoch, np.repeat(ids, words)
+        side, word_W, window[0], np.repeat(ids, words)
       )
       head_W = noised(
-        flat[head],
+        rows.flat[head],
         words,
         is_replaced_W=replace_W < self.tree.rate * 2**32,
         random_W=parent_W,
       )
-      flat[head] = head_W.astype(FEATURES[head].dtype)
-      if middle in self.recomputed:
-        flat[middle] = parent_mid(
-          flat[word], head_W, pieces=rows.sizes(word), words=words
-        )
-        start[middle] = start[word]
-      if distance in self.recomputed:
-        flat[distance] = tree_distances(head_W, words)
-        start[distance] = np.cumsum(np.append(0, words * words))
-    return Rows(flat, start)
+      head_W = head_W.astype(FEATURES[head].dtype)
+      rows = replace_heads(rows, side, head_W, self.recomputed)
+    return rows
 
-  def _parses(
-    self, side: str, rows: Rows, epoch: int, ids: np.ndarray
-  ) -> np.ndarray:
-    """Returns the index of each example's sampled parse; 0 for the best."""
+  def _sample_parses(
+    self, rows: Rows, side: str, ids: np.ndarray, epoch: int
+  ) -> Rows:
+    """Returns examples with one of all parses, without the alternatives."""
     words = rows.sizes(f"{side}_head")
     alternatives = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
     random_number, _ = self._random(side, _NO_WORD, epoch, ids)
     count = (alternatives + 1).astype(np.uint64)
-    return (random_number * count >> np.uint64(32)).astype(np.int64)
+    parse = (random_number * count >> np.uint64(32)).astype(np.int64)
+    flat, start = dict(rows.flat), dict(rows.start)
+    for feature in ("head", "relation"):
+      name, other = f"{side}_{feature}", f"{side}_other_{feature}"
+      if other in flat:
+        flat[name] = _values_of_parse(rows, name, other, parse)
+        del flat[other], start[other]
+    return Rows(flat, start)
 
   def _random(
     self, side: str, word: np.ndarray | int, epoch: int, ids: np.ndarray

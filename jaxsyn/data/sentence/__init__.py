@@ -1,9 +1,9 @@
 """Encoding of sentences: raw text, CoNLL-U, subwords, alignments and trees.
 
 Modules:
-  text, sgml: lines of raw text from files, pipes and SGML test sets
+  text: lines of raw text from files and pipes
   align: character offsets of words, and the word of each subword
-  conllu: CoNLL-U, and parses of lines
+  conllu, conllu_blocks: CoNLL-U, and parses of lines
   stream: sentences that are translated as they arrive
   vocabulary, segmentation: subwords by SentencePiece, and sampled subwords
   alignments: word alignments of sentence pairs

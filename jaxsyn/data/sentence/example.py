@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,27 +173,43 @@ def _sentence_seeds(
 def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
   """Returns examples with replaced trees and tree features on one side.
 
-  Parent middles and tree distances are made again if there are any. Relations and
-  all other arrays are shared.
-
   Args:
     rows: Examples with ids, words and heads of this side.
     side: "source" or "target".
     tree: Type of the new trees.
     seed: Seed of the run.
   """
-  head, middle, distance = (f"{side}_{name}" for name in OF_HEADS)
-  subwords, words = rows.sizes(f"{side}_id"), rows.sizes(head)
+  head, subwords = f"{side}_head", rows.sizes(f"{side}_id")
   seeds = _sentence_seeds(seed, rows.flat[f"{side}_id"], subwords)
-  head_W = tree.heads(rows.flat[head], words, seeds)
-  flat = {**rows.flat, head: head_W}
-  if middle in flat:
+  head_W = tree.heads(rows.flat[head], rows.sizes(head), seeds)
+  return replace_heads(rows, side, head_W, rows.flat)
+
+
+def replace_heads(
+  rows: Rows, side: str, head_W: np.ndarray, derived: Collection[str]
+) -> Rows:
+  """Returns examples with other parents of the words on one side.
+
+  All other features are shared, such as relations.
+
+  Args:
+    rows: Examples with the heads of this side, and its words if they are needed.
+    side: "source" or "target".
+    head_W: Parent of each word in its sentence, for all sentences.
+    derived: Names of the features of OF_HEADS that are computed from the parents.
+  """
+  head, middle, distance = (f"{side}_{name}" for name in OF_HEADS)
+  word, words = f"{side}_word", rows.sizes(head)
+  flat, start = {**rows.flat, head: head_W}, {**rows.start}
+  if middle in derived:
     flat[middle] = parent_mid(
-      flat[f"{side}_word"], head_W, pieces=subwords, words=words
+      flat[word], head_W, pieces=rows.sizes(word), words=words
     )
-  if distance in flat:
+    start[middle] = start[word]
+  if distance in derived:
     flat[distance] = tree_distances(head_W, words)
-  return Rows(flat, rows.start)
+    start[distance] = np.append(0, np.cumsum(words * words))
+  return Rows(flat, start)
 
 
 def tagged(
@@ -203,8 +219,8 @@ def tagged(
   return tagged_rows(Rows.of([example], example), tag).examples()[0]
 
 
-def tagged_rows(rows: Rows, tag: int) -> Rows:
-  """Returns examples with a tag before each source and a tag before its EOS.
+def tagged_rows(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
+  """Returns examples with a tag before each source, and maybe before its EOS.
 
   A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
   EOS) does not change, so that its translation stays empty. Any feature may be
@@ -216,11 +232,12 @@ def tagged_rows(rows: Rows, tag: int) -> Rows:
       continue
     subwords = rows.sizes(name)
     is_tagged = subwords > 1
-    new_subwords = subwords + 2 * is_tagged
+    new_subwords = subwords + (1 + at_end) * is_tagged
     start[name] = np.append(0, np.cumsum(new_subwords))
     is_old_S = np.ones(start[name][-1], bool)
     is_old_S[start[name][:-1][is_tagged]] = False
-    is_old_S[start[name][1:][is_tagged] - 2] = False
+    if at_end:
+      is_old_S[start[name][1:][is_tagged] - 2] = False
     fill = tag if name == "source_id" else FEATURES[name].fill
     flat[name] = np.full(len(is_old_S), fill, FEATURES[name].dtype)
     flat[name][is_old_S] = rows.flat[name]

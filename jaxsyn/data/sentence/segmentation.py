@@ -12,12 +12,16 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Callable, Mapping
 
 BLANK = "▁"  # SentencePiece's blank before each word
 Segment = Callable[[str, Mapping[str, float], float, random.Random], list[int]]
 
-_NONE = math.inf
+_WORD = re.compile(
+  f"^[^{BLANK}]+|{BLANK}[^{BLANK}]*"
+)  # of subwords without blanks
+_NONE = -math.inf  # score of an impossible merge or segmentation
 # SentencePiece's score of an unknown character is this much below the lowest score.
 _PENALTY = 10.0
 
@@ -35,10 +39,8 @@ def by_merges(
     rng: Random numbers of the sentence.
   """
   ends, position = [], 0
-  # No subword has a blank inside.
-  starts = [i for i, c in enumerate(normal) if c == BLANK and i]
-  for begin, end in itertools.pairwise([0, *starts, len(normal)]):
-    for symbol in _merged(list(normal[begin:end]), scores, alpha, rng):
+  for word in _WORD.findall(normal):
+    for symbol in _merged(list(word), scores, alpha, rng):
       position += len(symbol)
       ends.append(position)
   return ends
@@ -51,30 +53,28 @@ def _merged(
   rng: random.Random,
 ) -> list[str]:
   """Returns the subwords of a word after all BPE merges except dropped ones."""
-
-  def rank(left: str, right: str) -> float:
-    return -scores.get(left + right, -_NONE)
-
-  ranks = [rank(a, b) for a, b in itertools.pairwise(symbols)]
-  while ranks:
+  score_of, draw = scores.get, rng.random
+  # Score of merging each symbol with the next one.
+  merges = [score_of(a + b, _NONE) for a, b in itertools.pairwise(symbols)]
+  while merges:
     dropped = []
-    # The first merge that is not dropped, the leftmost of equal ones.
-    while (best := min(ranks)) < _NONE:
-      i = ranks.index(best)
-      if rng.random() >= alpha:
+    # The best merge that is not dropped, the leftmost of equal ones.
+    while (best := max(merges)) > _NONE:
+      i = merges.index(best)
+      if draw() >= alpha:
         break
       dropped.append((i, best))
-      ranks[i] = _NONE
-    for j, dropped_rank in dropped:
-      ranks[j] = dropped_rank
+      merges[i] = _NONE
+    for j, score in dropped:
+      merges[j] = score
     if best == _NONE:  # there are none, or all are dropped
       break
     symbols[i] += symbols.pop(i + 1)
-    del ranks[i]
+    del merges[i]
     if i:
-      ranks[i - 1] = rank(symbols[i - 1], symbols[i])
-    if i < len(ranks):
-      ranks[i] = rank(symbols[i], symbols[i + 1])
+      merges[i - 1] = score_of(symbols[i - 1] + symbols[i], _NONE)
+    if i < len(merges):
+      merges[i] = score_of(symbols[i] + symbols[i + 1], _NONE)
   return symbols
 
 
@@ -96,7 +96,7 @@ def by_lattice(
   unknown = min(scores.values(), default=0.0) - _PENALTY
   size = len(normal)
   # Log-sum over the segmentations that end at each offset.
-  total = [0.0, *[-_NONE] * size]
+  total = [0.0, *[_NONE] * size]
   into: list[list[tuple[int, float]]] = [[] for _ in range(size + 1)]
   for begin in range(size):
     is_single = False

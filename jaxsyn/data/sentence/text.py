@@ -2,8 +2,7 @@
 
 A line ends at "\\n" only, so that line N of one file corresponds to line N of
 another. A byte order mark at the start is dropped, and so is one carriage return at
-the end of a line. Data compressed with gzip or Zstandard is decompressed, and a test
-set in SGML or XML becomes its segments.
+the end of a line. Data compressed with gzip or Zstandard is decompressed.
 
 Input that is translated as it arrives also has a PAUSE before each wait for a pipe,
 and a Faulty for a line that is not text. Corpora must have no errors.
@@ -16,6 +15,7 @@ import dataclasses
 import gzip
 import io
 import os
+import re
 import select
 import sys
 import unicodedata
@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from jaxsyn.data.sentence import sgml
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
@@ -38,6 +37,10 @@ ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"  # first bytes
+_MARKUP = re.compile(
+  rb"(\xef\xbb\xbf)?\s*<(srcset|refset|tstset|mteval|!doctype mteval|\?xml|dataset)",
+  re.IGNORECASE,
+)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 
 
@@ -131,14 +134,14 @@ def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
     line = raw.decode("utf-8", "replace")
     likely = "utf-16" if raw.startswith(_UTF_16) else "latin1"
     fault = fault or (
-      f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8. Mend "
-      f"the line, or convert the file: iconv -f {likely} -t utf-8 (say which "
-      "encoding it has)."
+      f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8. Correct "
+      f"the line, or convert the file: iconv -f {likely} -t utf-8 (or the "
+      "encoding that it has)."
     )
   if not nul and "\0" in line:
     fault = fault or (
-      f"character {line.index(chr(0)) + 1} is NUL. Mend the line; if all are "
-      "so, it may be UTF-16: iconv -f utf-16 -t utf-8."
+      f"character {line.index(chr(0)) + 1} is NUL. Correct the line; if all "
+      "lines have it, the file may be UTF-16: iconv -f utf-16 -t utf-8."
     )
     line = line.replace("\0", "\ufffd")
   return fault, line
@@ -160,7 +163,7 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   """
   # The incomplete line; whether the rest of a line that is too long is skipped.
   rest, passing = b"", False
-  for block in _without_markup(_blocks(path), name_of(path)):
+  for block in _plain(_blocks(path), name_of(path)):
     if block is PAUSE:
       yield PAUSE
       continue
@@ -179,16 +182,14 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
     yield rest
 
 
-def _without_markup(
-  blocks: Iterator[bytes | None], name: str
-) -> Iterator[bytes | None]:
-  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
+def _plain(blocks: Iterator[bytes | None], name: str) -> Iterator[bytes | None]:
+  """Yields bytes unchanged; raises InputError for a test set in SGML or XML."""
   start = next(blocks, b"") or b""
-  if sgml.is_test_set(start):
-    content = start + b"".join(block for block in blocks if block is not PAUSE)
-    for line in sgml.lines_of(content, name):
-      yield f"{line}\n".encode()
-    return
+  if _MARKUP.match(start[:1024]):
+    raise InputError(
+      f"{name} is a test set in SGML or XML. Give plain text, one sentence per "
+      "line: sacrebleu -t wmt19 -l en-de --echo src (or ref) writes it."
+    )
   yield start
   yield from blocks
 

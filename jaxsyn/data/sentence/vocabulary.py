@@ -162,7 +162,7 @@ class Vocabulary:
     ends = self._segment(normal, self._scores, alpha, random.Random(seed))
     pieces = Pieces([], [], [])
     for i, j in zip([0, *ends], ends):
-      piece = self._processor.piece_to_id(normal[i:j])
+      piece = self._ids.get(normal[i:j], UNK)
       if piece == UNK and pieces.id and pieces.id[-1] == UNK:
         pieces.end[-1] = offset[j]  # as SentencePiece joins them
         continue
@@ -188,10 +188,15 @@ class Vocabulary:
     }.get(model.trainer_spec.model_type)
 
   @functools.cached_property
-  def _scores(self) -> dict[str, float]:
+  def _ids(self) -> dict[str, int]:
+    """Id of each piece except special symbols."""
     ids = range(len(SPECIAL), self.size)
+    return {self._processor.id_to_piece(i): i for i in ids}
+
+  @functools.cached_property
+  def _scores(self) -> dict[str, float]:
     score = self._processor.get_score
-    return {self._processor.id_to_piece(i): score(i) for i in ids}
+    return {piece: score(i) for piece, i in self._ids.items()}
 
   def _encode_words(self, text: str) -> Pieces:
     """Returns the words of a sentence as the pieces of a word vocabulary.

@@ -24,6 +24,7 @@ from typing import IO
 import numpy as np
 
 from jaxsyn.data import schema
+from jaxsyn.data.schema import FEATURES, origins
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests, tfrecord
@@ -34,6 +35,7 @@ from jaxsyn.data.store.rows import (
   Lengths,
   Rows,
   check_sizes,
+  measure,
 )
 from jaxsyn.data.store.tfrecord import FOOTER, HEADER, CorruptDatasetError
 from jaxsyn.storage import checksums, files
@@ -186,6 +188,63 @@ class Examples:
     for block, rows in zip(blocks, self.read_blocks(blocks, features)):
       local_ids = ids[cut[block] : cut[block + 1]] - self.block_start[block]
       yield rows if len(local_ids) == len(rows) else rows.take(local_ids)
+
+  def load(
+    self,
+    features: Sequence[str],
+    ids: np.ndarray | None = None,
+    buffer: Rows | None = None,
+  ) -> Rows:
+    """Returns given features of the examples, read into memory.
+
+    Args:
+      features: Names of features. For computed features, their inputs are read.
+      ids: Indices of the examples, ascending, each once; None for all.
+      buffer: Earlier result that is not used any more; its memory is reused.
+
+    Raises:
+      InputError: A file is missing or corrupt.
+    """
+    features = origins(features)
+    ids = np.arange(len(self)) if ids is None else ids
+    lengths = self.lengths.of(ids)
+    flat, start = dict[str, np.ndarray](), dict[str, np.ndarray]()
+    start_of_size: dict[tuple[str, str], np.ndarray] = {}
+    # The sizes of other features are found by reading; they are few and small.
+    unknown: list[str] = []
+    for name in features:
+      size = lengths.sizes(name)
+      if size is None:
+        unknown.append(name)
+        continue
+      key = measure(name)
+      if key not in start_of_size:  # one array for features of one size
+        start_of_size[key] = np.cumsum(np.append(0, size))
+      start[name] = start_of_size[key]
+      # In its final size, since joining parts would take twice the memory.
+      flat[name] = _allocate(buffer, name, int(start[name][-1]))
+    parts, begin = [Rows.of([], unknown)], 0
+    for rows in self.select(ids, features):
+      for name, values in flat.items():
+        place = start[name][begin]
+        values[place : place + len(rows.flat[name])] = rows.flat[name]
+      parts.append(rows.of_features(unknown))
+      begin += len(rows)
+    others = Rows.joined(parts)
+    return Rows({**flat, **others.flat}, {**start, **others.start})
+
+
+def _allocate(buffer: Rows | None, name: str, size: int) -> np.ndarray:
+  """Returns an array for values of a feature, in reused memory if possible.
+
+  Allocating new memory for every shuffling window takes up to a third of the
+  time of reading.
+  """
+  memory = None if buffer is None else buffer.flat[name].base
+  if memory is None or memory.size < size:
+    # A little more than needed, since the next window may need it.
+    memory = np.empty(size + size // 16, FEATURES[name].dtype)
+  return memory[:size]
 
 
 def block_starts(shards: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Downloads of raw corpora and parser models, with recorded checksums.
 
-A server is not trusted: a file may be endless, truncated or changed. The config
-can have its SHA-256; otherwise the SHA-256 of the first download is recorded
-next to the file in NAME.sha256 (the format of `sha256sum -c`), and later
-downloads must match it.
+The config can have the SHA-256 of a file; otherwise the SHA-256 of the first
+download is recorded next to the file in NAME.sha256 (the format of `sha256sum -c`),
+and later downloads must match it. A server is not trusted: a file may be endless,
+truncated or changed.
 """
 
 from __future__ import annotations
@@ -27,19 +27,14 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import cache, checksums, files, lock, remote
 
 Check = Callable[[pathlib.Path], object]
-PathLike = str | os.PathLike[str]
+
+MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
+_BLOCK = 1 << 20
+_TIMEOUT = 60.0  # seconds without data
 
 
 class UnreachableError(InputError):
   """Error of a server that does not respond or does not have a file."""
-
-
-MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
-# Unpacked bytes per byte of the limit: text is compressed three- to fivefold.
-_UNPACKED = 16
-_BLOCK = 1 << 20
-_TIMEOUT = 60.0  # seconds without data
-_RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Download(NamedTuple):
@@ -57,9 +52,7 @@ class Download(NamedTuple):
 
 
 def get(
-  path: pathlib.Path,
-  address: Download,
-  check: Check = lambda path: None,
+  path: pathlib.Path, download: Download, check: Check = lambda path: None
 ) -> str:
   """Downloads a file unless it exists and has the expected checksum.
 
@@ -68,7 +61,7 @@ def get(
 
   Args:
     path: Path of the file.
-    address: URL, checksum and size limit of the file.
+    download: URL, checksum and size limit of the file.
     check: Function that raises InputError for a file of the wrong type.
 
   Returns:
@@ -81,82 +74,80 @@ def get(
   """
   if not remote.is_remote(path):
     path.parent.mkdir(parents=True, exist_ok=True)
-  waiting = f"waiting for another process, which downloads {path}"
+  waiting = f"waiting for another process that downloads {path}"
   with lock.flock(path.parent, fcntl.LOCK_EX, waiting):
-    expected = address.sha256 or recorded(path)
+    expected = download.sha256 or recorded(path)
     if files.is_file(path):
       actual = checksums.sha256_of(path)
       if not expected:
         check(path)
-        _write_record(path, actual, "put here by hand")
-      if actual == expected or not expected:
+        _write_record(path, actual, "existing file, not downloaded")
+      if expected in ("", actual):
         return actual
       print(
-        f"{path} is not what it was (SHA-256 {actual}, not {expected}): fetching"
-        " it again",
+        f"{path} was changed (SHA-256 {actual}, expected {expected}); it is "
+        "downloaded again",
         file=sys.stderr,
       )
     files.remove_unfinished(path.parent)
-    return _fetch(path, address, expected, check)
+    return _download(path, download, expected, check)
 
 
-def _fetch(
-  path: pathlib.Path, address: Download, expected: str, check: Check
+def _download(
+  path: pathlib.Path, download: Download, expected: str, check: Check
 ) -> str:
-  print(f"fetching {address.url}", file=sys.stderr)
+  print(f"downloading {download.url}", file=sys.stderr)
   with files.publish(path) as file:
-    for block in _blocks(address, is_known=bool(expected)):
+    for block in _blocks(download, has_checksum=bool(expected)):
       file.write(block)
     file.flush()
     temporary = pathlib.Path(file.name)
     actual = checksums.sha256_of(temporary)
     if expected and actual != expected:
-      source = "config.prepare.downloads says"
-      if not address.sha256:
-        source = f"{_record(path)} (delete it if you trust the new file) says"
+      origin = "config.prepare.downloads"
+      if not download.sha256:
+        origin = f"{_record(path)} (delete it if you trust the new file)"
       raise InputError(
-        f"it has changed or was cut off: its SHA-256 is {actual}, {source}"
-        f" {expected}"
+        f"the file was changed or truncated: its SHA-256 is {actual}, but "
+        f"{expected} in {origin}"
       )
     if path.name.endswith(".gz"):
-      _check_gzip(temporary, address.max_bytes * _UNPACKED)
+      _check_gzip(temporary)
     check(temporary)
     # Before the file gets its final name, so that such a file has a record.
-    _write_record(path, actual, f"fetched from {address.url}")
+    _write_record(path, actual, f"downloaded from {download.url}")
   return actual
 
 
-def _blocks(address: Download, is_known: bool) -> Iterator[bytes]:
+def _blocks(download: Download, has_checksum: bool) -> Iterator[bytes]:
   """Yields the bytes of a file that is downloaded from a server.
 
   Args:
-    address: URL and size limit of the file.
-    is_known: Whether the SHA-256 is known, so that truncation is detected.
+    download: URL and size limit of the file.
+    has_checksum: Whether the SHA-256 is known, so that truncation is detected.
   """
-  limit, done = address.max_bytes, 0
+  limit, done = download.max_bytes, 0
   # No compression for the transfer, which urllib would not undo.
   headers = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
   try:
-    _check_url(address.url, address.url)
-    request = urllib.request.Request(address.url, headers=headers)
+    _check_url(download.url, download.url)
+    request = urllib.request.Request(download.url, headers=headers)
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-      _check_url(response.url, address.url)
+      _check_url(response.url, download.url)
       length = response.length
-      if response.status != http.HTTPStatus.OK:
-        raise InputError(f"the server answers {response.status}")
-      if length is None and not response.chunked and not is_known:
+      if length is None and not response.chunked and not has_checksum:
         raise InputError(
-          "the server does not say how long the file is, so that a cut one"
-          " could not be told from a whole one"
+          "the server sends no length, so truncation could not be detected; "
+          "give the SHA-256 in config.prepare.downloads"
         )
       kib = length and length >> 10
-      with progress.bar("fetching", kib, unit="KiB") as bar:
+      with progress.bar("downloading", kib, unit="KiB") as bar:
         while block := response.read(_BLOCK):
           done += len(block)
           if max(done, length or 0) > limit:
             raise InputError(
-              f"it has more than {limit:,} bytes; a fourth entry in"
-              " config.prepare.downloads sets another limit"
+              f"the file has more than {limit:,} bytes; a fourth entry in "
+              "config.prepare.downloads sets another limit"
             )
           bar.set_done(done >> 10)
           yield block
@@ -165,29 +156,25 @@ def _blocks(address: Download, is_known: bool) -> Iterator[bytes]:
   except ValueError as error:
     raise InputError(str(error)) from None
   if length is not None and done != length:
-    raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
+    raise InputError(f"the file is truncated: {done:,} of {length:,} bytes")
 
 
 def _check_url(url: str, first: str) -> None:
   """Raises InputError for another scheme, or a redirect from https to http."""
   parts = urllib.parse.urlsplit(url)
   if parts.scheme not in ("http", "https") or not parts.hostname:
-    raise InputError(f"{url!r} is no address of http or https")
+    raise InputError(f"{url!r} is not an address with http or https")
   if parts.scheme == "http" and first.lower().startswith("https:"):
     raise InputError(f"it is redirected to {url}, which is not encrypted")
 
 
-def _check_gzip(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is complete and within a size limit."""
-  size = 0
+def _check_gzip(path: pathlib.Path) -> None:
   try:
     with gzip.open(path) as unpacked:
-      while size <= limit and (block := unpacked.read(_BLOCK)):
-        size += len(block)
+      while unpacked.read(_BLOCK):
+        pass
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-    raise InputError(f"it is no whole gzip file ({error})") from None
-  if size > limit:
-    raise InputError(f"unpacked it has more than {limit:,} bytes")
+    raise InputError(f"it is not a complete gzip file ({error})") from None
 
 
 def record(path: pathlib.Path) -> str:
@@ -208,13 +195,14 @@ def recorded(path: pathlib.Path) -> str:
   Raises:
     InputError: The record is corrupt.
   """
-  if match := _RECORD.search(record(path)):
+  match = re.search(r"\b[0-9a-f]{64}\b", record(path))
+  if match:
     return match[0]
   if not files.is_file(_record(path)):
     return ""
   raise InputError(
-    f"{_record(path)} has no SHA-256; it is corrupt. If you trust"
-    f" {path.name} and the place that it comes from, delete the record."
+    f"{_record(path)} has no SHA-256, so it is corrupt. Delete it if you trust "
+    f"{path.name} and its origin."
   )
 
 
@@ -227,7 +215,7 @@ def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
   files.write_text(_record(path), f"# {origin}, {now}\n{sha256}  {path.name}\n")
 
 
-def local(path: PathLike, sha256: str = "") -> pathlib.Path:
+def local(path: str | os.PathLike[str], sha256: str = "") -> pathlib.Path:
   """Returns a local path of a file, which is copied if it is remote.
 
   A file on an object store is copied to the user's cache directory, under its
@@ -258,7 +246,7 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
     if (actual := checksums.sha256_of(copy)) != sha256:
       copy.unlink()
       raise InputError(
-        f"{path} has the SHA-256 {actual} and not {sha256}, as the manifest of "
-        "its folder says; copy the folder again."
+        f"{path} has the SHA-256 {actual}, but {sha256} in its manifest; copy "
+        "the folder again."
       )
   return copy

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 import toy_folders
-from toy_folders import opened, stored, values
+from toy_folders import opened, stored
 
 from jaxsyn.data.loader.batch_sampler import (
   BatchSampler,
@@ -18,8 +18,12 @@ from jaxsyn.data.loader.batch_sampler import (
 )
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
 from jaxsyn.data.loader.collate import pad, words_of
-from jaxsyn.data.loader.loader import SINGLE_HOST, DataLoader, HostShard
-from jaxsyn.data.loader.loading import load, prefetch
+from jaxsyn.data.loader.loader import (
+  SINGLE_HOST,
+  DataLoader,
+  HostShard,
+  prefetch,
+)
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
@@ -191,21 +195,6 @@ def test_doubles_lengths():
   assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
 
 
-def test_reads_features_when_they_are_first_needed(files, monkeypatch):
-  read = []
-
-  def watched(files, features, *others):
-    read.append(tuple(features))
-    return load(files, features, *others)
-
-  monkeypatch.setattr("jaxsyn.data.loader.loader.load", watched)
-  split = split_of(files, ["target_id"], tokens=64)
-  assert not read
-  assert values(split.all_examples, "target_id", 1).tolist() == [34, 35]
-  next(split.batches(Position()))
-  assert read == [("target_id",)]
-
-
 @pytest.fixture
 def blocks_of_two(monkeypatch):
   """Thirteen examples in seven blocks, and a list of them."""
@@ -264,11 +253,13 @@ def test_a_host_loads_only_its_rows_of_a_window(blocks_of_two, monkeypatch):
   files, _ = blocks_of_two
   loaded = []
 
+  load = dataset.Examples.load
+
   def watched(*args):
     loaded.append(load(*args))
     return loaded[-1]
 
-  monkeypatch.setattr("jaxsyn.data.loader.loader.load", watched)
+  monkeypatch.setattr(dataset.Examples, "load", watched)
   windows = windows_of(files, 0.5)
   for host in (0, 1):
     loaded.clear()
@@ -356,11 +347,9 @@ def test_names_a_corrupt_record_when_its_window_is_read(monkeypatch, tmp_path):
     assert read == before
 
 
-def test_prefetch_keeps_the_order():
+def test_prefetch_keeps_the_order_and_raises_errors_of_the_thread():
   assert list(prefetch(iter(range(20)), 3)) == list(range(20))
 
-
-def test_prefetch_raises_errors_of_the_thread():
   def items():
     yield 1
     raise InputError("bad record")

@@ -10,7 +10,7 @@ from toy_folders import data_of, example, opened, same, stored, values
 from jaxsyn.data.loader.transforms import (
   ControlTrees,
   ExamplesInMemory,
-  TaskTags,
+  SourceTags,
   TransformedExamples,
   iterate_translations,
   translations,
@@ -38,7 +38,7 @@ def with_transforms(examples, kind, seed, tag):
   """Examples with control trees and tags."""
   tree = TREES[kind]()
   trees = [ControlTrees(tree, seed)] if tree.replaces else []
-  tags = [] if tag is None else [TaskTags(tag)]
+  tags = [] if tag is None else [SourceTags(tag, at_end=True)]
   return TransformedExamples(examples, [*trees, *tags])
 
 

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import collate
 from jaxsyn.data.loader.tasks import ParsingTask
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.alignments import parsed, pharaoh, regrouped
-from jaxsyn.data.sentence.example import rearranged, tagged
+from jaxsyn.data.sentence.example import rearranged, tagged, tagged_rows
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Pieces, Subwords, train
 from jaxsyn.data.store.rows import Rows
@@ -121,6 +120,6 @@ def test_inserted_subwords_belong_to_no_word():
   rows = Rows.of(
     [pair, {**pair, "source_unit": np.array([-1])}], ["source_unit"]
   )
-  new = mixture.CorpusTag(9)(rows, np.arange(2), (0, 0))
+  new = tagged_rows(rows, 9, at_end=False)
   flat, start = new.flat["source_unit"], new.start["source_unit"]
   assert flat.tolist() == [-1, 0, 0, 1, -1, -1] and start.tolist() == [0, 5, 6]

@@ -37,7 +37,7 @@ def test_downloads_once_and_records_the_checksum(server, tmp_path):
   assert names(tmp_path) == ["a.en", "a.en.sha256"]
   record = (tmp_path / "a.en.sha256").read_text()
   assert re.fullmatch(
-    rf"# fetched from {address.url}, \d{{4}}-\d\d-\d\dT[0-9:]{{8}}\+00:00\n"
+    rf"# downloaded from {address.url}, \d{{4}}-\d\d-\d\dT[0-9:]{{8}}\+00:00\n"
     rf"{SUM}  a\.en\n",
     record,
   )
@@ -50,7 +50,7 @@ def test_rejects_content_that_differs_from_the_first_download(server, tmp_path):
   path.unlink()
   server.answers["a.en"] = BODY[:-1] + b"!"
   with pytest.raises(
-    InputError, match=rf"has changed .*a\.en\.sha256 \(delete.* {SUM}"
+    InputError, match=rf"was changed .* {SUM} in .*a\.en\.sha256 \(delete"
   ):
     fetch.get(path, address)
   assert names(tmp_path) == ["a.en.sha256"]
@@ -64,7 +64,7 @@ def test_downloads_a_corrupt_file_again(server, tmp_path, sha256, capsys):
   path.write_bytes(b"S" + BODY[1:])
   assert fetch.get(path, address) == SUM
   assert path.read_bytes() == BODY
-  assert "a.en is not what it was" in capsys.readouterr().err
+  assert "a.en was changed" in capsys.readouterr().err
 
 
 def test_records_a_file_that_was_not_downloaded(tmp_path):
@@ -72,7 +72,7 @@ def test_records_a_file_that_was_not_downloaded(tmp_path):
   path.write_bytes(BODY)
   null = fetch.Download("http://127.0.0.1:9/a.en")
   assert fetch.get(path, null) == SUM
-  assert "by hand" in (tmp_path / "a.en.sha256").read_text()
+  assert "not downloaded" in (tmp_path / "a.en.sha256").read_text()
   path.write_bytes(BODY[:-1])
   with pytest.raises(InputError, match="refused"):
     fetch.get(path, null)
@@ -101,30 +101,29 @@ def chunked(*parts):
   return answer
 
 
-BOMB = gzip.compress(bytes(1 << 20))
 WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
 
 # What is served, what the config says, and what is said of it.
 LIES = {
   "too short": (
     (web_server.send(BODY[:-7], len(BODY)), "", 1 << 20),
-    r"cut off: 49,993 of 50,000 bytes",
+    r"truncated: 49,993 of 50,000 bytes",
   ),
   "longer than it says": (
     (web_server.send(BODY, len(BODY) - 7), SUM, 1 << 20),
-    r"changed or was cut off: its SHA-256 is",
+    r"changed or truncated: its SHA-256 is",
   ),
   "one byte too large": (
     (web_server.send(BODY), "", len(BODY) - 1),
-    r"it has more than 49,999 bytes; a fourth",
+    r"has more than 49,999 bytes; a fourth",
   ),
   "endless": (
     (web_server.endless, SUM, 1 << 20),
-    r"it has more than 1,048,576 bytes",
+    r"has more than 1,048,576 bytes",
   ),
   "no length, nothing known": (
     (web_server.send(BODY, None), "", 1 << 20),
-    r"does not say how long the file is",
+    r"sends no length",
   ),
   "chunks cut off": (
     (chunked(WHOLE_CHUNK), "", 1 << 20),
@@ -139,19 +138,14 @@ LIES = {
     r"ftp error|refused|timed out|urlopen",
   ),
   "gone": ((web_server.send(b"", status=410), "", 9), r"HTTP Error 410"),
-  "half of it": ((web_server.send(BODY, status=206), SUM, 1 << 20), r"206"),
   "another file": (
     (web_server.send(b"another"), SUM, 1 << 20),
-    rf"changed or was cut off: .* config\.prepare\.downloads says {SUM}",
+    rf"changed or truncated: .* {SUM} in config\.prepare\.downloads",
   ),
-  "no gzip": ((web_server.send(BODY), "", 1 << 20), "no whole gzip file"),
-  "gzip that unpacks to gigabytes": (
-    (web_server.send(BOMB), "", len(BOMB)),
-    "unpacked it has more than",
-  ),
+  "no gzip": ((web_server.send(BODY), "", 1 << 20), "not a complete gzip file"),
   "gzip cut off": (
     (web_server.send(gzip.compress(BODY)[:-9]), "", 1 << 20),
-    "no whole gzip file",
+    "not a complete gzip file",
   ),
 }
 
@@ -184,7 +178,9 @@ def test_accepts_a_response_without_a_length_if_its_checksum_is_known(
   "url", ["file:///etc/passwd", "ftp://h/a", "a.en", "http:///a", "http://[/"]
 )
 def test_rejects_invalid_addresses(tmp_path, url):
-  with pytest.raises(InputError, match=r"no address of http|Invalid IPv6"):
+  with pytest.raises(
+    InputError, match=r"not an address with http|Invalid IPv6"
+  ):
     fetch.get(tmp_path / "a", fetch.Download(url))
 
 
