@@ -38,7 +38,9 @@ def test_trained_with_trees_it_translates_without_a_parser(
   config.train.update(steps=2, evaluate_every=2, validation_sentences=2)
   run = tmp_path / "run"
   assert train.run(config, run).step == 2
-  message = "second task: 600 examples beside 600 translations; left out: 0"
+  message = (
+    "auxiliary task: 600 examples in addition to 600 translations; omitted: 0"
+  )
   assert message in capsys.readouterr().out
   assert json.loads((run / "config.json").read_text())["data"]["second"] == {
     "task": task,

@@ -1,4 +1,4 @@
-"""Manifests of prepared folders that `preprocess.build` did not make."""
+"""Datasets that `preprocess.build` did not make, and loaders of their batches."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import (
   SINGLE_HOST,
   DataLoader,
@@ -31,7 +32,6 @@ from jaxsyn.data.store import (
 )
 from jaxsyn.data.store.dataset import Split
 from jaxsyn.data.store.rows import Rows
-from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.storage import checksums
 
 SHA256 = "5" * 64
@@ -39,7 +39,7 @@ SIDES = ("source",)
 
 
 def data_of(tree: str = "parsed", **second: Any) -> Data:
-  """config.data as it is unless asked, with some trees and second task."""
+  """Returns the default config.data with given trees and auxiliary task."""
   config = base.get_config()
   config.data.tree = tree
   config.data.second.update(second)
@@ -56,7 +56,7 @@ def opened(
   share: HostShard = SINGLE_HOST,
   **batch: Any,
 ) -> DataLoader:
-  """A split as it is opened to train on, unless something else is asked."""
+  """Returns a loader for a split, by default one of training batches."""
   return open_loader(
     split,
     required,
@@ -69,12 +69,12 @@ def opened(
 
 
 def stored(examples: Sequence[Mapping[str, np.ndarray]]) -> ExamplesInMemory:
-  """Examples that are in no dataset directory."""
+  """Returns examples that are in no dataset directory."""
   return ExamplesInMemory(Rows.of(examples, tuple(examples[0])))
 
 
 def values(examples: Rows, feature: str, i: int) -> np.ndarray:
-  """What an example has of a feature."""
+  """Returns the values of a feature in example i."""
   start = examples.start[feature]
   return examples.flat[feature][start[i] : start[i + 1]]
 
@@ -82,10 +82,11 @@ def values(examples: Rows, feature: str, i: int) -> np.ndarray:
 def manifest_of(
   folder: pathlib.Path | None = None, **fields: Any
 ) -> dict[str, Any]:
-  """A manifest of a data set without splits, but for the fields given.
+  """Returns the manifest of a dataset without splits, with given fields.
 
   Args:
-    folder: where the files are; those that are missing are made, empty.
+    folder: Dataset directory; files that are missing are created, empty.
+    fields: Fields of the manifest.
   """
   sides = fields.get("sides", ["source"])
   vocabulary = {"file": "vocabulary.model", "sha256": SHA256, "size": 1000}
@@ -115,17 +116,11 @@ def manifest_of(
     sums = checksums.file_checksums(
       folder, sorted(path.as_posix() for path in existing)
     )
-  # As JSON gives it back: lists, no tuples.
   return json.loads(json.dumps({**manifest, "files": sums, **fields}))
 
 
-def write(folder: pathlib.Path, fields: Mapping[str, Any]) -> None:
-  """Writes the manifest of a folder whose records are there."""
-  manifests.write(folder, manifest_of(folder, **fields))
-
-
 def example(i: int) -> dict[str, np.ndarray]:
-  """Sentence i has 2 + i % 3 words of one subword each; values are arbitrary."""
+  """Returns an example of 2 + i % 3 words of one subword each."""
   words = 2 + i % 3
   values = {
     "line": i + 1,
@@ -154,9 +149,19 @@ def same(
 
 
 def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
-  """An example as a record has it."""
+  """Returns an example with its texts."""
   line = int(example["line"])
   return {**example, **{name: f"{name} {line}" for name in schema.TEXTS}}
+
+
+def epoch_of(loader: DataLoader, epoch: int = 0) -> dict[int, Any]:
+  """Returns the arrays of each example in an epoch, padded, by its index."""
+  rows = {}
+  planned_batches = loader.batch_sampler.epoch(epoch)
+  for planned, one in zip(planned_batches, loader.batches(Position(epoch))):
+    for row, index in enumerate(planned.ids.tolist()):
+      rows[index] = {k: v[row] for k, v in one.batch.items()}
+  return rows
 
 
 def write_shard(path: pathlib.Path, payloads: Iterable[bytes]) -> None:
@@ -165,82 +170,81 @@ def write_shard(path: pathlib.Path, payloads: Iterable[bytes]) -> None:
   path.write_bytes(b"".join(map(tfrecord.frame, payloads)))
 
 
-def write_records(
+def write_dataset(
   folder: pathlib.Path,
+  splits: Mapping[str, Sequence[Mapping[str, Any]]],
   *,
-  name: str,
-  version: str,
-  features: Any,
-  splits: Mapping[str, tuple[int, Sequence[Mapping[str, Any]]]],
   shards: int = 1,
-) -> dict[str, dict[str, Any]]:
-  """Writes shards, indexes and TFDS metadata; returns the manifest's splits."""
-  folder = folder / name / version
-  stored = [feature for feature in features if feature in schema.FEATURES]
-  facts = {}
-  for split, (count, examples) in splits.items():
-    number = max(1, min(shards, count))
-    cuts = [shard * count // number for shard in range(number + 1)]
-    written, entries = [], []
-    for shard, (begin, end) in enumerate(itertools.pairwise(cuts)):
-      part = examples[begin:end]
-      texts = {n: [one.get(n, "") for one in part] for n in schema.TEXTS}
-      rows = Rows.of(part, stored)
-      payloads = records.encode(rows, texts)
-      file = manifests.shard_file(name, split, shard, number)
-      write_shard(folder / file, payloads)
-      entries.append(tfrecord.index_entries(payloads, rows))
-      written.append(
-        {
-          "file": file,
-          "examples": len(part),
-          "bytes": (folder / file).stat().st_size,
-          "sha256": checksums.sha256_of(folder / file),
-        }
-      )
-    tfrecord.save_index(folder / f"index-{split}.npy", entries)
-    facts[split] = {
-      "examples": count,
-      "shards": written,
-      "records_sha256": records_sha256([one["sha256"] for one in written]),
-    }
+  version: str = "1.0.0",
+  **fields: Any,
+) -> pathlib.Path:
+  """Writes shards, indexes, TFDS metadata and the manifest of a dataset.
+
+  Args:
+    folder: Dataset directory.
+    splits: Examples of each split; a missing text is "".
+    shards: Number of shards of each split that has so many examples.
+    version: Version of the dataset.
+    fields: Fields of the manifest.
+  """
+  manifest = manifest_of(version=version, **fields)
+  records_folder = manifests.tfds_folder(folder, manifest)
+  manifest["splits"] = {
+    split: _write_split(records_folder, manifest, split, examples, shards)
+    for split, examples in splits.items()
+  }
   tfds_metadata.write_metadata(
-    folder,
-    name=name,
+    records_folder,
+    name="toy",
     version=version,
-    features=features,
-    splits=facts,
+    features=tfds_metadata.tfds_features(manifest),
+    splits=manifest["splits"],
   )
-  return facts
+  for split, side in itertools.product(splits, schema.SIDES):
+    lines = (f"{split} {side} {i}\n" for i in range(len(splits[split])))
+    paths = manifests.sentence_files(folder, manifest, "text", split, side)
+    for path, shard in zip(paths, manifest["splits"][split]["shards"]):
+      path.parent.mkdir(exist_ok=True)
+      text = "".join(itertools.islice(lines, shard["examples"]))
+      path.write_bytes(gzip.compress(text.encode(), mtime=0))
+  fields |= {"version": version, "splits": manifest["splits"]}
+  manifests.write(folder, manifest_of(folder, **fields))
+  return folder
+
+
+def _write_split(
+  folder: pathlib.Path,
+  manifest: Mapping[str, Any],
+  split: str,
+  examples: Sequence[Mapping[str, Any]],
+  shards: int,
+) -> dict[str, Any]:
+  """Writes the records of a split; returns its entry of the manifest."""
+  shards = max(1, min(shards, len(examples)))
+  cuts = [shard * len(examples) // shards for shard in range(shards + 1)]
+  written, entries = [], []
+  for shard, (begin, end) in enumerate(itertools.pairwise(cuts)):
+    part = examples[begin:end]
+    texts = {n: [one.get(n, "") for one in part] for n in schema.TEXTS}
+    rows = Rows.of(part, schema.features(manifest))
+    payloads = records.encode(rows, texts)
+    path = folder / manifests.shard_file("toy", split, shard, shards)
+    write_shard(path, payloads)
+    entries.append(tfrecord.index_entries(payloads, rows))
+    sha256 = checksums.sha256_of(path)
+    sizes = {"examples": len(part), "bytes": path.stat().st_size}
+    written.append({"file": path.name, "sha256": sha256, **sizes})
+  tfrecord.save_index(folder / f"index-{split}.npy", entries)
+  hashes = [shard["sha256"] for shard in written]
+  return {
+    "examples": len(examples),
+    "shards": written,
+    "records_sha256": tfrecord.records_sha256(hashes),
+  }
 
 
 def prepare(folder: pathlib.Path) -> pathlib.Path:
-  """A prepared folder of `example`: splits of 11, 1 and 0 pairs, in 3 shards."""
+  """Writes a dataset of `example`: splits of 11, 1 and 0 pairs, in 3 shards."""
   examples = [with_texts(example(i)) for i in range(11)]
-  splits = {"train": (11, examples), "test": (1, examples[:1]), "none": (0, [])}
-  features = tfds_metadata.tfds_features(
-    {
-      "sides": SIDES,
-      "relations": {side: list("abcdefgh") for side in SIDES},
-    }
-  )
-  facts = write_records(
-    folder,
-    name="toy",
-    version="1.0.0",
-    features=features,
-    splits=splits,
-    shards=3,
-  )
-  for name, split in facts.items():
-    for side in schema.SIDES:
-      lines = (f"{name} {side} {i}\n" for i in range(split["examples"]))
-      paths = manifests.sentence_files(
-        folder, {"splits": facts}, "text", name, side
-      )
-      for path, shard in zip(paths, split["shards"]):
-        path.parent.mkdir(exist_ok=True)
-        text = "".join(itertools.islice(lines, shard["examples"]))
-        path.write_bytes(gzip.compress(text.encode(), mtime=0))
-  write(folder, {"sides": SIDES, "splits": facts})
-  return folder
+  splits = {"train": examples, "test": examples[:1], "none": []}
+  return write_dataset(folder, splits, shards=3)

@@ -64,7 +64,9 @@ def folder(tmp_path):
     "size": vocabulary.size,
   }
   inputs = {"source": entry, "target": entry}
-  toy_folders.write(tmp_path, {"vocabulary": inputs})
+  manifests.write(
+    tmp_path, toy_folders.manifest_of(tmp_path, vocabulary=inputs)
+  )
   return tmp_path
 
 
@@ -90,7 +92,7 @@ def test_damaged_vocabularies_are_rejection_of(folder):
       continue
     path.write_bytes(corrupt)
     message = rejection_of(folder)
-    chosen += "is not the source vocabulary of data set toy" in message
+    chosen += "is not the source vocabulary of dataset toy" in message
     assert str(path) in message
   assert chosen >= 3
 
@@ -100,7 +102,7 @@ def test_a_vocabulary_of_another_dataset_is_rejected(folder, tmp_path):
     [*LINES, "more text"], tmp_path / "other" / "x.model", Subwords(size=35)
   )
   shutil.copy(tmp_path / "other" / "x.model", folder / "vocabulary.model")
-  assert "is not the source vocabulary of data set toy" in rejection_of(folder)
+  assert "is not the source vocabulary of dataset toy" in rejection_of(folder)
 
 
 def test_a_parser_of_another_dataset_is_rejected(folder, shared_data):

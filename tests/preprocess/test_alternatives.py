@@ -143,7 +143,7 @@ def test_each_parse_is_sampled_equally_often_as_a_whole(made):
   _, folder = made
   records, split = Dataset(folder).split("train"), drawing(folder)
   (message,) = split.messages
-  assert "one of the parses that were given of the source, and each" in message
+  assert "one of all source parses; each" in message
   counts = collections.Counter()
   for epoch in range(40):
     for index, row in rows_of(split, epoch):

@@ -151,8 +151,8 @@ CASES = [
     r"may name those of others of test, train, has \['dev'",
   ),
   # Alignments.
-  (LINKS, replaced("0-0 1:1", make=lambda _: ""), r"new:5: '1:1' is no link"),
-  (LINKS, replaced("0-0 0?1", make=lambda _: ""), r"new:5: '0\?1' is no link"),
+  (LINKS, replaced("0-0 1:1", make=lambda _: ""), r"new:5: '1:1' is not a link"),
+  (LINKS, replaced("0-0 0?1", make=lambda _: ""), r"new:5: '0\?1' is not a link"),
   (
     LINKS,
     replaced("99-0", make=lambda _: ""),

@@ -70,8 +70,8 @@ def test_command_prints_json_and_tables(tmp_path, reference):
   ("lines", "message"),
   [
     (["0-0", "0-0"], r"found has 2 lines, but .*gold has 3: line N of both"),
-    (["0-0", "0?0", ""], r"found:2: '0\?0' is no link"),
-    (["0-0", "0-0", "x"], r"found:3: 'x' is no link"),
+    (["0-0", "0?0", ""], r"found:2: '0\?0' is not a link"),
+    (["0-0", "0-0", "x"], r"found:3: 'x' is not a link"),
     ([], "found is empty"),
   ],
 )

@@ -138,7 +138,7 @@ def mix(
     required: Features that are read.
 
   Raises:
-    InputError: A folder occurs twice, is no dataset directory, lacks a feature
+    InputError: A folder occurs twice, is not a dataset directory, lacks a feature
       or has another vocabulary, or the weights do not match.
   """
   folders = [str(main.dataset.directory), *data.mixture.folders]
@@ -225,6 +225,5 @@ def _unknown_relations(
     more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
     yield (
       f"{split.dataset.directory}: {count:,} words have a relation that "
-      "config.data.directory does not know, and are read without: "
-      f"{named}{more}"
+      f"config.data.directory lacks, and are read without it: {named}{more}"
     )

@@ -75,9 +75,8 @@ class ResampledSubwords(Transform):
       if not vocabulary.can_sample:
         raise InputError(
           f"config.data.sampling.sides={sampling.sides}: {vocabulary.path} has "
-          f"one way to write a {side} sentence, so nothing can be drawn. Leave "
-          "the side out, or prepare with config.prepare.vocabulary.type='bpe' "
-          "or 'unigram'."
+          f"only one segmentation of a {side} sentence. Omit the side, or prepare "
+          "with config.prepare.vocabulary.type='bpe' or 'unigram'."
         )
     self._parsed = [s for s in self._sides if f"{s}_word_end" in split.features]
     # Sampled windows: indices of examples, their subwords and words.
@@ -87,9 +86,7 @@ class ResampledSubwords(Transform):
   @property
   def summary(self) -> str:  # type: ignore[override]  # computed on first use
     sides = (f"{side} x {a:.3g}" for side, (a, _) in self.growth.items())
-    return (
-      f"subwords resampled in every epoch, of the {', of the '.join(sides)}"
-    )
+    return f"subwords resampled in every epoch: {', '.join(sides)}"
 
   def required(self, features: Collection[str]) -> set[str]:
     middles = (side for side in self._sides if f"{side}_parent_mid" in features)

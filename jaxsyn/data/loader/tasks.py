@@ -125,7 +125,7 @@ class SourceTask(AuxiliaryTaskSpec):
 
 
 TASKS: Registry[AuxiliaryTaskSpec] = Registry(
-  "second task",
+  "auxiliary task",
   {"none": TranslationTask, "parse": ParsingTask, "source": SourceTask},
 )
 
@@ -240,7 +240,7 @@ def _bracketing(example: Example, brackets: Brackets) -> np.ndarray:
 def summary(counts: collections.Counter[str]) -> str:
   """Returns a log message with the counts of `make_examples`."""
   return (
-    f"second task: {counts['second']:,} examples beside "
-    f"{counts['translations']:,} translations; left out: "
+    f"auxiliary task: {counts['second']:,} examples in addition to "
+    f"{counts['translations']:,} translations; omitted: "
     f"{counts['no tree']:,} without a tree, {counts['too long']:,} too long"
   )

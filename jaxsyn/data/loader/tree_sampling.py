@@ -74,12 +74,11 @@ class ResampledTrees(Transform):
       return f"config.data.tree={name!r} does nothing: no tree is read"
     parses = ""
     if self.alternative_sides:
-      sides = " and the ".join(self.alternative_sides)
-      parses = f"one of the parses that were given of the {sides}, and "
+      sides = " and ".join(self.alternative_sides)
+      parses = f"one of all {sides} parses; "
     return (
-      f"trees resampled in every epoch, of the {' and the '.join(self.sides)}: "
-      f"{parses}each word's parent is another with probability "
-      f"{self.tree.rate:g}"
+      f"trees resampled in every epoch ({' and '.join(self.sides)}): {parses}"
+      f"each word's parent is replaced with probability {self.tree.rate:g}"
     )
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:

@@ -41,7 +41,7 @@ def parsed(line: str, where: str, *, possible: bool) -> tuple[Links, Links]:
     if not match or (match[2] != "-" and not possible):
       forms = "i-j, or i?j for a possible link" if possible else "i-j"
       raise InputError(
-        f"{where}: {text[:40]!r} is no link. Links are {forms}: a source word and"
+        f"{where}: {text[:40]!r} is not a link. Links are {forms}: a source word and"
         " a target word, from 0, with blanks between links."
       )
     link = int(match[1]), int(match[3])

@@ -211,7 +211,7 @@ def _blocks(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
       else:
         yield from _arriving(file)
   except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-    raise InputError(f"{name_of(path)} is missing or no file.") from None
+    raise InputError(f"{name_of(path)} is missing or is not a file.") from None
   except (EOFError, gzip.BadGzipFile, zlib.error) as error:
     raise InputError(
       f"{name_of(path)} cannot be unpacked ({error}). Copy or fetch it again."

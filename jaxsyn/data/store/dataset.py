@@ -359,8 +359,8 @@ class Split(Examples):
       check_sizes(rows, lengths, "has another length than the index")
     except InvalidExampleError as error:
       raise CorruptDatasetError(
-        f"{path}: record {first + error.index} is corrupt, or of another data "
-        f"set: {error.why}"
+        f"{path}: record {first + error.index} is corrupt, or of another "
+        f"dataset: {error.why}"
       ) from None
     return rows
 

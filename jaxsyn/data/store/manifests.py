@@ -367,7 +367,7 @@ def split(manifest: Manifest, name: str) -> dict[str, Any]:
   """
   if name not in manifest["splits"]:
     raise InputError(
-      f"data set {manifest['name']} has no split {name!r}. "
+      f"dataset {manifest['name']} has no split {name!r}. "
       f"{did_you_mean(name, manifest['splits'])}"
     )
   return manifest["splits"][name]

@@ -181,7 +181,7 @@ def _value_ranges(
   # Offsets in a corrupt record may be arbitrary. They are clipped, so that all
   # reads stay inside the array; the comparison of tags and ends rejects them.
   position, stop, bad = _field(array, begin, _FIELD)
-  reject(bad | (stop != end), "it is no tf.train.Example of one field")
+  reject(bad | (stop != end), "it is not a tf.train.Example of one field")
   ranges: Ranges = {}
   for name in sorted(names):
     position, following, bad = _field(array, position, _FIELD)

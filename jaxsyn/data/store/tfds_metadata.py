@@ -108,8 +108,8 @@ def write_metadata(
       module_name=__name__,
     ),
     description=(
-      f"{title or name}. Sentence pairs: {sizes}. Of each the text, its"
-      " subwords and, where it was parsed, its dependency tree, prepared by"
+      f"{title or name}. Sentence pairs: {sizes}. Each pair has its texts and"
+      " subwords, and the dependency trees of the sides with trees. Prepared by"
       " jaxsyn."
     ),
     features=features,

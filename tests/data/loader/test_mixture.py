@@ -6,15 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
-import toy_folders
-from toy_folders import data_of, example, opened, write
+from toy_folders import data_of, example, opened, write_dataset
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import dataset, manifests, tfds_metadata
+from jaxsyn.data.store import dataset, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
@@ -29,18 +28,8 @@ def folder_of(folder, first, count, relations, **fields):
     one["source_id"][0] = 100 + i
     one["source_relation"] += 1
     examples.append(one)
-  facts = toy_folders.write_records(
-    folder,
-    name="toy",
-    version="1.0.0",
-    features=tfds_metadata.tfds_features(
-      {"sides": ["source"], "relations": {"source": ["dep"]}}
-    ),
-    splits={"train": (count, examples)},
-  )
-  made = {"splits": facts, "relations": {"source": relations}, **fields}
-  write(folder, made)
-  return folder
+  fields = {"sides": ["source"], "relations": {"source": relations}} | fields
+  return write_dataset(folder, {"train": examples}, **fields)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,7 +154,7 @@ def test_maps_relations_to_those_of_the_first_corpus(corpora):
   # 50, 53, 56 and 59 have four words.
   (message,) = split.messages[1:]
   assert message.startswith(f"{corpora[1]}: 4 words have a relation that ")
-  assert message.endswith("are read without: x")
+  assert message.endswith("are read without it: x")
 
 
 def test_maps_lemmas_to_those_of_the_first_corpus(corpora):

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from toy_folders import data_of, opened, same
+from toy_folders import data_of, epoch_of, opened, same
 
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import HostShard
@@ -60,15 +60,10 @@ def loader(request, prepared, monkeypatch):
 def rows_of(loader, epoch):
   """Source subwords and parents' middles of each example in an epoch."""
   rows = {}
-  steps = zip(
-    loader.batch_sampler.epoch(epoch), loader.batches(Position(epoch))
-  )
-  for planned, train_batch in steps:
-    batch = train_batch.batch
-    for row, index in enumerate(planned.ids.tolist()):
-      size = (batch["source_id_BS"][row] != 0).sum()
-      names = ("source_id_BS", "source_parent_mid_BS")
-      rows[index] = [batch[name][row, :size].tolist() for name in names]
+  for index, row in epoch_of(loader, epoch).items():
+    size = (row["source_id_BS"] != 0).sum()
+    names = ("source_id_BS", "source_parent_mid_BS")
+    rows[index] = [row[name][:size].tolist() for name in names]
   return rows
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from toy_folders import data_of, opened
+from toy_folders import data_of, epoch_of, opened
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import pud
@@ -89,17 +89,6 @@ def resampled(split):
   """The transform that resamples subwords."""
   (transform,) = split.transforms
   return transform
-
-
-def epoch_of(split, epoch=0):
-  """The rows of an epoch by the number of their pair, without padding."""
-  by_name = {}
-  for planned, train_batch in zip(
-    split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
-  ):
-    for row, index in enumerate(planned.ids.tolist()):
-      by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
-  return by_name
 
 
 def ids(row, name="source_id_BS"):

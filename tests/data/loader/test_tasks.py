@@ -16,7 +16,6 @@ from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, linearise, opening
-from jaxsyn.data.store import tfds_metadata
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError
 
@@ -92,14 +91,7 @@ def make(tmp_path_factory):
       manifest["brackets"] = {"source": ["NP", "S"]}
     saved = schema.features(manifest)
     examples = [{name: one[name] for name in saved} for one in EXAMPLES]
-    facts = toy_folders.write_records(
-      folder,
-      name="toy",
-      version="1.0.0",
-      features=tfds_metadata.tfds_features(manifest),
-      splits={"train": (len(examples), examples)},
-    )
-    toy_folders.write(folder, {**manifest, "splits": facts})
+    toy_folders.write_dataset(folder, {"train": examples}, **manifest)
     return Dataset(folder).split("train")
 
   return prepare
@@ -248,7 +240,7 @@ def test_a_split_holds_both_tasks(records):
   both = opened(records, parse)
   assert len(both) == 7
   assert (
-    "2 examples beside 5 translations; left out: 2 without a tree, 1"
+    "2 examples in addition to 5 translations; omitted: 2 without a tree, 1"
     in both.messages[0]
   )
   for name in both.features:

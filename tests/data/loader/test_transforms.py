@@ -5,7 +5,15 @@ from __future__ import annotations
 import control_trees
 import numpy as np
 import pytest
-from toy_folders import data_of, example, opened, same, stored, values
+from toy_folders import (
+  data_of,
+  example,
+  opened,
+  prepare,
+  same,
+  stored,
+  values,
+)
 
 from jaxsyn.data.loader.transforms import (
   ControlTrees,
@@ -125,8 +133,6 @@ def test_transformed_examples_do_not_depend_on_the_features(
 @pytest.mark.parametrize("tag", [None, 9])
 def test_transformed_examples_have_their_lengths(tmp_path, monkeypatch, tag):
   """Among the sentences are empty ones, to which no tag is added."""
-  from toy_folders import prepare
-
   monkeypatch.setattr(store, "BLOCK", 2)
   records = Dataset(prepare(tmp_path)).split("train")
   empty = records.index["source"] == 1

@@ -7,18 +7,16 @@ import itertools
 import control_trees
 import numpy as np
 import pytest
-import toy_folders
-from toy_folders import data_of, opened, same, write
+from toy_folders import data_of, epoch_of, opened, same, write_dataset
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
-from jaxsyn.data.store import dataset, tfds_metadata
+from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -75,17 +73,8 @@ def examples(count, first=0):
 
 def folder_of(folder, some):
   relations = {side: list("abcdefgh") for side in BOTH}
-  facts = toy_folders.write_records(
-    folder,
-    name="toy",
-    version="1.0.0",
-    features=tfds_metadata.tfds_features(
-      {"sides": BOTH, "relations": relations}
-    ),
-    splits={"train": (len(some), some)},
-  )
-  write(folder, {"sides": BOTH, "splits": facts, "relations": relations})
-  return folder
+  splits = {"train": some}
+  return write_dataset(folder, splits, sides=BOTH, relations=relations)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,17 +105,6 @@ def drawing(
     **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
   )
   return split if share is None else dataclasses.replace(split, shard=share)
-
-
-def epoch_of(split, epoch=0):
-  """The rows of an epoch by the number of their pair, without padding."""
-  by_name = {}
-  for planned, train_batch in zip(
-    split.batch_sampler.epoch(epoch), split.batches(Position(epoch))
-  ):
-    for row, index in enumerate(planned.ids.tolist()):
-      by_name[index] = {k: v[row] for k, v in train_batch.batch.items()}
-  return by_name
 
 
 def heads_of(row, stored, side="source"):
@@ -343,8 +321,8 @@ def test_resamples_all_corpora_of_a_mixture(records, tmp_path):
 def test_messages_describe_the_resampling(records):
   (message,) = drawing(records, rate=0.25).messages
   assert message == (
-    "trees resampled in every epoch, of the source and the target: each "
-    "word's parent is another with probability 0.25"
+    "trees resampled in every epoch (source and target): each word's parent is "
+    "replaced with probability 0.25"
   )
   (message,) = drawing(records, ()).messages
   assert message == "config.data.tree='sampled' does nothing: no tree is read"

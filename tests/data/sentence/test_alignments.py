@@ -29,7 +29,9 @@ def test_reads_sure_and_possible_links():
 )
 def test_rejects_malformed_links(line):
   bad = line.split()[0]
-  with pytest.raises(InputError, match=r"^x:7: '.*' is no link\. .* i-j") as e:
+  with pytest.raises(
+    InputError, match=r"^x:7: '.*' is not a link\. .* i-j"
+  ) as e:
     parsed(f"0-0 {line}", "x:7", possible=False)
   assert repr(bad) in str(e.value)
 

@@ -20,7 +20,7 @@ from jaxsyn.storage import checksums
 EXAMPLES = [example(i) for i in range(11)]
 FEATURES = tuple(EXAMPLES[0])
 INDEX = "toy/1.0.0/index-train.npy"
-OTHER_DATA = "is corrupt, or of another data set: "
+OTHER_DATA = "is corrupt, or of another dataset: "
 
 
 @pytest.fixture(scope="module")

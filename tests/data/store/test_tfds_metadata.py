@@ -49,16 +49,11 @@ EXAMPLES = [example(i) for i in range(7)]
 
 
 def write(folder):
-  splits = {"train": (7, EXAMPLES), "validation": (2, EXAMPLES[:2])}
-  features = tfds_metadata.tfds_features(MANIFEST)
-  return toy_folders.write_records(
-    folder,
-    name="toy",
-    version="1.2.3",
-    features=features,
-    splits=splits,
-    shards=2,
+  splits = {"train": EXAMPLES, "validation": EXAMPLES[:2]}
+  toy_folders.write_dataset(
+    folder, splits, shards=2, version="1.2.3", **MANIFEST
   )
+  return manifests.read(folder)["splits"]
 
 
 def same(a, b):

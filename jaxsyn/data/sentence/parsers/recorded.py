@@ -69,7 +69,7 @@ def check(
   expected = identity(manifest, side)
   if expected and expected.key != parser.key:
     raise InputError(
-      f"{parser} is not the {side} parser of data set {manifest['name']}, which"
+      f"{parser} is not the {side} parser of dataset {manifest['name']}, which"
       f" is {expected}. Use that one, or prepare the data again."
     )
 
@@ -94,7 +94,7 @@ def open_recorded(
     if not known:
       raise
     raise InputError(
-      f"{error} It is the {side} parser of data set {manifest['name']}, {known};"
+      f"{error} It is the {side} parser of dataset {manifest['name']}, {known};"
       " give its present location with --parser."
     ) from None
   check(manifest, parser.identity, side)

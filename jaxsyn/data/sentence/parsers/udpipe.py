@@ -202,7 +202,7 @@ def _find(
     f"the language {name!r} (config.data.*_language) has no parser model"
   )
   if is_model:
-    message = f"parser model {name!r} is no file and no name"
+    message = f"parser model {name!r} is neither a file nor a name"
   known = [*spacy_udpipe.LANGUAGES, *downloads]
   guess = "" if "." in name else f" {did_you_mean(name, known)}"
   raise InputError(

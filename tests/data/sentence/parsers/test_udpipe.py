@@ -157,7 +157,9 @@ def test_rejects_files_that_are_not_a_model(tmp_path, english, models):
   with pytest.raises(InputError, match=r"download of german.*not a \(compl"):
     find("", "de", tmp_path / "kept")
   assert not list((tmp_path / "kept").iterdir())
-  with pytest.raises(InputError, match=r"'englsh' is no file and no name"):
+  with pytest.raises(
+    InputError, match=r"'englsh' is neither a file nor a name"
+  ):
     find("englsh", "en", tmp_path)
 
 
