@@ -1,4 +1,4 @@
-"""One control tree or one example, for tests."""
+"""Control trees and examples for single sentences."""
 
 import numpy as np
 

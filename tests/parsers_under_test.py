@@ -1,4 +1,4 @@
-"""Small real parsers of each kind, and gold trees to train them on."""
+"""Small parsers of each kind that are trained on gold trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The product of a layer is `lax.dot_general`, and so is its gradient."""
+"""Tests that the product of a layer and its gradient equal `lax.dot_general`."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Training on sampled trees: gone on with to the bit, validated on the best."""
+"""Tests training on sampled trees, from resuming to validation."""
 
 import dataclasses
 import shutil

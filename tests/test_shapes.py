@@ -1,4 +1,4 @@
-"""The letters and their check."""
+"""Tests that the letters of arrays are declared and checked."""
 
 import ast
 import pathlib

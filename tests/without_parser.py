@@ -1,4 +1,4 @@
-"""A machine on which UDPipe is not installed."""
+"""Translation in a process in which no parser is installed."""
 
 from __future__ import annotations
 

@@ -57,8 +57,21 @@ class Position:
 class BatchSampler:
   """Sampler that groups example indices into the batches of every epoch.
 
+  Args:
+    lengths: Lengths of all examples.
+    windows: Shuffling windows of examples; None for all examples together.
+    resampled: Transform that changes the lengths in each epoch, if any.
+    tokens: Budget of a batch: rows times the longer padded length.
+    shapes: Largest number of shapes; 0 chooses it from the data.
+    seed: Seed of the order; epoch e is shuffled by (seed, e).
+    row_multiple: Factor of the rows of every shape.
+    length_multiple: Factor of padded lengths.
+
   Attributes:
     shapes: Shapes of batches, smallest first.
+
+  Raises:
+    InputError: There is no example, or one that exceeds the budget.
   """
 
   def __init__(
@@ -73,21 +86,6 @@ class BatchSampler:
     row_multiple: int,
     length_multiple: int,
   ):
-    """Chooses the batch shapes from the lengths of all examples.
-
-    Args:
-      lengths: Lengths of all examples.
-      windows: Shuffling windows of examples; None for all examples together.
-      resampled: Transform that changes the lengths in each epoch, if any.
-      tokens: Budget of a batch: rows times the longer padded length.
-      shapes: Largest number of shapes; 0 chooses it from the data.
-      seed: Seed of the order; epoch e is shuffled by (seed, e).
-      row_multiple: Factor of the rows of every shape.
-      length_multiple: Factor of padded lengths.
-
-    Raises:
-      InputError: There is no example, or one that exceeds the budget.
-    """
     if len(lengths.source) == 0:
       raise InputError("the split has no examples; nothing to plan.")
     self._lengths, self._windows, self._seed = lengths, windows, seed

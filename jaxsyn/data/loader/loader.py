@@ -95,8 +95,7 @@ class TrainBatch(NamedTuple):
     after: Position after the batch, which a checkpoint stores.
     batch: Arrays with the rows of this host.
     source, target: Numbers of subwords in the rows of all hosts.
-    positions: Number of positions in the rows of all hosts, both sides, with
-      padding.
+    positions: Number of positions in them, both sides, with padding.
     corpora: Number of examples from each corpus of a mixture; None without.
   """
 

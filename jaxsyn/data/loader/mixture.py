@@ -71,6 +71,12 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
 class MixedExamples(Examples):
   """Concatenated examples of several corpora in a mixture.
 
+  Args:
+    names: Name of each corpus in the log.
+    corpora: Examples of each corpus, with the labels and tags of the mixture.
+    rates: Number of times an epoch reads each corpus, maybe fractional.
+    warnings: Warnings for the log.
+
   Attributes:
     rate_U: Number of times that an epoch reads each block of records.
     per_epoch: Number of examples that an epoch reads from all corpora.
@@ -84,14 +90,6 @@ class MixedExamples(Examples):
     rates: Sequence[float],
     warnings: Sequence[str] = (),
   ):
-    """Joins corpora.
-
-    Args:
-      names: Name of each corpus in the log.
-      corpora: Examples of each corpus, with the labels and tags of the mixture.
-      rates: Number of times an epoch reads each corpus, maybe fractional.
-      warnings: Warnings for the log.
-    """
     self._names, self._corpora = names, corpora
     sizes = [len(corpus) for corpus in corpora]
     self._ends = np.cumsum(sizes)

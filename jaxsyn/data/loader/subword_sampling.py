@@ -49,24 +49,22 @@ _CACHED_WINDOWS = 3
 class ResampledSubwords(Transform):
   """Transform that samples a new segmentation of each sentence in every epoch.
 
+  Args:
+    split: Opened split, which is not empty.
+    sampling: Section config.data.sampling.
+    seed: Value of config.seed.
+    linked: Whether word alignments are read, which need units of subwords.
+
   Attributes:
     vocabularies: Vocabulary of each resampled side.
+
+  Raises:
+    InputError: A vocabulary has only one segmentation of a sentence.
   """
 
   def __init__(
     self, split: Split, sampling: Sampling, *, seed: int, linked: bool = False
   ):
-    """Makes the transform for the examples of a split, which is not empty.
-
-    Args:
-      split: Opened split.
-      sampling: Section config.data.sampling.
-      seed: Value of config.seed.
-      linked: Whether word alignments are read, which need units of subwords.
-
-    Raises:
-      InputError: A vocabulary has only one segmentation of a sentence.
-    """
     self._split, self._alpha, self._seed = split, sampling.alpha, seed
     self._linked = linked
     self._sides: list[str] = [side for side in SIDES if side in sampling.sides]

@@ -31,10 +31,15 @@ _NO_WORD = 0xFFFFFFFF  # counter of numbers that belong to no word
 class ResampledTrees(Transform):
   """Transform that samples new trees for each sentence in every epoch.
 
-  Attributes:
+  Args:
     tree: Options of the sampling (config.data.tree).
+    seed: Value of config.seed.
+    features: Features that modifiers and losses read.
+    alternatives: Sides for which the data has alternatives to the best parse.
+
+  Attributes:
     sides: Sides whose trees are read.
-    alternative_sides: Sides that have alternatives to the best parse.
+    alternative_sides: Sides of which alternative parses are sampled.
   """
 
   def __init__(
@@ -44,14 +49,6 @@ class ResampledTrees(Transform):
     features: Collection[str],
     alternatives: Collection[str] = (),
   ):
-    """Makes the transform for the features that a model reads.
-
-    Args:
-      tree: Options of the sampling (config.data.tree).
-      seed: Value of config.seed.
-      features: Features that modifiers and losses read.
-      alternatives: Sides for which the data has alternatives to the best parse.
-    """
     self.tree, self._seed = tree, seed
     self._relations = [s for s in alternatives if f"{s}_relation" in features]
     heads = sides_of_heads(features)

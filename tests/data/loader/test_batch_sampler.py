@@ -1,4 +1,4 @@
-"""The plan of batches: complete, bounded in shapes, the same everywhere."""
+"""Tests that batches are complete, bounded in shapes and reproducible."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def BatchSampler(source, target, *words, **sizes):
 
 @pytest.fixture
 def lengths():
-  """3,000 pairs whose target is about as long as their source."""
+  """Lengths of 3,000 pairs whose sides are about equally long."""
   rng = np.random.default_rng(1)
   source = rng.integers(3, 40, 3000)
   return source, np.maximum(source + rng.integers(-3, 6, 3000), 2)
@@ -37,7 +37,7 @@ def test_plans_four_pairs_of_two_lengths():
 
 
 def test_chooses_more_shapes_for_more_pairs(lengths):
-  """The number that is chosen costs least: an epoch's positions, and programs."""
+  """The chosen number minimizes the cost of positions and programs."""
   for copies, wanted in ((1, 4), (4, 8), (12, 12)):
     pairs = [np.tile(side, copies) for side in lengths]
     cost = {
@@ -62,9 +62,7 @@ def test_returns_shapes_in_the_order_of_their_first_use(lengths, start):
   assert len(used) == 8
   assert used == {shape: coming.index(shape) for shape in plan.shapes}
   assert list(used.values()) == sorted(used.values())
-  small_set = plan.first_used(
-    start, 3
-  )  # and no others, where a run is that short
+  small_set = plan.first_used(start, 3)
   assert list(small_set) == list(dict.fromkeys(coming[:3]))
 
 

@@ -1,4 +1,4 @@
-"""Eigenvectors of trees in batches: those of the trees that the batch has."""
+"""Tests eigenvectors in batches against those of the trees in the batch."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from jaxsyn.data.loader.collate import collate, pad
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EIGENVECTORS, origins
 from jaxsyn.data.sentence.spectrum import eigenvectors
-from jaxsyn.data.store.dataset import Dataset, Split
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -27,7 +27,7 @@ def records(prepared):
 
 
 def check(batch):
-  """Of each row those of its own tree, and zeros beyond; how many rows."""
+  """Checks the eigenvectors of each row; returns the number of rows."""
   rows = 0
   for row, item in enumerate(batch["source_eigenvectors_BWE"]):
     words = batch["source_word_BS"][row].max() + 1
@@ -55,20 +55,6 @@ def test_batches_have_the_eigenvectors_of_their_trees(records, tree, gib):
     rows, words = empty["source_head_BW"].shape
     result = empty["source_eigenvectors_BWE"]
     assert result.shape == (rows, words, EIGENVECTORS) and not result.any()
-
-
-def test_eigenvectors_are_not_read_from_records(records, monkeypatch):
-  read, original = [], Split.read_blocks
-
-  def watched(self, numbers, features):
-    read.extend(features)
-    return original(self, numbers, features)
-
-  monkeypatch.setattr(Split, "read_blocks", watched)
-  split = opened(records, READS, data=data_of("random"), seed=4)
-  next(iter(split.in_order()))
-  assert "source_head" in read
-  assert READS[0] not in read
 
 
 def test_auxiliary_tasks_and_mixtures_have_eigenvectors(records):

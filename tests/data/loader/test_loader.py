@@ -1,4 +1,4 @@
-"""A split and its batches: the same numbers as the examples, padded."""
+"""Tests collation, windows and host shards of a data loader."""
 
 import collections
 import dataclasses
@@ -131,7 +131,7 @@ NARROW = ("source_word", "source_head", "source_tree_distance")
 
 
 def shared_piece():
-  """Four words in one subword, as "という" may be: three have none."""
+  """An example of four words in one subword, as in Japanese."""
   distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
   return {
     "source_id": np.array([9, 3], np.int32),
@@ -197,7 +197,7 @@ def test_doubles_lengths():
 
 @pytest.fixture
 def blocks_of_two(monkeypatch):
-  """Thirteen examples in seven blocks, and a list of them."""
+  """Thirteen examples in seven blocks, and their list."""
   monkeypatch.setattr(dataset, "BLOCK", 2)
   many = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
   return stored(many), many
@@ -208,11 +208,6 @@ def windows_of(files, share_of_all, seed=0):
   assert complete.in_memory
   maximum = complete.bytes_U.sum() * share_of_all
   return dataclasses.replace(complete, max_bytes=maximum)
-
-
-def told(batches):
-  """What is in the rows of batches, by their first subword."""
-  return [sorted(b["source_id_BS"][:, 0].tolist()) for b in batches]
 
 
 @pytest.mark.parametrize("share_of_all", [0.3, 0.5, 0.99])
@@ -249,7 +244,7 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
 
 
 def test_a_host_loads_only_its_rows_of_a_window(blocks_of_two, monkeypatch):
-  """The batches are those of `test_same_batches`."""
+  """`test_same_batches` compares the batches."""
   files, _ = blocks_of_two
   loaded = []
 
@@ -325,7 +320,7 @@ def test_rejects_devices_that_rows_cannot_be_split_over(
 
 
 def test_names_a_corrupt_record_when_its_window_is_read(monkeypatch, tmp_path):
-  """Windows before it are read; and all of a record is checked in all of them."""
+  """Earlier windows are read, and complete records are checked."""
   monkeypatch.setattr(dataset, "BLOCK", 2)
   folder = toy_folders.prepare(tmp_path / "data")
   path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"

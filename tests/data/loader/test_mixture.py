@@ -1,4 +1,4 @@
-"""Several prepared folders: how often each, as what, and the same again."""
+"""Tests rates, labels and tags of mixtures of corpora."""
 
 import collections
 import dataclasses
@@ -21,7 +21,7 @@ READS = ("source_relation", "source_parent_mid", "source_tree_distance")
 
 
 def folder_of(folder, first, count, relations, **fields):
-  """Examples whose first subword is 100 and their number."""
+  """Writes examples whose first subword is 100 plus their index."""
   examples = []
   for i in range(first, first + count):
     one = example(i)
@@ -42,7 +42,7 @@ def blocks_of_four():
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
-  """Thirty pairs, and eleven others with a relation that those have not."""
+  """A corpus of thirty pairs, and one of eleven with another relation."""
   base = tmp_path_factory.mktemp("corpora")
   main = folder_of(base / "main", 0, 30, list("abcd"))
   other = folder_of(base / "other", 50, 11, ["b", "c", "d", "x"])
@@ -66,7 +66,7 @@ def mixed(corpora, *, memory_gib=1.0, share=None, **options):
 
 
 def drawn(split, epoch):
-  """How often each sentence comes in an epoch, by the number of its line."""
+  """Returns the number of occurrences of each sentence in an epoch."""
   by_name = collections.Counter()
   for train_batch in split.batches(Position(epoch)):
     ids = train_batch.batch["source_id_BS"]
@@ -132,7 +132,7 @@ def test_examples_are_counted_by_corpus(corpora):
 
 
 def by_number(split):
-  """source features of each sentence, by its line."""
+  """Returns the source features of each sentence by its index."""
   by_name = {}
   for train_batch in split.batches(Position()):
     batch = train_batch.batch
@@ -158,7 +158,7 @@ def test_maps_relations_to_those_of_the_first_corpus(corpora):
 
 
 def test_maps_lemmas_to_those_of_the_first_corpus(corpora):
-  """Those that the first does not know are unknown, as they are anywhere."""
+  """Lemmas that the first corpus lacks become unknown."""
   main, other = (Dataset(folder) for folder in corpora)
   open_ = {"annotations": ["lemma"]}
   ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]

@@ -1,4 +1,4 @@
-"""Random numbers by counter: the published answers, and many at once."""
+"""Tests Philox random numbers against the published answers."""
 
 import numpy as np
 import pytest

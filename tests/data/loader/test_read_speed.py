@@ -1,4 +1,4 @@
-"""The benchmark of reading runs, on a few made-up pairs."""
+"""Tests that the benchmark of reading runs on a small synthetic dataset."""
 
 import pathlib
 import subprocess

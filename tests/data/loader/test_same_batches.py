@@ -1,4 +1,4 @@
-"""Batches are the same when resumed, on several hosts, and in windows."""
+"""Tests that batches do not depend on resuming, hosts and windows."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Two tasks out of one prepared split: every example, the slow way."""
+"""Tests examples of auxiliary tasks against worked examples."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Trees drawn in training: what follows from them, and the same again."""
+"""Tests trees that are resampled in training, and the derived features."""
 
 import collections
 import dataclasses
@@ -31,7 +31,7 @@ RATE = 0.4
 
 
 def heads(i, rng):
-  """Trees of 1 to 14 words; some sentences are none of these."""
+  """Returns a tree of 1 to 14 words, or a special case."""
   words = int(rng.integers(1, 15))
   return {
     0: [],
@@ -121,7 +121,7 @@ def path(head_W, word):
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])
 def test_features_follow_from_the_resampled_heads(records, rate):
-  """Against loops over words, in five epochs of both sides."""
+  """Compares with loops over words, in five epochs of both sides."""
   split, bare, merged = drawing(records, rate=rate), 0, 0
   edited = collections.Counter()
   for epoch in range(5):
@@ -173,7 +173,7 @@ def test_features_follow_from_the_resampled_heads(records, rate):
 
 
 def test_a_rate_of_0_keeps_the_stored_trees(records):
-  """To the bit, also of a window, and with no feature more or less."""
+  """The batches are equal bit for bit, also in windows."""
   required = (*READS, "source_head", "target_head")
   for memory_gib in (1.0, 40e3 / 2**30):
     splits = [
@@ -189,7 +189,7 @@ def test_a_rate_of_0_keeps_the_stored_trees(records):
 
 
 def test_computes_only_required_features(records):
-  """PASCAL reads the middles: drawn ones, which are those of all reads."""
+  """PASCAL reads only the middles, which are those of resampled trees."""
   all_ids = epoch_of(drawing(records))
   rows = epoch_of(drawing(records, ("source_parent_mid",)))
   for index, row in rows.items():
@@ -207,7 +207,7 @@ def test_computes_only_required_features(records):
 
 
 def test_replaces_heads_at_the_given_rate(records):
-  """Of those that have another parent to take; 90 sentences, 60 epochs."""
+  """Counts words with another possible parent; 90 sentences, 60 epochs."""
   split = drawing(records, ("source_head", "target_head"), rate=0.15)
   replaced = may = 0
   for epoch in range(60):
@@ -248,7 +248,7 @@ def test_samples_differ_between_epochs_and_are_reproducible(records):
 
 
 def test_samples_differ_between_sides_and_sentences(tmp_path):
-  """The same pair many times, whose two sides are the same."""
+  """The dataset has one pair many times, whose two sides are equal."""
   one = next(examples(1, first=17))
   one |= {f"target_{k[7:]}": v for k, v in one.items() if k[:6] == "source"}
   assert len(one["source_head"]) > 6
@@ -263,7 +263,7 @@ def test_samples_differ_between_sides_and_sentences(tmp_path):
 
 
 def test_evaluation_does_not_resample(records):
-  """Neither a split that is not trained on, nor this one in order."""
+  """Neither a validation split nor the evaluation pass is resampled."""
   splits = [
     drawing(records, training=False),
     drawing(records, ("source_head", *READS), training=True),
@@ -276,7 +276,7 @@ def test_evaluation_does_not_resample(records):
 
 
 def test_resamples_trees_and_subwords_together(prepared):
-  """The middles are those of the drawn parents, in the drawn subwords."""
+  """The middles are those of sampled parents in sampled subwords."""
   records, sampled = Dataset(prepared).split("train"), 0
   split = drawing(
     records,
@@ -296,7 +296,7 @@ def test_resamples_trees_and_subwords_together(prepared):
 
 
 def test_resamples_all_corpora_of_a_mixture(records, tmp_path):
-  """And what is tagged stays so: a tag is of no word, and its own parent."""
+  """Tags stay: a tag belongs to no word and is its own parent."""
   rest = list(examples(20, first=100))
   folder = folder_of(tmp_path, rest)
   split = drawing(

@@ -2,12 +2,9 @@
 
 import pytest
 
-from jaxsyn.corpus import contradicts, guess_language
 from jaxsyn.data.sentence.language_codes import short
-from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
-from jaxsyn.scoring import tokenizers
 
 
 @pytest.mark.parametrize(
@@ -27,22 +24,6 @@ def test_each_two_letter_code_has_one_language():
   codes = language_codes._TWO_LETTERS
   assert len(set(codes.values())) == len(codes) == 183
   assert all(len(a) == 3 and len(b) == 2 for a, b in codes.items())
-
-
-@pytest.mark.parametrize(
-  ("code", "part"), [("hau", "hau.dev.hau.gz"), ("ibo", "ibo.dev.ibo.gz")]
-)
-def test_hausa_and_igbo_are_known_languages(shared_data, code, part):
-  assert tokenizers.is_known(code)
-  assert "blanks" in tokenizers.summary(code)
-  assert tokenizers.default(code) == "13a"
-  lines = read_lines(shared_data / "mafand" / part)[:400]
-  guessed, share = guess_language(lines)
-  assert not contradicts(code, guessed, share)
-  filters = clean.filters(clean.Clean(language=True), "eng", code)
-  english = read_lines(shared_data / "mafand" / f"{code}.dev.en.gz")[:400]
-  dropped = sum(map(filters["language"], english, lines))
-  assert dropped < 0.1 * len(lines)
 
 
 def test_unknown_language_is_an_error():

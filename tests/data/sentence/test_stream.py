@@ -1,4 +1,4 @@
-"""Lines that are answered while others are still to come."""
+"""Tests input that is translated as it arrives."""
 
 import contextlib
 import gzip

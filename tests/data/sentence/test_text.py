@@ -1,4 +1,4 @@
-"""Strict lines in, whole files out."""
+"""Tests reading and writing of text files."""
 
 import gzip
 

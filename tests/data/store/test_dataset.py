@@ -1,4 +1,4 @@
-"""A dataset that is read from its files: its data, or one error message."""
+"""Tests reading a dataset, and the errors for corrupt files."""
 
 import gzip
 import itertools
@@ -30,7 +30,7 @@ def dataset(tmp_path_factory):
 
 @pytest.fixture
 def folder(dataset, tmp_path):
-  """A copy that a test may corrupt."""
+  """A copy of the dataset that a test may corrupt."""
   return shutil.copytree(dataset, tmp_path / "copy")
 
 
@@ -226,7 +226,7 @@ def test_finds_a_flipped_bit_in_features_that_are_not_read(folder):
 
 
 def test_names_records_of_other_data(folder):
-  """As when a file is copied from another dataset directory of the same size."""
+  """A file may have been copied from a similar dataset."""
   for order, record in (((2, 1, 0), 0), ((0, 2, 1), 1)):
     replace_shard(folder, 0, [EXAMPLES[i] for i in order])
     reads(
@@ -280,7 +280,7 @@ def test_rejects_a_corrupt_index_when_it_is_opened(folder, corruption):
   ],
 )
 def test_rejects_an_invalid_index(folder, content, message):
-  """Its checksum is right, as if another program had written it."""
+  """The checksum is right, as if another program had written the index."""
   if isinstance(content, bytes):
     (folder / INDEX).write_bytes(content)
   else:
@@ -411,7 +411,7 @@ WRONG_TEXT = [
 def test_names_text_that_is_not_that_of_the_records(
   folder, content, in_manifest, message
 ):
-  """Of references: a shorter file would be scored against other lines."""
+  """Otherwise, translations could be scored against other lines."""
   name = "text/train.target-00000-of-00003.gz"
   (folder / name).unlink()
   if content is not None:

@@ -1,4 +1,4 @@
-"""Decoded examples that do not belong to a data set."""
+"""Tests validation of decoded examples that do not belong to a dataset."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fetching from a server that lies: nothing but the right file gets its name."""
+"""Tests that downloads from faulty servers never replace a valid file."""
 
 import gzip
 import hashlib
@@ -103,8 +103,8 @@ def chunked(*parts):
 
 WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
 
-# What is served, what the config says, and what is said of it.
-LIES = {
+# Response, SHA-256 and size limit in the config; error message.
+RESPONSES = {
   "too short": (
     (web_server.send(BODY[:-7], len(BODY)), "", 1 << 20),
     r"truncated: 49,993 of 50,000 bytes",
@@ -150,11 +150,11 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_rejects_wrong_responses(server, tmp_path, lie):
-  (server.answers["a.gz"], sha256, maximum), message = LIES[lie]
+@pytest.mark.parametrize("case", RESPONSES)
+def test_rejects_wrong_responses(server, tmp_path, case):
+  (server.answers["a.gz"], sha256, maximum), message = RESPONSES[case]
   path = tmp_path / "raw" / "a.gz"
-  if "gzip" not in lie:
+  if "gzip" not in case:
     path = path.with_suffix(".en")
   address = fetch.Download(server.url("a.gz"), sha256, maximum)
   with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""What manifests may say, and hashes: the wrong model is named with both."""
+"""Tests validation of manifests, vocabularies and parsers."""
 
 import dataclasses
 import json
@@ -94,7 +94,7 @@ def folder(prepared, tmp_path):
 
 
 def put(folder, content):
-  """Writes what is no manifest, its checksum right."""
+  """Writes invalid content with a valid checksum."""
   (folder / manifests.FILE).write_text(
     json.dumps(checksums.add_checksum(content))
   )
@@ -109,7 +109,7 @@ def at(content, path):
 
 
 SHARD = "splits.train.shards.0"
-LIES = [
+INVALID_FIELDS = [
   ("name", "../toy", "manifest.name must be lower case"),
   ("name", "", "manifest.name must be"),
   ("name", 3, "manifest.name must be of type str"),
@@ -157,7 +157,7 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "message"), LIES)
+@pytest.mark.parametrize(("path", "value", "message"), INVALID_FIELDS)
 def test_names_invalid_fields(folder, path, value, message):
   content = manifests.read(folder)
   section, key = at(content, path)
@@ -210,7 +210,7 @@ def test_sizes_beyond_32_bits(folder):
 
 
 def test_validates_hundreds_of_mutated_manifests(folder):
-  """As bytes, and as another content with a right checksum."""
+  """Mutates the bytes, and the content with a valid checksum."""
   path = folder / manifests.FILE
   good, data = manifests.read(folder), path.read_bytes()
   rejected = 0

@@ -1,4 +1,4 @@
-"""Records: bytes and values of protobuf, or one error that names the record."""
+"""Tests encoding of records against protobuf, and errors for corrupt ones."""
 
 import os
 import struct
@@ -318,7 +318,7 @@ def corrupted(payload, rng):
   return bytes(data)
 
 
-@pytest.mark.parametrize("begin", range(0, 6000, 1000))
+@pytest.mark.parametrize("begin", range(0, 3000, 1000))
 def test_mutants_give_the_values_of_protobuf_or_one_error(begin):
   """Their checksums would be right: frames are not checked here."""
   accepted = 0

@@ -1,4 +1,4 @@
-"""The folder as TFDS reads it: without TensorFlow, and with it if it is there."""
+"""Tests that TFDS reads a dataset directory, with and without TensorFlow."""
 
 import importlib.util
 from typing import Any
