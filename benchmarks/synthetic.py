@@ -185,7 +185,9 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
 def _write_shard(path: pathlib.Path, text: Text, count: int) -> np.ndarray:
   """Writes pairs in random order; returns their index entries."""
   rng = np.random.default_rng(1)
-  pairs = Rows.of(text.examples(), tuple(schema.features(["source"])))
+  pairs = Rows.of(
+    text.examples(), tuple(schema.features({"sides": ["source"]}))
+  )
   entries = []
   with files.publish(path) as file:
     for start in range(0, count, BLOCK):
