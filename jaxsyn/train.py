@@ -1,4 +1,4 @@
-"""Trains a translator; goes on where an interrupted run stopped.
+"""Trains a system, or resumes a run.
 
 jaxsyn train --config multi30k_en_de:pascal --workdir runs/pascal
 """
@@ -29,19 +29,17 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
-from jaxsyn.plan import check_parsed, check_trees, resolve
+from jaxsyn.plan import Plan, check_parsed, check_trees, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.session import teacher, warm_start, workdir
 from jaxsyn.storage import checksums, files, hub, lock, remote
 from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint_writer import CheckpointWriter
-from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.runtime import enough_memory, set_up_jax
-from jaxsyn.training.start import Training
 from jaxsyn.training.step import check_maps, first_params
-from jaxsyn.validation import Validator
+from jaxsyn.validation import AttentionLogger, Validator
 
 _LESS_MEMORY = (
   "config.batch.tokens (with config.optimiser.accumulate raised as much, "
@@ -54,20 +52,21 @@ def run(
   folder: str | pathlib.Path,
   batch_transform: BatchTransform | None = None,
 ) -> loop.TrainingEnd:
-  """Trains, from the newest checkpoint in the folder if there is one.
+  """Trains a model, from the newest checkpoint in the run directory if any.
 
   Args:
-    config: of `get_config`, or checked by `jaxsyn.config.read_config`.
-    folder: of the run; made if it does not exist.
-    batch_transform: function on every host batch (NumPy), in training and
-      validation, to add `source_weighting_BSS` for the part `given_weighting`,
-      say. Rows and columns of padding are in it too.
+    config: Config from `get_config` or `jaxsyn.config.read_config`.
+    folder: Run directory, which is created if it does not exist.
+    batch_transform: Function of every host batch (NumPy arrays, with padding) in
+      training and validation, for example to add `source_weighting_BSS` for the
+      modifier `given_weighting`.
 
   Returns:
-    how it ended: the step, the reason, the best score.
+    Last step, reason of the end, and best score.
 
   Raises:
-    InputError: what was given does not fit; the message says what to do.
+    InputError: The config, the data or the directory is not usable; the message
+      has the remedy.
   """
   _check_workdir(folder)
   if not isinstance(config, Config):
@@ -81,25 +80,25 @@ def run(
 def _run(
   config: Config,
   folder: str | pathlib.Path,
-  batch_transform: BatchTransform | None,
+  user_transform: BatchTransform | None,
 ) -> loop.TrainingEnd:
-  """Trains as `run`, with a resolved config."""
+  """Trains with a config that has all defaults, while the data is locked."""
+  # The system and its data.
   dataset = Dataset(config.data.directory)
-  split = dataset.split(config.data.train)
   plan = resolve(config, dataset.manifest)
   teachers = teacher.read(plan, dataset.manifest)
-  own_change = batch_transform
-  for one in teachers:
-    plan = dataclasses.replace(plan, features=plan.features | one.features)
-    batch_transform = one.chain(batch_transform)
-  unparsed = check_parsed(plan, dataset)
-  hosts.check_joined()
-  message = flat(as_dict(config), "config.") | flat(
-    workdir.hashes(dataset.manifest), "data."
-  )
-  message.pop("config.data.directory")  # each may have a copy
-  hosts.check_same("config", message)
+  batch_transform = user_transform
+  for each in teachers:
+    plan = dataclasses.replace(plan, features=plan.features | each.features)
+    batch_transform = each.chain(batch_transform)
+  warnings = check_parsed(plan, dataset)
+
+  # Devices, which several processes may share.
+  _check_same_on_all_hosts(config, dataset)
   layout = Layout(config.train.parallelism, config.train.mesh)
+
+  # Training and validation batches.
+  split = dataset.split(config.data.train)
   loader = open_loader(
     split,
     plan.features,
@@ -109,56 +108,41 @@ def _run(
     shard=layout.host_shard,
     batch_transform=batch_transform,
   )
-  attention_sampler = None
-  if pictures := config.train.writers.pictures:
-    # Only here: it loads what draws.
-    from jaxsyn.inspection.attention_sampler import AttentionSampler
-
-    attention_sampler = AttentionSampler(
-      *(plan, dataset.manifest, config.data.validation, pictures),
-      batch_transform=own_change,
-    )
   validator = Validator(
     plan,
     layout,
     dataset.split(config.data.validation),
     batch_transform=batch_transform,
-    split_transform=own_change,
-    attention_logger=attention_sampler,
+    split_transform=user_transform,
+    attention_logger=_attention_logger(plan, dataset, user_transform),
   )
 
-  empty = loader.empty()[0]  # made here: a teacher cannot be asked in a trace
-  check_maps(plan.recipe, empty)
+  # Shapes of the parameters, and their initial values from another run.
+  batch = loader.empty()[0]  # outside of a trace, in which no teacher can run
+  check_maps(plan.recipe, batch)
   shapes = jax.eval_shape(
-    lambda: first_params(plan.recipe, empty, jax.random.key(0))
+    lambda: first_params(plan.recipe, batch, jax.random.key(0))
   )
-  layout.shardings(shapes)  # rejects sizes that cannot be split
-  frozen_told = frozen.check(config.train.freeze, shapes)
+  layout.shardings(shapes)  # rejects sizes that cannot be cut
+  frozen_message = frozen.check(config.train.freeze, shapes)
   warm = warm_start.read(
     config.train.start, plan, config.data.directory, folder
   )
   profile = Profile(config.train.profile, folder)
   wrong_parent_rates = _wrong_parents(config, split)
+  messages = [
+    f"the best checkpoint is that of {selection.title(config.train)}",
+    _training_length(config, loader),
+    *(f"warning: {warning}" for warning in warnings),
+    *loader.messages,
+    frozen_message,
+    _missing_test_splits(config, dataset),
+    *map(_describe_rates, wrong_parent_rates.items()),
+    *(each.message for each in teachers),
+    *(warm.messages if warm else ()),
+  ]
 
-  def open_log(start: int) -> Log:
-    log = Log(files.path_of(folder), config, start)
-    log.say(f"the best checkpoint is that of {selection.title(config.train)}")
-    log.say(_length(config, loader))
-    for warning in unparsed:
-      log.say(f"warning: {warning}")
-    messages = (*loader.messages, frozen_told, _no_test(config, dataset))
-    messages += tuple(
-      f"wrong parents of {name}: "
-      + ", ".join(f"{side} {100 * rate:.2f} %" for side, rate in rates.items())
-      for name, rates in wrong_parent_rates.items()
-    )
-    messages += tuple(one.message for one in teachers)
-    for message in filter(None, (*messages, *(warm.messages if warm else ()))):
-      log.say(message)
-    return log
-
-  # What can be refused was, before there is a folder. Of several processes that
-  # train together the first one writes.
+  # The run directory, now that nothing can be rejected any more.
   with contextlib.ExitStack() as stack:
 
     def create() -> None:
@@ -166,10 +150,8 @@ def _run(
       teacher.check_same(folder, teachers)
       workdir.create(folder, config)
       if wrong_parent_rates:
-        files.write_json(
-          files.path_of(folder) / workdir.WRONG_PARENTS,
-          checksums.add_checksum(wrong_parent_rates),
-        )
+        rates = checksums.add_checksum(wrong_parent_rates)
+        files.write_json(files.path_of(folder) / workdir.WRONG_PARENTS, rates)
       teacher.write(folder, teachers)
       if warm:
         warm.write(folder)
@@ -177,31 +159,57 @@ def _run(
     hosts.on_main_process(create)
     hosts.check_shared(folder)
     checkpoints = CheckpointWriter(folder, config.train.keep)
-    try:
-      with enough_memory(_sizes(loader), _LESS_MEMORY):
-        end = loop.train(
-          Training(
-            config=config,
-            recipe=plan.recipe,
-            layout=layout,
-            loader=loader,
-            checkpoints=checkpoints,
-            validate=validator,
-            open_log=open_log,
-            profile=profile,
-            begin=warm,
-          )
+    stack.callback(checkpoints.close)
+
+    # Steps, validation and checkpoints.
+    with enough_memory(_batch_sizes(loader), _LESS_MEMORY):
+      end = loop.train(
+        loop.Training(
+          config=config,
+          recipe=plan.recipe,
+          layout=layout,
+          loader=loader,
+          checkpoints=checkpoints,
+          validate=validator,
+          profile=profile,
+          messages=[message for message in messages if message],
+          warm_start=warm,
         )
-      checkpoints.wait_for_all()  # none leaves one alone that still saves
-      return end
-    finally:
-      checkpoints.close()
+      )
+    checkpoints.wait_for_all()  # no process exits while another one saves
+    return end
+
+
+def _check_same_on_all_hosts(config: Config, dataset: Dataset) -> None:
+  hosts.check_joined()
+  options = flat(as_dict(config), "config.")
+  del options["config.data.directory"]  # each host may have a copy
+  hashes = flat(workdir.hashes(dataset.manifest), "data.")
+  hosts.check_same("config", options | hashes)
+
+
+def _attention_logger(
+  plan: Plan, dataset: Dataset, user_transform: BatchTransform | None
+) -> AttentionLogger | None:
+  count = plan.config.train.writers.pictures
+  if not count:
+    return None
+  # Imported only if needed, since it loads matplotlib.
+  from jaxsyn.inspection.attention_sampler import AttentionSampler
+
+  return AttentionSampler(
+    plan,
+    dataset.manifest,
+    plan.config.data.validation,
+    count,
+    batch_transform=user_transform,
+  )
 
 
 def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
-  """Returns the share of words with a wrong parent, by split and side.
+  """Returns the rate of wrong parents by split and side.
 
-  Of the splits that are trained on, validated on and tested on; empty unless
+  Splits are those for training, validation and test. The result is empty unless
   config.data.tree is "wrong_parents".
   """
   data, seed = config.data, config.seed
@@ -215,61 +223,69 @@ def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
   return rates
 
 
-def _length(config: Config, loader: DataLoader) -> str:
-  """How often the run sees its examples: few pairs may be seen for hours."""
-  train, pairs = config.train, loader.examples_per_epoch
-  often = train.steps / max(1, loader.batch_sampler.batches_per_epoch())
+def _describe_rates(entry: tuple[str, Mapping[str, float]]) -> str:
+  split, rates = entry
+  sides = [f"{side} {100 * rate:.2f} %" for side, rate in rates.items()]
+  return f"wrong parents of {split}: {', '.join(sides)}"
+
+
+def _training_length(config: Config, loader: DataLoader) -> str:
+  """Describes the number of steps and epochs."""
+  train, examples = config.train, loader.examples_per_epoch
+  epochs = train.steps / max(1, loader.batch_sampler.batches_per_epoch())
   end = (
     f"or {train.minutes:g} minutes"
     if train.minutes
     else "unless config.train.minutes or config.train.patience ends it"
   )
-  return f"{train.steps:,} steps, {often:,.1f} times {pairs:,} examples, {end}"
+  return (
+    f"{train.steps:,} steps, {epochs:,.1f} times {examples:,} examples, {end}"
+  )
 
 
-def _no_test(config: Config, dataset: Dataset) -> str:
-  """Which splits to report on were not prepared; "" where all were."""
+def _missing_test_splits(config: Config, dataset: Dataset) -> str:
+  """Describes test splits that are not prepared; "" if all are."""
   prepared, folder = dataset.manifest["splits"], config.data.directory
   left_out = dataset.manifest.get("left_out", {})
-  untested = [name for name in prepared if name not in config.data.test]
+  other_splits = [name for name in prepared if name not in config.data.test]
   messages = []
   for name in config.data.test:
     if name in left_out:
       messages.append(
-        f"config.data.test names {name}, which was left out when {folder} was"
-        f" prepared: {left_out[name]}."
+        f"config.data.test names {name}, which was left out when {folder} was "
+        f"prepared: {left_out[name]}."
       )
     elif name not in prepared:
       messages.append(
-        f"config.data.test names {name}, which {folder} has not: nothing can be"
-        f" compared on it. {did_you_mean(name, untested)}"
+        f"config.data.test names {name}, which {folder} does not have: runs "
+        "cannot be compared on it. "
+        f"{did_you_mean(name, other_splits)}"
       )
   return " ".join(messages)
 
 
-def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
-  """Which options of preparing were given too late; "" for none.
+def unused_prepare_options(config: Config, options: Mapping[str, Any]) -> str:
+  """Describes options of preparation that the prepared data does not have.
 
   Args:
-    config: of the run.
-    options: what followed --config, by dotted name.
+    config: Config of the run.
+    options: Options on the command line, by dotted name.
   """
-  prepare_options = {name for name in options if name.startswith("prepare.")}
-  if not prepare_options:
+  names = sorted(name for name in options if name.startswith("prepare."))
+  if not names:
     return ""
-  manifest = manifests.read(config.data.directory)
-  was = flat({"prepare": manifest["options"]})
-  now = flat({"prepare": as_dict(config.prepare)})
+  directory = config.data.directory
+  prepared = flat({"prepare": manifests.read(directory)["options"]})
+  requested = flat({"prepare": as_dict(config.prepare)})
   return " ".join(
-    f"config.{name} does nothing here: {config.data.directory} was prepared with "
-    f"{was.get(name)!r}. Prepare it again."
-    for name in sorted(prepare_options)
-    if json.dumps(was.get(name)) != json.dumps(now.get(name))
+    f"config.{name} does nothing here: {directory} was prepared with "
+    f"{prepared.get(name)!r}. Prepare it again."
+    for name in names
+    if json.dumps(prepared.get(name)) != json.dumps(requested.get(name))
   )
 
 
-def _sizes(loader: DataLoader) -> str:
-  """The batches of the run in words, for who has too little memory."""
+def _batch_sizes(loader: DataLoader) -> str:
   shapes = ", ".join(
     f"{s.rows} x {s.source} x {s.target}" for s in loader.batch_sampler.shapes
   )
@@ -285,7 +301,7 @@ def _check_workdir(folder: str | pathlib.Path) -> None:
       "a local or shared folder, and copy the finished run to s3://."
     )
   if remote.is_remote(folder) and re.search(r"[*?[\]]", os.fspath(folder)):
-    # Orbax would take it for a pattern, and write checkpoints without arrays.
+    # Orbax would interpret it as a pattern, and write no arrays.
     raise InputError(
       f"--workdir {folder} contains one of *, ?, [ and ]. Choose a name without "
       "these characters."
@@ -294,45 +310,48 @@ def _check_workdir(folder: str | pathlib.Path) -> None:
 
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
-    raise InputError("--workdir is missing: name the folder of the run.")
+    raise InputError("--workdir is missing: name the run directory.")
   _check_workdir(values.workdir)
   exits.check_target(values.workdir, "--workdir", folder=True, store=True)
-  logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
+  logging.set_verbosity(logging.WARNING)  # Orbax logs every file it writes
   hosts.join(values)
   set_up_jax(values.workdir)
   config = with_defaults(read_config(values.config))
-  message = prepared_otherwise(config, cli.overrides(values))
+  message = unused_prepare_options(config, cli.overrides(values))
   if message and jax.process_index() == 0:
     print(f"warning: {message}", file=sys.stderr)
   manifest = manifests.read(config.data.directory)
   check_trees([resolve(config, manifest)])
   with hosts.shutdown_together(values.heartbeat):
-    outcome = run(config, values.workdir)
-  if jax.process_index():
-    return
-  best = outcome.progress
-  was_signalled = outcome.reason.startswith("SIG")
-  selected = "no validation so far"
-  if best.best_step >= 0:
-    selected = (
+    end = run(config, values.workdir)
+  if jax.process_index() == 0:
+    _print_end(config, end)
+
+
+def _print_end(config: Config, end: loop.TrainingEnd) -> None:
+  progress = end.progress
+  best = "no validation so far"
+  if progress.best_step >= 0:
+    best = (
       f"best validation {selection.title(config.train)} "
-      f"{best.best_score:.2f} at step {best.best_step}"
+      f"{progress.best_score:.2f} at step {progress.best_step}"
     )
+  was_signalled = end.reason.startswith("SIG")
   print(
-    f"{'stopped' if was_signalled else 'finished'} at step {outcome.step} "
-    f"({outcome.reason}); {selected}; shapes: {outcome.shapes}, compilations of "
-    f"the step: {outcome.compilations}."
+    f"{'stopped' if was_signalled else 'finished'} at step {end.step} "
+    f"({end.reason}); {best}; shapes: {end.shapes}, compilations of the step: "
+    f"{end.compilations}."
   )
   if was_signalled:
-    remark = ", and so each of the others" * (jax.process_count() > 1)
-    words = shlex.join(sys.argv[1:])
-    print(f"To go on{remark}: {commands.again('train')} {words}")
+    each = " each process" * (jax.process_count() > 1)
+    command = f"{commands.again('train')} {shlex.join(sys.argv[1:])}"
+    print(f"To resume{each}: {command}")
 
 
 def define_flags() -> None:
-  """Those of the command."""
+  """Defines the flags of the command."""
   cli.config_flag()
-  flags.DEFINE_string("workdir", None, "Folder of the run, made if absent.")
+  flags.DEFINE_string("workdir", None, "Run directory, created if missing.")
   hosts.define_flags()
 
 

@@ -21,7 +21,7 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.plan import resolve
 from jaxsyn.training.mesh import Layout
-from jaxsyn.training.start import abstract_state
+from jaxsyn.training.programs import abstract_state
 from jaxsyn.training.step import train_step
 
 pytestmark = pytest.mark.slow

@@ -119,7 +119,7 @@ def test_options_of_preparing_that_come_too_late_are_told(tiny):
     "prepare.shard_mib": 256.0,
     "train.steps": 6,
   }
-  message = train.prepared_otherwise(read_config(config), inputs)
+  message = train.unused_prepare_options(read_config(config), inputs)
   assert message.count("config.prepare.") == 1
   assert "vocabulary.size does nothing here" in message
   assert "was prepared with 300. Prepare it again." in message

@@ -22,7 +22,7 @@ import jaxsyn
 from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.scoring.metrics import decimals
 from jaxsyn.scoring.selection import name_of
-from jaxsyn.training.loop import StopSignals
+from jaxsyn.training.stopping import StopSignals
 
 MAX_STARTS = 3  # of a process that is killed each time before it progresses
 POLL_SECONDS = 0.1  # between checks of the processes

@@ -271,49 +271,6 @@ def wait_for_all(
   return "" if outcome == "ready" else outcome.removeprefix("stop ")
 
 
-class StopCoordinator:
-  """Coordinator that makes all processes stop at the same step.
-
-  Signals and time limits reach each process at a different step, and the others
-  would wait for a process that stops alone. Processes communicate every few
-  steps only, since communication waits for the devices.
-  """
-
-  def __init__(self, max_steps: int, start: int):
-    """
-    Args:
-      max_steps: Maximum number of steps between two checks.
-      start: First step of this process, at which all processes check.
-    """
-    self._max_steps = max_steps
-    self._next_check = self._last_check = start
-    self._last_time = time.monotonic()
-
-  def reason(
-    self, step: int, local_reason: str, *, check_now: bool = False
-  ) -> str:
-    """Returns why all processes stop at this step; "" to continue.
-
-    Args:
-      step: Current step, equal on all processes.
-      local_reason: Reason of this process; "" for none.
-      check_now: Whether all processes must check at this step.
-    """
-    if jax.process_count() == 1:
-      return local_reason
-    if step < self._next_check and not check_now:
-      return ""
-    steps = max(1, step - self._last_check)
-    seconds = (time.monotonic() - self._last_time) / steps
-    gathered = all_gather_json([local_reason, seconds])
-    slowest = max(each for _, each in gathered)
-    # All processes compute the same number from the gathered values.
-    interval = int(_STOP_CHECK_SECONDS / max(slowest, 1e-3))
-    self._next_check = step + min(max(1, interval), self._max_steps)
-    self._last_time, self._last_check = time.monotonic(), step
-    return next((reason for reason, _ in gathered if reason), "")
-
-
 @contextlib.contextmanager
 def shutdown_together(heartbeat: int) -> Iterator[None]:
   """Ends all processes soon after the `with` block of one has failed.

@@ -1,8 +1,7 @@
-"""What a run says: lines and progress on the terminal, JSONL, other writers.
+"""Log of a run: log.jsonl, progress on the terminal, and other writers.
 
-One record is a flat dict of numbers. On a resume, records after the step that
-is gone on from are dropped, so that the file reads as one run. Who else writes
-down what goes to the file: `jaxsyn.training.writers`.
+A record is a flat dictionary of numbers. A resumed run drops the records after its
+first step, so that the file reads like that of one uninterrupted run.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,22 +20,25 @@ from absl import logging
 from jaxsyn.options import as_dict, flat
 from jaxsyn.progress import Bar
 from jaxsyn.storage import files, remote
-from jaxsyn.training import writers
 from jaxsyn.training.options import TrainingConfig
-from jaxsyn.training.writers.writer import ResumedRun
-
-if TYPE_CHECKING:
-  from matplotlib.figure import Figure
+from jaxsyn.training.writers import LoggedRun, open_writers
 
 FILE = "log.jsonl"
 KINDS = ("train", "validation")
 
+Figures = Sequence[tuple[str, Any]]  # names and matplotlib figures
 
-Pictures = Sequence[tuple[str, "Figure"]]  # by name
+# Formats of numbers on the terminal.
+_FORMATS = {
+  **dict.fromkeys(("padding", "waiting", "mfu"), "{:.1%}"),
+  **dict.fromkeys(("eta_minutes", "minutes"), "{:.1f}"),
+  **dict.fromkeys(("bleu", "chrf", "ribes"), "{:.2f}"),
+  "learning_rate": "{:.2e}",
+}
 
 
 class Sample(NamedTuple):
-  """A sentence of the validation split, and what it was translated to."""
+  """A sentence of the validation split and its translation."""
 
   source: str
   reference: str
@@ -44,10 +46,10 @@ class Sample(NamedTuple):
 
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
-  """The records of a run's log, and the numbers of corrupt lines, from 1.
+  """Returns the records of a run's log, and the numbers of corrupt lines, from 1.
 
-  A last line without its end is one that is being written or that a kill cut
-  off: it is neither.
+  A last line without a line end, which is being written or was interrupted by a
+  kill, is neither.
   """
   path = files.path_of(run) / FILE
   if not files.is_file(path):
@@ -67,104 +69,100 @@ def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
 
 
 def _is_record(record: Any) -> bool:
-  """Whether `Log.record` may have written it."""
-  if not isinstance(record, dict) or record.get("kind") not in KINDS:
-    return False
   return (
-    type(record.get("step")) is int
+    isinstance(record, dict)
+    and record.get("kind") in KINDS
+    and type(record.get("step")) is int
     and type(record.get("minutes")) in (int, float)
     and not any(isinstance(value, (dict, list)) for value in record.values())
   )
 
 
 class Log:
-  """The log of one run, written by the main process only.
+  """Log of one run, which only the main process writes.
 
-  On an object store nothing can be appended to a file: there `publish` writes the
-  whole file.
+  Files on an object store cannot be appended to: there, `publish` writes the
+  complete file.
 
   Attributes:
-    began_anew: Whether a log of a run that saved nothing was replaced.
-    note: Describes what training waits for; see `jaxsyn.progress.Bar`.
+    restarted: Whether the log of a run without a checkpoint was replaced.
+    note: Function that returns what training waits for; see `jaxsyn.progress`.
   """
 
-  began_anew = False
+  restarted = False
   note: Callable[[], str] = staticmethod(lambda: "")
 
   def __init__(self, workdir: pathlib.Path, config: TrainingConfig, start: int):
     """Opens the log.
 
     Args:
-      workdir: folder of the run.
-      config: of the run: where it is to end, and who else writes.
-      start: step that is gone on from; later records are dropped.
+      workdir: Run directory.
+      config: Config of the run.
+      start: Step from which the run starts; later records are dropped.
 
     Raises:
-      InputError: a writer cannot be opened.
+      InputError: A writer cannot be opened.
     """
-    self._quiet = jax.process_index() != 0
+    self._is_silent = jax.process_index() != 0
     self._minutes = config.train.minutes
-    if not self._quiet:
+    if not self._is_silent:
       self._open(workdir, config, start)
-    # Last: where a writer cannot be opened nobody would close it.
-    self._steps = Bar(
+    # Last, since nobody would close it if a writer cannot be opened.
+    self._bar = Bar(
       "training",
       config.train.steps,
       unit="step",
       done=start,
       note=lambda: self.note(),
-      silent=self._quiet,
+      silent=self._is_silent,
     )
 
   def _open(
     self, workdir: pathlib.Path, config: TrainingConfig, start: int
   ) -> None:
     self._path = files.path_of(workdir) / FILE
-    retained, dropped = self._records_up_to(start)
-    self.began_anew = dropped and not start
+    valid, corrupt = records(workdir)
+    if corrupt:
+      more = " ..." * (len(corrupt) > 10)
+      numbers = ", ".join(map(str, corrupt[:10])) + more
+      logging.warning("%s: dropped corrupt lines: %s", self._path, numbers)
+    lines = [json.dumps(r) + "\n" for r in valid if r["step"] <= start]
+    self.restarted = not start and len(lines) < len(valid)
     self._file: IO[str]
     if remote.is_remote(workdir):
       self._file = io.StringIO()
-      self._file.write(retained)
+      self._file.write("".join(lines))
     else:
       if self._path.is_file():
-        files.write_text(self._path, retained)
+        files.write_text(self._path, "".join(lines))
       self._file = self._path.open("a", encoding="utf-8")
-    resumed_run = ResumedRun(workdir, start, flat(as_dict(config)))
-    self._writers = writers.open_writers(config.train.writers, resumed_run)
-    self._shown: dict[str, str] = {}
+    run = LoggedRun(workdir, start, flat(as_dict(config)))
+    self._writers = open_writers(config.train.writers, run)
+    self._last_lines: dict[str, str] = {}  # by kind
 
-  def _records_up_to(self, step: int) -> tuple[str, bool]:
-    """Returns the lines up to a step, and whether there are later ones."""
-    valid, corrupt = records(self._path.parent)
-    if corrupt:
-      logging.warning(
-        "%s: dropped corrupt lines: %s",
-        self._path,
-        ", ".join(map(str, corrupt[:10])) + " ..." * (len(corrupt) > 10),
-      )
-    lines = [json.dumps(r) + "\n" for r in valid if r["step"] <= step]
-    return "".join(lines), len(lines) < len(valid)
-
-  def begin(self) -> None:
-    """The first step is about to be done."""
-    self._steps.start_clock()
+  def start_clock(self) -> None:
+    """Starts measuring the speed, before the first step."""
+    self._bar.start_clock()
 
   def advance(self, minutes: float) -> None:
-    """One step is done, after so many minutes of the run."""
-    if self._minutes:
-      self._steps.set_time_limit(60 * (self._minutes - minutes))
-    self._steps.advance()
-
-  def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-    """Writes one record.
+    """Adds a step to the progress.
 
     Args:
-      kind: one of KINDS.
-      step: batches seen.
-      values: numbers by name, in the order in which they are shown.
+      minutes: Training time of the run so far.
     """
-    if self._quiet:
+    if self._minutes:
+      self._bar.set_time_limit(60 * (self._minutes - minutes))
+    self._bar.advance()
+
+  def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+    """Writes a record.
+
+    Args:
+      kind: One of KINDS.
+      step: Step of the run.
+      values: Numbers by name, in the order in which they are shown.
+    """
+    if self._is_silent:
       return
     record = {"kind": kind, "step": step, "time": time.time(), **values}
     self._file.write(json.dumps(record) + "\n")
@@ -176,18 +174,18 @@ class Log:
     }
     for writer in self._writers:
       writer.scalars(step, numbers)
-    shown = "  ".join(f"{k} {_short(k, v)}" for k, v in values.items())
-    self._steps.postpone_line()
-    self._shown[kind] = f"step {step}  {shown}"
-    # What comes every few seconds would push all else off a terminal.
-    if kind == "train" and self._steps.is_on_terminal:
-      self._steps.show(_table(self._shown))
+    shown = "  ".join(f"{k} {_formatted(k, v)}" for k, v in values.items())
+    self._bar.postpone_line()
+    self._last_lines[kind] = f"step {step}  {shown}"
+    # A line every few seconds would scroll everything else off a terminal.
+    if kind == "train" and self._bar.is_on_terminal:
+      self._bar.show(_table(self._last_lines))
     else:
       self.say(f"{kind:<10} step {step}  {shown}")
 
   def samples(self, step: int, samples: Sequence[Sample]) -> None:
-    """Writes what some sentences were translated to."""
-    if self._quiet or not samples:
+    """Writes translations."""
+    if self._is_silent or not samples:
       return
     text = "\n\n".join(
       f"**source** {s.source}  \n**reference** {s.reference}  \n"
@@ -197,24 +195,24 @@ class Log:
     for writer in self._writers:
       writer.text("samples", step, text)
 
-  def pictures(self, step: int, pictures: Pictures) -> None:
-    """Writes pictures, by name."""
-    if self._quiet:
+  def figures(self, step: int, figures: Figures) -> None:
+    """Writes figures as images."""
+    if self._is_silent:
       return
-    for name, figure in pictures:
+    for name, figure in figures:
       pixels = _pixels(figure)
       for writer in self._writers:
-        writer.picture(name, step, pixels)
+        writer.image(name, step, pixels)
 
   def say(self, text: str) -> None:
-    """A line for the reader, above the progress."""
-    if not self._quiet:
-      # In one write: the progress is printed in another thread.
+    """Prints a line above the progress."""
+    if not self._is_silent:
+      # In one write, since another thread prints the progress.
       print(f"{text}\n", end="", flush=True)
 
   def publish(self) -> None:
-    """Makes all records visible to readers of the run directory."""
-    if self._quiet:
+    """Makes all records readable for other processes."""
+    if self._is_silent:
       return
     for writer in self._writers:
       writer.flush()
@@ -225,8 +223,9 @@ class Log:
       files.write_text(self._path, self._file.getvalue())
 
   def close(self) -> None:
-    self._steps.close()
-    if self._quiet:
+    """Closes the log and the other writers."""
+    self._bar.close()
+    if self._is_silent:
       return
     for writer in self._writers:
       writer.close()
@@ -234,8 +233,8 @@ class Log:
     self._file.close()
 
 
-def _pixels(figure: Figure) -> np.ndarray:
-  """A figure as bytes by row, column and colour."""
+def _pixels(figure: Any) -> np.ndarray:
+  """Returns a figure as bytes by row, column and color."""
   from matplotlib.image import imread
 
   image = io.BytesIO()
@@ -244,27 +243,20 @@ def _pixels(figure: Figure) -> np.ndarray:
   return np.round(imread(image)[:, :, :3] * 255).astype(np.uint8)
 
 
-def _table(shown: Mapping[str, str]) -> Any:
-  """The last record of each kind, for a terminal."""
+def _table(lines: Mapping[str, str]) -> Any:
   from rich.table import Table
 
   table = Table.grid(padding=(0, 2))
-  for kind, text in shown.items():
+  for kind, text in lines.items():
     table.add_row(kind, text)
   return table
 
 
-def _short(name: str, value: Any) -> str:
-  if name in ("padding", "waiting", "mfu"):
-    return f"{100 * value:.1f}%"
+def _formatted(name: str, value: Any) -> str:
   if name == "flops":
     return f"{value / 1e9:.1f}G/s"
-  if name == "learning_rate":
-    return f"{value:.2e}"
-  if name in ("eta_minutes", "minutes"):
-    return f"{value:.1f}"
-  if name.removeprefix("best_") in ("bleu", "chrf", "ribes"):
-    return f"{value:.2f}"
+  if number_format := _FORMATS.get(name.removeprefix("best_")):
+    return number_format.format(value)
   if isinstance(value, float):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
   return str(value)

@@ -1,54 +1,116 @@
-"""The loop around the step: batches in, checkpoints and log lines out.
+"""The training loop: steps, log records, validation and checkpoints.
 
-It knows neither decoding nor scores: the entry point hands it a function that
-validates. A run can end at any step (its own end, a signal, a kill) and go on
-as if it had not.
+A run can end at any step (its last step, a signal, a kill) and be resumed with the
+same result as an uninterrupted run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import signal
-import threading
+import functools
 import time
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.loader import TrainBatch, prefetch
+from jaxsyn.data.loader.loader import DataLoader, TrainBatch, prefetch
 from jaxsyn.errors import InputError
-from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint_reader import Progress
-from jaxsyn.training.log import Log
-from jaxsyn.training.mesh import Program
+from jaxsyn.training.checkpoint_writer import CheckpointWriter
+from jaxsyn.training.log import Figures, Log, Sample
+from jaxsyn.training.mesh import Layout, Program
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.options import TrainingConfig
-from jaxsyn.training.programs import TrainingPrograms
-from jaxsyn.training.start import Training, abstract_state
-from jaxsyn.training.step import Metrics, TrainState
+from jaxsyn.training.profile import Profile
+from jaxsyn.training.programs import (
+  BackgroundCompiler,
+  StopRequestedError,
+  abstract_state,
+  compile_first_state,
+  compile_step,
+)
+from jaxsyn.training.step import Metrics, Params, Recipe, TrainState
+from jaxsyn.training.stopping import (
+  StopCoordinator,
+  StopSignals,
+  finish_reason,
+)
 
-# On CPU, collectives of too many programs in flight dead-lock a thread pool
-# of few cores; a wait now and then costs nothing.
-IN_FLIGHT = 8
-PREFETCH = 2  # batches that are prepared ahead of the device
+# On a CPU, collectives of too many programs in flight deadlock a small thread
+# pool; waiting now and then costs nothing.
+_IN_FLIGHT = 8
+_PREFETCH = 2  # batches that are prepared in advance
+_FIRST_STATE, _VALIDATION = "first state", "validation"
+
+
+class ValidationScores(NamedTuple):
+  """Scores of parameters on the validation split.
+
+  Attributes:
+    values: Numbers for the log by name, among them the metric of
+      config.train.selection and "log_likelihood".
+    rank: Numbers by which parameters are compared, the first one first; larger
+      is better.
+    samples: Some translations.
+    figures: Attention of the parameters, by name.
+  """
+
+  values: dict[str, Any]
+  rank: Sequence[float]
+  samples: Sequence[Sample] = ()
+  figures: Figures = ()
+
+
+class Validation(Protocol):
+  """Function that scores parameters on the validation split."""
+
+  def compile(self, params: Params) -> None:
+    """Compiles all programs of a call for shapes and shardings, in a thread."""
+
+  def __call__(self, params: Params) -> ValidationScores: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """Components of a run.
+
+  Attributes:
+    config: Config of the run.
+    recipe: Model, losses and optimizer of the step.
+    layout: Devices.
+    loader: Training data.
+    checkpoints: Checkpoints of the run directory.
+    validate: Validation.
+    profile: Profile of some steps.
+    messages: Lines that are printed at the start.
+    warm_start: Function that changes the initial state of a new run.
+  """
+
+  config: TrainingConfig
+  recipe: Recipe
+  layout: Layout
+  loader: DataLoader
+  checkpoints: CheckpointWriter
+  validate: Validation
+  profile: Profile
+  messages: Sequence[str] = ()
+  warm_start: Callable[[TrainState], TrainState] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingEnd:
-  """How a call of `train` ended.
+  """Result of `train`.
 
   Attributes:
-    step: batches seen.
+    step: Number of steps of the run.
     reason: "steps", "minutes", "patience" or the name of a signal.
-    progress: as in the last checkpoint.
-    shapes: static shapes of the plan.
-    compilations: of the training step, at most as many as shapes; none where
+    progress: Progress as in the last checkpoint.
+    shapes: Number of batch shapes.
+    compilations: Number of compiled training steps, at most one per shape; 0 if
       the run was finished already.
   """
 
@@ -59,175 +121,270 @@ class TrainingEnd:
   compilations: int
 
 
-class StopSignals:
-  """SIGTERM and SIGINT ask the loop to save and end; a second one kills."""
-
-  def __init__(self) -> None:
-    self.name = ""
-    self._old: dict[int, Any] = {}
-
-  def __enter__(self) -> StopSignals:
-    if threading.current_thread() is threading.main_thread():
-      for signal_number in (signal.SIGTERM, signal.SIGINT):
-        self._old[signal_number] = signal.signal(signal_number, self._on_signal)
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    for signal_number, handler in self._old.items():
-      signal.signal(signal_number, handler)
-
-  def _on_signal(self, signal_number: int, _: FrameType | None) -> None:
-    self.name = signal.Signals(signal_number).name
-    signal.signal(signal_number, self._old[signal_number])
-    message = f"{self.name}: it saves and ends; once more, and it ends at once"
-    with contextlib.suppress(OSError):  # print() may be what was interrupted
-      os.write(2, f"{message}\n".encode())
-
-
 def train(training: Training) -> TrainingEnd:
-  """Trains from the newest checkpoint, or from the start, to the end.
+  """Trains from the newest checkpoint, or from the start, until the run ends.
 
   Raises:
-    InputError: the loss is not a number; the message names the step and the
-      last good checkpoint.
+    InputError: A loss is not finite; the message names the step and the last
+      checkpoint.
   """
-  layout, loader = training.layout, training.loader
-  abstract = abstract_state(training.recipe, layout, loader.empty()[0])
+  batch = training.loader.empty()[0]
+  abstract = abstract_state(training.recipe, training.layout, batch)
   restored = training.checkpoints.restore(abstract)
   start, state, progress = restored or (0, None, Progress())
-  if reason := over(training.config, start, progress):
-    shapes = len(loader.batch_sampler.shapes)
-    return TrainingEnd(start, reason, progress, shapes=shapes, compilations=0)
-  log = training.open_log(start)
+  if reason := finish_reason(training.config, start, progress):
+    shapes = len(training.loader.batch_sampler.shapes)
+    return TrainingEnd(start, reason, progress, shapes, compilations=0)
+  log = Log(training.checkpoints.workdir, training.config, start)
+  for message in training.messages:
+    log.say(message)
   if start:
-    log.say(f"going on from step {start}")
-  elif log.began_anew:
-    log.say("no checkpoint was saved here before: the run begins anew")
-  programs = None
-  try:
-    with StopSignals() as signals:
-      programs = TrainingPrograms(
-        training,
-        abstract,
-        log,
-        start=start,
-        position=Position(progress.epoch, progress.batch),
-      )
-      loop = _Loop(
-        training, log, programs=programs, progress=progress, start=start
-      )
-      return loop.run(state, signals)
-  finally:
-    if message := training.profile.close():
-      log.say(message)
-    if programs:
-      programs.close()
-    log.close()
-    training.checkpoints.wait()
-
-
-def over(config: TrainingConfig, step: int, progress: Progress) -> str:
-  """Why a run at this point is finished; "" where it is not."""
-  train = config.train
-  if step >= train.steps:
-    return "steps"
-  if train.minutes and progress.minutes >= train.minutes:
-    return "minutes"
-  if train.patience and progress.bad >= train.patience:
-    return "patience"
-  return ""
-
-
-class _Ready(NamedTuple):
-  """What a step takes: a batch, its program, and how they came.
-
-  Attributes:
-    train_batch: The batch.
-    waited: seconds until it was there.
-    program, flops: of its shape.
-  """
-
-  train_batch: TrainBatch
-  waited: float
-  program: Program
-  flops: float
+    log.say(f"resuming from step {start}")
+  elif log.restarted:
+    log.say("there is no checkpoint of the earlier run: training restarts")
+  with contextlib.ExitStack() as stack:
+    stack.callback(training.checkpoints.wait)
+    stack.callback(log.close)
+    signals = stack.enter_context(StopSignals())
+    loop = _Loop(training, log, signals, abstract, start, progress)
+    stack.callback(loop.close)
+    return loop.run(state)
 
 
 class _Loop:
-  """One call of `train`, from its first step to its last."""
+  """Training from one start to the next stop."""
 
   def __init__(
     self,
     training: Training,
     log: Log,
-    *,
-    programs: TrainingPrograms,
-    progress: Progress,
+    signals: StopSignals,
+    abstract: TrainState,
     start: int,
+    progress: Progress,
   ):
-    self._training, self._log, self._programs = training, log, programs
+    self._training, self._log, self._signals = training, log, signals
     self._config, self._layout = training.config, training.layout
-    self._checkpoints = training.checkpoints
-    self._progress, self._before = progress, progress.minutes
-    self._start = start
-    self._began = time.monotonic()
+    self._start, self._progress = start, progress
+    self._minutes_before = progress.minutes
+    self._start_time = time.monotonic()
+    self._pending: list[tuple[int, Metrics]] = []  # still on the device
+    self._coordinator = StopCoordinator(_IN_FLIGHT, start)
     self._meter = Meter(
       training.config, training.recipe.losses, start, progress.minutes
     )
     self._meter.resume(progress.window)
-    self._pending: list[tuple[int, Metrics]] = []  # still on the device
-    self._meetings = hosts.StopCoordinator(IN_FLIGHT, start)
+    self._say_waiting, self._say_compiled = False, True
+    self._compiler = self._start_compiler(abstract)
+    log.note = self._compiler.note
 
-  def run(
-    self, restored: TrainState | None, signals: StopSignals
-  ) -> TrainingEnd:
-    """Steps until there is a reason to end.
+  def _start_compiler(self, abstract: TrainState) -> BackgroundCompiler:
+    training, train, start = self._training, self._config.train, self._start
+    recipe, layout, loader = training.recipe, self._layout, training.loader
+    position = Position(self._progress.epoch, self._progress.batch)
+    left = train.steps - start
+    shapes = loader.batch_sampler.first_used(position, left)
+    jobs: list[tuple[int, Hashable, Callable[[], Any]]] = []
+    for shape, first_use in shapes.items():
+      # Made here, since threads must not call a batch transform of the user.
+      batch = loader.empty_batch(shape)
+      make = functools.partial(compile_step, recipe, layout, abstract, batch)
+      jobs.append((first_use, _shape_of(batch), make))
+    validation = min(train.evaluate_every - start % train.evaluate_every, left)
+    compile_validation = functools.partial(
+      training.validate.compile, abstract.evaluated
+    )
+    jobs.append((validation, _VALIDATION, compile_validation))
+    jobs.sort(key=lambda job: job[0])  # if equal, the step comes first
+    if not start:
+      batch, seed = loader.empty()[0], self._config.seed
+      make_state = functools.partial(
+        compile_first_state, recipe, layout, abstract, batch, seed
+      )
+      jobs.insert(0, (0, _FIRST_STATE, make_state))
+    self._log.say(
+      f"compiling the step for {len(shapes)} shape{'s' * (len(shapes) != 1)}; "
+      "training starts with the first"
+    )
+    return BackgroundCompiler(
+      [job[1:] for job in jobs],
+      first=1 if start else 2,
+      stop_reason=lambda: self._signals.name,
+    )
+
+  def run(self, restored: TrainState | None) -> TrainingEnd:
+    """Trains until there is a reason to stop.
 
     Args:
-      restored: the state of a checkpoint; None: a fresh run's.
-      signals: that ask it to end.
+      restored: State of a checkpoint; None for a new run.
     """
-    train, loader = self._config.train, self._training.loader
-    progress = self._progress
-    position = Position(progress.epoch, progress.batch)
-
-    def asked() -> str:
-      return signals.name
-
-    if restored is None:
-      first = self._programs.first_state(asked)
-      if isinstance(first, str):
-        return self._end(self._start, first)
-      state = first
-    else:
-      state = self._layout.place_state(restored)
-    step, reason = self._start, self._reason(self._start, signals)
-    self._log.begin()
-    batches = prefetch(loader.batches(position), PREFETCH)
+    train, start = self._config.train, self._start
+    try:
+      state = self._layout.place_state(restored or self._first_state())
+    except StopRequestedError as stop:
+      return self._end(start, str(stop))
+    step, reason = start, self._stop_reason(start)
+    self._log.start_clock()
+    position = Position(self._progress.epoch, self._progress.batch)
+    batches = prefetch(self._training.loader.batches(position), _PREFETCH)
     with contextlib.closing(batches):
       while not reason:
-        ready = self._next(batches, asked)
-        if isinstance(ready, str):  # nothing was done with the batch
-          reason = ready
-        else:
-          state = self._step(state, step, ready)
-          step += 1
-          reason = self._reason(step, signals)
-        ends = reason in ("steps", "minutes")
-        # Where the run does not end for good, on a signal, the checkpoint keeps
-        # the sums of an incomplete window.
-        is_over = bool(reason and over(self._config, step, self._progress))
-        if step % train.log_every == 0 or ends or is_over:
+        try:
+          state = self._step(state, step, batches)
+        except StopRequestedError as stop:
+          reason = str(stop)
+          if step > start:
+            self._save(step, state)
+          break
+        step += 1
+        reason = self._stop_reason(step)
+        is_last = reason in ("steps", "minutes")
+        # A run that a signal stops keeps an incomplete window in the checkpoint.
+        is_finished = reason and finish_reason(
+          self._config, step, self._progress
+        )
+        if step % train.log_every == 0 or is_last or is_finished:
           self._report(step)
-        # Before it is saved: who goes on from there does not evaluate it again.
-        if not isinstance(ready, str) and (
-          step % train.evaluate_every == 0 or ends
-        ):
+        # Before saving, so that a resumed run does not evaluate it again.
+        if step % train.evaluate_every == 0 or is_last:
           self._evaluate(step, state)
-          reason = reason or self._reason(step, signals)
-        if (step % train.save_every == 0 or reason) and step > self._start:
+          reason = reason or self._stop_reason(step)
+        if step % train.save_every == 0 or reason:
           self._save(step, state)
     return self._end(step, reason)
+
+  def _first_state(self) -> TrainState:
+    state: TrainState = self._compiler.get(_FIRST_STATE)()
+    if self._training.warm_start:
+      state = self._training.warm_start(state)
+    return state
+
+  def _step(
+    self, state: TrainState, step: int, batches: Iterator[TrainBatch]
+  ) -> TrainState:
+    """Returns the state after the next batch.
+
+    Raises:
+      StopRequestedError: A signal came while the program was compiled; the state
+        is unchanged.
+    """
+    start = time.monotonic()
+    train_batch = next(batches)
+    waited = time.monotonic() - start
+    program, flops = self._program(train_batch.batch)
+    placed = self._layout.place_batch(train_batch.batch)
+    self._training.profile.before(step + 1)
+    state, metrics = program(state, placed)
+    if message := self._training.profile.after(step + 1, metrics):
+      self._log.say(message)
+    self._say_waiting |= step == self._start
+    self._pending.append((step + 1, metrics))
+    if len(self._pending) % _IN_FLIGHT == 0:
+      jax.block_until_ready(metrics)
+    self._meter.add_batch(train_batch, flops, waited)
+    progress, after = self._progress, train_batch.after
+    progress.epoch, progress.batch = after.epoch, after.batch
+    progress.tokens += train_batch.target
+    self._log.advance(progress.minutes)
+    return state
+
+  def _program(self, batch: Mapping[str, np.ndarray]) -> tuple[Program, float]:
+    """Returns the compiled step for a host batch, and its FLOPs."""
+    compiler, shape = self._compiler, _shape_of(batch)
+    waited = compiler.waited
+    if self._say_waiting and not compiler.is_ready(shape):
+      self._say_waiting = False
+      self._log.say("the next batch waits until its shape is compiled")
+    program: tuple[Program, float] = compiler.get(shape)
+    self._meter.pause(compiler.waited - waited)
+    if self._say_compiled and not compiler.note():
+      self._say_compiled = False
+      seconds = time.monotonic() - self._start_time
+      self._log.say(f"compiled in {seconds:.0f} s")
+    return program
+
+  def _stop_reason(self, step: int) -> str:
+    """Returns why all hosts stop at this step; "" to continue."""
+    self._update_clock()
+    local_reason = self._signals.name or finish_reason(
+      self._config, step, self._progress
+    )
+    return self._coordinator.reason(
+      step, local_reason, check_now=step >= self._config.train.steps
+    )
+
+  def _update_clock(self) -> None:
+    # Without waiting for compilers, so that config.train.minutes gives the same
+    # number of steps with and without cached programs.
+    spent = time.monotonic() - self._start_time - self._compiler.waited
+    self._progress.minutes = self._minutes_before + spent / 60
+
+  def _fetch_metrics(self) -> None:
+    """Fetches the metrics from the device; raises if a loss is not finite."""
+    steps = [step for step, _ in self._pending]
+    fetched = self._layout.on_host([metrics for _, metrics in self._pending])
+    self._pending.clear()
+    for step, metrics in zip(steps, fetched):
+      bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
+      if bad or not np.isfinite(metrics["grad_norm"]):
+        raise self._not_finite_error(bad[0] if bad else "gradient", step)
+    self._meter.add_metrics(fetched)
+
+  def _not_finite_error(self, what: str, step: int) -> InputError:
+    checkpoints = self._training.checkpoints
+    checkpoints.wait_for_all()  # the loss is not finite on any host
+    saved = checkpoints.steps()
+    return InputError(
+      f"the {what} became NaN or infinite at step {step}. Last good checkpoint: "
+      f"{saved[-1] if saved else 'none yet'} in {checkpoints.workdir}. Lower "
+      "config.optimiser.learning_rate or set config.optimiser.clip, and train "
+      "in another --workdir."
+    )
+
+  def _report(self, step: int) -> None:
+    self._fetch_metrics()
+    compiling = bool(self._compiler.note())
+    if values := self._meter.record(step, self._progress, compiling):
+      self._log.record("train", step, values)
+
+  def _evaluate(self, step: int, state: TrainState) -> None:
+    self._fetch_metrics()
+    start = time.monotonic()
+    self._compiler.get(_VALIDATION, stoppable=False)
+    params = self._layout.take_state(state).evaluated
+    scores = self._training.validate(params)
+    values, rank = scores.values, list(scores.rank)
+    train, progress = self._config.train, self._progress
+    if not np.isfinite(rank).all():
+      raise self._not_finite_error("validation loss", step)
+    progress.bad += 1
+    if rank > progress.best_rank:
+      progress.best_rank, progress.best_step, progress.bad = rank, step, 0
+      progress.best_score = values[train.selection]
+      score = {
+        "selection": train.selection,
+        "tokenizer": train.tokenizer,
+        "score": progress.best_score,
+        "log_likelihood": values["log_likelihood"],
+      }
+      self._training.checkpoints.save_best(step, params, score)
+    self._update_clock()
+    values |= {
+      f"best_{train.selection}": progress.best_score,
+      "best_step": progress.best_step,
+      "minutes": progress.minutes,
+    }
+    self._log.record("validation", step, values)
+    self._log.samples(step, scores.samples)
+    self._log.figures(step, scores.figures)
+    self._meter.pause(time.monotonic() - start)
+
+  def _save(self, step: int, state: TrainState) -> None:
+    self._fetch_metrics()  # first, since it raises if a loss is not finite
+    self._progress.window = self._meter.window
+    self._log.publish()  # first: a resumed run needs the earlier records
+    stored = self._layout.take_state(state)
+    self._training.checkpoints.save(step, stored, self._progress)
 
   def _end(self, step: int, reason: str) -> TrainingEnd:
     return TrainingEnd(
@@ -238,122 +395,12 @@ class _Loop:
       compilations=self._layout.compilations["train"],
     )
 
-  def _next(
-    self,
-    batches: Iterator[TrainBatch],
-    stop_reason: Callable[[], str],
-  ) -> _Ready | str:
-    """The next batch and its program; or why the run ends before that."""
-    began, before = time.monotonic(), self._programs.waited
-    train_batch = next(batches)
-    waited = time.monotonic() - began
-    compiled = self._programs.step(train_batch.batch, stop_reason)
-    self._meter.pause(self._programs.waited - before)
-    if isinstance(compiled, str):
-      return compiled
-    return _Ready(train_batch, waited, *compiled)
-
-  def _step(self, state: TrainState, step: int, ready: _Ready) -> TrainState:
-    train_batch = ready.train_batch
-    placed = self._layout.place_batch(train_batch.batch)
-    self._training.profile.before(step + 1)
-    state, metrics = ready.program(state, placed)
-    if message := self._training.profile.after(step + 1, metrics):
+  def close(self) -> None:
+    """Ends the profile and the compiler threads."""
+    if message := self._training.profile.close():
       self._log.say(message)
-    self._pending.append((step + 1, metrics))
-    if len(self._pending) % IN_FLIGHT == 0:
-      jax.block_until_ready(metrics)
-    self._meter.batch(train_batch, ready.flops, ready.waited)
-    progress = self._progress
-    progress.epoch, progress.batch = (
-      train_batch.after.epoch,
-      train_batch.after.batch,
-    )
-    progress.tokens += train_batch.target
-    self._log.advance(progress.minutes)
-    return state
+    self._compiler.close()
 
-  def _reason(self, step: int, signals: StopSignals) -> str:
-    """Why this call is to end now; "" to go on."""
-    self._clock()
-    local_reason = signals.name or over(self._config, step, self._progress)
-    now = step >= self._config.train.steps
-    return self._meetings.reason(step, local_reason, check_now=now)
 
-  def _clock(self) -> None:
-    """Brings the minutes of the run, all calls together, up to date.
-
-    Without those spent on waiting for compilers: with config.train.minutes a
-    run is as long as one whose programs are kept from another.
-    """
-    spent = time.monotonic() - self._began - self._programs.waited
-    self._progress.minutes = self._before + spent / 60
-
-  def _fetch(self) -> None:
-    """Fetches what is still on the device; raises if a loss is no number."""
-    steps = [step for step, _ in self._pending]
-    fetched = self._layout.on_host([metrics for _, metrics in self._pending])
-    self._pending.clear()
-    for step, metrics in zip(steps, fetched):
-      bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
-      if bad or not np.isfinite(metrics["grad_norm"]):
-        raise self._not_finite_error(bad[0] if bad else "gradient", step)
-    self._meter.steps(fetched)
-
-  def _not_finite_error(self, what: str, step: int) -> InputError:
-    self._checkpoints.wait_for_all()  # for whom it is no number either
-    steps_saved = self._checkpoints.steps()
-    return InputError(
-      f"the {what} became NaN or infinite at step {step}. Last good checkpoint: "
-      f"{steps_saved[-1] if steps_saved else 'none yet'} in {self._checkpoints.workdir}. Lower "
-      "config.optimiser.learning_rate or set config.optimiser.clip, and train "
-      "in another --workdir."
-    )
-
-  def _report(self, step: int) -> None:
-    self._fetch()
-    compiling = bool(self._programs.note())
-    values = self._meter.record(step, self._progress, compiling=compiling)
-    if values:
-      self._log.record("train", step, values)
-
-  def _evaluate(self, step: int, state: TrainState) -> None:
-    self._fetch()
-    began = time.monotonic()
-    self._programs.validation()
-    params = self._layout.take_state(state).evaluated
-    scores = self._training.validate(params)
-    values, rank = scores.values, scores.rank
-    train, progress = self._config.train, self._progress
-    if not np.isfinite(rank).all():
-      raise self._not_finite_error("validation loss", step)
-    if list(rank) > progress.best_rank:
-      progress.best_rank, progress.best_step = list(rank), step
-      progress.best_score = values[train.selection]
-      progress.bad = 0
-      record = {
-        "selection": train.selection,
-        "tokenizer": train.tokenizer,
-        "score": values[train.selection],
-        "log_likelihood": values["log_likelihood"],
-      }
-      self._checkpoints.save_best(step, params, record)
-    else:
-      progress.bad += 1
-    self._clock()
-    values |= {
-      f"best_{train.selection}": progress.best_score,
-      "best_step": progress.best_step,
-      "minutes": progress.minutes,
-    }
-    self._log.record("validation", step, values)
-    self._log.samples(step, scores.samples)
-    self._log.pictures(step, scores.pictures)
-    self._meter.pause(time.monotonic() - began)
-
-  def _save(self, step: int, state: TrainState) -> None:
-    self._fetch()  # first: it raises where a loss is no number
-    state = self._layout.take_state(state)
-    self._progress.window = self._meter.window
-    self._log.publish()  # first: who goes on from it needs what came before
-    self._checkpoints.save(step, state, self._progress)
+def _shape_of(batch: Mapping[str, np.ndarray]) -> tuple[int, ...]:
+  return batch["source_id_BS"].shape + batch["target_id_BT"].shape

@@ -12,16 +12,15 @@ from jaxsyn.storage import files
 
 
 class Profile:
-  """Records a few steps of a run: `tensorboard --logdir WORKDIR` shows them.
+  """Profiler of a few steps of a run, which only the main process records.
 
-  Recording costs memory for each step, so it is for a few steps, and after the
-  first ones, which compile. Only the main process records.
+  Each recorded step needs memory. `tensorboard --logdir WORKDIR` shows the profile.
   """
 
   def __init__(self, steps: str, folder: os.PathLike[str] | str):
     """
     Args:
-      steps: "FIRST-LAST", counted from 1 as in the log; "" records none.
+      steps: "FIRST-LAST", from 1 as in the log; "" records none.
       folder: Run directory.
 
     Raises:
@@ -31,7 +30,7 @@ class Profile:
     self._first, self._last = int(first or 0), int(last or 0)
     self._folder = files.path_of(folder)
     self._recording = contextlib.ExitStack()
-    self._records = self._recorded = False
+    self._state = "waiting" if steps and jax.process_index() == 0 else "off"
     if self._last < self._first or (steps and not self._first):
       raise InputError(
         f"config.train.profile={steps!r}: FIRST-LAST of two steps from 1 is "
@@ -40,11 +39,11 @@ class Profile:
 
   def before(self, step: int) -> None:
     """Starts recording if this is the first step to record."""
-    if step == self._first and step and jax.process_index() == 0:
+    if self._state == "waiting" and step == self._first:
       # The profiler cannot write to object stores.
       folder = self._recording.enter_context(files.filled_folder(self._folder))
       jax.profiler.start_trace(folder)
-      self._records = True
+      self._state = "recording"
 
   def after(self, step: int, result: object) -> str:
     """Ends recording after the last step to record.
@@ -56,16 +55,16 @@ class Profile:
     Returns:
       A message about the profile, if it was written; otherwise "".
     """
-    if not self._records or step < self._last:
+    if self._state != "recording" or step < self._last:
       return ""
     jax.block_until_ready(result)
     return self._end()
 
   def close(self) -> str:
     """Ends recording at the end of the run; returns a message, or ""."""
-    if self._records:
+    if self._state == "recording":
       return f"{self._end()}; the run ended before step {self._last} did"
-    if self._first and not self._recorded and jax.process_index() == 0:
+    if self._state == "waiting":
       return (
         f"no profile: step {self._first} of config.train.profile was not among "
         "those of this run"
@@ -73,7 +72,7 @@ class Profile:
     return ""
 
   def _end(self) -> str:
-    self._records, self._recorded = False, True
+    self._state = "off"
     jax.profiler.stop_trace()
     self._recording.close()  # uploads the files of a remote run directory
-    return f"a profile lies in {self._folder / 'plugins' / 'profile'}"
+    return f"the profile is in {self._folder / 'plugins' / 'profile'}"

@@ -1,10 +1,7 @@
-"""The programs of a run, compiled in the background in the order of first use.
+"""Compilation of the programs of a run, in background threads.
 
-Training begins with the first step's; the others are made while it goes on. What
-comes in which order never depends on when a program is ready: who needs one
-that is not waits for it.
-
-Before this file: `start`, which says what a run is. After it: `loop`.
+Programs are compiled in the order of their first use. Training starts with the first
+step's program, and the order of batches never depends on when a program is ready.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -21,26 +18,56 @@ import jax
 import numpy as np
 
 from jaxsyn import exits, progress
-from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.collate import Batch
 from jaxsyn.models import contract
 from jaxsyn.training import hosts
 from jaxsyn.training.flops import product_flops
-from jaxsyn.training.log import Log
-from jaxsyn.training.mesh import Program
-from jaxsyn.training.start import Training
+from jaxsyn.training.mesh import Layout, Program
 from jaxsyn.training.step import Recipe, TrainState, first_state, train_step
 
-# XLA uses several cores for half of a compilation; two at a time fill two.
-WORKERS = 2
-LOOK = 0.1  # seconds between two looks at signals, while a program is made
+_THREADS = 2  # XLA uses several cores for half of a compilation
+_POLL_SECONDS = 0.1  # between two checks of signals during a wait
 
-FIRST = "the first state"
-VALIDATION = "validation"
+
+def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
+  """Returns shapes, types and shardings of a train state in a checkpoint."""
+  state = jax.eval_shape(lambda: first_state(recipe, batch, 0))
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    state,
+    layout.storage(state),
+  )
+
+
+def compile_first_state(
+  recipe: Recipe, layout: Layout, abstract: TrainState, batch: Batch, seed: int
+) -> Callable[[], TrainState]:
+  """Returns a compiled function that makes the initial train state."""
+  make = functools.partial(first_state, recipe)
+  # The seed is an argument, so that all seeds share a program.
+  arguments = batch, np.uint32(seed)
+  # The arrays are made with their sharding: one device may have too little memory.
+  shardings = jax.tree.map(lambda x: x.sharding, abstract)
+  program = layout.compile(
+    "first state", make, *arguments, out_shardings=shardings
+  )
+  return lambda: program(*arguments)
+
+
+def compile_step(
+  recipe: Recipe, layout: Layout, abstract: TrainState, batch: Batch
+) -> tuple[Program, float]:
+  """Returns the training step for the shapes of a host batch, and its FLOPs."""
+  step = functools.partial(train_step, recipe=recipe)
+  state, placed = layout.placed(abstract), layout.place_batch(batch)
+  program = layout.compile_train(step, state, placed)
+  if recipe.model.spec.remat == "none" or layout.is_pmap:
+    return program, layout.flops(program)
+  return program, model_flops(recipe, state, placed)
 
 
 def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
-  """Returns the FLOPs of a step without what config.train.remat repeats."""
+  """Returns the FLOPs of a step without those that config.train.remat repeats."""
   spec = dataclasses.replace(recipe.model.spec, remat="none")
   recipe = dataclasses.replace(recipe, model=contract.make(spec))
   return product_flops(
@@ -48,179 +75,91 @@ def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
   )
 
 
-class TrainingPrograms:
-  """What a run calls, by what it is needed for.
+class StopRequestedError(Exception):
+  """Exception for a request to stop during a wait; its text is the reason."""
+
+
+class BackgroundCompiler:
+  """Threads that compile programs, and their results.
 
   Attributes:
-    waited: seconds that were spent on waiting in all.
+    waited: Seconds spent on waiting so far.
   """
 
   def __init__(
     self,
-    training: Training,
-    abstract: TrainState,
-    log: Log,
-    *,
-    start: int,
-    position: Position,
+    jobs: Sequence[tuple[Hashable, Callable[[], Any]]],
+    first: int,
+    stop_reason: Callable[[], str],
   ):
-    """Begins to compile.
+    """Starts compiling.
 
     Args:
-      training: the run.
-      abstract: of `abstract_state`.
-      log: told what is waited for.
-      start: step that is gone on from; 0: the first state is needed, too.
-      position: of the next batch.
+      jobs: Names of programs and functions that compile them, in order of use.
+      first: Number of jobs that are completed before the others start.
+      stop_reason: Function that returns why to stop waiting; "" to continue.
     """
-    self._training, self._log, self.waited = training, log, 0.0
+    self.waited = 0.0
+    self._stop_reason = stop_reason
     self._closed = threading.Event()
-    self._began: float | None = time.monotonic()
-    self._stepped = self._told = False
-    train, loader = training.config.train, training.loader
-    left = train.steps - start
-    used = loader.batch_sampler.first_used(position, left)
-    make: Callable[[], Any]
-    jobs: list[tuple[int, Any, Callable[[], Any]]] = []
-    for shape, at in used.items():
-      # Here: a caller's own function on batches may not be called by threads.
-      batch = loader.empty_batch(shape)
-      make = functools.partial(self._step, abstract, batch)
-      jobs.append((at, _sizes(batch), make))
-    due = min(train.evaluate_every - start % train.evaluate_every, left)
-    validation = functools.partial(
-      training.validate.compile, abstract.evaluated
-    )
-    jobs.append((due, VALIDATION, validation))
-    jobs.sort(key=lambda job: job[0])  # where equal, the step comes first
-    if start == 0:
-      make = functools.partial(self._first_state, abstract)
-      jobs.insert(0, (0, FIRST, make))
-    self._pool = ThreadPoolExecutor(WORKERS, "compiler")
-    self._futures: dict[Any, Future[Any]] = {}
-    self._there: set[Any] = set()  # what was waited for
-    now = 2 if start == 0 else 1  # jobs without which there is no step
-    for index, (_, name, make) in enumerate(jobs):
-      before = [] if index < now else list(self._futures.values())[:now]
+    self._pool = ThreadPoolExecutor(_THREADS, "compiler")
+    self._futures: dict[Hashable, Future[Any]] = {}
+    self._ready_everywhere: set[Hashable] = set()
+    for index, (name, make) in enumerate(jobs):
+      before = [] if index < first else list(self._futures.values())[:first]
       self._futures[name] = self._pool.submit(self._run, make, before)
-    log.say(
-      f"compiling the step for {len(used)} shape{'s' * (len(used) != 1)}, in the "
-      "order of their use; training begins with the first"
-    )
-    log.note = self.note
 
   def _run(self, make: Callable[[], Any], before: list[Future[Any]]) -> Any:
-    # The first step's alone have the processor until they are there.
     wait(before)
     return None if self._closed.is_set() else make()
 
-  def _step(self, abstract: TrainState, batch: Batch) -> tuple[Program, float]:
-    layout = self._training.layout
-    step = functools.partial(train_step, recipe=self._training.recipe)
-    state, placed = layout.placed(abstract), layout.place_batch(batch)
-    program = layout.compile_train(step, state, placed)
-    recipe = self._training.recipe
-    if recipe.model.spec.remat == "none" or layout.is_pmap:
-      return program, layout.flops(program)
-    return program, model_flops(recipe, state, placed)
-
-  def _first_state(self, abstract: TrainState) -> Callable[[], TrainState]:
-    training = self._training
-    make = functools.partial(first_state, training.recipe)
-    # The seed is an argument, so that all seeds share a program.
-    arguments = training.loader.empty()[0], np.uint32(training.config.seed)
-    # Made where it stays: whole on one device it might not fit.
-    places = jax.tree.map(lambda x: x.sharding, abstract)
-    program = training.layout.compile(
-      "first state", make, *arguments, out_shardings=places
-    )
-    return lambda: program(*arguments)
-
   def note(self) -> str:
-    """Returns how many programs are compiled; "" once all are.
-
-    Those of the validation count as one.
-    """
+    """Returns a progress note; "" once all programs are compiled."""
     done = sum(future.done() for future in self._futures.values())
     return progress.compiling((done, len(self._futures)))
 
-  def first_state(self, stop_reason: Callable[[], str]) -> TrainState | str:
-    """The state of a fresh run, in place; or why it ends before that.
+  def is_ready(self, name: Hashable) -> bool:
+    """Returns whether a program is compiled on this host."""
+    return self._futures[name].done()
+
+  def get(self, name: Hashable, *, stoppable: bool = True) -> Any:
+    """Returns a program once all hosts have compiled it.
 
     Args:
-      stop_reason: why to end now; "" to wait.
-    """
-    if reason := self._wait(FIRST, stop_reason):
-      return reason
-    make = self._futures[FIRST].result()
-    state = make()
-    if self._training.begin:
-      state = self._training.begin(state)
-    return self._training.layout.place_state(state)
-
-  def step(
-    self, batch: Batch, stop_reason: Callable[[], str]
-  ) -> tuple[Program, float] | str:
-    """The compiled step for a host batch, and its FLOPs on all devices.
-
-    Args:
-      batch: of one of the plan's shapes.
-      stop_reason: as of `first_state`.
-
-    Returns: or why the run ends before that.
+      name: Name of the program.
+      stoppable: Whether to stop waiting if there is a reason to stop.
 
     Raises:
-      whatever any compilation raised so far, also of another shape.
+      StopRequestedError: There is a reason to stop on some host.
+      Exception: A job has failed, possibly another one.
     """
-    name = _sizes(batch)
-    late = self._stepped and not self._futures[name].done()
-    if late and not self._told:
-      self._told = True
-      self._log.say("the next batch waits until its shape is compiled")
-    self._stepped = True
-    return self._wait(name, stop_reason) or self._futures[name].result()
-
-  def validation(self) -> None:
-    """Returns when those of the validation are there."""
-    self._wait(VALIDATION, lambda: "")
-
-  def _wait(self, name: Any, stop_reason: Callable[[], str]) -> str:
-    """Until a program is there; why the run ends before, or ""."""
     self._raise_failures()
-    if name in self._there:  # in all processes
-      return ""
-    future, began = self._futures[name], time.monotonic()
-    waits = not future.done()
+    future = self._futures[name]
+    if name in self._ready_everywhere:
+      return future.result()
+    start, was_ready = time.monotonic(), future.done()
 
     def ready() -> bool:
-      wait([future], timeout=LOOK)
+      wait([future], timeout=_POLL_SECONDS)
       self._raise_failures()
       return future.done()
 
+    stop_reason = self._stop_reason if stoppable else lambda: ""
     if reason := hosts.wait_for_all(ready, stop_reason):
-      return reason
-    self._there.add(name)
-    if waits:
-      self.waited += time.monotonic() - began
-    if self._began and all(each.done() for each in self._futures.values()):
-      self._log.say(f"compiled in {time.monotonic() - self._began:.0f} s")
-      self._began = None
-    return ""
+      raise StopRequestedError(reason)
+    self._ready_everywhere.add(name)
+    if not was_ready:
+      self.waited += time.monotonic() - start
+    return future.result()
 
   def _raise_failures(self) -> None:
-    # Those of other shapes as well: better now than when their turn comes.
     for future in self._futures.values():
       if future.done() and (error := future.exception()):
         raise error
 
   def close(self) -> None:
-    """Ends what is not begun; what is under way nobody waits for."""
+    """Cancels waiting jobs; running jobs are abandoned."""
     self._closed.set()
     self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():
       exits.abandon(future)
-
-
-def _sizes(batch: Mapping[str, np.ndarray]) -> tuple[int, ...]:
-  """What tells the declared shapes of host batches apart."""
-  return batch["source_id_BS"].shape + batch["target_id_BT"].shape

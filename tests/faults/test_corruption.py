@@ -179,7 +179,7 @@ def resume(folder: Folder) -> Digests:
 def abstract_state_of(run: pathlib.Path) -> Any:
   """Returns shapes and types of the train state of an intact run."""
   from jaxsyn.training.mesh import Layout
-  from jaxsyn.training.start import abstract_state
+  from jaxsyn.training.programs import abstract_state
 
   config = workdir.open_run(run).config
   dataset = Dataset(config.data.directory)

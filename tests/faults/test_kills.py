@@ -131,7 +131,7 @@ def run(
   allowed = {0} if sent is None else {0, -sent, 128 + sent}
   assert process.returncode in allowed, output
   if "stopped at step" in output:
-    assert "To go on: python -m jaxsyn.train" in output
+    assert "To resume: python -m jaxsyn.train" in output
   return sent is None
 
 

@@ -372,7 +372,7 @@ def test_resumes_on_gs_after_a_kill_while_saving(
   run.wait_for("train +step 12 ")
   ended = run.end({1: signal.SIGTERM})
   assert ended.statuses == [0, 0], ended.outputs
-  assert "going on from step 5\n" in ended.outputs[0]
+  assert "resuming from step 5\n" in ended.outputs[0]
   last = CheckpointReader(folder).steps()[-1]
   assert f"stopped at step {last} (SIGTERM)" in ended.outputs[0]
 

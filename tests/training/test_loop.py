@@ -22,12 +22,12 @@ from jaxsyn.data.loader.loader import open_loader
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.training import loop, start
-from jaxsyn.training.checkpoint_writer import CheckpointWriter
-from jaxsyn.training.log import Log
+from jaxsyn.training import loop
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.runtime import enough_memory
+from jaxsyn.training.stopping import finish_reason
 
 
 class Said:
@@ -51,7 +51,7 @@ class Said:
     if len(self.params) == self._stop_at:
       os.kill(os.getpid(), signal.SIGTERM)
     values = {"bleu": bleu, "log_likelihood": likelihood}
-    return start.ValidationScores(values, (bleu, likelihood))
+    return loop.ValidationScores(values, (bleu, likelihood))
 
 
 class Gated(Layout):
@@ -92,14 +92,13 @@ def train(tiny, prepared, tmp_path):
     checkpoints = CheckpointWriter(tmp_path, config.train.keep)
     try:
       return loop.train(
-        start.Training(
+        loop.Training(
           config=config,
           recipe=plan.recipe,
           layout=layout,
           loader=loader,
           checkpoints=checkpoints,
           validate=message,
-          open_log=lambda start: Log(tmp_path, config, start),
           profile=Profile("", tmp_path),
         )
       )
@@ -277,7 +276,7 @@ def test_the_reason_of_the_end(tiny):
   config = dataclasses.replace(config, train=edit)
 
   def reason(step=0, **known):
-    return loop.over(config, step, loop.Progress(**known))
+    return finish_reason(config, step, Progress(**known))
 
   assert reason(8, bad=1, minutes=0.9) == ""
   assert reason(9) == "steps"

@@ -261,7 +261,7 @@ def test_a_log_line_is_of_all_its_batches():
     return {"terms": terms, "grad_norm": norm, "updated": updated}
 
   def record(*steps):
-    meter.steps(steps)
+    meter.add_metrics(steps)
     return meter.record(1, Progress())
 
   # Nothing was updated yet: no gradient of an update to tell of.

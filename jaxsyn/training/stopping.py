@@ -1,0 +1,106 @@
+"""Reasons to stop training: the end of the run, signals, and other hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import jax
+
+from jaxsyn.training import hosts
+from jaxsyn.training.checkpoint_reader import Progress
+from jaxsyn.training.options import TrainingConfig
+
+_CHECK_SECONDS = 2.0  # between two checks of several hosts if steps are fast
+
+
+def finish_reason(config: TrainingConfig, step: int, progress: Progress) -> str:
+  """Returns why a run is finished at a step; "" if it is not."""
+  train = config.train
+  if step >= train.steps:
+    return "steps"
+  if train.minutes and progress.minutes >= train.minutes:
+    return "minutes"
+  if train.patience and progress.bad >= train.patience:
+    return "patience"
+  return ""
+
+
+class StopSignals:
+  """Handler of SIGTERM and SIGINT in a `with` block.
+
+  The first signal requests a checkpoint and a stop; a second one terminates
+  immediately.
+
+  Attributes:
+    name: Name of the received signal, or "".
+  """
+
+  def __init__(self) -> None:
+    self.name = ""
+    self._old: dict[int, Any] = {}
+
+  def __enter__(self) -> StopSignals:
+    if threading.current_thread() is threading.main_thread():
+      for signal_number in (signal.SIGTERM, signal.SIGINT):
+        self._old[signal_number] = signal.signal(signal_number, self._on_signal)
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    for signal_number, handler in self._old.items():
+      signal.signal(signal_number, handler)
+
+  def _on_signal(self, signal_number: int, _: FrameType | None) -> None:
+    self.name = signal.Signals(signal_number).name
+    signal.signal(signal_number, self._old[signal_number])
+    message = f"{self.name}: saving and stopping; a second one stops at once\n"
+    with contextlib.suppress(OSError):  # print() may be what was interrupted
+      os.write(2, message.encode())
+
+
+class StopCoordinator:
+  """Coordinator that makes all hosts stop at the same step.
+
+  Signals and time limits reach each host at a different step, and the others would
+  wait for a host that stops alone. Hosts communicate every few steps only, since
+  communication waits for the devices.
+  """
+
+  def __init__(self, max_steps: int, start: int):
+    """
+    Args:
+      max_steps: Maximum number of steps between two checks.
+      start: First step, at which all hosts check.
+    """
+    self._max_steps = max_steps
+    self._next_check = self._last_check = start
+    self._last_time = time.monotonic()
+
+  def reason(
+    self, step: int, local_reason: str, *, check_now: bool = False
+  ) -> str:
+    """Returns why all hosts stop at this step; "" to continue.
+
+    Args:
+      step: Current step, equal on all hosts.
+      local_reason: Reason of this host; "" for none.
+      check_now: Whether all hosts must check at this step.
+    """
+    if jax.process_count() == 1:
+      return local_reason
+    if step < self._next_check and not check_now:
+      return ""
+    steps = max(1, step - self._last_check)
+    seconds = (time.monotonic() - self._last_time) / steps
+    gathered = hosts.all_gather_json([local_reason, seconds])
+    slowest = max(each for _, each in gathered)
+    # All hosts compute the same interval from the gathered values.
+    interval = int(_CHECK_SECONDS / max(slowest, 1e-3))
+    self._next_check = step + min(max(1, interval), self._max_steps)
+    self._last_time, self._last_check = time.monotonic(), step
+    return next((reason for reason, _ in gathered if reason), "")
