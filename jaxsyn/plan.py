@@ -77,7 +77,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     InputError: Options are not compatible; the message names them, their values
       and the remedy.
   """
-  _check_fit(config)
+  _check_options(config)
   source, target = (manifest["vocabulary"][s] for s in ("source", "target"))
   relations = {
     side: len(names) for side, names in manifest["relations"].items()
@@ -102,17 +102,18 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     remat=config.train.remat,
   )
   _check_model(spec)
-  spec = _without_idle(spec)
+  spec = _without_inactive(spec)
   losses = dict(config.losses)
   if not losses:
     raise InputError("config.losses is empty: nothing to train on.")
   for name, loss in losses.items():
     loss.check(ROOT / "losses" / name, spec)
   if spec.model.attention == "fused":
-    shown = sorted(
-      {s for loss in losses.values() for s in loss.required_maps(spec)}
-    )
-    spec = dataclasses.replace(spec, published_maps=tuple(shown))
+    required = {
+      each for loss in losses.values() for each in loss.required_maps(spec)
+    }
+    maps = tuple(sorted(required))
+    spec = dataclasses.replace(spec, published_maps=maps)
   losses = {name: loss.with_defaults(spec) for name, loss in losses.items()}
   recipe = Recipe(
     model=contract.make(spec),
@@ -144,12 +145,12 @@ def check_trees(plans: Collection[Plan]) -> None:
   Raises:
     InputError: The trees are not the parser's, and no system reads them.
   """
-  drawing = [plan for plan in plans if plan.config.data.tree != Parsed()]
-  if drawing and not any(map(_reads_trees, drawing)):
-    name = TREES.name_of(drawing[0].config.data.tree)
+  controls = [plan for plan in plans if plan.config.data.tree != Parsed()]
+  if controls and not any(map(_reads_trees, controls)):
+    name = TREES.name_of(controls[0].config.data.tree)
     raise InputError(
       f"config.data.tree={name!r} does nothing here: system "
-      f"{drawing[0].config.system!r} reads no tree. Leave it out, or take a "
+      f"{controls[0].config.system!r} reads no tree. Leave it out, or take a "
       "system that reads trees."
     )
 
@@ -175,7 +176,7 @@ def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
   if not sides:
     return []
   manifest = dataset.manifest
-  schema.features_for(manifest, plan.features)  # are there trees at all?
+  schema.features_for(manifest, plan.features)  # checks that there are trees
   for split in dict.fromkeys((data.train, data.validation, *data.test)):
     if split not in manifest["splits"]:
       continue  # optional test splits may not be prepared
@@ -239,23 +240,23 @@ def _check_model(spec: ModelSpec) -> None:
           f": {name} needs scores or weights, of which "
           "config.model.attention='fused' makes none; take 'einsum'."
         )
-    _check_clashes(at, spec, stack_shape)
+    _check_replacements(at, spec, stack_shape)
   family = ARCHITECTURES.name_of(spec.architecture)
-  for option, value, fit in (
+  for option, value, supported in (
     ("train.remat", spec.remat, spec.architecture.remats),
     ("model.attention", spec.model.attention, spec.architecture.attentions),
   ):
-    if value not in fit:
+    if value not in supported:
       raise InputError(
         f"config.{option}={value!r} is not for family {family!r}; take "
-        f"{' or '.join(map(repr, fit))}."
+        f"{' or '.join(map(repr, supported))}."
       )
   spec.architecture.check(ROOT / "model" / family, spec)
 
 
-def _without_idle(spec: ModelSpec) -> ModelSpec:
+def _without_inactive(spec: ModelSpec) -> ModelSpec:
   """Returns the model without inactive modifiers, which need no trees."""
-  acting = {
+  active = {
     place: tuple(
       (name, part)
       for name, part in spec.modifiers.modifiers_in(place)
@@ -263,22 +264,24 @@ def _without_idle(spec: ModelSpec) -> ModelSpec:
     )
     for place in PLACES
   }
-  return dataclasses.replace(spec, modifiers=Placement(**acting))
+  return dataclasses.replace(spec, modifiers=Placement(**active))
 
 
-def _check_clashes(
+def _check_replacements(
   at: ConfigPath, spec: ModelSpec, stack_shape: StackShape
 ) -> None:
+  """Checks that no two modifiers replace the same scores or embeddings."""
   replacing = [
     (name, part)
     for name, part in spec.modifiers.modifiers_in(stack_shape.stack)
     if part.replaces
   ]
+  layers, heads = stack_shape.layers, stack_shape.heads
   for (one, first), (other, second) in itertools.combinations(replacing, 2):
-    sizes = stack_shape.layers, stack_shape.heads
-    if not first.active_heads(*sizes) & second.active_heads(*sizes):
+    common = first.active_heads(layers, heads)
+    if not common & second.active_heads(layers, heads):
       continue
-    if first.embeds:  # of those, the ones that replace take dimensions
+    if first.embeds:
       raise at.error(
         f": {one} and {other} both take the last dimensions of the "
         "embeddings; keep one of them, or switch the other off."
@@ -290,7 +293,12 @@ def _check_clashes(
 
 
 def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
-  """Returns the features that modifiers and the architecture read."""
+  """Returns the features that modifiers and the architecture read.
+
+  Args:
+    spec: Specification of the model.
+    when: Attribute of a modifier: "required_features" or "train_only_features".
+  """
   readers = [
     (place, getattr(part, when))
     for place in PLACES
@@ -305,44 +313,35 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
   )
 
 
-def _check_fit(config: Config) -> None:
+def _check_options(config: Config) -> None:
   """Checks options of different sections against each other."""
-  train, decode = config.train, config.decode
+  data, train, decode = config.data, config.train, config.decode
   decode.search.check(ROOT / "decode", decode)
   if decode.max_length_factor == decode.max_length_offset == 0:
     raise InputError(
       "config.decode.max_length_factor and config.decode.max_length_offset are "
-      "both 0, so no output has room for a subword; set one of them back."
+      "both 0, so an output can have no subword; set one of them back."
     )
-  tree, brackets = config.data.tree, config.data.second.brackets
-  if tree.replaces and brackets != "dependency":
+  tree = f"config.data.tree={TREES.name_of(data.tree)!r}"
+  task = f"config.data.second.task={tasks.TASKS.name_of(data.second.task)!r}"
+  has_task, has_mixture = data.second.task.any, bool(data.mixture.folders)
+  brackets, sides = data.second.brackets, data.sampling.sides
+  if data.tree.replaces and brackets != "dependency":
     raise InputError(
-      f"config.data.tree={TREES.name_of(tree)!r} is a dependency tree and does "
-      f"not reach config.data.second.brackets={brackets!r}; set one of them "
-      "back."
+      f"{tree} is a dependency tree and does not reach "
+      f"config.data.second.brackets={brackets!r}; set one of them back."
     )
-  if config.data.mixture.folders and config.data.second.task.any:
-    raise InputError(
-      "config.data.mixture and config.data.second.task="
-      f"{tasks.TASKS.name_of(config.data.second.task)!r} are not made for each other; "
-      "set one of them back."
-    )
-  if config.data.sampling.sides:
-    for name, other in (
-      ("mixture", config.data.mixture.folders),
-      ("second.task", config.data.second.task.any),
-    ):
-      if other:
-        raise InputError(
-          f"config.data.sampling.sides={config.data.sampling.sides} and "
-          f"config.data.{name} are not made for each other; set one of them back."
-        )
-  if tree.sampled and config.data.second.task.any:
-    raise InputError(
-      f"config.data.tree={TREES.name_of(tree)!r} and config.data.second.task="
-      f"{tasks.TASKS.name_of(config.data.second.task)!r} are not made for each other; "
-      "set one of them back."
-    )
+  sampling = f"config.data.sampling.sides={sides}"
+  for is_conflict, one, other in (
+    (has_mixture and has_task, "config.data.mixture", task),
+    (sides and has_mixture, sampling, "config.data.mixture"),
+    (sides and has_task, sampling, task),
+    (data.tree.sampled and has_task, tree, task),
+  ):
+    if is_conflict:
+      raise InputError(
+        f"{one} and {other} cannot be combined; set one of them back."
+      )
   if train.average > train.keep:
     raise InputError(
       f"config.train.average={train.average} is more than "

@@ -27,7 +27,7 @@ from jaxsyn.data.loader.transforms import wrong_parents
 from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset, Split
-from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.errors import InputError
 from jaxsyn.options import flat
 from jaxsyn.plan import Plan, check_parsed, check_trees, resolve
 from jaxsyn.scoring import selection
@@ -136,7 +136,6 @@ def _run(
     *(f"warning: {warning}" for warning in warnings),
     *loader.messages,
     frozen_message,
-    _missing_test_splits(config, dataset),
     *map(_describe_rates, wrong_parent_rates.items()),
     *(each.message for each in teachers),
     *(warm.messages if warm else ()),
@@ -241,27 +240,6 @@ def _training_length(config: Config, loader: DataLoader) -> str:
   return (
     f"{train.steps:,} steps, {epochs:,.1f} times {examples:,} examples, {end}"
   )
-
-
-def _missing_test_splits(config: Config, dataset: Dataset) -> str:
-  """Describes test splits that are not prepared; "" if all are."""
-  prepared, folder = dataset.manifest["splits"], config.data.directory
-  left_out = dataset.manifest.get("left_out", {})
-  other_splits = [name for name in prepared if name not in config.data.test]
-  messages = []
-  for name in config.data.test:
-    if name in left_out:
-      messages.append(
-        f"config.data.test names {name}, which was left out when {folder} was "
-        f"prepared: {left_out[name]}."
-      )
-    elif name not in prepared:
-      messages.append(
-        f"config.data.test names {name}, which {folder} does not have: runs "
-        "cannot be compared on it. "
-        f"{did_you_mean(name, other_splits)}"
-      )
-  return " ".join(messages)
 
 
 def unused_prepare_options(config: Config, options: Mapping[str, Any]) -> str:

@@ -27,8 +27,11 @@ from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import MODIFIERS, ModifierSpec, WindowSpec
 from jaxsyn.syntax.placement import Placement
-from jaxsyn.training import word_distillation
-from jaxsyn.training.distillation import TEACHER_PREFIX
+from jaxsyn.training.distillation import (
+  TEACHER_ATTENTION,
+  TEACHER_IDS,
+  TEACHER_PROBS,
+)
 
 VOCABULARY = 20
 RELATIONS = 5
@@ -176,12 +179,12 @@ def batch_of(
   taught = np.random.default_rng(3).uniform(size=(2, *weighting.shape))
   taught = np.moveaxis(taught * (batch["source_id_BS"] > 0)[:, None], 0, 1)
   total = np.maximum(taught.sum(3, keepdims=True), 1e-9)
-  batch[TEACHER_PREFIX] = (taught / total).astype(np.float32)
+  batch[TEACHER_ATTENTION] = (taught / total).astype(np.float32)
   rng = np.random.default_rng(4)
   size = (*batch["target_id_BT"].shape, 5)
-  batch[word_distillation.ID] = rng.integers(1, VOCABULARY, size, np.int32)
+  batch[TEACHER_IDS] = rng.integers(1, VOCABULARY, size, np.int32)
   p_BTC = rng.dirichlet(np.ones(5), size[:2])
-  batch[word_distillation.P] = p_BTC.astype(np.float32)
+  batch[TEACHER_PROBS] = p_BTC.astype(np.float32)
   return {name: jnp.asarray(array) for name, array in batch.items()}
 
 

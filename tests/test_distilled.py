@@ -27,10 +27,11 @@ from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session, teacher
 from jaxsyn.storage import checksums, files
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.training.distillation import TEACHER_PREFIX
+from jaxsyn.training.distillation import TEACHER_ATTENTION
+from jaxsyn.training.distillation import TEACHER_IDS as ID
+from jaxsyn.training.distillation import TEACHER_PROBS as P
 from jaxsyn.training.logits import Logits
 from jaxsyn.training.step import outputs, terms_of
-from jaxsyn.training.word_distillation import ID, P
 
 # One of far more words than subwords, one of a single word, one of none.
 PAIRS = [sentence(5, 6, 1), sentence(3, 4, 226, bare=17), sentence(1, 3, 4)]
@@ -55,7 +56,7 @@ def test_batches_contain_the_attention_of_the_teacher(tiny, runs):
   config.losses.distillation.update(
     teacher=str(runs["pascal"]), teacher_heads=(2, 0), heads=(1, 3)
   )
-  ours = taught(config).chain(None)(dict(BATCH))[TEACHER_PREFIX]
+  ours = taught(config).chain(None)(dict(BATCH))[TEACHER_ATTENTION]
   session = Session(runs["pascal"])
   _, state = session.plan.recipe.model.apply(
     {"params": session.params}, BATCH, train=False, method=states,
@@ -66,7 +67,7 @@ def test_batches_contain_the_attention_of_the_teacher(tiny, runs):
   assert taught(config).features == {"source_parent_mid"}
   # It knows the tree: of a sentence with another one, and without one.
   other = {**BATCH, "source_parent_mid_BS": BATCH["source_parent_mid_BS"] * 0}
-  moved = abs(taught(config)(other)[TEACHER_PREFIX] - ours).max((1, 2, 3))
+  moved = abs(taught(config)(other)[TEACHER_ATTENTION] - ours).max((1, 2, 3))
   assert moved[0] > 1e-4 and moved[2] == 0
   assert teachers(tiny("pascal")) == ()
 
@@ -83,7 +84,7 @@ def test_the_chosen_layer_of_the_teacher_teaches(attention, layer, index):
     teacher_heads=(2, 0),
   )
   model = contract.make(loss.required_maps_of_teacher(ROOT, plan.spec))
-  inputs = loss.teacher_features(model, params, BATCH)[TEACHER_PREFIX]
+  inputs = loss.teacher_features(model, params, BATCH)[TEACHER_ATTENTION]
   model = plan_of("pascal_additive", heads=4).recipe.model
   _, state = model.apply(
     {"params": params}, BATCH, train=False, method=states, mutable=[COLLECTION]
@@ -121,7 +122,7 @@ def test_the_loss_by_loops():
     wanted = 0.0
     for i, head in enumerate((3, 1)):
       for q in range(real):
-        row = BATCH[TEACHER_PREFIX][b, i, q]
+        row = BATCH[TEACHER_ATTENTION][b, i, q]
         wanted -= sum(
           row[m] * np.log(weight[b, head, q, m]) for m in range(real)
         )
@@ -280,7 +281,7 @@ def test_two_losses_have_two_teachers(tiny, runs):
   config.losses.word_distillation.weight = 0.0
   attention = taught(config)(dict(BATCH))
   np.testing.assert_array_equal(
-    batch[TEACHER_PREFIX], attention[TEACHER_PREFIX]
+    batch[TEACHER_ATTENTION], attention[TEACHER_ATTENTION]
   )
   config.losses.word_distillation.weight = 1.0
   config.losses.distillation.weight = 0.0

@@ -210,27 +210,23 @@ class CheckpointFolder:
     return tree, metadata
 
   def newest(
-    self,
-    read: Callable[[int], Any],
-    count: int = 1,
-    order: Callable[[int], Any] | None = None,
+    self, read: Callable[[int], Any], count: int = 1
   ) -> tuple[list[tuple[int, Any]], dict[int, str]]:
     """Reads the newest intact checkpoints.
 
     Args:
       read: Function that reads a step; it raises CorruptFileError.
       count: Number of checkpoints to read.
-      order: Sort key of a step, largest first; None reads the newest first.
 
     Returns:
-      Pairs of step and result of `read` in that order, fewer if there are no
-      more; and the reason for each corrupt checkpoint that was skipped, by step.
+      Pairs of step and result of `read`, newest first, fewer if there are no more;
+      and the reason for each corrupt checkpoint that was skipped, by step.
     """
     for _ in range(_TRIES):
       steps = self.steps()
       intact: list[tuple[int, Any]] = []
       corrupt: dict[int, str] = {}
-      for step in sorted(steps, key=order, reverse=True):
+      for step in reversed(steps):
         try:
           intact.append((step, read(step)))
         except CorruptFileError as error:
@@ -301,28 +297,20 @@ def _check_model(
   saved: array_checksums.Checksums, abstract: Tree, path: pathlib.Path
 ) -> None:
   """Raises InputError if a checkpoint has other arrays than a model."""
-  theirs = {n: (tuple(e["shape"]), e["dtype"]) for n, e in saved.items()}
+  theirs = {n: f"{e['dtype']} {tuple(e['shape'])}" for n, e in saved.items()}
   ours = {
-    name: (tuple(leaf.shape), str(leaf.dtype))
+    name: f"{leaf.dtype} {tuple(leaf.shape)}"
     for name, leaf in array_checksums.arrays_by_name(abstract).items()
   }
-  if theirs == ours:
-    return
-  differences = []
-  for text, names in (
-    ("Only in the checkpoint", sorted(theirs.keys() - ours.keys())),
-    ("Only in the model", sorted(ours.keys() - theirs.keys())),
-  ):
-    if names:
-      more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-      differences.append(f"{text}: {', '.join(names[:4])}{more}.")
-  for name in sorted(theirs.keys() & ours.keys()):
-    pairs = zip(theirs[name], ours[name])  # of shapes, and of types
-    unequal = [f"{a} there and {b} here" for a, b in pairs if a != b]
-    if unequal:
-      differences.append(f"{name} is {unequal[0]}.")
-      break
-  raise InputError(
-    f"checkpoint {path} is of another model. {' '.join(differences)} Use the "
-    "config it was trained with, or another --workdir."
-  )
+  differences = [
+    f"{name} is {theirs.get(name, 'missing')} there and "
+    f"{ours.get(name, 'missing')} here"
+    for name in sorted(theirs | ours)
+    if theirs.get(name) != ours.get(name)
+  ]
+  if differences:
+    more = f"; {len(differences) - 4} more" if len(differences) > 4 else ""
+    raise InputError(
+      f"checkpoint {path} is of another model: {'; '.join(differences[:4])}{more}. "
+      "Use the config it was trained with, or another --workdir."
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import jax
@@ -130,14 +129,11 @@ class CheckpointReader:
     return self.last.steps()
 
   def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
-    """Returns the requested parameters, or others if these are corrupt.
-
-    The newest are replaced by the next older ones, the best by the nearest step
-    of which there is a train state.
+    """Returns the requested parameters, or the newest intact ones instead.
 
     Args:
-      which: "best", "last", or a step. Before the first validation, "best" is
-        the same as "last".
+      which: "best", "last", or a step, which must be intact. Before the first
+        validation, "best" is the same as "last".
       abstract: Shapes of the parameters.
       ema: Whether the run has a moving average, which is returned instead.
 
@@ -147,6 +143,7 @@ class CheckpointReader:
     """
     if which not in ("best", "last"):
       return self._restore_step(which, abstract, ema)
+    lost: dict[int, str] = {}
     if which == "best":
       best, lost = self.best.newest(lambda step: self.best.read(step, abstract))
       if best:
@@ -154,11 +151,16 @@ class CheckpointReader:
         messages = _corrupt_messages(lost)
         return Parameters(params, (step,), metadata["content"], messages)
       lost = lost or self._missing_best()
-      if lost:
-        return self._nearest(lost, abstract, ema)
     intact, corrupt = self._newest(1, abstract, ema)
     ((step, params),) = intact
-    return Parameters(params, (step,), corrupt=_corrupt_messages(corrupt))
+    messages = _corrupt_messages(corrupt)
+    if lost:
+      best_step, reason = next(iter(lost.items()))
+      messages = (
+        f"the best checkpoint, of step {best_step}, is corrupt or missing "
+        f"({reason})",
+      )
+    return Parameters(params, (step,), corrupt=messages)
 
   def average_params(self, count: int, abstract: Tree, ema: bool) -> Parameters:
     """Returns the mean of the parameters of the newest intact checkpoints.
@@ -201,34 +203,12 @@ class CheckpointReader:
       ) from None
     return Parameters(params, (steps[name],))
 
-  def _nearest(
-    self, lost: dict[int, str], abstract: Tree, ema: bool
-  ) -> Parameters:
-    """Returns the parameters of the step nearest to the lost best one.
-
-    Args:
-      lost: Steps of corrupt best checkpoints, newest first -> reason.
-      abstract: Shapes of the parameters.
-      ema: Whether the run has a moving average.
-    """
-    best = next(iter(lost))
-    intact, _ = self._newest(
-      1, abstract, ema, lambda step: (-abs(step - best), step)
-    )
-    ((step, params),) = intact
-    message = f"the best checkpoint, of step {best}, is corrupt or missing ({lost[best]})"
-    return Parameters(params, (step,), corrupt=(message,))
-
   def _newest(
-    self,
-    count: int,
-    abstract: Tree,
-    ema: bool,
-    order: Callable[[int], Any] | None = None,
+    self, count: int, abstract: Tree, ema: bool
   ) -> tuple[list[tuple[int, Tree]], dict[int, str]]:
     """Returns `CheckpointFolder.newest` of the parameters in train states."""
     intact, corrupt = self.last.newest(
-      lambda step: self._read_params(step, abstract, ema), count, order
+      lambda step: self._read_params(step, abstract, ema), count
     )
     if not intact:
       raise no_intact_checkpoint_error(self.workdir, corrupt)

@@ -6,8 +6,7 @@
 A checkpoint is written in the background to a temporary directory, flushed to the
 disk and renamed; older ones are removed after that. On gs://, it is written in
 place, metadata.json last. A kill at any moment therefore leaves complete
-checkpoints only. A corrupt checkpoint is renamed to WORKDIR/corrupt-STEP or
-WORKDIR/corrupt-best-STEP, with a warning.
+checkpoints only. Resuming renames a corrupt train state to WORKDIR/corrupt-STEP-ID.
 
 Only the process that locked the run directory, and the other processes of its run,
 use `CheckpointWriter`; others use `CheckpointReader`.
@@ -18,10 +17,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import itertools
 import logging as python_logging
 import os
 import pathlib
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
@@ -33,12 +32,10 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
-from flax import traverse_util
 
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.storage import checksums, files, remote
-from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training import array_checksums, hosts
 from jaxsyn.training.checkpoint_folder import METADATA_FILE, CheckpointFolder
 from jaxsyn.training.checkpoint_reader import (
@@ -100,7 +97,6 @@ class CheckpointWriter(CheckpointReader):
     # The same path on all hosts.
     new = folder.path(step)
     if not self._is_remote:
-      self._check_space(tree)
       new = folder.folder / f".{step}{files.PARTIAL}"
     with _write_errors(self.workdir):
       compute_checksums = self._start_arrays(new, folder.item, tree)
@@ -160,18 +156,6 @@ class CheckpointWriter(CheckpointReader):
     for other in older[: max(len(older) + 1 - keep, 0)]:
       folder.remove(other)
 
-  def _check_space(self, tree: Tree) -> None:
-    """Raises InputError for a full disk before Orbax's threads fail."""
-    needed = sum(x.nbytes for x in jax.tree.leaves(tree))
-    free = shutil.disk_usage(self.workdir).free
-    if free < needed:
-      raise InputError(
-        f"disk full: a checkpoint in {self.workdir} needs "
-        f"{files.readable(needed)}, and {files.readable(free)} are free. The "
-        "existing checkpoints are complete; free some space and run the same "
-        "command again."
-      )
-
   def wait(self) -> None:
     """Waits until this process has written everything.
 
@@ -204,7 +188,7 @@ class CheckpointWriter(CheckpointReader):
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
     """Returns the newest intact checkpoint, or None if there is none.
 
-    Corrupt checkpoints, also of the best parameters, are renamed.
+    Corrupt ones are renamed, with a warning.
 
     Args:
       abstract: Shapes, types and shardings of the state.
@@ -218,51 +202,24 @@ class CheckpointWriter(CheckpointReader):
     if corrupt and not intact:  # before any is renamed
       raise no_intact_checkpoint_error(self.workdir, corrupt)
     for step, reason in corrupt.items():
-      self._set_aside(self.last, step, reason, f"corrupt-{step}")
+      self._set_aside(step, reason)
     if not intact:
       return None
-    for step in self.best.steps():
-      if reason := self._corruption_of_best(step):
-        self._set_aside(self.best, step, reason, f"corrupt-best-{step}")
     ((step, (state, metadata)),) = intact
     path = ConfigPath("metadata.content")
     progress = from_config(Progress, metadata["content"], path, CHECKPOINT_MODE)
     return step, state, progress
 
-  def _corruption_of_best(self, step: int) -> str:
-    """Describes the corruption of best parameters; "" if they are intact."""
-    try:
-      # NumPy arrays stay on the host, whose memory is large enough.
-      arrays = {
-        name: np.broadcast_to(np.zeros((), entry["dtype"]), entry["shape"])
-        for name, entry in self.best.metadata(step)["arrays"].items()
-      }
-      self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
-    except CorruptFileError as error:
-      return str(error)
-    except InputError:  # an error of the machine, such as no permission
-      raise
-    except (TypeError, ValueError) as error:  # no such type, shape or tree
-      return f"{self.best.path(step) / METADATA_FILE}: {error}"
-    return ""
-
-  def _set_aside(
-    self, folder: CheckpointFolder, step: int, reason: str, name: str
-  ) -> None:
-    """Renames a corrupt checkpoint."""
-    names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
-    new_path = next(
-      path
-      for path in (self.workdir / name for name in names)
-      if not (remote.sizes(path) if self._is_remote else os.path.lexists(path))
-    )
+  def _set_aside(self, step: int, reason: str) -> None:
+    """Renames a corrupt train state."""
+    new_path = self.workdir / f"corrupt-{step}-{secrets.token_hex(4)}"
     logging.warning(
       "skipped a corrupt checkpoint, now %s: %s", new_path, reason
     )
     if self._is_main and self._is_remote:
-      remote.move(folder.path(step), new_path, last=METADATA_FILE)
+      remote.move(self.last.path(step), new_path, last=METADATA_FILE)
     elif self._is_main:
-      os.rename(folder.path(step), new_path)
+      os.rename(self.last.path(step), new_path)
 
 
 def _unshared(x: Any) -> Any:

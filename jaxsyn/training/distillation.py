@@ -1,21 +1,10 @@
-"""Distilled trees: attention is to look where that of a tree-aware run looks.
+"""Distillation from a teacher that reads trees to a student that does not.
 
-A run that reads trees (PASCAL, say) teaches one that reads none. With T the weights
-of the teacher's chosen heads in a layer of its encoder, head by head those of the
-student's, S,
+The teacher, another run, adds its outputs to every batch before the training step
+(`jaxsyn.session.teacher`). Translation with the student then needs no parser.
+Using this to distill trees is our idea.
 
-  -Σ over m of T_hqm log S_hqm
-
-as a mean over the real subwords q and the heads h. So translating needs no parser:
-what the tree says comes from the sentence. The cross-entropy of attention is as in
-distillation of encoders (Jiao et al. 2020, "TinyBERT", arXiv:1909.10351, section
-3.1, which takes the mean squared error of scores; recalled); to distil trees so is
-ours.
-
-The teacher runs on every batch before the step (`jaxsyn.session.teacher`), which
-reads what it makes as facts of the batch.
-
-After this file: `word_distillation`, of what the teacher would write.
+Letters: C subword that the teacher finds probable.
 """
 
 from __future__ import annotations
@@ -23,25 +12,44 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.models.contract import EncoderDecoder, sentence_features
+from jaxsyn.models.contract import EncoderDecoder, forward, sentence_features
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ConfigPath, option
-from jaxsyn.options.bounds import Layer
+from jaxsyn.options.bounds import Count, Layer
 from jaxsyn.syntax.heads import of_heads
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
+from jaxsyn.training.attention_options import (
+  MIN_WEIGHT,
+  check_heads,
+  check_layer,
+  layer_index,
+)
+from jaxsyn.training.objective import (
+  AuxiliaryMetrics,
+  Batch,
+  Loss,
+  Ratio,
+  real_targets,
+)
 
-TEACHER_PREFIX = "source_taught_BHSS"  # of a batch
-_MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
+# Features of a batch: the teacher's attention, and its probable subwords with
+# their probabilities.
+TEACHER_ATTENTION = "source_taught_BHSS"
+TEACHER_IDS, TEACHER_PROBS = "target_taught_id_BTC", "target_taught_p_BTC"
 
 
 @dataclasses.dataclass(frozen=True)
 class TeacherLoss(Loss):
-  """Base of the losses that learn from another run; which that is."""
+  """Base class of the losses that learn from another run.
+
+  Attributes:
+    sides: Sides of a batch that the teacher reads.
+  """
 
   teacher: str = option(
     "",
@@ -54,7 +62,7 @@ class TeacherLoss(Loss):
     "that it translates with.",
   )
 
-  sides: ClassVar[tuple[str, ...]] = ("source",)  # that the teacher reads
+  sides: ClassVar[tuple[str, ...]] = ("source",)
 
   @property
   def has_teacher(self) -> bool:
@@ -63,33 +71,40 @@ class TeacherLoss(Loss):
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
-    """The teacher's model, publishing what is to be learnt.
+    """Returns the teacher's model with the maps that the loss needs published.
 
     Args:
-      at: where this loss's options stand.
-      spec: the teacher's own.
+      at: Config path of this loss.
+      spec: Specification of the teacher.
 
     Raises:
-      InputError: it has not what is to be learnt.
+      InputError: The teacher does not have what the options name.
     """
     return spec
 
   def teacher_features(
     self, model: EncoderDecoder, params: Any, batch: Batch
   ) -> dict[str, Array]:
-    """What the teacher adds to a batch.
+    """Returns the features that the teacher adds to a batch.
 
     Args:
-      model: of `asked`.
-      params: the teacher's.
-      batch: of `sides`.
+      model: Model of `required_maps_of_teacher`.
+      params: Parameters of the teacher.
+      batch: Features of `sides`.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Distillation(TeacherLoss):
-  """Cross-entropy of attention heads against those of a teacher."""
+  """Cross-entropy of attention heads against those of a teacher.
+
+  With the weights T of the teacher's heads and S of the student's,
+  -Σ over m of T_hqm log S_hqm, as a mean over heads h and real subwords q. The
+  cross-entropy of attention follows the distillation of encoders (Jiao et al.
+  2020, "TinyBERT", arXiv:1909.10351, section 3.1, with the mean squared error of
+  scores; cited from memory).
+  """
 
   teacher_layer: Layer = option(
     0,
@@ -113,12 +128,13 @@ class Distillation(TeacherLoss):
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
-    site, layer = spec.stack_shape("encoder"), self.teacher_layer
-    check_heads(
-      at, "teacher_", layer, self.teacher_heads, site.layers, site.heads
-    )
-    shown = (*spec.published_maps, ("encoder", layer % site.layers))
-    return dataclasses.replace(spec, published_maps=shown)
+    shape = spec.stack_shape("encoder")
+    layer = self.teacher_layer
+    check_layer(at / "teacher_layer", layer, shape.layers, "encoder")
+    check_heads(at / "teacher_heads", self.teacher_heads, shape.heads)
+    published = ("encoder", layer_index(layer, shape.layers))
+    maps = (*spec.published_maps, published)
+    return dataclasses.replace(spec, published_maps=maps)
 
   def teacher_features(
     self, model: EncoderDecoder, params: Any, batch: Batch
@@ -131,18 +147,14 @@ class Distillation(TeacherLoss):
       mutable=[COLLECTION],
     )
     layers = model.spec.stack_shape("encoder").layers
-    (published,) = Maps.of(state).find(
-      place="encoder",
-      layer=self.teacher_layer % layers,
-      part="",
-      kind="weight_BHQM",
-    )
-    weight_BHSS = of_heads(self.teacher_heads, published.value, axis=1)
-    return {TEACHER_PREFIX: weight_BHSS.astype(jnp.float32)}
+    layer = layer_index(self.teacher_layer, layers)
+    weight_BHSS = _head_weights(Maps.of(state), layer, self.teacher_heads)
+    return {TEACHER_ATTENTION: weight_BHSS.astype(jnp.float32)}
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    site = spec.stack_shape("encoder")
-    check_heads(at, "", self.layer, self.heads, site.layers, site.heads)
+    shape = spec.stack_shape("encoder")
+    check_layer(at / "layer", self.layer, shape.layers, "encoder")
+    check_heads(at / "heads", self.heads, shape.heads)
     if len(self.heads) != len(self.teacher_heads):
       raise (at / "heads").error(
         f"={self.heads} must be as many as teacher_heads={self.teacher_heads}: "
@@ -154,64 +166,75 @@ class Distillation(TeacherLoss):
 
   def with_defaults(self, spec: ModelSpec) -> Distillation:
     layers = spec.stack_shape("encoder").layers
-    return dataclasses.replace(self, layer=self.layer % layers)
+    return dataclasses.replace(self, layer=layer_index(self.layer, layers))
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    log_BHQM = jnp.log(jnp.maximum(self._weights(maps), _MIN_WEIGHT))
-    real_B1Q = _real(batch)
-    loss_BHQ = -jnp.sum(batch[TEACHER_PREFIX] * log_BHQM, axis=3)
-    loss_BHQ = jnp.where(real_B1Q, loss_BHQ, 0.0)
-    count_BHQ = jnp.broadcast_to(real_B1Q, loss_BHQ.shape)
+    weight_BHQM = _head_weights(maps, self.layer, self.heads)
+    log_BHQM = jnp.log(jnp.maximum(weight_BHQM, MIN_WEIGHT))
+    is_real_B1Q = (batch["source_id_BS"] != PAD)[:, None]
+    loss_BHQ = -jnp.sum(batch[TEACHER_ATTENTION] * log_BHQM, axis=3)
+    loss_BHQ = jnp.where(is_real_B1Q, loss_BHQ, 0.0)
+    count_BHQ = jnp.broadcast_to(is_real_B1Q, loss_BHQ.shape)
     return loss_BHQ.sum((1, 2)), count_BHQ.astype(jnp.float32).sum((1, 2))
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """How often the strongest of a head is that of the teacher's."""
-    real_B1Q = _real(batch)
-    ours, theirs = (
-      jnp.argmax(x, axis=3)
-      for x in (self._weights(maps), batch[TEACHER_PREFIX])
-    )
-    right = jnp.sum(real_B1Q & (ours == theirs))
-    count = jnp.sum(jnp.broadcast_to(real_B1Q, ours.shape))
+    """Returns how often the largest weight is at the teacher's position."""
+    weight_BHQM = _head_weights(maps, self.layer, self.heads)
+    ours_BHQ = jnp.argmax(weight_BHQM, axis=3)
+    theirs_BHQ = jnp.argmax(batch[TEACHER_ATTENTION], axis=3)
+    is_real_B1Q = (batch["source_id_BS"] != PAD)[:, None]
+    right = jnp.sum(is_real_B1Q & (ours_BHQ == theirs_BHQ))
+    count = jnp.sum(jnp.broadcast_to(is_real_B1Q, ours_BHQ.shape))
     return {"taught": (right.astype(jnp.float32), count.astype(jnp.float32))}
 
-  def _weights(self, maps: Maps) -> Array:
-    (published,) = maps.find(
-      place="encoder", layer=self.layer, part="", kind="weight_BHQM"
-    )
-    return of_heads(self.heads, published.value, axis=1)
 
+@dataclasses.dataclass(frozen=True)
+class WordDistillation(TeacherLoss):
+  """Cross-entropy of the predicted subwords against a teacher's distribution.
 
-def check_heads(
-  at: ConfigPath,
-  whose: str,
-  layer: int,
-  heads: tuple[int, ...],
-  layers: int,
-  H: int,
-) -> None:
-  """Raises InputError unless an encoder has a layer and heads.
-
-  Args:
-    at: the options.
-    whose: "" or "teacher_", of their names.
-    layer, heads: that are asked for.
-    layers, H: how many there are.
+  With the probabilities q of the teacher's k most probable subwords, normalized
+  to 1, and p of the student, -Σ over k of q_k log p_k, as a mean over target
+  subwords with EOS. Sources, cited from memory: Hinton et al. 2015
+  (arXiv:1503.02531) at temperature 1; word by word, Kim & Rush 2016
+  (arXiv:1606.07947), section 3.1; the k most probable, Tan et al. 2019
+  (arXiv:1902.10461).
   """
-  if not -layers <= layer < layers:
-    raise (at / f"{whose}layer").error(
-      f": {layer} is not one of the {layers} layers of the encoder; they count "
-      f"from 0 to {layers - 1}, or from -1 back."
+
+  top: Count = option(
+    16,
+    "Number k of the teacher's most probable subwords that the loss uses "
+    "at each target position.",
+  )
+
+  sides: ClassVar[tuple[str, ...]] = ("source", "target")
+  by_position: ClassVar[bool] = True
+  positions: ClassVar[tuple[str, ...]] = (TEACHER_IDS, TEACHER_PROBS)
+
+  def teacher_features(
+    self, model: EncoderDecoder, params: Any, batch: Batch
+  ) -> dict[str, Array]:
+    logits_BTV: Any = model.apply(
+      {"params": params}, batch, train=False, method=forward
     )
-  for head in heads:
-    if not 0 <= head < H:
-      raise (at / f"{whose}heads").error(
-        f": {head} is not one of the {H} heads of the layer; they count from 0 "
-        f"to {H - 1}."
-      )
-  if not heads or len(set(heads)) < len(heads):
-    raise (at / f"{whose}heads").error(f"={heads} must name heads, each once.")
+    k = min(self.top, logits_BTV.shape[-1])
+    logits_BTC, id_BTC = jax.lax.top_k(logits_BTV.astype(jnp.float32), k)
+    p_BTC = jax.nn.softmax(logits_BTC, axis=-1)
+    return {TEACHER_IDS: id_BTC, TEACHER_PROBS: p_BTC}
+
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
+    real_BT = real_targets(batch)
+    chosen_BTC = jnp.take_along_axis(logits_BTV, batch[TEACHER_IDS], axis=-1)
+    wanted_BT = jnp.sum(
+      batch[TEACHER_PROBS] * chosen_BTC.astype(jnp.float32), axis=-1
+    )
+    lse_BT = jax.nn.logsumexp(logits_BTV.astype(jnp.float32), axis=-1)
+    loss_BT = (lse_BT - wanted_BT) * real_BT
+    return jnp.sum(loss_BT, axis=1), jnp.sum(real_BT, axis=1)
 
 
-def _real(batch: Batch) -> Array:
-  return (batch["source_id_BS"] != PAD)[:, None]
+def _head_weights(maps: Maps, layer: int, heads: tuple[int, ...]) -> Array:
+  """Returns the weights of heads in an encoder layer (BHQM)."""
+  (published,) = maps.find(
+    place="encoder", layer=layer, part="", kind="weight_BHQM"
+  )
+  return of_heads(heads, published.value, axis=1)

@@ -1,13 +1,12 @@
-"""Parameters that stay as they began: config.train.freeze.
+"""Frozen parameters: config.train.freeze.
 
-Patterns are of whole names, as in "encoder_0/attention/query/kernel"; * is
-anything, slashes too, and ? one character (`fnmatch`). Before this file:
-nothing. After it: `optimiser`, which keeps nothing for them, and `step`, which
-makes no gradient of them.
+A pattern matches complete names, such as "encoder_0/attention/query/kernel". In it,
+* stands for any text with slashes, and ? for one character (`fnmatch`).
 """
 
 from __future__ import annotations
 
+import collections
 import difflib
 import fnmatch
 import math
@@ -24,74 +23,75 @@ Tree = Any
 OPTION = "config.train.freeze"
 
 
-def retained(patterns: Sequence[str], frozen: Tree, moved: Tree) -> Tree:
-  """A tree of parameters whose frozen ones are those of another.
+def retained(patterns: Sequence[str], frozen: Tree, updated: Tree) -> Tree:
+  """Returns frozen parameters of one tree and the other parameters of another.
 
   Args:
-    patterns: of the frozen.
-    frozen: the tree that has them.
-    moved: the tree that has all others.
+    patterns: Patterns of frozen parameters.
+    frozen: Tree with the frozen parameters.
+    updated: Tree with the others.
   """
   if not patterns:
-    return moved
+    return updated
   return jax.tree_util.tree_map_with_path(
-    lambda path, a, b: a if _is_frozen(path, patterns) else b, frozen, moved
+    lambda path, a, b: a if _is_frozen(path, patterns) else b, frozen, updated
   )
 
 
 def constant(patterns: Sequence[str], params: Tree) -> Tree:
-  """The parameters; a gradient of frozen ones is 0, and costs nothing."""
+  """Returns parameters whose frozen ones have no gradient."""
   return retained(patterns, jax.lax.stop_gradient(params), params)
 
 
-def but(
-  patterns: Sequence[str], rule: optax.GradientTransformation
+def without_frozen(
+  patterns: Sequence[str], optimizer: optax.GradientTransformation
 ) -> optax.GradientTransformation:
-  """A rule for all parameters but the frozen; of those it keeps no state."""
+  """Returns an optimizer that has no state for frozen parameters."""
   if not patterns:
-    return rule
+    return optimizer
 
   def kinds(params: optax.Params) -> Any:
     return jax.tree_util.tree_map_with_path(
       lambda path, _: "frozen" if _is_frozen(path, patterns) else "free", params
     )
 
-  return optax.partition({"free": rule, "frozen": optax.set_to_zero()}, kinds)
+  return optax.partition(
+    {"free": optimizer, "frozen": optax.set_to_zero()}, kinds
+  )
 
 
 def check(patterns: Sequence[str], params: Tree) -> str:
-  """What the patterns freeze, in words; "" without any.
+  """Describes the frozen parameters; "" if there are none.
 
   Args:
-    patterns: config.train.freeze.
-    params: of the model, or their shapes.
+    patterns: Patterns of config.train.freeze.
+    params: Parameters, or their shapes.
 
   Raises:
-    InputError: a pattern is of no parameter, or nothing is left to train.
+    InputError: A pattern matches no parameter, or nothing is left to train.
   """
   if not patterns:
     return ""
-  names = arrays_by_name(params)
+  arrays = arrays_by_name(params)
   for pattern in patterns:
-    if not any(map(_matches(pattern), names)):
+    if not any(map(_matches(pattern), arrays)):
       raise InputError(
-        f"{OPTION}: {pattern!r} is of no parameter. {_near(pattern, list(names))}"
+        f"{OPTION}: {pattern!r} matches no parameter. "
+        f"{_suggestion(pattern, list(arrays))}"
       )
-  matching = [
-    name for name in names if any(_matches(p)(name) for p in patterns)
-  ]
-  if len(matching) == len(names):
+  frozen = [name for name in arrays if any(_matches(p)(name) for p in patterns)]
+  if len(frozen) == len(arrays):
     raise InputError(
-      f"{OPTION}={tuple(patterns)!r} is of all {len(names)} parameters: nothing "
+      f"{OPTION}={tuple(patterns)!r} matches all {len(arrays)} parameters: nothing "
       "is left to train."
     )
-  size, of = (
-    sum(math.prod(names[name].shape) for name in some)
-    for some in (matching, names)
-  )
+  frozen_size = sum(math.prod(arrays[name].shape) for name in frozen)
+  size = sum(math.prod(x.shape) for x in arrays.values())
+  modules = collections.Counter(name.partition("/")[0] for name in frozen)
+  counts = ", ".join(f"{name} ({n})" for name, n in modules.items())
   return (
-    f"frozen: {len(matching)} of {len(names)} parameters ({size:,} of {of:,} "
-    f"numbers), {', '.join(_short(matching))}"
+    f"frozen: {len(frozen)} of {len(arrays)} parameters ({frozen_size:,} of "
+    f"{size:,} numbers), {counts}"
   )
 
 
@@ -104,16 +104,12 @@ def _is_frozen(path: Any, patterns: Sequence[str]) -> bool:
   return any(_matches(pattern)(name) for pattern in patterns)
 
 
-def _near(pattern: str, names: Sequence[str]) -> str:
-  """Names, or their beginnings, that may have been meant."""
-  begins = {name.partition("/")[0] for name in names}
-  plain = pattern.replace("*", "")
-  close = difflib.get_close_matches(plain, [*names, *begins], n=3, cutoff=0.4)
-  near = f"Near it: {', '.join(close)}. " if close else ""
-  return f"{near}Names begin with {', '.join(sorted(begins))}; * is anything."
-
-
-def _short(names: Sequence[str]) -> list[str]:
-  """Names by what they begin with, and how many do."""
-  begins = [name.partition("/")[0] for name in names]
-  return [f"{one} ({begins.count(one)})" for one in dict.fromkeys(begins)]
+def _suggestion(pattern: str, names: Sequence[str]) -> str:
+  """Returns similar names, and the modules that names start with."""
+  modules = {name.partition("/")[0] for name in names}
+  text = pattern.replace("*", "")
+  close = difflib.get_close_matches(text, [*names, *modules], n=3, cutoff=0.4)
+  similar = f"Similar: {', '.join(close)}. " if close else ""
+  return (
+    f"{similar}Names start with {', '.join(sorted(modules))}; * is any text."
+  )

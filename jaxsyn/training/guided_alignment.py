@@ -1,14 +1,13 @@
-"""Guided alignment: cross-attention is to look at the words that are linked.
+"""Guided alignment: attention heads that learn given word alignments.
 
-Word alignments of the training pairs are given (config.prepare.alignments). With
-G the links between subwords (those of linked words, all with all), rows divided by
-their sums, and A the weights of a head,
+The word alignments of the training pairs come from config.prepare.alignments. With
+the links G between subwords (all pairs of subwords of linked words), rows
+normalized, and the weights A of a head, the loss is
 
   -Σ over t of Σ over s of G_ts log A_ts
 
-as a mean over the target subwords that have a link; the others ask for nothing,
-and so does a pair without links. A row of A is that of the state which predicts
-the subword.
+as a mean over the target subwords that have a link. The row of a subword in A is
+that of the decoder state which predicts it.
 
 Source: Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural
 Machine Translation" (arXiv:1607.01628), section 4, cross-entropy; Garg et al.
@@ -29,11 +28,15 @@ from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import Amount, Layer, Range
 from jaxsyn.syntax.maps import Maps
-from jaxsyn.training import cross
+from jaxsyn.training.attention_options import (
+  MIN_WEIGHT,
+  check_layer,
+  cross_attention,
+  layer_index,
+)
 from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
 
-MEAN = -1  # of the heads
-_MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
+MEAN = -1  # value of `head` for the mean of all heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +58,10 @@ class GuidedAlignment(Loss):
   required_features: ClassVar[tuple[str, ...]] = ("links",)
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    cross.check_layer(at / "layer", self.layer, spec)
-    heads = (
-      len(getattr(spec.architecture, "windows", ()))
-      or spec.stack_shape("cross").heads
-    )
+    layers = spec.stack_shape("decoder").layers
+    check_layer(at / "layer", self.layer, layers, "decoder")
+    windows = getattr(spec.architecture, "windows", ())
+    heads = len(windows) or spec.stack_shape("cross").heads
     if self.head >= heads:
       raise (at / "head").error(
         f": {self.head} is not one of the {heads} heads of the layer; they "
@@ -68,34 +70,34 @@ class GuidedAlignment(Loss):
 
   def with_defaults(self, spec: ModelSpec) -> GuidedAlignment:
     layers = spec.stack_shape("decoder").layers
-    return dataclasses.replace(self, layer=cross.layer_of(self.layer, layers))
+    return dataclasses.replace(self, layer=layer_index(self.layer, layers))
 
   def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
     return (("cross", self.with_defaults(spec).layer),)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     weight_BTS = self._weights(maps)
-    links_BTS, linked_BT = _links(batch)
+    links_BTS, has_link_BT = _links(batch)
     total_BT = jnp.maximum(jnp.sum(links_BTS, axis=2), 1.0)
-    log_BTS = jnp.log(jnp.maximum(weight_BTS, _MIN_WEIGHT))
+    log_BTS = jnp.log(jnp.maximum(weight_BTS, MIN_WEIGHT))
     loss_BT = -jnp.sum(links_BTS * log_BTS, axis=2) / total_BT
-    return jnp.sum(loss_BT, axis=1), jnp.sum(linked_BT, axis=1)
+    return jnp.sum(loss_BT, axis=1), jnp.sum(has_link_BT, axis=1)
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """The share of linked target subwords that look most at a linked one."""
-    links_BTS, linked_BT = _links(batch)
+    """Returns how often the largest weight of a linked subword is on a link."""
+    links_BTS, has_link_BT = _links(batch)
     best_BT1 = jnp.argmax(self._weights(maps), axis=2)[..., None]
     right_BT = jnp.take_along_axis(links_BTS, best_BT1, axis=2)[..., 0]
-    return {"links": (jnp.sum(right_BT), jnp.sum(linked_BT))}
+    return {"links": (jnp.sum(right_BT), jnp.sum(has_link_BT))}
 
   def _weights(self, maps: Maps) -> Array:
-    weight_BHTS = cross.heads(maps, self.layer)
+    weight_BHTS = cross_attention(maps, self.layer)
     if self.head == MEAN:
       return jnp.mean(weight_BHTS, axis=1)
     return weight_BHTS[:, self.head]
 
 
 def _links(batch: Batch) -> tuple[Array, Array]:
-  """links_BTS as float32, and 1.0 for target subwords that have one (BT)."""
+  """Returns the links (BTS), and 1.0 for target subwords with a link (BT)."""
   links_BTS = batch["links_BTS"].astype(jnp.float32)
   return links_BTS, jnp.max(links_BTS, axis=2)

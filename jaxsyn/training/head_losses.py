@@ -1,7 +1,7 @@
-"""Losses on attention: heads that learn to parse, and their agreement.
+"""Losses of attention heads that learn to parse, and of their agreement.
 
-They read what supervised parts publish (`jaxsyn.syntax.supervised`): for each
-subword a distribution over the subwords of its side, and whom it is to find.
+They read what supervised modifiers publish (`jaxsyn.syntax.supervised`): for each
+subword, a distribution over the subwords of its side, and the subword to find.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.syntax.modifier import gather_words
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
-from jaxsyn.training import cross
+from jaxsyn.training.attention_options import check_layer, layer_index
 from jaxsyn.training.objective import (
   AuxiliaryMetrics,
   Batch,
@@ -32,40 +32,40 @@ from jaxsyn.training.objective import (
 SIDES = {"encoder": "source", "decoder": "target"}
 
 
-def parses(maps: Maps, place: str) -> tuple[Published, ...]:
-  """log_parse_BQM of each part that parses, first layer first."""
-  return maps.find(place=place, kind="log_parse_BQM")
+def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
+  """Returns the parses (log_parse_BQM) of a stack, lowest layer first."""
+  return maps.find(place=stack, kind="log_parse_BQM")
 
 
-def _check_parser(at: ConfigPath, spec: ModelSpec, place: str) -> None:
-  """Raises InputError unless a head of the place learns to parse."""
-  if not any(part.supervised for _, part in spec.modifiers.modifiers_in(place)):
+def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
+  """Raises InputError unless a head of the stack learns to parse."""
+  if not any(part.supervised for _, part in spec.modifiers.modifiers_in(stack)):
     raise at.error(
-      f": no head of the {place} learns to parse; put a part that does into "
-      f"config.parts.{place}: dbsa"
-      f"{', or sisa' if place == 'encoder' else ''}."
+      f": no head of the {stack} learns to parse; add a part that does to "
+      f"config.parts.{stack}: dbsa"
+      f"{', or sisa' if stack == 'encoder' else ''}."
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Heads(Loss):
-  """-log weight at the parent, the mean over the subwords that can see theirs.
+  """-log weight at the parent, as a mean over subwords that can see their parent.
 
-  Several layers, or parts, that parse count alike.
+  Several parsing layers or modifiers have the same weight.
   """
 
   weight: Amount = option(
     0.5, "Weight λ_dep of the parsing loss's mean in the training objective."
   )
 
-  place: ClassVar[str]
+  stack: ClassVar[str]
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    _check_parser(at, spec, self.place)
+    _check_parser(at, spec, self.stack)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     sum_B = count_B = jnp.zeros(())
-    for parse in parses(maps, self.place):
+    for parse in parses(maps, self.stack):
       log_p_BQM = parse.value
       address = dataclasses.replace(parse.address, kind="parent_BQ")
       parent_BQ = maps.at(address)
@@ -78,30 +78,30 @@ class _Heads(Loss):
     return sum_B, count_B
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """UAS: the share of words whose parent word the head finds.
+    """Returns the UAS, the share of words whose parent word the head finds.
 
-    By the trees that it is taught: a control's (config.data.tree) are these.
-    A word is asked at its last subword, and found where the subword of most
-    weight is one of the parent's; in the highest layer that parses.
+    The trees are those of training, including controls (config.data.tree). The
+    parse is that of the highest parsing layer. For the last subword of each
+    word, the subword with the largest weight must belong to the parent.
     """
-    side = SIDES[self.place]
-    view = sentence_features(batch, side)
-    log_p_BQM = parses(maps, self.place)[-1].value
-    head_BS = head_word_BS(view)
-    has_parent_BS = last_of_word_BS(view) & (head_BS >= 0)
-    predicted_BS = gather_words(view.word_BS, jnp.argmax(log_p_BQM, 2))
+    side = SIDES[self.stack]
+    features = sentence_features(batch, side)
+    log_p_BQM = parses(maps, self.stack)[-1].value
+    head_BS = head_word_BS(features)
+    has_parent_BS = last_of_word_BS(features) & (head_BS >= 0)
+    predicted_BS = gather_words(features.word_BS, jnp.argmax(log_p_BQM, 2))
     right_BS = has_parent_BS & (predicted_BS == head_BS)
 
-    def share(of_BS: Array) -> Ratio:
-      right = jnp.sum((right_BS & of_BS).astype(jnp.float32))
-      return right, jnp.sum((has_parent_BS & of_BS).astype(jnp.float32))
+    def accuracy(among_BS: Array) -> Ratio:
+      right = jnp.sum((right_BS & among_BS).astype(jnp.float32))
+      return right, jnp.sum((has_parent_BS & among_BS).astype(jnp.float32))
 
-    shares = {f"uas/{side}": share(has_parent_BS)}
-    if self.place == "decoder":
-      is_parent_BSS = view.word_BS[:, None, :] == head_BS[:, :, None]
-      seen_BS = jnp.any(is_parent_BSS & jnp.isfinite(log_p_BQM), axis=2)
-      shares[f"uas/{side}_reachable"] = share(seen_BS)
-    return shares
+    metrics = {f"uas/{side}": accuracy(has_parent_BS)}
+    if self.stack == "decoder":
+      is_parent_BSS = features.word_BS[:, None, :] == head_BS[:, :, None]
+      visible_BS = jnp.any(is_parent_BSS & jnp.isfinite(log_p_BQM), axis=2)
+      metrics[f"uas/{side}_reachable"] = accuracy(visible_BS)
+    return metrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ class SourceHeads(_Heads):
   """Loss of the encoder's parsing heads against the source trees."""
 
   required_features: ClassVar[tuple[str, ...]] = ("source_head",)
-  place: ClassVar[str] = "encoder"
+  stack: ClassVar[str] = "encoder"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,23 +124,23 @@ class TargetHeads(_Heads):
   )
 
   required_features: ClassVar[tuple[str, ...]] = ("target_head",)
-  place: ClassVar[str] = "decoder"
+  stack: ClassVar[str] = "decoder"
 
 
 @dataclasses.dataclass(frozen=True)
 class Synchronisation(Loss):
   """Loss of the source parse, mapped by the cross-attention, against the target's.
 
-  Deguchi, Tamura & Ninomiya 2021, "Synchronous Syntactic Attention for
-  Transformer Neural Machine Translation" (ACL-IJCNLP SRW), section 4: with E
-  and D the parses of encoder and decoder and C the cross-attention (mean of
-  its heads), D_map = C E Cᵀ, hidden entries left out, rows normalised to D′,
+  With the parses E and D of encoder and decoder and the cross-attention C (mean
+  of its heads), D_map = C E Cᵀ, its rows over the visible entries normalized to D′:
 
     Σ over t, q of (D′ - D)²,
 
-  as a mean over target subwords (EOS included). The paper's softmax
-  of entries between 0 and 1 makes nearly even rows of long sentences: see
-  `normalise`.
+  as a mean over target subwords with EOS. In long sentences, the paper's softmax
+  of entries between 0 and 1 makes nearly uniform rows; see `normalise`.
+
+  Source: Deguchi, Tamura & Ninomiya 2021, "Synchronous Syntactic Attention for
+  Transformer Neural Machine Translation" (ACL-IJCNLP SRW), section 4.
   """
 
   weight: Amount = option(
@@ -174,44 +174,43 @@ class Synchronisation(Loss):
   )
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    for place in SIDES:
-      _check_parser(at, spec, place)
-    cross.check_layer(at / "layer", self.layer, spec)
+    for stack in SIDES:
+      _check_parser(at, spec, stack)
+    layers = spec.stack_shape("decoder").layers
+    check_layer(at / "layer", self.layer, layers, "decoder")
     if self.normalise == "renorm" and self.temperature != 1:
       raise (at / "temperature").error(
         f"={self.temperature} does nothing with normalise='renorm'; take 'log'."
       )
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    source_BSS, target_BTT = (parses(maps, p)[-1].value for p in SIDES)
-    layer = self.layer
-    if layer < 0:
-      layers = len(maps.find(place="cross", kind="weight_BHQM"))
-      layer = cross.layer_of(layer, layers)
+    source_BSS, target_BTT = (parses(maps, s)[-1].value for s in SIDES)
+    layers = len(maps.find(place="cross", kind="weight_BHQM"))
+    layer = layer_index(self.layer, layers)
     cross_BHTS = maps.at(Address("cross", layer, "", "weight_BHQM"))
     cross_BTS = jnp.mean(cross_BHTS, axis=1)
     real_BT = real_targets(batch)
     if self.alignment == "input":
       shift = ((0, 0), (0, 1), (0, 0))
       cross_BTS = jnp.pad(cross_BTS[:, 1:], shift)
-    shown_BTT = jnp.isfinite(target_BTT) & (real_BT > 0)[:, :, None]
-    mapped_BTT = self.normalised(
+    visible_BTT = jnp.isfinite(target_BTT) & (real_BT > 0)[:, :, None]
+    mapped_BTT = self.normalize(
       jnp.einsum("BTS,BSR,BUR->BTU", cross_BTS, jnp.exp(source_BSS), cross_BTS),
-      shown_BTT,
+      visible_BTT,
     )
-    decoder_BTT = jnp.where(shown_BTT, jnp.exp(target_BTT), 0.0)
+    decoder_BTT = jnp.where(visible_BTT, jnp.exp(target_BTT), 0.0)
     sum_B = jnp.sum((mapped_BTT - decoder_BTT) ** 2, axis=(1, 2))
     return sum_B, jnp.sum(real_BT, axis=1)
 
-  def normalised(self, mapped_BTT: Array, shown_BTT: Array) -> Array:
-    """Rows that sum to 1 over what is shown, 0 elsewhere."""
+  def normalize(self, mapped_BTT: Array, visible_BTT: Array) -> Array:
+    """Returns rows that sum to 1 over the visible entries, 0 elsewhere."""
     tiny = 1e-9
     if self.normalise == "renorm":
-      mapped_BTT = jnp.where(shown_BTT, mapped_BTT, 0.0)
+      mapped_BTT = jnp.where(visible_BTT, mapped_BTT, 0.0)
       total_BT1 = jnp.sum(mapped_BTT, axis=2, keepdims=True)
       return mapped_BTT / jnp.maximum(total_BT1, tiny)
     if self.normalise == "log":
       mapped_BTT = jnp.log(jnp.maximum(mapped_BTT, tiny))
     lowest = jnp.finfo(jnp.float32).min
-    score_BTT = jnp.where(shown_BTT, mapped_BTT / self.temperature, lowest)
-    return jnp.where(shown_BTT, jax.nn.softmax(score_BTT, axis=2), 0.0)
+    score_BTT = jnp.where(visible_BTT, mapped_BTT / self.temperature, lowest)
+    return jnp.where(visible_BTT, jax.nn.softmax(score_BTT, axis=2), 0.0)

@@ -1,11 +1,8 @@
-"""Logits of a batch: all at once, or some target positions at a time.
+"""Logits of a batch, computed at once or for some target positions at a time.
 
-One for each subword of the vocabulary, they are the largest array of a step:
-1.6 GiB in bfloat16 of 25,000 target subwords and a vocabulary of 32,000, and as
-much again for their gradient. What is added up of them has no need of all at
-once.
-
-Before this file: `objective`. After it: `step`.
+Logits are the largest array of a step: 1.6 GiB in bfloat16 for 25,000 target
+subwords and a vocabulary of 32,000, and as much again for their gradient. Sums over
+positions do not need all of them at once.
 
 Letters: P some of the target positions.
 """
@@ -29,64 +26,66 @@ Sums = TypeVar("Sums")
 
 @dataclasses.dataclass(frozen=True)
 class Logits:
-  """Of every target position, not made before they are asked for.
+  """Logits of all target positions, computed when they are needed.
 
   Attributes:
-    model: makes them.
-    params: of it.
-    state_BTD: what it makes them of.
-    held: the most that may be there at once; those of one position of each
-      sentence are in any case.
+    model: Model that computes them.
+    params: Parameters of the model.
+    state_BTD: Decoder states.
+    max_size: Maximum number of logits at a time; those of one position of each
+      sentence may exceed it.
   """
 
   model: EncoderDecoder
   params: Any
   state_BTD: Array
-  held: int
+  max_size: int
 
   def all_BTV(self) -> Array:
-    """All at once."""
-    return self._of(self.state_BTD)
+    """Returns all logits."""
+    return self._compute(self.state_BTD)
 
-  def _of(self, state_BTD: Array) -> Array:
+  def _compute(self, state_BTD: Array) -> Array:
     variables = {"params": self.params}
     logits_BTV: Any = self.model.apply(variables, state_BTD, method="logits")
     return logits_BTV
 
-  def add_up(
+  def sum_over_positions(
     self,
-    of: Callable[[Array, Batch], Sums],
+    function: Callable[[Array, Batch], Sums],
     batch: Batch,
     positions: Iterable[str] = (),
   ) -> Sums:
-    """`of(logits_BTV, batch)`, sums over target positions, of all of them.
+    """Returns `function(logits_BTV, batch)` for all target positions.
 
-    Where not all are held, of equally many positions of each sentence at a
-    time, whose logits are made again in the backward pass: one product more of
-    the three that they take.
+    If there are too many logits, the function gets equally many positions of each
+    sentence at a time. Their logits are computed again in the backward pass, which
+    takes four products instead of three.
 
     Args:
-      of: returns a tree of sums; it reads of the batch what is of a position
-        in "target_id_BT" and `positions` alone.
-      batch: as the model got it.
-      positions: facts of target positions, each BT and maybe more axes.
+      function: Function that returns a tree of sums over target positions. Of the
+        features with target positions, it may only read `target_id_BT` and
+        `positions`.
+      batch: Batch of the model.
+      positions: Names of features with axes BT and possibly more.
     """
     cut_up = {name: batch[name] for name in ("target_id_BT", *positions)}
     B, T = batch["target_id_BT"].shape
-    at_once = max(1, self.held // (B * self.model.spec.target_vocabulary))
+    at_once = max(1, self.max_size // (B * self.model.spec.target_vocabulary))
     if at_once >= T:
-      return of(self.all_BTV(), batch)
+      return function(self.all_BTV(), batch)
     parts = -(-T // at_once)
     size = -(-T // parts)
+    padding = parts * size - T
 
     def cut(x_BT: Array) -> Array:
-      room = ((0, 0), (0, parts * size - T)) + ((0, 0),) * (x_BT.ndim - 2)
-      x_BT = jnp.pad(x_BT, room, constant_values=PAD)
-      # Positions, not sentences: these may lie on different devices.
+      widths = ((0, 0), (0, padding)) + ((0, 0),) * (x_BT.ndim - 2)
+      x_BT = jnp.pad(x_BT, widths, constant_values=PAD)
+      # Positions, since the sentences may be on different devices.
       return jnp.moveaxis(x_BT.reshape(B, parts, size, *x_BT.shape[2:]), 1, 0)
 
     def some(state_BPD: Array, chunk_batch: Batch) -> Sums:
-      return of(self._of(state_BPD), {**batch, **chunk_batch})
+      return function(self._compute(state_BPD), {**batch, **chunk_batch})
 
     @jax.checkpoint
     def add(sums: Sums, part: tuple[Array, Batch]) -> tuple[Sums, None]:
@@ -94,5 +93,5 @@ class Logits:
 
     pieces = jax.tree.map(cut, (self.state_BTD, cut_up))
     shapes = jax.eval_shape(some, *jax.tree.map(lambda x: x[0], pieces))
-    none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return jax.lax.scan(add, none, pieces)[0]
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.scan(add, zeros, pieces)[0]

@@ -1,8 +1,4 @@
-"""The terms of the objective: a named table, and the first of them.
-
-Before this file: `objective`, what a term is, and `head_losses`,
-`guided_alignment` and `distillation`, those on attention, and `word_distillation`.
-"""
+"""The table of losses, and the cross-entropy loss."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from jax import Array
 from jaxsyn.options import Registry, option
 from jaxsyn.options.bounds import Rate
 from jaxsyn.syntax.maps import Maps
-from jaxsyn.training.distillation import Distillation
+from jaxsyn.training.distillation import Distillation, WordDistillation
 from jaxsyn.training.guided_alignment import GuidedAlignment
 from jaxsyn.training.head_losses import (
   SourceHeads,
@@ -25,24 +21,20 @@ from jaxsyn.training.head_losses import (
   TargetHeads,
 )
 from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
-from jaxsyn.training.word_distillation import WordDistillation
 
 
 def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:
-  """log p of each given subword (log_p_BT), computed in float32."""
+  """Returns log p of each given subword (BT), computed in float32."""
   return -cross_entropy(logits_BTV, id_BT, 0.0)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def cross_entropy(logits_BTV: Array, id_BT: Array, smoothing: float) -> Array:
-  """-log p of each given subword, smoothed; see `NegativeLogLikelihood`.
+  """Returns the smoothed -log p of each given subword, in nats (float32, BT).
 
-  In float32, whatever the logits are, and without a float32 copy of them: the
-  given ones are looked up before they are converted. The gradient is one pass
-  over the logits, rounded to their dtype at its end; JAX's own of a look-up
-  would be a scatter.
-
-  Returns: nats, float32 (BT).
+  It is computed in float32 without a float32 copy of the logits. The gradient is
+  one pass over the logits, where JAX's own gradient of the lookup would be a
+  scatter, and is rounded to their type at the end.
   """
   return _cross_entropy_forward(logits_BTV, id_BT, smoothing)[0]
 
@@ -66,10 +58,10 @@ def _cross_entropy_backward(
   vocabulary_V = jnp.arange(logits_BTV.shape[-1], dtype=id_BT.dtype)
   gold_BTV = vocabulary_V == id_BT[..., None]
   p_BTV = jnp.exp(logits_BTV.astype(jnp.float32) - lse_BT[..., None])
-  even = smoothing / logits_BTV.shape[-1]
-  wanted_BTV = jnp.where(gold_BTV, 1.0 - smoothing + even, even)
-  of_logits_BTV = (p_BTV - wanted_BTV) * out_BT[..., None]
-  return of_logits_BTV.astype(logits_BTV.dtype), None
+  uniform = smoothing / logits_BTV.shape[-1]
+  wanted_BTV = jnp.where(gold_BTV, 1.0 - smoothing + uniform, uniform)
+  gradient_BTV = (p_BTV - wanted_BTV) * out_BT[..., None]
+  return gradient_BTV.astype(logits_BTV.dtype), None
 
 
 cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
@@ -79,8 +71,8 @@ cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 class NegativeLogLikelihood(Loss):
   """Cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
-  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats, over
-  target subwords.
+  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats, as a
+  mean over target subwords.
   """
 
   smoothing: Rate = option(

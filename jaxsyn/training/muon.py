@@ -1,7 +1,4 @@
-"""Muon's part of an update: the weights of layers, as matrices of one size.
-
-Before this file: nothing. After it: `optimiser`, whose rule "muon" it is.
-"""
+"""The Muon update of the matrices of layers, stacked by size."""
 
 from __future__ import annotations
 
@@ -13,30 +10,26 @@ import optax
 from jax import Array
 from optax import contrib
 
-Stacks = dict[str, Array]  # matrices of one size, by its name
+Stacks = dict[str, Array]  # size, such as "16x8" -> matrices of this size
 # Modules whose kernel maps all axes but the last to the last: the output
-# projection of attention (H, K, D) and a convolution (offset, D, P). Kernels of
-# all others map the first axis to the rest: queries (D, H, K), GRUs (D, 3, G).
+# projection of attention (H, K, D) and a convolution (offset, D, P). Other
+# kernels map the first axis to the rest: queries (D, H, K), GRUs (D, 3, G).
 _LAST_AXIS_IS_OUTPUT = ("output", "surroundings")
 
 
 def is_matrix(path: Any) -> bool:
-  """Whether a parameter maps hidden units to hidden units.
-
-  Args:
-    path: of it, in the tree of all.
-  """
+  """Returns whether a parameter maps hidden units to hidden units, by its path."""
   names = [key.key for key in path]
   return names[-1] == "kernel" and names[0] != "output"
 
 
-def by_muon() -> optax.GradientTransformation:
-  """Returns updates of matrices alone, with a root mean square of .2.
+def scale_by_muon() -> optax.GradientTransformation:
+  """Returns Muon for trees of matrices, with a root mean square of .2.
 
-  Those of one size are one array to it: one by one the 64 of Transformer-Tiny
-  took 2.3 times the processor time. Momentum and iterations are Jordan's.
+  Matrices of one size are stacked: one by one, the 64 of Transformer-Tiny take 2.3
+  times the processor time. Momentum and iterations are Jordan's.
   """
-  rule = contrib.scale_by_muon(
+  transform = contrib.scale_by_muon(
     ns_steps=5,
     beta=0.95,
     weight_dimension_numbers=lambda stacks: jax.tree.map(
@@ -45,13 +38,13 @@ def by_muon() -> optax.GradientTransformation:
   )
 
   def init(params: optax.Params) -> optax.OptState:
-    return rule.init(_stacked(params))
+    return transform.init(_stacked(params))
 
   def update(
     grads: optax.Updates, state: optax.OptState, params: Any = None
   ) -> tuple[optax.Updates, optax.OptState]:
     del params
-    stacks, state = rule.update(_stacked(grads), state)
+    stacks, state = transform.update(_stacked(grads), state)
     matrices = {
       name: iter(0.2 * max(stack.shape[1:]) ** 0.5 * stack)
       for name, stack in stacks.items()

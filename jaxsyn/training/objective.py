@@ -1,23 +1,19 @@
-"""What a term of the objective is, and the one rule by which it is a mean.
+"""Terms of the training objective.
 
-A loss reads the model's output and the attention maps it published, never the
-model, and gives each row of a batch a sum and a count. Both are added up over
-all that is looked at together (rows, devices, hosts, tasks; the batches of an
-update, of a log line, of a validation) before the one is divided by the other:
+A loss reads the logits and the published attention maps, never the model, and
+returns a sum and a count for each row of a batch. Both are added over all rows that
+belong together (devices, hosts, the batches of an update, of a log record or of a
+validation) before they are divided:
 
   objective = Σ over terms of weight · (Σ sums / Σ counts)
 
-So a term's weight means the same for any batch size, and neither training nor
-what is logged depends on how examples fell into batches: a mean of their means
-would have a subword of a short batch count more than one of a long.
+A weight therefore means the same for any batch size, and results do not depend on
+how examples are batched.
 
-A count is of real items: target subwords, subwords with a parent. What an
-example weighs (`weight_B`, config.data.second.weight) multiplies its sums, in
-every term, and not its counts, or it would cancel where a batch is of one task:
-with weight .3 the gradient of such a batch is .3 of what it is with 1. Rows of
-padding have no items; they weigh and count nothing.
-
-After this file: `losses`, the table, and `head_losses`, those on attention.
+A count is a number of real items, such as target subwords or words with a parent.
+The weight of an example (`weight_B`, config.data.second.weight) multiplies its sums
+but not its counts; otherwise it would cancel in a batch of one task. Rows of padding
+have weight and count 0.
 """
 
 from __future__ import annotations
@@ -35,69 +31,73 @@ from jaxsyn.options import Choice, ConfigPath, option
 from jaxsyn.options.bounds import Amount
 from jaxsyn.syntax.maps import Maps
 
-Batch = Mapping[str, Array]  # as the model gets it
-Ratio = tuple[Array, Array]  # a sum, and over how many
+Batch = Mapping[str, Array]
+Ratio = tuple[Array, Array]  # a sum and a count
 AuxiliaryMetrics = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
-  """1.0 for target subwords, EOS included; 0.0 for padding (BT)."""
+  """Returns 1.0 for target subwords with EOS, and 0.0 for padding (BT)."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Loss(Choice):
-  """Base of the losses; what a config may say of one."""
+  """Base class of the losses, with their options.
+
+  Attributes:
+    required_features: Features of a batch that the loss reads.
+    by_position: Whether the loss only reads logits and is a sum over target
+      positions. It is then computed for some positions at a time if the logits
+      of all would need too much memory.
+    positions: Features with an axis of target positions that such a loss reads.
+    full_context: Whether the loss reads maps of a second decoder pass, in which
+      every position sees all others.
+  """
 
   weight: Amount = option(
     1.0, "Weight of the loss's mean in the training objective."
   )
 
-  required_features: ClassVar[
-    tuple[str, ...]
-  ] = ()  # facts of the batch it reads
-
-  # It reads logits alone, and adds up over target positions: then it is given
-  # some of them at a time where logits of all would fill the memory.
+  required_features: ClassVar[tuple[str, ...]] = ()
   by_position: ClassVar[bool] = False
-  positions: ClassVar[
-    tuple[str, ...]
-  ] = ()  # facts of a batch, of positions too
-
-  # Reads maps of a second pass in which the decoder sees all of the target.
+  positions: ClassVar[tuple[str, ...]] = ()
   full_context = False
 
   @property
   def has_teacher(self) -> bool:
-    """Whether another run makes what it reads, which may read trees itself."""
+    """Whether another run, which may read trees, provides the targets."""
     return False
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    """Raises InputError where options, or what the model publishes, do not fit.
+    """Checks the options against the model.
 
     Args:
-      at: where in the config they stand.
-      spec: what the model is made from.
+      at: Config path of the loss.
+      spec: Specification of the model.
+
+    Raises:
+      InputError: The options or the published maps do not fit.
     """
 
   def with_defaults(self, spec: ModelSpec) -> Loss:
-    """The same with what follows from the model, as a layer from its end."""
+    """Returns the loss with options that depend on the model resolved."""
     return self
 
   def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    """(place, layer) of attention whose weights it reads.
+    """Returns stack and layer of each attention whose weights the loss reads.
 
-    There they are made also where config.model.attention="fused" makes none.
+    These are published even if config.model.attention is "fused".
     """
     return ()
 
   def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """The sum over a batch, rows times what they weigh, and over how many.
+    """Returns the weighted sum and the count of a batch.
 
     Args:
-      logits_BTV: of every target position.
-      maps: what attention and parts published.
-      batch: as the model got it; without `weight_B` every row weighs 1.
+      logits_BTV: Logits of the target positions.
+      maps: Published maps.
+      batch: Batch of the model; without `weight_B`, all weights are 1.
     """
     sum_B, count_B = self.of_rows(logits_BTV, maps, batch)
     if "weight_B" in batch:
@@ -105,28 +105,29 @@ class Loss(Choice):
     return jnp.sum(sum_B), jnp.sum(count_B)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """The sum of each row, and over how many items (float32, both B).
+    """Returns the unweighted sum and the count of each row (float32, B).
 
-    What a row weighs is not its concern; the count has no gradient.
+    The count has no gradient.
     """
     raise NotImplementedError
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Scores of what it teaches, as name -> (sum, count); for validation."""
+    """Returns metrics for validation, such as the accuracy of a taught head."""
     return {}
 
 
 def report(
   means: Mapping[str, float], losses: Mapping[str, Loss]
 ) -> dict[str, float]:
-  """Terms of the objective for the log, raw and weighted.
+  """Returns the terms of the objective for the log.
 
   Args:
-    means: of the terms, by name.
-    losses: the terms.
+    means: Mean of each term.
+    losses: Terms by name.
 
-  Returns: "loss", the objective; of several terms "loss/NAME" too, and where
-    the weight is not 1 "weighted/NAME".
+  Returns:
+    "loss", the objective; with several terms also "loss/NAME", and
+    "weighted/NAME" unless the weight is 1.
   """
   weighted = {name: losses[name].weight * mean for name, mean in means.items()}
   values = {"loss": sum(weighted.values())}

@@ -1,4 +1,4 @@
-"""The update rule: an optax chain made from `config.optimiser`."""
+"""Optimizers: optax chains made from config.optimiser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OptimizerSpec(Choice):
   """Base of the optimizers."""
 
   def make(self) -> optax.GradientTransformation:
-    """From gradients to updates of a learning rate of 1, uphill."""
+    """Returns the update of gradients, before the learning rate."""
     raise NotImplementedError
 
 
@@ -48,8 +48,8 @@ class Adam(OptimizerSpec):
 class Adadelta(OptimizerSpec):
   """Adadelta: Zeiler 2012, algorithm 1, Δ = -RMS(Δ before) / RMS(g) · g.
 
-  RMS(x) = √(E[x²] + epsilon), E a running mean with decay `rho`, from 0. The
-  rule needs no learning rate: a constant 1 leaves it as published.
+  RMS(x) = √(E[x²] + epsilon), where E is a running mean with decay `rho`, from 0.
+  A constant learning rate of 1 gives the published optimizer.
   """
 
   rho: Rate = option(
@@ -65,14 +65,14 @@ class Adadelta(OptimizerSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Muon(Adam):
-  """Muon, momentum with equal singular values, for matrices of layers; else Adam.
+  """Muon (Jordan et al. 2024) for the matrices of layers, Adam for the rest.
 
-  Jordan et al. 2024: Newton-Schulz iterations make them equal; times .2 · √(the
-  longer side) the update has the root mean square of Adam's (Liu et al. 2025,
-  arXiv:2502.16982, Eq. 4), so one learning rate serves both. Embeddings, an
-  output projection of its own, biases and all else go by Adam, whose options
-  are `adam`'s unless they are set here. Momentum is that of optax, with bias
-  correction: in the first steps updates differ by 6 to 15 % from those of Jordan's
+  Newton-Schulz iterations make the singular values of the momentum equal. The
+  factor .2 · √(longer side) gives the update the root mean square of Adam's (Liu
+  et al. 2025, arXiv:2502.16982, Eq. 4), so one learning rate suits both.
+  Embeddings, an untied output projection and biases use Adam, with the options of
+  `adam` unless they are set here. The momentum is that of optax, with bias
+  correction: in the first steps, updates differ by 6 to 15 % from Jordan's
   reference implementation.
   """
 
@@ -82,8 +82,8 @@ class Muon(Adam):
         lambda path, _: "matrix" if muon.is_matrix(path) else "other", params
       )
 
-    matrices = muon.by_muon()
-    return optax.partition({"matrix": matrices, "other": super().make()}, kinds)
+    transforms = {"matrix": muon.scale_by_muon(), "other": super().make()}
+    return optax.partition(transforms, kinds)
 
 
 OPTIMIZERS: Registry[OptimizerSpec] = Registry(
@@ -137,12 +137,12 @@ class Optimiser:
 def make(
   config: Optimiser, width: int, freeze: Sequence[str] = ()
 ) -> optax.GradientTransformation:
-  """Clipping, the rule, decoupled weight decay and the learning rate.
+  """Returns clipping, optimizer, weight decay and learning rate as one chain.
 
   Args:
-    config: config.optimiser, as read.
-    width: D of the model, for schedules that know it.
-    freeze: config.train.freeze: of parameters that none of it moves.
+    config: Options of config.optimiser.
+    width: Model width, which some schedules use.
+    freeze: Patterns of frozen parameters.
   """
   chain = [config.name.make()]
   if config.clip > 0:
@@ -151,4 +151,4 @@ def make(
     chain.append(optax.add_decayed_weights(config.weight_decay))
   rate = config.schedule.make(config.learning_rate, width)
   chain.append(optax.scale_by_learning_rate(rate))
-  return frozen.but(freeze, optax.chain(*chain))
+  return frozen.without_frozen(freeze, optax.chain(*chain))

@@ -1,4 +1,4 @@
-"""How the learning rate goes: a table of schedules, each with its options."""
+"""Schedules of the learning rate."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Schedule(Choice):
   """Base of the schedules."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
-    """Learning rate by update number, from 0; float32.
+    """Returns the learning rate as a function of the update, from 0 (float32).
 
     Args:
-      peak: config.optimiser.learning_rate.
-      width: D of the model.
+      peak: Value of config.optimiser.learning_rate.
+      width: Model width.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class _WarmedUp(Schedule):
-  """A rise over `warmup` updates, then a fall down to `minimum`."""
+  """Base class of schedules with a warm-up and a minimum after it."""
 
   warmup: CountOrOff = option(
     1000,
@@ -43,7 +43,7 @@ class _WarmedUp(Schedule):
 
   @property
   def updates(self) -> int:
-    """Of the warm-up: at least one, for it is divided by."""
+    """Number of warm-up updates, at least 1."""
     return max(self.warmup, 1)
 
 

@@ -1,15 +1,14 @@
-"""One update, pure: equal inputs give equal outputs, on any machine layout.
+"""The training step: a pure function of the train state and a batch.
 
-`train_step` is a function of (state, batch) alone. `jaxsyn.training.mesh`
-decides where it runs: under jit on a mesh, or under pmap.
+`jaxsyn.training.mesh` compiles it, with jit on a mesh or with pmap.
 
-The gradient is that of the objective (`jaxsyn.training.objective`) over all
-rows of an update. What a term is divided by is known when the last of them was
-seen; so with k batches an update (config.optimiser.accumulate) each term's
-gradient is added up for itself, and k batches are exactly one batch of all
-their rows. The price, with n terms: n backward passes a batch, and n times the
-parameters in memory and in checkpoints. With one batch an update, or one term,
-a step has one backward pass.
+The gradient is that of the objective (`jaxsyn.training.objective`) over all rows of
+an update. With gradient accumulation, the count that divides a term is known only
+after the last batch, so the gradient of each term's sum is accumulated separately.
+An update of k batches is then exactly that of one batch with all their rows. With n
+terms, this takes n backward passes per batch, and n times the parameters in memory
+and in checkpoints. Without accumulation, or with one term, a step has one backward
+pass.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ Metrics = dict[str, Any]
 
 @struct.dataclass
 class TrainState:
-  """Everything that training changes; all of it is in a checkpoint.
+  """Everything that training changes, as stored in checkpoints.
 
   Attributes:
-    step: batches seen.
-    params: the model's parameters.
-    opt: the optimiser's state.
-    key: raw data of the PRNG key; never changed, folded with the step.
-    ema: moving average of the parameters after each update, or None where it
-      is off; before the first update the parameters.
-    pending: since the last update, by term of the objective: the gradient of
-      its sum, and its count. None where every batch is an update.
+    step: Number of batches seen.
+    params: Parameters of the model.
+    opt: State of the optimizer.
+    key: Raw data of the PRNG key, which is constant and folded with the step.
+    ema: Moving average of the parameters after each update; before the first
+      update, the parameters. None if it is off.
+    pending: Gradient of the sum and the count of each term since the last update.
+      None without gradient accumulation.
   """
 
   step: Array
@@ -66,13 +65,23 @@ class TrainState:
 
   @property
   def evaluated(self) -> Params:
-    """The parameters to translate with."""
+    """The parameters that are evaluated and used for translation."""
     return self.params if self.ema is None else self.ema
 
 
 @struct.dataclass
 class Recipe:
-  """What a step needs besides state and batch; static, made by the plan."""
+  """Static components of a training step, made by `jaxsyn.plan.resolve`.
+
+  Attributes:
+    model: Model.
+    losses: Terms of the objective, by name.
+    optimiser: Optimizer.
+    accumulate: Number of batches per update.
+    ema: Decay of the moving average; 0: none.
+    freeze: Patterns of frozen parameters.
+    logits: Maximum number of logits at a time on a device.
+  """
 
   model: EncoderDecoder = struct.field(pytree_node=False)
   losses: Mapping[str, Loss] = struct.field(pytree_node=False)
@@ -80,7 +89,7 @@ class Recipe:
   accumulate: int = struct.field(pytree_node=False, default=1)
   ema: float = struct.field(pytree_node=False, default=0.0)
   freeze: tuple[str, ...] = struct.field(pytree_node=False, default=())
-  logits: int = struct.field(pytree_node=False, default=2**28)  # of a device
+  logits: int = struct.field(pytree_node=False, default=2**28)
 
 
 def outputs(
@@ -91,9 +100,10 @@ def outputs(
   train: bool,
   rngs: dict[str, Array] | None = None,
 ) -> tuple[Array, dict[str, Maps]]:
-  """What logits are made of (BTD), and for each loss the maps that it reads.
+  """Returns decoder states (BTD), and the attention maps of each loss.
 
-  What no loss reads of a second pass the compiler drops.
+  Losses with `full_context` get the maps of a second pass. The compiler removes
+  the parts of it that no loss reads.
   """
 
   def run(full_context: bool) -> tuple[Array, Maps]:
@@ -126,13 +136,13 @@ def terms_of(
   maps: Mapping[str, Maps],
   batch: Mapping[str, Array],
 ) -> dict[str, Ratio]:
-  """Each term's (sum, count) in a batch.
+  """Returns the sum and count of each term in a batch.
 
   Args:
-    recipe: with the losses.
-    logits: of the batch.
-    maps: of `outputs`.
-    batch: as the model got it.
+    recipe: Recipe with the losses.
+    logits: Logits of the batch.
+    maps: Maps of `outputs`.
+    batch: Batch of the model.
   """
 
   def by_position(logits_BTV: Array, batch: Batch) -> dict[str, Ratio]:
@@ -148,7 +158,7 @@ def terms_of(
     if loss.by_position
     for name in loss.positions
   }
-  terms = logits.add_up(by_position, batch, sorted(positions))
+  terms = logits.sum_over_positions(by_position, batch, sorted(positions))
   for name, loss in recipe.losses.items():
     if not loss.by_position:
       terms[name] = loss(logits.all_BTV(), maps[name], batch)
@@ -158,23 +168,25 @@ def terms_of(
 def first_params(
   recipe: Recipe, batch: Mapping[str, Any], key: Array
 ) -> Params:
-  """Parameters as they are drawn; sizes come from any batch."""
+  """Returns random initial parameters, whose sizes fit any batch."""
   return recipe.model.init({"params": key}, batch, train=False, method=forward)[
     "params"
   ]
 
 
 def check_maps(recipe: Recipe, batch: Mapping[str, Any]) -> None:
-  """A dry run of all losses, on shapes alone.
+  """Traces all losses.
 
   Args:
-    recipe: to be checked.
-    batch: any.
+    recipe: Recipe of the step.
+    batch: Any batch.
 
   Raises:
-    InputError: a loss reads a map that the model does not publish.
+    InputError: A loss reads a map that the model does not publish.
   """
-  if set(recipe.losses) == {"nll"}:  # which reads none: a second saved
+  if set(recipe.losses) == {
+    "nll"
+  }:  # it reads no maps, and tracing takes a second
     return
 
   def run(key: Array) -> Metrics:
@@ -186,7 +198,7 @@ def check_maps(recipe: Recipe, batch: Mapping[str, Any]) -> None:
 def first_state(
   recipe: Recipe, batch: Mapping[str, Any], seed: int | Array
 ) -> TrainState:
-  """The state before the first step; sizes come from any batch."""
+  """Returns the train state before the first step, whose sizes fit any batch."""
   init, run = jax.random.split(jax.random.key(seed))
   params = first_params(recipe, batch, init)
   return TrainState(
@@ -194,7 +206,7 @@ def first_state(
     params=params,
     opt=recipe.optimiser.init(params),
     key=jax.random.key_data(run),
-    # A copy: a step is given the state's memory, and no buffer can be given twice.
+    # A copy, since the state is donated and no buffer can be donated twice.
     ema=jax.tree.map(jnp.copy, params) if recipe.ema > 0 else None,
     pending={
       name: (jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))
@@ -208,20 +220,20 @@ def first_state(
 def moving_average(
   average: Params, params: Params, *, decay: float, updates: Array
 ) -> Params:
-  """Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ over the parameters p₁ ... pₙ after each update.
+  """Returns Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ over the parameters p₁ ... pₙ after each update.
 
-  The running form of it, a ← (1-w)·a + w·pₙ with w = (1-d) / (1-dⁿ): the first
-  update has w = 1, so that the initial parameters do not count, where a
-  constant w = 1-d would keep dⁿ of them.
+  It is computed as a ← (1-w)·a + w·pₙ with w = (1-d) / (1-dⁿ). For the first
+  update w = 1, so that the initial parameters have no weight; with a constant
+  w = 1-d they would have dⁿ.
 
   Args:
-    average: that of n - 1 updates; of none, anything.
-    params: pₙ.
-    decay: d, from above 0 to below 1.
-    updates: n, from 1.
+    average: Average after n - 1 updates; ignored for n = 1.
+    params: Parameters pₙ.
+    decay: Decay d, between 0 and 1.
+    updates: Number n of updates, at least 1.
   """
-  # 1-w = d (1-dⁿ⁻¹) / (1-dⁿ), exactly 0 at first. Powers of a d near 1 would
-  # lose in float32 what they differ from 1 by.
+  # 1-w = d (1-dⁿ⁻¹) / (1-dⁿ) is exactly 0 for n = 1. For d near 1, powers of d
+  # would lose their difference from 1 in float32.
   log = math.log(decay)
   retained = jnp.expm1((updates - 1) * log) / jnp.expm1(updates * log)
   return optax.incremental_update(params, average, 1.0 - decay * retained)
@@ -233,24 +245,24 @@ def train_step(
   recipe: Recipe,
   axis: str | None = None,
 ) -> tuple[TrainState, Metrics]:
-  """One batch: gradients, and the update when its turn has come.
+  """Computes gradients of a batch, and updates the parameters if it is the last.
 
   Args:
-    state: donated by the callers that jit this.
-    batch: see `jaxsyn.data.loader.loader`.
-    recipe: model, losses, optimiser.
-    axis: name of the pmap axis the batch is split over; None: it is whole.
+    state: Train state, which compiled steps donate.
+    batch: Batch of `jaxsyn.data.loader`.
+    recipe: Model, losses and optimizer.
+    axis: Name of the pmap axis that the batch is split over; None for jit.
 
-  Returns: the next state; and what is logged: "terms", each term's (sum,
-    count) in this batch; "updated", whether the parameters were; "grad_norm",
-    that of the update's gradient before clipping, and where there was none of
-    what is gathered so far.
+  Returns:
+    The next state and metrics: "terms", the sum and count of each term in this
+    batch; "updated", whether the parameters were updated; and "grad_norm", the
+    norm of the gradient accumulated so far, before clipping.
   """
   key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
   if axis is not None:
     key = jax.random.fold_in(key, jax.lax.axis_index(axis))
 
-  def total(tree: Params) -> Params:
+  def sum_over_devices(tree: Params) -> Params:
     return tree if axis is None else jax.lax.psum(tree, axis)
 
   def sums_of_terms(
@@ -270,30 +282,29 @@ def train_step(
     sums, counts = ({name: p[i] for name, p in pairs.items()} for i in (0, 1))
     return sums, counts
 
-  # Counts do not depend on the parameters, so what a sum is divided by is a
-  # constant of the backward pass.
+  # Counts do not depend on the parameters, so they are constants of the backward
+  # pass.
   sums, backward, counts = jax.vjp(sums_of_terms, state.params, has_aux=True)
-  sums, counts = total((sums, counts))
+  sums, counts = sum_over_devices((sums, counts))
   pending = None
   if state.pending is None:
-    (grads,) = backward(_auxiliary_metrics(recipe, counts))
-    grads = total(grads)
+    (grads,) = backward(_factors(recipe, counts))
+    grads = sum_over_devices(grads)
   else:
-    # A term's share of the whole batch is known after its last part, so sums of
-    # gradients are kept for each term: Σ_terms share · Σ_parts ∇ sum.
+    # Σ over terms of factor · Σ over batches of ∇ sum, where the factors depend
+    # on the counts of all batches.
     pending = {}
     for name, (before, seen) in state.pending.items():
-      (of_term,) = backward(
+      (gradient,) = backward(
         {n: jnp.full_like(s, n == name) for n, s in sums.items()}
       )
-      summed = jax.tree.map(jnp.add, before, total(of_term))
+      summed = jax.tree.map(jnp.add, before, sum_over_devices(gradient))
       pending[name] = summed, seen + counts[name]
-    shares = _auxiliary_metrics(
-      recipe, {name: n for name, (_, n) in pending.items()}
-    )
+    all_counts = {name: count for name, (_, count) in pending.items()}
+    factors = _factors(recipe, all_counts)
     grads = jax.tree.map(
-      lambda *of_terms: sum(s * g for s, g in zip(shares.values(), of_terms)),
-      *(pending[name][0] for name in shares),  # in the order of the shares
+      lambda *by_term: sum(f * g for f, g in zip(factors.values(), by_term)),
+      *(pending[name][0] for name in factors),  # in the order of the factors
     )
   norm = optax.tree.norm(grads)
   step = state.step + 1
@@ -327,14 +338,12 @@ def train_step(
   return dataclasses.replace(state, step=step), metrics
 
 
-def _auxiliary_metrics(
-  recipe: Recipe, counts: Mapping[str, Array]
-) -> dict[str, Array]:
-  """What one unit of each term's sum adds to the objective.
+def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
+  """Returns the factor of each term's sum in the objective.
 
   Args:
-    counts: of the terms, over all rows of the update; a term without items has
-      the sum 0.
+    recipe: Recipe with the losses.
+    counts: Counts of the terms over all rows of the update.
   """
   return {
     name: loss.weight / jnp.maximum(counts[name], 1.0)
@@ -345,18 +354,18 @@ def _auxiliary_metrics(
 def evaluate_step(
   params: Params, batch: Mapping[str, Array], recipe: Recipe
 ) -> Metrics:
-  """Sums over one batch, without dropout or training-only noise.
+  """Returns sums over a batch, without dropout and training-only noise.
 
-  Returns: "terms": each loss term's (sum, count); "shares": the same of what
-    losses measure beside; "log_p": of the log probabilities of all target
-    subwords.
+  Returns:
+    Pairs of sum and count: "terms", by loss term; "shares", by auxiliary metric;
+    and "log_p", the log probability of the target subwords.
   """
   state_BTD, maps = outputs(recipe, params, batch, train=False)
   max_logits = recipe.logits * jax.device_count()
   logits = Logits(recipe.model, params, state_BTD, max_logits)
-  shares: AuxiliaryMetrics = {}
+  metrics: AuxiliaryMetrics = {}
   for name, loss in recipe.losses.items():
-    shares |= loss.measure(maps[name], batch)
+    metrics |= loss.measure(maps[name], batch)
 
   def log_p(logits_BTV: Array, batch: Batch) -> Ratio:
     real_BT = real_targets(batch)
@@ -366,6 +375,6 @@ def evaluate_step(
   terms = terms_of(recipe, logits, maps, batch)
   return {
     "terms": terms,
-    "shares": shares,
-    "log_p": logits.add_up(log_p, batch),
+    "shares": metrics,
+    "log_p": logits.sum_over_positions(log_p, batch),
   }

@@ -131,9 +131,9 @@ def test_reports_frozen_parameters():
   with pytest.raises(InputError) as error:
     frozen.check(("encoder_*", "encodr_0/kernel"), params)
   assert str(error.value) == (
-    "config.train.freeze: 'encodr_0/kernel' is of no parameter. Near it: "
-    "encoder_0/kernel, decoder_0/kernel, encoder_0. Names begin with "
-    "decoder_0, encoder_0; * is anything."
+    "config.train.freeze: 'encodr_0/kernel' matches no parameter. Similar: "
+    "encoder_0/kernel, decoder_0/kernel, encoder_0. Names start with "
+    "decoder_0, encoder_0; * is any text."
   )
   with pytest.raises(InputError, match="nothing is left to train"):
     frozen.check(("*",), params)
@@ -146,7 +146,7 @@ def test_a_run_reports_frozen_parameters(tiny, tmp_path, capsys):
   config.train.update(steps=1, selection="log_likelihood")
   config.batch.shapes = 1
   config.train.freeze = ("encdoer_*",)
-  with pytest.raises(InputError, match="Near it: encoder"):
+  with pytest.raises(InputError, match="Similar: encoder"):
     train.run(config, tmp_path / "run")
   assert not (tmp_path / "run").exists()
   config.train.freeze = ("encoder_*",)

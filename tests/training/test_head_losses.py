@@ -164,7 +164,7 @@ def test_synchronised_identities_by_hand():
   source = np.log(np.maximum(EYE, 1e-30))
   target = np.where(shown, source, -np.inf)  # -inf is hidden, not unlikely
   loss = Synchronisation()
-  rows = loss.normalised(jnp.asarray(EYE), jnp.asarray(shown))
+  rows = loss.normalize(jnp.asarray(EYE), jnp.asarray(shown))
   np.testing.assert_allclose(rows[0, 2], [0.2119, 0.2119, 0.5761], atol=5e-5)
   e = np.e
   wanted = 2 / (1 + e) ** 2 + 2 / (2 + e) ** 2 + (2 / (2 + e)) ** 2

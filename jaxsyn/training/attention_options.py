@@ -1,0 +1,74 @@
+"""Options of losses that select a layer and heads of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.options import ConfigPath
+from jaxsyn.syntax.maps import Maps
+
+MIN_WEIGHT = 1e-30  # lower bound of attention weights in logarithms
+_CROSS_KINDS = ("weight_BHQM", "weight_BTS")  # of attention, of GRU windows
+
+
+def check_layer(at: ConfigPath, layer: int, layers: int, stack: str) -> None:
+  """Checks that a stack has a layer.
+
+  Args:
+    at: Config path of the option.
+    layer: Index of the layer, from 0 or negative from the end. In a decoder, -2
+      is always valid: a decoder with one layer uses that layer.
+    layers: Number of layers.
+    stack: "encoder" or "decoder".
+
+  Raises:
+    InputError: There is no such layer.
+  """
+  lowest = min(-layers, -2) if stack == "decoder" else -layers
+  if not lowest <= layer < layers:
+    raise at.error(
+      f": {layer} is not one of the {layers} layers of the {stack}; they count "
+      f"from 0 to {layers - 1}, or from -1 back."
+    )
+
+
+def check_heads(at: ConfigPath, heads: Sequence[int], count: int) -> None:
+  """Checks that a layer with `count` heads has all given heads, without repeats.
+
+  Raises:
+    InputError: There is no such head, or the heads are not distinct.
+  """
+  for head in heads:
+    if not 0 <= head < count:
+      raise at.error(
+        f": {head} is not one of the {count} heads of the layer; they count "
+        f"from 0 to {count - 1}."
+      )
+  if not heads or len(set(heads)) < len(heads):
+    raise at.error(f"={heads} must name heads, each once.")
+
+
+def layer_index(layer: int, layers: int) -> int:
+  """Returns the index, from 0, of a layer that `check_layer` accepts."""
+  return layer if layer >= 0 else max(layer + layers, 0)
+
+
+def cross_attention(maps: Maps, layer: int) -> Array:
+  """Returns the weights of a layer's cross-attention (BHTS).
+
+  The windows of a recurrent decoder count as heads.
+
+  Raises:
+    InputError: The model does not publish them.
+  """
+  weights = [
+    each.value if each.address.kind == "weight_BHQM" else each.value[:, None]
+    for each in maps.find(place="cross", layer=layer)
+    if each.address.kind in _CROSS_KINDS
+  ]
+  if not weights:
+    maps.find(place="cross", layer=layer, kind="weight_BHQM")  # raises
+  return jnp.concatenate(weights, axis=1)
