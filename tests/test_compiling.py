@@ -1,7 +1,6 @@
 """While programs compile: commands print a count and no remaining time."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -92,39 +91,3 @@ def test_commands_that_read_a_run_count_programs(runs, cold, tmp_path):
   arguments = [f"--workdir={runs['pascal']}", f"--input={text}"]
   arguments.append(f"--output={tmp_path / 'inspect'}")
   assert_counts(output_of("inspect", arguments, cold))
-
-
-def test_xlas_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):
-  """By an error that XLA logs at once, of the level of its compilation alarm."""
-  code = (
-    "import jax\n"
-    "from jaxsyn.training.runtime import set_up_jax\n"
-    "set_up_jax()\n"
-    "jax.jit(lambda x: x).lower(1).compile()\n"
-    "import logging\n"
-    "logging.getLogger('jax').warning('a warning of JAX')\n"
-  )
-  file = tmp_path / "file"
-  file.touch()
-  saved = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
-  saved |= {
-    "JAX_PLATFORMS": "cpu",
-    "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs"),
-    "XLA_FLAGS": f"--xla_dump_to={file / 'folder'}",  # cannot be made
-  }
-  saved.pop("TF_CPP_MIN_LOG_LEVEL", None)
-  shown = {}
-  for level in ("", "2"):
-    done = subprocess.run(
-      [sys.executable, "-c", code],
-      env=saved | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}),
-      capture_output=True,
-      text=True,
-      check=True,
-    )
-    shown[level] = done.stderr
-  assert shown[""] == "a warning of JAX\n"
-  *errors, last = shown["2"].splitlines()
-  assert last == "a warning of JAX"
-  assert errors and all(line[0] == "E" for line in errors), errors
-  assert "Could not create directory" in errors[0]

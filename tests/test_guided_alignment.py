@@ -1,4 +1,4 @@
-"""From gold alignments to a head that aligns: trained, gone on with, scored."""
+"""A head that learns gold alignments is trained and scored."""
 
 import json
 
@@ -18,7 +18,7 @@ SYSTEMS = ("transformer", "guided_alignment")
 
 @pytest.fixture(scope="module")
 def guided(made_once, prepared):
-  """Runs that differ in the loss alone."""
+  """Runs that differ only in the loss."""
 
   def make(folder):
     for system in SYSTEMS:
@@ -50,7 +50,6 @@ def links_of(session, sources, hypotheses, layer=None):
 
 
 def test_the_loss_improves_alignments(guided, prepared, tmp_path):
-  """Of the taught head to gold, and of the same layer of a run without it."""
   raw, rates = prepared.parent / "raw", {}
   sources = lines_of(raw / "test.en")
   inputs = [*map(forcing.Hypothesis, range(24), lines_of(raw / "test.qaa"))]
@@ -61,7 +60,7 @@ def test_the_loss_improves_alignments(guided, prepared, tmp_path):
     path.write_text("".join(f"{pharaoh(links)}\n" for links in result))
     (rates[system],) = alignments.run(raw / "test.align", [path]).values()
   assert rates["guided_alignment"].aer < rates["transformer"].aer - 0.3, rates
-  # The log has the term, and validation how often the head looks where it must.
+  # The log has the loss, and validation the accuracy of the head.
   log = [json.loads(x) for x in lines_of(guided / SYSTEMS[1] / "log.jsonl")]
   last = next(row for row in reversed(log) if "links" in row)
   weighted = last["weighted/guided_alignment"]
@@ -78,13 +77,3 @@ def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   line = one.as_text().split("\t")
   assert parsed(line[4], "x", possible=False)[1] == result[0]
   assert json.loads(one.as_json())["alignments"] == line[4]
-
-
-def losses(folder):
-  rows = map(json.loads, lines_of(folder / "log.jsonl"))
-  names = ("step", "loss/guided_alignment", "loss/nll")
-  return {
-    (row["step"], row.get("kind")): [row[name] for name in names]
-    for row in rows
-    if names[1] in row
-  }

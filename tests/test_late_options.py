@@ -1,7 +1,7 @@
-"""Options that follow others do so however late the others are said.
+"""Defaults that depend on other options follow overrides of these options.
 
-What a config file makes of another option when it is run would stand still
-under an override that comes after it, as all of the command line's do.
+A value that a config file computes from an option while it is executed would not
+follow an override on the command line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.syntax.localness import Localness
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.head_losses import Synchronisation
 
@@ -29,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def overridden(monkeypatch, address: str, *options: str):
-  """The config of --config ADDRESS --config.OPTION=VALUE ..."""
+  """Returns the config of --config ADDRESS --config.OPTION=VALUE ..."""
   argv = ["command", f"--config={ROOT}/configs/{address}"]
   argv += [f"--config.{option}" for option in options]
   monkeypatch.setattr(sys, "argv", argv)
@@ -40,7 +39,7 @@ def overridden(monkeypatch, address: str, *options: str):
 
 
 def in_layers(monkeypatch, address, place, name, *options):
-  """Layers of a place, from 0, in which a part works."""
+  """Returns the layers of a stack in which a modifier is active."""
   config = overridden(monkeypatch, address, *options)
   spec = resolve(read_config(config), JOINT).spec
   return [
@@ -58,12 +57,12 @@ def in_layers(monkeypatch, address, place, name, *options):
   "file, layers, wanted",
   [
     ("quickstart.py", 2, [0, 1]),
-    ("quickstart.py", 6, [0, 1, 2]),  # was the first two, of its own two
-    ("multi30k_en_de.py", 2, [0, 1]),  # was refused: 2 is none of 2
+    ("quickstart.py", 6, [0, 1, 2]),
+    ("multi30k_en_de.py", 2, [0, 1]),
     ("multi30k_en_de.py", 1, [0]),
   ],
 )
-def test_the_lowest_three_layers_there_are(
+def test_modifiers_are_in_the_lowest_three_existing_layers(
   monkeypatch, system, part, file, layers, wanted
 ):
   result = in_layers(
@@ -76,7 +75,7 @@ def test_the_lowest_three_layers_there_are(
   assert result == wanted
 
 
-def test_layers_that_are_named_are_those(monkeypatch):
+def test_given_layers_are_used(monkeypatch):
   address, path = "multi30k_en_de.py:deps_san", "parts.encoder.tree_scaled"
   at = (monkeypatch, address, "encoder", "tree_scaled")
   assert in_layers(*at, f"{path}.layers=(1,3)") == [1, 3]
@@ -88,14 +87,8 @@ def test_layers_that_are_named_are_those(monkeypatch):
     in_layers(*at, f"{path}.lowest=-1")
 
 
-def test_heads_beyond_the_lowest_layers_are_no_part_s():
-  spec = Localness(layers=None, lowest=2)
-  assert spec.active_heads(4, 2) == {(0, 0), (0, 1), (1, 0), (1, 1)}
-  assert spec.active_heads(1, 2) == {(0, 0), (0, 1)}
-
-
 def loss_of(config, layers: int):
-  """The synchronisation of a config, on maps whose cross-attentions differ."""
+  """Returns the loss of a config, and of each layer, on random maps."""
   rng = np.random.default_rng(0)
 
   def rows(*shape):
@@ -125,10 +118,10 @@ def loss_of(config, layers: int):
 @pytest.mark.parametrize(
   "layers, penultimate", [(1, 0), (2, 0), (3, 1), (6, 4), (12, 10)]
 )
-def test_synchronisation_takes_the_last_but_one_layer(
+def test_synchronisation_uses_the_last_but_one_layer(
   monkeypatch, layers, penultimate
 ):
-  """Deguchi et al. 2021: 5 of 6. Of one layer it is that one."""
+  """Deguchi et al. 2021: layer 5 of 6."""
   address = "multi30k_en_de.py:sync_attention"
   option = f"model.transformer.decoder_layers={layers}"
   config = overridden(monkeypatch, address, option)
@@ -140,20 +133,6 @@ def test_synchronisation_takes_the_last_but_one_layer(
   assert result == each[-1]
 
 
-@pytest.mark.parametrize("layers, layer", [(1, -3), (4, -5), (4, 4)])
-def test_a_layer_that_is_not_there_is_named(monkeypatch, layers, layer):
-  config = overridden(
-    monkeypatch,
-    "multi30k_en_de.py:sync_attention",
-    f"model.transformer.decoder_layers={layers}",
-    f"losses.synchronisation.layer={layer}",
-  )
-  with pytest.raises(
-    InputError, match=rf"layer: {layer} is not one of the {layers} layers"
-  ):
-    resolve(read_config(config), JOINT)
-
-
 @pytest.mark.parametrize(
   "system, section",
   [
@@ -161,7 +140,7 @@ def test_a_layer_that_is_not_there_is_named(monkeypatch, layers, layer):
     ("gru_double_sdr", "model.gru.windows.source_dependency"),
   ],
 )
-def test_the_vector_of_relatives_grows_with_the_width(
+def test_the_size_of_source_dependency_follows_the_width(
   monkeypatch, system, section
 ):
   def size(*options):
@@ -177,12 +156,12 @@ def test_the_vector_of_relatives_grows_with_the_width(
   assert size(f"{section}.size=40", "model.width=256") == 40
 
 
-def test_the_quickstart_s_parser_lies_beside_its_text(monkeypatch):
+def test_the_parser_of_the_quickstart_is_in_its_raw_folder(monkeypatch):
   config = overridden(monkeypatch, "quickstart.py", "prepare.raw_dir=/there")
   assert config.prepare.parse.source.udpipe.model == "/there/quickstart.udpipe"
 
 
-def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
+def test_pascal_in_the_deps_san_paper_has_all_heads(monkeypatch):
   config = overridden(
     monkeypatch,
     "papers/deps_san.py:iwslt14_de_en:pascal",
@@ -194,7 +173,7 @@ def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
 
 
 def options_read(path: pathlib.Path) -> set[str]:
-  """Dotted options whose value a config file takes while it is run."""
+  """Returns the options whose values a config file reads while it is executed."""
   nodes = list(ast.walk(ast.parse(path.read_text())))
   inner = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
   methods = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
@@ -214,10 +193,8 @@ def options_read(path: pathlib.Path) -> set[str]:
   return result
 
 
-def test_no_file_takes_the_value_of_an_option_while_it_is_run():
-  """`get_ref`, a rule of the part, or a table of tasks follow; a value not."""
-  known = {
-    # What names a data set that a row prepares otherwise, and who it is.
+def test_config_files_do_not_read_options_while_they_are_executed():
+  known = {  # names of datasets and systems
     "ablation.py": {"data.name", "data.directory", "system"},
     "systems.py": {"system"},
   }

@@ -1,4 +1,4 @@
-"""Parsing as a second task, from training to translation, in this process."""
+"""Parsing as an auxiliary task, from training to translation."""
 
 import json
 
@@ -29,7 +29,7 @@ LINES = ["The duck arrived .", "", "Ducks ."]
 @pytest.mark.parametrize(
   "system, task", [("multitask", "parse"), ("mixed_encoder", "source")]
 )
-def test_trained_with_trees_it_translates_without_a_parser(
+def test_a_model_trained_to_parse_translates_without_a_parser(
   tiny, tmp_path, capsys, system, task
 ):
   config = tiny(system)
@@ -65,7 +65,7 @@ def test_trained_with_trees_it_translates_without_a_parser(
   texts = [best[0].text for best in session(LINES)]
   assert texts[0] and texts[2] and not texts[1]
 
-  # A model that writes brackets only: they are in no text, and break nothing.
+  # A model that only predicts brackets, which are not part of the text.
   table = np.array(session.params["target_table"]["embedding"])
   table[: vocabulary.size] = 0.0
   session.params["target_table"]["embedding"] = table
@@ -75,7 +75,7 @@ def test_trained_with_trees_it_translates_without_a_parser(
   assert best.text == vocabulary.decode(words)
 
 
-def test_validation_has_room_for_the_tags(tiny, prepared):
+def test_validation_shapes_include_tags(tiny, prepared):
   config = read_config(tiny("multitask"))
   plan = resolve(config, manifests.read(prepared))
   split = Dataset(prepared).split("validation")
@@ -89,7 +89,6 @@ def test_validation_has_room_for_the_tags(tiny, prepared):
 
 
 def test_translation_and_validation_have_the_same_features(prepared):
-  """Tags and trees together: word, middle and head of every subword."""
   manifest = manifests.read(prepared)
   plan = plan_of("pascal+dependency_relative+multitask")
   vocabulary = Vocabulary(prepared / "vocabulary.model")

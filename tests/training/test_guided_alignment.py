@@ -1,4 +1,4 @@
-"""Guided alignment: against loops, what it teaches, and where it is refused."""
+"""The guided alignment loss, its gradients and its options."""
 
 import dataclasses
 
@@ -24,47 +24,35 @@ def maps_of(weight_BHTS, layer=0):
   return Maps((Published(address, jnp.asarray(weight_BHTS, jnp.float32)),))
 
 
-def test_by_hand():
-  # Two heads; of three subwords one has two links, one has one, one has none.
-  # Head 0: -(ln .5 + ln .25) / 2 = 1.0397; -ln .1 = 2.3026; over 2.
-  weight_BHTS = np.array(
-    [[[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1], [1, 0, 0]], [[1 / 3] * 3] * 3]]
-  )
-  links_BTS = jnp.array([[[1, 1, 0], [0, 0, 1], [0, 0, 0]]], jnp.uint8)
-  batch = {"links_BTS": links_BTS}
-  added, count = GuidedAlignment(layer=0)(None, maps_of(weight_BHTS), batch)
-  assert count == 2
-  assert added == pytest.approx((np.log(2) + np.log(4)) / 2 + np.log(10))
-  added, _ = GuidedAlignment(layer=0, head=1)(None, maps_of(weight_BHTS), batch)
-  assert added == pytest.approx(2 * np.log(3))
-  # The first looks at a linked one, the second does not.
-  share = GuidedAlignment(layer=0).measure(maps_of(weight_BHTS), batch)
-  assert share == {"links": (1, 2)}
+def heads_of(head):
+  return slice(None) if head == MEAN else slice(head, head + 1)
 
 
 @pytest.mark.parametrize("head", [0, 1, MEAN])
-def test_against_loops(head):
+def test_loss_and_accuracy_against_loops(head):
   rng = np.random.default_rng(4)
   B, H, T, S = 3, 2, 5, 4
   weight_BHTS = rng.dirichlet(np.ones(S), (B, H, T))
   links_BTS = rng.integers(0, 2, (B, T, S)) * (np.arange(B) < 2)[:, None, None]
-  weights, wanted, counts = rng.uniform(size=B), 0.0, 0
+  weights, wanted, counts, right = rng.uniform(size=B), 0.0, 0, 0
   for b in range(B):
     for t in range(T):
       linked = [s for s in range(S) if links_BTS[b, t, s]]
       for s in linked:
-        heads = range(H) if head == MEAN else [head]
-        p = sum(weight_BHTS[b, h, t, s] for h in heads) / len(heads)
+        p = weight_BHTS[b, heads_of(head), t, s].mean()
         wanted -= weights[b] * np.log(p) / len(linked)
       counts += bool(linked)
+      row = weight_BHTS[b, heads_of(head), t].mean(0)
+      right += row.argmax() in linked
   batch = {"links_BTS": jnp.asarray(links_BTS, jnp.uint8)}
   batch["weight_B"] = jnp.asarray(weights)
   loss = GuidedAlignment(layer=0, head=head)
   added, count = jax.jit(loss)(None, maps_of(weight_BHTS), batch)
   assert count == counts > 3 and added == pytest.approx(wanted, rel=1e-5)
+  assert loss.measure(maps_of(weight_BHTS), batch) == {"links": (right, counts)}
 
 
-def test_a_gradient_where_there_are_links_alone():
+def test_only_linked_subwords_have_a_gradient():
   rng = np.random.default_rng(4)
   weight_BHTS = jnp.asarray(rng.dirichlet(np.ones(4), (2, 3, 5)))
   weight_BHTS = weight_BHTS.at[0, 1, 2].set(jnp.array([0.0, 1, 0, 0]))
@@ -79,7 +67,7 @@ def test_a_gradient_where_there_are_links_alone():
 
   got = np.asarray(jax.grad(value)(weight_BHTS))
   assert np.isfinite(got).all() and np.isfinite(value(weight_BHTS))
-  # What has weight 0 to the bit is below the least that a logarithm is of.
+  # A weight of exactly 0 is below the lower bound in the logarithm.
   assert {tuple(at) for at in np.argwhere(got)} == {(0, 1, 4, 1)}
   nothing = {"links_BTS": jnp.zeros((2, 5, 4), jnp.uint8)}
   assert GuidedAlignment(layer=0)(None, maps_of(weight_BHTS), nothing) == (0, 0)
@@ -108,7 +96,7 @@ def gradient(plan):
 RNGS = {"dropout": jax.random.key(0), "syntax": jax.random.key(1)}
 
 
-def taught(gradients):
+def with_gradient(gradients):
   flat, _ = jax.tree_util.tree_flatten_with_path(gradients)
   return {
     jax.tree_util.keystr(path, simple=True, separator="/")
@@ -117,14 +105,13 @@ def taught(gradients):
   }
 
 
-def test_it_teaches_one_head_of_the_last_layer_but_one():
+def test_one_head_of_the_last_layer_but_one_is_guided():
   plan = plan_with(decoder_layers=3)
   _, got = gradient(plan)
-  names = taught(got)
+  names = with_gradient(got)
   assert any(name.startswith("encoder_1") for name in names)
   assert any(name.startswith("decoder_0/cross/value") for name in names)
   assert "decoder_1/cross/query/kernel" in names
-  # Nothing of what comes after the weights.
   assert not any(name.startswith("decoder_2") for name in names)
   assert not any(
     f"decoder_1/{after}" in name
@@ -138,7 +125,7 @@ def test_it_teaches_one_head_of_the_last_layer_but_one():
   assert (np.abs(by_head).max(axis=(0, 2)) > 0).all()
 
 
-def test_fused_attention_makes_the_weights_of_its_layer():
+def test_fused_attention_publishes_the_guided_layer():
   plain, fused = (
     plan_with(decoder_layers=2, attention=kind) for kind in ("einsum", "fused")
   )
@@ -161,7 +148,6 @@ def test_fused_attention_makes_the_weights_of_its_layer():
 
 
 def test_rematerialized_layers_publish_maps():
-  """config.train.remat: shapes alone, as training checks them first."""
   plan = plan_with()
   for kind in ("attention", "layer"):
     train = dataclasses.replace(plan.config.train, remat=kind)
@@ -169,15 +155,15 @@ def test_rematerialized_layers_publish_maps():
     check_maps(resolve(config, JOINT).recipe, BATCH)
 
 
-def test_windows_of_a_recurrent_decoder_are_its_heads():
+def test_windows_of_a_recurrent_decoder_are_heads():
   plan = plan_with("gru_double_local", {"head": 1})
   value, got = gradient(plan)
   assert np.isfinite(value) and value > 0
-  names = taught(got)
+  names = with_gradient(got)
   assert any("cross/local" in name for name in names)
   other, got = gradient(plan_with("gru_double_local", {"head": 0}))
   assert other != value
-  assert not any("cross/local" in name for name in taught(got))
+  assert not any("cross/local" in name for name in with_gradient(got))
 
 
 @pytest.mark.parametrize(
@@ -198,10 +184,3 @@ def test_windows_of_a_recurrent_decoder_are_its_heads():
 def test_rejects_invalid_options(system, loss, message):
   with pytest.raises(InputError, match=message):
     plan_with(system, loss)
-
-
-def test_layers_count_from_the_end_of_this_model():
-  for layers, wanted in ((1, 0), (2, 0), (4, 2)):
-    plan = plan_with(decoder_layers=layers)
-    assert plan.recipe.losses["guided_alignment"].layer == wanted
-    assert dict(plan.config.losses)["guided_alignment"].layer == -2

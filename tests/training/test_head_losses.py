@@ -1,4 +1,4 @@
-"""Losses on attention: by hand, against loops, and whom they teach."""
+"""Parsing and synchronisation losses, their gradients and their options."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ BATCH = batch_of(PAIRS, extra=1)
 
 
 def distributions(shown):
-  """Random rows of log probabilities over what is shown, -inf elsewhere."""
+  """Returns random log probabilities over the shown entries, -inf elsewhere."""
   score = RNG.normal(size=shown.shape)
   with np.errstate(divide="ignore"):
     p = np.where(shown, np.exp(score), 0.0)
@@ -35,7 +35,7 @@ def distributions(shown):
 
 
 def maps_of(source=None, target=None, parent=None, cross=None, layer=0):
-  """What the modules of a layer publish."""
+  """Returns the published maps of a layer."""
   published = []
 
   def add(place, part, kind, value):
@@ -53,12 +53,12 @@ def maps_of(source=None, target=None, parent=None, cross=None, layer=0):
 
 
 CAUSAL = np.tril(np.ones((1, 5, 5), bool))
-# Whom the subwords a@@ b c@@ d e of three words are to find, see
-# test_supervised: of these only 3 to 3 and 4 to 2 are not on the right.
+# Subwords to find for a@@ b c@@ d e, three words: only 3 to 3 and 4 to 2 are not on
+# the right.
 PARENT = [[1, 2, 3, 3, 2]]
 
 
-def test_parents_on_the_right_are_no_part_of_the_decoders_loss():
+def test_the_decoder_loss_omits_parents_on_the_right():
   log_p = distributions(CAUSAL)
   maps = maps_of(target=log_p, parent=PARENT)
   added, count = TargetHeads()(None, maps, {})
@@ -66,7 +66,7 @@ def test_parents_on_the_right_are_no_part_of_the_decoders_loss():
   assert added == pytest.approx(-log_p[0, 3, 3] - log_p[0, 4, 2], rel=1e-6)
 
 
-def test_loss_against_loops():
+def test_parsing_loss_against_loops():
   shown = np.ones((4, 6, 6), bool)
   shown[:, :, 5] = False
   log_p = distributions(shown)
@@ -80,7 +80,7 @@ def test_loss_against_loops():
   assert count == index and added == pytest.approx(wanted, rel=1e-5)
 
 
-def test_two_layers_that_parse_count_alike():
+def test_two_parsing_layers_have_the_same_weight():
   shown = np.ones((2, 3, 3), bool)
   one, other = (distributions(shown) for _ in range(2))
   parent = RNG.integers(0, 3, (2, 3))
@@ -96,7 +96,7 @@ def test_two_layers_that_parse_count_alike():
   assert added == pytest.approx(float(sums[0][0] + sums[1][0]), rel=1e-6)
 
 
-def test_share_of_words_whose_parent_is_found():
+def test_attachment_score():
   # Words 0 1 1 2 of subwords 0 to 3, EOS, a pad; word 1 is the root.
   batch = {
     f"target_{name}": jnp.array([values])
@@ -113,14 +113,14 @@ def test_share_of_words_whose_parent_is_found():
   shown = np.tril(np.ones((6, 6), bool))
   with np.errstate(divide="ignore"):
     maps = maps_of(target=np.log(np.where(shown, p, 0.0)))
-  # Word 0: the parent stands on the right and is not found. Word 1: its last
-  # subword looks at its first one, so at its own word: a root, right. Word 2
-  # looks at the first subword of word 1: right.
+  # Word 0: the parent is on the right and not found. Word 1: its last subword
+  # finds its first one, its own word: a root, right. Word 2 finds the first
+  # subword of word 1: right.
   assert TargetHeads().measure(maps, batch) == {
     "uas/target": (2, 3),
     "uas/target_reachable": (2, 2),
   }
-  # A sentence without a tree is not asked.
+  # Sentences without a tree do not count.
   batch["target_parsed_B"] = jnp.zeros(1)
   assert TargetHeads().measure(maps, batch)["uas/target"] == (0, 0)
 
@@ -156,7 +156,7 @@ def synchronised(loss, source, target, cross, batch):
   return loss(None, maps, batch)
 
 
-def test_synchronised_identities_by_hand():
+def test_synchronisation_of_identities_by_hand():
   # E = D = C = I, three target subwords: D_map = I. Its masked softmax has
   # rows (1), (1, e)/(1+e), (1, 1, e)/(2+e) = .2119 .2119 .5761.
   batch = {"target_id_BT": jnp.array([[5, 6, 3]])}
@@ -243,7 +243,7 @@ def test_synchronisation_teaches_both_parsers_and_cross_attention():
   assert all(np.abs(g).max() > 0 for g in got.values())
 
 
-def test_all_terms_together_teach_every_parsing_weight():
+def test_all_parsing_weights_have_a_gradient():
   plan = plan_of("sync_attention")
   params = parameters(plan, BATCH)
 
@@ -266,7 +266,7 @@ def test_all_terms_together_teach_every_parsing_weight():
       assert np.abs(leaf).max() > 0
 
 
-def test_full_context_shows_the_supervised_head_its_future():
+def test_full_context_shows_the_supervised_head_all_positions():
   config = config_of("dbsa")
   losses = dict(config.losses)
   losses["target_heads"] = dataclasses.replace(
@@ -290,7 +290,7 @@ def test_full_context_shows_the_supervised_head_its_future():
     address = Address("decoder", 0, "", "weight_BHQM")
     weight = maps["target_heads"].at(address)
     assert (np.triu(weight, 1) > 0).any() == (name == "full")
-  # What is translated does not change; every subword of a word is supervised.
+  # The logits do not change, and every subword of a word is supervised.
   np.testing.assert_array_equal(terms["plain"][0], terms["full"][0])
   words = sum(int((pair["target_word_BT"] >= 0).sum()) for pair in PAIRS)
   assert terms["full"][1][1] == words > terms["plain"][1][1]

@@ -1,6 +1,6 @@
-"""Several processes train one model: how they join, and how they end.
+"""Several processes train one model: joining, stopping, failures, resuming.
 
-Real processes on simulated devices, real signals, a real server of objects.
+Processes, signals and the object store are real; devices are simulated.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ OPTIONS = {
 
 @pytest.fixture
 def start(prepared, environment):
-  """A function of a folder that starts a run there; see `Processes`."""
+  """A function that starts a run in a folder; see `Processes`."""
   words = ["--config", "configs/quickstart.py:pascal"]
   words += [f"--config.data.directory={prepared}"]
   return functools.partial(Processes, words, environment=environment)
@@ -66,7 +66,7 @@ def join(*words):
   hosts.join(values)
 
 
-# Joins and waits, with the words of a command.
+# Joins, uses the coordinator, and waits.
 JOINING = """
 import sys
 import time
@@ -98,7 +98,6 @@ time.sleep(100)
 
 
 def test_loses_a_silent_process_after_the_heartbeat(environment):
-  """And before, both use JAX's coordinator and one folder of programs."""
   words = ["--processes=2", f"--coordinator=127.0.0.1:{free_port()}"]
   expected = environment | {"JAX_COMPILATION_CACHE_DIR": ""}
   with contextlib.ExitStack() as stack:
@@ -149,13 +148,13 @@ def test_loses_a_silent_process_after_the_heartbeat(environment):
     ),
   ],
 )
-def test_flags_that_do_not_fit_together_are_refused(words, message):
+def test_rejects_inconsistent_flags(words, message):
   with pytest.raises(InputError, match=message):
     join(*words)
   assert not jax.distributed.is_initialized()
 
 
-def test_a_port_that_is_taken_is_told():
+def test_reports_a_port_in_use():
   with socket.socket() as other:
     other.bind(("127.0.0.1", 0))
     other.listen()
@@ -181,10 +180,9 @@ def test_reports_the_address_of_a_missing_coordinator(environment):
 
 
 @pytest.mark.parametrize(("tasks", "refused"), [("2", True), ("1", False)])
-def test_one_of_several_tasks_that_has_not_joined_is_refused(
+def test_rejects_a_cluster_task_that_has_not_joined(
   monkeypatch, tasks, refused
 ):
-  """As Slurm starts them, and a program that calls `train.run`."""
   for name, value in {
     "SLURM_JOB_ID": "7",
     "SLURM_STEP_NODELIST": "localhost",
@@ -200,8 +198,7 @@ def test_one_of_several_tasks_that_has_not_joined_is_refused(
     hosts.check_joined()
 
 
-def test_processes_of_different_configs_are_refused(start, tmp_path):
-  """Each would compute a part of another gradient, without a word."""
+def test_rejects_different_configs(start, tmp_path):
   rate = ["--config.optimiser.learning_rate=0.1"]
   run = start(tmp_path, OPTIONS, processes=2, devices=2, extra={1: rate})
   ended = run.end()
@@ -216,7 +213,6 @@ def test_processes_of_different_configs_are_refused(start, tmp_path):
 
 
 def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
-  """Two processes, over which parameters and batches are cut."""
   cut = {"train.mesh.fsdp": 2}
   run = start(tmp_path / "run", OPTIONS | cut, processes=2)
   run.wait_for("train +step 12 ")
@@ -224,11 +220,11 @@ def test_sigterm_to_one_process_stops_all_and_one_resumes(start, tmp_path):
   assert ended.statuses == [0, 0], ended.outputs
   assert ended.seconds < 30
   assert "stopped at step" in ended.outputs[0]
-  assert "step" not in ended.outputs[1]  # only the first one speaks
+  assert "step" not in ended.outputs[1]  # only process 0 prints
   last = CheckpointReader(tmp_path / "run").steps()[-1]
   assert f"stopped at step {last} (SIGTERM)" in ended.outputs[0]
 
-  # On half as many devices, and cut otherwise.
+  # On half as many devices, with another mesh.
   goal = OPTIONS | {"train.steps": last + 4, "train.evaluate_every": last + 4}
   for name in ("run", "straight"):
     ended = start(tmp_path / name, goal, devices=2).end()
@@ -256,11 +252,11 @@ def test_layouts_over_processes_equal_one_process(start, tmp_path, layout):
     assert largest_difference(tmp_path / "1", tmp_path / processes) < 1e-6
 
 
-# JAX may be quicker to end a process than that is to say what it has lost.
+# JAX may exit before the message is printed.
 LOST = "process {} lost another process of the run|leader task was .*died"
 
 
-def test_a_fault_of_one_process_stops_all_and_is_shown(start, tmp_path):
+def test_an_error_of_one_process_stops_all(start, tmp_path):
   run = start(tmp_path, OPTIONS, processes=2, devices=2, code={1: FAULTY})
   ended = run.end()
   assert ended.seconds < 30
@@ -269,7 +265,7 @@ def test_a_fault_of_one_process_stops_all_and_is_shown(start, tmp_path):
   assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
 
 
-# Writes the pairs of each batch that is trained on, a line per step.
+# Writes the pairs of each training batch as a line.
 RECORDING = """
 import json
 import os
@@ -295,7 +291,6 @@ Layout.place_batch = record
 def test_resumes_an_epoch_on_twice_as_many_devices(
   start, environment, prepared, tmp_path
 ):
-  """Each pair of the epoch is trained on once, in the order of one device."""
   batch = {"row_multiple": 16, "tokens": 1200, "shapes": 1}
   options = OPTIONS | {"train.keep": 1, "train.selection": "log_likelihood"}
   options |= {f"batch.{name}": value for name, value in batch.items()}
@@ -333,7 +328,7 @@ def test_resumes_an_epoch_on_twice_as_many_devices(
   assert moved == pytest.approx(straight, rel=1e-6)
 
 
-# Process 0 stops before it writes the last file of the second checkpoint.
+# Process 0 stops before it writes the metadata of the second checkpoint.
 STOP_BEFORE_METADATA = """
 import time
 from jaxsyn.storage import files
@@ -382,7 +377,7 @@ def test_resumes_on_gs_after_a_kill_while_saving(
   one, other = (
     (
       [r["loss"] for r in log.records(place)[0] if r["kind"] == "train"],
-      # Each array is whole in one region, which has a name with several hosts.
+      # Each array has one region, whose name depends on the number of hosts.
       {
         name: (entry["shape"], entry["dtype"], [*entry["crc32c"].values()])
         for name, entry in CheckpointReader(place)

@@ -1,4 +1,4 @@
-"""Logits of some positions at a time: the same sums, the same gradient."""
+"""Logits of some positions at a time give the same sums and gradients."""
 
 import functools
 
@@ -16,8 +16,8 @@ B, T = BATCH["target_id_BT"].shape
 ROW = B * VOCABULARY  # logits of one position of each sentence
 
 
-def made(logits, system="sync_attention"):
-  """A step and an evaluation; the optimiser's state is the gradient."""
+def compiled(logits, system="sync_attention"):
+  """Returns a state, a step and an evaluation; the optimizer state is the gradient."""
   recipe = plan_of(system, encoder_layers=1, dropout=0.1).recipe.replace(
     logits=logits // jax.device_count(), optimiser=optax.trace(0.0)
   )
@@ -28,14 +28,14 @@ def made(logits, system="sync_attention"):
 
 @functools.cache
 def sums_and_gradient(logits):
-  state, step, evaluate = made(logits)
+  state, step, evaluate = compiled(logits)
   new, metrics = step(state, BATCH)
   return (metrics["terms"], evaluate(state.params, BATCH)), new.opt.trace
 
 
-# Positions at a time; 3 do not divide what there are, and 0 is one in any case.
+# Positions at a time: 3 do not divide T, and 0 is at least one.
 @pytest.mark.parametrize("positions", [3, 0])
-def test_sums_and_gradients_are_those_of_all_at_once(positions):
+def test_sums_and_gradients_equal_those_of_all_positions(positions):
   assert T % 3
   wanted_sums, wanted = sums_and_gradient(2**30)
   got_sums, got = sums_and_gradient(positions * ROW)
@@ -50,7 +50,7 @@ def test_sums_and_gradients_are_those_of_all_at_once(positions):
 def test_no_array_of_all_logits_is_created():
   texts = []
   for logits in (2**30, 3 * ROW):
-    state, step, _ = made(logits, "transformer")
+    state, step, _ = compiled(logits, "transformer")
     texts.append(step.lower(state, BATCH).as_text())
   everywhere = [f"<{B}x{T}x{VOCABULARY}xf32>" in text for text in texts]
   assert everywhere == [True, False]

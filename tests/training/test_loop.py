@@ -1,7 +1,6 @@
-"""When training ends, and which parameters are the best: on the real loop.
+"""The end of training and the best parameters, with given validation scores.
 
-Model, data, steps, checkpoints and log are real; what the validation split says
-of parameters is written out here, so that it can be reasoned about.
+Model, data, steps, checkpoints and log are real.
 """
 
 import dataclasses
@@ -30,20 +29,20 @@ from jaxsyn.training.runtime import enough_memory
 from jaxsyn.training.stopping import finish_reason
 
 
-class Said:
-  """A validation that says one score after the other.
+class GivenScores:
+  """A validation that returns given scores: BLEU, or (BLEU, likelihood).
 
   Attributes:
-    params: that it was asked about, as many as it was called.
+    params: Parameters of each call.
   """
 
   def __init__(self, *scores, stop_at=None):
-    """Takes BLEU, or (BLEU, likelihood); stops the run when so many are said."""
+    """Stops the run with a signal in call number `stop_at`."""
     self._scores = [s if isinstance(s, tuple) else (s, -9.0) for s in scores]
     self._stop_at, self.params = stop_at, []
 
   def compile(self, params):
-    """Nothing is to be compiled."""
+    """Compiles nothing."""
 
   def __call__(self, params):
     bleu, likelihood = self._scores[len(self.params)]
@@ -55,7 +54,7 @@ class Said:
 
 
 class Gated(Layout):
-  """Compiles a shape after a function of its number, from 0, has returned."""
+  """A layout that calls a function with the index of a shape before compiling it."""
 
   def __init__(self, config, gate):
     super().__init__("jit", config)
@@ -68,10 +67,10 @@ class Gated(Layout):
 
 @pytest.fixture
 def train(tiny, prepared, tmp_path):
-  """A function: trains in one folder by what a validation says."""
+  """A function that trains in one folder with a given validation."""
   records = Dataset(prepared).split("train")
 
-  def run(message, *, shapes=1, gate=lambda index: None, **changes):
+  def run(validation, *, shapes=1, gate=lambda index: None, **changes):
     config = tiny("transformer")
     config.model.update(width=16)
     config.model.transformer.update(encoder_layers=1, feed_forward=16)
@@ -98,7 +97,7 @@ def train(tiny, prepared, tmp_path):
           layout=layout,
           loader=loader,
           checkpoints=checkpoints,
-          validate=message,
+          validate=validation,
           profile=Profile("", tmp_path),
         )
       )
@@ -113,68 +112,64 @@ def logged(folder) -> list[dict]:
   return [r for r in map(json.loads, lines) if r["kind"] == "validation"]
 
 
-def test_patience_ends_a_run_and_an_improvement_starts_it_anew(train, tmp_path):
-  message = Said(5.0, 4.0, 6.0, 6.0, 3.0, 5.9)
-  ended = train(message, patience=3)
-  # The third evaluation is better; the fourth to sixth are not.
-  assert (ended.reason, ended.step, len(message.params)) == ("patience", 6, 6)
+def test_patience_counts_validations_since_the_best(train, tmp_path):
+  validation = GivenScores(5.0, 4.0, 6.0, 6.0, 3.0, 5.9)
+  ended = train(validation, patience=3)
+  assert (ended.reason, ended.step, len(validation.params)) == (
+    "patience",
+    6,
+    6,
+  )
   progress = ended.progress
   assert (progress.bad, progress.best_step, progress.best_score) == (3, 3, 6.0)
   records = logged(tmp_path)
   assert [r["best_bleu"] for r in records] == [5.0, 5.0, 6.0, 6.0, 6.0, 6.0]
   assert [r["best_step"] for r in records] == [1, 1, 3, 3, 3, 3]
-  # It stays ended, and nothing is evaluated again.
-  again = train(Said(), patience=3)
+  # The run is finished: nothing is evaluated again.
+  again = train(GivenScores(), patience=3)
   assert (again.reason, again.step, again.compilations) == ("patience", 6, 0)
 
 
-def test_without_patience_it_ends_at_its_last_step(train):
-  ended = train(Said(5.0, 4.0, 3.0, 2.0), steps=4)
+def test_without_patience_a_run_ends_at_its_last_step(train):
+  ended = train(GivenScores(5.0, 4.0, 3.0, 2.0), steps=4)
   assert (ended.reason, ended.step, ended.progress.bad) == ("steps", 4, 3)
 
 
-def test_patience_goes_on_counting_after_a_stop(train):
-  first = train(Said(5.0, 4.0, 4.5, stop_at=3), patience=4)
+def test_patience_is_counted_over_resumed_parts(train):
+  first = train(GivenScores(5.0, 4.0, 4.5, stop_at=3), patience=4)
   assert (first.reason, first.step, first.progress.bad) == ("SIGTERM", 3, 2)
-  message = Said(5.0, 1.0)  # a tie is no improvement
-  ended = train(message, patience=4)
+  validation = GivenScores(5.0, 1.0)  # a tie is no improvement
+  ended = train(validation, patience=4)
   assert (ended.reason, ended.step, ended.progress.bad) == ("patience", 5, 4)
-  assert (ended.progress.best_step, len(message.params)) == (1, 2)
+  assert (ended.progress.best_step, len(validation.params)) == (1, 2)
 
 
 def test_lost_evaluations_are_counted_once(train, tmp_path):
-  """Two evaluations are lost with the steps since the last checkpoint."""
-  message = Said(5.0, 4.0, 3.0, 2.0, stop_at=4)
-  train(message, save_every=2, keep=2)
+  validation = GivenScores(5.0, 4.0, 3.0, 2.0, stop_at=4)
+  train(validation, save_every=2, keep=2)
   shutil.rmtree(tmp_path / "checkpoints" / "4")  # as if killed before it
-  ended = train(Said(3.0, 2.0), patience=3)
+  ended = train(GivenScores(3.0, 2.0), patience=3)
   assert (ended.reason, ended.step) == ("patience", 4)
   assert [r["step"] for r in logged(tmp_path)] == [1, 2, 3, 4]
 
 
-def test_the_likelihood_decides_while_scores_are_the_same(train, tmp_path):
-  message = Said(
+def test_the_likelihood_breaks_ties(train, tmp_path):
+  validation = GivenScores(
     *((0.0, -7.0), (0.0, -6.0), (0.0, -5.0), (0.0, -5.5), (0.1, -6.5)),
     *((0.1, -6.4), (0.0, -4.0), (0.1, -6.4)),
   )
-  ended = train(message, patience=2)
-  # Better likelihood at the same score, or a better score, is better; not a
-  # better likelihood at a lower score, nor a perfect tie.
+  ended = train(validation, patience=2)
+  # Neither a better likelihood at a lower score nor a perfect tie is better.
   assert [r["best_step"] for r in logged(tmp_path)] == [1, 2, 3, 3, 5] + [6] * 3
   assert (ended.reason, ended.step) == ("patience", 8)
   assert ended.progress.best_rank == [0.1, -6.4]
 
 
-def test_a_score_below_nothing_can_be_the_best(train):
-  ended = train(Said(-3.0, -2.5, -2.75), steps=3, patience=5)
-  assert (ended.progress.best_step, ended.progress.best_score) == (2, -2.5)
-
-
-def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
-  message = Said(1.0, 7.0, 3.0, 2.0)
-  train(message, steps=4)
+def test_saves_the_parameters_with_the_best_score(train, tmp_path):
+  validation = GivenScores(1.0, 7.0, 3.0, 2.0)
+  train(validation, steps=4)
   checkpoints = CheckpointWriter(tmp_path)
-  abstract = jax.eval_shape(lambda: message.params[0])
+  abstract = jax.eval_shape(lambda: validation.params[0])
   best = checkpoints.restore_params("best", abstract, False)
   result = jax.device_get(best.params)
   assert best.steps == (2,)
@@ -185,30 +180,30 @@ def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
     "log_likelihood": -9.0,
   }
   checkpoints.close()
-  jax.tree.map(np.testing.assert_array_equal, result, message.params[1])
+  jax.tree.map(np.testing.assert_array_equal, result, validation.params[1])
   for other in (0, 2, 3):
     assert not np.array_equal(
       result["target_table"]["embedding"],
-      message.params[other]["target_table"]["embedding"],
+      validation.params[other]["target_table"]["embedding"],
     )
 
 
 def test_nan_is_never_the_best_score(train):
   message = "validation loss became NaN or infinite at step 2.*checkpoint: 1 in"
   with pytest.raises(InputError, match=message):
-    train(Said(5.0, (6.0, float("nan"))), save_every=1)
+    train(GivenScores(5.0, (6.0, float("nan"))), save_every=1)
 
 
 @pytest.fixture
 def straight(train, tmp_path):
-  """Losses of six steps of two shapes, whose programs come as they come."""
-  message = Said(1.0)
-  ended = train(message, shapes=2, steps=6, evaluate_every=6, log_every=1)
+  """Losses of six steps with two shapes, and the final parameters."""
+  validation = GivenScores(1.0)
+  ended = train(validation, shapes=2, steps=6, evaluate_every=6, log_every=1)
   assert (ended.step, ended.compilations) == (6, 2)
   losses = steps_of(tmp_path)
   shutil.rmtree(tmp_path)
   tmp_path.mkdir()
-  return losses, message.params[0]
+  return losses, validation.params[0]
 
 
 def steps_of(folder) -> list[tuple]:
@@ -216,22 +211,20 @@ def steps_of(folder) -> list[tuple]:
   return [(r["step"], r["loss"]) for r in lines if r["kind"] == "train"]
 
 
-def test_batches_come_in_one_order_however_late_a_program_is(
+def test_the_order_of_batches_does_not_depend_on_compilation(
   train, straight, tmp_path, capsys
 ):
   def late(index):
     time.sleep(1.0 * index)
 
-  message = Said(1.0)
-  train(message, shapes=2, gate=late, steps=6, evaluate_every=6, log_every=1)
+  validation = GivenScores(1.0)
+  train(validation, shapes=2, gate=late, steps=6, evaluate_every=6, log_every=1)
   assert steps_of(tmp_path) == straight[0]
-  jax.tree.map(np.testing.assert_array_equal, message.params[0], straight[1])
+  jax.tree.map(np.testing.assert_array_equal, validation.params[0], straight[1])
   assert capsys.readouterr().out.count("waits until its shape") == 1
 
 
-def test_a_signal_while_a_program_is_waited_for_ends_it_at_once(
-  train, straight, tmp_path
-):
+def test_a_signal_during_compilation_stops_at_once(train, straight, tmp_path):
   compilers = threading.Event()
 
   def stuck(at):
@@ -243,20 +236,20 @@ def test_a_signal_while_a_program_is_waited_for_ends_it_at_once(
     return gate
 
   options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
-  first = train(Said(), gate=stuck(0), **options)
+  first = train(GivenScores(), gate=stuck(0), **options)
   assert (first.reason, first.step, first.compilations) == ("SIGTERM", 0, 0)
   assert not list((tmp_path / "checkpoints").iterdir())
-  second = train(Said(), gate=stuck(1), **options)
+  second = train(GivenScores(), gate=stuck(1), **options)
   assert (second.reason, second.compilations) == ("SIGTERM", 1)
   assert 0 < second.step < 6
-  compilers.set()  # what is still compiled then is in nobody's way
-  message = Said(1.0)
-  assert train(message, **options).reason == "steps"
+  compilers.set()
+  validation = GivenScores(1.0)
+  assert train(validation, **options).reason == "steps"
   assert steps_of(tmp_path) == straight[0]
-  jax.tree.map(np.testing.assert_array_equal, message.params[0], straight[1])
+  jax.tree.map(np.testing.assert_array_equal, validation.params[0], straight[1])
 
 
-def test_a_fault_of_a_compiler_ends_the_run_as_one_before_it_would(train):
+def test_an_error_of_a_compiler_thread_ends_the_run(train):
   def fail(index):
     if index:
       raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB")
@@ -267,10 +260,10 @@ def test_a_fault_of_a_compiler_ends_the_run_as_one_before_it_would(train):
     ),
     enough_memory("a", "b"),
   ):
-    train(Said(), shapes=2, gate=fail, evaluate_every=100)
+    train(GivenScores(), shapes=2, gate=fail, evaluate_every=100)
 
 
-def test_the_reason_of_the_end(tiny):
+def test_finish_reason(tiny):
   config = read_config(tiny("transformer"))
   edit = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
   config = dataclasses.replace(config, train=edit)

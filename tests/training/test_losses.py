@@ -1,4 +1,4 @@
-"""The loss by hand and against loops; and a loss that asks in vain."""
+"""The cross-entropy loss, and a loss without its maps."""
 
 import dataclasses
 
@@ -15,18 +15,6 @@ from jaxsyn.training.losses import (
   token_log_probability,
 )
 from jaxsyn.training.objective import Loss
-
-
-def test_smoothed_loss_by_hand():
-  # Two outcomes with logits (0, ln 3): p = (1/4, 3/4).
-  logits_BTV = jnp.array([[[0.0, np.log(3.0)]] * 2])
-  batch = {"target_id_BT": jnp.array([[1, 0]])}  # 1, then a pad
-  total, count = NegativeLogLikelihood(smoothing=0.0)(logits_BTV, {}, batch)
-  assert total == pytest.approx(-np.log(0.75)) and count == 1
-  # ε = 0.5: half of -ln .75, half of the mean of -ln .25 and -ln .75.
-  total, _ = NegativeLogLikelihood(smoothing=0.5)(logits_BTV, {}, batch)
-  by_hand = -0.5 * np.log(0.75) - 0.25 * (np.log(0.25) + np.log(0.75))
-  assert total == pytest.approx(by_hand)
 
 
 def test_smoothed_loss_against_loops():
@@ -55,9 +43,8 @@ def test_smoothed_loss_against_loops():
   )
 
 
-def test_the_weight_of_a_pair_is_in_the_sum_and_not_in_the_count():
-  # Two pairs of two subwords; the second has a pad and weighs 0.25. Were the
-  # count 2.25, the weight would cancel in a batch of such pairs alone.
+def test_the_weight_of_an_example_scales_the_sum_and_not_the_count():
+  # With a count of 2.25, the weight would cancel in a batch of such pairs.
   logits_BTV = jnp.array(np.random.default_rng(1).normal(size=(2, 2, 5)))
   batch = {"target_id_BT": jnp.array([[4, 3], [3, 0]])}
   loss = NegativeLogLikelihood(smoothing=0.0)
@@ -71,7 +58,7 @@ def test_the_weight_of_a_pair_is_in_the_sum_and_not_in_the_count():
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Loss):
-  """Attention of the encoder, spread out."""
+  """A loss that reads the attention of the encoder."""
 
   def of_rows(self, logits_BTV, maps, batch):
     result = maps.find(place="encoder", kind="weight_BHQM")
@@ -79,7 +66,7 @@ class Spread(Loss):
     return sum_B / len(result), jnp.ones_like(sum_B)
 
 
-def test_a_map_that_nothing_publishes_is_told_before_there_is_a_folder(
+def test_rejects_a_loss_without_its_map_before_creating_a_folder(
   tiny, monkeypatch, tmp_path
 ):
   monkeypatch.setitem(LOSSES, "spread", Spread)

@@ -1,6 +1,6 @@
-"""One rule: sums and counts are added up before the one is divided by the other.
+"""Sums and counts are added before they are divided.
 
-Over the rows of a batch, the batches of an update, devices and log lines.
+This holds for the rows of a batch, the batches of an update, devices and log records.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from jaxsyn.training.meter import Meter
 from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import TrainState, train_step
 
-# A deep context has something to be made of in the second layer only.
+# Deep context needs a second layer.
 SMALL = dict(encoder_layers=2, decoder_layers=1)
 # Sixteen pairs, long ones first; only the first eight, of which one has a
 # single word, have trees.
@@ -49,7 +49,7 @@ BATCH["weight_B"] = np.where(np.arange(16) % 5 == 3, 0.3, 1.0).astype("f4")
 
 
 def rows(chosen, batch=BATCH):
-  """These rows; all others are padding."""
+  """Returns a batch in which all other rows are padding."""
   return {
     name: np.where(
       chosen.reshape(-1, *(1,) * (array.ndim - 1)), array, PADDING[name]
@@ -59,7 +59,7 @@ def rows(chosen, batch=BATCH):
 
 
 def quiet(config):
-  """A config whose parts draw nothing in training."""
+  """Returns a config whose modifiers have no noise in training."""
 
   places = {
     place: tuple(
@@ -71,10 +71,7 @@ def quiet(config):
 
 
 def joint_models():
-  """Every system, in as few models as they mix in: compiling is what costs.
-
-  Systems that are one program (a control by its trees) are in it once.
-  """
+  """Returns all systems, combined into few models to save compilation."""
   plans, joint = set(), []
   for name in SYSTEMS:
     plan = resolve(quiet(config_of(name, **SMALL)), JOINT)
@@ -95,7 +92,7 @@ def joint_models():
 
 
 def recipe_of(system, accumulate, clip=0.0):
-  """A recipe whose optimiser's state is the gradient of the last update."""
+  """Returns a recipe whose optimizer state is the gradient of the last update."""
   plan = resolve(quiet(config_of(system, **SMALL)), JOINT)
   rule = [optax.clip_by_global_norm(clip)] if clip else []
   return plan, plan.recipe.replace(
@@ -119,7 +116,7 @@ def state_of(plan, recipe):
 
 
 def after(step, state, batches):
-  """The gradient of the last update, and the metrics of each batch."""
+  """Returns the last update's gradient, the metrics of each batch, and the state."""
   metrics = []
   for batch in batches:
     state, result = step(state, batch)
@@ -128,15 +125,15 @@ def after(step, state, batches):
 
 
 def apart(one, other):
-  """How far two gradients are apart, of the second one's norm."""
+  """Returns the difference of two gradients relative to the second."""
   difference = jax.tree.map(np.subtract, one, other)
   assert float(optax.tree.norm(other)) > 1e-3
   return float(optax.tree.norm(difference) / optax.tree.norm(other))
 
 
 @pytest.mark.parametrize("systems", joint_models())
-def test_two_batches_of_every_system_are_one_of_all_their_rows(systems):
-  """Of different sizes, and all trees in one of them. All parameters learn."""
+def test_two_accumulated_batches_equal_one_batch(systems):
+  """All trees are in one of the two. All parameters have a gradient."""
   plan, recipe = recipe_of(systems, 2)
   step = jax.jit(functools.partial(train_step, recipe=recipe))
   state = state_of(plan, recipe)
@@ -155,7 +152,7 @@ def test_two_batches_of_every_system_are_one_of_all_their_rows(systems):
 
 @functools.cache
 def one_batch(system):
-  """(step, state) of a batch an update, on one device."""
+  """Returns step and state without accumulation, on one device."""
   plan, recipe = recipe_of(system, 1)
   step = jax.jit(functools.partial(train_step, recipe=recipe))
   return step, state_of(plan, recipe)
@@ -166,8 +163,8 @@ CLIP = 0.2
 
 @pytest.mark.usefixtures("eight_devices")
 @pytest.mark.parametrize("parallelism", ["jit", "pmap"])
-def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
-  """With clipping, which is of the update's gradient, as is the norm."""
+def test_accumulation_on_eight_devices_equals_one_batch(parallelism):
+  """Clipping and norm apply to the gradient of the update."""
   complete, (of_whole,), _ = after(*one_batch("sisa"), [BATCH])
   norm = float(of_whole["grad_norm"])
   assert norm == pytest.approx(float(optax.tree.norm(complete)), rel=1e-5)
@@ -204,14 +201,14 @@ def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
 
 
 def weighing(weight, second):
-  """The batch where rows of a second task weigh so much."""
+  """Returns the batch with a weight of the auxiliary task's rows."""
   weight_B = np.where(second, weight, 1.0).astype(np.float32)
   return BATCH | {"weight_B": weight_B}
 
 
 @pytest.mark.parametrize("weight", [0.3, 0.1])
-def test_the_weight_of_a_second_task_scales_its_gradient(weight):
-  """Of every term, in a batch of that task alone as in a mixed one."""
+def test_the_weight_of_an_auxiliary_task_scales_its_gradient(weight):
+  """This holds for batches of that task only and for mixed batches."""
   step, state = one_batch("sync_attention")
   single, mixed = np.ones(16, bool), np.arange(16) % 2 == 0
   (plain, (of_plain,), _), (light, (of_light,), _) = (
@@ -251,7 +248,7 @@ def test_rows_of_padding_count_nothing():
     assert total == count == 0
 
 
-def test_a_log_line_is_of_all_its_batches():
+def test_a_log_record_averages_over_all_its_batches():
   """Sums (60, 3, 9) over counts (20, 1, 0), and 2 of 4 beside 5 of 5."""
   config = config_of("sisa")
   meter = Meter(config, plan_of("sisa").recipe.losses, 0)
@@ -264,7 +261,7 @@ def test_a_log_line_is_of_all_its_batches():
     meter.add_metrics(steps)
     return meter.record(1, Progress())
 
-  # Nothing was updated yet: no gradient of an update to tell of.
+  # There was no update yet.
   assert "grad_norm" not in record(metrics((1, 1), (0, 0), 9.0, False))
   result = record(
     metrics((60, 20), (2, 4), 7.0, False),
@@ -275,5 +272,5 @@ def test_a_log_line_is_of_all_its_batches():
   assert result["loss/source_heads"] == pytest.approx(7 / 9)
   assert result["loss"] == pytest.approx(69 / 21 + 7 / 9)
   assert result["grad_norm"] == 8.0
-  # Between updates it is still the last one's.
+  # Between updates, it is that of the last one.
   assert record(metrics((1, 1), (0, 0), 9.5, False))["grad_norm"] == 8.0

@@ -1,7 +1,6 @@
-"""A real run, and what is made of its parameters: averages, resumes, scores.
+"""A real run: moving average, exact resume, profile, average of checkpoints.
 
-Its checkpoints are read with Orbax alone, and everything is computed from them
-anew.
+The test reads the checkpoints with Orbax only.
 """
 
 import dataclasses
@@ -36,14 +35,14 @@ def read(workdir, step):
 
 
 @pytest.mark.parametrize("steps", ["0-3", "5-4"])
-def test_steps_of_a_profile_that_are_none_are_refused(steps, tmp_path):
+def test_rejects_invalid_profile_steps(steps, tmp_path):
   with pytest.raises(InputError, match=f"profile='{steps}': FIRST-LAST"):
     Profile(steps, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def make(prepared):
-  """A function (workdir, **of train) that trains with two batches an update."""
+  """A function that trains with two batches per update."""
 
   def run(workdir, **options):
     config = config_file.get_config("sisa")
@@ -71,7 +70,7 @@ def make(prepared):
 
 @pytest.fixture(scope="module")
 def straight(make, tmp_path_factory):
-  """A run that nothing disturbs, and its states by step."""
+  """An uninterrupted run, and its states by step."""
   workdir = tmp_path_factory.mktemp("runs") / "straight"
   make(workdir, steps=STEPS, keep=STEPS)
   return workdir, {step: read(workdir, step) for step in range(1, STEPS + 1)}
@@ -79,7 +78,7 @@ def straight(make, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def resumed(straight, make, tmp_path_factory):
-  """The same, ended between two updates after three steps, and gone on with."""
+  """The same run, resumed after three steps, between two updates."""
   workdir = tmp_path_factory.mktemp("runs") / "resumed"
   shutil.copytree(straight[0], workdir, ignore=shutil.ignore_patterns("best"))
   for step in range(4, STEPS + 1):
@@ -87,8 +86,7 @@ def resumed(straight, make, tmp_path_factory):
   return make(workdir, steps=STEPS, keep=KEPT, average=2, profile="5-6")
 
 
-def test_the_average_is_of_the_parameters_after_each_update(straight):
-  """Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ, without the initial parameters."""
+def test_the_moving_average_against_its_definition(straight):
   _, states = straight
   for n in (1, 2, 3):
     after = [states[EVERY * i]["params"] for i in range(1, n + 1)]
@@ -111,7 +109,7 @@ def test_the_average_is_of_the_parameters_after_each_update(straight):
     assert (moved > 0.01) == (n > 1)
 
 
-def test_three_updates_by_hand():
+def test_the_moving_average_by_hand():
   """1, 4, 10 with decay .9: 1; 4.9 / 1.9; (.81 + 3.6 + 10) / 2.71."""
   average = np.float32(100)
   for n, (p, wanted) in enumerate([(1, 1), (4, 4.9 / 1.9), (10, 14.41 / 2.71)]):
@@ -119,8 +117,8 @@ def test_three_updates_by_hand():
       average, np.float32(p), decay=0.9, updates=np.int32(n + 1)
     )
     assert float(average) == pytest.approx(wanted, rel=1e-6)
-    assert n or average == 1  # nothing at all of the 100
-  # A decay near 1: the mean of all so far, nearly, from the first one on.
+    assert n or average == 1  # the initial 100 has no weight
+  # A decay near 1 gives almost the mean.
   average = np.float32(100)
   for n, p in enumerate([1, 4, 10]):
     average = moving_average(
@@ -139,7 +137,7 @@ def test_evaluation_and_translation_use_the_average(straight):
     jax.tree.map(np.testing.assert_array_equal, result, state["ema"])
 
 
-def test_a_run_ended_between_two_updates_goes_on_to_the_bit(straight, resumed):
+def test_resumes_exactly_between_two_updates(straight, resumed):
   _, states = straight
   for of_term in states[3]["pending"].values():
     assert any(np.any(x) for x in jax.tree.leaves(of_term))
@@ -157,7 +155,7 @@ def test_steps_of_a_profile_that_never_come_are_reported(tmp_path):
   assert "ended before step 9 did" in profile.close()
 
 
-def test_steps_that_were_asked_for_are_profiled(resumed):
+def test_profiles_the_requested_steps(resumed):
   (path,) = (resumed / "plugins" / "profile").glob("*/*.xplane.pb")
   data = ProfileData.from_file(str(path))
   names = [
@@ -166,11 +164,10 @@ def test_steps_that_were_asked_for_are_profiled(resumed):
     for line in plane.lines
     for event in line.events
   ]
-  # Programs by the name of what was compiled.
   assert sum("PjitFunction" in name or "Execute" in name for name in names) >= 2
 
 
-def test_the_mean_of_the_newest_two_of_four_is_translated_with(resumed):
+def test_translation_uses_the_mean_of_the_newest_two_checkpoints(resumed):
   steps = sorted(int(p.name) for p in (resumed / "checkpoints").glob("[0-9]*"))
   assert steps == [4, 5, 6, 7]
   *oldest, before, last = (read(resumed, step)["ema"] for step in steps)
@@ -182,9 +179,7 @@ def test_the_mean_of_the_newest_two_of_four_is_translated_with(resumed):
       assert np.abs(wanted - np.mean(old, axis=0)).max() > 1e-3
 
 
-def test_a_split_in_uneven_batches_is_validated_as_in_one(
-  straight, monkeypatch
-):
+def test_validation_does_not_depend_on_batches(straight, monkeypatch):
   workdir, states = straight
   session = Session(workdir, beam=1)
   plan = session.plan

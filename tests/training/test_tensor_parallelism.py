@@ -35,14 +35,14 @@ def start(recipe):
 
 
 def compiled(recipe, layout):
-  """The program of a training step."""
+  """Returns the program of a training step, a state and a batch."""
   state, batch = layout.place_state(start(recipe)), layout.place_batch(BATCH)
   step = functools.partial(train_step, recipe=recipe)
   return layout.compile_train(step, state, batch), state, batch
 
 
 def specs_of(system, layout, **model):
-  """How each parameter and each moment of the optimizer is split, by name."""
+  """Returns the spec of each parameter and optimizer moment, by name."""
   shapes = jax.eval_shape(lambda: start(recipe_of(system, **model)))
   leaves = jax.tree_util.tree_leaves_with_path(layout.shardings(shapes))
   return {jax.tree_util.keystr(path): s.spec for path, s in leaves}
@@ -62,7 +62,7 @@ SPLIT = {
   "['encoder_0']['feed_forward']['outer']['bias']": P(None),
   "['encoder_norm']['scale']": P(None),
 }
-# Of two heads; dbsa has parameters of one of them.
+# With two heads, of which dbsa has parameters of one.
 SPLIT_OF_MODIFIERS = {
   "localness_layer": {"['localness']['hidden_HKK']": P("tensor", "fsdp", None)},
   "context_global": {
@@ -77,9 +77,8 @@ SPLIT_OF_MODIFIERS = {
 
 
 def test_splits_heads_units_and_vocabulary():
-  """And so are both moments of Adam."""
   layout = Layout("jit", Mesh(fsdp=2, tensor=2))
-  # The width is the largest axis of each: sizes do not say which is which.
+  # The width is the largest axis, so sizes do not identify the axes.
   specs = specs_of("transformer", layout)
   for name, spec in SPLIT.items():
     assert specs[f".params{name}"] == spec, name
@@ -118,7 +117,6 @@ def test_rejects_sizes_that_cannot_be_split():
 
 
 def test_each_device_holds_the_scores_of_its_heads_and_communicates_little():
-  """Counts are of the compiled step of 1+1 layers on four devices."""
   sizes = {"encoder_layers": 1, "decoder_layers": 1, "heads": 4}
   recipe = recipe_of("transformer", width=32, feed_forward=48, **sizes)
   mesh = Mesh(fsdp=1, tensor=4)
@@ -128,7 +126,6 @@ def test_each_device_holds_the_scores_of_its_heads_and_communicates_little():
     name: len(re.findall(rf" {name}(?:-start)?\(", text))
     for name in ("all-gather", "all-reduce", "all-to-all", "collective-permute")
   }
-  print(counts)
   S, T = BATCH["source_id_BS"].shape[1], BATCH["target_id_BT"].shape[1]
   assert S != T
   for Q, M in ((S, S), (T, T), (T, S)):
@@ -142,7 +139,7 @@ def test_each_device_holds_the_scores_of_its_heads_and_communicates_little():
 @pytest.mark.parametrize(
   "system", ["pascal", "localness_layer", "dbsa", "gru_double_syntax"]
 )
-def test_loss_and_gradients_are_those_of_one_device(system):
+def test_loss_and_gradients_equal_those_of_one_device(system):
   recipe = recipe_of(system, optax.trace(0.0))  # its state is the gradient
   collected = []
   for layout in (

@@ -1,4 +1,4 @@
-"""What a run's figures are written to beside its log, read back from there."""
+"""TensorBoard and Weights & Biases files, read back."""
 
 import dataclasses
 import json
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from jaxsyn import progress
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.store import tfrecord
@@ -37,19 +36,19 @@ def figure():
 
 
 def write(folder, config, start, steps):
-  """What a run logs at some steps."""
+  """Logs records of some steps."""
   written = log.Log(folder, config, start)
   for step in steps:
     values = {"loss": 1.0 / step, "minutes": 0.5, "tokenizer": "13a"}
     written.record("train", step, values)
   written.record("validation", step, {"best_bleu": 12.5, "minutes": 0.5})
   written.samples(step, [SAMPLE])
-  written.pictures(step, [("attention/1", figure())])
+  written.figures(step, [("attention/1", figure())])
   written.close()
 
 
 def events(folder):
-  """The values of all TensorBoard files of a folder."""
+  """Yields the values in all TensorBoard files of a folder."""
   from tensorboardX.proto.event_pb2 import Event
 
   for path in sorted(folder.glob("events.*")):
@@ -59,7 +58,7 @@ def events(folder):
         yield event.step, value
 
 
-def test_tensorboard_has_all_of_it(config, tmp_path):
+def test_tensorboard_files(config, tmp_path):
   write(tmp_path, config(), 0, (1, 2, 4))
   result = list(events(tmp_path))
   losses = {s: v.simple_value for s, v in result if v.tag == "train/loss"}
@@ -84,13 +83,12 @@ def test_wandb_writes_without_a_network(config, tmp_path, monkeypatch):
   monkeypatch.setenv("WANDB_MODE", "offline")
   config = config(tensorboard=False, wandb="trees")
   write(tmp_path, config, 0, (1, 2))
-  time.sleep(1.1)  # the folder of a part is named by its second
+  time.sleep(1.1)  # the name of a folder has the second
   write(tmp_path, config, 2, (4,))
-  # The service process of W&B writes the file on after finish() returns; it ends
-  # with this.
+  # The service process of W&B still writes after finish() returns.
   wandb.teardown()
   (name,) = json.loads((tmp_path / "tracked.json").read_text()).values()
-  # Both parts are of one run, which wandb sync puts together.
+  # Both parts belong to one run.
   parts = sorted(tmp_path.glob(f"wandb/offline-run-*-{name}/run-{name}.wandb"))
   assert len(parts) >= 1
   losses = [item for part in parts for item in wandb_items(part, "train/loss")]
@@ -112,7 +110,7 @@ def wandb_items(path, key):
 
 
 def leveldb_records(data):
-  """The records of a log of LevelDB; wandb's has seven bytes more in front."""
+  """Yields the records of a LevelDB log; wandb has seven bytes before it."""
   at, complete = 7, b""
   while at + 7 <= len(data):
     if (left := 32768 - at % 32768) < 7:  # no record begins so late in a block
@@ -126,17 +124,13 @@ def leveldb_records(data):
       complete = b""
 
 
-def test_reports_a_package_to_install(config, tmp_path, monkeypatch, capsys):
+def test_reports_a_package_to_install(config, tmp_path, monkeypatch):
   monkeypatch.setitem(__import__("sys").modules, "wandb", None)
   with pytest.raises(InputError, match=r"pip install -e '\.\[wandb\]'"):
     log.Log(tmp_path, config(wandb="x"), 0)
-  message = f"training: 0 of {config().train.steps:,} steps"
-  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.01)
-  time.sleep(1.2)  # a thread that was begun looks once a second
-  assert message not in capsys.readouterr().err
 
 
-def test_a_picture_is_what_was_drawn():
+def test_figures_become_pixels():
   pixels = log._pixels(figure())
   assert pixels.shape == (20, 20, 3) and pixels.dtype == np.uint8
   assert (pixels == (255, 0, 0)).all()

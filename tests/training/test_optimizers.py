@@ -1,4 +1,4 @@
-"""Schedules and rules by hand, and what a checkpoint keeps of them."""
+"""Schedules and optimizers by hand, and their state in checkpoints."""
 
 import functools
 import math
@@ -16,7 +16,7 @@ from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 
 def section(**fields):
-  """config.optimiser; the options of a choice as a dict by its name."""
+  """Returns config.optimiser with changed fields."""
   config = base.get_config()
   config.optimiser.update(fields)
   return read_config(config).optimiser
@@ -47,7 +47,7 @@ def test_noam_schedule():
   assert rate(15999) == pytest.approx(2 / 16 * 16000**-0.5)
 
 
-def test_clipping_and_decay():
+def test_adam_and_weight_decay():
   params = {"w": jnp.array([3.0, 4.0])}
   plain = section(schedule="constant", learning_rate=1.0)
   # Adam's first update is -lr · g / |g|, whatever the size of g.
@@ -57,11 +57,6 @@ def test_clipping_and_decay():
   update, _ = _first_update(decayed, params, {"w": jnp.array([1.0, 1.0])})
   # -0.1 · (1 + 0.5 · w)
   np.testing.assert_allclose(update["w"], [-0.25, -0.3], rtol=1e-5)
-  clipped = section(clip=1.0)
-  _, state = _first_update(clipped, params, {"w": jnp.array([30.0, 40.0])})
-  moments = [x for x in jax.tree.leaves(state) if x.shape == (2,)]
-  # The first moment is (1 - β1) · g / 50.
-  np.testing.assert_allclose(moments[0], [0.06, 0.08], rtol=1e-5)
 
 
 def _first_update(config, params, grads):
@@ -78,7 +73,7 @@ ADADELTA = dict(
 
 
 def updates_of(config, *grads):
-  """The updates of one parameter array for gradients, one after another."""
+  """Returns the updates of one parameter for a sequence of gradients."""
   rule = optimizers.make(config, 128)
   params = {"w": jnp.zeros_like(jnp.asarray(grads[0]))}
   state, result = rule.init(params), []
@@ -88,7 +83,7 @@ def updates_of(config, *grads):
   return result
 
 
-def test_the_first_two_updates_of_adadelta():
+def test_adadelta_by_hand():
   # ρ = ½, ε = 1, gradients 4 and then √8; beside it one that is 0.
   # E[g²] = ½ · 16 = 8, RMS 3; E[Δ²] = 0, RMS 1:   Δ = -1/3 · 4 = -4/3.
   # E[g²] = ½ · 8 + ½ · 8 = 8, RMS 3; E[Δ²] = ½ · 16/9 = 8/9, RMS √17 / 3:
@@ -97,12 +92,6 @@ def test_the_first_two_updates_of_adadelta():
   one, two = updates_of(config, [4.0, 0.0], [8**0.5, 0.0])
   np.testing.assert_allclose(one, [-4 / 3, 0.0], rtol=1e-6)
   np.testing.assert_allclose(two, [-(17**0.5) / 9 * 8**0.5, 0.0], rtol=1e-6)
-  # The paper's ρ = .95, ε = 1e-6, gradients .1 and .1.
-  # E[g²] = .05 · .01 = 5e-4; Δ = -√1e-6 / √5.01e-4 · .1 = -4.46767e-3.
-  # E[g²] = .95 · 5e-4 + 5e-4 = 9.75e-4; E[Δ²] = .05 · 1.99601e-5 = 9.98e-7;
-  # Δ = -√1.998e-6 / √9.76e-4 · .1 = -4.52453e-3.
-  one, two = updates_of(section(**ADADELTA), [0.1], [0.1])
-  np.testing.assert_allclose([one, two], [[-4.46767e-3], [-4.52453e-3]], 2e-6)
 
 
 def test_adadelta_against_a_loop_with_any_learning_rate():
@@ -117,11 +106,11 @@ def test_adadelta_against_a_loop_with_any_learning_rate():
     edit = -np.sqrt(mean_x + 1e-6) / np.sqrt(mean_g + 1e-6) * grad
     mean_x = 0.95 * mean_x + 0.05 * edit**2
     np.testing.assert_allclose(plain, edit, rtol=2e-5)
-    # The rate scales what is done, not what the rule remembers of it.
+    # The learning rate scales the update, not the running mean.
     np.testing.assert_allclose(half, edit / 2, rtol=2e-5)
 
 
-def test_clipping_is_by_the_norm_of_all_gradients_and_comes_first():
+def test_clipping_by_the_global_norm_comes_first():
   # |(3, 4, 12)| = 13; clipped to 1 they are 13 times smaller.
   params = {"w": jnp.zeros(2), "b": jnp.zeros(1)}
   grads = {"w": jnp.array([3.0, 4.0]), "b": jnp.array([12.0])}
@@ -163,8 +152,7 @@ def test_muon_makes_singular_values_equal():
     # -lr · .2 · √16 · u s v with each s near 1: the iteration ends in a band.
     scale_DD = -u.T @ matrix @ v.T / (0.2 * 16**0.5)
     np.testing.assert_allclose(scale_DD, np.eye(8), atol=0.35)
-  # All else goes by Adam, whose first update is the sign; so an output
-  # projection to the vocabulary.
+  # All else uses Adam, also an output projection to the vocabulary.
   plain, _ = _first_update(
     section(schedule="constant", learning_rate=1.0), tree, grads
   )
@@ -179,7 +167,6 @@ def test_muon_makes_singular_values_equal():
   "system", ["transformer", "gru_graph", "gru_double_sdr"]
 )
 def test_muon_orthogonalizes_input_by_output_matrices(system):
-  """Also where a kernel has more axes, and fewer inputs than outputs."""
   plan = plan_of(system, width=8)  # the hidden size of the GRUs is 12
   batch = batch_of([sentence(5, 6, 1), sentence(3, 4, 2)])
   params = parameters(plan, batch)
@@ -214,7 +201,7 @@ def test_muon_orthogonalizes_input_by_output_matrices(system):
 
 
 def orthogonalized(matrix):
-  """Five Newton-Schulz iterations with the coefficients of Jordan et al."""
+  """Returns five Newton-Schulz iterations with the coefficients of Jordan et al."""
   x = np.asarray(matrix, np.float64)
   x = x / np.linalg.norm(x)
   for _ in range(5):
@@ -224,7 +211,7 @@ def orthogonalized(matrix):
 
 
 @pytest.mark.parametrize("name", optimizers.OPTIMIZERS)
-def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
+def test_every_optimizer_resumes_exactly(tmp_path, name):
   config = section(
     name=name,
     learning_rate=1.0,

@@ -1,0 +1,445 @@
+"""Checkpoints are saved atomically, verified when read, and replaced if corrupt."""
+
+import errno
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files
+from jaxsyn.training import array_checksums
+from jaxsyn.training.checkpoint_folder import METADATA_FILE
+from jaxsyn.training.checkpoint_reader import CheckpointReader
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
+
+
+def state(step: int):
+  """A state whose numbers differ in each step and do not compress."""
+  rng = np.random.default_rng(step)
+  return {
+    "params": {
+      "w": jnp.array(rng.standard_normal((8, 512)), jnp.float32),
+      "v": jnp.array(rng.standard_normal(8), jnp.bfloat16),
+    },
+    "step": jnp.array(step),
+  }
+
+
+ABSTRACT = jax.eval_shape(lambda: state(0))
+SCORE = {
+  **{"selection": "bleu", "tokenizer": "13a"},
+  **{"score": 30.0, "log_likelihood": -1.0},
+}
+
+
+def save(folder, steps=(1, 2), best=1, keep=3):
+  writer = CheckpointWriter(folder, keep)
+  for step in steps:
+    progress = Progress(epoch=step, batch=7, best_step=best)
+    writer.save(step, state(step), progress)
+  writer.save_best(best, state(best)["params"], SCORE)
+  writer.close()
+  return folder
+
+
+def restore(folder):
+  writer = CheckpointWriter(folder)
+  try:
+    return writer.restore(ABSTRACT)
+  finally:
+    writer.close()
+
+
+def read(folder, which):
+  reader = CheckpointReader(folder)
+  return reader.restore_params(which, ABSTRACT["params"], False)
+
+
+def is_of(params, step):
+  expected = state(step)["params"]
+  return all(
+    np.array_equal(params[name], expected[name], equal_nan=True)
+    for name in expected
+  )
+
+
+def flip(path):
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 0x10
+  path.write_bytes(data)
+
+
+def files_of(folder):
+  return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def array_file(checkpoint):
+  return max(files_of(checkpoint), key=lambda path: path.stat().st_size)
+
+
+def snapshot(folder):
+  """Everything that a writing process would change."""
+  return {
+    str(path): (path.lstat().st_mtime_ns, path.lstat().st_ino)
+    for path in [folder, *folder.rglob("*")]
+  }
+
+
+def test_restores_the_newest_state_and_requested_parameters(tmp_path):
+  assert restore(tmp_path) is None
+  with pytest.raises(InputError, match="none; train first"):
+    read(tmp_path, "best")
+  save(tmp_path, (1, 2, 3), best=2, keep=2)
+  step, restored, progress = restore(tmp_path)
+  assert step == 3 and is_of(restored["params"], 3)
+  assert progress == Progress(epoch=3, batch=7, best_step=2)
+  assert CheckpointReader(tmp_path).steps() == [2, 3]
+  for which, step in {"best": 2, "last": 3, "2": 2}.items():
+    parameters = read(tmp_path, which)
+    assert is_of(parameters.params, step) and parameters.steps == (step,)
+  assert read(tmp_path, "best").score == SCORE
+  for which in ("9", "02", "²", "9" * 5000):
+    with pytest.raises(InputError, match=r"no checkpoint '.*'\. There are: 2"):
+      read(tmp_path, which)
+
+
+def test_averages_the_newest_intact_checkpoints(tmp_path):
+  save(tmp_path, (1, 2, 3))
+  flip(array_file(tmp_path / "checkpoints/2"))
+  reader, params = CheckpointReader(tmp_path), ABSTRACT["params"]
+  mean = reader.average_params(2, params, False)
+  expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
+  np.testing.assert_array_equal(mean.params["w"], expected)
+  assert mean.steps == (1, 3)
+  (message,) = mean.corrupt
+  assert "checkpoints/2" in message
+  with pytest.raises(
+    InputError, match=r"only 2 intact checkpoints .*checkpoints/2"
+  ):
+    reader.average_params(3, params, False)
+
+
+def test_error_for_another_model_names_both_sides(tmp_path):
+  save(tmp_path)
+  other = {
+    "params": {
+      "w": jax.ShapeDtypeStruct((8, 4), jnp.float32),
+      "u": jax.ShapeDtypeStruct((8,), jnp.bfloat16),
+    },
+    "step": ABSTRACT["step"],
+  }
+  writer = CheckpointWriter(tmp_path)
+  with pytest.raises(InputError) as error:
+    writer.restore(other)
+  writer.close()
+  assert (
+    "params/u is missing there and bfloat16 (8,) here; params/v is bfloat16 (8,) "
+    "there and missing here; params/w is float32 (8, 512) there and float32 (8, 4)"
+  ) in str(error.value)
+
+
+CORRUPTIONS = {
+  "flip": flip,
+  "truncate": lambda path: os.truncate(path, path.stat().st_size // 2),
+  "delete": lambda path: path.unlink(),
+  "empty": lambda path: os.truncate(path, 0),
+}
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+@pytest.mark.parametrize("which", ["last", "best"])
+def test_corruption_of_any_file_never_changes_numbers(
+  tmp_path, which, corruption
+):
+  intact = save(tmp_path / "intact")
+  newest = intact / ("checkpoints/2" if which == "last" else "best/1")
+  other = 1 if which == "last" else 2
+  for index, file in enumerate(files_of(newest)):
+    folder = tmp_path / str(index)
+    shutil.copytree(intact, folder)
+    CORRUPTIONS[corruption](folder / file.relative_to(intact))
+    parameters = read(folder, which)
+    assert is_of(parameters.params, other), (file, corruption)
+    assert (parameters.steps, parameters.score) == ((other,), None)
+    (message,) = parameters.corrupt
+    assert "corrupt" in message
+    assert str(folder / newest.relative_to(intact)) in message
+
+
+def test_resuming_renames_a_corrupt_checkpoint(tmp_path, caplog):
+  save(tmp_path, (1, 2, 3))
+  flip(array_file(tmp_path / "checkpoints/3"))
+  step, restored, _ = restore(tmp_path)
+  assert step == 2 and is_of(restored["params"], 2)
+  (renamed,) = tmp_path.glob("corrupt-3-*")
+  assert (renamed / METADATA_FILE).is_file()
+  assert "has another checksum" in caplog.text
+  assert CheckpointReader(tmp_path).steps() == [1, 2]
+
+
+def test_an_older_best_checkpoint_replaces_a_corrupt_one(tmp_path):
+  """Both exist if a process was reading the older one."""
+  writer = CheckpointWriter(save(tmp_path))
+  with CheckpointReader(tmp_path).best.in_use(1):
+    writer.save_best(2, state(2)["params"], SCORE | {"score": 31.0})
+    writer.close()
+  flip(array_file(tmp_path / "best/2"))
+  parameters = read(tmp_path, "best")
+  assert is_of(parameters.params, 1) and parameters.score == SCORE
+  (message,) = parameters.corrupt
+  assert "of step 2 is corrupt" in message and "best/2" in message
+
+
+def test_rejects_a_run_without_intact_checkpoints(tmp_path):
+  save(tmp_path)
+  for path in (tmp_path / "checkpoints").iterdir():
+    flip(array_file(path))
+  before = snapshot(tmp_path)
+  for _ in range(2):  # nothing is renamed
+    with pytest.raises(InputError, match=r"no checkpoint in .* is intact"):
+      restore(tmp_path)
+  assert snapshot(tmp_path) == before
+  flip(array_file(tmp_path / "best/1"))
+  for which in ("best", "last"):
+    with pytest.raises(InputError, match=r"no checkpoint in .* is intact"):
+      read(tmp_path, which)
+  with pytest.raises(InputError, match=r"checkpoint 2 is corrupt.*another: 1"):
+    read(tmp_path, "2")
+
+
+def test_reading_writes_nothing(tmp_path):
+  save(tmp_path)
+  unfinished = tmp_path / "checkpoints" / f".3{files.PARTIAL}" / "state"
+  unfinished.mkdir(parents=True)
+  (unfinished / "half").write_bytes(b"being written")
+  flip(array_file(tmp_path / "checkpoints/2"))
+  before = snapshot(tmp_path)
+  for which in ("last", "best"):
+    assert is_of(read(tmp_path, which).params, 1)
+  missing = tmp_path / "no" / "run"
+  with pytest.raises(InputError, match="train first"):
+    read(missing, "best")
+  assert not missing.parent.exists()
+  assert snapshot(tmp_path) == before
+
+
+def test_reads_a_newer_checkpoint_if_one_is_removed(tmp_path, caplog):
+  reader, tries = CheckpointReader(save(tmp_path)), []
+
+  def read_step(step):
+    tries.append(step)
+    if len(tries) == 1:  # meanwhile, the writer saves 3 and removes 1 and 2
+      save(tmp_path, (3,))
+      for old in (1, 2):
+        files.remove_folder(tmp_path / "checkpoints" / str(old))
+    return reader.last.read(step, ABSTRACT["params"], "params")[0]
+
+  ((step, params),), corrupt = reader.last.newest(read_step)
+  assert (tries, step, corrupt) == ([2, 1, 3], 3, {})
+  assert is_of(params, 3) and caplog.text == ""
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ENOMEM])
+def test_errors_of_the_machine_are_not_corruption(tmp_path, monkeypatch, code):
+  save(tmp_path)
+
+  def fail(path):
+    raise OSError(code, os.strerror(code), str(path))
+
+  monkeypatch.setattr(checksums, "crc_of", fail)
+  with pytest.raises(
+    InputError, match=f"{os.strerror(code)}. The checkpoint may"
+  ):
+    restore(tmp_path)
+  with pytest.raises(InputError, match="ulimit -n"):
+    read(tmp_path, "best")
+  assert not list(tmp_path.glob("corrupt-*"))
+
+
+def test_out_of_memory_is_not_corruption(tmp_path, monkeypatch):
+  def fail(*_):
+    raise MemoryError
+
+  monkeypatch.setattr(array_checksums, "first_difference", fail)
+  with pytest.raises(MemoryError):
+    restore(save(tmp_path))
+  assert CheckpointReader(tmp_path).steps() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["full disk", "file size limit"])
+def test_a_full_disk_is_one_message_and_leaves_nothing(
+  tmp_path, monkeypatch, caplog, kind
+):
+  # Bytecode would be truncated too, and break the next processes.
+  monkeypatch.setattr(sys, "dont_write_bytecode", True)
+  writer = CheckpointWriter(save(tmp_path))
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+  def fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  with monkeypatch.context() as patch:
+    if kind == "full disk":
+      patch.setattr(files, "flush_tree", fail)
+    else:
+      resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+      writer.save(3, state(3), Progress())
+      with pytest.raises(InputError, match="disk full while saving"):
+        writer.wait()
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert caplog.text == ""  # no tracebacks of Orbax's threads
+  assert writer.steps() == [1, 2]
+  assert not list((tmp_path / "checkpoints").glob(".*"))
+  writer.save(3, state(3), Progress())  # there is space again
+  writer.close()
+  parameters = read(tmp_path, "last")
+  assert is_of(parameters.params, 3) and parameters.corrupt == ()
+
+
+def test_checkpoints_in_use_are_not_removed(tmp_path):
+  writer = CheckpointWriter(save(tmp_path, (1, 2, 3)), keep=2)
+  with CheckpointReader(tmp_path).last.in_use(1):
+    writer.save(4, state(4), Progress())
+    writer.wait()
+    assert writer.steps() == [1, 3, 4]
+  writer.save(5, state(5), Progress())
+  writer.close()
+  assert writer.steps() == [4, 5]
+
+
+def on_devices(count: int):
+  """The shapes of the state, cut over some devices."""
+  mesh = Mesh(np.array(jax.devices()[:count]), ("fsdp",))
+
+  def place(leaf):
+    spec = PartitionSpec("fsdp") if leaf.shape else PartitionSpec()
+    return jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)
+    )
+
+  return jax.tree.map(place, ABSTRACT)
+
+
+def flip_arrays_only(checkpoint):
+  """Changes numbers in files whose checksums fit."""
+  flip(array_file(checkpoint))
+  path = checkpoint / METADATA_FILE
+  metadata = checksums.verify_checksum(files.read_json(path))
+  names = list(metadata["files"])
+  metadata["files"] = checksums.file_checksums(checkpoint, names)
+  files.write_json(path, checksums.add_checksum(metadata))
+
+
+@pytest.mark.usefixtures("eight_devices")
+@pytest.mark.parametrize("saved, restored", [(8, 1), (2, 8)])
+def test_verifies_checksums_on_another_number_of_devices(
+  tmp_path, saved, restored
+):
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, on_devices(saved))
+  writer = CheckpointWriter(tmp_path)
+  writer.save(1, jax.device_put(state(1), shardings), Progress())
+  writer.wait()
+  step, result, _ = writer.restore(on_devices(restored))
+  assert step == 1 and is_of(result["params"], 1)
+  assert len(result["params"]["w"].sharding.device_set) == restored
+  flip_arrays_only(tmp_path / "checkpoints/1")
+  with pytest.raises(InputError, match=r"params/w has another checksum than"):
+    writer.restore(on_devices(restored))
+  writer.close()
+
+
+@pytest.mark.usefixtures("eight_devices")
+def test_verifies_regions_of_several_processes():
+  w = np.arange(64, dtype=np.float32).reshape(8, 8)
+  regions = {"0:4,0:8": w[:4], "4:8,0:8": w[4:]}
+  entry = {"shape": [8, 8], "dtype": "float32"}
+  merged = array_checksums.merge(
+    [
+      {"w": entry | {"crc32c": {region: checksums.crc32c(data)}}}
+      for region, data in regions.items()
+    ]
+  )
+  assert set(merged["w"]["crc32c"]) == set(regions)
+  cut = jax.device_put(w, on_devices(8)["params"]["w"].sharding)
+  assert array_checksums.first_difference({"w": cut}, merged) == ""
+  w[5, 3] = -w[5, 3]
+  difference = array_checksums.first_difference({"w": w}, merged)
+  assert "w has another checksum" in difference
+
+
+HOST = """
+import sys
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxsyn.training import hosts
+from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
+
+folder, address, index = sys.argv[1:]
+jax.distributed.initialize(address, 2, int(index))
+mesh = Mesh(np.array(jax.devices()), ("data",))
+specs = {"cut": PartitionSpec("data"), "whole": PartitionSpec()}
+
+def state(value):
+  w = np.arange(32, dtype=jax.numpy.bfloat16).reshape(8, 4) + value
+  return {
+    name: jax.make_array_from_callback(
+      w.shape, NamedSharding(mesh, spec), lambda index: w[index]
+    )
+    for name, spec in specs.items()
+  }
+
+writer = CheckpointWriter(folder, keep=2)
+for step in (1, 2, 3):
+  writer.save(step, state(step), Progress(batch=step))
+  writer.wait()
+hosts.barrier()
+step, restored, progress = writer.restore(state(0))
+for name, array in restored.items():
+  (shard,) = array.addressable_shards
+  (expected,) = state(3)[name].addressable_shards
+  np.testing.assert_array_equal(shard.data, expected.data)
+stop = hosts.first_reason_on_any_host("SIGTERM" if index == "1" else "")
+print(step, progress.batch, stop)
+writer.close()
+"""
+
+
+def test_several_processes_save_one_checkpoint(tmp_path, environment):
+  with socket.socket() as unused:
+    unused.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{unused.getsockname()[1]}"
+  processes = [
+    subprocess.Popen(
+      [sys.executable, "-c", HOST, str(tmp_path), address, index],
+      env=environment,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for index in "01"
+  ]
+  try:
+    for process in processes:
+      output, error = process.communicate(timeout=120)
+      assert output.endswith("3 3 SIGTERM\n"), error
+  finally:
+    for process in processes:
+      process.kill()
+  assert CheckpointReader(tmp_path).steps() == [2, 3]
+  # This process is alone, with one device.
+  w = np.arange(32, dtype=jnp.bfloat16).reshape(8, 4) + 3
+  restored, _ = CheckpointReader(tmp_path).last.read(3, {"cut": w, "whole": w})
+  np.testing.assert_array_equal(restored["cut"], w)
+  np.testing.assert_array_equal(restored["whole"], w)
