@@ -1,7 +1,4 @@
-"""Raw text to score through the real commands, and runs that are killed.
-
-Everything is real: processes, signals, UDPipe, SentencePiece, Orbax.
-"""
+"""Training and translation of raw text with the real commands."""
 
 import json
 import os
@@ -59,7 +56,7 @@ def command(prepared):
 
 @pytest.fixture
 def trained_here(prepared):
-  """A function: the same training in this process, which is quicker."""
+  """A function for the same training in this process, which is faster."""
 
   def run(workdir, changes=MappingProxyType({})):
     config = quickstart.get_config("pascal_ignoring")
@@ -72,7 +69,7 @@ def trained_here(prepared):
 
 @pytest.fixture(scope="module")
 def straight(command, environment, tmp_path_factory):
-  """A run of 60 steps that nothing disturbs."""
+  """An uninterrupted run of 60 steps, and its output."""
   workdir = tmp_path_factory.mktemp("runs") / "straight"
   done = subprocess.run(
     command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
@@ -99,7 +96,7 @@ def test_training_logs_its_progress(straight):
   assert list(workdir.glob("events.*"))
 
 
-def test_a_finished_run_is_not_run_again(straight, trained_here):
+def test_a_finished_run_does_nothing(straight, trained_here):
   workdir, _ = straight
   before = (workdir / "log.jsonl").read_text()
   end = trained_here(workdir)
@@ -110,7 +107,6 @@ def test_a_finished_run_is_not_run_again(straight, trained_here):
 def test_eight_devices_train_the_same_run(
   straight, command, users_environment, tmp_path
 ):
-  """Data, parameters and heads are split, and programs optimised as users' are."""
   cut = {f"train.mesh.{axis}": 2 for axis in ("fsdp", "tensor")}
   eight = {"JAX_NUM_CPU_DEVICES": "8", "PJRT_NPROC": "64"}
   subprocess.run(
@@ -125,7 +121,7 @@ def test_eight_devices_train_the_same_run(
   assert loss == pytest.approx(dict(steps_logged(straight[0]))[15], rel=1e-5)
 
 
-def test_a_loss_that_is_no_number_stops_the_run(trained_here, tmp_path):
+def test_stops_if_the_loss_is_not_finite(trained_here, tmp_path):
   options = {"optimiser.learning_rate": 1e6, "optimiser.schedule": "constant"}
   with pytest.raises(
     InputError,
@@ -134,7 +130,7 @@ def test_a_loss_that_is_no_number_stops_the_run(trained_here, tmp_path):
     trained_here(tmp_path / "nan", options)
 
 
-def test_a_second_training_in_the_folder_is_rejected(
+def test_rejects_a_second_training_in_the_folder(
   straight, command, environment
 ):
   message = f"{straight[0].name} is in use by process {os.getpid()} on "
@@ -179,12 +175,12 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
     *("--input", str(source), "--output", str(output), "--nbest", "2")
   )
   best = output.read_text().splitlines()
-  # Two hypotheses a line, and one of the empty line.
+  # Two hypotheses per line, and one of the empty line.
   assert [line.split(" ||| ")[0] for line in best] == list("0012233")
   plain = [best[i].split(" ||| ")[1] for i in (0, 2, 3, 5)]
   assert plain[1] == "" and plain[0] != ""
 
-  # The parser's CoNLL-U gives what its raw text gives.
+  # CoNLL-U of the parser gives the same translations.
   parser = UDPipe(workdir / "parser.source.udpipe")
   trees = tmp_path / "in.conllu"
   full = [lines[0], lines[2], lines[3]]
@@ -211,7 +207,7 @@ def test_two_processes_share_the_lines_of_a_file(
       [
         *(sys.executable, "-m", "jaxsyn.translate", "--workdir", straight[0]),
         *("--input", source, "--output", output, "--buffer", "2"),
-        *("--search", "sample"),  # drawn by a line's place among all
+        *("--search", "sample"),  # with noise by the index of the line
         *(f"--coordinator=127.0.0.1:{port}", "--processes=2"),
         f"--process={process}",
       ],
@@ -275,50 +271,7 @@ def test_translates_the_lines_before_an_invalid_line(straight, environment):
   assert done.stderr.count(b"\n") == 1
 
 
-def test_replaces_or_skips_invalid_bytes(straight, tmp_path):
-  from jaxsyn import translate
-  from jaxsyn.data.sentence import stream
-
-  session = translate.Session(straight[0])
-  lines = ["The duck arrived .", "so f\ufffdr", "A farmer saw a duck ."]
-  (tmp_path / "in").write_bytes(b"%s\nso f\xfcr\n%s\n" % (
-    lines[0].encode(), lines[2].encode()
-  ))  # fmt: skip
-
-  def answers(errors):
-    inputs = stream.sentences(str(tmp_path / "in"), False, errors)
-    return [best[0].text for best in translate.run(session, inputs)]
-
-  expected = [best[0].text for best in session(lines)]
-  assert answers("replace") == expected
-  assert answers("skip") == [expected[0], "", expected[2]]
-
-
-def test_reads_one_block_ahead(straight):
-  from jaxsyn import translate
-
-  session = Session(straight[0], beam=1)
-  lines = [f"The {word} arrived ." for word in ("duck", "cow", "farmer")] * 2
-  expected = [best[0].text for best in session(lines)]
-  read = []
-
-  def given():
-    for item in (*lines[:5], None, lines[5]):
-      read.append(item)
-      yield item
-    raise InputError("no more.")
-
-  answers, seen = translate.run(session, given(), buffer=2), []
-  with pytest.raises(InputError, match="no more"):
-    for best in answers:
-      seen.append((best[0].text, len(read)))
-  assert [text for text, _ in seen] == expected
-  assert [index for _, index in seen] == [4, 4, 6, 6, 6, 7]
-
-
-def test_a_translation_that_does_not_fit_says_what_to_lower(
-  straight, little_memory
-):
+def test_translation_out_of_memory_names_the_options(straight, little_memory):
 
   session = Session(straight[0], sentences=65_536, beam=1000)
   with pytest.raises(
@@ -343,11 +296,3 @@ def test_rejects_another_vocabulary_or_parser(straight, tmp_path):
   vocabulary.write_bytes(vocabulary.read_bytes()[:-3])
   with pytest.raises(InputError, match=r"vocabulary\.model"):
     Session(workdir)
-
-
-def test_rejects_an_unknown_option_of_the_search(straight):
-
-  with pytest.raises(
-    InputError, match=r"no option 'bean'. Did you mean 'beam'"
-  ):
-    Session(straight[0], bean=3)

@@ -1,12 +1,15 @@
 """A system that learns to parse, from training to translation without a parser."""
 
 import json
+import sys
 
 import pytest
 from without_parser import translated
 
 from jaxsyn import train
 from jaxsyn.config import read_config
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
+from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 
 
@@ -53,3 +56,9 @@ def test_gold_parents_in_translation_need_a_parser(tiny, prepared):
     manifest = json.loads((prepared / "manifest.json").read_text())
     needs.append(resolve(read_config(config), manifest).translation_features)
   assert needs == [frozenset(), frozenset(), {"source_head"}]
+
+
+def test_names_a_parser_that_is_not_installed(prepared, monkeypatch):
+  monkeypatch.setitem(sys.modules, "ufal", None)
+  with pytest.raises(InputError, match=r"UDPipe, which is not installed"):
+    UDPipe(prepared / "parser.source.udpipe")

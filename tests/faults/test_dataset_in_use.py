@@ -3,22 +3,19 @@
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
 
 import disks
 import pytest
 from raw_corpora import corpus, records_of
 
+from jaxsyn import train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.storage import lock
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 READ = """
 import sys, time
@@ -30,7 +27,7 @@ with manifests.in_use(sys.argv[1:]):
 
 
 def reader(folder):
-  """A process that reads a dataset directory."""
+  """Starts a process that reads a dataset directory."""
   process = subprocess.Popen(
     [sys.executable, "-c", READ, str(folder)],
     stdout=subprocess.PIPE,
@@ -65,7 +62,7 @@ def test_prepare_names_every_process_that_reads(dataset):
   with pytest.raises(InputError) as error:
     build.run(other)
   assert records_of(folder) == before
-  build.run(config)  # it is prepared already: nothing is written
+  build.run(config)  # nothing is written
   message = str(error.value)
   assert message.startswith(f"{folder} is in use by process {first.pid} on ")
   assert f"process {last.pid} on {socket.gethostname()} since 2" in message
@@ -79,7 +76,7 @@ def test_prepare_names_every_process_that_reads(dataset):
   assert records_of(folder) != before
 
 
-def test_lines_of_killed_processes_do_not_pile_up(dataset):
+def test_lock_files_do_not_grow(dataset):
   folder = pathlib.Path(dataset[0].data.directory)
   for _ in range(3):
     with manifests.in_use([folder]), manifests.in_use([folder]):
@@ -88,7 +85,7 @@ def test_lines_of_killed_processes_do_not_pile_up(dataset):
       assert len(text.splitlines()) == 2
 
 
-def test_a_directory_that_is_being_prepared_is_not_read(dataset):
+def test_rejects_a_directory_during_preparation(dataset):
   folder = dataset[0].data.directory
   code = READ.replace(
     "manifests.in_use(sys.argv[1:])", "lock.exclusive_lock(sys.argv[1])"
@@ -108,7 +105,6 @@ def test_a_directory_that_is_being_prepared_is_not_read(dataset):
 
 
 def test_read_only_directories_can_be_read(dataset, tmp_path):
-  """With the lock file or, as older versions left them, without it."""
   with disks.disk(tmp_path / "disk", "4m") as disk:
     shutil.copytree(dataset[0].data.directory, disk / "with")
     shutil.copytree(dataset[0].data.directory, disk / "without")
@@ -124,78 +120,20 @@ def test_a_folder_without_data_gets_no_lock_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def train_command(directory, workdir):
-  sizes = {
-    "data.directory": directory,
-    "model.width": 32,
-    "model.transformer.encoder_layers": 1,
-    "model.transformer.decoder_layers": 1,
-    "model.transformer.feed_forward": 32,
-    "batch.tokens": 1024,
-    "batch.shapes": 1,
-    "train.steps": 60,
-    "train.evaluate_every": 60,
-    "train.save_every": 20,
-    "train.log_every": 1,
-    "train.minutes": 0.0,
-    "train.selection": "log_likelihood",
-  }
-  return [
-    *(sys.executable, "-m", "jaxsyn.train"),
-    *("--config", "configs/quickstart.py:pascal"),
-    *("--workdir", str(workdir)),
-    *(f"--config.{name}={value}" for name, value in sizes.items()),
-  ]
+def test_training_locks_its_dataset(tiny, tmp_path):
+  config = tiny("transformer")
+  config.batch.shapes = 1
+  config.train.update(steps=1, evaluate_every=9, selection="log_likelihood")
+  directory, attempts = config.data.directory, []
 
+  def try_to_lock(batch):
+    with (
+      pytest.raises(InputError, match=f"in use by process {os.getpid()} on"),
+      lock.exclusive_lock(directory),
+    ):
+      pass
+    attempts.append(directory)
+    return batch
 
-def prepare(directory, raw, environment, size):
-  """A process that prepares the data with another vocabulary."""
-  return subprocess.run(
-    [
-      *(sys.executable, "-m", "jaxsyn.preprocess.build"),
-      *("--config", "configs/quickstart.py:pascal"),
-      f"--config.data.directory={directory}",
-      f"--raw_dir={raw}",
-      f"--config.prepare.parse.source.udpipe.model={raw}/quickstart.udpipe",
-      f"--config.prepare.vocabulary.size={size}",
-      "--config.prepare.workers=1",
-    ],
-    env=environment,
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-
-
-def begin_training(directory, workdir, environment):
-  """A process that trains, after its first steps."""
-  process = subprocess.Popen(
-    train_command(directory, workdir),
-    env=environment,
-    cwd=ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
-  log = workdir / "log.jsonl"
-  while not (log.is_file() and log.read_text().count("\n") > 3):
-    assert process.poll() is None, process.communicate()
-    time.sleep(0.01)
-  return process
-
-
-def test_prepare_leaves_the_data_of_a_running_training(
-  prepared, tmp_path, environment
-):
-  raw, data = prepared.parent / "raw", tmp_path / "data"
-  shutil.copytree(prepared, data)
-  before = records_of(data)
-  training = begin_training(data, tmp_path / "run", environment)
-  training.send_signal(signal.SIGSTOP)  # however quick it is
-  done = prepare(data, raw, environment, 310)
-  assert done.returncode == 2
-  assert f"error: {data} is in use by process {training.pid} on " in done.stderr
-  assert "Traceback" not in done.stderr
-  assert records_of(data) == before
-  end(training)
+  train.run(config, tmp_path / "run", try_to_lock)
+  assert attempts

@@ -41,8 +41,7 @@ def flip(data):
   return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
-  """Checksums that fit do not say that the records are of the text."""
+def test_verification_compares_records_with_the_text(whole, tmp_path, capsys):
   _, folder, expected = of(whole, tmp_path)
   manifest = manifests.read(folder)
 
@@ -79,8 +78,8 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   )
 
 
-def test_stopped_at_any_moment_of_publishing(whole, tmp_path, monkeypatch):
-  """The folder is whole or no data set, and the next call ends the work."""
+def test_publishing_is_atomic(whole, tmp_path, monkeypatch):
+  """After a kill, the folder is rejected, and the next call completes it."""
   config, folder, expected = of(whole, tmp_path)
   rename = os.rename
   stopped = 0
