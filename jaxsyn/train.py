@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -38,7 +37,7 @@ from jaxsyn.training.checkpoint_writer import CheckpointWriter
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.runtime import enough_memory, set_up_jax
-from jaxsyn.training.step import check_maps, first_params
+from jaxsyn.training.step import first_params
 from jaxsyn.validation import AttentionLogger, Validator
 
 _LESS_MEMORY = (
@@ -119,7 +118,6 @@ def _run(
 
   # Shapes of the parameters, and their initial values from another run.
   batch = loader.empty()[0]  # outside of a trace, in which no teacher can run
-  check_maps(plan.recipe, batch)
   shapes = jax.eval_shape(
     lambda: first_params(plan.recipe, batch, jax.random.key(0))
   )
@@ -242,27 +240,6 @@ def _training_length(config: Config, loader: DataLoader) -> str:
   )
 
 
-def unused_prepare_options(config: Config, options: Mapping[str, Any]) -> str:
-  """Describes options of preparation that the prepared data does not have.
-
-  Args:
-    config: Config of the run.
-    options: Options on the command line, by dotted name.
-  """
-  names = sorted(name for name in options if name.startswith("prepare."))
-  if not names:
-    return ""
-  directory = config.data.directory
-  prepared = flat({"prepare": manifests.read(directory)["options"]})
-  requested = flat({"prepare": as_dict(config.prepare)})
-  return " ".join(
-    f"config.{name} does nothing here: {directory} was prepared with "
-    f"{prepared.get(name)!r}. Prepare it again."
-    for name in names
-    if json.dumps(prepared.get(name)) != json.dumps(requested.get(name))
-  )
-
-
 def _batch_sizes(loader: DataLoader) -> str:
   shapes = ", ".join(
     f"{s.rows} x {s.source} x {s.target}" for s in loader.batch_sampler.shapes
@@ -295,9 +272,6 @@ def _main(values: flags.FlagValues) -> None:
   hosts.join(values)
   set_up_jax(values.workdir)
   config = with_defaults(read_config(values.config))
-  message = unused_prepare_options(config, cli.overrides(values))
-  if message and jax.process_index() == 0:
-    print(f"warning: {message}", file=sys.stderr)
   manifest = manifests.read(config.data.directory)
   check_trees([resolve(config, manifest)])
   with hosts.shutdown_together(values.heartbeat):

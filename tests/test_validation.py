@@ -94,20 +94,6 @@ def test_every_metric_can_select(tiny, metric):
   assert right.compared > half.compared
 
 
-def test_reports_unused_options_of_preparation(tiny):
-  config = small(tiny)
-  config.prepare.vocabulary.size = 77
-  inputs = {
-    "prepare.vocabulary.size": 77,
-    "prepare.shard_mib": 256.0,
-    "train.steps": 6,
-  }
-  message = train.unused_prepare_options(read_config(config), inputs)
-  assert message.count("config.prepare.") == 1
-  assert "vocabulary.size does nothing here" in message
-  assert "was prepared with 300. Prepare it again." in message
-
-
 @SEVERAL_DEVICES
 def test_uneven_batches_equal_single_sentences(tiny, prepared):
   config = small(tiny, selection="log_likelihood")

@@ -275,8 +275,7 @@ class _Loop:
     placed = self._layout.place_batch(train_batch.batch)
     self._training.profile.before(step + 1)
     state, metrics = program(state, placed)
-    if message := self._training.profile.after(step + 1, metrics):
-      self._log.say(message)
+    self._training.profile.after(step + 1, metrics)
     self._say_waiting |= step == self._start
     self._pending.append((step + 1, metrics))
     if len(self._pending) % _IN_FLIGHT == 0:
@@ -397,8 +396,7 @@ class _Loop:
 
   def close(self) -> None:
     """Ends the profile and the compiler threads."""
-    if message := self._training.profile.close():
-      self._log.say(message)
+    self._training.profile.close()
     self._compiler.close()
 
 

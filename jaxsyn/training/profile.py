@@ -30,7 +30,6 @@ class Profile:
     self._first, self._last = int(first or 0), int(last or 0)
     self._folder = files.path_of(folder)
     self._recording = contextlib.ExitStack()
-    self._state = "waiting" if steps and jax.process_index() == 0 else "off"
     if self._last < self._first or (steps and not self._first):
       raise InputError(
         f"config.train.profile={steps!r}: FIRST-LAST of two steps from 1 is "
@@ -39,40 +38,23 @@ class Profile:
 
   def before(self, step: int) -> None:
     """Starts recording if this is the first step to record."""
-    if self._state == "waiting" and step == self._first:
+    if step == self._first and jax.process_index() == 0:
       # The profiler cannot write to object stores.
       folder = self._recording.enter_context(files.filled_folder(self._folder))
       jax.profiler.start_trace(folder)
-      self._state = "recording"
+      self._recording.callback(jax.profiler.stop_trace)
 
-  def after(self, step: int, result: object) -> str:
-    """Ends recording after the last step to record.
+  def after(self, step: int, result: object) -> None:
+    """Ends recording if this was the last step to record.
 
     Args:
       step: Step that was started.
       result: Its result, which is waited for.
-
-    Returns:
-      A message about the profile, if it was written; otherwise "".
     """
-    if self._state != "recording" or step < self._last:
-      return ""
-    jax.block_until_ready(result)
-    return self._end()
+    if step == self._last:
+      jax.block_until_ready(result)
+      self.close()
 
-  def close(self) -> str:
-    """Ends recording at the end of the run; returns a message, or ""."""
-    if self._state == "recording":
-      return f"{self._end()}; the run ended before step {self._last} did"
-    if self._state == "waiting":
-      return (
-        f"no profile: step {self._first} of config.train.profile was not among "
-        "those of this run"
-      )
-    return ""
-
-  def _end(self) -> str:
-    self._state = "off"
-    jax.profiler.stop_trace()
+  def close(self) -> None:
+    """Ends recording, if the run ends before the last step to record."""
     self._recording.close()  # uploads the files of a remote run directory
-    return f"the profile is in {self._folder / 'plugins' / 'profile'}"

@@ -174,27 +174,6 @@ def first_params(
   ]
 
 
-def check_maps(recipe: Recipe, batch: Mapping[str, Any]) -> None:
-  """Traces all losses.
-
-  Args:
-    recipe: Recipe of the step.
-    batch: Any batch.
-
-  Raises:
-    InputError: A loss reads a map that the model does not publish.
-  """
-  if set(recipe.losses) == {
-    "nll"
-  }:  # it reads no maps, and tracing takes a second
-    return
-
-  def run(key: Array) -> Metrics:
-    return evaluate_step(first_params(recipe, batch, key), batch, recipe)
-
-  jax.eval_shape(run, jax.random.key(0))
-
-
 def first_state(
   recipe: Recipe, batch: Mapping[str, Any], seed: int | Array
 ) -> TrainState:

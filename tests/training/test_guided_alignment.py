@@ -13,7 +13,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
-from jaxsyn.training.step import check_maps, outputs
+from jaxsyn.training.step import evaluate_step, outputs
 
 PAIRS = [sentence(5, 6, 1), sentence(3, 4, 2), sentence(7, 8, 3)]
 BATCH = batch_of(PAIRS, extra=1)
@@ -82,6 +82,11 @@ def plan_with(system="guided_alignment", loss=None, **model):
   return resolve(read_config(config), JOINT)
 
 
+def trace(plan):
+  params = parameters(plan, BATCH)
+  jax.eval_shape(lambda: evaluate_step(params, BATCH, plan.recipe))
+
+
 def gradient(plan):
   params = parameters(plan, BATCH)
 
@@ -133,7 +138,7 @@ def test_fused_attention_publishes_the_guided_layer():
     fused.spec.published_maps == (("cross", 0),)
     and not plain.spec.published_maps
   )
-  check_maps(fused.recipe, BATCH)
+  trace(fused)
   _, maps = jax.eval_shape(
     lambda: outputs(fused.recipe, parameters(fused, BATCH), BATCH, train=False)
   )
@@ -152,7 +157,7 @@ def test_rematerialized_layers_publish_maps():
   for kind in ("attention", "layer"):
     train = dataclasses.replace(plan.config.train, remat=kind)
     config = dataclasses.replace(plan.config, train=train)
-    check_maps(resolve(config, JOINT).recipe, BATCH)
+    trace(resolve(config, JOINT))
 
 
 def test_windows_of_a_recurrent_decoder_are_heads():

@@ -146,15 +146,6 @@ def test_resumes_exactly_between_two_updates(straight, resumed):
   )
 
 
-def test_steps_of_a_profile_that_never_come_are_reported(tmp_path):
-  assert "no profile: step 5 of" in Profile("5-6", tmp_path).close()
-  profile = Profile("2-9", tmp_path)
-  for step in (1, 2):
-    profile.before(step)
-    assert profile.after(step, None) == ""
-  assert "ended before step 9 did" in profile.close()
-
-
 def test_profiles_the_requested_steps(resumed):
   (path,) = (resumed / "plugins" / "profile").glob("*/*.xplane.pb")
   data = ProfileData.from_file(str(path))
