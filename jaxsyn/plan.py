@@ -43,7 +43,7 @@ class Plan:
     recipe: Model, losses and optimizer of a training step.
     features: Features of the data that modifiers and losses read in training.
     tag: Id of the tag around each source to be translated; None: no tag.
-    drawn: Sides whose trees are resampled in every epoch.
+    sampled_sides: Sides whose trees are resampled in every epoch.
   """
 
   config: Config
@@ -51,7 +51,7 @@ class Plan:
   recipe: Recipe
   features: frozenset[str]
   tag: int | None = None
-  drawn: tuple[str, ...] = ()
+  sampled_sides: tuple[str, ...] = ()
 
   @property
   def model_features(self) -> frozenset[str]:
@@ -212,7 +212,7 @@ def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
 def _reads_trees(plan: Plan) -> bool:
   """Returns whether other trees of the data would change training."""
   data = plan.config.data
-  if data.tree.sampled and plan.drawn:
+  if data.tree.sampled and plan.sampled_sides:
     return True
   if any(loss.has_teacher for _, loss in plan.config.losses):
     return True

@@ -262,12 +262,7 @@ class _Loop:
   def _step(
     self, state: TrainState, step: int, batches: Iterator[TrainBatch]
   ) -> TrainState:
-    """Returns the state after the next batch.
-
-    Raises:
-      StopRequestedError: A signal came while the program was compiled; the state
-        is unchanged.
-    """
+    """Returns the state after the next batch; StopRequestedError changes nothing."""
     start = time.monotonic()
     train_batch = next(batches)
     waited = time.monotonic() - start
@@ -303,7 +298,6 @@ class _Loop:
     return program
 
   def _stop_reason(self, step: int) -> str:
-    """Returns why all hosts stop at this step; "" to continue."""
     self._update_clock()
     local_reason = self._signals.name or finish_reason(
       self._config, step, self._progress
