@@ -42,7 +42,7 @@ class LoggedRun:
     if self.start and files.is_file(path):
       try:
         ids = dict(files.read_json(path))
-      except ValueError:  # corrupt: the rest becomes another run there
+      except (ValueError, TypeError):  # corrupt: it becomes another run there
         ids = {}
     if not isinstance(ids.get(service), str):
       ids[service] = secrets.token_hex(8)

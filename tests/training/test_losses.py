@@ -12,6 +12,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.training.losses import (
   LOSSES,
   NegativeLogLikelihood,
+  cross_entropy,
   token_log_probability,
 )
 from jaxsyn.training.objective import Loss
@@ -40,6 +41,29 @@ def test_smoothed_loss_against_loops():
     log_p,
     np.take_along_axis(jax.nn.log_softmax(logits), ids[..., None], 2)[..., 0],
     atol=1e-5,
+  )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_gradient_of_the_cross_entropy_equals_automatic_differentiation(
+  smoothing,
+):
+  rng = np.random.default_rng(2)
+  logits_BTV = jnp.asarray(rng.normal(size=(2, 3, 5)), jnp.float32)
+  id_BT = jnp.asarray(rng.integers(0, 5, (2, 3)))
+  scale_BT = jnp.asarray(rng.normal(size=(2, 3)), jnp.float32)
+
+  def plain(logits_BTV):
+    log_p_BTV = jax.nn.log_softmax(logits_BTV)
+    gold_BT = jnp.take_along_axis(log_p_BTV, id_BT[..., None], 2)[..., 0]
+    loss_BT = (1 - smoothing) * gold_BT + smoothing * log_p_BTV.mean(2)
+    return -jnp.sum(scale_BT * loss_BT)
+
+  def ours(logits_BTV):
+    return jnp.sum(scale_BT * cross_entropy(logits_BTV, id_BT, smoothing))
+
+  np.testing.assert_allclose(
+    jax.grad(ours)(logits_BTV), jax.grad(plain)(logits_BTV), atol=1e-6
   )
 
 
