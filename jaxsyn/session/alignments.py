@@ -35,7 +35,7 @@ from jaxsyn.models.contract import EncoderDecoder, states
 from jaxsyn.session.member import Member
 from jaxsyn.session.session import Session
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.training import cross
+from jaxsyn.training.attention_options import cross_attention
 from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
 
 DEFAULT_LAYER = -2  # of a run without guided alignment
@@ -200,7 +200,7 @@ def _cross_attention(
   _, state = model.apply(
     {"params": params}, batch, train=False, method=states, mutable=[COLLECTION]
   )
-  weight_BHTS = cross.heads(Maps.of(state), layer)
+  weight_BHTS = cross_attention(Maps.of(state), layer)
   if head == MEAN:
     return jnp.mean(weight_BHTS, axis=1)
   return weight_BHTS[:, head]
