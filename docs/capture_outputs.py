@@ -17,7 +17,7 @@ import sys
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\S+\.py)\n")
-MAX_LINES = 14
+MAX_LINES = 18
 
 
 def run(language: str, code: str) -> str:
