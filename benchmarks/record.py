@@ -13,20 +13,16 @@ The sections of a record, each of which --sections selects:
             and the 3-best translations of its last checkpoint
   resume    arrays and log of a training killed twice, and of one never killed
   commands  standard output, or the files, of every command
-  speeds    training, decoding, reading, preparing and start-up
 
 All models are tiny. Values are compared for equality: floats are recorded as
-Python prints them, which is exact. Speeds are printed next to each other, not
-compared; for a verdict on speed run two versions in turns on one machine.
+Python prints them, which is exact.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +35,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
+from benchmarks import shards
 from jaxsyn import cli, train
 from jaxsyn.configs import enja, multi30k_en_de, quickstart, systems
 from jaxsyn.errors import InputError
@@ -188,108 +185,49 @@ def _array_hashes(run: pathlib.Path) -> dict[str, str]:
     Session(run, checkpoint="last").params
   )
   return {
-    jax.tree_util.keystr(path): _digest(np.asarray(leaf).tobytes())
+    jax.tree_util.keystr(path): shards.sha256(np.asarray(leaf).tobytes())
     for path, leaf in leaves
   }
 
 
 def _records(work: pathlib.Path, _: list[str]) -> Record:
-  found = {"generated": _shard_hashes(work / "data")}
+  found = {"generated": shards.digests(work / "data")}
   data = pathlib.Path(os.environ.get("JAXSYN_DATA", "../shared/data"))
   if not data.is_dir():
     print(f"  {data} is missing: real text is left out", file=sys.stderr)
     return found
-  for name, config, raw in (_multi30k(data, work), _japanese(data, work)):
+  for name, make, parser in (
+    ("multi30k", _multi30k, "german"),
+    ("japanese", _japanese, "japanese"),
+  ):
+    config, parsers = make(data), data / "udpipe"
     config.data.directory = str(work / name)
+    parse = config.prepare.parse
+    parse.source.udpipe.model = str(parsers / "english.udpipe")
+    parse.target.udpipe.model = str(parsers / f"{parser}.udpipe")
+    parse.sides = ("source", "target")
     shutil.rmtree(work / name, ignore_errors=True)
-    build.run(config, str(raw))
-    found[name] = _shard_hashes(work / name)
+    build.run(config)
+    found[name] = shards.digests(work / name)
   return found
 
 
-def _multi30k(
-  data: pathlib.Path, work: pathlib.Path
-) -> tuple[str, ConfigDict, pathlib.Path]:
+def _multi30k(data: pathlib.Path) -> ConfigDict:
   config = multi30k_en_de.get_config("sisa")
+  config.prepare.raw_dir = str(data / "multi30k")
   config.prepare.subset.pairs = PAIRS
   config.prepare.vocabulary.size = 2000
-  parse = config.prepare.parse
-  parse.source.udpipe.model = str(data / "udpipe" / "english.udpipe")
-  parse.target.udpipe.model = str(data / "udpipe" / "german.udpipe")
-  parse.sides = ("source", "target")
-  return "multi30k", config, data / "multi30k"
+  return config
 
 
-def _japanese(
-  data: pathlib.Path, work: pathlib.Path
-) -> tuple[str, ConfigDict, pathlib.Path]:
+def _japanese(data: pathlib.Path) -> ConfigDict:
   config = enja.get_config("pascal")
+  config.prepare.raw_dir = str(data / "enja")
   raw = ("train.en.gz", "train.ja.gz")
   config.prepare.splits.train = (*raw, "1-500")
   config.prepare.splits.validation = (*raw, "501-550")
   config.prepare.vocabulary.size = 1500
-  parse = config.prepare.parse
-  parse.source.udpipe.model = str(data / "udpipe" / "english.udpipe")
-  parse.target.udpipe.model = str(data / "udpipe" / "japanese.udpipe")
-  parse.sides = ("source", "target")
-  return "japanese", config, data / "enja"
-
-
-def _shard_hashes(folder: pathlib.Path) -> Record:
-  """Returns digests of the shards and, by split, of the values of each feature.
-
-  With both, a new feature can be told from a changed one.
-  """
-  shards: dict[str, str] = {}
-  features: dict[str, Any] = {}  # hash objects
-  for path in sorted(folder.rglob("*.tfrecord-*")):
-    if path.suffix.startswith(".tfrecord") and path.is_file():
-      data = path.read_bytes()
-      shards[path.name] = _digest(data)
-      split = path.name.split(".")[0].split("-")[-1]
-      for name, value in _features(data):
-        features.setdefault(f"{split}/{name}", hashlib.sha256()).update(value)
-  if not shards:
-    raise InputError(f"no TFRecord shards below {folder}.")
-  return {
-    "shards": shards,
-    "features": {name: one.hexdigest() for name, one in features.items()},
-    "vocabulary": _digest((folder / "vocabulary.model").read_bytes()),
-  }
-
-
-def _features(shard: bytes) -> Iterator[tuple[str, bytes]]:
-  """Yields name and serialized value of each feature of each record of a shard.
-
-  It reads the wire format itself, so that it does not depend on the reader that
-  it is to check. A record is length (8 bytes), CRC (4), tf.train.Example, CRC (4).
-  """
-  start = 0
-  while start < len(shard):
-    length = int.from_bytes(shard[start : start + 8], "little")
-    example = shard[start + 12 : start + 12 + length]
-    for features in _fields(example):
-      for entry in _fields(features):
-        name, value = _fields(entry)
-        yield name.decode(), value
-    start += 16 + length
-
-
-def _fields(message: bytes) -> Iterator[bytes]:
-  """Yields the length-delimited fields of a protocol buffer message."""
-  start = 0
-  while start < len(message):
-    start += 1  # the tag
-    length = shift = 0
-    while True:
-      byte = message[start]
-      start += 1
-      length |= (byte & 0x7F) << shift
-      shift += 7
-      if byte < 0x80:
-        break
-    yield message[start : start + length]
-    start += length
+  return config
 
 
 def _commands(work: pathlib.Path, _: list[str]) -> Record:
@@ -299,14 +237,12 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
     _systems(work, ["pascal"])
   shutil.rmtree(out, ignore_errors=True)
   out.mkdir()
-  source, reference = out / "in.en", out / "in.qaa"
-  source.write_text("".join(f"{s}\n" for s in _lines(raw / "test.en", 8)))
-  reference.write_text("".join(f"{s}\n" for s in _lines(raw / "test.qaa", 8)))
-  (out / "other.qaa").write_text(
-    "".join(f"{s}\n" for s in _lines(raw / "validation.qaa", 8))
+  source, reference, other = (
+    _first_lines(raw / name, out)
+    for name in ("test.en", "test.qaa", "validation.qaa")
   )
   translate = f"translate --workdir {run} --input {source}"
-  score = f"score --reference {reference} --hypothesis {out}/other.qaa"
+  score = f"score --reference {reference} --hypothesis {other}"
   lines = {
     "version": "--version",
     "help": "--help",
@@ -372,7 +308,7 @@ def get_config(system="transformer"):
 def _files(folder: pathlib.Path) -> dict[str, str]:
   """Returns the files of a folder; digests of those that hold arrays."""
   return {
-    str(path.relative_to(folder)): _digest(path.read_bytes())
+    str(path.relative_to(folder)): shards.sha256(path.read_bytes())
     if path.suffix in (".safetensors", ".npz", ".model")
     else ""
     for path in sorted(folder.rglob("*"))
@@ -380,44 +316,15 @@ def _files(folder: pathlib.Path) -> dict[str, str]:
   }
 
 
-def _speeds(work: pathlib.Path, _: list[str]) -> Record:
-  """Runs the benchmarks; each prints lines NAME=VALUE UNIT."""
-  run, source = work / "runs" / "pascal", work / "raw" / "train.en"
-  lines = {
-    "training": f"train_speed --data {work}/data --size small --seconds 60",
-    "decoding": f"decode_speed --workdir {run} --input {source}",
-    "reading": f"read_speed --data {work}/data",
-    "preparing": f"prepare_speed --source {source} --target "
-    f"{work}/raw/train.qaa --trees {work}/raw/train.en.conllu --lines 500",
-  }
-  found = {}
-  for name, line in lines.items():
-    printed = subprocess.run(
-      [sys.executable, "-m", *f"benchmarks.{line}".split()],
-      capture_output=True,
-      text=True,
-      check=True,
-    ).stdout
-    found[name] = dict(re.findall(r"^(\S+)=(.+)$", printed, re.MULTILINE))
-  code = (
-    "import sys, jaxsyn.train; names = [n for n in sys.modules if"
-    " n.split('.')[0] == 'jaxsyn']; print(len(names))"
-  )
-  started = time.monotonic()
-  count = subprocess.check_output([sys.executable, "-c", code], text=True)
-  found["import jaxsyn.train"] = {
-    "seconds": f"{time.monotonic() - started:.2f}",
-    "project modules": count.strip(),
-  }
-  return found
+def _first_lines(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+  """Writes the first eight lines of a file to a folder; returns the new file."""
+  target = folder / path.name
+  target.write_text("".join(f"{line}\n" for line in _lines(path, 8)))
+  return target
 
 
 def _lines(path: pathlib.Path, count: int) -> list[str]:
   return path.read_text().splitlines()[:count]
-
-
-def _digest(data: bytes) -> str:
-  return hashlib.sha256(data).hexdigest()
 
 
 SECTIONS: dict[str, Callable[[pathlib.Path, list[str]], Record]] = {
@@ -425,7 +332,6 @@ SECTIONS: dict[str, Callable[[pathlib.Path, list[str]], Record]] = {
   "systems": _systems,
   "resume": _resume,
   "commands": _commands,
-  "speeds": _speeds,
 }
 
 
@@ -449,13 +355,8 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
 
 def _compare(before: pathlib.Path, after: pathlib.Path) -> int:
   old, new = (json.loads(path.read_text()) for path in (before, after))
-  speeds = old.pop("speeds", {}), new.pop("speeds", {})
   found = list(differences(old, new))
   print("\n".join(found) or "no differences")
-  for name in speeds[0]:
-    for figure, value in speeds[0][name].items():
-      other = speeds[1].get(name, {}).get(figure, "-")
-      print(f"speed: {name} {figure}: {value} before, {other} after")
   return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Statistics of parallel text, and model sizes that suit it."""
+"""Statistics and languages of parallel text, for `jaxsyn new`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,13 @@ from jaxsyn.preprocess.readers import reader_of
 from jaxsyn.scoring import tokenizers
 
 MIN_PAIRS = 20  # in a corpus from which pairs are held out
-# Multi30k: 29,000 pairs of 11.9 words are 259 batches of 2,048 subwords, padding
-# included; the best checkpoint came after 32 epochs.
-_BATCH, _EPOCHS = 2048, 27
-_SUBWORDS_PER_WORD = 1.54  # on Multi30k with 8,000 subwords, padding included
-_LETTERS_PER_SUBWORD = 1.5  # where no blanks separate words; an estimate
-_COVERAGE = 0.9995
 EXAMINED_PAIRS = 200_000  # first pairs, for statistics; all lines are counted
-_SAMPLE = 1_000  # first lines of a side
+_SAMPLE = 1_000  # first lines of a side, in which the language is detected
 _LINES_PER_GUESS = 10  # a single line is often too short to identify
 _MIN_SHARE = 0.8  # of guesses, to contradict a language code
 # Languages that py3langid confuses or has one code for.
-_ALIKE = (
-  {"no", "nb", "nn"},
-  {"hr", "sr", "bs"},
-  {"id", "ms"},
-  {"zh", "lzh"},
-)
+_ALIKE = ({"no", "nb", "nn"}, {"hr", "sr", "bs"}, {"id", "ms"}, {"zh", "lzh"})
+_LANGUAGE = "[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,26 +70,36 @@ class Files:
           "*, ? and [ make a pattern."
         )
 
-  def pairs(self) -> Iterator[tuple[str | None, str | None]]:
+  def pairs(self) -> Iterator[tuple[str, str]]:
     """Yields the source and target line of each pair.
 
-    If one side has more lines, None replaces the lines that the other side lacks.
-
     Raises:
-      InputError: A line is not UTF-8, or does not have two columns.
+      InputError: A line is not UTF-8 or does not have two columns, or the files
+        have different numbers of lines.
     """
-    if self.target:
-      sides = map(text.lines_of, (self.source, self.target))
-      yield from itertools.zip_longest(*sides)
+    if not self.target:
+      for number, line in enumerate(text.lines_of(self.source), 1):
+        row = line.split("\t")
+        if len(row) != 2:
+          raise InputError(
+            f"{self.source}:{number}: {len(row)} columns, but a pair has two. "
+            "To take the first two of more: cut -f1,2."
+          )
+        yield row[0], row[1]
       return
-    for number, line in enumerate(text.lines_of(self.source), 1):
-      row = line.split("\t")
-      if len(row) != 2:
-        raise InputError(
-          f"{self.source}:{number}: {len(row)} columns, but a pair has two. To "
-          "take the first two of more: cut -f1,2."
-        )
-      yield row[0], row[1]
+    counts = [0, 0]
+    sides = map(text.lines_of, (self.source, self.target))
+    for pair in itertools.zip_longest(*sides):
+      for side, line in enumerate(pair):
+        counts[side] += line is not None
+      if None not in pair:
+        yield pair
+    if counts[0] != counts[1]:
+      raise InputError(
+        f"{self.source} has {counts[0]} lines, but {self.target} has {counts[1]}:"
+        " line N of one must be the translation of line N of the other. Look at "
+        f"line {min(counts) + 1} of the longer file, and before."
+      )
 
 
 @dataclasses.dataclass
@@ -164,6 +164,19 @@ class CorpusStats:
   sources: list[int] = dataclasses.field(default_factory=list)
   lengths: list[int] = dataclasses.field(default_factory=list)
 
+  def __str__(self) -> str:
+    part = ""
+    if self.examined < self.count:
+      part = f", of the first {self.examined:,}"
+    source, target = (
+      s.length(self.examined) for s in (self.source, self.target)
+    )
+    repeated = self.examined - len(self.pairs)
+    return (
+      f"{self.count:,} pairs of {self.files}{part}: {source} and {target} a line, "
+      f"{repeated:,} repeated"
+    )
+
 
 def corpus_stats(files: Files) -> CorpusStats:
   """Returns the statistics of one split, read from its files.
@@ -173,13 +186,12 @@ def corpus_stats(files: Files) -> CorpusStats:
       have different numbers of lines.
   """
   files.check()
-  stats, sources, targets = CorpusStats(files), 0, 0
+  stats = CorpusStats(files)
   for source, target in files.pairs():
-    sources += source is not None
-    targets += target is not None
-    if source is None or target is None or stats.examined >= EXAMINED_PAIRS:
+    stats.count += 1
+    if stats.count > EXAMINED_PAIRS:
       continue
-    if not stats.examined and "\0" in source + target:
+    if stats.count == 1 and "\0" in source + target:
       raise InputError(
         f"{files}: there is NUL in line 1; the text may be UTF-16. Convert it: "
         "iconv -f utf-16 -t utf-8."
@@ -190,15 +202,8 @@ def corpus_stats(files: Files) -> CorpusStats:
     stats.pairs.add(hash((source, target)))
     stats.sources.append(hash(source))
     stats.lengths.append(len(source) + len(target))
-  if sources != targets:
-    raise InputError(
-      f"{files.source} has {sources} lines, but {files.target} has {targets}: "
-      "line N of one must be the translation of line N of the other. Look at "
-      f"line {min(sources, targets) + 1} of the longer file, and before."
-    )
-  if not sources:
+  if not stats.count:
     raise InputError(f"{files}: there is no line.")
-  stats.count = sources
   return stats
 
 
@@ -275,7 +280,7 @@ def languages(
       (guess, "by the text"),
     )
     code, reason = next((c for c in candidates if c[0]), ("", ""))
-    if not re.fullmatch("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
+    if not re.fullmatch(_LANGUAGE, code):
       raise InputError(
         f"{file}: which language is the {side}? Give its code, as in "
         f"--{side}_language en."
@@ -294,88 +299,6 @@ def languages(
   return (codes[0], codes[1]), messages
 
 
-def findings(
-  stats: Mapping[str, CorpusStats], held_out: int, lacking: list[str]
-) -> list[str]:
-  """Returns messages with corpus statistics, and warnings about the text.
-
-  Args:
-    stats: Statistics of the given splits.
-    held_out: Number of pairs in each split that is held out.
-    lacking: Names of the splits that are held out.
-  """
-  lines = []
-  for split, seen in stats.items():
-    part = ""
-    if seen.examined < seen.count:
-      part = f", of the first {seen.examined:,}"
-    sides = [s.length(seen.examined) for s in (seen.source, seen.target)]
-    lines.append(
-      f"{split}: {seen.count:,} pairs of {seen.files}{part}: "
-      f"{' and '.join(sides)} a line, {seen.examined - len(seen.pairs):,} "
-      "repeated"
-    )
-  cut = held_out * len(lacking)
-  training = stats["train"].sources
-  tested = {s: seen.sources for s, seen in stats.items() if s != "train"}
-  if cut:
-    tested[" and ".join(lacking)] = training[:cut]
-    lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
-    lengths = stats["train"].lengths
-    ratio = statistics.fmean(lengths[:cut]) / max(1, statistics.fmean(lengths))
-    if not 0.67 < ratio < 1.5:
-      lines.append(
-        "warning: the pairs held out, which are the first, are shorter or longer "
-        "than the rest. Shuffle the pairs: paste SOURCE TARGET | shuf > pairs.tsv"
-      )
-  trained = set(training[cut:])
-  for split, sources in tested.items():
-    if repeated := sum(source in trained for source in sources):
-      lines.append(
-        f"warning: {repeated:,} of the {len(sources):,} sources of {split} are in "
-        "training too: scores will be too high"
-      )
-  return lines
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-  """Vocabulary size and training length that suit corpora of a certain size.
-
-  Attributes:
-    vocabulary: Number of subwords; 0: two for five pairs.
-    reason: Reason for the vocabulary size, for a comment in the config.
-    updates: Number of training steps of a base Transformer with dropout; 0: a
-      Transformer-Tiny, trained for a number of epochs.
-    dropout: Dropout rate of the base Transformer.
-    published: Source of the number of updates.
-  """
-
-  vocabulary: int
-  reason: str
-  updates: int = 0
-  dropout: float = 0.0
-  published: str = ""
-
-
-_MILLIONS, _PUBLISHED = (
-  "published for 4.3 million pairs",
-  "published for 230,000 pairs",
-)
-# Minimum number of pairs -> sizes; docs/own_data.md has the sources.
-SIZES = {
-  1_000_000: Size(32_000, "published for a million pairs and more", 100_000, 0.1, _MILLIONS),
-  200_000: Size(16_000, _PUBLISHED, 20_000, 0.3, _PUBLISHED),
-  20_000: Size(8000, "4,000 were worse on 29,000 pairs of Multi30k"),
-  0: Size(0, "two for five pairs, 1,000 at least: a rule of thumb"),
-}  # fmt: skip
-
-
-def size_of(pairs: int) -> Size:
-  """Returns the `Size` in SIZES for a corpus with a given number of pairs."""
-  return next(size for least, size in SIZES.items() if pairs >= least)
-
-
 def count_held_out(train: CorpusStats) -> int:
   """Returns the number of pairs in each split that is held out of training."""
   if min(train.count, len(train.pairs)) < MIN_PAIRS:
@@ -388,34 +311,34 @@ def count_held_out(train: CorpusStats) -> int:
   return min(train.count // 10, 2000 if train.count >= 1_000_000 else 1000)
 
 
-def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, str, float]:
-  """Returns the joint vocabulary's size, its reason, and character coverage."""
-  usual = size_of(pairs)
-  size = usual.vocabulary or max(1000, pairs * 2 // 500 * 100)
-  characters = train.source.characters + train.target.characters
-  coverage = _COVERAGE if 4 * len(characters) > size else 1.0
-  counts = [count for _, count in characters.most_common()]
-  covered = itertools.accumulate(counts)
-  needed = 1 + sum(so_far < coverage * sum(counts) for so_far in covered)
-  needed += len(schema.SPECIAL)
-  if 2 * needed <= size:
-    return size, usual.reason, coverage
-  part = f"{100 * coverage:g} % of the text" if coverage < 1 else "the text"
-  reason = f"twice the {needed:,} characters that make up {part}"
-  return -(-2 * needed // 100) * 100, reason, coverage
+def findings(
+  stats: Mapping[str, CorpusStats], held_out: int, lacking: Sequence[str]
+) -> list[str]:
+  """Returns messages with corpus statistics, and warnings about the text.
 
-
-def training_steps(pairs: int, train: CorpusStats) -> tuple[int, str]:
-  """Returns the number of training steps for Transformer-Tiny, and a reason."""
-  subwords = max(
-    side.words * _SUBWORDS_PER_WORD
-    if side.has_blanks
-    else side.letters / _LETTERS_PER_SUBWORD
-    for side in (train.source, train.target)
-  )
-  epoch = max(1.0, pairs * subwords / train.examined / _BATCH)
-  count = min(max(round(_EPOCHS * epoch, -2), 2000), 20_000)
-  return int(count), (
-    f"about {count / epoch:,.0f} times through the text; Multi30k was best after "
-    "32; from 2,000 to 20,000 updates"
-  )
+  Args:
+    stats: Statistics of the given splits.
+    held_out: Number of pairs in each split that is held out.
+    lacking: Names of the splits that are held out.
+  """
+  lines = [f"{split}: {of_split}" for split, of_split in stats.items()]
+  cut = held_out * len(lacking)
+  train = stats["train"]
+  tested = {name: one.sources for name, one in stats.items() if name != "train"}
+  if cut:
+    tested[" and ".join(lacking)] = train.sources[:cut]
+    lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
+    mean = max(1, statistics.fmean(train.lengths))
+    if not 0.67 < statistics.fmean(train.lengths[:cut]) / mean < 1.5:
+      lines.append(
+        "warning: the pairs held out, which are the first, are shorter or longer "
+        "than the rest. Shuffle the pairs: paste SOURCE TARGET | shuf > pairs.tsv"
+      )
+  trained = set(train.sources[cut:])
+  for split, sources in tested.items():
+    if repeated := sum(source in trained for source in sources):
+      lines.append(
+        f"warning: {repeated:,} of the {len(sources):,} sources of {split} are in "
+        "training too: scores will be too high"
+      )
+  return lines

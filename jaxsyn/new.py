@@ -12,34 +12,41 @@ that you can edit.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import json
 import os
 import pathlib
 import re
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 from absl import flags
 
 from jaxsyn import cli, commands, exits
 from jaxsyn import corpus as corpora
 from jaxsyn.corpus import CorpusStats, Files
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
-from jaxsyn.options import ROOT
 from jaxsyn.preprocess import options
 from jaxsyn.scoring import tokenizers
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import files
 
-_CHECKSUM = "\n\n# Not edited, so that `jaxsyn new` may replace this file: "
 AUTO, NONE = "auto", "none"  # values of --source_parser
+# Multi30k: 29,000 pairs of 11.9 words are 259 batches of 2,048 subwords, padding
+# included; the best checkpoint came after 32 epochs.
+_BATCH, _EPOCHS = 2048, 27
+_SUBWORDS_PER_WORD = 1.54  # on Multi30k with 8,000 subwords, padding included
+_LETTERS_PER_SUBWORD = 1.5  # where no blanks separate words; an estimate
+_COVERAGE = 0.9995  # of characters, for languages with many of them
+
 _TEMPLATE = '''"""{title}
 
 Written by `jaxsyn new`; change what you like.
+
+{messages}
 
 {commands}
 """
@@ -55,11 +62,12 @@ def get_config(system="transformer"):
   config = base.data_set({names})
   config.data.directory = str(HERE / "{data}")
 
+  # A third entry takes lines of the files, from 1.
+  config.prepare.raw_dir = str(HERE)
 {splits}
 
 {parsers}
 
-{reason}
   config.prepare.vocabulary.size = {vocabulary}
   config.prepare.vocabulary.character_coverage = {coverage}
 
@@ -67,38 +75,60 @@ def get_config(system="transformer"):
   return systems.apply(config, system)
 '''
 _TINY = """
-# Transformer-Tiny, batches of 2,048 subwords, Muon: for some ten thousand pairs.
-base.small_corpus(config)
-{reason}
-config.train.update(steps={updates}, patience=10)
-config.train.update(evaluate_every={interval}, save_every={interval})
+  # Transformer-Tiny, batches of 2,048 subwords, Muon: for some ten thousand pairs.
+  base.small_corpus(config)
+  config.train.update(steps={updates}, patience=10)
+  config.train.update(evaluate_every={interval}, save_every={interval})
 """
 _BASE = """
-# The base Transformer, published by Bugliarello & Okazaki 2020 for a GPU; not
-# measured by jaxsyn.
-paper.base_transformer(config, dropout={dropout})
-config.batch.update(tokens=32_768, length_multiple=4)
-config.optimiser.learning_rate = 1e-3
-config.optimiser.inverse_sqrt.warmup = 8000
-config.train.steps = {updates}
+  # The base Transformer, published by Bugliarello & Okazaki 2020 for a GPU; not
+  # measured by jaxsyn.
+  paper.base_transformer(config, dropout={dropout})
+  config.batch.update(tokens=32_768, length_multiple=4)
+  config.optimiser.learning_rate = 1e-3
+  config.optimiser.inverse_sqrt.warmup = 8000
+  config.train.steps = {updates}
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class NewConfig:
+class Size(NamedTuple):
+  """Vocabulary size and training length that suit corpora of a certain size.
+
+  Attributes:
+    vocabulary: Number of subwords; 0: two for five pairs.
+    reason: Source of the sizes.
+    updates: Number of training steps of a base Transformer; 0: a
+      Transformer-Tiny, trained for a number of epochs.
+    dropout: Dropout rate of the base Transformer.
+  """
+
+  vocabulary: int
+  reason: str
+  updates: int = 0
+  dropout: float = 0.0
+
+
+# Minimum number of pairs -> sizes; docs/own_data.md has the sources.
+SIZES = {
+  1_000_000: Size(32_000, "published for 4.3 million pairs", 100_000, 0.1),
+  200_000: Size(16_000, "published for 230,000 pairs", 20_000, 0.3),
+  20_000: Size(8000, "4,000 were worse on 29,000 pairs of Multi30k"),
+  0: Size(0, "two for five pairs, 1,000 at least: a rule of thumb"),
+}
+
+
+class NewConfig(NamedTuple):
   """Config file that `jaxsyn new` has written, with messages for the user.
 
   Attributes:
     path: Config file.
     messages: Corpus statistics, settings and their reasons, line by line.
     commands: Shell commands to run next, in the present folder.
-    replaces: Whether it replaced a config that had not been edited.
   """
 
   path: pathlib.Path
-  messages: tuple[str, ...]
-  commands: tuple[str, ...]
-  replaces: bool
+  messages: list[str]
+  commands: list[str]
 
 
 def run(
@@ -113,9 +143,6 @@ def run(
 ) -> NewConfig:
   """Writes the config FOLDER/NAME.py for a corpus.
 
-  A config of the same corpus that has not been edited is replaced, so that a
-  parser can be added later.
-
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.
     train, dev, test: Files of the splits; None: held out from the training files.
@@ -123,89 +150,101 @@ def run(
       else from the text.
     parsers: Parsers of both sides: "auto", "none", or a UDPipe file.
     name: Name of the dataset; "": that of the folder.
+
+  Raises:
+    InputError: The config exists, or the files or names are invalid.
   """
   exits.check_target(os.fspath(folder), "FOLDER", folder=True)
   folder = pathlib.Path(folder)
   default_name, name = _name("", folder), _name(name, folder)
   path = folder / f"{name}.py"
-  replaces = path.exists()
-  if replaces:
-    _check_unedited(path)
+  if path.exists():
+    raise InputError(f"{path} exists. Remove it, or choose another --name.")
   splits = {"train": train, "validation": dev, "test": test}
-  stats = {
-    s: corpora.corpus_stats(files) for s, files in splits.items() if files
-  }
+  stats = {s: corpora.corpus_stats(one) for s, one in splits.items() if one}
   seen, lacking = stats["train"], [s for s in splits if s not in stats]
   held_out = corpora.count_held_out(seen) if lacking else 0
   pairs = seen.count - held_out * len(lacking)
   languages, messages = corpora.languages(seen, languages)
   messages += corpora.findings(stats, held_out, lacking)
-  # Each config has its own data directory, so that none replaces another's.
-  data = "data" if name == default_name else f"data_{name}"
-  models = {
-    side: _parser(side, code, parser, folder / data / "raw")
-    for side, code, parser in zip(schema.SIDES, languages, parsers)
-  }
-  vocabulary, vocabulary_reason, coverage = corpora.vocabulary_size(pairs, seen)
-  size = corpora.size_of(pairs)
-  updates, reason = size.updates, size.published
+  models: dict[str, str] = {}
+  for side, code, parser in zip(schema.SIDES, languages, parsers):
+    model, message = _parser(side, code, parser)
+    messages.append(message)
+    if model is not None:
+      models[side] = model
+  size = size_of(pairs)
+  vocabulary, coverage, reason = vocabulary_size(pairs, seen)
+  messages.append(f"vocabulary: {vocabulary:,} subwords ({reason})")
+  updates, reason = size.updates, size.reason
   if not updates:
-    updates, reason = corpora.training_steps(pairs, seen)
-  training = (_BASE if size.updates else _TINY).format(
-    reason="\n".join(_comment(f"{reason}; fewer with early stopping.")),
-    updates=updates,
-    interval=max(100, updates // 20),
-    dropout=size.dropout,
-  )
-  system = "" if models["source"][0] is None else "pascal"
-  next_commands = _commands(path, system, stats)
-  corpus_lines = _indented(_split_lines(splits, folder, held_out))
-  if replaces:
-    _check_unedited(path, corpus_lines)
-  content = _TEMPLATE.format(
-    title=f"{languages[0]} to {languages[1]}: {pairs:,} pairs to train on.",
-    commands=textwrap.indent(
-      "\n".join(next_commands).replace("\\", r"\\").replace('"', r"\""), "  "
-    ),
-    imports="from jaxsyn.configs.papers import paper\n" if size.updates else "",
-    names=_quoted(name, *languages),
-    data=data,
-    splits=corpus_lines,
-    parsers=_indented(_parser_lines(models)),
-    reason=_indented(_comment(f"{vocabulary_reason}.")),
-    vocabulary=vocabulary,
-    coverage=coverage,
-    training=textwrap.indent(training.strip(), "  "),
-  )
-  content += f"{_CHECKSUM}{checksums.crc32c(content.encode())}\n"
-  files.write_text(path, content)
-  model = "the base Transformer" if size.updates else "Transformer-Tiny"
+    updates, reason = training_steps(pairs, seen)
+  architecture = "the base Transformer" if size.updates else "Transformer-Tiny"
   messages += [
-    "",
-    f"training pairs: {pairs:,}",
-    f"vocabulary: {vocabulary:,} subwords ({vocabulary_reason})",
-    f"model: {model}, {updates:,} updates ({reason})",
-    *(reason for _, reason in models.values()),
+    f"model: {architecture}, {updates:,} updates ({reason})",
     f"BLEU of {languages[1]}: {tokenizers.summary(languages[1])}",
   ]
-  return NewConfig(path, tuple(messages), next_commands, replaces)
+  next_commands = _commands(path, "pascal" if "source" in models else "", stats)
+  content = _TEMPLATE.format(
+    title=f"{languages[0]} to {languages[1]}: {pairs:,} pairs to train on.",
+    messages=_escaped(
+      textwrap.fill(m, 78, subsequent_indent="  ") for m in messages
+    ),
+    commands=_escaped(f"  {command}" for command in next_commands),
+    imports="from jaxsyn.configs.papers import paper\n" if size.updates else "",
+    names=_quoted(name, *languages),
+    # Each config has its own data directory, so that none replaces another's.
+    data="data" if name == default_name else f"data_{name}",
+    splits="\n".join(_split_lines(splits, folder, held_out)),
+    parsers="\n".join(_parser_lines(models)),
+    vocabulary=vocabulary,
+    coverage=coverage,
+    training=(_BASE if size.updates else _TINY)
+    .strip("\n")
+    .format(
+      updates=updates, interval=max(100, updates // 20), dropout=size.dropout
+    ),
+  )
+  files.write_text(path, content)
+  return NewConfig(path, messages, next_commands)
 
 
-def _check_unedited(path: pathlib.Path, corpus_lines: str = "") -> None:
-  """Raises InputError unless a config is as `jaxsyn new` has written it.
+def size_of(pairs: int) -> Size:
+  """Returns the `Size` in SIZES for a corpus with a given number of pairs."""
+  return next(size for minimum, size in SIZES.items() if pairs >= minimum)
 
-  Args:
-    path: Config file.
-    corpus_lines: Lines that the file must have, to be for the same corpus.
-  """
-  content, mark, crc = path.read_text("utf-8", "replace").rpartition(_CHECKSUM)
-  is_unedited = mark and crc == f"{checksums.crc32c(content.encode())}\n"
-  if not is_unedited or corpus_lines not in content:
-    raise InputError(
-      f"{path} exists. Choose another --name, or remove it first. To add trees "
-      'to an edited config, add "source" to config.prepare.parse.sides in it and '
-      "name a UDPipe model in config.prepare.parse.source.udpipe.model."
-    )
+
+def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, float, str]:
+  """Returns the joint vocabulary's size, its character coverage, and a reason."""
+  usual = size_of(pairs)
+  size = usual.vocabulary or max(1000, pairs * 2 // 500 * 100)
+  characters = train.source.characters + train.target.characters
+  coverage = _COVERAGE if 4 * len(characters) > size else 1.0
+  counts = np.array([count for _, count in characters.most_common()])
+  covered = np.cumsum(counts) / max(1, counts.sum())
+  needed = 1 + int(np.sum(covered < coverage)) + len(schema.SPECIAL)
+  if 2 * needed <= size:
+    return size, coverage, usual.reason
+  reason = (
+    f"twice the {needed:,} characters of {100 * coverage:g} % of the text"
+  )
+  return -(-2 * needed // 100) * 100, coverage, reason
+
+
+def training_steps(pairs: int, train: CorpusStats) -> tuple[int, str]:
+  """Returns the number of training steps for Transformer-Tiny, and a reason."""
+  subwords = max(
+    side.words * _SUBWORDS_PER_WORD
+    if side.has_blanks
+    else side.letters / _LETTERS_PER_SUBWORD
+    for side in (train.source, train.target)
+  )
+  epoch = max(1.0, pairs * subwords / train.examined / _BATCH)
+  count = int(min(max(round(_EPOCHS * epoch, -2), 2000), 20_000))
+  return count, (
+    f"about {count / epoch:,.0f} epochs, fewer with early stopping; Multi30k was "
+    "best after 32"
+  )
 
 
 def _name(name: str, folder: pathlib.Path) -> str:
@@ -224,40 +263,23 @@ def _name(name: str, folder: pathlib.Path) -> str:
   return name
 
 
-def _parser(
-  side: str, code: str, requested: str, downloads: pathlib.Path
-) -> tuple[str | None, str]:
-  """Returns the UDPipe model that parses a side, and the reason as a sentence.
+def _parser(side: str, code: str, requested: str) -> tuple[str | None, str]:
+  """Returns the UDPipe model that parses a side, and a message.
 
   The model is a file or a name, "" for that of the language, None for no trees.
-  The model of a language is downloaded immediately.
   """
-  if requested not in (AUTO, NONE):
-    if not os.path.isfile(requested):
-      raise InputError(f"--{side}_parser {requested}: there is no such file.")
-    UDPipe(requested)  # raises an error for a file of another kind
-    model, name = os.path.abspath(requested), os.path.basename(requested)
-    return model, f"The {side} is parsed by {name}."
-  reason = f"The {side} is not parsed."
   name = parser_name(code) if requested == AUTO else ""
   if name:
-    path = ROOT / "prepare" / "parse" / side / UDPipeSpec.kind
-    try:
-      model = UDPipeSpec().resolve(path, name, downloads, {}).model
-      stem = pathlib.Path(model).stem
-      reason = f"The {side} is parsed by UDPipe's {stem}."
-      return "" if name == code else name, reason
-    except InputError:
-      reason += f" UDPipe's model of {code} could not be downloaded."
-  elif requested == AUTO:
-    reason += f" UDPipe has no model of {code}."
-  elif side == "target":
-    return None, f"{reason} Few systems learn from its trees."
+    message = f"The {side} is parsed by UDPipe's model of {name}."
+    return "" if name == code else name, message
+  if requested not in (AUTO, NONE):
+    UDPipe(requested)  # raises an error for a missing file and other files
+    message = f"The {side} is parsed by {os.path.basename(requested)}."
+    return os.path.abspath(requested), message
+  reason = f"UDPipe has no model of {code}. " if requested == AUTO else ""
   return None, (
-    f"{reason} For trees, remove this file and run the same command with "
-    f'--{side}_parser FILE, a UDPipe model. Or add "{side}" to '
-    "config.prepare.parse.sides, set config.prepare.parse."
-    f"{side}.udpipe.model, and prepare again."
+    f"The {side} is not parsed. {reason}For trees, remove this file and run the "
+    f"same command with --{side}_parser FILE, a UDPipe model."
   )
 
 
@@ -272,54 +294,56 @@ def parser_name(language: str) -> str:
 def _split_lines(
   splits: Mapping[str, Files | None], folder: pathlib.Path, held_out: int
 ) -> list[str]:
-  """Returns the config lines that set the raw folder and the splits."""
-  paths = {s: [*map(os.path.abspath, f.names)] for s, f in splits.items() if f}
-  folders = map(os.path.dirname, itertools.chain(*paths.values()))
-  raw_dir, here = os.path.commonpath([*folders]), os.path.abspath(folder)
-  ranges, first = dict[str, list[str]](), 1
-  for split in splits:
-    if split not in paths:
-      ranges[split] = [f"{first}-{first + held_out - 1}"]
+  """Returns the config lines that set the files and lines of the splits."""
+  here, train, first = os.path.realpath(folder), splits["train"], 1
+  assert train is not None
+  ranges = {}
+  for split, given in splits.items():
+    if given is None:
+      ranges[split] = f"{first}-{first + held_out - 1}"
       first += held_out
-  lines = []
   if ranges:
-    ranges["train"] = [f"{first}-"]
-    lines += _comment(
-      "Held out: a tenth of the pairs, at most 1,000, or 2,000 of a million; the "
-      "first lines. A third entry takes lines, from 1."
-    )
-  raw_text = "str(HERE)" if raw_dir == here else _quoted(raw_dir)
-  lines.append(f"config.prepare.raw_dir = {raw_text}")
-  for split in splits:
-    given = paths.get(split, paths["train"])
-    entry = [os.path.relpath(path, raw_dir) for path in given]
-    entry += ranges.get(split, [])
-    lines.append(f"config.prepare.splits.{split} = {_tuple(entry)}")
+    ranges["train"] = f"{first}-"
+  lines = []
+  for split, given in splits.items():
+    paths = map(os.path.realpath, (given or train).names)
+    entry = [os.path.relpath(path, here) for path in paths]
+    entry += [ranges[split]] if split in ranges else []
+    lines.append(f"  config.prepare.splits.{split} = {_tuple(entry)}")
   return lines
 
 
-def _parser_lines(parsers: Mapping[str, tuple[str | None, str]]) -> list[str]:
-  """Returns the config lines that set the parsers, from models and reasons."""
-  lines = list[str]()
-  for _, reason in parsers.values():
-    lines += _comment(reason)
-  sides = [side for side, (model, _) in parsers.items() if model is not None]
-  lines.append(f"config.prepare.parse.sides = {_tuple(sides)}")
-  for side, (model, _) in parsers.items():
+def _parser_lines(models: Mapping[str, str]) -> list[str]:
+  """Returns the config lines that set the parsers, from models by side."""
+  lines = [f"  config.prepare.parse.sides = {_tuple([*models])}"]
+  for side, model in models.items():
     if model:
       option = f"config.prepare.parse.{side}.udpipe.model"
-      lines.append(f"{option} = {_quoted(model)}")
+      lines.append(f"  {option} = {_quoted(model)}")
   return lines
 
 
-def _indented(lines: list[str]) -> str:
-  return textwrap.indent("\n".join(lines), "  ")
+def _commands(
+  path: pathlib.Path, system: str, stats: Mapping[str, CorpusStats]
+) -> list[str]:
+  """Returns shell commands that prepare data, train, and translate a text."""
+  run_folder = path.parent / "runs" / (system or "transformer")
+  config, workdir = shlex.quote(str(path)), shlex.quote(str(run_folder))
+  trained = shlex.quote(f"{path}:{system}") if system else config
+  # A sentence that a shell's echo prints unchanged.
+  lines = map(str.strip, list(stats.values())[-1].source.sample)
+  plain = (line for line in lines if re.fullmatch(r"\w[\w ,.?!]{8,80}", line))
+  return [
+    f"{commands.again('prepare')} --config {config}",
+    f"{commands.again('train')} --config {trained} --workdir {workdir}",
+    f"echo {shlex.quote(next(plain, 'Hello.'))} | {commands.again('translate')} "
+    f"--workdir {workdir}",
+  ]
 
 
-def _comment(text: str) -> list[str]:
-  text = text[:1].upper() + text[1:]
-  lines = textwrap.wrap(text, 76, break_long_words=False)
-  return [f"# {line}" for line in lines]
+def _escaped(lines: Iterable[str]) -> str:
+  """Returns lines as the content of a docstring."""
+  return "\n".join(lines).replace("\\", r"\\").replace('"', r"\"")
 
 
 def _quoted(*texts: str) -> str:
@@ -328,25 +352,6 @@ def _quoted(*texts: str) -> str:
 
 def _tuple(texts: Sequence[str]) -> str:
   return f"({_quoted(*texts)}{',' * (len(texts) == 1)})"
-
-
-def _commands(
-  path: pathlib.Path, system: str, stats: Mapping[str, CorpusStats]
-) -> tuple[str, ...]:
-  """Returns shell commands that prepare data, train, and translate a text."""
-  run_folder = path.parent / "runs" / (system or "transformer")
-  config, workdir = shlex.quote(str(path)), shlex.quote(str(run_folder))
-  trained = shlex.quote(f"{path}:{system}") if system else config
-  # Sentences that a shell's echo prints unchanged.
-  lines = map(str.strip, list(stats.values())[-1].source.sample)
-  plain = (x for x in lines if x.isprintable() and not set(x) & {*"\\-'\""})
-  sentence = next((x for x in plain if 8 < len(x) < 80), "Hello.")
-  return (
-    f"{commands.again('prepare')} --config {config}",
-    f"{commands.again('train')} --config {trained} --workdir {workdir}",
-    f"echo {shlex.quote(sentence)} | {commands.again('translate')} --workdir "
-    f"{workdir}",
-  )
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -365,11 +370,8 @@ def _main(values: flags.FlagValues) -> None:
     parsers=(values.source_parser, values.target_parser),
     name=values.name,
   )
-  wrote = f"wrote {new.path}"
-  if new.replaces:
-    wrote = f"replaced {new.path}, which was not edited"
   steps = [f"  {command}" for command in new.commands]
-  print("\n".join([*new.messages, "", f"{wrote}. Next:", "", *steps]))
+  print("\n".join([*new.messages, "", f"wrote {new.path}. Next:", "", *steps]))
 
 
 def _split(values: flags.FlagValues, prefix: str) -> Files | None:
@@ -381,25 +383,29 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
   return Files(source, target) if source else None
 
 
+_FLAGS = {
+  "folder": "Folder of the config, the data and the runs.",
+  "name": "Name of the dataset; default: that of the folder.",
+  "source": "Source text for training, or a .tsv of both sides.",
+  "target": "Target text for training.",
+  "dev_source": "Source text for validation; default: the first lines.",
+  "dev_target": "Target text for validation.",
+  "test_source": "Source text for testing; default: the next lines.",
+  "test_target": "Target text for testing.",
+  "source_language": "Language code; default: from the file's name or text.",
+  "target_language": "Language code; default: from the file's name or text.",
+}
+
+
 def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn new`."""
-  detected = "; default: from the file's name or the text."
-  held_out = "; default: the first training lines."
-  parser = ": a UDPipe file; auto: the UDPipe model of the language, if it can "
-  parser += "be downloaded; none."
-  define = flags.DEFINE_string
-  define("folder", "", "Folder of the config, the data and the runs.")
-  define("name", "", "Name of the dataset; default: that of the folder.")
-  define("source", "", "Source text for training, or a .tsv of both sides.")
-  define("target", "", "Target text for training.")
-  define("dev_source", "", f"Source text for validation{held_out}")
-  define("dev_target", "", "Target text for validation.")
-  define("test_source", "", f"Source text for testing{held_out}")
-  define("test_target", "", "Target text for testing.")
-  define("source_language", "", f"Language code of the source{detected}")
-  define("target_language", "", f"Language code of the target{detected}")
-  define("source_parser", AUTO, f"Parser of the source{parser}")
-  define("target_parser", NONE, f"Parser of the target{parser}")
+  for name, meaning in _FLAGS.items():
+    flags.DEFINE_string(name, "", meaning)
+  parser = (
+    "Parser of the {}: a UDPipe file; auto: UDPipe's for the language; none."
+  )
+  flags.DEFINE_string("source_parser", AUTO, parser.format("source"))
+  flags.DEFINE_string("target_parser", NONE, parser.format("target"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a config may say: every wrong field gets one message with its name."""
+"""Tests that configs resolve to plans, or are rejected by option name."""
 
 import dataclasses
 import importlib
@@ -7,10 +7,9 @@ import pathlib
 import documents
 import pytest
 
-from jaxsyn.config import as_dict, read_config
+from jaxsyn.config import read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
-from jaxsyn.options import CHECKPOINT_MODE
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS
 from jaxsyn.syntax.given_weighting import GivenWeighting
@@ -42,7 +41,7 @@ ADDRESSES = DATA_SETS + [
 
 
 def changed(**fields):
-  """The base config as a plain dict with dotted fields set."""
+  """Returns the base config as a dict, with options such as model__width set."""
   config = base.get_config().to_dict()
   for name, value in fields.items():
     *sections, field = name.split("__")
@@ -51,41 +50,6 @@ def changed(**fields):
       section = section[part]
     section[field] = value
   return config
-
-
-def test_base_is_complete_and_returns_from_json_unchanged():
-  config = read_config(base.get_config())
-  assert read_config(as_dict(config)) == config
-
-
-@pytest.mark.parametrize(
-  "fields, message",
-  [
-    (
-      {"model__widht": 3},
-      r"config\.model has no option 'widht'\. Did you mean 'width'",
-    ),
-    ({"modle": {}}, r"config has no option 'modle'\. Did you mean 'model'"),
-    (
-      {"model__width": "wide"},
-      r"config\.model\.width must be of type int, got 'wide'",
-    ),
-    (
-      {"model__width": True},
-      r"config\.model\.width must be of type int, got True",
-    ),
-    (
-      {"model__transformer__norm": "both"},
-      r"config\.model\.transformer\.norm must be one of 'pre', 'post'",
-    ),
-    ({"prepare__splits": {"train": 3}}, r"config\.prepare\.splits\.train"),
-    ({"data__test": ("a", 3)}, r"config\.data\.test\[1\] must be of type str"),
-    ({"train": 7}, r"config\.train must be a section, got 7"),
-  ],
-)
-def test_a_wrong_field_is_named(fields, message):
-  with pytest.raises(InputError, match=message):
-    read_config(changed(**fields))
 
 
 def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
@@ -103,37 +67,6 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
   assert sizes("mixed_encoder") == (107, 107, None)
 
 
-def test_a_missing_option_has_its_default():
-  config = base.get_config()
-  expected = read_config(config)
-  del config.train.steps, config.optimiser.name, config.losses
-  assert read_config(config) == expected
-
-
-def test_removed_options_of_recorded_configs():
-  config = base.get_config()
-  config.parts.encoder.tree_rotary = MODIFIERS.section("tree_rotary")
-  config = config.to_dict()
-  expected = read_config(config)
-  config["train"]["writers"]["mlflow"] = "trees"  # changed no result
-  config["parts"]["encoder"]["tree_rotary"]["base"] = 10000.0
-  config["optimiser"]["muon"]["iterations"] = 5
-  assert read_config(config, CHECKPOINT_MODE) == expected
-  with pytest.raises(InputError, match=r"has no option '(base|mlflow)'"):
-    read_config(config)
-  config["parts"]["encoder"]["tree_rotary"]["base"] = 100.0
-  message = r"tree_rotary\.base=100\.0 was recorded.* always 10000\.0 now"
-  with pytest.raises(InputError, match=message):
-    read_config(config, CHECKPOINT_MODE)
-
-
-def test_an_integer_is_a_float():
-  assert (
-    read_config(changed(model__transformer__dropout=0)).model.family.dropout
-    == 0.0
-  )
-
-
 @pytest.mark.parametrize(
   "fields, message",
   [
@@ -142,6 +75,10 @@ def test_an_integer_is_a_float():
       r"config\.model\.transformer\.heads=3 must divide config\.model\.width=128",
     ),
     ({"model__width": 9, "model__transformer__heads": 3}, "must be even"),
+    (
+      {"decode__max_length_factor": 0.0, "decode__max_length_offset": 0},
+      "no output has room",
+    ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
     (
@@ -178,7 +115,7 @@ def test_an_integer_is_a_float():
     ({"parts__decoder": {"parent_scaled": {}}}, "it works in encoder only"),
   ],
 )
-def test_fields_that_do_not_fit_are_named(fields, message):
+def test_rejects_options_that_are_incompatible(fields, message):
   with pytest.raises(InputError, match=message):
     resolve(read_config(changed(**fields)), JOINT)
 
@@ -225,15 +162,16 @@ def test_an_unknown_system_is_named():
     multi30k_en_de.get_config("pascall")
 
 
-@pytest.mark.parametrize("system", systems.SYSTEMS)
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_every_file_and_system_resolves(address, system):
-  name, _, task = address.partition(":")
+@pytest.mark.parametrize("index", range(len(ADDRESSES)))
+def test_configs_of_all_files_and_systems_resolve(index):
+  """Each file with a few systems, and each system with a few files."""
+  name, _, task = ADDRESSES[index].partition(":")
   module = importlib.import_module(f"jaxsyn.configs.{name}")
-  config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
-  plan = resolve(config, JOINT)
-  assert config.system == system
-  assert plan.features == documents.features()[system][0]
+  for system in list(systems.SYSTEMS)[index % 6 :: 6]:
+    config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
+    plan = resolve(config, JOINT)
+    assert config.system == system
+    assert plan.features == documents.features()[system][0]
 
 
 class Replacing(GivenWeighting):

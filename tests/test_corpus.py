@@ -178,11 +178,6 @@ def test_a_dialect_is_no_contradiction():
   assert not contradicts("no", "nb", 1.0)
 
 
-def test_the_parser_model_of_a_language():
-  for code, name in {"en": "en", "zh-CN": "zh", "EN": "en", "th": ""}.items():
-    assert new.parser_name(code) == name
-
-
 def stats_of(words=11.9, examined=1000, characters=""):
   """Returns statistics of text with a number of words per line."""
   count = round(words * examined)
@@ -212,7 +207,7 @@ def test_vocabulary_size():
     236_000: 16_000,
     4_500_000: 32_000,
   }.items():
-    chosen, _, coverage = corpus.vocabulary_size(pairs, stats_of())
+    chosen, coverage, _ = new.vocabulary_size(pairs, stats_of())
     assert (chosen, coverage) == (size, 1.0)
 
 
@@ -220,9 +215,7 @@ def test_a_vocabulary_includes_the_characters_of_the_text():
   # 600 equally frequent characters: all but 0.05 % are all 600; with the four
   # special symbols, twice 604, rounded up.
   kanji = "".join(chr(0x4E00 + i) for i in range(600))
-  size, reason, coverage = corpus.vocabulary_size(
-    1000, stats_of(characters=kanji)
-  )
+  size, coverage, reason = new.vocabulary_size(1000, stats_of(characters=kanji))
   assert (size, coverage) == (1300, 0.9995)
   assert "twice the 604 characters" in reason
   # A hundred that are 1 in 2,001 together are omitted: 200 + 4, twice.
@@ -230,7 +223,7 @@ def test_a_vocabulary_includes_the_characters_of_the_text():
   rare.update(dict.fromkeys(kanji[200:300], 1))
   sample = stats_of()
   sample.source.characters = sample.target.characters = rare
-  size, _, coverage = corpus.vocabulary_size(1000, sample)
+  size, coverage, _ = new.vocabulary_size(1000, sample)
   assert (size, coverage) == (1000, 0.9995)
 
 
@@ -242,12 +235,12 @@ def test_training_steps():
     8000: 2000,
     150_000: 20_000,
   }.items():
-    assert corpus.size_of(pairs).updates == 0
-    assert corpus.training_steps(pairs, stats_of())[0] == updates
+    assert new.size_of(pairs).updates == 0
+    assert new.training_steps(pairs, stats_of())[0] == updates
   sample = stats_of()
   sample.source.sample = ["犬が草の上を走っている。"]  # 24 letters / 1.5 = 16
   sample.source.letters = 24 * sample.examined
-  assert corpus.training_steps(29_000, sample)[0] == 6100
+  assert new.training_steps(29_000, sample)[0] == 6100
 
 
 def test_large_corpora_have_published_options():
@@ -255,5 +248,5 @@ def test_large_corpora_have_published_options():
     (200_000, 20_000, 0.3),
     (1_000_000, 100_000, 0.1),
   ):
-    size = corpus.size_of(pairs)
+    size = new.size_of(pairs)
     assert (size.updates, size.dropout) == (updates, dropout)

@@ -7,17 +7,13 @@ import subprocess
 import sys
 
 import pytest
-import spacy_udpipe.utils
-import web_server
 
 from jaxsyn import cli, new
-from jaxsyn import corpus as corpora
 from jaxsyn.config import read_config
 from jaxsyn.corpus import Files
 from jaxsyn.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GERMAN = "german-gsd-ud-2.5-191206.udpipe"
 # Different lines that py3langid identifies as English and as French.
 ENGLISH = "The {} dogs are running through the green grass of the park ."
 FRENCH = "Les {} chiens courent à travers l'herbe verte du parc ."
@@ -57,13 +53,13 @@ def test_the_config_of_two_files(folder):
   made = unparsed("My first-1", corpus(400))
   assert made.path == pathlib.Path("My first-1/my_first_1.py")
   config = loaded(made)
-  files = ("train.en", "train.fr")
+  files = ("../text/train.en", "../text/train.fr")
   assert config.prepare.splits == {
     "train": (*files, "81-"),
     "validation": (*files, "1-40"),
     "test": (*files, "41-80"),
   }
-  assert config.prepare.raw_dir == str(folder / "text")
+  assert config.prepare.raw_dir == str(folder / "My first-1")
   assert config.data.directory == str(folder / "My first-1" / "data")
   data = config.data
   assert (data.name, data.source_language, data.target_language) == (
@@ -77,13 +73,13 @@ def test_the_config_of_two_files(folder):
   assert config.train.evaluate_every == config.train.save_every == 100
   assert config.batch.tokens == 2048
   assert type(config.optimiser.name).__name__ == "Muon"
-  assert made.commands == (
+  assert made.commands == [
     "python -m jaxsyn.preprocess.build --config 'My first-1/my_first_1.py'",
     "python -m jaxsyn.train --config 'My first-1/my_first_1.py' --workdir"
     " 'My first-1/runs/transformer'",
     f"echo {shlex.quote(ENGLISH.format(0))} | python -m jaxsyn.translate --workdir"
     " 'My first-1/runs/transformer'",
-  )
+  ]
   assert not [line for line in made.messages if "warning" in line]
 
 
@@ -104,13 +100,12 @@ def test_the_config_is_formatted():
 def test_given_validation_and_test_files(folder):
   train, dev = corpus(5), corpus(3, "elsewhere/dev", first=100)
   config = loaded(unparsed("mine", train, dev=dev, test=dev))
-  dev_files = ("elsewhere/dev.en", "elsewhere/dev.fr")
+  dev_files = ("../elsewhere/dev.en", "../elsewhere/dev.fr")
   assert config.prepare.splits == {
-    "train": ("text/train.en", "text/train.fr"),
+    "train": ("../text/train.en", "../text/train.fr"),
     "validation": dev_files,
     "test": dev_files,
   }
-  assert config.prepare.raw_dir == str(folder)
   made = unparsed("other", corpus(50, "text/more"), dev=dev)
   splits = loaded(made).prepare.splits
   assert splits["test"][2] == "1-5" and splits["train"][2] == "6-"
@@ -127,7 +122,7 @@ def test_files_in_the_folder_move_with_it(folder):
 def test_a_table_of_two_columns():
   rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
   made = unparsed("mine", Files(write("pairs.tsv", rows)))
-  assert loaded(made).prepare.splits["test"] == ("pairs.tsv", "3-4")
+  assert loaded(made).prepare.splits["test"] == ("../pairs.tsv", "3-4")
   assert "en, by the text" in made.messages[0]
 
 
@@ -168,28 +163,13 @@ def test_one_line_is_enough_if_the_splits_are_given():
   ]
 
 
-def test_adds_a_parser_to_a_config_that_was_not_edited(shared_data):
-  train, model = corpus(20), str(shared_data / "udpipe" / "english.udpipe")
-  assert not unparsed("mine", train).replaces
-  made = new.run("mine", train, parsers=(model, "none"))
-  assert made.replaces and os.listdir("mine") == ["mine.py"]
-  config = cli.load(str(made.path))
-  assert config.prepare.parse.source.udpipe.model == model
-
-
-def test_never_overwrites_an_edited_config_or_one_of_another_corpus():
+def test_never_replaces_a_config():
   train = corpus(20)
   path = unparsed("mine", train).path
   written = path.read_text()
-  with pytest.raises(InputError, match=r"mine/mine\.py exists\. Choose"):
-    unparsed("mine", corpus(20, "text/other"))
+  with pytest.raises(InputError, match=r"mine/mine\.py exists\. Remove it, or"):
+    unparsed("mine", train)
   assert path.read_text() == written
-  for edited in (written.replace("patience=10", "patience=11"), written + "\n"):
-    path.write_text(edited)
-    with pytest.raises(InputError, match=r"udpipe\.model"):
-      unparsed("mine", train)
-    assert path.read_text() == edited
-  assert os.listdir("mine") == ["mine.py"]
   # Neither of two configs prepares what the other trains on.
   other = unparsed("mine", train, name="other")
   assert other.path == pathlib.Path("mine/other.py")
@@ -218,40 +198,21 @@ def test_a_language_that_cannot_be_detected():
     unparsed("mine", train)
 
 
-def test_without_a_network_there_are_no_trees(monkeypatch):
-  monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nothing listens
-  made = new.run("mine", corpus(20))
-  assert loaded(made).prepare.parse.sides == ()
-  (why,) = (m for m in made.messages if "the source is not parsed" in m.lower())
-  assert "UDPipe's model of en could not be downloaded." in why
-  assert "config.prepare.parse.source.udpipe.model" in why
-  assert "--source_parser FILE" in why
-  assert made.commands[1].endswith(
-    "mine/mine.py --workdir mine/runs/transformer"
-  )
-
-
-def test_a_language_without_a_model_has_no_trees():
-  made = new.run("mine", corpus(20), languages=("th", ""))
-  assert loaded(made).prepare.parse.sides == ()
-  assert "UDPipe has no model of th" in "".join(made.messages)
-
-
-def test_downloads_a_model_to_the_folder_of_raw_files(
-  folder, monkeypatch, shared_data
-):
-  model = (shared_data / "udpipe" / "german.udpipe").read_bytes()
-  with web_server.serve() as server:
-    monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
-    server.answers[f"udpipe/{GERMAN}"] = model
-    made = new.run("mine", corpus(20), languages=("de", ""))
-  config = cli.load(f"{made.path}:pascal")
-  assert config.prepare.parse.sides == ("source",)
-  assert (folder / "mine" / "data" / "raw" / GERMAN).is_file()
-  assert made.commands[1].endswith(
-    "--config mine/mine.py:pascal --workdir mine/runs/pascal"
-  )
-  assert config.prepare.parse.source.udpipe.model == ""
+@pytest.mark.parametrize(
+  ("language", "sides", "message"),
+  [
+    ("de", ("source",), "The source is parsed by UDPipe's model of de."),
+    ("zh-CN", ("source",), "The source is parsed by UDPipe's model of zh."),
+    ("th", (), "UDPipe has no model of th. For trees, remove this file and"),
+  ],
+)
+def test_names_the_parser_model_of_the_language(language, sides, message):
+  made = new.run("mine", corpus(20), languages=(language, ""))
+  parse = loaded(made).prepare.parse
+  assert parse.sides == sides and message in "".join(made.messages)
+  assert parse.source.parser.model == ("zh" if language == "zh-CN" else "")
+  run = "mine/mine.py:pascal" if sides else "mine/mine.py"
+  assert f"--config {run} --workdir" in made.commands[1]
 
 
 def test_a_given_parser_model(shared_data):
@@ -270,9 +231,9 @@ def test_a_large_corpus_has_published_options(monkeypatch):
     (200_000, 0.3, 20_000),
     (1_000_000, 0.1, 100_000),
   ):
-    size = corpora.SIZES[pairs]
+    size = new.SIZES[pairs]
     with monkeypatch.context() as patch:
-      patch.setattr(corpora, "SIZES", {16: size})
+      patch.setattr(new, "SIZES", {16: size})
       made = unparsed(f"n{pairs}", corpus(20))
     config = cli.load(str(made.path))
     assert config.model.width == 512

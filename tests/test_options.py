@@ -5,28 +5,22 @@ import copy
 import dataclasses
 import json
 import math
-import pathlib
 import random
 import re
-import sys
 import typing
 
 import pytest
-from absl import flags
-from ml_collections import config_flags
 
-from jaxsyn import cli
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data.sentence.parsers import PARSERS
-from jaxsyn.decode.strategies import STRATEGIES, Decode
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import (
   CHECKPOINT_MODE,
   ConfigPath,
-  Range,
   Registry,
   config_dict,
   describe,
@@ -34,7 +28,6 @@ from jaxsyn.options import (
   from_config,
   metadata,
   neutral_options,
-  range_of,
   resumable_options,
   siblings,
 )
@@ -44,7 +37,6 @@ from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimizers import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Section of the config -> registry of the choices in it.
 TABLES: dict[str, Registry] = {
   "parts.encoder": MODIFIERS,
@@ -150,10 +142,7 @@ def test_numbers_have_bounds(path, kind, form):
   ("path", "value", "message"),
   [
     ("seed", int("9" * 20), "from 0 to 4,294,967,295, got 9{20}"),
-    ("optimiser.adam.beta1", 2, "from 0 to below 1, got 2"),
-    ("prepare.clean.max_ratio", math.nan, "from 0 to 1,000,000, got nan"),
     ("train.mesh.fsdp", 0, "from 1 to 65,536, or -1, got 0"),
-    ("optimiser.learning_rate", 0, "above 0 and up to 1,000,000, got 0"),
     ("data.directory", "", "the name of a folder, got ''"),
     ("data.source_language", "../en", "a language's code"),
     ("data.train", "", "1 to 200 characters"),
@@ -161,11 +150,19 @@ def test_numbers_have_bounds(path, kind, form):
     ("data.directory", "caf\udce9", "is not UTF-8"),
     ("system", "x" * 10**6, "1 to 200 characters"),
     ("prepare.vocabulary.type", "wordpiece", "must be .* got 'wordpiece'"),
-    ("decode.checkpoint", ["best"], "must be one of 'best', 'last'"),
     ("prepare.splits", {"a\nb": ("a", "b")}, "a name in .*control character"),
-    ("prepare.splits", {3: ("a", "b")}, "a name in .* type str, got 3"),
     ("losses", {3: {}}, "config.losses has no loss 3"),
     ("model", {3: 4}, "config.model has no option 3"),
+    (
+      "model.widht",
+      3,
+      "config.model has no option 'widht'. Did you mean 'width'",
+    ),
+    ("modle", {}, "config has no option 'modle'. Did you mean 'model'"),
+    ("model.width", True, "config.model.width must be of type int, got True"),
+    ("prepare.splits", {"train": 3}, "config.prepare.splits.train must be"),
+    ("data.test", ("a", 3), r"config.data.test\[1\] must be of type str"),
+    ("train", 7, "config.train must be a section, got 7"),
   ],
 )
 def test_invalid_values_are_named(path, value, message):
@@ -173,11 +170,31 @@ def test_invalid_values_are_named(path, value, message):
     read_config(changed(path.split("."), value))
 
 
-def test_output_length_may_not_be_zero():
+def test_missing_options_have_their_defaults():
   config = base.get_config()
-  config.decode.update(max_length_factor=0.0, max_length_offset=0)
-  with pytest.raises(InputError, match="no output has room"):
-    resolve(read_config(config), MANIFEST)
+  expected = read_config(config)
+  assert read_config(as_dict(expected)) == expected
+  del config.train.steps, config.optimiser.name, config.losses
+  assert read_config(config) == expected
+  integer = changed(("model", "transformer", "dropout"), 0)
+  assert read_config(integer).model.family.dropout == 0.0
+
+
+def test_removed_options_of_recorded_configs():
+  config = base.get_config()
+  config.parts.encoder.tree_rotary = MODIFIERS.section("tree_rotary")
+  config = config.to_dict()
+  expected = read_config(config)
+  config["train"]["writers"]["mlflow"] = "trees"  # changed no result
+  config["parts"]["encoder"]["tree_rotary"]["base"] = 10000.0
+  config["prepare"]["clean"]["nfc"] = False
+  assert read_config(config, CHECKPOINT_MODE) == expected
+  with pytest.raises(InputError, match=r"has no option '(base|mlflow|nfc)'"):
+    read_config(config)
+  config["parts"]["encoder"]["tree_rotary"]["base"] = 100.0
+  message = r"tree_rotary\.base=100\.0 was recorded.* always 10000\.0 now"
+  with pytest.raises(InputError, match=message):
+    read_config(config, CHECKPOINT_MODE)
 
 
 def test_recorded_values_have_no_default_bounds():
@@ -185,11 +202,6 @@ def test_recorded_values_have_no_default_bounds():
   path = ConfigPath("point")
   result = from_config(results.Point, point, path, CHECKPOINT_MODE)
   assert result.step == 10**12 and math.isnan(result.values["loss"])
-
-
-def test_bounds_of_an_option():
-  assert range_of(Decode, "beam") == Range(1, 1000)
-  assert str(Range(0, 1, above=True, below=True)) == "above 0 and below 1"
 
 
 def leaves(section, path=()):
@@ -335,97 +347,6 @@ NEUTRAL = """
 def test_options_that_a_resumed_run_may_change(options, names):
   prefixes = tuple(f"config.{name}." for name in names.split())
   assert options == {n for n in ROWS if f"{n}.".startswith(prefixes)}
-
-
-@pytest.fixture
-def parse(monkeypatch):
-  """Returns a function that parses the command line of a command."""
-
-  def parse(*words):
-    argv = ["command", *words]
-    values = flags.FlagValues()
-    config_flags.DEFINE_config_file("config", flag_values=values)
-    monkeypatch.setattr(flags, "FLAGS", values)
-    monkeypatch.setattr(sys, "argv", argv)
-    return cli.parse(argv).config
-
-  return parse
-
-
-FILE = f"--config={ROOT}/configs/multi30k_en_de.py"
-EMA = "--config.train.ema"
-
-
-@pytest.mark.parametrize(
-  ("words", "shown"),
-  [
-    (["--helpconfig"], ["--config.seed=0", "--config.model.gru.hidden=256"]),
-    (["--helpconfig=optimiser"], ["--config.optimiser.noam.warmup=1000 updates"]),
-    (["--helpconfig=config.decode"], ["--config.decode.beam=5"]),
-    (["-helpconfig=parts.encoder.localness"], ["config.parts.encoder.localness"]),
-    (
-      ["--helpconfig=train.ema", FILE],
-      [f"{EMA}=0.998  (float from 0 to below 1; by default 0.0)"],
-    ),
-    (
-      ["--helpconfig=train.ema", FILE, f"{EMA}=0"],
-      [f"{EMA}=0.0  (float from 0 to below"],
-    ),
-  ],
-)  # fmt: skip
-def test_help_of_options(parse, capsys, words, shown):
-  with pytest.raises(SystemExit) as stopped:
-    parse(*words)
-  assert stopped.value.code == 0
-  printed = capsys.readouterr().out
-  assert all(one in printed for one in shown)
-  complete = words == ["--helpconfig"]
-  assert ("--config.seed" in printed) == complete
-  assert printed.startswith("The options that matter most:") == complete
-
-
-def test_help_of_an_unknown_section(parse):
-  message = "--helpconfig=optimizer: .*Did you mean 'optimiser'"
-  with pytest.raises(InputError, match=message):
-    parse("--helpconfig=optimizer")
-
-
-@pytest.mark.parametrize(
-  ("words", "message"),
-  [
-    (
-      [FILE, "--config.optimiser.noam.warmup=5"],
-      "config.optimiser.noam.warmup counts only where "
-      "config.optimiser.schedule is 'noam'; here it is 'inverse_sqrt'. ",
-    ),
-    (
-      [FILE + ":gru_global", "--config.model.transformer.heads=8"],
-      "config.model.transformer.heads counts only where "
-      "config.model.family is 'transformer'; here it is 'gru'. ",
-    ),
-    (  # "constant" has no option, so no section
-      [
-        FILE,
-        "--config.optimiser.schedule=constant",
-        "--config.optimiser.noam.warmup=5",
-      ],
-      "config.optimiser.noam.warmup counts only where "
-      "config.optimiser.schedule is 'noam'; here it is 'constant'. ",
-    ),
-  ],
-)
-def test_rejects_options_of_unselected_choices(parse, words, message):
-  with pytest.raises(InputError, match="^" + re.escape(message)):
-    parse(*words)
-
-
-def test_a_choice_may_follow_its_options(parse):
-  config = parse(
-    FILE, "--config.optimiser.noam.warmup=5", "--config.optimiser.schedule=noam"
-  )
-  assert read_config(config).optimiser.schedule.warmup == 5
-  config = parse(FILE + ":gru_global", "--config.model.gru.hidden=8")
-  assert read_config(config).model.family.hidden == 8
 
 
 @pytest.mark.parametrize("system", systems.SYSTEMS)
