@@ -15,12 +15,12 @@ from jaxsyn.options import config_dict
 
 
 def get_config() -> ml_collections.ConfigDict:
-  """The defaults: Transformer-Tiny sizes for a small parallel corpus."""
+  """Returns the defaults: Transformer-Tiny sizes for a small parallel corpus."""
   return config_dict(Config)
 
 
 def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
-  """The same, for the languages of a data set prepared in data/NAME."""
+  """Returns the defaults for the languages of a dataset prepared in data/NAME."""
   config = get_config()
   config.data.update(name=name, directory=f"data/{name}")
   config.data.update(source_language=source, target_language=target)
@@ -28,9 +28,9 @@ def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
 
 
 def small_corpus(config: ml_collections.ConfigDict) -> None:
-  """What learns most from some ten thousand pairs in minutes.
+  """Sets options that learn quickly from some ten thousand pairs, in place.
 
-  Found on Multi30k's validation set: docs/results.md has what was tried.
+  They were selected on the validation split of Multi30k; see docs/results.md.
   """
   config.batch.tokens = 2048
   config.optimiser.update(name="muon", learning_rate=1e-2)

@@ -15,8 +15,8 @@ from jaxsyn.syntax import MODIFIERS
 def linear_bias(config: ConfigDict) -> None:
   """A learned bias for the distance in the sentence: Raffel et al. 2020 (T5).
 
-  Encoder and decoder; one of each for all layers. Sinusoids stay, which T5 has
-  not: --config.model.transformer.positions=False.
+  Encoder and decoder, shared by their layers. Sinusoidal positions are kept; T5
+  has none: --config.model.transformer.positions=False.
   """
   for place in (config.parts.encoder, config.parts.decoder):
     place.linear_bias = MODIFIERS.section("linear_bias")
@@ -31,7 +31,7 @@ def tree_bias(config: ConfigDict) -> None:
 
 
 def tree_bias_edges(config: ConfigDict) -> None:
-  """Graphormer with its edge encoding: relations along the path count too."""
+  """Graphormer with its edge encoding: relations along the path."""
   tree_bias(config)
   config.parts.encoder.tree_bias.edges = True
 
@@ -44,7 +44,7 @@ def tree_bias_steps(config: ConfigDict) -> None:
 
 
 def tree_bias_steps_edges(config: ConfigDict) -> None:
-  """The same, and relations along the path."""
+  """`tree_bias_steps` with relations along the path. Ours."""
   tree_bias_steps(config)
   config.parts.encoder.tree_bias.edges = True
 
@@ -56,19 +56,19 @@ def tree_bias_random_tree(config: ConfigDict) -> None:
 
 
 def tree_position(config: ConfigDict) -> None:
-  """The way to the root, added to the embeddings: Shiv & Quirk 2019."""
+  """The path to the root, added to the embeddings: Shiv & Quirk 2019."""
   config.parts.encoder.tree_position = MODIFIERS.section("tree_position")
 
 
 def tree_position_laplacian(config: ConfigDict) -> None:
-  """Eigenvectors of the tree added: Dwivedi & Bresson 2021."""
+  """Eigenvectors of the tree, added to embeddings: Dwivedi & Bresson 2021."""
   config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="laplacian"
   )
 
 
 def tree_position_depth(config: ConfigDict) -> None:
-  """Sinusoids of the depth in the tree added: after Wang et al. 2019."""
+  """Sinusoids of the depth, added to embeddings: after Wang et al. 2019."""
   config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="depth"
   )
@@ -77,7 +77,7 @@ def tree_position_depth(config: ConfigDict) -> None:
 def neighbour_heads(config: ConfigDict) -> None:
   """Two heads attend to words near in the tree: the mask of Li et al. 2021.
 
-  In all encoder layers, without their gate. SG-Net's heads have
+  In all encoder layers, without their gate. For the heads of SG-Net, set
   --config.parts.encoder.neighbour_heads.relation=ancestors.
   """
   config.parts.encoder.neighbour_heads = MODIFIERS.section("neighbour_heads")
@@ -102,7 +102,7 @@ def neighbour_heads_gated(config: ConfigDict) -> None:
 def neighbour_heads_near(config: ConfigDict) -> None:
   """Two heads attend to words at most two edges away. Ours.
 
-  Neither words around the adjacent words nor EOS are visible.
+  Neither the neighbors of these words in the sentence nor EOS are visible.
   """
   config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False
@@ -128,9 +128,9 @@ def dasa(config: ConfigDict) -> None:
 
 
 def rotary(config: ConfigDict) -> None:
-  """Rotary positions in the line: Su et al. 2021, RoFormer.
+  """Rotary positions in the sentence: Su et al. 2021, RoFormer.
 
-  In encoder and decoder, in the place of sinusoids.
+  In encoder and decoder, instead of sinusoids.
   """
   config.model.transformer.positions = False
   for place in (config.parts.encoder, config.parts.decoder):
@@ -138,7 +138,7 @@ def rotary(config: ConfigDict) -> None:
 
 
 def tree_rotary(config: ConfigDict) -> None:
-  """Rotary positions, in the encoder half in the line, half by depth. Ours."""
+  """Rotary positions, half of the encoder's by depth in the tree. Ours."""
   rotary(config)
   config.parts.encoder.tree_rotary.by = ("line", "depth")
 
@@ -158,13 +158,13 @@ def graph_block_random_tree(config: ConfigDict) -> None:
 
 
 def graph_block_after(config: ConfigDict) -> None:
-  """The same on top of the encoder, where Bastings et al. have it."""
+  """Graph convolutions after the encoder, as in Bastings et al."""
   graph_block(config)
   config.parts.encoder.graph_block.at = "after"
 
 
 def graph_block_beside(config: ConfigDict) -> None:
-  """One layer beside the attention of the first encoder layer. Ours."""
+  """One convolution next to the attention of the first encoder layer. Ours."""
   config.parts.encoder.graph_block = MODIFIERS.section(
     "graph_block", at="beside", layers=(0,)
   )

@@ -6,6 +6,8 @@ Train:   jaxsyn train --config multi30k_en_de:pascal \
 Tests:   test_2016, test_2017, test_2018 and test_2017_mscoco (ambiguous COCO). The
          last two are optional: if their files are not in --raw_dir and cannot be
          downloaded, they are skipped with a warning.
+Results: transformer, three seeds, two CPU cores: after 19 minutes 39.2 BLEU on
+         test_2016 and 31.0 on test_2017 (docs/results.md).
 Sizes:   Transformer-Tiny of Wu et al. 2021: 4+4 layers, width 128,
          feed-forward 256, 4 heads, joint vocabulary of 8,000; dropout 0.2,
          theirs is 0.3.
@@ -30,13 +32,13 @@ PARTS = {
   "test_2018": "test_2018_flickr",
   "test_2017_mscoco": "test_2017_mscoco",
 }
-TESTS = {  # of each language beside English; Czech came in 2018
+TESTS = {  # by the language other than English
   "de": ("test_2016", "test_2017", "test_2018", "test_2017_mscoco"),
   "fr": ("test_2016", "test_2017", "test_2018", "test_2017_mscoco"),
   "cs": ("test_2016", "test_2018"),
 }
 OPTIONAL = ("test_2018", "test_2017_mscoco")
-SHA256 = {  # of the commit above; the first fetch decides on the others
+SHA256 = {  # at this commit; others are recorded at the first download
   "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
   "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
   "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
@@ -60,7 +62,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
-  """The settings of one direction; files are fetched if they are not there."""
+  """Returns the config of one direction; missing files are downloaded."""
   config = base.data_set(f"multi30k_{source}_{target}", source, target)
   (other,) = {source, target} - {"en"}
   config.data.test = TESTS[other]

@@ -17,5 +17,4 @@ from jaxsyn.configs import multi30k_en_de, systems
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
-  config = multi30k_en_de.multi30k("en", "fr")
-  return systems.apply(config, system)
+  return systems.apply(multi30k_en_de.multi30k("en", "fr"), system)

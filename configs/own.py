@@ -25,7 +25,7 @@ import ml_collections
 from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError
 
-HELD_OUT = 1000  # pairs of each of the splits validation and test
+HELD_OUT = 1000  # pairs in the validation split, and in the test split
 
 
 def get_config(
@@ -39,14 +39,15 @@ def get_config(
 def corpus(
   files: tuple[str, str], held_out: int = HELD_OUT
 ) -> ml_collections.ConfigDict:
-  """The settings of two parallel files that have no splits of their own.
+  """Returns the config of two parallel files, whose first pairs are held out.
 
   Args:
-    files: source and target, NAME.LANGUAGE or NAME.LANGUAGE.gz, in the folder
-      of the raw files; the data set is called NAME_LANGUAGE_LANGUAGE.
-    held_out: the first so many pairs are for validation, the next for the test.
+    files: Source and target file, NAME.LANGUAGE or NAME.LANGUAGE.gz, in the
+      folder of the raw files; the dataset is called NAME_LANGUAGE_LANGUAGE.
+    held_out: Number of first pairs for validation, and of the next for testing.
 
-  Raises: InputError: a name that does not end in a language.
+  Raises:
+    InputError: A name does not end in a language.
   """
   names = [pathlib.PurePath(file).name.removesuffix(".gz") for file in files]
   stems, _, languages = zip(*(name.rpartition(".") for name in names))
@@ -54,7 +55,7 @@ def corpus(
     if not stem:
       raise InputError(
         f"{file}: call it NAME.LANGUAGE, as in corpus.en or corpus.en.gz; its "
-        "language decides on the parser and on the words of BLEU."
+        "language selects the parser and the tokenizer of BLEU."
       )
   name = "_".join([stems[0], *languages]).lower()
   config = base.data_set(re.sub("[^a-z0-9]+", "_", name), *languages)

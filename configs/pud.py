@@ -33,7 +33,7 @@ LANGUAGES = {  # code -> treebank and commit
   "cs": "UD_Czech-PUD f68c66c",
   "tr": "UD_Turkish-PUD 63a134a",
   "zh": "UD_Chinese-PUD 2849afd",
-  "ja": "UD_Japanese-PUD f992510",  # of 2019: words are cut otherwise since
+  "ja": "UD_Japanese-PUD f992510",  # of 2019; later versions have other words
 }
 LINES = {"train": "1-800", "validation": "801-900", "test": "901-1000"}
 
@@ -43,9 +43,10 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def pud(source: str, target: str) -> ml_collections.ConfigDict:
-  """The settings of one direction.
+  """Returns the config of one direction.
 
-  Raises: InputError: there is no such treebank.
+  Raises:
+    InputError: There is no treebank of a language.
   """
   for language in (source, target):
     if language not in LANGUAGES:

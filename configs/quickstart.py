@@ -4,7 +4,8 @@ Write:   python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw
 Prepare: jaxsyn prepare --config quickstart
 Train:   jaxsyn train --config quickstart:pascal \
            --workdir runs/quickstart/pascal
-Sizes:   for about a minute of training on two CPU cores. It shows the
+Results: three seeds, about a minute each on two CPU cores: transformer 59.9 BLEU,
+         pascal 74.8, pascal_random_tree 62.1 (docs/results.md). This shows the
          effect of trees if words depend on their parents by construction
          (preprocess/toy), which may differ for natural languages.
 """
@@ -28,7 +29,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   # The source is parsed, as real text is; the target, which has trees in
   # training only, has those of the grammar.
   config.prepare.parse.sides = ("source", "target")
-  # Beside the text, also where raw_dir is set later.
+  # In the folder of the text, also if raw_dir is set later.
   config.prepare.parse.source.udpipe.model = (
     config.prepare.get_ref("raw_dir") + "/quickstart.udpipe"
   )

@@ -30,12 +30,12 @@ def gru_local(config: ConfigDict) -> None:
 
 
 def gru_flexible(config: ConfigDict) -> None:
-  """A window whose width each step chooses: Shu & Nakayama 2017."""
+  """A window whose width is predicted at each step: Shu & Nakayama 2017."""
   _gru(config, "flexible")
 
 
 def gru_syntax(config: ConfigDict) -> None:
-  """Near in the tree of a predicted word: Chen et al. 2018, SDAtt."""
+  """A window in the tree around a predicted word: Chen et al. 2018, SDAtt."""
   _gru(config, "syntax")
 
 
@@ -69,9 +69,9 @@ def gru_graph(config: ConfigDict) -> None:
 
 
 def _size(config: ConfigDict) -> FieldReference:
-  """Of V; follows a width that is set later, unless it is set itself.
+  """Returns the size of V, which follows a width that is set later.
 
-  The paper has 260 beside embeddings of 620.
+  The paper has 260, with embeddings of 620.
   """
   return config.model.get_ref("width") * 3 // 8
 
@@ -79,13 +79,13 @@ def _size(config: ConfigDict) -> FieldReference:
 def gru_sdr(config: ConfigDict) -> None:
   """Relatives of a word within its embedding: Chen et al. 2017, model 1."""
   gru_global(config)
-  # Here `size` dimensions of the embedding become V, the last ones.
+  # The last `size` dimensions of the embedding are V.
   config.parts.encoder.source_dependency = MODIFIERS.section(
     "source_dependency", size=_size(config)
   )
 
 
 def gru_double_sdr(config: ConfigDict) -> None:
-  """A second context, of the relatives alone: Chen et al. 2017, model 2."""
+  """A second context of the relatives only: Chen et al. 2017, model 2."""
   gru_global(config)
   _gru(config, "source_dependency", size=_size(config))

@@ -26,7 +26,7 @@ from jaxsyn.training.losses import LOSSES
 
 
 def transformer(config: ConfigDict) -> None:
-  """The baseline, Vaswani et al. 2017: no part at all."""
+  """The baseline, Vaswani et al. 2017, without modifiers."""
 
 
 def pascal(config: ConfigDict) -> None:
@@ -70,8 +70,8 @@ def deps_san_rs(config: ConfigDict) -> None:
 def deps_san_wink(config: ConfigDict) -> None:
   """Deps-SAN with Wink-Sparse, k = 6: far pairs dropped in training.
 
-  With variance 1 nothing changes that float32 can see: weights beyond six
-  edges are 9e-12 or less anyway. It does with a larger sigma or another `fill`.
+  With variance 1, float32 shows no effect: weights beyond six edges are at most
+  9e-12. A larger sigma or another `fill` has an effect.
   """
   deps_san(config)
   config.parts.encoder.tree_scaled.wink = 6
@@ -84,7 +84,7 @@ def deps_san_additive(config: ConfigDict) -> None:
 
 
 def label_embedding(config: ConfigDict) -> None:
-  """S&H: dependency labels embedded beside the subwords.
+  """S&H: dependency labels embedded next to the subwords.
 
   Sennrich & Haddow 2016, as re-done by Bugliarello & Okazaki 2020.
   """
@@ -92,10 +92,10 @@ def label_embedding(config: ConfigDict) -> None:
 
 
 def factors(config: ConfigDict) -> None:
-  """Parts of speech, lemmas and more embedded beside the subwords.
+  """Parts of speech, lemmas and more embedded next to the subwords.
 
-  Sennrich & Haddow 2016; the position of the word is not theirs. The data is to
-  be prepared with config.prepare.parse.annotations.
+  Sennrich & Haddow 2016; the position of the word is ours. The data must be
+  prepared with config.prepare.parse.annotations.
   """
   config.parts.encoder.factors = MODIFIERS.section("factors")
 
@@ -110,7 +110,7 @@ def localness_fixed(config: ConfigDict) -> None:
 
 
 def localness_layer(config: ConfigDict) -> None:
-  """Localness with one predicted window a layer and head."""
+  """Localness with one predicted window for each layer and head."""
   _localness(config, window="layer")
 
 
@@ -124,30 +124,30 @@ def _context(config: ConfigDict, **options: str) -> None:
 
 
 def context_global(config: ConfigDict) -> None:
-  """Queries and keys know the mean of the sentence: Yang et al. 2019.
+  """Queries and keys with the mean of the sentence: Yang et al. 2019.
 
-  Gates and transforms are full-width, as in the paper; the comparison by Peng
-  et al. fits far smaller ones (74.90 M parameters, 78.02 M with ours).
+  Gates and transforms have full width, as in the paper; the parameter count of
+  Peng et al. implies smaller ones (74.90 M, 78.02 M with ours).
   """
   _context(config)
 
 
 def context_deep(config: ConfigDict) -> None:
-  """Queries and keys know the layers before."""
+  """Queries and keys with the outputs of all lower layers."""
   _context(config, context="deep")
 
 
 def context_deep_global(config: ConfigDict) -> None:
-  """Queries and keys know the means of this layer and those before."""
+  """Queries and keys with the means of this and all lower layers."""
   _context(config, context="deep_global")
 
 
 def relative(config: ConfigDict) -> None:
   """Relative positions: Shaw et al. 2018, k = 16 as in their base model.
 
-  Encoder and decoder. --config.model.transformer.positions=False takes the absolute
-  positions away, as they did. Omote et al. 2019 have k = 2; the parameter count
-  of Peng et al. fits one table for keys and values (tie=True).
+  Encoder and decoder. --config.model.transformer.positions=False removes the
+  absolute positions, as in the paper. Omote et al. 2019 have k = 2; the parameter
+  count of Peng et al. implies one table for keys and values (tie=True).
   """
   for place in (config.parts.encoder, config.parts.decoder):
     place.relative = MODIFIERS.section("relative")
@@ -156,8 +156,8 @@ def relative(config: ConfigDict) -> None:
 def dependency_relative(config: ConfigDict) -> None:
   """Relative positions on the tree: Omote et al. 2019, l = 2, all layers.
 
-  The paper keeps absolute positions; --config.model.transformer.positions=False takes them
-  away, as in its ablation.
+  The paper keeps absolute positions; --config.model.transformer.positions=False
+  removes them, as in its ablation.
   """
   config.parts.encoder.dependency_relative = MODIFIERS.section(
     "dependency_relative"
@@ -167,8 +167,8 @@ def dependency_relative(config: ConfigDict) -> None:
 def dependency_relative_both(config: ConfigDict) -> None:
   """Relative positions on the tree and in the sentence, summed: dep+rel.
 
-  k = 2, l = 2; that the decoder has linear ones is inferred from the paper.
-  --config.model.transformer.positions=False takes absolute positions away.
+  k = 2, l = 2; linear ones in the decoder are inferred from the paper.
+  --config.model.transformer.positions=False removes absolute positions.
   """
   dependency_relative(config)
   relative(config)
@@ -177,14 +177,14 @@ def dependency_relative_both(config: ConfigDict) -> None:
 
 
 def given_weighting(config: ConfigDict) -> None:
-  """Scores times the matrix the caller puts in the batch."""
+  """Scores times a matrix that the caller puts into the batch."""
   config.parts.encoder.given_weighting = MODIFIERS.section("given_weighting")
 
 
 def guided_alignment(config: ConfigDict) -> None:
-  """A head of cross-attention learns given word alignments: Garg et al. 2019.
+  """A cross-attention head learns given word alignments: Garg et al. 2019.
 
-  Head 0 of the last decoder layer but one, weight 0.05. The data is to be
+  Head 0 of the last decoder layer but one, weight 0.05. The data must be
   prepared with config.prepare.alignments.
   """
   config.losses.guided_alignment = LOSSES.section("guided_alignment")
@@ -286,24 +286,22 @@ SYSTEMS = {
 
 
 def apply(config: ConfigDict, system: str | None) -> ConfigDict:
-  """Adds the system to a data set's config and returns it.
+  """Adds a system to the config of a dataset, in place, and returns it.
 
   Args:
-    config: what configs/base.py and the data set's file say; changed in place.
-    system: a name of SYSTEMS, or several joined by "+", whose parts then work
-      together, e.g. "pascal+relative"; None or "" is the baseline.
+    config: Config of a dataset.
+    system: Name in SYSTEMS, or several joined by "+", such as "pascal+relative",
+      whose modifiers are combined; None or "": the baseline.
 
   Raises:
-    InputError: unknown system; the message lists those there are. Or two that
-      set one option differently.
+    InputError: The system is unknown, or two systems set an option differently.
   """
   config.system = system or "transformer"
-  owner: dict[str, str] = {}  # field -> the system that set it
+  owner: dict[str, str] = {}  # option -> system that set it
   for name in config.system.split("+"):
     if not name:
       raise InputError(
-        f"{config.system!r}: a '+' stands between two systems, as in "
-        "pascal+relative."
+        f"{config.system!r}: '+' joins two systems, as in pascal+relative."
       )
     if name not in SYSTEMS:
       raise InputError(
@@ -317,7 +315,7 @@ def apply(config: ConfigDict, system: str | None) -> ConfigDict:
         continue
       if field in owner:
         raise InputError(
-          f"{owner[field]} and {name} do not mix: they set config.{field} to "
+          f"{owner[field]} and {name} cannot be combined: they set config.{field} to "
           f"{before[field]!r} and {value!r}."
         )
       owner[field] = name

@@ -33,7 +33,7 @@ def accelerator_results(tmp_path_factory):
     assert 0 < left <= 60 * measurement.minutes
     return measurement.rows(limits)
 
-  only = "(?!start|search pascal|training tiny float32|batch sizes)"
+  only = "(?!search pascal|training tiny float32|batch sizes)"
   command.run(out, limits, minutes=60, only=only, measure=measure)
   return json.loads(out.read_text()), out.with_suffix(".md").read_text()
 
@@ -113,11 +113,11 @@ def test_keeps_rows_before_a_failure(code, seconds, message):
 
 def test_reports_the_error_of_a_process(tmp_path, monkeypatch):
   out = tmp_path / "out.json"
-  monkeypatch.setattr(sys, "argv", ["accelerator", "--trial"])
-  command.run(out, TRIAL, minutes=60, only="start", measure=command.in_process)
+  monkeypatch.setattr(sys, "argv", ["accelerator", "--trials"])
+  command.run(out, TRIAL, minutes=60, only="device", measure=command.in_process)
   (line,) = json.loads(out.read_text())["lines"]
   assert line["state"] == "failed"
-  assert "name its folder with --data" in line["error"]
+  assert "Unknown command line flag 'trials'" in line["error"]
 
 
 def test_columns_are_those_of_all_rows():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -27,7 +26,6 @@ from benchmarks.accelerator.results import (
   measurements,
 )
 from jaxsyn import cli
-from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.training.runtime import set_up_jax
 
@@ -133,7 +131,6 @@ def rows_of(command: list[str], seconds: float) -> Iterator[Row]:
 
 def _main(values: flags.FlagValues) -> None:
   limits = TRIAL if values.trial else BenchmarkLimits()
-  limits = dataclasses.replace(limits, data=values.data)
   if values.line:
     one, *_ = choose(limits, f"{re.escape(values.line)}$")
     set_up_jax()
@@ -143,8 +140,6 @@ def _main(values: flags.FlagValues) -> None:
   if not values.out:
     raise InputError("--out is missing: name the JSON file to be written.")
   out = pathlib.Path(values.out)
-  if values.data:
-    manifests.read(values.data)  # reports errors before the measurements
   with tempfile.TemporaryDirectory() as programs:
     # An empty cache, so that compilation is measured.
     os.environ["JAX_COMPILATION_CACHE_DIR"] = programs
@@ -157,7 +152,6 @@ def _main(values: flags.FlagValues) -> None:
 if __name__ == "__main__":
   flags.DEFINE_string("out", None, "JSON file; tables in .md next to it.")
   flags.DEFINE_float("minutes", 20.0, "Time limit.", lower_bound=0.0)
-  flags.DEFINE_string("data", "", "Dataset directory, for the command's start.")
   flags.DEFINE_bool("trial", False, "Tiny sizes, to try it on a CPU.")
   flags.DEFINE_string("only", "", "Regular expression for names' beginnings.")
   flags.DEFINE_string("line", "", "Take this measurement; print its rows.")

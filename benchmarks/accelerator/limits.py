@@ -32,9 +32,7 @@ class BenchmarkLimits:
     checked: Systems whose gradients are compared with those of a CPU.
     seconds: Training time of a row.
     side: Width of the square matrices that are multiplied.
-    steps: Steps of the training command whose start is measured.
     options: Further options of all configs, by dotted name.
-    data: Dataset directory; "": none.
   """
 
   sizes: tuple[str, ...] = ("base", "big", "small", "tiny")
@@ -53,9 +51,7 @@ class BenchmarkLimits:
   checked: tuple[str, ...] = _CHECKED
   seconds: float = 6.0
   side: int = 8192
-  steps: int = 60
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  data: str = ""
 
   def plan(self, system: str, size: str, dtype: str, **options: Any) -> Plan:
     """Returns the plan of a system in a size, for random sentences."""
@@ -78,7 +74,6 @@ TRIAL = BenchmarkLimits(
   checked=("pascal", "gru_global"),
   seconds=0.1,
   side=64,
-  steps=2,
   options={
     "model.width": 16,
     "model.transformer.heads": 4,

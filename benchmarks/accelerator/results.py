@@ -67,7 +67,6 @@ def measurements(limits: BenchmarkLimits) -> list[Measurement]:
     batches("batch sizes", main),
     *(training(size, half) for size in others[1:]),
     training(main, single),
-    Measurement("start", "Start", speed.start, (main, half)),
     *(training(size, single) for size in others),
     *(batches(f"batch sizes {size}", size) for size in others[:1]),
     searching("search pascal", "pascal"),

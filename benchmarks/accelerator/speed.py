@@ -8,10 +8,7 @@ TF32 on NVIDIA chips and in bfloat16 on TPUs by default.
 from __future__ import annotations
 
 import importlib.metadata
-import pathlib
 import platform
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,19 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import start_speed
 from benchmarks.accelerator.limits import BenchmarkLimits, Row
 from benchmarks.figures import Timer, process_seconds
-from benchmarks.train_speed import Trainer, size_options
+from benchmarks.train_speed import Trainer
 from jaxsyn.data.schema import PAD
-from jaxsyn.errors import InputError
 from jaxsyn.training.flops import chip
 from jaxsyn.training.mesh import Program
 
 BATCHES = 4  # different batches on the device, used in turns
 STEPS = 8  # steps between two waits, since a wait costs a launch
-# Sentences of real data are longer than those of a trial.
-MIN_TOKENS = 1024
 GIB = 2**30
 
 
@@ -220,37 +213,3 @@ def pair(
     "turns": len(turns),
     "compiling s": both[1].compile_seconds,
   }
-
-
-def start(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
-  """Measures the start of the training command."""
-  if not limits.data:
-    raise InputError(
-      "the start of jaxsyn.train is measured on prepared data; name its folder "
-      "with --data (python -m preprocess.build makes one, on any machine)."
-    )
-  options = {
-    **size_options(size),
-    **limits.options,
-    "model.dtype": dtype,
-    "batch.tokens": max(limits.tokens, MIN_TOKENS),
-    "data.directory": limits.data,
-  }
-  # This process must not use the device, which the command needs.
-  command = [sys.executable, "-m", "jaxsyn.train"]
-  command.append("--config=configs/quickstart.py")
-  for name, value in options.items():
-    if not name.startswith("model.gru."):
-      command.append(f"--config.{name}={value}")
-  with tempfile.TemporaryDirectory() as programs:
-    for state in ("cold", "warm"):
-      figures = start_speed.measure(
-        command, limits.steps, pathlib.Path(programs)
-      )
-      yield {
-        "start": state,
-        "size": size,
-        "dtype": dtype,
-        "first step s": figures["first_step"][0],
-        f"{limits.steps} steps s": figures[f"{limits.steps}_steps"][0],
-      }

@@ -26,15 +26,15 @@ from jaxsyn.errors import InputError, did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One line of a table: a system and what differs from it.
+  """Row of a table: a system, and options that differ from it.
 
   Attributes:
-    name: for the command line; unique in its table.
-    system: a name that `systems.apply` takes.
-    overrides: dotted field of the config -> value.
-    published: "task split" -> BLEU as the paper reports it; None: no such row.
-    folder: where `overrides` change how the text is prepared, what the names
-      of the data set and of its folder end in; empty: the row's name.
+    name: Name on the command line, unique in its table.
+    system: Name of a system, as in `systems.apply`.
+    overrides: Option values by dotted name, without "config.".
+    published: BLEU in the paper by "task split"; None: not in the paper.
+    folder: Ending of the names of the dataset and its folder, if `overrides`
+      change the preparation; empty: the row's name.
   """
 
   name: str
@@ -44,26 +44,26 @@ class Row:
   folder: str = ""
 
   def on(self, config: ConfigDict) -> ConfigDict:
-    """Makes a data set's baseline this row, in place, and returns it.
+    """Changes the baseline config of a dataset to this row and returns it.
 
     Args:
-      config: what a data set's `get_config("transformer")` returns.
+      config: Result of a dataset's `get_config("transformer")`.
 
     Raises:
-      InputError: the config has a system already, or lacks a field of the row.
+      InputError: The config has another system, or lacks an option of the row.
     """
     if config.system != "transformer":
       raise InputError(
-        f"config.system is {config.system!r} already; a row brings its own: "
-        'give what get_config("transformer") returns.'
+        f"config.system is {config.system!r}, but a row has its own system: "
+        'pass the result of get_config("transformer").'
       )
     return self.override(systems.apply(config, self.system))
 
   def override(self, config: ConfigDict) -> ConfigDict:
-    """Sets the fields of the row in a config of its system, in place.
+    """Sets the options of the row in a config of its system, in place.
 
     Raises:
-      InputError: a field is unknown, is a section, or has another type.
+      InputError: An option is unknown, is a section, or has another type.
     """
     before = config.prepare.to_dict()
     for path, value in self.overrides.items():
@@ -80,11 +80,10 @@ class Table:
   """Rows that differ in one respect.
 
   Attributes:
-    source: paper and table.
-    question: what the table asks.
-    rows: the paper's own choice, or its baseline, comes first.
-    others: systems that we do not have -> their published figures, which
-      reports show.
+    source: Paper and number of the table.
+    question: Question that the table answers.
+    rows: Rows; the paper's own choice, or its baseline, is first.
+    others: Published figures of systems that jaxsyn lacks, for reports.
   """
 
   source: str
@@ -95,10 +94,10 @@ class Table:
   )
 
   def row(self, name: str) -> Row:
-    """The row of a name; of "", the first.
+    """Returns a row by name; the first row for "".
 
     Raises:
-      InputError: no such row; the message lists those there are.
+      InputError: There is no such row.
     """
     rows = {row.name: row for row in self.rows}
     if name and name not in rows:

@@ -3,13 +3,13 @@
 "Synchronous Syntactic Attention for Transformer Neural Machine Translation",
 section 5.1 and appendices A to D: a Transformer, with dependency-based
 self-attention (DBSA, Deguchi et al. 2019), and with its heads synchronised.
-The corpora are not ours to give: put the files named in `splits` into one
-folder and name it with --raw_dir. Of ASPEC they took the first 1,500,000 lines.
+The corpora are not included: put the files named in `splits` into one folder
+and pass it as --raw_dir. The paper uses the first 1,500,000 lines of ASPEC.
 
 All systems train on one prepared folder: trees are on both sides for the
 baseline too.
 
-Unknown, and what stands here instead:
+Unknown, with the values used here:
   optimiser      appendix B is missing from the text that we have. As in the
                  code of the first author for DBSA: Adam, .9 and .98, peak 7e-4
                  after 4,000 updates, from 1e-7; dropout .1 everywhere.
@@ -56,12 +56,12 @@ class Task:
   """A column of the paper's Table 1.
 
   Attributes:
-    source, target: languages.
-    pieces: of a vocabulary.
-    joint: one vocabulary for both sides; else two.
-    tokens: a batch.
-    filtered: pairs in other languages were dropped.
-    synchronise: λ_sync, as tuned.
+    source, target: Language codes.
+    pieces: Vocabulary size.
+    joint: Whether both sides share one vocabulary.
+    tokens: Batch size in tokens.
+    filtered: Whether pairs in other languages were dropped.
+    synchronise: Tuned λ_sync.
   """
 
   source: str
@@ -81,7 +81,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """A task for any system."""
+  """Returns the config of a task with any system."""
   facts = TASKS[task]
   languages = (facts.source, facts.target)
   config = paper.data_set("dbsa", task, languages)
@@ -143,7 +143,7 @@ SYNCHRONISATION = Table(
       {"losses.synchronisation.weight": weight},
       published=_CHOSEN.get(weight),
     )
-    # The choice for the first task stands first.
+    # The choice for the first task is first.
     for weight in (0.5, 0.01, 0.05, 0.1, 1.0, 5.0, 10.0)
   ),
 )

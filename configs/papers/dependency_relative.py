@@ -2,16 +2,16 @@
 
 "Dependency-Based Relative Positional Encoding for Transformer NMT", sections
 5.1 and 5.3: ASPEC, Japanese to English, whole words. What the paper leaves open
-follows Vaswani et al. 2017, as it says. The corpus is not ours to give: put
-the files named in `splits` into one folder, tokenised (theirs: KyTea and
-Moses), and name it with --raw_dir. They took the first 1,500,000 lines of
+follows Vaswani et al. 2017, as it says. The corpus is not included: put the
+files named in `splits` into one folder, tokenized (in the paper by KyTea and
+Moses), and pass it as --raw_dir. The paper uses the first 1,500,000 lines of
 train-1.txt and train-2.txt; the small setting has the first 100,000 pairs of
 50 words or less.
 
 Differs from the authors; there is no option to select the checkpoint by
 accuracy, or to limit a vocabulary by the count of its words:
   vocabulary     they kept words seen 7 (Japanese) or 10 times (English), in
-                 the small setting 2; how many that is they do not say. Here
+                 the small setting 2; their number is not given. Here
                  the 50,000 most frequent words a side, or 30,000: our choice.
   batch          256 pairs, or 100; we count tokens. Here 32 a pair: our choice.
   length         30 epochs of 1,341,417 pairs, or 50 of 100,000, became as many
@@ -37,14 +37,14 @@ from jaxsyn.configs.papers.ablation import Row, Table
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """A setting.
+  """Setting of the paper.
 
   Attributes:
-    train: what the names of the training files start with.
-    pairs: to train on.
-    epochs: over them.
-    batch: pairs an update.
-    words: a side's vocabulary; ours.
+    train: Beginning of the names of the training files.
+    pairs: Number of training pairs.
+    epochs: Number of epochs.
+    batch: Pairs in an update.
+    words: Vocabulary size of a side; ours.
   """
 
   train: str
@@ -62,7 +62,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """A task for any system."""
+  """Returns the config of a task with any system."""
   facts = TASKS[task]
   config = paper.data_set(
     "dependency_relative",

@@ -2,9 +2,8 @@
 
 "Boosting Neural Machine Translation with Dependency-Scaled Self-Attention
 Network", section 3. The paper keeps "other configurations" as in Vaswani et
-al. 2017. The corpora are not ours to give: put the files named in `splits`
-into one folder, tokenised (vocabularies are of words), and name it with
---raw_dir.
+al. 2017. The corpora are not included: put the files named in `splits` into
+one folder, tokenized (vocabularies are of words), and pass it as --raw_dir.
 
 Sources contradict each other:
   updates        80,000 on IWSLT14 in the paper; 60,000 in the authors' script.
@@ -19,9 +18,9 @@ Sources contradict each other:
   vocabulary     "both limited to 60K". The parameters of Table 1 fit one
                  table for both sides on IWSLT14 (44,138,496 in the layers +
                  60,000 · 512 = 74.858M, there 74.85M) and two on WMT16 (with
-                 2 · 60,000 · 512, 105.578M, there 105.57M). Here so.
-  validation     5% at random in the paper; each 23rd pair in the script. It
-                 is for the one who cuts the files.
+                 2 · 60,000 · 512, 105.578M, there 105.57M), as here.
+  validation     5% at random in the paper; each 23rd pair in the script. The
+                 files decide.
   case           BLEU is case-sensitive, but the script lower-cases the text.
                  Nothing is lower-cased here.
   checkpoint     a mean of the last ones by Vaswani et al.; the best by
@@ -55,8 +54,8 @@ class Task:
   """A column of the paper's Table 1.
 
   Attributes:
-    steps: updates.
-    joint: one vocabulary of 60,000 words for both sides; else two.
+    steps: Number of updates.
+    joint: Whether both sides share one vocabulary of 60,000 words.
   """
 
   steps: int
@@ -70,7 +69,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """A task for any system."""
+  """Returns the config of a task with any system."""
   facts = TASKS[task]
   config = paper.data_set("deps_san", task, ("de", "en"))
   config.prepare.clean.max_words = 80
@@ -121,7 +120,7 @@ RESULTS = Table(
 
 
 def _iwslt14(validation: float, test: float) -> dict[str, float]:
-  """BLEU on IWSLT14 German to English, on the paper's two sets."""
+  """Returns BLEU on validation and test set of IWSLT14 by "task split"."""
   return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
 
 
@@ -153,8 +152,7 @@ LAYERS = Table(
 #
 # The table is headed "variance" and runs over 1, 2, 4 ... 32; the text names
 # σ = 1 the best "variance", and the option of the authors' code is a standard
-# deviation. Whether the figures are of σ or of σ² is unknown except at 1, where
-# it is the same. Row "sigma_8" reads the figures of 8 as those of σ = 8, row
+# deviation. Whether the figures are for σ or σ² is unknown, except at 1. Row "sigma_8" reads the figures of 8 as those of σ = 8, row
 # "variance_8" as those of σ² = 8; only one reading is what was trained. By the
 # second, the figures of 4 are those of σ = 2 (30.64, 29.82) and those of 16 of
 # σ = 4 (30.86, 30.08), so these need no rows of their own.
@@ -193,8 +191,8 @@ VARIANCE = Table(
 #
 # At σ = 1 the row "wink" changes nothing that float32 can see: beyond six edges
 # the weight is 9e-12 or less before it becomes 0. That the published figures of
-# "none" and "wink" differ by 0.75 BLEU thus says how far runs lie apart; use
-# several seeds. The rows marked ours do change something:
+# "none" and "wink" differ by 0.75 BLEU thus shows the variance between runs; use
+# several seeds. The rows marked ours have an effect:
 #   rs_one             a dropped pair keeps its score, as in parent ignoring.
 #   wink_2             pairs three or more edges apart are dropped; at three the
 #                      weight was 0.0044.

@@ -19,14 +19,14 @@ def addressed(
   tables: Mapping[str, ablation.Table],
   settings: Callable[[str, str], ConfigDict],
 ) -> Callable[[str], ConfigDict]:
-  """The get_config of a paper: from TASK, TASK:SYSTEM or TASK:TABLE/ROW.
+  """Returns get_config of a paper, for TASK, TASK:SYSTEM or TASK:TABLE/ROW.
 
-  A task alone is its baseline; a table alone, its first row. A name that is
-  missing or wrong is an InputError, which lists those there are.
+  TASK is its baseline, TASK:TABLE its first row. For a missing or unknown name,
+  get_config raises an InputError that lists the known ones.
 
   Args:
-    tasks, tables: the paper's, by name.
-    settings: its config of a task and a system.
+    tasks, tables: Tasks and tables of the paper by name.
+    settings: Function (task, system) -> config.
   """
 
   def get_config(address: str = "") -> ConfigDict:
@@ -35,7 +35,7 @@ def addressed(
       raise InputError(
         "a paper's file needs a task after ':', as in "
         f"--config papers/FILE:{next(iter(tasks))}. "
-        f"There are {', '.join(tasks)}; then perhaps :SYSTEM or :TABLE/ROW."
+        f"There are {', '.join(tasks)}. :SYSTEM or :TABLE/ROW may follow."
       )
     if task not in tasks:
       raise InputError(f"no task {task!r}. {did_you_mean(task, tasks)}")
@@ -62,12 +62,12 @@ def data_set(
   *,
   files: Mapping[str, str] = SPLITS,
 ) -> ConfigDict:
-  """The defaults, with a task's names, folder, languages and raw files.
+  """Returns the defaults with names, folder, languages and files of a task.
 
   Args:
-    paper, task: names.
-    languages: of the source and of the target.
-    files: split -> what its two files are called before the language.
+    paper, task: Names of the paper and the task.
+    languages: Language codes of source and target.
+    files: Names of the files of each split, without the language.
   """
   config = base.data_set(f"paper_{paper}_{task}", *languages)
   for split, stem in files.items():
@@ -82,13 +82,13 @@ def base_transformer(
   inner_dropout: float = 0.0,
   tie_embeddings: bool = True,
 ) -> None:
-  """The base model of Vaswani et al. 2017, which all these papers start from.
+  """Sets the sizes of the base model of Vaswani et al. 2017.
 
   Args:
-    config: changed in place.
-    dropout: after embeddings and each residual branch.
-    inner_dropout: on attention weights and inside the feed-forward layers.
-    tie_embeddings: one table for both sides, of a joint vocabulary.
+    config: Config that is changed in place.
+    dropout: Dropout rate after embeddings and on each residual branch.
+    inner_dropout: Rate on attention weights and inside feed-forward layers.
+    tie_embeddings: Whether both sides share an embedding table.
   """
   config.model.update(width=512, tie_embeddings=tie_embeddings)
   config.model.transformer.update(
@@ -104,7 +104,7 @@ def base_transformer(
 
 
 def noam(config: ConfigDict) -> None:
-  """The schedule of Vaswani et al. 2017, in place: the peak after 4,000."""
+  """Sets the schedule of Vaswani et al. 2017, with 4,000 updates of warm-up."""
   config.optimiser.update(learning_rate=1.0, schedule="noam")
   config.optimiser.noam.warmup = 4000
 
@@ -112,7 +112,10 @@ def noam(config: ConfigDict) -> None:
 def by_task(
   tasks: Mapping[str, Any], split: str, *bleu: float | None
 ) -> dict[str, float]:
-  """Published figures, in the order of the tasks; None: not reported."""
+  """Returns published figures by "task split", given in the order of tasks.
+
+  None: not reported.
+  """
   return {
     f"{task} {split}": figure
     for task, figure in zip(tasks, bleu)

@@ -1,16 +1,15 @@
 """The six tasks of Bugliarello & Okazaki 2020 (arXiv:1909.03149), as trained.
 
-What the paper says in section 4 and Table 2 and, where it is silent, what the
-authors' scripts do. The corpora are not ours to give: put the files named in
-`splits` into one folder and name it with --raw_dir.
+Options are those of section 4 and Table 2 or, where these leave them open, of
+the authors' scripts. The corpora are not included: put the files named in
+`splits` into one folder and pass it as --raw_dir.
 
-Vocabulary: theirs is told in merges of BPE, 16,000 or 32,000, ours in pieces,
-which count characters and the special symbols too. So the size here is merges
-+ CHARACTERS + 4. How many characters a corpus has is not known before it is
-there: those here were counted in smaller ones, so they are a lower bound, and
-each one more takes the place of a merge. For the exact number count yours and
-set --config.prepare.vocabulary.size. Their dictionary of tokens, where a
-character inside a word and one at its end are two, is of another size again.
+Vocabulary: the paper gives the number of BPE merges, 16,000 or 32,000; the size
+here also includes characters and special symbols: merges + CHARACTERS + 4. The
+characters were counted in smaller corpora, so they are a lower bound, and each
+further one replaces a merge. For the exact number, count those of your corpus
+and set --config.prepare.vocabulary.size. The dictionary of the authors has
+another size, since a character at the end of a word is another token there.
 
 Differs from the authors: words are aligned by characters in raw text instead
 of tokenised and re-joined text, and the parser is UDPipe unless CoNLL-U of
@@ -34,13 +33,13 @@ class Task:
   """One column of the paper's tables.
 
   Attributes:
-    source, target: languages.
-    large: 32,000 merges, 100,000 updates and dropout 0.1; else 16,000,
-      20,000 and 0.3.
-    filtered: pairs in other languages were dropped (langdetect there).
-    heads: P, how many heads of the first layer are parent-scaled.
-    ignore: q of parent ignoring; 0: it did not help.
-    beta2: Adam's second decay of the PASCAL row.
+    source, target: Language codes.
+    large: Whether there are 32,000 merges, 100,000 updates and dropout 0.1;
+      otherwise 16,000, 20,000 and 0.3.
+    filtered: Whether pairs in other languages were dropped (by langdetect).
+    heads: Number P of parent-scaled heads in the first layer.
+    ignore: Probability q of parent ignoring; 0: it did not help.
+    beta2: Second decay of Adam in the PASCAL row.
   """
 
   source: str
@@ -61,10 +60,10 @@ TASKS = {
   "wat_en_ja": Task("en", "ja", True, False, 7, 0.0, 0.997),
 }
 
-# Different characters, the blank's sign among them, after the default
-# normalisation: of Multi30k's training part and PUD (60,000 lines of English
-# and German), of PUD alone (2,000 of English and Turkish), of Tanaka's corpus
-# and PUD (102,000 of English and Japanese).
+# Distinct characters with the sign of a blank, after the default normalization,
+# in the training split of Multi30k and PUD (60,000 lines of English and German),
+# in PUD (2,000 of English and Turkish), and in the Tanaka corpus and PUD (102,000
+# of English and Japanese).
 CHARACTERS = {"de": 113, "tr": 109, "ja": 2187}
 
 # Peak learning rate and Adam's second decay of the rivals' rows, by task; from
@@ -90,7 +89,7 @@ RIVALS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """A task for any system; those that the paper has a row for, their own."""
+  """Returns the config of a task; learning rates are those of the paper's rows."""
   facts = TASKS[task]
   config = paper.data_set("pascal", task, (facts.source, facts.target))
   config.prepare.clean.update(max_words=80, language=facts.filtered)
@@ -121,16 +120,16 @@ PART = "parts.encoder.parent_scaled"
 
 
 def _validation(en_de: float, de_en: float) -> dict[str, float]:
-  """BLEU of News Commentary 11 on newstest2015."""
+  """Returns BLEU of News Commentary 11 on newstest2015 by "task split"."""
   return paper.by_task(TASKS, "validation", en_de, de_en)
 
 
-# Tables 3 and 4: PASCAL beside its rivals: label embeddings, a parsing head, a
-# second task. Published: BLEU on the test sets. In the authors' scripts
-# PASCAL's training text is filtered by language on News Commentary 11 and
-# WMT16, the others' is not: here all have what the task has.
+# Tables 3 and 4: PASCAL and other methods: label embeddings, a parsing head, an
+# auxiliary task. Published: BLEU on the test sets. In the authors' scripts, only
+# the training text of PASCAL is filtered by language on News Commentary 11 and
+# WMT16; here that of all systems is.
 #
-# The second task of "multitask" are constituents, as in the paper: give them in
+# The auxiliary task of "multitask" has constituency trees, as in the paper: set
 # config.prepare.parse.source_brackets.train and prepare.
 _TESTS = {
   "transformer": (25.0, 26.6, 13.1, 33.0, 25.5, 43.1),
@@ -141,7 +140,7 @@ _TESTS = {
 }
 RESULTS = Table(
   source="Bugliarello & Okazaki 2020, Tables 3 and 4",
-  question="Which way of telling a Transformer about syntax helps?",
+  question="Which use of syntax in a Transformer helps?",
   rows=tuple(
     Row(
       name,
@@ -157,8 +156,8 @@ RESULTS = Table(
 # component after the other, on each task where its best model has it.
 # Published: BLEU on the validation sets.
 #
-# The learning rate changes with the heads (1e-3 to 7e-4), as in the authors'
-# scripts; on some tasks so does Adam's second decay. Rows "pascal" and
+# As in the authors' scripts, the learning rate (1e-3 or 7e-4) and, on some tasks,
+# the second decay of Adam depend on the heads. Rows "pascal" and
 # "ignoring" filter where the data set's file does: on another data set, set its
 # config.prepare.clean.language first. The probability of ignoring is the
 # task's; on another data set it is 0.4, that of NC11 English to German. The row

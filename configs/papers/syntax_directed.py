@@ -4,15 +4,15 @@
 4.2: 4.43 million pairs of WMT14 (Common Crawl, News Commentary, Europarl v7).
 Their models were made in Nematus; what the paper leaves open follows that
 toolkit (Sennrich et al. 2017, and its code of that year). The corpora are not
-ours to give: put the files named in `splits` into one folder, tokenised
-(vocabularies are of words), and name it with --raw_dir. Their other task,
-Chinese to English, is of LDC's corpora, which are not public; it is not here.
+included: put the files named in `splits` into one folder, tokenized
+(vocabularies are of words), and pass it as --raw_dir. The other task, Chinese to
+English, uses LDC corpora, which are not public, and is omitted.
 
 Scores are case-insensitive. Detokenise the translations, then
   jaxsyn score --lowercase --reference REF --hypothesis HYP
 BLEU while training is cased and of tokenised text: good to choose a checkpoint.
 
-Unknown, and what stands here instead:
+Unknown, with the values used here:
   dropout        "the default dropout technique in Nematus [...] on the all
                  layers": its rates where it is switched on, 0.2 on embeddings
                  and states, none of whole words.
@@ -63,9 +63,9 @@ class Task:
   """A half of the paper's Tables 1 and 2.
 
   Attributes:
-    source, target: languages.
-    validation: what its files are called before the language.
-    tests: the same; also the names of the splits.
+    source, target: Language codes.
+    validation: Name of the validation files, without the language.
+    tests: Names of the test files, and of the test splits.
   """
 
   source: str
@@ -87,7 +87,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """A task for any system."""
+  """Returns the config of a task with any system."""
   facts = TASKS[task]
   config = paper.data_set(
     "syntax_directed",
