@@ -65,12 +65,12 @@ def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
     only: Systems of the section "systems"; empty: all.
   """
   _prepare_generated(work)
-  found: Record = {}
+  result: Record = {}
   for name in sections:
     started = time.monotonic()
-    found[name] = SECTIONS[name](work, only)
+    result[name] = SECTIONS[name](work, only)
     print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
-  return found
+  return result
 
 
 def _prepare_generated(work: pathlib.Path) -> None:
@@ -111,7 +111,7 @@ def _config(system: str, work: pathlib.Path) -> ConfigDict:
 
 
 def _systems(work: pathlib.Path, only: list[str]) -> Record:
-  found: Record = {}
+  result: Record = {}
   sentences = _lines(work / "raw" / "test.en", 4)
   # The teacher of the distilled systems is the run of pascal.
   names = sorted(systems.SYSTEMS, key=lambda name: name != "pascal")
@@ -122,39 +122,39 @@ def _systems(work: pathlib.Path, only: list[str]) -> Record:
       train.run(_config(name, work), run)
       translations = Session(run, nbest=3)(sentences)
     except InputError as error:
-      found[name] = {"error": str(error)}
+      result[name] = {"error": str(error)}
       continue
-    found[name] = {
+    result[name] = {
       "log": _log(run),
       "translations": [
         [[one.text, float(one.log_p)] for one in best] for best in translations
       ],
     }
     print(f"  {name}", file=sys.stderr)
-  return found
+  return result
 
 
 def _log(run: pathlib.Path) -> list[Record]:
   """Returns the log lines of a run without clock readings."""
   lines = map(json.loads, (run / "log.jsonl").read_text().splitlines())
-  return [{k: v for k, v in one.items() if k not in CLOCKS} for one in lines]
+  return [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines]
 
 
 def _resume(work: pathlib.Path, _: list[str]) -> Record:
   """Trains once without interruption and once with two kills."""
-  found: Record = {}
+  result: Record = {}
   for name, kills in (("uninterrupted", ()), ("killed", KILLED_AT)):
     run = work / "resume" / name
     shutil.rmtree(run, ignore_errors=True)
     for lines in (*kills, None):
       _train_until(run, work, lines)
     log = {(one["kind"], one["step"]): one for one in _log(run)}
-    found[name] = {
+    result[name] = {
       "log": list(log.values()),
       "arrays": _array_hashes(run),
     }
-  found["are equal"] = found["uninterrupted"] == found["killed"]
-  return found
+  result["are equal"] = result["uninterrupted"] == result["killed"]
+  return result
 
 
 def _train_until(
@@ -191,11 +191,11 @@ def _array_hashes(run: pathlib.Path) -> dict[str, str]:
 
 
 def _records(work: pathlib.Path, _: list[str]) -> Record:
-  found = {"generated": shards.digests(work / "data")}
+  result = {"generated": shards.digests(work / "data")}
   data = pathlib.Path(os.environ.get("JAXSYN_DATA", "../shared/data"))
   if not data.is_dir():
-    print(f"  {data} is missing: real text is left out", file=sys.stderr)
-    return found
+    print(f"  {data} is missing: real text is omitted", file=sys.stderr)
+    return result
   for name, make, parser in (
     ("multi30k", _multi30k, "german"),
     ("japanese", _japanese, "japanese"),
@@ -208,8 +208,8 @@ def _records(work: pathlib.Path, _: list[str]) -> Record:
     parse.sides = ("source", "target")
     shutil.rmtree(work / name, ignore_errors=True)
     build.run(config)
-    found[name] = shards.digests(work / name)
-  return found
+    result[name] = shards.digests(work / name)
+  return result
 
 
 def _multi30k(data: pathlib.Path) -> ConfigDict:
@@ -272,7 +272,7 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
   }
   (out / "prefix.txt").write_text("na\n" * 8)
   (out / "config.py").write_text(_CONFIG_FILE.format(work=str(work)))
-  found: Record = {}
+  result: Record = {}
   for name, line in lines.items():
     done = subprocess.run(
       [sys.executable, "-m", "jaxsyn", *line.split()],
@@ -281,16 +281,16 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
       env=os.environ | {"COLUMNS": "80"},
     )
     error = done.stderr if done.returncode else ""
-    found[name] = {
+    result[name] = {
       "status": done.returncode,
       "output": done.stdout.replace(str(work), "WORK"),
       "error": error.replace(str(work), "WORK").splitlines()[-1:],
     }
   for name in ("inspect", "export", "compare"):
-    found[f"files of {name}"] = _files(out / name)
+    result[f"files of {name}"] = _files(out / name)
   report = json.loads((out / "compare" / "report.json").read_text())
-  found["compare's scores"] = report["splits"]
-  return found
+  result["compare's scores"] = report["splits"]
+  return result
 
 
 _CONFIG_FILE = """
@@ -355,9 +355,9 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
 
 def _compare(before: pathlib.Path, after: pathlib.Path) -> int:
   old, new = (json.loads(path.read_text()) for path in (before, after))
-  found = list(differences(old, new))
-  print("\n".join(found) or "no differences")
-  return 1 if found else 0
+  result = list(differences(old, new))
+  print("\n".join(result) or "no differences")
+  return 1 if result else 0
 
 
 def _main(values: flags.FlagValues) -> int | None:

@@ -67,12 +67,14 @@ class Load:
           await asyncio.sleep(RETRY)
 
   async def check_health(self) -> None:
+    """Requests /health until the time is over."""
     async with httpx.AsyncClient(base_url=self._url, timeout=120) as client:
       while time.monotonic() < self._end:
         await self._send(client, "GET", "/health", None)
         await asyncio.sleep(HEALTH_EVERY)
 
   async def measure_memory(self, pid: int) -> None:
+    """Measures the resident memory of a process until the time is over."""
     path = pathlib.Path(f"/proc/{pid}/statm")
     page = os.sysconf("SC_PAGE_SIZE") / 2**20
     while time.monotonic() < self._end:
@@ -95,28 +97,29 @@ class Load:
     return status
 
   def figures(self) -> Figures:
+    """Returns rates and latencies by path, statuses, and memory."""
     seconds = time.monotonic() - self._start
-    found: dict[str, tuple[float, str]] = {"seconds": (seconds, "s")}
+    figures: dict[str, tuple[float, str]] = {"seconds": (seconds, "s")}
     for path, times in sorted(self.seconds.items()):
       name = path.strip("/")
-      found[f"{name}_answers"] = len(times), "answers"
-      found[f"{name}_rate"] = len(times) / seconds, "answers/s"
+      figures[f"{name}_responses"] = len(times), "responses"
+      figures[f"{name}_rate"] = len(times) / seconds, "responses/s"
       for percent in (50, 95, 99, 100):
         value = 1000 * float(np.percentile(times, percent))
-        found[f"{name}_p{percent}"] = value, "ms"
+        figures[f"{name}_p{percent}"] = value, "ms"
     for status, count in sorted(self.statuses.items()):
-      found[f"status_{status}"] = count, "answers"
+      figures[f"status_{status}"] = count, "responses"
     if len(self.memory) > 3:
       time_N, mib_N = np.array(self.memory).T
       half = len(time_N) // 2
       slope = float(np.polyfit(time_N[half:], mib_N[half:], 1)[0])
-      found["rss_first"], found["rss_last"] = (
+      figures["rss_first"], figures["rss_last"] = (
         (mib_N[0], "MiB"),
         (mib_N[-1], "MiB"),
       )
-      found["rss_most"] = float(mib_N.max()), "MiB"
-      found["rss_slope"] = slope * 60, "MiB/min"
-    return found
+      figures["rss_most"] = float(mib_N.max()), "MiB"
+      figures["rss_slope"] = slope * 60, "MiB/min"
+    return figures
 
 
 async def run(load: Load, clients: int, pid: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Small disks of their own for tests: full ones, and such as are read-only."""
+"""Small disks for tests, which can be full or read-only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 @contextlib.contextmanager
 def disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
-  """A file system in memory; a skip where mounting is not allowed.
+  """Mounts a file system in memory, or skips the test if this is not allowed.
 
   Args:
-    path: folder where it is mounted; made.
-    size: "64k", "1m".
+    path: Mount point, which is created.
+    size: Size, such as "64k" or "1m".
   """
   path.mkdir()
   command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
@@ -34,11 +34,11 @@ def disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
 
 
 def read_only(path: pathlib.Path) -> None:
-  """Makes a mounted disk read-only, for root too."""
+  """Makes a mounted disk read-only, also for root."""
   change(path, "ro")
 
 
 def change(path: pathlib.Path, option: str) -> None:
-  """Mounts a disk again with another option: "ro", "rw", "size=64k"."""
+  """Changes an option of a mounted disk: "ro", "rw" or "size=64k"."""
   command = ["mount", "-o", f"remount,{option}", str(path)]
   subprocess.run(command, check=True)

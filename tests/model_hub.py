@@ -1,4 +1,4 @@
-"""A real server on this machine that speaks a hub's resolve API."""
+"""Local server with the API of the Hugging Face Hub for one model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import pathlib
 import threading
 
-SHA = "0123456789abcdef0123456789abcdef01234567"  # the one commit there is
+SHA = "0123456789abcdef0123456789abcdef01234567"  # of the only commit
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -66,7 +66,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(name: str, folder: pathlib.Path):
-  """The server of one model: `url`, and `asked` for paths."""
+  """Yields the server of a model: its `url`, and requested paths `asked`."""
   with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
     server.model, server.asked = (name, folder), []
     server.url = f"http://127.0.0.1:{server.server_port}"

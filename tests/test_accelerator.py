@@ -1,4 +1,4 @@
-"""The benchmark of an accelerator, on a CPU, and how it reports failures."""
+"""Tests the accelerator benchmark on a CPU, and its reports of failures."""
 
 import dataclasses
 import json

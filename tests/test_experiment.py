@@ -1,4 +1,4 @@
-"""The driver of the experiment: real runs of a small corpus, killed and resumed."""
+"""Tests the driver of the experiment with runs on a small corpus."""
 
 import dataclasses
 import itertools

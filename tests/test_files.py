@@ -1,4 +1,4 @@
-"""Atomic files and checksums, on a local disk and on an object store."""
+"""Tests atomic files and checksums, on a local disk and on an object store."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Who may import whom: read from the import lines, and seen in a process."""
+"""Tests the order of packages, and which libraries each entry point loads."""
 
 import ast
 import functools
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# A room is a module, or a folder with all that is in it but what is named here
-# by itself. Each imports only from itself and from rooms before it.
-ROOMS = [
+# Modules, and packages without their modules in the list. Each imports only from
+# itself and from earlier ones.
+LAYERS = [
   *("jaxsyn.__init__", "jaxsyn.commands", "jaxsyn.errors"),
   *("jaxsyn.addresses", "jaxsyn.progress", "jaxsyn.storage", "jaxsyn.exits"),
   *("jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.sinusoids"),
@@ -49,7 +49,7 @@ NO_JAX = (
 
 
 def modules() -> Iterator[tuple[str, pathlib.Path]]:
-  """Every module by name; that of a package itself ends with __init__."""
+  """Yields all modules by name; that of a package itself ends with __init__."""
   linked = ("jaxsyn/configs", "jaxsyn/preprocess")  # not followed from above
   for folder in ("jaxsyn", *linked, "benchmarks"):
     for path in (ROOT / folder).rglob("*.py"):
@@ -57,7 +57,7 @@ def modules() -> Iterator[tuple[str, pathlib.Path]]:
 
 
 def lines(node: ast.AST) -> Iterator[ast.AST]:
-  """All that runs: not what a type checker alone sees."""
+  """Yields all nodes that run, without imports for type checkers."""
   if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
     return
   yield node
@@ -66,7 +66,7 @@ def lines(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports(path: pathlib.Path) -> set[str]:
-  """What a file imports, whole names, also inside functions."""
+  """Returns the complete names that a file imports, also inside functions."""
   names = set()
   for node in lines(ast.parse(path.read_text(encoding="utf-8"))):
     if isinstance(node, ast.Import):
@@ -78,7 +78,7 @@ def imports(path: pathlib.Path) -> set[str]:
 
 @functools.cache
 def graph() -> dict[str, set[str]]:
-  """Module -> modules of the project that it imports."""
+  """Returns the modules of the project that each module imports."""
   paths = dict(modules())
 
   def module_of(name: str) -> str | None:
@@ -95,28 +95,25 @@ def graph() -> dict[str, set[str]]:
   }
 
 
-def room_of(module: str) -> int:
-  """The place in the list."""
+def layer_of(module: str) -> int:
+  """Returns the index of a module's layer."""
   parts = module.split(".")
   names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-  return next(ROOMS.index(name) for name in names if name in ROOMS)
+  return next(LAYERS.index(name) for name in names if name in LAYERS)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_from_rooms_before_it(room):
-  place = ROOMS.index(room)
-  inside = [module for module in graph() if room_of(module) == place]
-  assert inside, "there is no such room"
-  for module in inside:
-    later = {name for name in graph()[module] if room_of(name) > place}
+def test_modules_import_only_from_earlier_layers():
+  assert {layer_of(module) for module in graph()} == {*range(len(LAYERS))}
+  for module, imported in graph().items():
+    later = {n for n in imported if layer_of(n) > layer_of(module)}
     assert not later, f"{module} imports {later}"
 
 
-def test_no_module_imports_itself_by_way_of_others():
-  graphlib.TopologicalSorter(graph()).prepare()  # names a circle
+def test_imports_have_no_cycle():
+  graphlib.TopologicalSorter(graph()).prepare()  # its error names the cycle
 
 
-def test_the_code_of_preparing_uses_no_jax():
+def test_data_and_preparation_do_not_import_jax():
   heavy = {"jax", "flax", "optax", "orbax", "tensorflow"}
   for module, path in modules():
     if module.startswith(NO_JAX):
@@ -124,7 +121,7 @@ def test_the_code_of_preparing_uses_no_jax():
 
 
 def loaded_by(statement: str) -> set[str]:
-  """Top-level modules in a fresh process after a statement."""
+  """Returns the top-level modules that a new process loads for a statement."""
   code = (
     f"{statement}\nimport sys\nprint(*{{m.split('.')[0] for m in sys.modules}})"
   )
@@ -138,19 +135,29 @@ def loaded_by(statement: str) -> set[str]:
   return set(done.stdout.split())
 
 
-def test_the_data_room_loads_no_jax():
-  stories = (
-    "loader import loader",
-    "sentence import example, conllu",
-    "store import dataset",
-  )
-  loaded = loaded_by("; ".join(f"from jaxsyn.data.{s}" for s in stories))
-  assert "numpy" in loaded
-  assert not loaded & {"jax", "flax", "tensorflow"}
+JAX = {"jax", "flax", "tensorflow"}
 
 
-def test_old_doors_lead_to_the_same_modules():
-  """`configs` and `preprocess` of a checkout import all else as jaxsyn's."""
+@pytest.mark.parametrize(
+  ("statement", "loaded", "not_loaded"),
+  [
+    ("from jaxsyn.data.loader import loader", "numpy", JAX),
+    ("import jaxsyn.new", "sacrebleu", JAX),
+    ("import jaxsyn.__main__", "jaxsyn", {"jax", "numpy", "absl"}),
+    (
+      "import jaxsyn.train",
+      "jax",
+      {"tensorflow", "ufal", "spacy", "spacy_udpipe"},
+    ),
+  ],
+)
+def test_entry_points_load_few_libraries(statement, loaded, not_loaded):
+  libraries = loaded_by(statement)
+  assert loaded in libraries and not libraries & not_loaded
+
+
+def test_configs_and_preprocess_of_a_checkout_are_packages_of_jaxsyn():
+  """`configs` and `preprocess` import all other modules from jaxsyn."""
   code = (
     "import sys, preprocess.build, preprocess.clean, configs.own, configs.papers.pascal\n"
     "print(*sorted(m for m in sys.modules if m.startswith(('configs', 'preprocess'))))"
@@ -165,7 +172,7 @@ def test_old_doors_lead_to_the_same_modules():
   ]
 
 
-def test_no_code_imports_by_the_old_doors():
+def test_code_imports_configs_and_preprocess_from_jaxsyn():
   for folder in (
     "benchmarks",
     "configs",
@@ -177,23 +184,6 @@ def test_no_code_imports_by_the_old_doors():
     for path in (ROOT / folder).rglob("*.py"):
       tops = {name.split(".")[0] for name in imports(path)}
       assert not tops & {"configs", "preprocess"}, path
-
-
-def test_a_first_config_needs_no_jax():
-  loaded = loaded_by("import jaxsyn.new")
-  assert "sacrebleu" in loaded
-  assert not loaded & {"jax", "flax", "tensorflow"}
-
-
-def test_help_loads_next_to_nothing():
-  loaded = loaded_by("import jaxsyn.__main__")
-  assert not loaded & {"jax", "numpy", "absl", "ml_collections"}
-
-
-def test_training_loads_no_tensorflow_and_no_parser():
-  loaded = loaded_by("import jaxsyn.train")
-  assert "jax" in loaded
-  assert not loaded & {"tensorflow", "ufal", "spacy", "spacy_udpipe"}
 
 
 def test_importing_parses_no_flags_and_starts_no_device():

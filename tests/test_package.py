@@ -1,4 +1,4 @@
-"""What is installed: one top-level name. `.ci/run` builds and tries a wheel."""
+"""Tests the installed package and run.sh; `.ci/run` builds and tests a wheel."""
 
 import os
 import pathlib
@@ -9,13 +9,11 @@ import tomllib
 import pytest
 import setuptools
 
-import jaxsyn
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def test_packages_are_all_within_one():
+def test_all_packages_are_in_jaxsyn():
   include = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
   result = setuptools.find_packages(ROOT, include=include)
   assert {name.split(".")[0] for name in result} == {"jaxsyn"}
@@ -25,17 +23,9 @@ def test_packages_are_all_within_one():
   } <= {*result}
 
 
-def test_links_are_relative():
+def test_symbolic_links_are_relative():
   for name in ("configs", "preprocess"):
     assert (ROOT / "jaxsyn" / name).readlink() == pathlib.Path("..", name)
-
-
-def test_the_version_is_defined_once():
-  assert "version" in PROJECT["project"]["dynamic"]
-  assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {
-    "attr": "jaxsyn.__version__"
-  }
-  assert jaxsyn.__version__ == "0.1.0"
 
 
 def test_extras_are_installed_from_a_checkout():
@@ -66,8 +56,10 @@ def test_extras_are_installed_from_a_checkout():
     (["test", "quickstart", "enja", "test"], [".[dev]"]),
   ],
 )
-def test_run_installs_what_a_command_needs_once(commands, installed, tmp_path):
-  """Programs in the environment only note how they are called."""
+def test_run_sh_installs_requirements_of_a_command_once(
+  commands, installed, tmp_path
+):
+  """The programs in the environment only log their arguments."""
   (tmp_path / "bin").mkdir()
   for name in ("pip", "python"):
     program = tmp_path / "bin" / name
@@ -91,5 +83,5 @@ def test_run_installs_what_a_command_needs_once(commands, installed, tmp_path):
     assert len([line for line in called if "jaxsyn.compare" in line]) == 2
 
 
-def test_the_command_is_there():
+def test_the_package_has_a_command():
   assert PROJECT["project"]["scripts"] == {"jaxsyn": "jaxsyn.__main__:main"}

@@ -1,4 +1,4 @@
-"""Progress: bars on a terminal, lines elsewhere, nothing on standard output."""
+"""Tests progress bars on a terminal, and progress lines elsewhere."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The record of present behavior, against real shards and its own comparison."""
+"""Tests digests of shards and the comparison of records."""
 
 import copy
 import json

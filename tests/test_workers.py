@@ -1,4 +1,4 @@
-"""Worker processes: results, errors, and how they end."""
+"""Tests results, errors and the end of worker processes."""
 
 import functools
 import os
@@ -59,7 +59,7 @@ def test_all_workers_share_the_object_of_the_first():
     seen = [workers.submit(process_facts).result() for _ in range(4)]
     pids = {pid for pid, _ in seen}
     assert len(pids) == 2 and os.getpid() not in pids
-    for _, loaded in seen:  # not the program that runs here, and nothing heavy
+    for _, loaded in seen:  # neither the main module nor large libraries
       assert not loaded & {"jax", "numpy", "absl"}
   assert all(map(gone, pids))
 

@@ -1,4 +1,4 @@
-"""A real server on this machine that sends what a test wants, lies too."""
+"""Local HTTP server whose responses tests define, also incorrect ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_GET(self):
     self.server.asked.append(self.path)
     answer = self.server.answers.get(self.path.lstrip("/"))
-    with contextlib.suppress(ConnectionError):  # who asked has gone
+    with contextlib.suppress(ConnectionError):  # the client has closed it
       if answer is None:
         self.send_error(404)
       elif callable(answer):
@@ -24,7 +24,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def send(body: bytes, length: int | None = -1, status: int = 200, **headers):
-  """An answer; `length` is what it claims, -1 for the truth, None for none."""
+  """Returns a response; `length` is its header, -1: correct, None: absent."""
 
   def answer(handler):
     handler.send_response(status)
@@ -40,12 +40,12 @@ def send(body: bytes, length: int | None = -1, status: int = 200, **headers):
 
 
 def redirect(url: str):
-  """An answer that sends on to another address."""
+  """Returns a response that redirects to another URL."""
   return send(b"", status=302, Location=url)
 
 
 def endless(handler):
-  """Never stops, and does not say how long it is."""
+  """Sends a body without an end and without a length."""
   handler.send_response(200)
   handler.end_headers()
   while True:
@@ -54,7 +54,7 @@ def endless(handler):
 
 @contextlib.contextmanager
 def serve():
-  """The server: `answers` by name, `asked` for paths, `url(name)`."""
+  """Yields a server: `answers` by name, requested paths `asked`, `url(name)`."""
   with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
     server.answers, server.asked = {}, []
     server.url = lambda name: f"http://127.0.0.1:{server.server_port}/{name}"

@@ -4,14 +4,14 @@
   python -m benchmarks.experiment --workdir DIR --status
   python -m benchmarks.experiment --workdir DIR --report E1a
 
-It prepares the data of a block, trains what is missing, one run on each core at the
+It prepares the data of a block, trains the missing runs, one on each core at the
 lowest priority, and copies the result file of each finished run to --results/BLOCK.
-Stop it at any time: the same command continues. Choices that the design leaves to
-validation data (the recipe, T, L) are made from the result files.
+It can be stopped at any time, and the same command resumes it. Options and systems
+that are selected on validation data (the recipe, T, L) follow from result files.
 
 --status prints, for each block, the finished runs, their minutes, the update from
 which validation is flat, and standard deviations between seeds. It prints no means,
-so that an interim look cannot show which system leads. --report writes the report of a
+so that an interim status does not show the order of systems. --report writes the report of a
 block from the result files, with the hypotheses of the design as family of tests.
 """
 

@@ -28,9 +28,9 @@ class Corpus:
   """A dataset of the experiment.
 
   Attributes:
-    config: name of a file in configs/.
-    raw: folder of its text below --raw_dir; "" where a program writes the text.
-    options: options of the dataset, without "config.".
+    config: Name of a file in configs/.
+    raw: Folder of its text below --raw_dir; "" for a generated corpus.
+    options: Options of the dataset by dotted name, without "config.".
   """
 
   config: str
@@ -38,7 +38,7 @@ class Corpus:
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-# Test sets that can be missing elsewhere are not used: all runs need the same.
+# Optional test sets are not used, since all runs need the same ones.
 _EN_DE = {"data.test": ("test_2016", "test_2017")}
 CORPORA = {
   "en_de_10k": Corpus(
@@ -69,15 +69,15 @@ class Block:
   """A block of the experiment on one dataset.
 
   Attributes:
-    corpus: name in CORPORA. Blocks with the same corpus and number of updates
+    corpus: Name in CORPORA. Blocks with the same corpus and number of updates
       share their runs.
-    updates: of each run.
-    seeds: runs of each system.
-    systems: names of configs/systems.py, or "NAME=SYSTEM,OPTION=VALUE,..." as
+    updates: Updates of each run.
+    seeds: Number of runs of each system.
+    systems: Names of configs/systems.py, or "NAME=SYSTEM,OPTION=VALUE,..." as
       in `jaxsyn compare --systems`. {T} and {L} are the best systems with and
       without trees.
-    survey: whether only H1 is tested, without pooling the error variance:
-      its systems differ too much.
+    survey: Whether only H1 is tested, without pooling the error variance,
+      since the systems differ too much.
   """
 
   corpus: str

@@ -33,7 +33,7 @@ def prepare(corpus: str, experiment: Experiment) -> None:
   """Prepares a dataset unless it exists.
 
   Raises:
-    InputError: it does not exist and the folder of raw files is not given.
+    InputError: It does not exist and the folder of raw files is not given.
   """
   directory = experiment.work / "data" / corpus
   if files.is_file(directory / manifests.FILE):
@@ -62,7 +62,7 @@ def prepare(corpus: str, experiment: Experiment) -> None:
 
 
 def run(name: str, experiment: Experiment) -> str:
-  """Trains what is missing of a block and collects the results.
+  """Trains the missing runs of a block and collects their results.
 
   Returns:
     Name of the signal that stopped it; "" when the block is complete.
@@ -118,7 +118,7 @@ def _result_file(
 def _collect(
   jobs: Sequence[planned_jobs.TrainingJob], folder: pathlib.Path
 ) -> None:
-  """Copies the result files of finished runs, without folders of the machine."""
+  """Copies the result files of finished runs, without absolute paths."""
   folder.mkdir(parents=True, exist_ok=True)
   for job in jobs:
     path = _result_file(job, folder)
@@ -132,7 +132,7 @@ def _collect(
 
 
 def _without_folders(value: Any) -> Any:
-  """Replaces absolute paths in nested dicts and sequences by their last part."""
+  """Returns nested values with absolute paths replaced by their last part."""
   if isinstance(value, dict):
     return {name: _without_folders(one) for name, one in value.items()}
   if isinstance(value, (list, tuple)):
@@ -143,7 +143,7 @@ def _without_folders(value: Any) -> Any:
 
 
 def _is_collected(job: planned_jobs.TrainingJob, folder: pathlib.Path) -> bool:
-  """Whether the result of this very run has been collected.
+  """Returns whether the result of a run has been collected.
 
   Raises:
     InputError: There is a result of another config or other data.
@@ -163,18 +163,18 @@ def _is_collected(job: planned_jobs.TrainingJob, folder: pathlib.Path) -> bool:
   hashes = json.loads(json.dumps(workdir.hashes(job.system.manifest)))
   if result.data.hashes != hashes:
     raise InputError(
-      f"{path} is the result of other data than {job.config.data.directory} "
-      "holds. Move it away, or prepare the data as before."
+      f"{path} is the result of other data than that in "
+      f"{job.config.data.directory}. Move it away, or prepare the data as before."
     )
   return True
 
 
 def child() -> None:
-  """Trains one run in a process of its own: see `compare.child`."""
+  """Trains one run on one core, as `compare.child`."""
   os.sched_setaffinity(0, {int(os.environ[_CORE])})
   nice = int(os.environ[_NICE])
   os.nice(nice)
-  # Where Linux schedules by session, nice values count within a session only.
+  # If Linux schedules by session, nice values only apply within a session.
   with contextlib.suppress(OSError):
     pathlib.Path("/proc/self/autogroup").write_text(str(nice))
   compare.child()

@@ -1,4 +1,4 @@
-"""The systems of a block, and the choices that validation data makes."""
+"""Systems of a block, and the selection of T and L on validation data."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Experiment:
   """Folders of the experiment.
 
   Attributes:
-    work: data and runs.
-    results: result files, a folder for each block.
-    raw: text and parsers; None where everything is prepared.
-    nice: niceness of the runs, 0 to 19; 19 gives way to all other processes.
+    work: Folder of data and runs.
+    results: Folder of result files, with a folder for each block.
+    raw: Folder of text and parsers; None if all data is prepared.
+    nice: Niceness of the runs, 0 to 19; 19 has the lowest priority.
   """
 
   work: pathlib.Path
@@ -41,13 +41,13 @@ class Experiment:
   nice: int = 19
 
   def runs(self, name: str) -> pathlib.Path:
-    """Folder of the runs of a block."""
+    """Returns the folder of the runs of a block."""
     block = BLOCKS[name]
     tuning = "_tuning" if name == "E0" else ""
     return self.work / "runs" / f"{block.corpus}_{block.updates}{tuning}"
 
   def read_results(self, name: str) -> list[RunResult]:
-    """Reads the collected results of a block."""
+    """Returns the collected results of a block."""
     folder = self.results / name
     return run_result.read_all([folder]) if any(folder.glob("*.json")) else []
 
@@ -56,15 +56,17 @@ def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
   """Returns the systems of a block with their configs.
 
   Raises:
-    InputError: the block depends on results that do not exist yet.
+    InputError: The block depends on results that do not exist yet.
   """
   block = BLOCKS[name]
   spec = CORPORA[block.corpus]
   chosen: dict[str, Any] = {}
-  if name != "E0" and spec.raw:  # the generated corpus keeps its own recipe
+  if name != "E0" and spec.raw:  # the generated corpus has its own options
     option, _, value = TRIALS[best_trial(experiment)].partition("=")
     chosen[option] = ast.literal_eval(value)
-  systems: dict[str, planned_jobs.System] = {}  # T may be named as itself, too
+  systems: dict[
+    str, planned_jobs.System
+  ] = {}  # T may also be in the list by name
   for text in block.systems:
     if "{" in text:
       text = text.format(
@@ -117,7 +119,7 @@ def best_system(candidates: Sequence[str], experiment: Experiment) -> str:
 
 
 def _validation_scores(name: str, experiment: Experiment) -> dict[str, float]:
-  """Mean best validation log-likelihood of each system of a complete block."""
+  """Returns the mean best validation score of each system of a block."""
   block, results = BLOCKS[name], experiment.read_results(name)
   expected = len(block.systems) * block.seeds
   if len(results) < expected:

@@ -10,7 +10,7 @@ English, uses LDC corpora, which are not public, and is omitted.
 
 Scores are case-insensitive. Detokenise the translations, then
   jaxsyn score --lowercase --reference REF --hypothesis HYP
-BLEU while training is cased and of tokenised text: good to choose a checkpoint.
+BLEU during training is cased and of tokenized text; it selects the checkpoint.
 
 Unknown, with the values used here:
   dropout        "the default dropout technique in Nematus [...] on the all
@@ -18,28 +18,28 @@ Unknown, with the values used here:
                  and states, none of whole words.
   optimiser      Adadelta without its numbers: the toolkit's decay 0.95 and
                  epsilon 1e-6; its largest gradient norm, 1.
-  length         whether scores of the search are divided by length: here they
-                 are; the toolkit does where it is told to.
+  length         whether search scores are divided by length: here they are; in
+                 the toolkit this is an option.
   checkpoint     "about 400k mini-batches": the best of those by BLEU on the
-                 validation set, looked at each 10,000 as there. The toolkit
-                 by itself goes by the likelihood.
+                 validation set, every 10,000 as there. By default, the
+                 toolkit uses the likelihood.
   query          the paper scores with the state before the step, the toolkit
                  with that of the first of the decoder's two cells. Here as
-                 there, for the position as well.
+                 there, also for the position.
   window         Eq. 11 sums over words of at most n edges, but also speaks of
                  places in [p - n, p + n]. Here edges. How the position becomes
                  an index and how it learns: see POSITION.
-  two contexts   which one moves the decoder's state: here the global one.
+  two contexts   which one updates the decoder's state: here the global one.
   FlexibleAtt    its span and width: as in jaxsyn/syntax/windows/flexible.py.
-  unknown words  whether they were replaced. Here they stay.
+  unknown words  whether they were replaced. Here they are not.
 Differs from the authors:
   batch          80 pairs; we count tokens. Here 32 a pair, the padding
                  included: our choice. The toolkit sorts 20 batches by length.
-  loss           the toolkit adds up a sentence's words and takes the mean of
-                 sentences; here it is the mean of words. As the norm is cut at
-                 1, gradients there were larger, next to epsilon, than here;
-                 --config.losses.nll.weight=N, N the mean words of a target
-                 sentence, comes close to it.
+  loss           the toolkit sums over the words of a sentence and averages over
+                 sentences; here it is the mean over words. Gradients there
+                 were larger relative to clipping and epsilon;
+                 --config.losses.nll.weight=N with N words in a mean target
+                 sentence is similar.
   late updates   the toolkit's Adadelta applies each gradient one update late.
   parser         UDPipe unless CoNLL-U of another one (theirs: Stanford's) is
                  given; its words are matched to those of the text.
@@ -127,8 +127,8 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
   return config
 
 
-# Tables 1 and 2: whether a window in the tree helps, alone and beside the whole
-# sentence. Published: BLEU on newstest2012 (validation), on the test sets, and
+# Tables 1 and 2: whether a window in the tree helps, alone and with the global
+# context. Published: BLEU on newstest2012 (validation), on the test sets, and
 # AVG, their mean ("average"). The one printed for "Chen et al. (2017)" alone,
 # 20.31, is not the mean of its three figures, 20.34. The text of section 4.4
 # names "+FlexibleAtt (34.81)" on Chinese to English, but by Table 2 that is
@@ -156,7 +156,7 @@ _PUBLISHED = {
 }
 RESULTS = Table(
   source="Chen et al. 2018, Tables 1 and 2",
-  question="Does a window in the tree help, alone and beside the global one?",
+  question="Does a window in the tree help, alone and with the global one?",
   rows=tuple(
     Row(system, system, published=bleu) for system, bleu in _PUBLISHED.items()
   ),
@@ -168,18 +168,18 @@ RESULTS = Table(
   },
 )
 
-# Eqs. 5 and 10: how the predicted position should read the tree. A real
-# position p names a row of the matrix of tree distances. How it becomes an
-# index is not said; taken as one ("hard": ⌊p⌋) it passes no gradient on, and
-# what predicts it stays as it was drawn. The others are ours: "interp" mixes
-# the rows of ⌊p⌋ and ⌈p⌉ and so learns; "expected" takes the mean of all rows
-# by the global weights and predicts no position.
+# Eqs. 5 and 10: how the predicted position selects tree distances. A real
+# position p selects a row of the matrix of tree distances; the paper does not
+# give its rounding. With "hard", ⌊p⌋, there is no gradient, and the predictor is
+# not trained. The others are ours: "interp" interpolates the rows of ⌊p⌋ and ⌈p⌉
+# and is trained; "expected" takes the mean of all rows, weighted by the global
+# attention, and predicts no position.
 #
-# Published, BLEU on English to German: of the paper's SDAtt (Table 1), whatever
-# it did; it stands at "hard", which is Eq. 10 to the letter.
+# Published: BLEU on English to German of the paper's SDAtt (Table 1), given for
+# "hard", which is Eq. 10 literally.
 POSITION = Table(
   source="Chen et al. 2018, Eq. 10",
-  question="How should the predicted position read the tree?",
+  question="How should the predicted position select tree distances?",
   rows=tuple(
     Row(
       position,
