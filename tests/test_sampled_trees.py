@@ -10,7 +10,7 @@ from absl import flags
 from ml_collections import config_flags
 from models_under_test import JOINT
 
-from jaxsyn import cli, compare, train
+from jaxsyn import compare, train
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart, systems
 from jaxsyn.data.schema import MADE
@@ -143,13 +143,3 @@ def test_commands_refuse_what_does_nothing(
   with pytest.raises(InputError, match=NOTHING):
     train._main(values)
   assert not [*tmp_path.iterdir()]
-
-
-def test_a_rate_counts_only_where_trees_are_sampled(tiny):
-  config = tiny("pascal")
-  with pytest.raises(
-    InputError, match=r"sampled\.rate counts only where config\.data\.tree is"
-  ):
-    cli.check_chosen([config], ["data.sampled.rate"])
-  config.data.tree = "sampled"
-  cli.check_chosen([config], ["data.sampled.rate"])

@@ -8,13 +8,11 @@ from toy_folders import data_of, opened
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.collate import collate, pad
+from jaxsyn.data.loader.collate import pad
 from jaxsyn.data.options import Mixture
-from jaxsyn.data.schema import EIGENVECTORS, origins
+from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 READS = ("source_eigenvectors",)
@@ -90,24 +88,6 @@ def test_pads_eigenvectors_of_unusual_trees():
     np.testing.assert_array_equal(item[: len(one)], one)
     assert not item[len(one) :].any()
   assert not result[5].any()
-
-
-def test_pads_eigenvectors_of_reordered_examples():
-  examples = [
-    {"target_head": np.array(head)} for head in ([0, 0, 1], [1, 1], [0, 0, 0])
-  ]
-  names = ["target_head", "target_eigenvectors"]
-  loaded = Rows.of(examples, origins(names))
-  batch = collate(
-    loaded,
-    names,
-    np.array([2, 0]),
-    Shape(3, 1, 1, 1, 3),
-    rows=3,
-  )
-  expected = eigenvectors([examples[i]["target_head"] for i in (2, 0)])
-  np.testing.assert_array_equal(batch["target_eigenvectors_BWE"][:2], expected)
-  assert not batch["target_eigenvectors_BWE"][2].any()
 
 
 def test_rejects_eigenvectors_without_trees(records):

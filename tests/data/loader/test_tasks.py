@@ -214,21 +214,6 @@ def test_the_auxiliary_task_uses_control_trees(records):
   assert result[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 
-def test_random_trees_of_the_auxiliary_task_depend_on_the_seed(records):
-  """Of the three words of the third pair there are nine rooted trees."""
-  random = data(tree="random")
-
-  def heads(seed):
-    both = toy_folders.opened(
-      records, READS, data=random, seed=seed
-    ).all_examples
-    heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
-    assert heads == again  # translated and parsed
-    return tuple(heads)
-
-  assert len({heads(seed) for seed in range(6)}) > 2
-
-
 def opened(records, data):
   sizes = {"tokens": 32, "shapes": 1, "row_multiple": 1}
   return toy_folders.opened(records, READS, data=data, **sizes)

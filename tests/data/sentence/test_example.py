@@ -20,7 +20,6 @@ from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
-from jaxsyn.data.store import tfds_metadata
 
 MONKEY = conllu.Parse(
   "The monkey eats a banana",
@@ -184,24 +183,6 @@ def test_control_trees_on_both_sides(whole_words, kind):
   # The target's comes from its own ids.
   turned = encode(target, whole_words, tree=TREES[kind]())
   assert turned["source_head"].tolist() == direct["target_head"].tolist()
-
-
-def test_tfds_round_trip(whole_words):
-  facts = encode(MONKEY, whole_words, "a")
-  features = tfds_metadata.tfds_features(
-    {"sides": ["source"], "relations": {"source": list(RELATIONS["source"])}}
-  )
-  texts = {"source_text": MONKEY.text, "target_text": "a"}
-  stored = features.serialize_example({**facts, **texts})
-  again = features.deserialize_example_np(stored)
-  for name, text in texts.items():
-    assert again.pop(name).decode() == text
-  assert set(again) == set(facts)
-  for name, array in facts.items():
-    np.testing.assert_array_equal(again[name], array)
-    # Without TensorFlow, TFDS gives plain ints for scalars and labels.
-    if array.ndim and name != "source_relation":
-      assert again[name].dtype == array.dtype
 
 
 def block(text: str, *words: str) -> conllu.Parse:

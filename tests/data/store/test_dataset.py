@@ -1,13 +1,18 @@
 """Tests reading a dataset, and the errors for corrupt files."""
 
 import gzip
-import itertools
 import os
 import shutil
 
 import numpy as np
 import pytest
-from toy_folders import example, prepare, same, write_shard
+from toy_folders import (
+  example,
+  prepare,
+  same,
+  write_dataset,
+  write_shard,
+)
 
 from jaxsyn.data import schema
 from jaxsyn.data.store import dataset as datasets
@@ -314,36 +319,22 @@ def test_compares_the_numbers_of_records_with_the_manifest(folder):
   reads(folder, r"index-train.npy is not the index of 12 records")
 
 
-def test_reads_more_than_a_block_in_several_shards(folder):
-  """Blocks of 4,096 records, and shards that end within one."""
+def test_reads_more_than_a_block_in_several_shards(tmp_path):
+  """Blocks have 4,096 records, and end where a shard ends."""
   assert datasets.BLOCK == 4096
-  drawn = np.random.default_rng(0).integers(11, size=12_000)
+  sampled = np.random.default_rng(0).integers(11, size=12_000)
   examples = [
-    EXAMPLES[k] | {"line": np.int64(i + 1)} for i, k in enumerate(drawn)
+    EXAMPLES[k] | {"line": np.int64(i + 1)} for i, k in enumerate(sampled)
   ]
-  manifest = manifests.read(folder)
-  facts, entries = manifest["splits"]["train"], []
-  bounds = (0, 5000, 5001, 12_000)
-  for number, (a, b) in enumerate(itertools.pairwise(bounds)):
-    payloads = payloads_of(examples[a:b])
-    write_shard(shard(folder, number), payloads)
-    entries.append(
-      tfrecord.index_entries(payloads, Rows.of(examples[a:b], FEATURES))
-    )
-    facts["shards"][number]["examples"] = b - a
-  facts["examples"] = 12_000
-  manifests.write(folder, manifest)
-  tfrecord.save_index(folder / INDEX, entries)
-  names = [f"toy/1.0.0/{one['file']}" for one in facts["shards"]]
-  update_checksums(folder, *names, INDEX)
-  found = Dataset(folder).split("train")
-  assert np.diff(found.block_start).tolist() == [4096, 904, 1, 4096, 2903]
-  rows, expected = Rows.joined(read_all(folder)), Rows.of(examples, FEATURES)
+  write_dataset(tmp_path, {"train": examples}, shards=2)
+  found = Dataset(tmp_path).split("train")
+  assert np.diff(found.block_start).tolist() == [4096, 1904, 4096, 1904]
+  rows, expected = Rows.joined(read_all(tmp_path)), Rows.of(examples, FEATURES)
   for name in FEATURES:
     np.testing.assert_array_equal(rows.flat[name], expected.flat[name])
     np.testing.assert_array_equal(rows.start[name], expected.start[name])
     assert rows.flat[name].dtype == expected.flat[name].dtype
-  for i in (0, 4095, 4096, 4999, 5000, 5001, 9096, 9097, 11_999):
+  for i in (0, 4095, 4096, 5999, 6000, 10_095, 10_096, 11_999):
     same(found[i], examples[i])
 
 

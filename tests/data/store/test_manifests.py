@@ -1,6 +1,5 @@
 """Tests validation of manifests, vocabularies and parsers."""
 
-import dataclasses
 import json
 import shutil
 import types
@@ -11,14 +10,12 @@ import pytest
 import toy_folders
 from corruptions import corrupted
 
-from jaxsyn.config import read_config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.session import workdir
 from jaxsyn.storage import checksums
 
 A, B, C = (digit * 64 for digit in "abc")
@@ -233,21 +230,6 @@ def test_validates_hundreds_of_mutated_manifests(folder):
     except InputError:
       rejected += 1
   assert rejected > 170
-
-
-def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
-  (tmp_path / "payload").write_text("theirs")
-  content = manifests.read(folder)
-  entry = content["vocabulary"]["source"]
-  content["vocabulary"]["source"] = {**entry, "file": "../payload"}
-  put(folder, content)
-  config = read_config(tiny())
-  config = dataclasses.replace(
-    config, data=dataclasses.replace(config.data, directory=str(folder))
-  )
-  with pytest.raises(InputError, match=r"vocabulary.source.file must be"):
-    workdir.create(tmp_path / "deep" / "run", config)
-  assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "payload"]
 
 
 def test_lists_the_features_of_a_batch():
