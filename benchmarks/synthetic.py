@@ -63,7 +63,7 @@ class Text:
       count: Number of batches.
     """
     names = schema.features_for(manifest(self.vocabulary), features)
-    loaded = Rows.of(self.examples(), schema.origins(names))
+    loaded = Rows.of(self.examples(), schema.stored_names(names))
     shape = Shape(rows, *(self.longest,) * 4)
     rng = np.random.default_rng(1)
     batches = []

@@ -68,7 +68,7 @@ def _main(values: flags.FlagValues) -> None:
     values.workdir, checkpoint=values.checkpoint, parser=values.parser
   )
   trees = values.conllu or stream.is_conllu(values.input)
-  sources = text.whole(stream.sentences(values.input, trees))
+  sources = text.strict_items(stream.sentences(values.input, trees))
   inspection = run(
     session, sources, values.output, limit=values.limit, layers=layers
   )

@@ -260,7 +260,7 @@ def read_links(chunk: Chunk, pairs: Sequence[tuple[str, str]]) -> list[Links]:
   target_words = _linked_words(chunk, "target", [target for _, target in pairs])
   found = []
   for row, (where, line) in enumerate(chunk.placed("alignments")):
-    _, links = alignments.parsed(line, where, possible=False)
+    _, links = alignments.parse_links(line, where, possible=False)
     words = source_words[row], target_words[row]
     for link in links:
       for side, index, of_side in zip(schema.SIDES, link, words):
@@ -294,7 +294,7 @@ def _linked_words(
         f"{where}: {error}. Words that were aligned must be those of the raw"
         " text, but for blanks."
       ) from None
-    found.append(alignments.regrouped(start_W, end_W, line))
+    found.append(alignments.units_of_words(start_W, end_W, line))
   return found
 
 
@@ -315,7 +315,9 @@ def link_features(
     features = _feature("links", [*itertools.chain(*links[row])])
     for side, text in zip(schema.SIDES, pairs[row]):
       pieces = vocabularies[side].encode(text)
-      features |= _feature(f"{side}_unit", alignments.units(text, pieces))
+      features |= _feature(
+        f"{side}_unit", alignments.units_of_pieces(text, pieces)
+      )
     values.append(features)
   return values, {"linked": sum(bool(links[row]) for row in rows)}
 

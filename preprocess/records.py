@@ -18,7 +18,7 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.store import manifests, records, tfrecord
-from jaxsyn.data.store.rows import TOGETHER, Rows
+from jaxsyn.data.store.rows import ENCODED_TOGETHER, Rows
 from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.preprocess import extras, report, trees
 from jaxsyn.preprocess.corpus import JobContext
@@ -54,8 +54,8 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   names = [name for name in features if name in optional]
   counts: list[report.Counts] = []
   entries, frames = [np.empty(0, tfrecord.ENTRY)], list[bytes]()
-  for begin in range(0, len(rows), TOGETHER):
-    part = slice(begin, begin + TOGETHER)
+  for begin in range(0, len(rows), ENCODED_TOGETHER):
+    part = slice(begin, begin + ENCODED_TOGETHER)
     lines = chunk.lines.start + rows[part] + 1
     made = example.encode_all(
       source[part], target[part], lines=lines, **options

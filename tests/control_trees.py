@@ -14,10 +14,10 @@ def random(words, seed):
   return controls.random_trees(np.array([words]), [seed])
 
 
-def retree(one, side, *, tree, seed):
-  """Applies `example.retree` to one example."""
+def replace_trees(one, side, *, tree, seed):
+  """Applies `example.replace_trees` to one example."""
   rows = Rows.of([one], one)
-  return example.retree(rows, side, tree=tree, seed=seed).examples()[0]
+  return example.replace_trees(rows, side, tree=tree, seed=seed).examples()[0]
 
 
 def encode(source, target, *, line=0, tag=None, **options):
@@ -25,5 +25,5 @@ def encode(source, target, *, line=0, tag=None, **options):
   targets = None if target is None else [target]
   rows = example.encode_all([source], targets, lines=[line], **options)
   if tag is not None:
-    rows = example.tagged_rows(rows, tag)
+    rows = example.insert_tags(rows, tag)
   return rows.examples()[0]

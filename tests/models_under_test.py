@@ -16,7 +16,7 @@ from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_sampler import BatchSampler
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import collate
-from jaxsyn.data.schema import FEATURES, MADE
+from jaxsyn.data.schema import COMPUTED_FROM, FEATURES
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.rows import Rows, lengths_of
 from jaxsyn.models.architectures import ARCHITECTURES
@@ -169,7 +169,7 @@ def batch_of(
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
   examples, shape = examples_of(pairs), shape or shape_of(pairs, extra)
   all_ids = np.arange(len(pairs))
-  features = [*examples.flat, *MADE]
+  features = [*examples.flat, *COMPUTED_FROM]
   batch = collate(examples, features, all_ids, shape, rows=shape.rows)
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):

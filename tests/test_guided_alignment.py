@@ -6,7 +6,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart
-from jaxsyn.data.sentence.alignments import parsed, pharaoh
+from jaxsyn.data.sentence.alignments import parse_links, pharaoh
 from jaxsyn.scoring import alignments
 from jaxsyn.session import Session, forcing
 from jaxsyn.session.alignments import Aligner
@@ -75,5 +75,5 @@ def test_the_loss_improves_alignments(guided, prepared, tmp_path):
   aligner = Aligner(session)
   (one,) = forcing.run(session, sources, inputs[:1], aligner=aligner)
   line = one.as_text().split("\t")
-  assert parsed(line[4], "x", possible=False)[1] == result[0]
+  assert parse_links(line[4], "x", possible=False)[1] == result[0]
   assert json.loads(one.as_json())["alignments"] == line[4]

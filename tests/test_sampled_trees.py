@@ -13,7 +13,7 @@ from models_under_test import JOINT
 from jaxsyn import compare, train
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart, systems
-from jaxsyn.data.schema import MADE
+from jaxsyn.data.schema import COMPUTED_FROM
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -105,7 +105,7 @@ def test_of_every_system_the_trees_that_it_reads_are_drawn(system):
   plan = resolve(read_config(config), JOINT)
   due = {
     name.partition("_")[0]
-    for name in (MADE.get(name, name) for name in plan.features)
+    for name in (COMPUTED_FROM.get(name, name) for name in plan.features)
     if name.endswith(("_head", "_parent_mid", "_tree_distance"))
   }
   assert {*plan.sampled_sides} == due

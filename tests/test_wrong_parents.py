@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 import results_made
-from control_trees import retree
+from control_trees import replace_trees
 from toy_folders import data_of, opened
 
 from jaxsyn import train
@@ -38,10 +38,10 @@ def data(rate=RATE):
 
 
 def expected(records, seed, rate=RATE):
-  """Number of the example -> the features that `retree` gives it."""
+  """Number of the example -> the features that `replace_trees` gives it."""
   return [
-    retree(
-      retree(one, "source", tree=WrongParents(rate), seed=seed),
+    replace_trees(
+      replace_trees(one, "source", tree=WrongParents(rate), seed=seed),
       "target",
       tree=WrongParents(rate),
       seed=seed,

@@ -177,14 +177,14 @@ SPELLING = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
 )
 # Features of batches that are not stored, but computed from the feature named here.
-MADE: Mapping[str, str] = {
+COMPUTED_FROM: Mapping[str, str] = {
   f"{side}_eigenvectors": f"{side}_head" for side in SIDES
 }
 
 
-def origins(names: Iterable[str]) -> tuple[str, ...]:
+def stored_names(names: Iterable[str]) -> tuple[str, ...]:
   """Returns the given feature names except those computed for each batch."""
-  return tuple(name for name in names if name not in MADE)
+  return tuple(name for name in names if name not in COMPUTED_FROM)
 
 
 def side_of(name: str) -> str:
@@ -228,14 +228,17 @@ def features_for(
   if unknown := sorted(set(required) - set(FEATURES)):
     raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
   stored = features(manifest)
-  lacking = {name for name in required if MADE.get(name, name) not in stored}
+  lacking = {
+    name for name in required if COMPUTED_FROM.get(name, name) not in stored
+  }
   if lacking:
     raise InputError(_remedy_for(manifest, sorted(lacking)))
   names = ["source_id", "target_id"]
   of_trees = sorted(set(required) - set(LINKED))
   for name in of_trees:
     side = side_of(name)
-    names += [f"{side}_word", f"{side}_parsed", MADE.get(name, name), name]
+    names += [f"{side}_word", f"{side}_parsed"]
+    names += [COMPUTED_FROM.get(name, name), name]
   if len(of_trees) < len(set(required)):
     names += LINKED
   return tuple(dict.fromkeys(names))

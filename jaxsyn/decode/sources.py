@@ -17,7 +17,7 @@ from typing import Any, Self
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import TREES, TreeControl
-from jaxsyn.data.sentence.example import encode_all, tagged
+from jaxsyn.data.sentence.example import encode_all, insert_tag
 from jaxsyn.data.sentence.parsers import Parser, recorded
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
@@ -175,7 +175,7 @@ class SourceReader:
     ).examples()
     if self._tag is None:
       return examples
-    return [tagged(example, self._tag) for example in examples]
+    return [insert_tag(example, self._tag) for example in examples]
 
   def _parse_all(
     self, sources: Sequence[Source], parses: Parses

@@ -93,7 +93,7 @@ def _read(path: Path, *, possible: bool) -> list[tuple[Links, Links]]:
   links = []
   for number, line in enumerate(lines, 1):
     position = f"{os.fspath(path)}:{number}"
-    sure, every = alignments.parsed(line, position, possible=possible)
+    sure, every = alignments.parse_links(line, position, possible=possible)
     links.append((set(sure), set(every)))
   return links
 

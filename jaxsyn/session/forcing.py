@@ -167,7 +167,7 @@ def main(values: flags.FlagValues) -> None:
   (path,) = values.hypothesis
   hypotheses = read(path, nbest=values.nbest_list)
   trees = values.conllu or stream.is_conllu(values.source)
-  sources = list(text.whole(stream.sentences(values.source, trees)))
+  sources = list(text.strict_items(stream.sentences(values.source, trees)))
   if not values.nbest_list and len(hypotheses) != len(sources):
     raise InputError(
       f"{path} has {len(hypotheses)} lines, but {values.source} has "

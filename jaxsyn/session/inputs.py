@@ -90,7 +90,7 @@ def _json_requests(
 ) -> Iterator[Request | Faulty | None]:
   """Yields the requests of JSON lines; an invalid line is a Faulty."""
   indices = itertools.count(1)
-  for line in text.treated(text.arriving_lines(path), errors):
+  for line in text.handle_errors(text.arriving_lines(path), errors):
     if line is PAUSE:
       yield PAUSE
       continue

@@ -19,13 +19,13 @@ import numpy as np
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.schema import (
   ALTERNATIVES,
+  COMPUTED_FROM,
   EIGENVECTORS,
   FEATURES,
-  MADE,
-  origins,
+  stored_names,
 )
 from jaxsyn.data.sentence.spectrum import eigenvectors
-from jaxsyn.data.store.rows import Rows, measure, runs
+from jaxsyn.data.store.rows import Rows, gather_runs, measure
 from jaxsyn.errors import InputError
 
 Batch = dict[str, np.ndarray]
@@ -65,8 +65,8 @@ def collate(
     if feature == "links":
       batch["links_BTS"] = _linked(examples, ids, batch)
       continue
-    if feature in MADE:
-      array = _eigenvectors(examples, MADE[feature], ids, shape, rows)
+    if feature in COMPUTED_FROM:
+      array = _eigenvectors(examples, COMPUTED_FROM[feature], ids, shape, rows)
     elif not about.axes:
       array = np.full(rows, about.fill, about.dtype)
       array[: len(ids)] = examples.flat[feature][ids]
@@ -127,7 +127,7 @@ def _words(feature: str, shape: Shape) -> int:
 
 
 def _pad_rows(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
-  array = runs(flat, extent.begin, extent.padding.shape[1])
+  array = gather_runs(flat, extent.begin, extent.padding.shape[1])
   np.copyto(array, fill, where=extent.padding)
   return array
 
@@ -139,10 +139,10 @@ def _pad_squares(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
   """
   length = extent.padding.shape[1]
   # First the values of an example, then its rows: memory is read in long runs.
-  values = runs(flat, extent.begin, length**2).reshape(-1)
+  values = gather_runs(flat, extent.begin, length**2).reshape(-1)
   begin = np.arange(length) * extent.length[:, None]
   begin += np.arange(0, values.size, length**2)[:, None]
-  array = runs(values, begin, length)
+  array = gather_runs(values, begin, length)
   assert array.dtype == np.uint8, "bytes, which are filled by bits"
   # `copyto` with a mask takes five times as long.
   array ^= (array ^ np.uint8(fill)) & extent.padding
@@ -229,7 +229,8 @@ def pad(
   """
   features = tuple(features)
   shape = Shape(rows, subwords, target=1, source_words=words)
-  loaded, ids = Rows.of(examples, origins(features)), np.arange(len(examples))
+  loaded = Rows.of(examples, stored_names(features))
+  ids = np.arange(len(examples))
   return collate(loaded, features, ids, shape, rows=rows)
 
 

@@ -62,7 +62,7 @@ from jaxsyn.data.loader.transforms import (
 from jaxsyn.data.loader.tree_sampling import resampled_trees
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
-from jaxsyn.data.schema import SPELLING, origins
+from jaxsyn.data.schema import SPELLING, stored_names
 from jaxsyn.data.store.dataset import Examples, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -194,7 +194,7 @@ class DataLoader:
   def empty_batch(self, shape: Shape) -> Batch:
     """Returns a batch of the given shape that contains only padding."""
     no_ids = np.empty(0, np.int64)
-    none = LoadedExamples(Rows.of([], origins(self.features)), no_ids)
+    none = LoadedExamples(Rows.of([], stored_names(self.features)), no_ids)
     return self.batch(PlannedBatch(shape, no_ids), none)
 
   def _with_examples(
@@ -326,7 +326,9 @@ def open_loader(
     mixed = mixture.mix(split, data, seed, needed)
     examples, rate_U, messages = mixed, mixed.rate_U, [*mixed.messages]
   elif has_task:
-    examples, counts = with_auxiliary_task(split, data, seed, origins(features))
+    examples, counts = with_auxiliary_task(
+      split, data, seed, stored_names(features)
+    )
     auxiliary = counts["translations"], data.second.weight
     messages.append(tasks.summary(counts))
   messages += [t.summary for t in transforms if t.summary]

@@ -248,7 +248,7 @@ class ResampledSubwords(Transform):
           )
           values["word"].append(NO_WORD)
         if self._linked:
-          values["unit"] += alignments.units(text, pieces)
+          values["unit"] += alignments.units_of_pieces(text, pieces)
       for part, joined in values.items():
         flat[f"{side}_{part}"] = np.array(joined, np.int32)
         start[f"{side}_{part}"] = np.array(starts)

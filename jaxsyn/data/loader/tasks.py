@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
-from jaxsyn.data.sentence.example import rearranged, tagged
+from jaxsyn.data.sentence.example import insert_tag, rearrange_source
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 from jaxsyn.options import Choice, Registry, choice, option
@@ -98,7 +98,7 @@ class ParsingTask(AuxiliaryTaskSpec):
       "parent_mid": np.arange(len(id_T)),
       "parsed": 0,
     }
-    new = tagged(example, sizes["source"] + linearise.PARSE)
+    new = insert_tag(example, sizes["source"] + linearise.PARSE)
     for feature in new:
       side, _, name = feature.partition("_")
       if side == "target":
@@ -121,7 +121,7 @@ class SourceTask(AuxiliaryTaskSpec):
       bracketing = linearise.of_subwords(bracketing, example["source_word"])
     place_S = np.append(bracketing, len(example["source_id"]) - 1)
     id_S = sizes["source"] + linearise.numbers(place_S)
-    return rearranged(example, place_S, id_S)
+    return rearrange_source(example, place_S, id_S)
 
 
 TASKS: Registry[AuxiliaryTaskSpec] = Registry(

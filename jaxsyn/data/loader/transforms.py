@@ -33,11 +33,17 @@ import numpy as np
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.loader.windows import Window
 from jaxsyn.data.options import Data
-from jaxsyn.data.schema import MADE, OF_HEADS, SIDES
+from jaxsyn.data.schema import COMPUTED_FROM, OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TreeControl, WrongParents
-from jaxsyn.data.sentence.example import retree, tagged_rows
+from jaxsyn.data.sentence.example import insert_tags, replace_trees
 from jaxsyn.data.store.dataset import Examples, Split, block_starts
-from jaxsyn.data.store.rows import Example, Lengths, Rows, lengths_of, together
+from jaxsyn.data.store.rows import (
+  Example,
+  Lengths,
+  Rows,
+  join_examples,
+  lengths_of,
+)
 from jaxsyn.errors import InputError
 
 
@@ -85,13 +91,13 @@ class ControlTrees(Transform):
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
     for side in sides_of_heads(rows.flat):
-      rows = retree(rows, side, tree=self._tree, seed=self._seed)
+      rows = replace_trees(rows, side, tree=self._tree, seed=self._seed)
     return rows
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
   """Returns the sides for which given features depend on parents of words."""
-  stored = {MADE.get(name, name) for name in features}
+  stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
 
@@ -107,7 +113,7 @@ class SourceTags(Transform):
     self.tags = 1 + at_end
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
-    return tagged_rows(rows, self._tag, at_end=self._at_end)
+    return insert_tags(rows, self._tag, at_end=self._at_end)
 
 
 class CorpusLabels(Transform):
@@ -239,7 +245,7 @@ def with_auxiliary_task(
   )
   parts = [Rows.of([], features)]
   parts += translations(split, data, seed).rows(features)
-  parts += [rows.of_features(features) for rows in together(made)]
+  parts += [rows.of_features(features) for rows in join_examples(made)]
   if not counts["second"]:
     raise InputError(
       f"config.data.second: no example is left of {len(split)} pairs "
@@ -262,7 +268,7 @@ def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
   for rows in split.rows([f"{side}_{n}" for side in sides for n in parts]):
     for side in sides:
       head = f"{side}_head"
-      replaced = retree(rows, side, tree=data.tree, seed=seed)
+      replaced = replace_trees(rows, side, tree=data.tree, seed=seed)
       counts_W = np.repeat(rows.flat[f"{side}_parsed"] > 0, rows.sizes(head))
       differs_W = replaced.flat[head] != rows.flat[head]
       words[side] += int(counts_W.sum())

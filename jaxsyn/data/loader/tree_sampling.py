@@ -22,7 +22,7 @@ from jaxsyn.data.loader.windows import Window
 from jaxsyn.data.schema import FEATURES, OF_HEADS, SIDES
 from jaxsyn.data.sentence.controls import TREES, Sampled, TreeControl
 from jaxsyn.data.sentence.example import replace_heads
-from jaxsyn.data.sentence.noise import noised
+from jaxsyn.data.sentence.noise import replace_parents
 from jaxsyn.data.store.rows import Rows
 
 _NO_WORD = 0xFFFFFFFF  # counter of numbers that belong to no word
@@ -90,7 +90,7 @@ class ResampledTrees(Transform):
       replace_W, parent_W = self._random(
         side, word_W, window[0], np.repeat(ids, words)
       )
-      head_W = noised(
+      head_W = replace_parents(
         rows.flat[head],
         words,
         is_replaced_W=replace_W < self.tree.rate * 2**32,

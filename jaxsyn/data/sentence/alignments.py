@@ -24,7 +24,9 @@ _LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")
 _WORD = re.compile(r"\S+")
 
 
-def parsed(line: str, where: str, *, possible: bool) -> tuple[Links, Links]:
+def parse_links(
+  line: str, where: str, *, possible: bool
+) -> tuple[Links, Links]:
   """Returns the sure links and all links in a line of word alignments.
 
   Args:
@@ -62,7 +64,7 @@ def spans(text: str) -> tuple[list[int], list[int]]:
   return [a for a, _ in word_spans], [b for _, b in word_spans]
 
 
-def units(text: str, pieces: Pieces) -> list[int]:
+def units_of_pieces(text: str, pieces: Pieces) -> list[int]:
   """Returns the whitespace-separated word of each subword; NO_WORD for EOS.
 
   A word index above the number of subwords also becomes NO_WORD; this happens only
@@ -73,7 +75,7 @@ def units(text: str, pieces: Pieces) -> list[int]:
   return [*(word if word <= count else NO_WORD for word in words), NO_WORD]
 
 
-def regrouped(
+def units_of_words(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
   """Returns, for each word of a parse, the index of its blank-separated word."""

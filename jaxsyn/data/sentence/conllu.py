@@ -19,19 +19,23 @@ from jaxsyn.data.sentence.conllu_blocks import (
   LEMMA,
   MISC,
   NAME,
-  NOT_PARSED,
-  Block,
   Row,
   comment_value,
   joined,
 )
+from jaxsyn.data.sentence.conllu_blocks import (
+  NOT_PARSED as NOT_PARSED,
+)
+from jaxsyn.data.sentence.conllu_blocks import (
+  Block as Block,
+)
 from jaxsyn.data.sentence.text import (
   PAUSE,
   Faulty,
-  decoded,
+  decode_line,
   name_of,
   raw_lines,
-  whole,
+  strict_items,
 )
 from jaxsyn.errors import InputError
 
@@ -80,7 +84,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Block]:
     InputError: The file cannot be read, or a line is malformed; the message
       starts with FILE:LINE.
   """
-  return whole(blocks(raw_lines(path), name_of(path)))
+  return strict_items(blocks(raw_lines(path), name_of(path)))
 
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
@@ -98,7 +102,7 @@ def blocks_of_lines(
     name: File name for messages.
     above: Number of lines of the file before these.
   """
-  return whole(blocks(lines, name, above=above))
+  return strict_items(blocks(lines, name, above=above))
 
 
 def blocks(
@@ -138,7 +142,7 @@ def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
   """Returns the tree of one sentence, its error, or None for comments only."""
-  texts = [decoded(raw) for raw in lines]
+  texts = [decode_line(raw) for raw in lines]
   comments = tuple(text for _, text in texts if text.startswith("#"))
   rows: list[Row] = []
   try:

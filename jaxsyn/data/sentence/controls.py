@@ -1,10 +1,10 @@
 """Dependency trees for a model: the parser's, noisy ones, and controls.
 
 A control (linear or random trees) is independent of the text, so it shows what a
-system gains from any tree. `jaxsyn.data.sentence.example.retree` replaces the parser's
+system gains from any tree. `sentence.example.replace_trees` replaces the parser's
 trees. Sampled trees differ from the parser's in training only
-(`jaxsyn.data.loader.tree_sampling`). Trees with wrong parents show how much a system
-suffers from parser errors.
+(`loader.tree_sampling`). Trees with wrong parents show how much a system suffers from
+parser errors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Makes the arrays of `jaxsyn.data.schema` from parsed sentence pairs.
 
 Preparation and translation call the same `encode_all`, so they agree. Other functions
-change examples: `retree` replaces trees, `tagged` and `tagged_rows` mark the task of
-an example, `rearranged` changes the subwords of the source.
+change examples: their trees, tags that mark a task, and the subwords of the source.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def encode_all(
     annotations: Names of annotations (`jaxsyn.data.annotations`) for sides with
       parses.
     labels: Label ids of the open annotations.
-    tree: Type of the trees; see `retree`.
+    tree: Type of the trees; see `replace_trees`.
     seed: Seed of the run, for random trees.
   """
   flat, sizes = {}, {}
@@ -170,7 +169,9 @@ def _sentence_seeds(
   ]
 
 
-def retree(rows: Rows, side: str, *, tree: TreeControl, seed: int) -> Rows:
+def replace_trees(
+  rows: Rows, side: str, *, tree: TreeControl, seed: int
+) -> Rows:
   """Returns examples with replaced trees and tree features on one side.
 
   Args:
@@ -212,14 +213,14 @@ def replace_heads(
   return Rows(flat, start)
 
 
-def tagged(
+def insert_tag(
   example: Mapping[str, np.ndarray], tag: int
 ) -> dict[str, np.ndarray]:
-  """Returns an example with a tag as in `tagged_rows`."""
-  return tagged_rows(Rows.of([example], example), tag).examples()[0]
+  """Returns an example with a tag as in `insert_tags`."""
+  return insert_tags(Rows.of([example], example), tag).examples()[0]
 
 
-def tagged_rows(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
+def insert_tags(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
   """Returns examples with a tag before each source, and maybe before its EOS.
 
   A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
@@ -250,7 +251,7 @@ def tagged_rows(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
   return Rows(flat, start)
 
 
-def rearranged(
+def rearrange_source(
   example: Mapping[str, np.ndarray], place_S: np.ndarray, id_S: np.ndarray
 ) -> dict[str, np.ndarray]:
   """Returns an example with moved, removed or added source subwords.

@@ -1,7 +1,7 @@
 """Replaces parents in dependency trees, as if a parser had made errors.
 
-`noised` serves sampled trees (`jaxsyn.data.loader.tree_sampling`): it replaces the
-parents of given words in many trees at once, with given random numbers.
+`replace_parents` serves sampled trees (`jaxsyn.data.loader.tree_sampling`): it replaces
+the parents of given words in many trees at once, with given random numbers.
 `wrong_parents` serves the tree type "wrong_parents" (`controls.WrongParents`): an
 exact rate of wrong parents in one tree. Both keep relations and the number of roots.
 
@@ -18,7 +18,7 @@ import numpy as np
 _TRIES = 20  # sampled parents may leave no candidates for the last words
 
 
-def noised(
+def replace_parents(
   head_W: np.ndarray,
   words: np.ndarray,
   *,

@@ -37,17 +37,17 @@ def sentences(
   Args:
     path: File, pipe, or "-" for standard input.
     trees: Whether the input is CoNLL-U.
-    errors: See `text.treated`. A malformed tree has no replacement text.
+    errors: See `text.handle_errors`. A malformed tree has no replacement text.
 
   Raises:
     InputError: A sentence cannot be read, with "strict"; or the input cannot be
       read at all.
   """
   if not trees:
-    return text.treated(text.arriving_lines(path), errors)
+    return text.handle_errors(text.arriving_lines(path), errors)
   lines, name = text.raw_lines(path), text.name_of(path)
   blocks = conllu.blocks(lines, name, replace=errors == "replace")
-  return text.treated(_parses(blocks), errors)
+  return text.handle_errors(_parses(blocks), errors)
 
 
 def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:
@@ -56,7 +56,9 @@ def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:
   Raises:
     InputError: The text is malformed; the message has `name` and the line.
   """
-  return list(text.whole(_parses(conllu.blocks_of_text(conllu_source, name))))
+  return list(
+    text.strict_items(_parses(conllu.blocks_of_text(conllu_source, name)))
+  )
 
 
 def _parses(

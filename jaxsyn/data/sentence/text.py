@@ -71,7 +71,7 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
     InputError: The file is missing, not compressed as its name claims, truncated or
       not UTF-8, or a line is longer than LONGEST; the message has the line.
   """
-  return whole(arriving_lines(path, nul=True))
+  return strict_items(arriving_lines(path, nul=True))
 
 
 def arriving_lines(
@@ -93,14 +93,14 @@ def arriving_lines(
       yield PAUSE
       continue
     count += 1
-    fault, line = decoded(raw, nul)
+    fault, line = decode_line(raw, nul)
     if count == 1:
       line = line.removeprefix("\ufeff")
     line = line.removesuffix("\r")
     yield Faulty(f"{name}:{count}: {fault}", line) if fault else line
 
 
-def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
+def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
   """Yields lines or trees; treats invalid ones as --errors says.
 
   Args:
@@ -117,12 +117,12 @@ def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
     yield item
 
 
-def whole(items: Iterable[Any]) -> Iterator[Any]:
+def strict_items(items: Iterable[Any]) -> Iterator[Any]:
   """Yields input items without pauses; raises InputError at the first error."""
-  return (item for item in treated(items, "strict") if item is not PAUSE)
+  return (item for item in handle_errors(items, "strict") if item is not PAUSE)
 
 
-def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
+def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
   """Decodes a raw line; returns an error message ("" for none) and the text."""
   fault = ""
   if len(raw) > LONGEST:
@@ -264,7 +264,7 @@ def _zstandard_blocks(file: io.BufferedReader, name: str) -> Iterator[bytes]:
     raise EOFError("it ends too early")
 
 
-def normal(line: str) -> str:
+def to_nfc(line: str) -> str:
   """Returns a line in Unicode NFC, in which characters are composed."""
   return unicodedata.normalize("NFC", line)
 

@@ -24,7 +24,7 @@ from typing import IO
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.schema import FEATURES, origins
+from jaxsyn.data.schema import FEATURES, stored_names
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests, tfrecord
@@ -205,7 +205,7 @@ class Examples:
     Raises:
       InputError: A file is missing or corrupt.
     """
-    features = origins(features)
+    features = stored_names(features)
     ids = np.arange(len(self)) if ids is None else ids
     lengths = self.lengths.of(ids)
     flat, start = dict[str, np.ndarray](), dict[str, np.ndarray]()

@@ -100,7 +100,7 @@ def _check_bounds(rows: Rows, name: str, bounds: Bounds) -> None:
   if bad.any():
     first = int(np.argmax(bad))
     reject(
-      rows.which(name, bad),
+      rows.examples_with(name, bad),
       f"{name} must be from {low} to {highest[first]}, got {values[first]}",
     )
 
@@ -121,7 +121,9 @@ def _check_trees(rows: Rows, name: str, words: np.ndarray) -> None:
   above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
   for _ in range(int(words.max(initial=0)).bit_length()):
     above_W = above_W[above_W]
-  reject(rows.which(name, head_W[above_W] != above_W), f"{name} has a cycle")
+  reject(
+    rows.examples_with(name, head_W[above_W] != above_W), f"{name} has a cycle"
+  )
 
 
 def _check_alternatives(rows: Rows, side: str, words: np.ndarray) -> None:
@@ -139,5 +141,5 @@ def _check_brackets(rows: Rows) -> None:
   step_C = np.where(sign_C >= 0, 0, np.where(sign_C == linearise.CLOSE, -1, 1))
   depth_C = np.cumsum(step_C)
   last = np.append(0, depth_C)[rows.start[name][1:]]
-  bad = (last != 0) | rows.which(name, depth_C < 0)
+  bad = (last != 0) | rows.examples_with(name, depth_C < 0)
   reject(bad, f"{name} has brackets that do not match")

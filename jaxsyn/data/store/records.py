@@ -19,7 +19,12 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from jaxsyn.data.schema import FEATURES, TEXTS, UTF8
-from jaxsyn.data.store.rows import InvalidExampleError, Rows, reject, runs
+from jaxsyn.data.store.rows import (
+  InvalidExampleError,
+  Rows,
+  gather_runs,
+  reject,
+)
 
 # Tags of the length-delimited fields 1 (Features, entry, key, values) and 2
 # (value of an entry), and of the lists of values.
@@ -154,7 +159,7 @@ def decode(
     flat[name] = values.astype(feature.dtype, copy=False)
     start[name] = np.append(0, np.cumsum(size))
     if values.dtype != feature.dtype:
-      bad = rows.which(name, flat[name] != values)
+      bad = rows.examples_with(name, flat[name] != values)
       reject(bad, f"{name} has a value out of range")
     if not feature.axes:
       reject(size != 1, f"{name} must have one value")
@@ -208,7 +213,7 @@ def _values_of(
   """
   key = bytes([_FIELD, len(name)]) + name.encode("ascii")
   where = np.minimum(position, max(len(array) - len(key), 0))
-  found = runs(array, where, len(key))
+  found = gather_runs(array, where, len(key))
   bad = (found != np.frombuffer(key, np.uint8)).any(1)
   bad |= position + len(key) > end
   first, last, is_bad = _field(array, position + len(key), _VALUE)
@@ -285,7 +290,7 @@ def _joined(data: bytes, first: np.ndarray, size: np.ndarray) -> np.ndarray:
   """Returns the concatenated bytes of one list of values from each record."""
   longest = int(size.max(initial=0))
   if longest < 180:  # up to four times as fast
-    found = runs(np.frombuffer(data, np.uint8), first, longest)
+    found = gather_runs(np.frombuffer(data, np.uint8), first, longest)
     return found[np.arange(longest) < size[:, None]]
   view = memoryview(data)
   ranges = zip(first.tolist(), (first + size).tolist())

@@ -21,7 +21,8 @@ import numpy as np
 
 from jaxsyn.data.schema import FEATURES, SIDES, side_of
 
-TOGETHER = 128  # examples to encode at a time; more leave the processor's cache
+# Examples that are encoded at a time; more leave the processor's cache.
+ENCODED_TOGETHER = 128
 
 Example = dict[str, np.ndarray]
 
@@ -102,7 +103,7 @@ class Rows:
     """Returns the number of values of a feature in each example."""
     return np.diff(self.start[feature])
 
-  def which(self, feature: str, bad: np.ndarray) -> np.ndarray:
+  def examples_with(self, feature: str, bad: np.ndarray) -> np.ndarray:
     """Returns the mask of examples, given that of bad values of a feature."""
     row = np.searchsorted(self.start[feature], np.flatnonzero(bad), "right") - 1
     return np.isin(np.arange(len(self)), row)
@@ -222,14 +223,16 @@ def check_sizes(rows: Rows, lengths: Lengths, error: str) -> None:
       reject(rows.sizes(name) != expected, f"{name} {error}")
 
 
-def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
-  """Yields consecutive examples, joined to `Rows` of `TOGETHER` examples each."""
+def join_examples(
+  examples: Iterable[Mapping[str, np.ndarray]],
+) -> Iterator[Rows]:
+  """Yields consecutive examples, `ENCODED_TOGETHER` at a time, as `Rows`."""
   examples = iter(examples)
-  while some := list(itertools.islice(examples, TOGETHER)):
+  while some := list(itertools.islice(examples, ENCODED_TOGETHER)):
     yield Rows.of(some, some[0])
 
 
-def runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
+def gather_runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
   """Returns `length` consecutive values of an array from each given position.
 
   The result has one axis more than `begin`. Positions after the last value have

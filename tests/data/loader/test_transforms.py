@@ -25,7 +25,7 @@ from jaxsyn.data.loader.transforms import (
 )
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.sentence.example import tagged
+from jaxsyn.data.sentence.example import insert_tag
 from jaxsyn.data.store import dataset as store
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows, lengths_of
@@ -72,7 +72,7 @@ def test_a_control_replaces_the_trees_of_both_sides(records, kind):
         )
       # The other side as it was.
       tree = TREES[kind]()
-      single = control_trees.retree(parsed, side, tree=tree, seed=7)
+      single = control_trees.replace_trees(parsed, side, tree=tree, seed=7)
       for name in OF_TREES:
         name = f"{side}_{name}"
         np.testing.assert_array_equal(control[name], single[name])
@@ -160,7 +160,7 @@ def test_tags_are_not_added_to_empty_sentences():
   for own, measured in zip(blocks.lengths, lengths_of(rows), strict=True):
     assert own.tolist() == measured.tolist()
   for found, one in zip(rows.examples(), some, strict=True):
-    expected = tagged(one, 9)
+    expected = insert_tag(one, 9)
     expected["source_parent_mid"] = found["source_parent_mid"]
     same(found, expected)
 

@@ -8,8 +8,12 @@ from jaxsyn.data.loader.collate import collate
 from jaxsyn.data.loader.tasks import ParsingTask
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
-from jaxsyn.data.sentence.alignments import parsed, pharaoh, regrouped
-from jaxsyn.data.sentence.example import rearranged, tagged, tagged_rows
+from jaxsyn.data.sentence.alignments import parse_links, pharaoh, units_of_words
+from jaxsyn.data.sentence.example import (
+  insert_tag,
+  insert_tags,
+  rearrange_source,
+)
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Pieces, Subwords, train
 from jaxsyn.data.store.rows import Rows
@@ -17,11 +21,11 @@ from jaxsyn.errors import InputError
 
 
 def test_reads_sure_and_possible_links():
-  sure, links = parsed(" 0-0 1?2\t2p1  10-3", "x:1", possible=True)
+  sure, links = parse_links(" 0-0 1?2\t2p1  10-3", "x:1", possible=True)
   assert sure == ((0, 0), (10, 3))
   assert links == ((0, 0), (1, 2), (2, 1), (10, 3))
   assert pharaoh(links[:2]) == "0-0 1-2"
-  assert parsed("", "x:1", possible=False) == ((), ())
+  assert parse_links("", "x:1", possible=False) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,7 @@ def test_rejects_malformed_links(line):
   with pytest.raises(
     InputError, match=r"^x:7: '.*' is not a link\. .* i-j"
   ) as e:
-    parsed(f"0-0 {line}", "x:7", possible=False)
+    parse_links(f"0-0 {line}", "x:7", possible=False)
   assert repr(bad) in str(e.value)
 
 
@@ -40,23 +44,29 @@ def test_units_are_blank_separated_words(tmp_path):
   """▁ a ▁ d o g , ▁ s o . as subwords: marks are of the word they stand at."""
   text = "a dog, so."
   vocabulary = train([text], tmp_path / "v", Subwords(size=99, type="char"))
-  result = alignments.units(text, vocabulary.encode(text))
+  result = alignments.units_of_pieces(text, vocabulary.encode(text))
   assert result == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, -1]
-  assert alignments.units("", vocabulary.encode("")) == [-1]
+  assert alignments.units_of_pieces("", vocabulary.encode("")) == [-1]
 
 
 def test_subword_of_several_words_belongs_to_the_first():
   # "in the house": one subword of the first two words.
   pieces = Pieces([5, 6], [0, 6], [6, 12])
-  assert alignments.units("in the house", pieces) == [0, 2, -1]
+  assert alignments.units_of_pieces("in the house", pieces) == [0, 2, -1]
   # Words of nothing to see count in an alignment, and no subword is of them.
   far = "\u200b \u200b \u200b x"
-  assert alignments.units(far, Pieces([5], [6], [7])) == [-1, -1]
+  assert alignments.units_of_pieces(far, Pieces([5], [6], [7])) == [-1, -1]
 
 
 def test_regrouped_maps_parsed_words_to_blank_separated_words():
   text = "It's a dog."
-  assert regrouped([0, 2, 5, 7, 10], [2, 4, 6, 10, 11], text) == [0, 0, 1, 2, 2]
+  assert units_of_words([0, 2, 5, 7, 10], [2, 4, 6, 10, 11], text) == [
+    0,
+    0,
+    1,
+    2,
+    2,
+  ]
 
 
 def by_loops(example, shape):
@@ -109,10 +119,10 @@ def test_inserted_subwords_belong_to_no_word():
     "source_id": np.array([5, 6, 7, 3], np.int32),
     "target_id": np.array([5, 6, 3], np.int32),
   }
-  new = tagged(pair, 9)
+  new = insert_tag(pair, 9)
   assert new["source_id"].tolist() == [9, 5, 6, 7, 9, 3]
   assert new["source_unit"].tolist() == [-1, 0, 0, 1, -1, -1]
-  turned = rearranged(pair, np.array([2, -1, 0, 1, 3]), np.full(5, 8))
+  turned = rearrange_source(pair, np.array([2, -1, 0, 1, 3]), np.full(5, 8))
   assert turned["source_unit"].tolist() == [1, -1, 0, 0, -1]
   tree = np.array([opening(1), 0, 1, CLOSE])
   sizes = {"source": 10, "target": 10}
@@ -122,6 +132,6 @@ def test_inserted_subwords_belong_to_no_word():
   rows = Rows.of(
     [pair, {**pair, "source_unit": np.array([-1])}], ["source_unit"]
   )
-  new = tagged_rows(rows, 9, at_end=False)
+  new = insert_tags(rows, 9, at_end=False)
   flat, start = new.flat["source_unit"], new.start["source_unit"]
   assert flat.tolist() == [-1, 0, 0, 1, -1, -1] and start.tolist() == [0, 5, 6]

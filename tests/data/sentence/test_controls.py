@@ -13,10 +13,10 @@ import toy_folders
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence.controls import TREES, linear_trees, random_trees
 from jaxsyn.data.sentence.example import (
-  rearranged,
-  retree,
-  tagged,
-  tagged_rows,
+  insert_tag,
+  insert_tags,
+  rearrange_source,
+  replace_trees,
 )
 from jaxsyn.data.sentence.tree import parent_mid, tree_distance
 from jaxsyn.data.store.rows import Rows
@@ -112,9 +112,9 @@ def examples():
 def test_retree_of_many_examples_equals_each_alone(kind):
   many, tree = examples(), TREES[kind]()
   rows = Rows.of(many, many[0])
-  found = retree(rows, "source", tree=tree, seed=11)
+  found = replace_trees(rows, "source", tree=tree, seed=11)
   for new, old in zip(found.examples(), many, strict=True):
-    alone = control_trees.retree(old, "source", tree=tree, seed=11)
+    alone = control_trees.replace_trees(old, "source", tree=tree, seed=11)
     toy_folders.same(new, alone)
     words = len(old["source_head"])
     np.testing.assert_array_equal(
@@ -133,7 +133,7 @@ def test_retree_of_many_examples_equals_each_alone(kind):
   }:
     assert found.flat[name] is rows.flat[name]
   names = ("source_id", "source_head", "source_tree_distance")
-  some = retree(Rows.of(many, names), "source", tree=tree, seed=11)
+  some = replace_trees(Rows.of(many, names), "source", tree=tree, seed=11)
   assert tuple(some.flat) == names
   for name in names:
     np.testing.assert_array_equal(some.flat[name], found.flat[name])
@@ -141,20 +141,20 @@ def test_retree_of_many_examples_equals_each_alone(kind):
 
 def test_tags_surround_each_source_except_empty_ones():
   many = examples()
-  complete = tagged_rows(Rows.of(many, many[0]), 77)
+  complete = insert_tags(Rows.of(many, many[0]), 77)
   empty = 0
   for new, old in zip(complete.examples(), many, strict=True):
     words = len(old["source_id"]) - 1
     if words:
       place_S = np.array([-1, *range(words), -1, words])
-      expected = rearranged(old, place_S, np.full(len(place_S), 77))
+      expected = rearrange_source(old, place_S, np.full(len(place_S), 77))
       toy_folders.same(new, expected)
     else:
       toy_folders.same(new, old)
       empty += 1
-    toy_folders.same(tagged(old, 77), new)
+    toy_folders.same(insert_tag(old, 77), new)
   assert empty > 2
   for name in many[0]:  # any feature may be missing
-    rows = tagged_rows(Rows.of(many, [name]), 77)
+    rows = insert_tags(Rows.of(many, [name]), 77)
     np.testing.assert_array_equal(rows.flat[name], complete.flat[name])
     np.testing.assert_array_equal(rows.start[name], complete.start[name])

@@ -172,8 +172,12 @@ def test_control_trees_on_both_sides(whole_words, kind):
   target = conllu.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)
   direct = encode(MONKEY, whole_words, target, tree=TREES[kind]())
-  source = control_trees.retree(parsed, "source", tree=TREES[kind](), seed=0)
-  both = control_trees.retree(source, "target", tree=TREES[kind](), seed=0)
+  source = control_trees.replace_trees(
+    parsed, "source", tree=TREES[kind](), seed=0
+  )
+  both = control_trees.replace_trees(
+    source, "target", tree=TREES[kind](), seed=0
+  )
   for name, array in both.items():
     np.testing.assert_array_equal(array, direct[name])
   # The source's is what it is without trees of the target.

@@ -8,7 +8,7 @@ import pytest
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.controls import WrongParents
-from jaxsyn.data.sentence.noise import noised, wrong_parents
+from jaxsyn.data.sentence.noise import replace_parents, wrong_parents
 from jaxsyn.data.sentence.tree import depth
 
 RATES = (0.1, 0.3, 0.6, 1.0)
@@ -42,7 +42,7 @@ def by_loops(head_W, is_replaced_W, index_W):
 
 
 def one(head_W, is_replaced_W, index_W):
-  return noised(
+  return replace_parents(
     np.array(head_W),
     np.array([len(head_W)]),
     is_replaced_W=np.array(is_replaced_W, bool),
@@ -96,7 +96,7 @@ def test_noised_equals_loops_and_gives_trees(seed):
   is_replaced_W = rng.random(words.sum()) < rate
   index_W = rng.integers(0, 2**32, words.sum(), np.uint64)
   before = np.concatenate(some)
-  result = noised(
+  result = replace_parents(
     before.copy(), words, is_replaced_W=is_replaced_W, random_W=index_W
   )
   cuts = np.cumsum(words)[:-1]
@@ -122,7 +122,7 @@ def test_noised_parents_are_uniform():
   times = 8000
   rng = np.random.default_rng(1)
   tree = np.array([0, 0, 0, 2, 3])
-  result = noised(
+  result = replace_parents(
     np.tile(tree, times),
     np.full(times, 5),
     is_replaced_W=np.tile(np.arange(5) == 3, times),

@@ -20,7 +20,9 @@ LISTS = {0x0A: "bytes_list", 0x12: "float_list", 0x1A: "int64_list"}
 STORED = tuple(schema.features({"sides": ["source"]}))
 WANTED = (*STORED, *UTF8)
 # A record has the texts, not their bytes; eigenvectors are in no record.
-ALL = tuple(n for n in FEATURES if n not in UTF8 and n not in schema.MADE)
+ALL = tuple(
+  n for n in FEATURES if n not in UTF8 and n not in schema.COMPUTED_FROM
+)
 HARD = [0, 1, 127, 128, 300, 16_383, 16_384, 2**31 - 1, -1, -2, -(2**31)]
 LINES = ["", "a", "é" * 70, "自" * 6000, "\u200b\r", "x" * 127, "\0"]
 EXAMPLES = [toy_folders.example(i) for i in range(11)]

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import MismatchError, before_composing, visible
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.text import normal
+from jaxsyn.data.sentence.text import to_nfc
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
 from jaxsyn.options import Choice, ConfigPath
@@ -246,7 +246,7 @@ def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
   try:
     return conllu.attach(trees, line), False
   except InputError:
-    composed = normal(line)
+    composed = to_nfc(line)
     if composed == line:
       raise
   parse = conllu.attach(trees, composed)
