@@ -80,8 +80,9 @@ def join(values: flags.FlagValues) -> None:
     InputError: The flags are inconsistent, or process 0 cannot be reached.
   """
   names = ("coordinator", "processes", "process")
-  address, count, index = (values[name].value for name in names)
-  missing = [f"--{name}" for name in names if values[name].value is None]
+  requested: list[Any] = [values[name].value for name in names]
+  address, count, index = requested
+  missing = [f"--{n}" for n, v in zip(names, requested) if v is None]
   source = "the command line"
   if len(missing) == len(names):
     source, tasks = _cluster()
@@ -252,7 +253,7 @@ def wait_for_all(
   """
   process_count = jax.process_count()
   key = f"jaxsyn/wait/{next(_wait_ids)}"
-  client = distributed.global_state.client  # None for a single process
+  client: Any = distributed.global_state.client  # None for a single process
   outcome, is_counted = "", False
   while not outcome:
     if not is_counted and ready():
