@@ -1,10 +1,9 @@
-"""A model that is a table, and a search over it in plain Python.
+"""A model that is a table, and a beam search over it in plain Python.
 
-The next subword depends on a hash of the source and of everything before it,
-so that each hypothesis has a future of its own and a search is tested without
-any network. The search is fairseq's: a hypothesis ends where EOS is
-among the N best of the 2N best continuations, and a sentence is finished when
-N have ended.
+The next subword depends on a hash of the source and of all earlier subwords, so
+that each hypothesis has a different continuation and a search is tested without a
+network. The beam search is fairseq's: a hypothesis ends if EOS is among the N best
+of the 2N best continuations, and a sentence is finished when N have ended.
 """
 
 from __future__ import annotations
@@ -19,16 +18,17 @@ from flax import linen as nn
 
 import jaxsyn.decode.strategies  # noqa: F401 (strategies register themselves)
 from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Decoding
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.options import ConfigPath, from_config
 
 ROWS = 4093  # of the table
-STEP, MORE = 1_000_003, 7919  # of the hash
+STEP, TOKEN = 1_000_003, 7919  # factors of the hash
 
 
 class Tables(nn.Module):
-  """The contract of models; parameters {"logits": (ROWS, V)}."""
+  """A model with the decoding interface; parameters {"logits": (ROWS, V)}."""
 
   vocabulary: int
 
@@ -38,8 +38,8 @@ class Tables(nn.Module):
 
   def encode(self, id_BS, source):
     del source
-    place_S = jnp.arange(1, id_BS.shape[1] + 1, dtype=jnp.uint32)
-    return jnp.sum(id_BS.astype(jnp.uint32) * place_S, axis=1)
+    position_S = jnp.arange(1, id_BS.shape[1] + 1, dtype=jnp.uint32)
+    return jnp.sum(id_BS.astype(jnp.uint32) * position_S, axis=1)
 
   def project_memory(self, hash_B):
     return hash_B
@@ -50,39 +50,57 @@ class Tables(nn.Module):
 
   def advance(self, hash_B, hash_BN, token_BN, at):
     del hash_B, at
-    hash_BN = hash_BN * STEP + token_BN.astype(jnp.uint32) * MORE
+    hash_BN = hash_BN * STEP + token_BN.astype(jnp.uint32) * TOKEN
     return self.logits[hash_BN % ROWS], hash_BN
 
   def reorder(self, hash_BN, beam_BN):
     return jnp.take_along_axis(hash_BN, beam_BN, axis=1)
 
 
-def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
-  """Random parameters.
+class TableStates:
+  """The states and log probabilities of the table for one source, in Python."""
 
-  Args:
-    vocabulary: V.
-    end: what is added to the logits of EOS.
-    seed: of the draw.
-  """
+  def __init__(self, params, ids):
+    logits = np.asarray(params["logits"], np.float64)
+    self._log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    hash_of_source = sum(i * n for n, i in enumerate(ids, start=1)) % 2**32
+    self.first = self.next(hash_of_source, BOS)
+
+  def next(self, state, token):
+    return (state * STEP + token * TOKEN) % 2**32
+
+  def log_p(self, state):
+    return self._log_p[state % ROWS]
+
+  def log_p_after(self, tokens):
+    """Returns the log probability of each subword after `tokens`."""
+    state = self.first
+    for token in tokens:
+      state = self.next(state, token)
+    return self.log_p(state)
+
+
+def random_params(vocabulary: int, end: float, seed: int = 0):
+  """Returns random parameters, with `end` added to the logits of EOS."""
   rng = np.random.default_rng(seed)
   logits = rng.normal(0, 1.5, (ROWS, vocabulary))
   logits[:, EOS] += end
   return {"logits": jnp.asarray(logits, jnp.float32)}
 
 
-def searched(
-  model, params, sources, *, decode: Decode, length: int, piece_rank=None
+def run_search(
+  model, params, batch, request, *, decode: Decode, length: int, piece_rank=None
 ):
-  """Returns the finished hypotheses of sources, searched together."""
+  """Returns the finished hypotheses of a batch."""
   decoding = Decoding(model, params, piece_rank)
   step = decode.search.step
   search = decoding.begin(
-    sources,
+    batch,
+    request,
     hypotheses=decode.search.hypotheses(decode),
     length=length,
     cache_length=length,
-    strategy_state=decode.search.begin(sources.request, decode),
+    strategy_state=decode.search.begin(request, decode),
   )
   return jax.lax.while_loop(
     lambda search: search.open_B.any(),
@@ -91,13 +109,13 @@ def searched(
   ).ended
 
 
-def asked(limits) -> DecodeRequest:
-  """Longest outputs of sentences that stand at 0, 1, 2, ..."""
+def request_of(limits) -> DecodeRequest:
+  """Returns the request for sentences 0, 1, 2, ... with maximum lengths."""
   return DecodeRequest(jnp.asarray(limits, jnp.int32), jnp.arange(len(limits)))
 
 
-def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:
-  """How to search."""
+def decode_options(beam: int, penalty: str = "fairseq", **fields) -> Decode:
+  """Returns config.decode; the search is "beam" by default."""
   fields = {"search": "beam", **fields}
   fields |= {"beam": beam, "length_penalty": penalty}
   return from_config(Decode, fields, ConfigPath("decode"))
@@ -105,51 +123,73 @@ def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-  """A hypothesis with its EOS."""
+  """A hypothesis, EOS included."""
 
   tokens: tuple[int, ...]
   log_p: float
   score: float
 
 
-def stepped(params, ids: list[int]):
-  """log p of the table, the state after a source, and the state after a subword.
+def search_tables(
+  params, sources, request, decode: Decode, *, length: int, piece_rank=None
+) -> list[list[Ended]]:
+  """Returns the finished hypotheses of each source, in one jitted search."""
+  id_BS = np.full((len(sources), max(map(len, sources))), PAD, np.int32)
+  for row, ids in enumerate(sources):
+    id_BS[row, : len(ids)] = ids
+  model = Tables(params["logits"].shape[1])
 
-  Args:
-    params: of `Tables`.
-    ids: source subwords, without pads.
-  """
-  logits = np.asarray(params["logits"], np.float64)
-  log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-  state = sum(i * place for place, i in enumerate(ids, start=1)) % 2**32
-  return log_p, state, lambda s, token: (s * STEP + token * MORE) % 2**32
+  def run(params, id_BS, request):
+    return run_search(
+      model,
+      params,
+      {"source_id_BS": id_BS},
+      request,
+      decode=decode,
+      length=length,
+      piece_rank=piece_rank,
+    )
+
+  result = jax.device_get(jax.jit(run)(params, id_BS, request))
+  return [
+    [
+      Ended(tuple(tokens[tokens != PAD].tolist()), log_p, score)
+      for tokens, log_p, score in zip(*row, strict=True)
+      if score > NEG_INF / 2
+    ]
+    for row in zip(result.token_BNT, result.log_p_BN, result.score_BN)
+  ]
+
+
+def assert_same_hypotheses(result, expected):
+  """Asserts equal subwords and close log probabilities and scores."""
+  assert [one.tokens for one in result] == [one.tokens for one in expected]
+  np.testing.assert_allclose(
+    [(one.log_p, one.score) for one in result],
+    [(one.log_p, one.score) for one in expected],
+    rtol=1e-5,
+    atol=1e-5,
+  )
 
 
 def search_by_loops(
   params, ids: list[int], limit: int, decode: Decode
 ) -> list[Ended]:
-  """The N best hypotheses of one sentence, best first.
-
-  Args:
-    params: of `Tables`.
-    ids: source subwords, without pads.
-    limit: longest output, EOS included.
-    decode: how.
-  """
-  log_p, state, step = stepped(params, ids)
+  """Returns the N best hypotheses of one sentence by beam search, best first."""
+  table = TableStates(params, ids)
 
   def penalty(length: int) -> float:
     if decode.length_penalty == "gnmt":
       return ((5 + length) / 6) ** decode.alpha
     return length**decode.alpha
 
-  beams = [((), 0.0, step(state, BOS))]
+  beams = [((), 0.0, table.first)]
   ended: list[Ended] = []
   for length in range(1, limit + 1):
     candidates = [
-      ((*tokens, token), total + log_p[state % ROWS, token], state)
+      ((*tokens, token), total + log_p, state)
       for tokens, total, state in beams
-      for token in range(log_p.shape[1])
+      for token, log_p in enumerate(table.log_p(state))
       if token not in (PAD, BOS) and (length < limit or token == EOS)
     ]
     candidates.sort(key=lambda candidate: -candidate[1])
@@ -159,7 +199,7 @@ def search_by_loops(
         ended.append(Ended(tokens, total, total / penalty(length)))
     ended = sorted(ended, key=lambda one: -one.score)[: decode.beam]
     beams = [
-      (tokens, total, step(state, tokens[-1]))
+      (tokens, total, table.next(state, tokens[-1]))
       for tokens, total, state in candidates
       if tokens[-1] != EOS
     ][: decode.beam]

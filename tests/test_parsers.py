@@ -69,7 +69,7 @@ def test_from_raw_text_to_translations(
   config.prepare.alignments = {}
   parse.source.parser = kind
   parse.source.spacy.model = place
-  parse.source.udpipe.model = "not_looked_at"
+  parse.source.udpipe.model = "unused"
   config.prepare.vocabulary.size = 300
   config.prepare.workers = 2
   config.train.update(steps=5, evaluate_every=5, save_every=5)
@@ -93,7 +93,7 @@ def test_from_raw_text_to_translations(
   entry = manifest["parser"]["source"]
   assert entry == {"file": "", "trees": "parser", **direct.identity.entry()}
   assert kind in (folder / "report.txt").read_text()
-  # Nothing is parsed again, and nothing done.
+  # A second run changes no file.
   saved = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
   build.run(config, str(raw))
   assert {path: path.stat().st_mtime_ns for path in saved} == saved

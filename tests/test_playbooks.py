@@ -22,7 +22,7 @@ from models_under_test import (
   sentence,
   without_parts,
 )
-from tables_under_test import Tables, asked, drawn, searched
+from tables_under_test import Tables, random_params, request_of, run_search
 from window_under_test import WHERE
 
 from jaxsyn import syntax
@@ -32,7 +32,6 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.sentence import conllu
-from jaxsyn.decode.search import Sources
 from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
@@ -40,7 +39,6 @@ from jaxsyn.models.contract import sentence_features
 from jaxsyn.options import unused_option_error
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.metrics import METRICS, scorer_of
-from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimizers import OPTIMIZERS
@@ -276,11 +274,9 @@ def test_the_annotation_reads_a_column(follow):
 def test_a_search_that_is_added_searches(follow):
   decode = follow("longer", **{"decode.longer.minimum": 4}).config.decode
   id_BS = np.array([[7, 5, 3], [9, 3, 0]])
-  sources = Sources(
-    id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked([9, 3])
-  )
-  result = searched(
-    *(Tables(12), drawn(12, 9.0), sources), decode=decode, length=9
+  params, batch = random_params(12, 9.0), {"source_id_BS": id_BS}
+  result = run_search(
+    Tables(12), params, batch, request_of([9, 3]), decode=decode, length=9
   )
   # EOS is likely at once; the second has room for two before it.
   sizes = np.count_nonzero(np.asarray(result.token_BNT), axis=-1)

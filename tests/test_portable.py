@@ -1,6 +1,6 @@
-"""Every system's step and search are made for GPUs and TPUs too, in seconds.
+"""Every system's training step and search lower for GPUs and TPUs.
 
-The tests stop at the input of XLA; test_accelerator_programs.py compiles a few.
+The tests stop at the input of XLA; test_compiled_programs.py compiles some.
 """
 
 import functools
@@ -10,11 +10,9 @@ import numpy as np
 import optax
 import pytest
 from models_under_test import batch_of, plan_of, sentence
-from tables_under_test import asked, by, searched
+from tables_under_test import decode_options, request_of, run_search
 
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.decode.search import Sources
-from jaxsyn.models.contract import sentence_features
 from jaxsyn.training.step import first_state, train_step
 
 BATCH = batch_of([sentence(5, 6, 1), sentence(2, 6, 2)])
@@ -22,7 +20,7 @@ PLATFORMS = ("cuda", "tpu")
 
 
 def programs(plan):
-  """What is told apart in training, and in searching after it was read."""
+  """Returns keys that are equal for equal training steps, and for equal searches."""
   spec, losses = plan.spec, tuple(sorted(plan.recipe.losses.items()))
   return (spec, losses), (
     spec.architecture,
@@ -31,7 +29,8 @@ def programs(plan):
   )
 
 
-# Controls differ in their data alone; decoders are shared.
+# One system for each key: controls differ in their data only, and many systems
+# have the same decoder.
 STEPS, SEARCHES = ({} for _ in range(2))
 for _name in SYSTEMS:
   _step, _search = programs(plan_of(_name))
@@ -40,14 +39,14 @@ for _name in SYSTEMS:
 
 
 def assert_is_portable(function, *arguments):
-  """Raises where Python is called back, too, which JAX refuses for several."""
+  """Also raises if Python is called back, which JAX rejects for two platforms."""
   traced = jax.jit(function).trace(*arguments)
   assert "f64" not in traced.lower(lowering_platforms=PLATFORMS).as_text()
 
 
 @functools.cache
 def recipe_of(system):
-  """The optimiser is the same for all: it is in one program alone."""
+  """The optimizer, which is the same for all, is in one program only."""
   recipe = plan_of(system).recipe
   first = system == next(iter(SYSTEMS))
   return recipe if first else recipe.replace(optimiser=optax.identity())
@@ -59,25 +58,24 @@ def state_of(system):
 
 
 @pytest.mark.parametrize("system", STEPS.values())
-def test_a_step(system):
+def test_training_step_is_portable(system):
   step = functools.partial(train_step, recipe=recipe_of(system))
   assert_is_portable(step, state_of(system), BATCH)
 
 
 @pytest.mark.parametrize("system", SEARCHES.values())
-def test_a_search(system):
+def test_search_is_portable(system):
   model = plan_of(system).recipe.model
-  limit_B = np.full(2, 8, np.int32)
+  decode = decode_options(2)
 
   def search(params, batch):
-    view = sentence_features(batch, "source")
-    sources = Sources(batch["source_id_BS"], view, asked(limit_B))
-    return searched(model, params, sources, decode=by(2), length=8)
+    request = request_of([8, 8])
+    return run_search(model, params, batch, request, decode=decode, length=8)
 
   assert_is_portable(search, state_of(system).params, BATCH)
 
 
-def test_what_is_not_portable_is_seen():
+def test_detects_callbacks_and_float64():
   def called(x):
     return jax.pure_callback(np.sin, x, x)
 

@@ -19,11 +19,9 @@ SIDES = ("source", "target")
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-  """A function: prepares data of which some sentences have no tree.
+  """A function (name, parsed): prepares data in which some sentences have no tree.
 
-  Args:
-    name: of the folder.
-    parsed: split -> side -> whether its sentence number i has a tree.
+  `parsed` is split -> side -> function: whether sentence i has a tree.
   """
   base = tmp_path_factory.mktemp("unparsed")
 
@@ -102,7 +100,7 @@ def config_of(tiny, folder, system, tree="parsed"):
     ("source", "sync_attention", "parsed", "target"),
   ],
 )
-def test_training_without_a_tree_is_an_error(
+def test_rejects_training_without_any_tree(
   tiny, folders, tmp_path, folder, system, tree, side
 ):
   config = config_of(tiny, folders[folder], system, tree)
@@ -126,7 +124,7 @@ def test_a_system_without_trees_trains_on_unparsed_sentences(
   assert "warning" not in capsys.readouterr().out
 
 
-def test_many_unparsed_sentences_are_a_warning(tiny, folders, tmp_path, capsys):
+def test_warns_of_many_unparsed_sentences(tiny, folders, tmp_path, capsys):
   config = config_of(tiny, folders["some"], "pascal")
   train.run(config, tmp_path / "run")
   message = [
@@ -142,7 +140,7 @@ def test_many_unparsed_sentences_are_a_warning(tiny, folders, tmp_path, capsys):
   ]
 
 
-def test_few_unparsed_sentences_are_no_warning(tiny, folders):
+def test_does_not_warn_of_few_unparsed_sentences(tiny, folders):
   with open(f"{folders['few']}/manifest.json") as file:
     manifest = json.load(file)
   assert manifest["splits"]["train"]["unparsed"] == 2
@@ -150,7 +148,7 @@ def test_few_unparsed_sentences_are_no_warning(tiny, folders):
   assert check_parsed(resolve(config, manifest), Dataset(folders["few"])) == []
 
 
-def test_trees_of_another_corpus_of_a_mixture_count(tiny, folders):
+def test_counts_trees_of_all_corpora_of_a_mixture(tiny, folders):
   config = config_of(tiny, folders["none"], "pascal")
   config = read_config(config)
   mixture = dataclasses.replace(config.data.mixture, folders=(folders["few"],))

@@ -25,8 +25,8 @@ def text(directory, split, side):
 
 
 @pytest.fixture
-def of_words(prepared, tiny, tmp_path):
-  """A function system -> config of the tiny corpus, prepared in whole words."""
+def config_of(prepared, tiny, tmp_path):
+  """A function system -> config of the tiny corpus with whole-word vocabularies."""
 
   def make(system):
     config = tiny(system)
@@ -54,12 +54,12 @@ def of_words(prepared, tiny, tmp_path):
   return make
 
 
-def test_from_text_to_translations(of_words, tmp_path):
-  config = of_words("pascal")
+def test_whole_words_from_text_to_translations(config_of, tmp_path):
+  config = config_of("pascal")
   folder = build.run(config, str(tmp_path))
 
-  # One subword for all between two blanks; it is the word of the parser that
-  # its first character stands in.
+  # Each text between two blanks is one subword; it belongs to the parser's word of
+  # its first character.
   trees = conllu.read(
     manifests.sentence_file(folder, "conllu", "test", "source")
   )
@@ -83,7 +83,7 @@ def test_from_text_to_translations(of_words, tmp_path):
   session = Session(run, beam=2)
   source, target = (session.run.vocabulary(s) for s in schema.SIDES)
   assert source.whole_words and source.sha256 != target.sha256
-  # No such words: each is an unknown one, and the parser gives all a parent.
+  # Unknown words are one subword each, and have parents.
   example = session.example("Blick zorg the quux")
   the = source.encode("the").id[0]
   assert example["source_id"].tolist() == [
@@ -93,7 +93,7 @@ def test_from_text_to_translations(of_words, tmp_path):
     3,
   ]
   assert example["source_word"].tolist() == [0, 1, 2, 3, -1]
-  # Most of the target's words are unknown, which is what is learnt first.
+  # Most target words are unknown, which is learned first.
   shown = {target.decode([i]) for i in range(4, target.size)} | {UNKNOWN}
   for best, *_ in session(["The duck quuxed .", "The duck arrived."]):
     assert UNKNOWN in best.text

@@ -19,7 +19,7 @@ from jax import Array
 
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batches
-from jaxsyn.decode.search import DecodeRequest, Decoding, Search, sources_of
+from jaxsyn.decode.search import DecodeRequest, Decoding, Search
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.models.contract import EncoderDecoder
 
@@ -245,7 +245,8 @@ class DecodingPrograms:
   ) -> Search:
     decoding, decode = self._decoding(params), self._decode
     search = decoding.begin(
-      sources_of(batch, request),
+      batch,
+      request,
       hypotheses=decode.search.hypotheses(decode),
       length=size.length,
       cache_length=size.cache_length,

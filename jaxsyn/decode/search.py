@@ -17,7 +17,6 @@ from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.prefix import Prefix
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.models.contract import EncoderDecoder, sentence_features
-from jaxsyn.syntax import SentenceFeatures
 
 
 @struct.dataclass
@@ -34,48 +33,6 @@ class DecodeRequest:
   limit_B: Array
   index_B: Array
   prefix: Prefix | None = None
-
-
-@struct.dataclass
-class Sources:
-  """A batch of source sentences; for an ensemble, one entry per member.
-
-  Attributes:
-    id_BS: Source subwords. A row of padding gives an empty hypothesis.
-    features: Features of the source sentences.
-    request: Limits and prefixes of the outputs.
-  """
-
-  id_BS: Array | tuple[Array, ...]
-  features: SentenceFeatures | tuple[SentenceFeatures, ...]
-  request: DecodeRequest
-
-  @property
-  def real_B(self) -> Array:
-    """Rows that are not padding."""
-    features = self.features
-    first: SentenceFeatures = (
-      features[0] if isinstance(features, tuple) else features
-    )
-    return first.real_BS.any(1)
-
-
-def sources_of(batch: Any, request: DecodeRequest) -> Sources:
-  """Returns the source sentences of a batch.
-
-  Args:
-    batch: Batch of the loader; for an ensemble, a tuple with one per member.
-    request: Limits and prefixes of the outputs.
-  """
-  if not isinstance(batch, tuple):
-    return Sources(
-      batch["source_id_BS"], sentence_features(batch, "source"), request
-    )
-  return Sources(
-    tuple(member_batch["source_id_BS"] for member_batch in batch),
-    tuple(sentence_features(member_batch, "source") for member_batch in batch),
-    request,
-  )
 
 
 @struct.dataclass
@@ -171,7 +128,8 @@ class Decoding:
 
   def begin(
     self,
-    sources: Sources,
+    batch: Any,
+    request: DecodeRequest,
     *,
     hypotheses: int,
     length: int,
@@ -184,23 +142,32 @@ class Decoding:
     a later one.
 
     Args:
-      sources: Source sentences.
+      batch: Source batch of the loader; for an ensemble, a tuple with one per
+        member. A row of padding gives an empty hypothesis.
+      request: Limits and prefixes of the outputs.
       hypotheses: Number N of hypotheses of a sentence.
       length: Output length T, at least the largest limit.
       cache_length: Initial length of the decoder cache in subwords.
       strategy_state: State of the decoding strategy.
     """
-    encoded = self._call("encode", sources.id_BS, sources.features)
+    if isinstance(batch, tuple):
+      ids = tuple(one["source_id_BS"] for one in batch)
+      features = tuple(sentence_features(one, "source") for one in batch)
+      real_BS = features[0].real_BS
+    else:
+      ids = batch["source_id_BS"]
+      features = sentence_features(batch, "source")
+      real_BS = features.real_BS
+    encoded = self._call("encode", ids, features)
     encoded = self._call("project_memory", encoded)
-    request, B = sources.request, sources.request.limit_B.size
-    N = hypotheses
+    B, N = request.limit_B.size, hypotheses
     neg_inf_BN = jnp.full((B, N), NEG_INF)
     pad_BNT = jnp.full((B, N, length), PAD, jnp.int32)
     return Search(
       encoded=encoded,
       limit_B=request.limit_B,
       position_B=jnp.zeros(B, jnp.int32),
-      open_B=sources.real_B,
+      open_B=real_BS.any(1),
       token_BNT=pad_BNT[:, :1],
       log_p_BN=jnp.zeros((B, 1)),
       last_BN=jnp.full((B, 1), BOS, jnp.int32),

@@ -1,4 +1,4 @@
-"""Several devices that search find what one does, line by line."""
+"""Several devices find the same translations as one."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from models_under_test import batch_of, parameters, plan_of, sentence
-from tables_under_test import Tables, drawn
+from tables_under_test import Tables, random_params
 
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.examples import Batcher
@@ -17,7 +17,7 @@ SIZE = 300  # of the vocabulary of the prepared corpus
 
 
 def source(words: int, seed: int) -> dict[str, np.ndarray]:
-  """A line as it is read: of no words, an empty one."""
+  """Returns the example of a sentence; without words it is empty."""
   if not words:
     return {"source_id": np.array([3])}
   arrays = {
@@ -34,7 +34,7 @@ def source(words: int, seed: int) -> dict[str, np.ndarray]:
   return arrays
 
 
-# Long and short, more than there are places, and one that stands alone.
+# More sentences than slots, and one of a length of its own.
 LINES = [
   source(words, seed)
   for seed, words in enumerate([1, 24, 6, 0, 5, 9, 2, 7, 0, 4, 8, 3, 1, 5])
@@ -48,9 +48,9 @@ def make(prepared):
   vocabulary = Vocabulary(prepared / "vocabulary.model")
 
   def translator(model, features=(), devices=(), **options):
-    usual = {"nbest": options["beam"], "max_length_offset": 4}
+    defaults = {"nbest": options["beam"], "max_length_offset": 4}
     config = dataclasses.replace(
-      plan_of("transformer").config.decode, **usual, **options
+      plan_of("transformer").config.decode, **defaults, **options
     )
     return Translator(
       model, vocabulary, config, Batcher(features), devices=devices
@@ -60,15 +60,15 @@ def make(prepared):
 
 
 def work_of(translate, lines) -> dict[jax.Device, int]:
-  """How many lines each device searches."""
-  numbers = {}
+  """Returns the number of sentences that each device searches."""
+  counts = {}
   for job in translate._jobs(lines):
-    numbers[job.device] = numbers.get(job.device, 0) + len(job.indices)
-  return numbers
+    counts[job.device] = counts.get(job.device, 0) + len(job.indices)
+  return counts
 
 
 @pytest.mark.parametrize(("system", "beam"), [("pascal", 2), ("gru_syntax", 1)])
-def test_four_devices_find_what_one_finds(make, system, beam):
+def test_four_devices_find_the_same_as_one(make, system, beam):
   plan = plan_of(system)
   params = parameters(plan, batch_of([sentence(5, 6, 1)]))
   features = ["source_word", "source_parsed", *plan.translation_features]
@@ -94,14 +94,14 @@ def test_four_devices_find_what_one_finds(make, system, beam):
 
 
 def test_fewer_lines_than_devices_and_other_parameters(make):
-  """Programs are made for devices that have work, parameters moved anew."""
+  """Programs are compiled only for devices that have work."""
   one = make(Tables(SIZE), beam=2, sentences=1)
   eight = make(Tables(SIZE), devices=jax.devices(), beam=2, sentences=1)
-  small_set = [LINES[2], LINES[4], LINES[3], LINES[5]]
-  assert len(work_of(eight, small_set)) == 3
+  few = [LINES[2], LINES[4], LINES[3], LINES[5]]
+  assert len(work_of(eight, few)) == 3
   for seed in (0, 1):
-    params = drawn(SIZE, 3.0, seed)
-    assert eight(params, small_set) == one(params, small_set)
+    params = random_params(SIZE, 3.0, seed)
+    assert eight(params, few) == one(params, few)
   assert eight.compilations == 3 * 2
   assert eight(params, LINES) == one(params, LINES)
   assert len(work_of(eight, LINES)) == 8
@@ -109,7 +109,7 @@ def test_fewer_lines_than_devices_and_other_parameters(make):
 
 def test_runs_the_programs_compiled_for_shapes(make):
   translate = make(Tables(SIZE), devices=jax.devices()[:2], beam=1, sentences=2)
-  params = drawn(SIZE, 3.0)
+  params = random_params(SIZE, 3.0)
   lines = [LINES[2]] * 4
   translate.compile(jax.eval_shape(lambda: params), lines)
   assert translate.compilations == 2 * 2

@@ -1,4 +1,4 @@
-"""Automata of prefixes: every way to write what a text begins with."""
+"""Automata of prefixes: all ways to write a prefix in subwords."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def words(request, tmp_path_factory):
   )
 
 
-def written(words, automaton, past, maximum):
-  """Texts of all ways through an automaton, of at most so many subwords more."""
+def paths(words, automaton, past, maximum):
+  """Returns all paths through an automaton of at most `maximum` subwords."""
   pieces = PrefixCompiler(words)._sorted
   ids = {piece: i for i, piece in enumerate(words.pieces(range(words.size)))}
 
-  def on(state, past):
+  def continued(state, past):
     if state == len(automaton):
       yield past
       return
@@ -37,35 +37,35 @@ def written(words, automaton, past, maximum):
     for rank in range(expected.first, expected.stop):
       token = ids[pieces[rank]]
       if token not in expected.edges:
-        yield from on(len(automaton), (*past, token))
+        yield from continued(len(automaton), (*past, token))
     for token, to in expected.edges.items():
-      yield from on(to, (*past, token))
+      yield from continued(to, (*past, token))
 
-  return list(on(0, past))
+  return list(continued(0, past))
 
 
 @pytest.mark.parametrize("text", ["the far", "the farm ", "a", "du", "the "])
 def test_every_path_begins_with_the_prefix(words, text):
   automaton = PrefixCompiler(words)(text)
-  ways = written(words, automaton, (), 9)
-  assert ways
-  for ids in ways:
-    ids = [*ids, *words.ids("duck")]  # so that a blank at the end is seen
+  found = paths(words, automaton, (), 9)
+  assert found
+  for ids in found:
+    ids = [*ids, *words.ids("duck")]  # so that a blank at the end is visible
     assert words.decode(ids).startswith(text)
-  # As the vocabulary itself cuts what begins so.
+  # The usual split of a text that begins with the prefix is one of the paths.
   for line in ("the farmer saw", "the farm", "the farm and", "a duck", "ducks"):
     if line.startswith(text) and not (text == "a" and line != "a duck"):
       ids = words.ids(line)
-      assert any(tuple(ids[: len(way)]) == way for way in ways), line
+      assert any(tuple(ids[: len(way)]) == way for way in found), line
 
 
 def test_all_continuing_subwords_are_allowed(words):
-  """Of "far": by any subwords, also those that go on beyond it."""
-  ways = written(words, PrefixCompiler(words)("far"), (), 9)
+  """The subwords may extend beyond the prefix."""
+  found = paths(words, PrefixCompiler(words)("far"), (), 9)
   pieces = words.pieces(range(words.size))
   expected = {i for i, piece in enumerate(pieces) if piece.startswith("▁far")}
-  assert expected <= {way[0] for way in ways if len(way) == 1}
-  assert len(ways) == len(set(ways)) >= (1 if words.whole_words else 3)
+  assert expected <= {way[0] for way in found if len(way) == 1}
+  assert len(found) == len(set(found)) >= (1 if words.whole_words else 3)
 
 
 def test_an_empty_prefix_allows_everything(words):

@@ -1,4 +1,4 @@
-"""Searches against exhaustive enumeration, forced decoding and each other."""
+"""Searches, compared with exhaustive enumeration and forced decoding."""
 
 import dataclasses
 import functools
@@ -16,12 +16,10 @@ from models_under_test import (
   sentence,
   shape_of,
 )
-from tables_under_test import asked, by, searched
+from tables_under_test import decode_options, request_of, run_search
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import NEG_INF, PENALTIES, continuations
-from jaxsyn.decode.search import Sources
-from jaxsyn.models.contract import sentence_features
 from jaxsyn.training.losses import token_log_probability
 
 PAIRS = [
@@ -31,7 +29,7 @@ PAIRS = [
 ]
 
 
-# One of each family; the second remembers more than its state.
+# One of each architecture; the cache of the second has more than its state.
 @pytest.fixture(scope="module", params=["pascal", "gru_double_flexible"])
 def model(request):
   plan = plan_of(request.param)
@@ -39,22 +37,22 @@ def model(request):
 
 
 @functools.partial(jax.jit, static_argnames=("model", "decode", "length"))
-def found_in(params, batch, *, model, decode, length):
-  id_BS = batch["source_id_BS"]
-  limit_B = jnp.full(len(id_BS), length)
-  sources = Sources(id_BS, sentence_features(batch, "source"), asked(limit_B))
-  return searched(model, params, sources, decode=decode, length=length)
+def search_batch(params, batch, *, model, decode, length):
+  request = request_of([length] * len(batch["source_id_BS"]))
+  return run_search(model, params, batch, request, decode=decode, length=length)
 
 
 def find(plan, params, batch, decode, length):
-  """Every sentence may be as long as there is room."""
+  """Returns hypotheses of at most `length` subwords."""
   model = plan.recipe.model
-  result = found_in(params, batch, model=model, decode=decode, length=length)
+  result = search_batch(
+    params, batch, model=model, decode=decode, length=length
+  )
   return jax.device_get(result)
 
 
 def forced(plan, params, batch, token_BT):
-  """Log probability of given outputs, by the teacher-forced pass."""
+  """Returns the log probability of given outputs, by forced decoding."""
   batch = {k: v for k, v in batch.items() if k.startswith("source")}
   batch["target_id_BT"] = jnp.asarray(token_BT)
   out = logits(plan, params, batch)
@@ -63,10 +61,12 @@ def forced(plan, params, batch, token_BT):
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
-def test_scores_are_those_of_forced_decoding(model, penalty):
+def test_scores_equal_forced_decoding(model, penalty):
   plan, params = model
   batch = batch_of(PAIRS)
-  result = find(plan, params, batch, by(4, penalty, alpha=0.6), length=9)
+  result = find(
+    plan, params, batch, decode_options(4, penalty, alpha=0.6), length=9
+  )
   assert (result.score_BN > NEG_INF / 2).all()
   for n in range(4):
     token_BT = result.token_BNT[:, n]
@@ -88,10 +88,10 @@ def test_penalties_by_hand():
   assert PENALTIES["gnmt"](7.0, 2.0) == 4.0
 
 
-def test_a_beam_of_one_takes_the_likeliest_subword_each_time(model):
+def test_greedy_search_takes_the_most_probable_subword(model):
   plan, params = model
   batch = batch_of(PAIRS)
-  result = find(plan, params, batch, by(1), length=9)
+  result = find(plan, params, batch, decode_options(1), length=9)
   token_BT = result.token_BNT[:, 0]
   batch = {k: v for k, v in batch.items() if k.startswith("source")}
   batch["target_id_BT"] = jnp.asarray(token_BT)
@@ -99,18 +99,18 @@ def test_a_beam_of_one_takes_the_likeliest_subword_each_time(model):
   out_BTV[..., [PAD, BOS]] = NEG_INF
   for row, tokens in enumerate(token_BT):
     length = np.count_nonzero(tokens)
-    free = length - (length == 9)  # its last is EOS, whatever
+    free = length - (length == 9)  # the last subword can only be EOS
     np.testing.assert_array_equal(tokens[:free], out_BTV[row, :free].argmax(-1))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   plan, params = model
-  # A vocabulary of 6: PAD, UNK, BOS, EOS and two more; outputs of up to 3.
-  # Allowed before the end are UNK, 4 and 5: 1 + 3 + 9 outputs.
-  saved = {"target_table", "output_bias"}
+  # A vocabulary of 6: PAD, UNK, BOS, EOS and two more; outputs of up to 3
+  # subwords. Allowed before the end are UNK, 4 and 5: 1 + 3 + 9 outputs.
+  sliced = {"target_table", "output_bias"}
   small = jax.tree_util.tree_map_with_path(
-    lambda path, x: x[:6] if path[0].key in saved else x, params
+    lambda path, x: x[:6] if path[0].key in sliced else x, params
   )
   batch = batch_of(PAIRS)
   batch["source_id_BS"] = jnp.minimum(batch["source_id_BS"], 5)
@@ -119,7 +119,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   )
   recipe = plan.recipe.replace(model=type(plan.recipe.model)(spec))
   plan = dataclasses.replace(plan, spec=spec, recipe=recipe)
-  decode = by(16, alpha=alpha, stop="bound")
+  decode = decode_options(16, alpha=alpha, stop="bound")
   result = find(plan, small, batch, decode, length=3)
   outputs = [
     (*middle, EOS)
@@ -144,33 +144,35 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_a_sentence_is_translated_alike_alone_and_in_a_batch(model, beams):
+def test_a_sentence_is_translated_equally_alone_and_in_a_batch(model, beams):
   plan, params = model
   find_by = functools.partial(find, plan, params)
-  combined = find_by(batch_of(PAIRS, extra=4), by(beams), length=12)
+  combined = find_by(batch_of(PAIRS, extra=4), decode_options(beams), length=12)
   shape = dataclasses.replace(shape_of(PAIRS), rows=1)
   for row, pair in enumerate(PAIRS):
-    single = find_by(batch_of([pair], shape=shape), by(beams), length=12)
+    single = find_by(
+      batch_of([pair], shape=shape), decode_options(beams), length=12
+    )
     np.testing.assert_array_equal(combined.token_BNT[row], single.token_BNT[0])
     np.testing.assert_allclose(
       combined.score_BN[row], single.score_BN[0], atol=1e-4
     )
 
 
-def test_rows_of_padding_give_nothing(model):
+def test_padding_rows_have_no_hypotheses(model):
   plan, params = model
   batch = batch_of(PAIRS)
   batch = {k: v.at[1].set(0) if v.ndim else v for k, v in batch.items()}
   for beams in (2, 1):
-    result = find(plan, params, batch, by(beams), length=9)
+    result = find(plan, params, batch, decode_options(beams), length=9)
     assert (result.token_BNT[1] == PAD).all()
     assert (result.score_BN[1] <= NEG_INF / 2).all()
     assert (result.score_BN[0] > NEG_INF / 2).all()
 
 
-def test_outputs_hold_no_pad_or_bos_before_the_end(model):
+def test_outputs_have_no_pad_or_bos_before_the_end(model):
   plan, params = model
-  result = find(plan, params, batch_of(PAIRS), by(4), length=30)
+  result = find(plan, params, batch_of(PAIRS), decode_options(4), length=30)
   for tokens in result.token_BNT.reshape(-1, 30):
     length = np.count_nonzero(tokens)
     assert (tokens[:length] != BOS).all()
@@ -179,37 +181,35 @@ def test_outputs_hold_no_pad_or_bos_before_the_end(model):
 
 
 @pytest.mark.parametrize(
-  "size,number", [(5, 20), (7, 9), (40, 9), (3000, 9), (3001, 9)]
+  "size, count", [(5, 20), (7, 9), (40, 9), (3000, 9), (3001, 9)]
 )
-def test_continuations_are_the_best_of_all(size, number):
+def test_continuations_are_the_best_of_all(size, count):
   rng = np.random.default_rng(size)
-  # Logits in steps of a quarter: many are equal, and rounding parts none.
+  # Logits in steps of a quarter: many are equal, without rounding.
   logits_BNV = rng.integers(-20, 20, (4, 3, size)) / 4
   log_p_BN = -rng.integers(0, 40, (4, 3)) / 4
-  log_p_BN[1, 1:] = NEG_INF  # one hypothesis alone
+  log_p_BN[1, 1:] = NEG_INF  # only one hypothesis
   last_B = np.array([False, False, True, False])
   lse_BN = np.log(np.exp(logits_BNV).sum(-1))
   result = continuations(
     *(jnp.asarray(x, jnp.float32) for x in (logits_BNV, lse_BN, log_p_BN)),
     jnp.asarray(last_B),
-    number,
+    count,
   )
-  assert [x.shape for x in result] == [(4, number)] * 3
+  assert [x.shape for x in result] == [(4, count)] * 3
   for row, (log_p, beam, token) in enumerate(zip(*map(np.asarray, result))):
-    all_of_it = [
+    candidates = [
       (log_p_BN[row, n] + logits_BNV[row, n, v] - lse_BN[row, n], n, v)
       for n in range(3)
       for v in ([EOS] if last_B[row] else range(size))
       if v not in (PAD, BOS) and log_p_BN[row, n] > NEG_INF / 2
     ]
-    # Of equal ones the earlier hypothesis, and the lower subword.
-    best = sorted(all_of_it, key=lambda one: (-round(one[0], 5), *one[1:]))
-    best = best[:number]
-    small_set = len(best)
-    assert (log_p[small_set:] <= NEG_INF / 2).all()
+    # Ties go to the earlier hypothesis, then to the lower subword.
+    best = sorted(candidates, key=lambda one: (-round(one[0], 5), *one[1:]))
+    best = best[:count]
+    found = len(best)
+    assert (log_p[found:] <= NEG_INF / 2).all()
     np.testing.assert_allclose(
-      log_p[:small_set], [one[0] for one in best], atol=1e-5
+      log_p[:found], [one[0] for one in best], atol=1e-5
     )
-    assert [*zip(beam[:small_set], token[:small_set])] == [
-      one[1:] for one in best
-    ]
+    assert [*zip(beam[:found], token[:found])] == [one[1:] for one in best]

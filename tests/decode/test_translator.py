@@ -1,4 +1,4 @@
-"""Many sentences in few programs: each with the limit and words it has alone."""
+"""Translation of many sentences in few programs."""
 
 import dataclasses
 import threading
@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 from models_under_test import config_of
-from tables_under_test import Tables, drawn, search_by_loops
+from tables_under_test import Tables, random_params, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -23,10 +23,10 @@ FACTOR, OFFSET = 0.2, 1
 
 @pytest.fixture
 def make(prepared):
-  """A function (beam, names) -> a translator over tables."""
+  """A function (beam, features) -> a translator over tables."""
   vocabulary = Vocabulary(prepared / "vocabulary.model")
 
-  def translator(beam, names=()):
+  def translator(beam, features=()):
     config = dataclasses.replace(
       config_of("transformer").decode,
       beam=beam,
@@ -34,13 +34,13 @@ def make(prepared):
       max_length_factor=FACTOR,
       max_length_offset=OFFSET,
     )
-    return Translator(Tables(SIZE), vocabulary, config, Batcher(names))
+    return Translator(Tables(SIZE), vocabulary, config, Batcher(features))
 
   return translator
 
 
 def source(subwords: int, words: int = 0) -> dict[str, np.ndarray]:
-  """So many subwords with EOS, and words that depend on the first."""
+  """Returns an example with numbers of subwords and of words."""
   rng = np.random.default_rng(subwords)
   return {
     "source_id": np.r_[rng.integers(4, SIZE, subwords - 1), EOS],
@@ -49,13 +49,13 @@ def source(subwords: int, words: int = 0) -> dict[str, np.ndarray]:
   }
 
 
-def ids(found):
-  return [[best.ids for best in one] for one in found]
+def ids(nbests):
+  return [[one.ids for one in nbest] for nbest in nbests]
 
 
-def test_sentences_in_one_batch_are_translated_as_alone(make):
-  """Three hundred, of all lengths, more than there are places."""
-  translate, params = make(3), drawn(SIZE, 3.0)
+def test_many_sentences_are_translated_like_single_ones(make):
+  """There are 300 sentences of all lengths, more than slots."""
+  translate, params = make(3), random_params(SIZE, 3.0)
   lengths = np.random.default_rng(1).integers(2, 60, 300)
   examples = [source(int(subwords)) for subwords in lengths]
   result = ids(translate(params, examples))
@@ -67,43 +67,47 @@ def test_sentences_in_one_batch_are_translated_as_alone(make):
 
 
 def test_reports_finished_sentences_and_compilation(make):
-  """Empty sentences too; notes, before the first is found, count programs."""
-  translate, message, messages = make(2), [], set()
+  """Empty sentences count too; notes count programs before the first result."""
+  translate, progress, notes = make(2), [], set()
   ended = threading.Event()
 
-  def look():
+  def sample():
     while not ended.wait(0.005):
-      messages.add((sum(message), translate.note()))
+      notes.add((sum(progress), translate.note()))
 
-  sampler = threading.Thread(target=look)
+  sampler = threading.Thread(target=sample)
   sampler.start()
   lengths = [1, 9, 1, *range(2, 30)]
   translate(
-    drawn(SIZE, 3.0), [source(n) for n in lengths], on_progress=message.append
+    random_params(SIZE, 3.0),
+    [source(n) for n in lengths],
+    on_progress=progress.append,
   )
   ended.set()
   sampler.join()
   assert (
-    sum(message) == len(lengths) and message[0] == 2 and set(message[1:]) == {1}
+    sum(progress) == len(lengths)
+    and progress[0] == 2
+    and set(progress[1:]) == {1}
   )
-  counts = {remark for result, remark in messages if result == 2 and remark}
-  assert counts >= {f"compiling programs: {made} of 4" for made in (0, 1)}
+  counts = {note for done, note in notes if done == 2 and note}
+  assert counts >= {f"compiling programs: {count} of 4" for count in (0, 1)}
   assert translate.note() == ""
 
 
 @pytest.mark.parametrize("beam", [1, 2])
-def test_an_output_without_an_end_has_the_length_of_its_source(make, beam):
-  translate, params = make(beam), drawn(SIZE, -60.0)
+def test_outputs_without_an_end_are_limited_by_their_own_source(make, beam):
+  translate, params = make(beam), random_params(SIZE, -60.0)
   short, middle, long = source(6), source(15), source(40)
   result = translate(params, [short, middle, long])
-  # 0.2 · 6 + 1 = 2.2 -> 3; 0.2 · 15 + 1 = 4; 0.2 · 40 + 1 = 9; with the end.
+  # 0.2 · 6 + 1 = 2.2 -> 3; 0.2 · 15 + 1 = 4; 0.2 · 40 + 1 = 9, EOS included.
   for one, longest in zip(result, (3, 4, 9)):
     assert {len(best.ids) + 1 for best in one} == {longest}
   assert ids(translate(params, [short])) == ids(result[:1])
   assert ids(translate(params, [middle, short])) == ids(result[1::-1])
 
 
-def test_the_limit_counts_the_end_and_leaves_room_for_it():
+def test_the_maximum_output_length_includes_eos():
   decode = config_of("transformer").decode
   # 1.5 · 5 = 7.5 -> 8, and 10.
   assert max_output_length(decode, 5) == 18
@@ -111,27 +115,28 @@ def test_the_limit_counts_the_end_and_leaves_room_for_it():
   assert max_output_length(none, 5) == 1
 
 
-def test_words_beyond_the_subwords_cost_few_programs(make):
+def test_more_words_than_subwords_need_few_programs(make):
   translate = make(2, ("source_head", "source_tree_distance"))
-  params, rng = drawn(SIZE, 2.0), np.random.default_rng(0)
+  params, rng = random_params(SIZE, 2.0), np.random.default_rng(0)
   subwords = rng.integers(2, 33, 200)
   examples = [source(n, words=int(n * rng.uniform(0, 2))) for n in subwords]
   assert max(len(one["source_head"]) for one in examples) > 50
   result = translate(params, examples)
-  # 64 words, 32 and 16: to read, to search, and with fewer places at the end.
+  # 64, 32 and 16 words: programs to encode, to search, to move and to search in
+  # fewer slots.
   assert translate.compilations <= 3 * 4
   for i in range(0, 200, 25):
     assert ids(translate(params, examples[i : i + 1])) == ids(result[i : i + 1])
 
 
-def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
-  """A line of strange characters: one unknown subword, a word a character."""
+def test_sentences_of_many_words_are_searched_in_few_slots(make):
+  """An example is a line of unknown characters, one unknown subword but many words."""
   translate = make(1, ("source_tree_distance",))
-  params = drawn(SIZE, 2.0)
+  params = random_params(SIZE, 2.0)
   (single,) = ids(translate(params, [source(3, 1000)]))
   result = translate(params, [source(3, 1000), *map(source, range(2, 12))])
   assert ids(result[:1]) == [single]
-  # Of many no more at a time than fit into the memory of 64 usual ones.
+  # At most as many at a time as fit into the memory of 64 usual ones.
   assert ids(translate(params, [source(3, 1000)] * 40)) == [single] * 40
   sizes = {
     key[1] for key in translate._programs._programs if key[0] == "search"
@@ -141,7 +146,7 @@ def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
 
 @pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
 def test_counts_no_program_as_compiling_after_a_cancelled_search(make, lengths):
-  translate, params = make(2), drawn(SIZE, 3.0)
+  translate, params = make(2), random_params(SIZE, 3.0)
   examples = [source(n) for n in lengths]
   result = translate(params, examples, is_wanted=lambda index: False)
   assert result == [[EMPTY_TRANSLATION]] * len(lengths)
@@ -150,7 +155,7 @@ def test_counts_no_program_as_compiling_after_a_cancelled_search(make, lengths):
 
 @pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
 def test_counts_no_program_as_compiling_after_a_failed_search(make, lengths):
-  translate, params = make(2), drawn(SIZE, 3.0)
+  translate, params = make(2), random_params(SIZE, 3.0)
   examples = [source(n) for n in lengths]
   with pytest.raises(RuntimeError, match="broken"):
     translate(params, examples, is_wanted=broken)
