@@ -96,7 +96,7 @@ def select_beams(
   Args:
     search: Search before the step, with N finished hypotheses of any value.
     best: 2N continuations in the order of preference.
-    decode: Options; `stop` and the length penalty are used.
+    decode: Options of decoding.
     open_B: Sentences that were still searched before the step.
   """
   N, T = search.ended.score_BN.shape[1], search.token_BNT.shape[-1]

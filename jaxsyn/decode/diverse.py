@@ -124,9 +124,8 @@ class Diverse(DecodingStrategy):
     """Extends the hypotheses of one group.
 
     Args:
-      search: Search of all groups, before the step.
-      new: Distributions of the next subword of all hypotheses.
-      decode: Options.
+      search, new: Search before the step, and next subwords, of all groups.
+      decode: Options of decoding.
       used_BV: Number of hypotheses in earlier groups extended by each subword.
       group: Index of the group.
       beams: Hypotheses of the group among all of the sentence.

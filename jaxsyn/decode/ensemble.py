@@ -104,12 +104,7 @@ class Ensemble(nn.Module):
 def ensemble(
   models: Sequence[EncoderDecoder], weights: Sequence[float]
 ) -> Ensemble:
-  """Returns the ensemble of models.
-
-  Args:
-    models: Models; one may occur twice.
-    weights: Weight of each model; the sum must be 1.
-  """
+  """Returns the ensemble of models, with weights whose sum is 1."""
   return Ensemble(tuple(model.clone() for model in models), tuple(weights))
 
 

@@ -105,10 +105,7 @@ class DecodingPrograms:
   ) -> None:
     """Counts the first programs of a pool as needed; compiles nothing.
 
-    Args:
-      size: Size of the pool.
-      params: Parameters of the model.
-      device: Device of the pool; None: that of the parameters.
+    The device None is that of the parameters.
     """
     device = device or _device(params)
     first = next(cache_sizes(self, size, params))
@@ -143,8 +140,7 @@ class DecodingPrograms:
     """Runs the search until enough slots are free or the cache is nearly full.
 
     Args:
-      size: Size of the pool.
-      params: Parameters of the model.
+      size, params: Size of the pool, and parameters of the model.
       search: Search of all slots; its buffers are donated.
       encoded: Result of `encode`, of which sentences enter slots.
       row_P: Rows of the sentences that enter.
@@ -179,14 +175,9 @@ class DecodingPrograms:
     search: Search,
     slot_B: np.ndarray,
   ) -> Search:
-    """Returns a search in another size.
+    """Returns a search in another size, which must hold all open sentences.
 
-    Args:
-      old: Size of the search.
-      new: Other size; it must hold all open sentences.
-      params: Parameters of the model.
-      search: Search in the old size.
-      slot_B: Old slot of each new slot; `old.slots` or more for none.
+    `slot_B` is the old slot of each new slot; `old.slots` or more for none.
     """
 
     def move(search: Search, slot_B: Array) -> Search:
@@ -204,9 +195,7 @@ class DecodingPrograms:
   def compile(self, size: PoolSize, params: Any) -> tuple[Any, Any]:
     """Compiles and returns the programs `encode` and `search` of a size.
 
-    Args:
-      size: Size of the pool.
-      params: Parameters of the model, or their shapes.
+    Shapes of the parameters suffice.
     """
     batch = self._padding_batch(size)
     encode_program = self._encode_program(size, params, *batch)
@@ -355,13 +344,7 @@ class DecodingPrograms:
 def cache_sizes(
   programs: DecodingPrograms, size: PoolSize, params: Any
 ) -> Iterator[PoolSize]:
-  """Yields the sizes of a pool while its cache grows.
-
-  Args:
-    programs: Programs of the model.
-    size: Size of the pool with its initial cache length.
-    params: Parameters of the model, or their shapes.
-  """
+  """Yields the sizes of a pool while its cache grows from its initial length."""
   length = size.cache_length
   if not programs.cache_grows(size, params):
     length = size.length

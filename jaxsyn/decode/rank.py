@@ -49,12 +49,9 @@ class LengthPenalty:
 
 
 def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
-  """Returns scores: log probabilities divided by the length penalty.
+  """Returns log probabilities of hypotheses divided by the length penalty.
 
-  Args:
-    log_p: Log probabilities of hypotheses, EOS included.
-    length: Number of subwords of each, EOS included.
-    decode: Options of the length penalty.
+  Lengths are in subwords, EOS included.
   """
   penalty = PENALTIES[decode.length_penalty]
   return log_p / penalty(length.astype(jnp.float32), decode.alpha)

@@ -143,12 +143,7 @@ def from_object(
 def sentence(
   value: Any, field: str, max_characters: float = MAX_CHARACTERS
 ) -> str:
-  """Checks that a value is a string of one line, and returns it.
-
-  Args:
-    value: Value of a field.
-    field: Name of the field, for messages.
-    max_characters: Maximum length.
+  """Returns the value of a field after checking that it is a string of one line.
 
   Raises:
     TooLarge: It is longer.
@@ -172,13 +167,7 @@ def sentence(
 def check_tree(
   parse: Parse, field: str, max_characters: float = MAX_CHARACTERS
 ) -> None:
-  """Raises TooLarge for a tree whose sentence is too long.
-
-  Args:
-    parse: Parse of CoNLL-U.
-    field: Name of the field, for messages.
-    max_characters: Maximum length in characters, and in words.
-  """
+  """Raises TooLarge if a tree has too many characters, or too many words."""
   size, unit = max(
     (len(parse.text), "characters"), (len(parse.head_W), "words")
   )

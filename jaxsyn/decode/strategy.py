@@ -27,33 +27,18 @@ class DecodingStrategy(Choice):
     return decode.sentences
 
   def begin(self, request: DecodeRequest, decode: Decode) -> Any:
-    """Returns the strategy's own state: a pytree of arrays (B, ...), or None.
-
-    Args:
-      request: Limits and prefixes of the outputs.
-      decode: Options of decoding.
-    """
+    """Returns the strategy's own state: a pytree of arrays (B, ...), or None."""
     return None
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
     """Returns the search state after one more subword for every open sentence.
 
     There is one hypothesis before the first subword, and N afterwards.
-
-    Args:
-      decoding: Calls of the model.
-      search: Search before the step.
-      decode: Options of decoding.
     """
     raise NotImplementedError
 
   def check(self, at: ConfigPath, decode: Decode) -> None:
-    """Raises InputError if options contradict each other.
-
-    Args:
-      at: Path of config.decode.
-      decode: Options of decoding.
-    """
+    """Raises InputError if options contradict each other; `at` is their path."""
     if decode.nbest > self.hypotheses(decode):
       raise at.error(
         f".nbest={decode.nbest} is more than {at}.beam={decode.beam}; a beam "

@@ -83,13 +83,7 @@ class Aligner:
     examples: Sequence[Example],
     translations: Sequence[Translation],
   ) -> list[Aligned]:
-    """Returns the alignment of each translation.
-
-    Args:
-      sources: Source of each translation.
-      examples: Example of each source.
-      translations: Translations.
-    """
+    """Returns the alignment of each translation with its source."""
     weights = self.weights(sources, examples, translations)
     return [
       self._align(weight_TW, translation, source)

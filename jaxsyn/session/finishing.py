@@ -77,12 +77,7 @@ class Finish:
     examples: Sequence[Example],
     nbests: Sequence[Sequence[Translation]],
   ) -> list[list[Translation]]:
-    """Returns the final translations of each sentence.
-
-    Args:
-      sources, examples: Source and example of each sentence.
-      nbests: Translations found by the search.
-    """
+    """Returns the final translations of each sentence."""
     chosen = [
       (by_risk(nbest) if self._mbr else list(nbest))[: self._max_hypotheses]
       for nbest in nbests

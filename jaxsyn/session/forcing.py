@@ -98,7 +98,7 @@ def run(
     sources: Raw lines or parses.
     hypotheses: Translations of the sources.
     aligner: Function that aligns words; None: no alignments.
-    on_progress: Called with the number of newly scored hypotheses.
+    on_progress: Called with the number of further hypotheses.
 
   Raises:
     InputError: A hypothesis has a source index that does not exist.

@@ -82,27 +82,6 @@ def test_scores_equal_forced_decoding(model, penalty):
   assert (np.diff(result.score_BN, axis=1) <= 0).all()
 
 
-def test_penalties_by_hand():
-  # 4 ** 0.5 = 2; ((5 + 7) / 6) ** 2 = 4.
-  assert PENALTIES["fairseq"](4.0, 0.5) == 2.0
-  assert PENALTIES["gnmt"](7.0, 2.0) == 4.0
-
-
-def test_greedy_search_takes_the_most_probable_subword(model):
-  plan, params = model
-  batch = batch_of(PAIRS)
-  result = find(plan, params, batch, decode_options(1), length=9)
-  token_BT = result.token_BNT[:, 0]
-  batch = {k: v for k, v in batch.items() if k.startswith("source")}
-  batch["target_id_BT"] = jnp.asarray(token_BT)
-  out_BTV = np.array(logits(plan, params, batch))
-  out_BTV[..., [PAD, BOS]] = NEG_INF
-  for row, tokens in enumerate(token_BT):
-    length = np.count_nonzero(tokens)
-    free = length - (length == 9)  # the last subword can only be EOS
-    np.testing.assert_array_equal(tokens[:free], out_BTV[row, :free].argmax(-1))
-
-
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   plan, params = model
@@ -168,16 +147,6 @@ def test_padding_rows_have_no_hypotheses(model):
     assert (result.token_BNT[1] == PAD).all()
     assert (result.score_BN[1] <= NEG_INF / 2).all()
     assert (result.score_BN[0] > NEG_INF / 2).all()
-
-
-def test_outputs_have_no_pad_or_bos_before_the_end(model):
-  plan, params = model
-  result = find(plan, params, batch_of(PAIRS), decode_options(4), length=30)
-  for tokens in result.token_BNT.reshape(-1, 30):
-    length = np.count_nonzero(tokens)
-    assert (tokens[:length] != BOS).all()
-    assert (tokens[length:] == PAD).all()
-    assert tokens[length - 1] == EOS and (tokens[: length - 1] != EOS).all()
 
 
 @pytest.mark.parametrize(

@@ -145,20 +145,19 @@ def test_sentences_of_many_words_are_searched_in_few_slots(make):
 
 
 @pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
-def test_counts_no_program_as_compiling_after_a_cancelled_search(make, lengths):
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_counts_no_programs_after_an_interrupted_search(
+  make, lengths, is_cancelled
+):
   translate, params = make(2), random_params(SIZE, 3.0)
   examples = [source(n) for n in lengths]
-  result = translate(params, examples, is_wanted=lambda index: False)
-  assert result == [[EMPTY_TRANSLATION]] * len(lengths)
-  assert translate.compilations == 0 and translate.note() == ""
-
-
-@pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
-def test_counts_no_program_as_compiling_after_a_failed_search(make, lengths):
-  translate, params = make(2), random_params(SIZE, 3.0)
-  examples = [source(n) for n in lengths]
-  with pytest.raises(RuntimeError, match="broken"):
-    translate(params, examples, is_wanted=broken)
+  if is_cancelled:
+    result = translate(params, examples, is_wanted=lambda index: False)
+    assert result == [[EMPTY_TRANSLATION]] * len(lengths)
+    assert translate.compilations == 0
+  else:
+    with pytest.raises(RuntimeError, match="broken"):
+      translate(params, examples, is_wanted=broken)
   assert translate.note() == ""
   # Programs of the next search are counted again.
   assert ids(translate(params, examples)) and translate.compilations > 0
