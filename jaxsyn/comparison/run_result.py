@@ -72,17 +72,15 @@ class PackedArray:
     Raises:
       ValueError: The content does not have this type and shape.
     """
-    if self.dtype not in _DTYPES:
-      raise ValueError(f"unknown dtype {self.dtype!r}")
+    if self.dtype not in _DTYPES or min(self.shape, default=0) < 0:
+      raise ValueError(f"invalid dtype {self.dtype!r} or shape {self.shape}")
     size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
     try:
       raw = base64.b64decode(self.data, validate=True)
-      # One byte more than expected, so that larger content is noticed.
+      # One byte more than expected, so that `reshape` rejects larger content.
       content = zlib.decompressobj().decompress(raw, size + 1)
     except (binascii.Error, zlib.error) as error:
       raise ValueError(str(error)) from None
-    if len(content) != size or min(self.shape, default=0) < 0:
-      raise ValueError(f"its content does not have the shape {self.shape}")
     columns = np.frombuffer(content, self.dtype).reshape(self.shape[::-1])
     return np.ascontiguousarray(columns.T, np.float64)
 
