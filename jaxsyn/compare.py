@@ -69,7 +69,7 @@ _CHILD = "from jaxsyn import compare; compare.child()"
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
+class CompareOutcome:
   """The end of a comparison.
 
   Attributes:
@@ -91,7 +91,7 @@ def run(
   origin: results.Origin | None = None,
   processes: int = 1,
   devices: Sequence[str] = (),
-) -> Compared:
+) -> CompareOutcome:
   """Trains and measures all unfinished runs, and writes the report.
 
   Args:
@@ -120,7 +120,7 @@ def run(
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).with_defaults(language)
   folder = pathlib.Path(folder)
-  systems = [planned_jobs.on_prepared(system) for system in systems]
+  systems = [planned_jobs.without_missing_splits(system) for system in systems]
   plans = planned_jobs.check_all(systems, folder)
   check_trees(plans)
   warnings, directories = list[str](), set[str]()
@@ -130,7 +130,7 @@ def run(
     directories.update((data.directory, *data.mixture.folders))
   slots = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.exclusive_lock(folder), manifests.in_use(sorted(directories)):
-    planned_jobs.start_experiment(folder, systems, origin)
+    planned_jobs.record_systems(folder, systems, origin)
     jobs = planned_jobs.jobs(folder, systems, range(seeds))
     log = ProgressLog(folder)
     try:
@@ -140,7 +140,7 @@ def run(
       command = functools.partial(child_command, settings=scoring)
       ended = JobRunner(jobs, command, log, slots * processes).run()
       if ended.signal:
-        return Compared(ended.signal, None)
+        return CompareOutcome(ended.signal, None)
       if left_out := systems[0].manifest.get("left_out"):
         log.write(f"test splits without files: {', '.join(left_out)}")
       log.write("scoring")
@@ -151,7 +151,7 @@ def run(
       log.write(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
     finally:
       log.close()
-  return Compared("", compared)
+  return CompareOutcome("", compared)
 
 
 def child_command(
@@ -180,10 +180,10 @@ def _child() -> None:
   folder, system, seed, scoring = sys.argv[1:]
   path = ConfigPath("settings")
   settings = from_config(Settings, json.loads(scoring), path, CHECKPOINT_MODE)
-  one(folder, system, int(seed), settings)
+  run_job(folder, system, int(seed), settings)
 
 
-def one(
+def run_job(
   folder: str | pathlib.Path, system: str, seed: int, settings: Settings
 ) -> None:
   """Trains, translates and measures one run of an existing comparison.

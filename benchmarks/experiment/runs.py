@@ -73,7 +73,7 @@ def run(name: str, experiment: Experiment) -> str:
   """
   systems = systems_of(name, experiment)
   prepare(BLOCKS[name].corpus, experiment)
-  systems = [planned_jobs.on_prepared(system) for system in systems]
+  systems = [planned_jobs.without_missing_splits(system) for system in systems]
   folder = experiment.runs(name)
   planned_jobs.check_all(systems, folder)
   language = systems[0].config.data.target_language
@@ -85,7 +85,7 @@ def run(name: str, experiment: Experiment) -> str:
   ]
   results = experiment.results / name
   with lock.exclusive_lock(folder):
-    planned_jobs.start_experiment(folder, systems)
+    planned_jobs.record_systems(folder, systems)
     # A collected result counts, also where the folder of its run is gone.
     jobs = [
       job

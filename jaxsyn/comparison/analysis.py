@@ -106,7 +106,7 @@ def of_runs(
     family=family,
     variance=inference.variance,
     systems=tuple(
-      results.Entry(
+      results.ComparedSystem(
         name=name,
         config=run.config,
         data=run.data,
@@ -172,7 +172,7 @@ def _test_set(
   """Returns the results on a test set, without examples."""
   draws, first = settings.draws, _first(scored)
   resamples = resampled(scored, draws)
-  in_tables: list[results.BucketOfRuns] = []
+  in_tables: list[results.ComparedBucket] = []
   for table in tables:
     in_tables += in_buckets(table, scored, compared_pairs, draws, inference)
   return results.TestSet(
@@ -222,7 +222,7 @@ def over_sentences(
   compared_pairs: Pairs,
   settings: Settings,
   resamples: Sequence[np.ndarray] | None = None,
-) -> tuple[results.OneSeed, ...]:
+) -> tuple[results.SeedDifference, ...]:
   """Compares runs of two systems that have the same seed.
 
   Args:
@@ -248,7 +248,7 @@ def over_sentences(
           draws=settings.draws,
           resampled=score_LJ[both],
         )
-        singles.append(results.OneSeed(seed, difference))
+        singles.append(results.SeedDifference(seed, difference))
   return tuple(singles)
 
 
@@ -323,7 +323,7 @@ def in_buckets(
   compared_pairs: Pairs,
   draws: significance.Draws,
   inference: Inference = DEFAULT,
-) -> list[results.BucketOfRuns]:
+) -> list[results.ComparedBucket]:
   """Returns scores and differences on the sentences of each bucket."""
   in_table = []
   for bucket, part in buckets.parts(table, scored):
@@ -331,7 +331,7 @@ def in_buckets(
     if bucket.count >= buckets.FEWEST:
       differences = over_seeds(part, compared_pairs, draws, inference)
     in_table.append(
-      results.BucketOfRuns(
+      results.ComparedBucket(
         **vars(bucket), scores=summaries(part), differences=differences
       )
     )

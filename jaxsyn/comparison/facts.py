@@ -65,10 +65,10 @@ def of_run(
   )
 
 
-def dataset(job: TrainingJob) -> results.DataSet:
+def dataset(job: TrainingJob) -> results.DatasetFacts:
   """Returns the dataset of a run."""
   data, manifest = job.config.data, job.system.manifest
-  return results.DataSet(
+  return results.DatasetFacts(
     name=data.name,
     directory=data.directory,
     source_language=data.source_language,

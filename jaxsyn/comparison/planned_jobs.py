@@ -163,7 +163,7 @@ def jobs(
   return [TrainingJob(folder, system, k) for k in seeds for system in systems]
 
 
-def on_prepared(system: System) -> System:
+def without_missing_splits(system: System) -> System:
   """Returns the system without test splits that preparation left out.
 
   Raises:
@@ -238,7 +238,7 @@ def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
   return plans
 
 
-def start_experiment(
+def record_systems(
   folder: pathlib.Path,
   systems: Sequence[System],
   origin: results.Origin | None = None,

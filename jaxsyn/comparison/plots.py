@@ -15,7 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxsyn.comparison.inference import LEVEL
-from jaxsyn.comparison.results import Comparison, Entry, SeedRun, TestSet, find
+from jaxsyn.comparison.results import (
+  ComparedSystem,
+  Comparison,
+  SeedRun,
+  TestSet,
+  find,
+)
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.selection import name_of
 
@@ -79,7 +85,9 @@ def differences(
 
 
 @_PLAIN_TEXT
-def curves(results: Comparison, system: Entry, metric: str) -> Figure | None:
+def curves(
+  results: Comparison, system: ComparedSystem, metric: str
+) -> Figure | None:
   """Draws a validation score by updates: seeds thin, their mean thick.
 
   Args:
@@ -119,7 +127,7 @@ def curves(results: Comparison, system: Entry, metric: str) -> Figure | None:
 
 @_PLAIN_TEXT
 def by_fact(
-  results: Comparison, split: TestSet, *, by: str, system: Entry
+  results: Comparison, split: TestSet, *, by: str, system: ComparedSystem
 ) -> Figure | None:
   """Draws a system and its controls minus the baseline, in each bucket.
 
@@ -167,7 +175,7 @@ def by_fact(
 
 
 def title_of(
-  results: Comparison, system: Entry, *, with_baseline: bool = False
+  results: Comparison, system: ComparedSystem, *, with_baseline: bool = False
 ) -> str:
   """Returns the title of a figure of a system with its controls."""
   count = len(_lines(results, system).keys() - {system.name, results.baseline})
@@ -207,7 +215,9 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
   return low - margin, high + margin
 
 
-def _lines(results: Comparison, system: Entry) -> dict[str, dict[str, Any]]:
+def _lines(
+  results: Comparison, system: ComparedSystem
+) -> dict[str, dict[str, Any]]:
   """Returns the line styles of the baseline, a system, and its controls."""
   lines = {results.baseline: {"color": GRAY}, system.name: {"color": BLUE}}
   controls = (name for name in system.controls if name != results.baseline)

@@ -115,7 +115,7 @@ class FailedRun:
 
 
 @dataclasses.dataclass(frozen=True)
-class DataSet:
+class DatasetFacts:
   """A dataset.
 
   Attributes:
@@ -134,7 +134,7 @@ class DataSet:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class ComparedSystem:
   """A compared system.
 
   Attributes:
@@ -146,7 +146,7 @@ class Entry:
 
   name: str
   config: dict[str, Any]
-  data: DataSet
+  data: DatasetFacts
   controls: tuple[str, ...]
   control_of: str
   published: dict[str, float]
@@ -170,7 +170,7 @@ class Summary:
 
 
 @dataclasses.dataclass(frozen=True)
-class OneSeed:
+class SeedDifference:
   """A difference between two runs with the same seed, over sentences."""
 
   seed: int
@@ -178,7 +178,7 @@ class OneSeed:
 
 
 @dataclasses.dataclass(frozen=True)
-class BucketOfRuns(Bucket):
+class ComparedBucket(Bucket):
   """A bucket of sentences with the scores of all systems.
 
   Attributes:
@@ -230,10 +230,10 @@ class TestSet:
   sentences: int
   signatures: dict[str, str]
   scores: tuple[Summary, ...]
-  over_sentences: tuple[OneSeed, ...]
+  over_sentences: tuple[SeedDifference, ...]
   over_seeds: tuple[Hierarchical, ...]
   errors: tuple[ErrorVariance, ...]
-  buckets: tuple[BucketOfRuns, ...]
+  buckets: tuple[ComparedBucket, ...]
   example_metric: str
   examples: tuple[Example, ...]
 
@@ -304,13 +304,13 @@ class Comparison:
   samples: int
   family: tuple[tuple[str, ...], ...]
   variance: str
-  systems: tuple[Entry, ...]
+  systems: tuple[ComparedSystem, ...]
   runs: tuple[SeedRun, ...]
   failed: tuple[FailedRun, ...]
   splits: tuple[TestSet, ...]
   ablation: Ablation | None
 
-  def system(self, name: str) -> Entry:
+  def system(self, name: str) -> ComparedSystem:
     return next(s for s in self.systems if s.name == name)
 
   @property
@@ -318,7 +318,7 @@ class Comparison:
     """The test set of the family: the mean of several, or the only one."""
     return self.splits[-1]
 
-  def ordered(self) -> list[tuple[Entry, bool]]:
+  def ordered(self) -> list[tuple[ComparedSystem, bool]]:
     """Returns the systems, each followed by its controls, marked True."""
     by_name = {system.name: system for system in self.systems}
     rows = []
@@ -328,7 +328,7 @@ class Comparison:
         rows += [(by_name[name], True) for name in system.controls]
     return rows
 
-  def leading(self) -> list[Entry]:
+  def leading(self) -> list[ComparedSystem]:
     """Returns the systems that are neither controls nor the baseline."""
     return [
       system

@@ -156,7 +156,7 @@ class RunResult:
   config: dict[str, Any]
   published: dict[str, float]
   origin: results.Origin
-  data: results.DataSet
+  data: results.DatasetFacts
   facts: results.RunFacts
   curve: tuple[results.Point, ...]
   tests: dict[str, SplitStatistics]

@@ -11,8 +11,8 @@ from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import (
+  ComparedSystem,
   Comparison,
-  Entry,
   SeedRun,
   Summary,
   TestSet,
@@ -112,7 +112,7 @@ def systems(results: Comparison) -> Table:
   return Table.of(head, rows, words=3)
 
 
-def description(system: Entry) -> str:
+def description(system: ComparedSystem) -> str:
   """Returns one line about a system, with its paper."""
   if system.control_of:
     return (

@@ -22,7 +22,7 @@ CONFIG = {
   },
   "train": {"selection": "bleu", "tokenizer": "", "average": 1},
 }
-DATA = results.DataSet(
+DATA = results.DatasetFacts(
   "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
 )
 FACTS = results.RunFacts(
@@ -84,7 +84,7 @@ def split_made():
     sentences=20,
     signatures={"BLEU": "case:mixed"},
     scores=tuple(summary(n, *values) for n, values in SCORES.items()),
-    over_sentences=(results.OneSeed(0, difference),),
+    over_sentences=(results.SeedDifference(0, difference),),
     over_seeds=(
       over_seeds("pascal", 2.0, 0.0001, "pascal_random_tree", 0.0003),
       over_seeds("pascal", 1.0, 0.03, adjusted_p=0.03),
@@ -92,10 +92,10 @@ def split_made():
     ),
     errors=(),
     buckets=(
-      results.BucketOfRuns(
+      results.ComparedBucket(
         "depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()
       ),
-      results.BucketOfRuns(
+      results.ComparedBucket(
         "depth",
         "3",
         16,
@@ -113,7 +113,7 @@ def made(**changes):
   """Three systems, one of them a control, on one test set."""
   configs = {name: as_dict(config_of(name)) for name in SCORES}
   entries = [
-    results.Entry(
+    results.ComparedSystem(
       name,
       CONFIG
       | {"system": name, "data": {"tree": configs[name]["data"]["tree"]}},

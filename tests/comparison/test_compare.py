@@ -484,6 +484,6 @@ def test_lists_runs_left_out_of_the_report(copied, config_of):
 def test_neutral_options_may_change(copied, config_of):
   name = "pascal_random_tree"
   config = read_config(config_of(name, **{"train.log_every": 3}))
-  planned_jobs.start_experiment(copied, [planned_jobs.System(name, config)])
+  planned_jobs.record_systems(copied, [planned_jobs.System(name, config)])
   again = planned_jobs.job(copied, name, 1)
   assert (again.config.train.log_every, again.config.seed) == (3, 1)

@@ -151,14 +151,14 @@ def test_a_process_stops_when_its_parent_is_killed(tmp_path):
 
 def test_rejects_other_data(jobs, tmp_path):
   systems = [jobs[0].system]
-  planned_jobs.start_experiment(tmp_path, systems)
-  planned_jobs.start_experiment(tmp_path, systems)
+  planned_jobs.record_systems(tmp_path, systems)
+  planned_jobs.record_systems(tmp_path, systems)
   path = tmp_path / planned_jobs.FILE
   present = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
   text = path.read_text().replace(present, "0" * 64)
   files.write_json(path, checksums.add_checksum(json.loads(text)))
   with pytest.raises(InputError, match="has runs on other data than"):
-    planned_jobs.start_experiment(tmp_path, systems)
+    planned_jobs.record_systems(tmp_path, systems)
 
 
 CORRUPTIONS = {
@@ -175,14 +175,14 @@ def test_detects_corrupt_files(jobs, corruption):
   job = jobs[1]
   finish(job)
   assert job.read_result().facts.minutes == 0.5
-  planned_jobs.start_experiment(job.folder, [job.system])
+  planned_jobs.record_systems(job.folder, [job.system])
   for path in (job.run / run_result.FILE, job.folder / planned_jobs.FILE):
     text = path.read_text()
     corrupt = CORRUPTIONS[corruption](text.replace('"name"', '"mane"', 1))
     path.write_text(corrupt)
     with pytest.raises(InputError, match=rf"{path} is corrupt"):
       job.read_result()
-      planned_jobs.start_experiment(job.folder, [job.system])
+      planned_jobs.record_systems(job.folder, [job.system])
     path.write_text(text)
   lines = job.hypotheses("test")
   lines.write_text("b" if corruption == "changed" else "")
