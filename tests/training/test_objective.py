@@ -262,7 +262,9 @@ def test_a_log_record_averages_over_all_its_batches():
     return meter.record(1, Progress())
 
   # There was no update yet.
-  assert "grad_norm" not in record(metrics((1, 1), (0, 0), 9.0, False))
+  first = record(metrics((4, 1), (0, 0), 9.0, False))
+  assert first["loss/nll"] == 4 and first["loss/source_heads"] == 0
+  assert "grad_norm" not in first
   result = record(
     metrics((60, 20), (2, 4), 7.0, False),
     metrics((3, 1), (0, 0), 8.0, True),
