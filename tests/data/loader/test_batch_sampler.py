@@ -76,10 +76,11 @@ def test_rows_stay_within_the_token_budget(lengths):
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
-  plan = BatchSampler(*lengths, tokens=512, shapes=5, seed=0)
+  some = [side[:2997] for side in lengths]  # no multiple of the rows
+  plan = BatchSampler(*some, tokens=512, shapes=5, seed=0)
   batches = plan.epoch(epoch)
   ids = np.concatenate([b.ids for b in batches])
-  assert sorted(ids) == list(range(3000))
+  assert sorted(ids) == list(range(2997))
   for batch in batches:
     assert 0 < len(batch.ids) <= batch.shape.rows
     assert lengths[0][batch.ids].max() <= batch.shape.source

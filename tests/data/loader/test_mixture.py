@@ -100,7 +100,9 @@ def test_an_epoch_reads_a_corpus_as_often_as_its_weight(corpora, memory_gib):
 
 
 def test_weights_of_zero_and_one_half(corpora):
-  result = drawn(mixed(corpora, weights=(0.5, 0.0)), 3)
+  split = mixed(corpora, weights=(0.5, 0.0))
+  result = drawn(split, 3)
+  assert result != drawn(split, 4)
   assert set(result) <= set(range(30)) and set(result.values()) == {1}
   assert len(result) == 15
 

@@ -119,6 +119,7 @@ INVALID_FIELDS = [
   ("splits.train", None, "manifest.splits.train must be a section"),
   ("splits.train.examples", -1, "must be from 0"),
   ("splits.train.examples", 12, r"the sum of its shards, 11, got 12"),
+  ("splits.train.examples", 10, r"the sum of its shards, 11, got 10"),
   ("splits.train.examples", True, "must be of type int"),
   ("splits.train.shards", {}, "must be of type tuple"),
   (f"{SHARD}.file", "../payload", r"shards\[0\].file must be toy-train.tfrec"),
