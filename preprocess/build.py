@@ -8,7 +8,8 @@ If no input changed and no file is corrupt, it does nothing; corrupt files are
 rebuilt. --verify checks all files and changes none. The folder work/ stores
 results for later runs; it may be deleted.
 
-On a cluster whose machines all see the raw files and the dataset directory:
+On a cluster whose machines can all read the raw files and the dataset
+directory:
 
   jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
 """
@@ -32,8 +33,8 @@ from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import publish, runners, stages, verify
-from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.inputs import Inputs, read_inputs
+from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import FORMAT, Outputs
 from jaxsyn.storage import files, lock
 
@@ -53,14 +54,14 @@ def run(
 
   Args:
     config: Config, or ConfigDict from get_config.
-    raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
-    runner: function from `preprocess.runners`, for processes or a cluster.
+    raw_dir: Folder of the raw files, "" for config.prepare.raw_dir.
+    runner: Function from `preprocess.runners`, for processes or a cluster.
 
   Returns:
     Dataset directory, config.data.directory.
 
   Raises:
-    InputError: the config or a file is invalid.
+    InputError: The config or a file is invalid.
   """
   sections = _sections(config)
   directory = files.path_of(sections.data.directory)
@@ -103,21 +104,21 @@ def _prepare(
   _check_writable(directory)
   if old.get("name", config.data.name) != config.data.name:
     raise InputError(
-      f"{directory} holds the data set {old['name']!r}, and config.data.name is "
-      f"{config.data.name!r}: preparing would replace it. Give"
-      " config.data.directory another folder, or remove this one."
+      f"{directory} has the dataset {old['name']!r}, which would be replaced by"
+      f" config.data.name={config.data.name!r}. Set config.data.directory to"
+      " another folder, or remove this one."
     )
-  publish.check_no_user_files(directory, config.data.name, inputs.files)
+  publish.check_no_user_files(directory, config.data.name)
   with lock.exclusive_lock(directory, advice=_LOCKED):
-    # Again, since another process may have made or repaired it meanwhile.
+    # Again, since another process may have prepared or repaired it since.
     corrupt = verify.corrupt_files(directory, inputs.key)
     if corrupt == []:
-      print(f"{directory} was prepared meanwhile, by another process.")
+      print(f"{directory} has been prepared by another process.")
       return
-    for message in corrupt or ():
-      print(f"corrupt: {message}", flush=True)
     if corrupt:
-      print(f"{directory} is made again.", flush=True)
+      for message in corrupt:
+        print(f"corrupt: {message}", flush=True)
+      print(f"rebuilding {directory}", flush=True)
     _make(inputs, directory, started, runner)
   print(files.read_bytes(directory / "report.txt").decode())
 
@@ -167,10 +168,8 @@ def _remove_unfinished(
   work = stages_folder.parent
   for folder in (directory, work, work / "parse"):
     files.remove_unfinished(folder, but=new.name)
-  for folder in (
-    *files.folders(work, "stages-"),
-    *files.folders(directory, ".new-"),
-  ):
+  folders = files.folders(work, "stages-") + files.folders(directory, ".new-")
+  for folder in folders:
     if folder.name not in (stages_folder.name, new.name):
       files.remove_folder(folder)
 
@@ -178,9 +177,8 @@ def _remove_unfinished(
 def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   if values.raw_dir:  # in the config, since other options may refer to it
     values.config.prepare.raw_dir = values.raw_dir
-  directory = _sections(values.config).data.directory
   if values.verify:
-    verify.run(directory)
+    verify.run(_sections(values.config).data.directory)
     return
   runner: Runner = runners.local
   if values.beam:
@@ -189,7 +187,7 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   try:
     run(values.config, values.raw_dir, runner)
   except KeyboardInterrupt:
-    print("The same command continues: what is done stays.", file=sys.stderr)
+    print("Run the same command again to continue.", file=sys.stderr)
     raise
 
 
@@ -202,15 +200,15 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     "verify",
     False,
-    "Read all of the prepared folder and report what is corrupt, without"
-    " changing anything. Exit status 0: nothing is; 2: something is.",
+    "Whether to check the dataset directory completely and report corrupt files,"
+    " without changing anything. Exit status 0: none; 2: some.",
   )
   flags.DEFINE_bool(
     "beam",
     False,
-    "Run with Apache Beam; other flags on the command line are options of Beam,"
-    " such as --runner. All machines must see the raw files and the prepared"
-    " folder.",
+    "Whether to run on Apache Beam; other flags on the command line are options"
+    " of Beam, such as --runner. All machines must be able to read the raw files"
+    " and the dataset directory.",
   )
 
 

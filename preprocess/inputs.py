@@ -11,7 +11,6 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
@@ -20,23 +19,23 @@ from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT, as_dict
 from jaxsyn.preprocess import options, raw, tfds_input, vocabulary
-from jaxsyn.preprocess.corpus import PrepareJob, SplitInput, Streams
+from jaxsyn.preprocess.features import OPTIONAL
+from jaxsyn.preprocess.job import (
+  PrepareJob,
+  SplitInput,
+  Streams,
+  chunk_lines,
+)
 from jaxsyn.preprocess.outputs import Outputs
-from jaxsyn.preprocess.readers import Source, reader_of
-from jaxsyn.storage import checksums
+from jaxsyn.preprocess.raw import Source
+from jaxsyn.preprocess.readers import reader_of
+from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
 # Increase it when datasets from unchanged input must be prepared again.
-_RECIPE = 3
+_RECIPE = 4
 # Options that do not affect the result, or are in the content of the splits.
-_UNRECORDED = (
-  "raw_dir",
-  "downloads",
-  "workers",
-  "optional",
-  "fields",
-  "alignments",
-)
+_UNRECORDED = ("raw_dir", "downloads", "workers", "optional", "fields")
 _READERS = 4  # threads that read files for their hash
 
 
@@ -45,15 +44,15 @@ class Inputs:
   """Complete input of a dataset: options, raw files, parsers and their hashes.
 
   Attributes:
-    config: options of the dataset.
-    splits: name -> input files of the split, the training split first.
-    parsers: side with trees -> its parser. If trees are given, the parser is
+    config: Options of the dataset.
+    splits: Name -> input files of the split, the training split first.
+    parsers: Side with trees -> its parser. If trees are given, the parser is
       for `jaxsyn.translate`; None if the config names none.
-    specs: side -> specification of its parser.
-    fetched: folder of downloaded files.
-    sums: path -> SHA-256 of each file.
-    key: hash of all input and options that affect the dataset.
-    left_out: optional test split -> reason why it is left out.
+    specs: Side -> specification of its parser.
+    fetched: Folder of downloaded files.
+    sums: Path -> SHA-256 of each file.
+    key: Hash of all input and options that affect the dataset.
+    left_out: Optional test split -> reason why it is left out.
   """
 
   config: DataConfig
@@ -64,11 +63,6 @@ class Inputs:
   sums: dict[pathlib.Path, str]
   key: str
   left_out: dict[str, str] = dataclasses.field(default_factory=dict)
-
-  @property
-  def files(self) -> list[pathlib.Path]:
-    """Paths of the input files of all splits."""
-    return [path for split in self.splits.values() for path in split.paths]
 
   def has_trees(self, side: str) -> bool:
     """Returns whether the trees of a side are given and not parsed."""
@@ -84,12 +78,12 @@ class Inputs:
     paths = {file for spec in self.specs.values() if (file := spec.file)}
     return {
       path.name: origin
-      for path in sorted(paths.union(self.files))
+      for path in sorted(paths.union(self.sums))
       if path.parent == self.fetched and (origin := fetch.record(path))
     }
 
   def job(
-    self, outputs: Outputs, new: pathlib.Path, retained: pathlib.Path
+    self, outputs: Outputs, new: pathlib.Path, cache: pathlib.Path
   ) -> PrepareJob:
     """Returns the preparation job for workers; arguments as in `PrepareJob`."""
     parsers = {
@@ -97,14 +91,8 @@ class Inputs:
       for side, parser in self.parsers.items()
       if parser and not self.has_trees(side)
     }
-    return PrepareJob(
-      self.config,
-      outputs,
-      new=new,
-      retained=retained,
-      splits=tuple(split.for_workers() for split in self.splits.values()),
-      parsers=parsers,
-    )
+    splits = tuple(self.splits.values())
+    return PrepareJob(self.config, outputs, new, cache, splits, parsers)
 
 
 def read_inputs(
@@ -116,17 +104,18 @@ def read_inputs(
   """Returns the complete input of a dataset; downloads files that are missing.
 
   Args:
-    config: options of the dataset.
-    raw_dir: folder of the raw files, "" for config.prepare.raw_dir.
-    fetched: folder of downloaded files.
-    prepared: names of splits that are already prepared. These are not left out
+    config: Options of the dataset.
+    raw_dir: Folder of the raw files, "" for config.prepare.raw_dir.
+    fetched: Folder of downloaded files.
+    prepared: Names of splits that are already prepared. These are not left out
       if their files cannot be downloaded now.
 
   Raises:
-    InputError: an option is wrong, or a file or parser does not exist.
+    InputError: An option is wrong, or a file or parser does not exist.
   """
   options.check(config)
   data, prepare = config.data, config.prepare
+  fetched = files.absolute(fetched)
   downloads = raw.addresses(prepare.downloads)
   raw_files = raw.RawFiles(raw_dir or prepare.raw_dir, fetched, downloads)
   splits, left_out = {}, {}
@@ -140,13 +129,14 @@ def read_inputs(
         raise
       left_out[name] = error.short
       continue
-    splits[name] = SplitInput(name, entry.lines, streams)
+    lines = chunk_lines(streams["source"])
+    splits[name] = SplitInput(name, entry.lines, streams, lines)
     listed = dict.fromkeys(map(str, splits[name].text_paths))
     print(f"reading {name}: {', '.join(listed)}", flush=True)
   if left_out:
     _warn_of_left_out(config, left_out)
   for split in splits.values():
-    split.streams.update(_given_files(config, split.name, raw_files))
+    split.streams.update(_given_streams(config, split.name, raw_files))
   _use_trees_of_treebanks(config, splits)
   parsers: dict[str, Parser | None] = {}
   specs: dict[str, ParserSpec] = {}
@@ -162,16 +152,7 @@ def read_inputs(
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(sha256_of, used)))
   key = _key(config, splits, parsers, sums)
-  return Inputs(
-    config,
-    splits,
-    parsers,
-    specs,
-    fetched,
-    sums=sums,
-    key=key,
-    left_out=left_out,
-  )
+  return Inputs(config, splits, parsers, specs, fetched, sums, key, left_out)
 
 
 def _texts(
@@ -203,29 +184,19 @@ def _texts(
   return streams
 
 
-def _given_files(
+def _given_streams(
   config: DataConfig, split: str, raw_files: raw.RawFiles
 ) -> Streams:
-  """Returns the trees, further parses, brackets and alignments of a split."""
-  parse = config.prepare.parse
-  found = {}  # stream -> option and file
+  """Returns the given trees and the optional input of a split."""
+  parse, named = config.prepare.parse, {}
   for side in parse.sides:
     if given := getattr(parse, f"{side}_conllu"):
-      found[f"trees.{side}"] = f"parse.{side}_conllu", given[split]
-    more = getattr(parse, f"{side}_alternatives").get(split, ())
-    for number, file in enumerate(more):
-      stream = f"alternatives.{side}.{number}"
-      found[stream] = f"parse.{side}_alternatives", file
-  if split in parse.source_brackets:
-    found["brackets"] = "parse.source_brackets", parse.source_brackets[split]
-  links = config.prepare.alignments.get(split, ())
-  for stream, file in zip(
-    ("alignments", "words.source", "words.target"), links
-  ):
-    found[stream] = "alignments", file
+      named[f"trees.{side}"] = f"parse.{side}_conllu", given[split]
+  for feature in OPTIONAL:
+    named |= feature.streams(config.prepare, split)
   return {
     stream: (Source(raw_files.named(f"{option}.{split}", file)),)
-    for stream, (option, file) in found.items()
+    for stream, (option, file) in named.items()
   }
 
 
@@ -257,7 +228,7 @@ def _use_trees_of_treebanks(
     if treebanks and others:
       raise InputError(
         f"the {side} files of {', '.join(treebanks)} are treebanks, those of"
-        f" {', '.join(others)} are not: say where trees come from, in"
+        f" {', '.join(others)} are not: name the source of trees, in"
         f" config.prepare.parse.{side}.udpipe.model (a parser for all) or"
         f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
       )
@@ -274,15 +245,19 @@ def _key(
 ) -> str:
   """Returns a hash of all options, files and parsers that affect the result."""
   recorded = as_dict(config.prepare)
+  parse = recorded["parse"]
   for name in _UNRECORDED:
     del recorded[name]
+  # The content of these files is recorded instead of their names.
+  for feature in OPTIONAL:
+    for option in feature.options:
+      section, _, name = option.rpartition(".")
+      del (recorded[section] if section else recorded)[name]
+  for side in schema.SIDES:
+    del parse[side], parse[f"{side}_conllu"]
   recorded["splits"] = {name: recorded["splits"][name] for name in splits}
   if not config.prepare.subset.pairs:
     del recorded["subset"]  # its seed has no effect
-  for side in schema.SIDES:
-    for name in (side, f"{side}_conllu", f"{side}_alternatives"):
-      del recorded["parse"][name]
-  del recorded["parse"]["source_brackets"]
   if given := vocabulary.given_vocabularies(config):
     recorded["vocabulary"] = {side: v.sha256 for side, v in given.items()}
   content = {
@@ -291,39 +266,14 @@ def _key(
     "name": config.data.name,
     "languages": (config.data.source_language, config.data.target_language),
     "train": config.data.train,
-    "splits": {name: _content(split, sums) for name, split in splits.items()},
+    "lines": {name: split.lines for name, split in splits.items()},
+    "streams": {
+      name: {
+        stream: [source.content_key(sums[source.path]) for source in sources]
+        for stream, sources in split.streams.items()
+      }
+      for name, split in splits.items()
+    },
     "parsers": {side: p and p.key for side, p in parsers.items()},
   }
-  return checksums.sha256_texts([json.dumps(content, sort_keys=True)])
-
-
-def _content(
-  split: SplitInput, sums: Mapping[pathlib.Path, str]
-) -> dict[str, Any]:
-  """Returns the line range and hashes that identify the content of a split."""
-  hashes = {
-    stream: [source.content_key(sums[source.path]) for source in sources]
-    for stream, sources in split.streams.items()
-  }
-
-  def of_sides(kind: str) -> dict[str, list[str]]:
-    streams = {side: f"{kind}{side}" for side in schema.SIDES}
-    return {s: hashes[name] for s, name in streams.items() if name in hashes}
-
-  content: dict[str, Any] = {
-    "lines": split.lines,
-    "texts": of_sides(""),
-    "trees": of_sides("trees."),
-    "brackets": hashes.get("brackets", []),
-  }
-  if "alignments" in hashes:
-    content["alignments"] = hashes["alignments"]
-    content["aligned"] = of_sides("words.")
-  alternatives = {
-    side: [hashes[stream][0] for stream in split.alternatives(side)]
-    for side in schema.SIDES
-    if split.alternatives(side)
-  }
-  if alternatives:
-    content["alternatives"] = alternatives
-  return content
+  return manifests.sha256_texts([json.dumps(content, sort_keys=True)])

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data, DataConfig
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.preprocess.features import OPTIONAL
+from jaxsyn.preprocess.optional import option_value
 from jaxsyn.preprocess.readers import READERS, reader_of
 
-# Names of folders of a prepared folder.
+# Names of folders in a dataset directory.
 RESERVED_NAMES = ("conllu", "raw", "text", "work")
 
 
@@ -19,10 +21,10 @@ class SplitEntry:
   """A parsed entry of config.prepare.splits: the raw text of one split.
 
   Attributes:
-    source: files of the source, or a file or TFDS dataset with both sides.
-    target: files of the target; equals `source` if that has both sides.
-    lines: range of lines to read, "" for all.
-    tfds_split: split of the TFDS dataset, "" for the split of the same name.
+    source: Files of the source, or a file or TFDS dataset with both sides.
+    target: Files of the target; equals `source` if that has both sides.
+    lines: Range of lines to read, "" for all.
+    tfds_split: Split of the TFDS dataset, "" for the split of the same name.
   """
 
   source: str
@@ -35,7 +37,7 @@ def split_entry(name: str, entry: Sequence[str]) -> SplitEntry:
   """Parses the entry of a split in config.prepare.splits.
 
   Raises:
-    InputError: the entry has too few or too many parts.
+    InputError: The entry has too few or too many parts.
   """
   source, *rest = entry or [""]
   reader = reader_of(source)
@@ -60,12 +62,12 @@ def check(config: DataConfig) -> None:
   splits = prepare.splits
   if data.name in RESERVED_NAMES:
     raise InputError(
-      f"config.data.name must not be {data.name!r}: a prepared folder has"
+      f"config.data.name must not be {data.name!r}: a dataset directory has"
       " another folder of that name. Choose another."
     )
   if not splits:
     raise InputError(
-      "config.prepare.splits is empty: say the two raw files of each split, as"
+      "config.prepare.splits is empty: name the two raw files of each split, as"
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, entry in splits.items():
@@ -96,32 +98,26 @@ def check(config: DataConfig) -> None:
         f"config.prepare.parse.{side}_alternatives are parses of a side that"
         f" config.prepare.parse.sides={parse.sides} has no trees of."
       )
-  _check_given(config)
+  _check_optional(config)
+
+
+def _check_optional(config: DataConfig) -> None:
+  """Checks the options that name files of optional features."""
+  prepare, train = config.prepare, config.data.train
+  splits = set(prepare.splits)
+  for option in (option for feature in OPTIONAL for option in feature.options):
+    named = option_value(prepare, option)
+    if named and not {train} <= set(named) <= splits:
+      raise InputError(
+        f"config.prepare.{option} must name the files of the split {train}"
+        f" and may name those of others of {', '.join(sorted(splits))}, has"
+        f" {sorted(named)}."
+      )
   for name, links in prepare.alignments.items():
     if len(links) not in (1, 3):
       raise InputError(
         f"config.prepare.alignments.{name} must be (file,), or (file, source,"
         f" target) with the files of the words that it links, got {links!r}."
-      )
-
-
-def _check_given(config: DataConfig) -> None:
-  """Checks that files other than the text are given for the training split."""
-  prepare, parse = config.prepare, config.prepare.parse
-  train = config.data.train
-  given: dict[str, Mapping[str, object]] = {
-    "parse.source_alternatives": parse.source_alternatives,
-    "parse.target_alternatives": parse.target_alternatives,
-    "parse.source_brackets": parse.source_brackets,
-    "alignments": prepare.alignments,
-  }
-  splits = set(prepare.splits)
-  for option, of_splits in given.items():
-    if of_splits and not {train} <= set(of_splits) <= splits:
-      raise InputError(
-        f"config.prepare.{option} must name the files of the split {train}"
-        f" and may name those of others of {', '.join(sorted(splits))}, has"
-        f" {sorted(of_splits)}."
       )
 
 
@@ -136,8 +132,3 @@ def _check_names(data: Data, splits: Mapping[str, object]) -> None:
         f"config.data.{field}: no split {name!r} in config.prepare.splits."
         f" {did_you_mean(name, splits)} Name its files there{none}."
       )
-  if rest := sorted(set(splits) - {name for _, name in wanted}):
-    print(
-      f"note: {', '.join(rest)}: prepared too, though no field of config.data"
-      " names it"
-    )

@@ -12,6 +12,7 @@ files of other tasks, are never used.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -19,7 +20,7 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from jaxsyn.storage import checksums, files, remote
 
 # Part of the folder's name. Increase it when the content of output files
 # changes, so that unfinished work of an older version is done again.
-FORMAT = 3
+FORMAT = 4
 _READ_AHEAD = 1 << 16  # bytes in a request to an object store
 _HEADER = "header"
 # Errors of reading a file that is missing or corrupt.
@@ -48,13 +49,12 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass
 class Header:
-  """What a task has returned.
+  """The result of a task and a list of the other files that it wrote.
 
   Attributes:
-    result: result of the task.
-    messages: lines to print for the user.
-    files: name of each further file that the task wrote -> its size, and its
-      CRC-32C or "".
+    result: Result of the task.
+    messages: Lines to print for the user.
+    files: Name of each other file -> its size, and its CRC-32C.
   """
 
   result: Result = dataclasses.field(default_factory=dict)
@@ -62,25 +62,76 @@ class Header:
   files: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
 
 
+class TaskOutput:
+  """Writer of a task's output file.
+
+  Attributes:
+    header: Result, messages and other files of the task.
+  """
+
+  def __init__(self, archive: zipfile.ZipFile, task: str):
+    self.header = Header()
+    self._archive, self._task = archive, task
+
+  def write(self, part: str, data: bytes) -> None:
+    """Adds a named part to the output file."""
+    self._archive.writestr(zipfile.ZipInfo(f"{self._task}/{part}"), data)
+
+  def write_array(self, part: str, array: np.ndarray) -> None:
+    packed = io.BytesIO()
+    np.save(packed, array, allow_pickle=False)
+    self.write(part, packed.getvalue())
+
+  def write_json(self, part: str, content: Any) -> None:
+    self.write(part, json.dumps(content, ensure_ascii=False).encode())
+
+  def write_header(self) -> None:
+    self.write_json(_HEADER, vars(self.header))
+
+  def add_message(self, message: str) -> None:
+    """Adds a line to print for the user when the task is done."""
+    self.header.messages.append(message)
+
+  def add_file(self, path: str | os.PathLike[str], crc: str) -> None:
+    """Adds another file, without which the task does not count as done.
+
+    Args:
+      path: Path of the file.
+      crc: CRC-32C of the file.
+    """
+    self.header.files[os.fspath(path)] = files.size_of(path), crc
+
+
 @dataclasses.dataclass(frozen=True)
 class Outputs:
   """A folder of output files, one for each finished preparation task.
 
   Attributes:
-    folder: path of the folder, maybe on another disk or on an object store.
+    folder: Path of the folder, maybe on another disk or on an object store.
   """
 
   folder: pathlib.Path
 
-  def path(self, name: str) -> pathlib.Path:
-    # A path on an object store would append another address to its own.
-    return files.path_of(name) if remote.is_remote(name) else self.folder / name
+  def path(self, task: str) -> pathlib.Path:
+    return self.folder / task
+
+  @contextlib.contextmanager
+  def new(self, task: str) -> Iterator[TaskOutput]:
+    """Opens the output file of a task; it appears when the block succeeds."""
+    # No wait for the disk: the checksums detect lost data.
+    with (
+      files.publish(self.path(task), flush=False) as file,
+      zipfile.ZipFile(file, "w") as archive,
+    ):
+      output = TaskOutput(archive, task)
+      yield output
+      output.write_header()
 
   def read(self, task: str, part: str) -> bytes:
     """Returns the bytes of a named part in a finished task's output file.
 
     Raises:
-      InputError: the file is corrupt; it is removed, and the next run repeats
+      InputError: The file is corrupt; it is removed, and the next run repeats
         the task.
     """
     try:
@@ -89,7 +140,7 @@ class Outputs:
       files.remove(self.path(task))
       raise InputError(
         f"{self.path(task)} changed while it was in use. Run the same command"
-        " again: what is complete is used, the rest is made again."
+        " again: it keeps complete files and rebuilds the others."
       ) from None
 
   def _read(self, task: str, part: str) -> bytes:
@@ -113,18 +164,18 @@ class Outputs:
     """Returns the output file header of a task, None if the task must run.
 
     Args:
-      task: name of the task.
-      deep: whether to compare checksums of further files, not only sizes. If
-        one differs, the output file is removed, so that the task runs again.
+      task: Name of the task.
+      deep: Whether to compare checksums of other files, not only sizes. If one
+        differs, the output file is removed, so that the task runs again.
     """
     try:
       header = Header(**json.loads(self._read(task, _HEADER)))
       for name, (size, crc) in header.files.items():
-        path = self.path(name)
+        path = files.path_of(name)
         if files.size_of(path) != size:
           return None
-        if deep and crc and checksums.crc_of(path) != crc:
-          print(f"corrupt: {path} is made again", flush=True)
+        if deep and checksums.crc_of(path) != crc:
+          print(f"corrupt: {path}; rebuilding it", flush=True)
           files.remove(self.path(task))
           return None
     except _UNREADABLE:
@@ -144,58 +195,9 @@ class Outputs:
 
   def write_summary(self, stage: str, summary: Mapping[str, Any]) -> None:
     """Writes the summary of a stage, combined from the results of its tasks."""
-    TaskOutput(self, f"summaries/{stage}").finish(dict(summary))
+    with self.new(f"summaries/{stage}") as output:
+      output.header.result = dict(summary)
 
   def summary(self, stage: str) -> Result:
     """Returns the summary of a finished stage; raises the errors of `read`."""
     return self.result(f"summaries/{stage}")
-
-
-class TaskOutput:
-  """Writer of a task's output file, which collects its named parts first.
-
-  Attributes:
-    outputs: folder of the output file.
-    messages: lines to print for the user.
-  """
-
-  def __init__(self, outputs: Outputs, task: str):
-    self.outputs, self._task = outputs, task
-    self._header = Header()
-    self.messages = self._header.messages
-    self._parts: dict[str, bytes] = {}
-
-  def write(self, part: str, data: bytes) -> None:
-    """Adds a named part to the output file."""
-    self._parts[part] = data
-
-  def write_array(self, part: str, array: np.ndarray) -> None:
-    packed = io.BytesIO()
-    np.save(packed, array, allow_pickle=False)
-    self.write(part, packed.getvalue())
-
-  def write_json(self, part: str, content: Any) -> None:
-    self.write(part, json.dumps(content, ensure_ascii=False).encode())
-
-  def add_file(self, path: str | os.PathLike[str], crc: str = "") -> None:
-    """Adds a further file that must exist for the task to count as finished.
-
-    Args:
-      path: path of the file.
-      crc: its CRC-32C; "" if whoever reads the file verifies it.
-    """
-    name = os.fspath(path)
-    size = files.size_of(self.outputs.path(name))
-    self._header.files[name] = size, crc
-
-  def finish(self, result: Result) -> None:
-    """Writes the output file with all parts and the result of the task."""
-    self._header.result = result
-    self.write_json(_HEADER, vars(self._header))
-    # No wait for the disk: the checksums detect lost data.
-    with (
-      files.publish(self.outputs.path(self._task), flush=False) as file,
-      zipfile.ZipFile(file, "w") as archive,
-    ):
-      for part, data in self._parts.items():
-        archive.writestr(zipfile.ZipInfo(f"{self._task}/{part}"), data)

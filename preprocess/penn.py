@@ -13,14 +13,32 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxsyn.data.sentence.align import spans, words_of_pieces
+from jaxsyn.data import schema
+from jaxsyn.data.sentence.align import (
+  MismatchError,
+  spans,
+  visible,
+  words_of_pieces,
+)
 from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.optional import (
+  NO_TREE,
+  OTHER_WORDS,
+  USED,
+  Encoded,
+  Examples,
+  OptionalFeature,
+  feature,
+)
+from jaxsyn.preprocess.outputs import Result, TaskOutput
 
 _SIGN = re.compile(r"[()]|[^()\s]+")
 _TRACE = "-NONE-"
@@ -47,8 +65,8 @@ class PennTree:
   """A constituency tree of one line, as a sequence of brackets and words.
 
   Attributes:
-    signs: labels of opening brackets, CLOSE, and indices of words, in order.
-    words: words as spelled in the tree, without traces.
+    signs: Labels of opening brackets, CLOSE, and indices of words, in order.
+    words: Words as spelled in the tree, without traces.
   """
 
   signs: tuple[str | int, ...]
@@ -65,68 +83,65 @@ def parse(line: str, where: str) -> PennTree | None:
   A parser that failed writes empty brackets, () or (()).
 
   Raises:
-    InputError: brackets do not match, a word is outside of them, or there
+    InputError: Brackets do not match, a word is outside of them, or there
       is more than one tree; begins with `where`.
   """
-  words: list[str] = []
-  unclosed: list[_Bracket] = []
-  signs: list[str | int] | None = None  # of the complete tree
+  unclosed: list[list[str | _Signs]] = []  # contents of the open brackets
+  tree: _Signs | None = None
   for sign in _SIGN.findall(line):
-    if signs is not None:
+    if tree is not None:
       raise InputError(
         f"{where}: {sign!r} comes after the end of the tree. There must be one"
-        " tree a line: parse without splitting lines into sentences."
+        " tree per line: parse without splitting lines into sentences."
       )
     if sign == "(":
-      if unclosed:
-        unclosed[-1].has_brackets = True
-      unclosed.append(_Bracket())
+      unclosed.append([])
     elif not unclosed and sign == ")":
-      raise InputError(f"{where}: a bracket is closed that none has opened.")
+      raise InputError(f"{where}: a bracket is closed that was not opened.")
     elif not unclosed:
       raise InputError(
         f"{where}: {sign!r} is outside of the brackets; a tree begins"
         " with one, as in (ROOT (S (NP (DT A) (NN duck)) ...))."
       )
     elif sign == ")":
-      closed = unclosed.pop().close(words)
+      closed = _closed(unclosed.pop())
       if unclosed:
-        unclosed[-1].signs += closed
+        unclosed[-1].append(closed)
       else:
-        signs = closed
-    elif unclosed[-1].is_new:
-      unclosed[-1].label = sign
+        tree = closed
     else:
-      unclosed[-1].signs.append(len(words))
-      words.append(sign)
+      unclosed[-1].append(sign)
   if unclosed:
     raise InputError(
       f"{where}: {len(unclosed)} brackets are not closed; each ( needs its )."
     )
-  tree = PennTree(tuple(signs or ()), tuple(words))
-  return tree if tree.labels else None
+  signs, words = list[str | int](), list[str]()
+  for sign in tree or ():
+    if isinstance(sign, _Word):
+      signs.append(len(words))
+      words.append(sign.text)
+    else:
+      signs.append(sign)
+  return PennTree(tuple(signs), tuple(words)) if CLOSE in signs else None
 
 
-@dataclasses.dataclass
-class _Bracket:
-  """A bracket of a tree that is being read, and what it contains so far."""
+class _Word(NamedTuple):
+  text: str
 
-  label: str = ""
-  signs: list[str | int] = dataclasses.field(default_factory=list)
-  has_brackets: bool = False
 
-  @property
-  def is_new(self) -> bool:
-    return not (self.label or self.signs or self.has_brackets)
+_Signs = tuple[str | int | _Word, ...]  # labels, CLOSE, and words
 
-  def close(self, words: list[str]) -> list[str | int]:
-    """Returns the signs of the complete bracket; removes traces from `words`."""
-    if len(self.signs) == 1 and not self.has_brackets:  # a pre-terminal
-      if self.label != _TRACE:
-        return self.signs
-      words.pop()
-      return []
-    return [self.label, *self.signs, CLOSE] if self.signs else []
+
+def _closed(content: Sequence[str | _Signs]) -> _Signs:
+  """Returns the signs of a bracket, given its label, words and constituents."""
+  label = content[0] if content and isinstance(content[0], str) else ""
+  children = content[1:] if label else content
+  if len(children) == 1 and isinstance(children[0], str):  # a pre-terminal
+    return () if label == _TRACE else (_Word(children[0]),)
+  signs: list[str | int | _Word] = []
+  for child in children:
+    signs += [_Word(child)] if isinstance(child, str) else child
+  return (label, *signs, CLOSE) if signs else ()
 
 
 def spellings(word: str) -> tuple[str, ...]:
@@ -141,13 +156,13 @@ def bracketing(
   """Returns the feature `source_brackets`: subwords in constituent brackets.
 
   Args:
-    tree: constituency tree of the text.
-    text: raw line.
-    vocabulary: vocabulary of the source.
-    ids: label -> id.
+    tree: Constituency tree of the text.
+    text: Raw line.
+    vocabulary: Vocabulary of the source.
+    ids: Label -> id.
 
   Raises:
-    MismatchError: the tree belongs to another text.
+    MismatchError: The tree belongs to another text.
   """
   start_W, end_W = spans(map(spellings, tree.words), text)
   pieces = vocabulary.encode(text)
@@ -157,3 +172,74 @@ def bracketing(
     for sign in tree.signs
   ]
   return of_subwords(np.array(signs, np.int32), np.array(word_S, np.int32))
+
+
+class Brackets(OptionalFeature):
+  """Constituency trees of the source, in Penn brackets."""
+
+  name = "brackets"
+
+  options: Mapping[str, str] = {"parse.source_brackets": "brackets"}
+
+  def scan(self, examples: Examples, out: TaskOutput) -> Result:
+    trees = _penn_trees(examples)
+    labels = [tree.labels for tree in trees if tree]
+    return {"labels": sorted(set[str]().union(*labels))}
+
+  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+    if not context.config.prepare.parse.source_brackets:
+      return {}
+    labels = set[str]().union(*(result["labels"] for result in results))
+    if not labels:
+      raise InputError(
+        "config.prepare.parse.source_brackets: no kept line has a tree with"
+        " constituents; are these the right files?"
+      )
+    return {"brackets": {"source": sorted(labels)}}
+
+  def encode(self, examples: Examples) -> Encoded:
+    """Returns the feature `source_brackets`; leaves out trees of other text."""
+    context = examples.chunk.context
+    ids = schema.relation_ids(context.manifest["brackets"]["source"])
+    vocabulary = context.vocabularies["source"]
+    counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
+    encoded = Encoded([], {})
+    if "brackets.0" in examples.chunk.split.streams:
+      encoded.counts["brackets"] = counts
+    for row, tree in zip(examples.rows, _penn_trees(examples)):
+      brackets: Sequence[int] | np.ndarray = ()
+      use = NO_TREE
+      if tree is not None:
+        text, _ = examples.pairs[row]
+        try:
+          brackets = bracketing(tree, text, vocabulary, ids=ids)
+          use = USED
+        except MismatchError as error:
+          use = OTHER_WORDS
+          where = examples.chunk.place("brackets.0", row)
+          encoded.mismatch = encoded.mismatch or f"{where}: left out: {error}"
+      counts[use] += 1
+      encoded.features.append(feature("source_brackets", brackets))
+    return encoded
+
+
+def _penn_trees(examples: Examples) -> list[PennTree | None]:
+  """Returns the constituency tree of each example, None without one.
+
+  Raises:
+    InputError: A line of the chunk has no valid tree or several trees, or it is
+      empty and that of the text is not; the message has FILE:LINE.
+  """
+  chunk = examples.chunk
+  if "brackets.0" not in chunk.split.streams:
+    return [None] * len(examples.rows)
+  trees = []
+  for row, line in enumerate(chunk.texts("brackets.0")):
+    where = chunk.place("brackets.0", row)
+    if not line.strip() and visible(examples.pairs[row][0]):
+      raise InputError(
+        f"{where}: the line is empty, but that of the text is not. Line N must"
+        " hold the tree of line N; write () for one that has no tree."
+      )
+    trees.append(parse(line, where))
+  return [trees[row] for row in examples.rows]

@@ -8,18 +8,19 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pathlib
-import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
-from jaxsyn.preprocess import clean, extras, records, report, stages, subset
-from jaxsyn.preprocess.corpus import JobContext, SplitInput
+from jaxsyn.preprocess import clean, records, report, stages, subset
 from jaxsyn.preprocess.inputs import Inputs
+from jaxsyn.preprocess.job import JobContext, SplitInput
 from jaxsyn.preprocess.outputs import Result
 from jaxsyn.storage import checksums, files, remote
 
@@ -30,52 +31,34 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   """Writes metadata, models and report of a new dataset.
 
   Args:
-    inputs: input of the dataset.
-    context: preparation job, whose stages are finished.
+    inputs: Input of the dataset.
+    context: Preparation job, whose stages are finished.
 
   Returns:
     Manifest of the dataset.
   """
   job, described = context.job, context.manifest
-  sums = {
-    result["file"]: {name: result[name] for name in ("bytes", "crc32c")}
-    for result in stages.results(context, "shards")
-  }
-  encoded, trees = (
-    stages.results(context, stage) for stage in ("encode", "trees")
-  )
-  counts, splits = {}, {}
+  shards = stages.results(context, "shards")
+  splits, indexes = {}, {}
   for number, split in enumerate(job.splits):
-    chunks = context.chunks(split.name)
-    of_split = [encoded[n] for n in chunks]
-    counts[split.name] = report.total(result["counts"] for result in of_split)
-    entry = _describe(inputs, context, split, counts[split.name])
-    entry |= records.write_index(context, number)
-    entry["doubts"] = context.outputs.summary("trees")["warnings"][split.name]
-    if "brackets" in split.streams:
-      entry["brackets"] = extras.bracket_counts(of_split)
-    if any(split.alternatives(side) for side in schema.SIDES):
-      of_trees = [trees[n] for n in chunks]
-      entry["alternatives"] = extras.alternative_counts(of_trees)
-    if context.config.prepare.subset.pairs and context.is_train(split):
-      entry["subset"] = _write_subset(context)
-    if "alignments" in split.streams:
-      entry["linked"] = sum(result["linked"] for result in of_split)
-    splits[split.name] = entry
+    entry, indexes[split.name] = records.write_index(context, number, shards)
+    splits[split.name] = entry | _describe(
+      inputs, context, split, indexes[split.name]
+    )
   models = _copy_models(inputs, context)
   title = _title(inputs, models["vocabulary"])
+  left_out = inputs.left_out
+  text = report.text(
+    title, splits, indexes, sides=described["sides"], left_out=left_out
+  )
   with files.filled_folder(job.new) as folder:
     _write_tfds_metadata(folder, context, title, splits)
-    report.write(
-      folder,
-      title,
-      splits,
-      counts=counts,
-      sides=described["sides"],
-      train=context.config.data.train,
-      left_out=inputs.left_out,
-    )
+    files.write_text(folder / "report.txt", text)
   names = files.names(job.new)
+  sums = {
+    result["file"]: {name: result[name] for name in ("bytes", "crc32c")}
+    for result in shards
+  }
   rest = [name for name in names if name not in sums]
   sums |= checksums.file_checksums(job.new, rest)
   return {
@@ -87,67 +70,78 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
     "downloads": inputs.downloads,
-    **({"left_out": inputs.left_out} if inputs.left_out else {}),
+    **({"left_out": left_out} if left_out else {}),
   }
 
 
 def _describe(
-  inputs: Inputs, context: JobContext, split: SplitInput, counts: report.Counts
+  inputs: Inputs, context: JobContext, split: SplitInput, index: np.ndarray
 ) -> Result:
-  """Returns the origin and line counts of a split, for the manifest."""
-  raw = inputs.splits[split.name]
+  """Returns the origin and the counts of a split, for the manifest."""
   lines = context.line_ranges[context.job.splits.index(split)]
-  return {
+  trees, encoded = context.summary("trees"), context.summary("encode")
+  counts = encoded["counts"][split.name]
+  entry = {
     "lines": len(lines),
-    "dropped": context.outputs.summary("trees")["dropped"][split.name],
-    "unparsed": report.unparsed(counts, context.manifest["sides"]),
-    "blank": {side: report.blank(counts, side) for side in schema.SIDES},
-    "files": raw.text_names,
-    "raw_sha256": inputs.sha256(raw),
+    "dropped": trees["dropped"][split.name],
+    "unparsed": counts["unparsed"],
+    "unknown": {side: counts[f"unknown.{side}"] for side in schema.SIDES},
+    # EOS alone.
+    "blank": {side: int((index[side] == 1).sum()) for side in schema.SIDES},
+    "tree_warnings": trees["warnings"][split.name],
+    "files": list(dict.fromkeys(path.name for path in split.text_paths)),
+    "raw_sha256": inputs.sha256(split),
+    "optional": encoded["optional"][split.name],
   }
+  if context.config.prepare.subset.pairs and context.job.is_train(split):
+    entry["subset"] = _write_subset(context, split.name)
+  return entry
 
 
-def _write_subset(context: JobContext) -> Result:
+def _write_subset(context: JobContext, split: str) -> Result:
   """Writes the line numbers of the random subset of the training split.
 
-  Returns: The entry of the subset in the manifest.
+  Returns:
+    Entry of the subset in the manifest.
   """
-  options, name = context.config.prepare.subset, context.config.data.train
+  options = context.config.prepare.subset
   lines = [
     context.chunk(number).lines[row]
     for number in context.train_chunks
     for row in clean.kept_rows(context, number)
   ]
-  subset.write(context.job.new, name, lines)
+  subset.write(context.job.new, split, lines)
+  dropped = context.summary("duplicates")["dropped"][split]["subset"]
   return {
     "pairs": options.pairs,
-    "of": options.pairs + context.dropped[name]["subset"],
+    "of": options.pairs + dropped,
     "seed": options.seed,
-    "lines": subset.file_of(name),
+    "lines": subset.file_of(split),
   }
 
 
 def _copy_models(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns their manifest entries."""
   joint, new = context.config.prepare.vocabulary.joint, context.job.new
-  recorded, parsed = {}, {}
+  vocabularies, parsers = {}, {}
   for side, vocabulary in context.vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
     files.copy(vocabulary.path, new / file)
-    recorded[side] = {
+    vocabularies[side] = {
       "file": file,
       "sha256": vocabulary.sha256,
       "size": vocabulary.size,
     }
   for side, parser in inputs.parsers.items():
     trees = "CoNLL-U" if inputs.has_trees(side) else "parser"
-    parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
+    entry = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
-      parsed[side] |= parser.identity.entry()
+      entry |= parser.identity.entry()
       if path := inputs.specs[side].file:
-        parsed[side]["file"] = f"parser.{side}.{parser.identity.kind}"
-        files.copy(path, new / parsed[side]["file"])
-  return {"vocabulary": recorded, "parser": parsed}
+        entry["file"] = f"parser.{side}.{parser.identity.kind}"
+        files.copy(path, new / entry["file"])
+    parsers[side] = entry
+  return {"vocabulary": vocabularies, "parser": parsers}
 
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
@@ -185,47 +179,25 @@ def _write_tfds_metadata(
   )
 
 
-def check_no_user_files(
-  directory: pathlib.Path, name: str, used: Iterable[pathlib.Path]
-) -> None:
-  """Raises InputError if a file of the user is where prepared files go.
+def check_no_user_files(directory: pathlib.Path, name: str) -> None:
+  """Raises InputError if files of the user are where prepared files go.
+
+  A directory that was prepared before, even in part, has a folder work/.
 
   Args:
-    directory: dataset directory; it may not exist.
-    name: name of the dataset.
-    used: input files of the dataset.
+    directory: Dataset directory; it may not exist.
+    name: Name of the dataset.
   """
-  shard = r"(-\d{5}-of-\d{5})?"
-  prepared = {
-    "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
-    "text": rf".+\.((source|target){shard}|drawn)\.gz",
-    name: r"\d+\.\d+\.\d+",
-  }
-  used = list(used)
-  for folder_name, pattern in prepared.items():
-    folder = directory / folder_name
-    users = [p for p in used if _real(p).startswith(_real(folder) + os.sep)]
-    users += [p for p in _inside(folder) if not re.fullmatch(pattern, p.name)]
-    if users:
+  if files.is_file(directory / manifests.FILE) or files.names(
+    directory / "work"
+  ):
+    return
+  for folder in (directory / "conllu", directory / "text", directory / name):
+    if files.is_file(folder) or files.names(folder):
       raise InputError(
-        f"{users[0]} would be lost, for {folder} is where prepared files go."
-        " Move it to another folder, or set config.data.directory to one."
+        f"{folder} would be replaced by prepared files. Move it to another"
+        " folder, or set config.data.directory to one."
       )
-
-
-def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields the visible paths directly in a folder, or the path of a file."""
-  if remote.is_remote(folder):
-    existing = {name.partition("/")[0] for name in files.names(folder)}
-    yield from (folder / name for name in sorted(existing) if name[0] != ".")
-  elif folder.is_dir():
-    yield from (p for p in sorted(folder.iterdir()) if p.name[0] != ".")
-  elif os.path.lexists(folder):
-    yield folder
-
-
-def _real(path: pathlib.Path) -> str:
-  return str(path) if remote.is_remote(path) else os.path.realpath(path)
 
 
 def publish(
@@ -237,9 +209,9 @@ def publish(
   used, even after a loss of power.
 
   Args:
-    new: folder of the new files, in `directory`.
-    directory: dataset directory.
-    manifest: manifest of the new files.
+    new: Folder of the new files, in `directory`.
+    directory: Dataset directory.
+    manifest: Manifest of the new files.
   """
   manifest_file = directory / manifests.FILE
   if remote.is_remote(directory):  # which cannot move folders

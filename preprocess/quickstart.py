@@ -37,11 +37,11 @@ class Report:
   """Statistics of the quickstart corpus and its parser, as in report.json.
 
   Attributes:
-    pairs: split -> number of sentence pairs.
-    words: number of source words and punctuation marks in the training split.
-    uas: share of test words with the correct parent, parsed from raw text.
-    las: share of test words with the correct parent and relation.
-    parser_seconds: wall time of training the parser, in seconds.
+    pairs: Split -> number of sentence pairs.
+    words: Number of source words and punctuation marks in the training split.
+    uas: Share of test words with the correct parent, parsed from raw text.
+    las: Share of test words with the correct parent and relation.
+    parser_seconds: Wall time of training the parser, in seconds.
   """
 
   pairs: dict[str, int]
@@ -67,9 +67,9 @@ def run(
   <split>.align, quickstart.udpipe, report.json.
 
   Args:
-    output: folder, created if needed; files of an earlier run are replaced.
-    seed: seed of the sentences; the invented language never changes.
-    sizes: number of sentences in each split, None for the defaults.
+    output: Folder, created if needed; files of an earlier run are replaced.
+    seed: Seed of the sentences; the invented language never changes.
+    sizes: Number of sentences in each split, None for the defaults.
   """
   sizes = sizes or Sizes()
   output = pathlib.Path(output)

@@ -12,14 +12,51 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
+FIELDS_REMEDY = (
+  "Set config.prepare.fields to the names of the source text and of the target"
+  ' text, as in ("source_text", "target_text") or ("translation/en",'
+  ' "translation/de").'
+)
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A raw text file and its reader, for one side of a split.
+
+  Attributes:
+    path: Path of the file.
+    reader: Key of the reader in `preprocess.readers.READERS`.
+    field: Column of a table, or name of a field in an example, for files that
+      have both sides; "" otherwise.
+    first: Index of the first example to read from a TFDS shard.
+    count: Number of examples to read from a TFDS shard.
+    total: Number of all examples in a TFDS shard.
+  """
+
+  path: pathlib.Path
+  reader: str = "text"
+  field: str = ""
+  first: int = 0
+  count: int = 0
+  total: int = 0
+
+  def content_key(self, sha256: str) -> str:
+    """Returns a string that identifies the text of this source.
+
+    Args:
+      sha256: Hash of the file.
+    """
+    if self.reader not in ("jsonl", "tfds"):
+      return sha256
+    return f"{sha256} {self.field} {self.first} {self.count}"
 
 
 class MissingFileError(InputError):
   """Error for a raw file that does not exist and cannot be downloaded.
 
   Attributes:
-    short: file name and reason, in a few words.
+    short: File name and reason, in a few words.
   """
 
   def __init__(self, message: str, short: str):
@@ -31,7 +68,7 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
   """Returns the URL and checksum of each file in config.prepare.downloads.
 
   Raises:
-    InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
+    InputError: An entry is not (file name, URL, SHA-256[, bytes]), or a name is
       a path or occurs twice.
   """
   found: dict[str, fetch.Download] = {}
@@ -47,8 +84,8 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
     ):
       raise InputError(
         "config.prepare.downloads must hold (file name, URL, SHA-256 or"
-        ' "", perhaps the most bytes as in "5000000"), each file name once and'
-        f" without folders, got {tuple(entry)!r}."
+        ' "", perhaps the maximum size in bytes as in "5000000"), each file name'
+        f" once and without folders, got {tuple(entry)!r}."
       )
     found[name] = fetch.Download(url, sha256.lower(), int(max_bytes))
   return found
@@ -59,9 +96,9 @@ class RawFiles:
   """The raw files of a dataset by name, which are downloaded if necessary.
 
   Attributes:
-    raw_dir: folder of the raw files, "" for none.
-    fetched: folder of downloaded files.
-    downloads: files that can be downloaded, from `addresses`.
+    raw_dir: Folder of the raw files, "" for none.
+    fetched: Folder of downloaded files.
+    downloads: Files that can be downloaded, from `addresses`.
   """
 
   raw_dir: str
@@ -72,12 +109,12 @@ class RawFiles:
     """Returns the paths of the raw files named in config.prepare.splits.
 
     Args:
-      entry: file name, several names with commas between them, or a pattern
+      entry: File name, several names with commas between them, or a pattern
         such as "part-*.en.gz", whose files are read in the order of their names.
 
     Raises:
-      MissingFileError: a file is missing, or no name matches the pattern.
-      InputError: errors of `find`.
+      MissingFileError: A file is missing, or no name matches the pattern.
+      InputError: A file is invalid; see `find`.
     """
     paths: list[pathlib.Path] = []
     for name in entry.split(","):
@@ -85,50 +122,48 @@ class RawFiles:
       if set("*?[") & set(name):
         names = files.names(self.raw_dir, name) if self.raw_dir else []
         if not names:
-          place = self.raw_dir or "no folder: --raw_dir is not set"
-          what = f"no raw file fits {name} in {place}"
+          what = f"no raw file matches {name} {self._place}"
           raise MissingFileError(f"{what}.", what)
       paths += map(self.find, names)
     return paths
+
+  @property
+  def _place(self) -> str:
+    return f"in {self.raw_dir}" if self.raw_dir else "(--raw_dir is not set)"
 
   def find(self, name: str) -> pathlib.Path:
     """Returns the path of a raw file, which is downloaded if it is missing.
 
     Raises:
-      MissingFileError: the file does not exist and cannot be downloaded.
-      InputError: the file has another hash than in the config, or is an archive.
+      MissingFileError: The file does not exist and cannot be downloaded.
+      InputError: The file has another hash than in the config, or is an archive.
     """
     if name.lower().endswith(_ARCHIVES):
       raise InputError(
         f"raw file {name}: archives are not read. Unpack it, and name the text"
         " in it, plain, .gz or .zst."
       )
-    path, download = (
-      files.path_of(self.raw_dir) / name,
-      self.downloads.get(name),
-    )
+    path = files.path_of(self.raw_dir) / name
+    download = self.downloads.get(name)
     if self.raw_dir and files.is_file(path):
       expected = download.sha256 if download else ""
       if expected and (actual := sha256_of(path)) != expected:
         raise InputError(
           f"{path} is not the file that the config means: its SHA-256 is"
-          f" {actual}, config.prepare.downloads says {expected}. Delete it to"
-          " have it fetched, or take it out of config.prepare.downloads to use"
+          f" {actual}, config.prepare.downloads has {expected}. Delete it to have"
+          " it downloaded, or remove it from config.prepare.downloads to use"
           " your own."
         )
-      return path
+      return files.absolute(path)
     path = self.fetched / name
     if download:
       self._fetch(name, path, download)
     elif not files.is_file(path):
-      place = f"not in {self.raw_dir}"
-      if not self.raw_dir:
-        place = "nowhere: --raw_dir is not set"
       raise MissingFileError(
-        f"raw file {name} is {place}, and config.prepare.downloads gives no"
-        " address for it. Give the folder of the raw files as --raw_dir, or make"
-        " them as described at the top of the config's file.",
-        f"{name} is {place}",
+        f"raw file {name} is not found {self._place}, and config.prepare.downloads"
+        " has no address for it. Give the folder of the raw files as --raw_dir,"
+        " or make them as described at the top of the config's file.",
+        f"{name} is not found {self._place}",
       )
     return path
 
@@ -155,7 +190,7 @@ class RawFiles:
       return self.find(file)
     for path in (files.path_of(self.raw_dir) / file, files.path_of(file)):
       if files.is_file(path):
-        return path
+        return files.absolute(path)
     raise InputError(
       f"config.prepare.{option}: there is no file {file}, nor is it in the folder"
       f" of the raw files ({self.raw_dir or 'not set'})."

@@ -7,6 +7,7 @@ depend on chunks of lines.
 
 from __future__ import annotations
 
+import collections
 import gzip
 import io
 import pathlib
@@ -19,9 +20,11 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.store import manifests, records, tfrecord
 from jaxsyn.data.store.rows import ENCODED_TOGETHER, Rows
-from jaxsyn.data.store.tfrecord import records_sha256
-from jaxsyn.preprocess import extras, report, trees
-from jaxsyn.preprocess.corpus import JobContext
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import optional, report, trees
+from jaxsyn.preprocess.features import OPTIONAL
+from jaxsyn.preprocess.job import JobContext, SplitInput
+from jaxsyn.preprocess.optional import Examples, Features
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
 
@@ -37,37 +40,31 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   Writes "records", framed for TFRecord; "sizes.records", the bytes of each; and
   "index", the index entry of each.
   """
-  chunk, manifest = context.chunk(number), context.manifest
-  rows = context.outputs.read_array(f"trees/{number}", "rows")
-  texts = {side: _texts(context, number, side) for side in schema.SIDES}
+  manifest = context.manifest
+  examples, texts = trees.examples_of(context, number)
+  added, result = _optional_features(examples)
   source, target = (
-    trees.parses_of(context, number, side, lines)
-    if side in manifest["sides"]
-    else lines
-    for side, lines in texts.items()
+    examples.parses.get(side, texts[side]) for side in schema.SIDES
   )
-  given, result = _optional_features(context, number, rows.tolist())
-  options = schema.encoding(manifest)
-  options["vocabularies"] = tuple(context.vocabularies[s] for s in schema.SIDES)
-  features = tuple(schema.features(manifest))
-  optional = {name for o in schema.OPTIONAL.values() for name in o.features}
-  names = [name for name in features if name in optional]
-  counts: list[report.Counts] = []
-  entries, frames = [np.empty(0, tfrecord.ENTRY)], list[bytes]()
-  for begin in range(0, len(rows), ENCODED_TOGETHER):
+  lines = np.array(examples.rows, np.int64) + examples.chunk.lines.start + 1
+  vocabularies = tuple(context.vocabularies[side] for side in schema.SIDES)
+  options = schema.encoding(manifest) | {"vocabularies": vocabularies}
+  counts = collections.Counter[str]()
+  entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
+  for begin in range(0, len(lines), ENCODED_TOGETHER):
     part = slice(begin, begin + ENCODED_TOGETHER)
-    lines = chunk.lines.start + rows[part] + 1
-    made = example.encode_all(
-      source[part], target[part], lines=lines, **options
+    rows = example.encode_all(
+      source[part], target[part], lines=lines[part], **options
     )
-    if names:
-      added = Rows.of(given[part], names)
-      made = Rows({**made.flat, **added.flat}, {**made.start, **added.start})
-    counts.append(report.count(made, manifest["sides"]))
-    of_part = {f"{side}_text": lines[part] for side, lines in texts.items()}
-    payloads = records.encode(made, of_part)
-    frames += map(tfrecord.frame, payloads)
-    entries.append(tfrecord.index_entries(payloads, made))
+    if added[begin]:
+      names = [name for name in schema.FEATURES if name in added[begin]]
+      more = Rows.of(added[part], names)
+      rows = Rows({**rows.flat, **more.flat}, {**rows.start, **more.start})
+    counts.update(report.count(rows, manifest["sides"]))
+    part_texts = {f"{side}_text": texts[side][part] for side in schema.SIDES}
+    payloads = records.encode(rows, part_texts)
+    frames += map(records.frame, payloads)
+    entries.append(index.entries(payloads, rows))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
   out.write_array(f"sizes.{_RECORDS}", sizes)
@@ -76,57 +73,67 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
     **result,
     "examples": len(frames),
     "bytes": int(sizes.sum()),
-    "lines": len(chunk.lines),
-    "counts": report.as_json(report.total(counts)),
+    "lines": len(examples.chunk.lines),
+    "counts": counts,
   }
 
 
-def _texts(context: JobContext, number: int, side: str) -> list[str]:
-  data = context.outputs.read(f"trees/{number}", f"text.{side}")
-  return data.decode("utf-8").split("\n")[:-1]
+def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
+  """Returns the optional features of each example, and statistics of them.
 
-
-def _optional_features(
-  context: JobContext, number: int, rows: Sequence[int]
-) -> tuple[list[extras.Features], Result]:
-  """Returns the optional features of a chunk's examples, and input counts."""
-  chunk, manifest = context.chunk(number), context.manifest
-  merged: list[extras.Features] = [{} for _ in rows]
-  result: Result = {}
-
-  def add(values: list[extras.Features], counts: Result | None = None) -> None:
-    result.update(counts or {})
-    for features, more in zip(merged, values, strict=True):
-      features.update(more)
-
-  if labels := manifest.get("brackets"):
-    ids = schema.relation_ids(labels["source"])
-    vocabulary = context.vocabularies["source"]
-    add(*extras.bracket_features(chunk, rows, vocabulary, ids))
-  if manifest.get("alignments"):
-    add(*extras.link_features(chunk, rows, context.vocabularies))
-  if manifest.get("alternatives"):
-    add(extras.alternative_features(context, number, len(rows)))
-  return merged, result
+  Returns:
+    Features of each example; "optional", the `counts` of `optional.Encoded`,
+    and "mismatch", the first mismatch.
+  """
+  added: list[Features] = [{} for _ in examples.rows]
+  result: Result = {"optional": {}, "mismatch": ""}
+  for feature in OPTIONAL:
+    if feature.name not in examples.chunk.context.manifest:
+      continue
+    if encoded := feature.encode(examples):
+      result["optional"].update(encoded.counts)
+      result["mismatch"] = result["mismatch"] or encoded.mismatch
+      for features, more in zip(added, encoded.features, strict=True):
+        features.update(more)
+  return added, result
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Prints which constituency trees were left out; returns the plan of shards.
+  """Plans the shards, and reports optional features that were left out.
+
+  Returns:
+    "shards", the rows of chunks in each shard of each split; and by split the
+    sums of the results "optional" and "counts".
 
   Raises:
-    InputError: all constituency trees of a split were left out.
+    InputError: A stream of an optional feature does not match the text at all.
   """
+  shards: list[list[list[Part]]] = []
+  used: dict[str, Result] = {}
+  counts: dict[str, collections.Counter[str]] = {}
   for split in context.job.splits:
-    if "brackets" in split.streams:
-      of_split = [results[n] for n in context.chunks(split.name)]
-      left_out = next((r["left_out"] for r in of_split if r["left_out"]), "")
-      names = [split.file_names(name) for name in ("brackets", "source")]
-      extras.report_brackets(extras.bracket_counts(of_split), left_out, names)
-  shards = [
-    _shards(context, context.chunks(split.name), results)
-    for split in context.job.splits
-  ]
-  return {"shards": shards}
+    chunks = context.chunks(split.name)
+    of_split = [results[n] for n in chunks]
+    used[split.name] = optional.total([r["optional"] for r in of_split])
+    counts[split.name] = collections.Counter()
+    for result in of_split:
+      counts[split.name].update(result["counts"])
+    if mismatch := next(filter(None, (r["mismatch"] for r in of_split)), ""):
+      print(mismatch, flush=True)
+    _check_matches(split, used[split.name])
+    shards.append(_shards(context, chunks, results))
+  return {"shards": shards, "optional": used, "counts": counts}
+
+
+def _check_matches(split: SplitInput, counts: Result) -> None:
+  for stream, uses in counts.items():
+    if uses.get(optional.OTHER_WORDS) and not uses[optional.USED]:
+      side = stream.partition(".")[2] or "source"
+      raise InputError(
+        f"{split.file_names(f'{stream}.0')}: no tree has the words of its line"
+        f" of {split.file_names(side)} ({uses}). Give trees of the same text,"
+        " tokenized in the same way."
+      )
 
 
 def _shards(
@@ -160,11 +167,12 @@ def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
   """Returns the shard files to write, as (split, shard, kind of content)."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
-  found = []
-  for split, shards in enumerate(context.shards):
-    for shard in range(len(shards)):
-      found += [(split, shard, kind) for kind in kinds]
-  return found
+  return [
+    (split, shard, kind)
+    for split, shards in enumerate(context.summary("encode")["shards"])
+    for shard in range(len(shards))
+    for kind in kinds
+  ]
 
 
 def shard_count(context: JobContext) -> int:
@@ -178,11 +186,12 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
     Name, checksums, size and number of examples of the file.
   """
   split, shard, kind = _shard_files(context)[number]
-  parts = context.shards[split][shard]
-  name = _file_name(context, split, shard, kind)
-  result: Result = {"examples": sum(end - begin for _, begin, end in parts)}
+  shards = context.summary("encode")["shards"][split]
+  name = _file_name(context, split, shard, kind, len(shards))
+  count = sum(end - begin for _, begin, end in shards[shard])
+  result: Result = {"file": name, "examples": count, "lines": count}
   with files.publish(context.job.new / name) as file:
-    content = _content(context, parts, kind)
+    content = _content(context, shards[shard], kind)
     if kind == _RECORDS:
       file.writelines(content)
     else:
@@ -193,7 +202,7 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
       result["sha256"] = checksums.sha256_of(file.name)
     result |= checksums.file_checksums("", [file.name])[file.name]
   out.add_file(context.job.new / name, result["crc32c"])
-  return {"file": name, "lines": result["examples"], **result}
+  return result
 
 
 def _content(
@@ -217,40 +226,51 @@ def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
     buffer.writelines(content)
 
 
-def _file_name(context: JobContext, split: int, shard: int, kind: str) -> str:
+def _file_name(
+  context: JobContext, split: int, shard: int, kind: str, shards: int
+) -> str:
   """Returns the path of a shard file, relative to the dataset directory."""
-  name, shards = context.job.splits[split].name, len(context.shards[split])
+  name = context.job.splits[split].name
   if kind == _RECORDS:
     folder = manifests.tfds_folder("", context.manifest)
     dataset = context.config.data.name
     file = manifests.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
-  return manifests.sentence_file(
-    "", what, name, side, shard=shard, shards=shards
-  ).as_posix()
+  path = layout.sentence_file("", what, name, side, shard=shard, shards=shards)
+  return path.as_posix()
 
 
-def write_index(context: JobContext, split: int) -> Result:
-  """Writes the index of a split's records; returns its part of the manifest."""
+def write_index(
+  context: JobContext, split: int, results: Sequence[Result]
+) -> tuple[Result, np.ndarray]:
+  """Writes the index of a split's records.
+
+  Args:
+    context: Preparation job, whose stages are finished.
+    split: Index of the split.
+    results: Results of `write_shard` for all shard files.
+
+  Returns:
+    Manifest entry of the records; and the index.
+  """
   shards = []
-  for task, (of_split, _, kind) in enumerate(_shard_files(context)):
+  for (of_split, _, kind), result in zip(_shard_files(context), results):
     if of_split == split and kind == _RECORDS:
-      result = context.outputs.result(f"shards/{task}")
       shard = {key: result[key] for key in ("examples", "bytes", "sha256")}
       shard["file"] = pathlib.PurePath(result["file"]).name
       shards.append(shard)
+  entries = [np.empty(0, index.ENTRY)]
+  for parts in context.summary("encode")["shards"][split]:
+    for chunk, begin, end in parts:
+      of_chunk = context.outputs.read_array(f"encode/{chunk}", "index")
+      entries.append(of_chunk[begin:end])
   name = context.job.splits[split].name
-  path = manifests.index_file(context.job.new, context.manifest, name)
-  tfrecord.save_index(path, _index_entries(context, split))
-  return {
+  path = layout.index_file(context.job.new, context.manifest, name)
+  index.save(path, entries)
+  entry = {
     "examples": sum(shard["examples"] for shard in shards),
     "shards": shards,
     "records_sha256": records_sha256([shard["sha256"] for shard in shards]),
   }
-
-
-def _index_entries(context: JobContext, split: int) -> Iterator[np.ndarray]:
-  for parts in context.shards[split]:
-    for chunk, begin, end in parts:
-      yield context.outputs.read_array(f"encode/{chunk}", "index")[begin:end]
+  return entry, np.concatenate(entries)

@@ -27,7 +27,7 @@ from absl import flags
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
-from jaxsyn.preprocess.corpus import JobContext, PrepareJob
+from jaxsyn.preprocess.job import JobContext, PrepareJob
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import files, remote
 from jaxsyn.workers import Workers, cores
@@ -35,12 +35,10 @@ from jaxsyn.workers import Workers, cores
 _BYTES_PER_PROCESS = 1 << 14  # minimum size of input for a worker process
 _DIED = (
   "a worker process died, perhaps because memory ran out. Run the same command"
-  " again: what is done stays. --config.prepare.workers=1 needs least memory."
+  " again to continue. --config.prepare.workers=1 needs the least memory."
 )
-_REMOTE_RUNNERS = ("DataflowRunner",)  # their workers see no local disk
-_AGAIN = (
-  "See the log of the runner. Run the same command again: what is done stays."
-)
+_REMOTE_RUNNERS = ("DataflowRunner",)  # whose workers read no local disk
+_AGAIN = "See the log of the runner. Run the same command again to continue."
 
 
 @contextlib.contextmanager
@@ -56,7 +54,7 @@ def local(context: JobContext) -> Iterator[stages.Run]:
     with start_workers(context.job, count) as workers:
       yield functools.partial(run_on_workers, workers)
   else:
-    yield functools.partial(_run_here, context)
+    yield functools.partial(_run_in_process, context)
 
 
 def _input_paths(job: PrepareJob) -> list[os.PathLike[str]]:
@@ -64,7 +62,7 @@ def _input_paths(job: PrepareJob) -> list[os.PathLike[str]]:
   return [source.path for source in itertools.chain(*sources)]
 
 
-def _run_here(
+def _run_in_process(
   context: JobContext, stage: str, numbers: Sequence[int]
 ) -> Iterator[int]:
   for number in numbers:
@@ -99,12 +97,12 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
   """Yields a function that runs the tasks of a stage as a pipeline of Beam.
 
   Args:
-    options: command-line options of Beam.
-    context: preparation job in the launcher.
+    options: Command-line options of Beam.
+    context: Preparation job in the launcher.
 
   Raises:
     InputError: Beam is not installed, an option or the runner is unknown, or
-      workers of this runner would not see a folder.
+      workers of this runner cannot read a local folder.
   """
   parsed, runner = check_beam_options(options)
   job = context.job
@@ -112,7 +110,7 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
     for path in (job.outputs.folder, *_input_paths(job)):
       if not remote.is_remote(path):
         raise InputError(
-          f"--runner={runner}: its workers do not see {path}. Put the raw text"
+          f"--runner={runner}: its workers cannot read {path}. Put the raw text"
           " and config.data.directory on an object store (s3://, gs://)."
         )
   pickled = pickle.dumps(_with_shared_parsers(job))
@@ -125,12 +123,12 @@ def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
   A parser may be a local file of the launcher while all other files are on an
   object store. A parser that is a package must be installed on the workers.
   """
-  if not remote.is_remote(job.retained):
+  if not remote.is_remote(job.cache):
     return job
   parsers = {}
   for side, (spec, identity) in job.parsers.items():
     if (file := spec.file) and not remote.is_remote(file):
-      copy = job.retained / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      copy = job.cache / f"parser-{identity.sha256[:32]}.{spec.kind}"
       files.copy(file, copy)
       spec = spec.at(os.fspath(copy))
     parsers[side] = spec, identity
@@ -207,8 +205,8 @@ def split_command_line(
   """Splits a command line with --beam into jaxsyn's flags and Beam's options.
 
   Args:
-    argv: words of the command line.
-    known: names of jaxsyn's flags, except those of --config.
+    argv: Words of the command line.
+    known: Names of jaxsyn's flags, except those of --config.
   """
   ours, theirs = [*argv[:1]], list[str]()
   part = ours

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from jaxsyn import progress
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
-from jaxsyn.preprocess.corpus import JobContext
+from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 
 # Runs tasks of a stage, given their numbers, and yields the numbers of those
@@ -31,9 +31,9 @@ class Stage(NamedTuple):
   """A stage of dataset preparation.
 
   Attributes:
-    count: function that returns the number of tasks.
-    run: function that runs one task and returns its result.
-    combine: function that combines all results into the summary of the stage.
+    count: Function that returns the number of tasks.
+    run: Function that runs one task and returns its result.
+    combine: Function that combines all results into the summary of the stage.
   """
 
   count: Callable[[JobContext], int]
@@ -51,7 +51,6 @@ STAGES = {
   "duplicates": Stage(
     clean.partition_count, clean.find_duplicates, clean.select
   ),
-  "sample": Stage(vocabulary.sample_count, vocabulary.sample),
   "vocabulary": Stage(
     vocabulary.count, vocabulary.make_vocabulary, vocabulary.combine
   ),
@@ -65,12 +64,12 @@ def run_task(context: JobContext, stage: str, number: int) -> None:
   """Runs one task of a stage unless it is done.
 
   Raises:
-    InputError: the input is invalid.
+    InputError: The input is invalid.
   """
   task = f"{stage}/{number}"
   if context.outputs.finished(task) is None:
-    out = TaskOutput(context.outputs, task)
-    out.finish(STAGES[stage].run(context, number, out))
+    with context.outputs.new(task) as out:
+      out.header.result = STAGES[stage].run(context, number, out)
 
 
 def results(context: JobContext, stage: str) -> list[Result]:
@@ -87,11 +86,11 @@ def run(context: JobContext, run_tasks: Run) -> None:
   """Runs all stages of dataset preparation, except tasks that are done.
 
   Args:
-    context: preparation job in the launcher.
-    run_tasks: function from `preprocess.runners` that runs tasks.
+    context: Preparation job in the launcher.
+    run_tasks: Function from `preprocess.runners` that runs tasks.
 
   Raises:
-    InputError: the input is invalid.
+    InputError: The input is invalid.
   """
   outputs = context.outputs
   for name, stage in STAGES.items():
@@ -104,8 +103,8 @@ def run(context: JobContext, run_tasks: Run) -> None:
         if header is None:
           raise InputError(
             f"the stage {name!r} has ended without chunk {i}. All machines must"
-            f" see {outputs.folder}. Run the same command again: what is done"
-            " stays."
+            f" see {outputs.folder}. Run the same command again: it"
+            " keeps finished work."
           )
         lines += header.result.get("lines", 0)
         bar.advance(amount=header.result.get("lines", 0))

@@ -28,13 +28,13 @@ def draw(
   """Samples the training subset; returns its largest (random number, line).
 
   Args:
-    options: size and seed of the subset.
-    count: number of clean training pairs.
-    total: number of training pairs.
-    clean_lines: line indices of the clean pairs in the files, for each chunk.
+    options: Size and seed of the subset.
+    count: Number of clean training pairs.
+    total: Number of training pairs.
+    clean_lines: Line indices of the clean pairs in the files, for each chunk.
 
   Raises:
-    InputError: there are fewer clean pairs than the subset needs.
+    InputError: There are fewer clean pairs than the subset needs.
   """
   if options.pairs > count:
     raise InputError(
@@ -63,9 +63,15 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
 
 
 def is_drawn(
-  seed: int, lines: np.ndarray, last_drawn: tuple[int, int]
+  seed: int, lines: np.ndarray, last_drawn: Sequence[int]
 ) -> np.ndarray:
-  """Returns whether each clean training line is in the subset of `draw`."""
+  """Returns whether each clean training line is in a random subset.
+
+  Args:
+    seed: Seed of the subset.
+    lines: Line indices.
+    last_drawn: Result of `draw`.
+  """
   rank, line = last_drawn
   ranks, last = _ranks(seed, lines), np.uint64(rank)
   return (ranks < last) | ((ranks == last) & (lines <= line))

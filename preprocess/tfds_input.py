@@ -1,27 +1,26 @@
 """Shards of TensorFlow Datasets (TFDS) as raw text, without TensorFlow.
 
 An entry of config.prepare.splits is ("tfds:NAME", SPLIT) for a dataset in the
-data directory of TFDS, or ("tfds:FOLDER", SPLIT) for a folder that a TFDS
-builder has made. Each shard becomes one `Source` for each side.
+data directory of TFDS, or ("tfds:FOLDER", SPLIT) for the folder of a version,
+which has dataset_info.json. Each shard becomes one `Source` for each side.
 """
 
 from __future__ import annotations
 
 import os
-import pathlib
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxsyn.data.store import records
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.preprocess.readers import FIELDS_REMEDY, Source
-from jaxsyn.storage import files, remote
+from jaxsyn.preprocess.raw import FIELDS_REMEDY, Source
+from jaxsyn.storage import files
 
 PREFIX = "tfds:"
 _INFO = "dataset_info.json"
 _FORMATS = ("tfrecord", "array_record")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
-_MAX_DEPTH = 3  # folders of name, config and version
+_REBUILD = "Copy the file again, or build the TFDS dataset again."
+_RECORDS = 1024  # records of an ArrayRecord file to read at once
 
 
 def sources(
@@ -31,24 +30,24 @@ def sources(
 
   Args:
     entry: "tfds:NAME", "tfds:NAME/CONFIG:VERSION", or "tfds:FOLDER".
-    split: TFDS split, which may be a slice such as "train[:10%]".
-    raw_dir: folder of the raw files, which may contain FOLDER.
-    wanted: side -> name of its text feature, or its language code.
+    split: Name of a TFDS split, which may be a slice such as "train[:10%]".
+    raw_dir: Folder of the raw files, which may contain FOLDER.
+    wanted: Side -> name of its text feature, or its language code.
 
   Raises:
-    InputError: the dataset, split or text feature does not exist.
+    InputError: The dataset, split or text feature does not exist.
   """
-  import tensorflow_datasets as tfds
-
-  folder = _folder(entry, raw_dir)
   try:
-    info = tfds.builder_from_directory(folder).info
+    builder = _builder(entry, raw_dir)
+  except InputError:
+    raise
   except Exception as error:  # of many kinds: JSON, protobuf, imports
     what = str(error).splitlines()[0] if str(error) else type(error).__name__
     raise InputError(
-      f"{entry}: {folder} cannot be opened by TFDS ({what}). Build the dataset"
-      " again, or copy the folder again."
+      f"{entry} cannot be opened by TFDS ({what}). Build the dataset again, or"
+      " copy the folder again."
     ) from None
+  info, folder = builder.info, builder.data_dir
   file_format = info.file_format.value if info.file_format else "tfrecord"
   if file_format not in _FORMATS:
     raise InputError(
@@ -82,47 +81,26 @@ def sources(
   return {side: tuple(of_side) for side, of_side in found.items()}
 
 
-def _folder(entry: str, raw_dir: str) -> pathlib.Path:
-  """Returns the folder of the newest version of a TFDS dataset."""
+def _builder(entry: str, raw_dir: str) -> Any:
+  """Opens a TFDS dataset in a folder, or the newest version of a named one."""
+  import tensorflow_datasets as tfds
+  from tensorflow_datasets.core import read_only_builder
+
   name = entry.removeprefix(PREFIX)
-  if remote.is_remote(name):
-    return files.path_of(name)
+  for folder in (files.path_of(raw_dir) / name, files.path_of(name)):
+    if files.is_file(folder / _INFO):
+      return tfds.builder_from_directory(folder)
   data_dir = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-  places = [
-    pathlib.Path(raw_dir, name).expanduser(),
-    pathlib.Path(name).expanduser(),
-    pathlib.Path(data_dir, name.replace(":", "/")).expanduser(),
-  ]
-  place = next((place for place in places if place.is_dir()), None)
-  if place is None:
+  data_dir = os.path.expanduser(data_dir)
+  try:
+    return read_only_builder.builder_from_files(name, data_dir=data_dir)
+  except tfds.core.DatasetNotFoundError:
     raise InputError(
-      f"{entry}: there is no dataset {name}, neither as a folder nor in"
-      f" {pathlib.Path(data_dir).expanduser()}. Build it with `tfds build` or"
+      f"{entry}: there is no dataset {name}, neither in {data_dir} nor as a"
+      f" folder with {_INFO}. Build it with `tfds build` or"
       f' `tensorflow_datasets.builder("{name}", file_format="array_record")'
       ".download_and_prepare()`; TFDS_DATA_DIR names another data directory."
-    )
-  folders: list[pathlib.Path] = []
-  for depth in range(_MAX_DEPTH + 1):
-    folders += [path.parent for path in place.glob("*/" * depth + _INFO)]
-  newest = {folder.parent: folder for folder in sorted(folders, key=_version)}
-  if not newest:
-    raise InputError(
-      f"{entry}: {place} has no {_INFO}; name a folder that a TFDS builder has"
-      " made, as in data/NAME/1.0.0."
-    )
-  if len(newest) > 1:
-    listed = ", ".join(str(path) for path in sorted(newest.values()))
-    raise InputError(
-      f"{entry}: {place} has several datasets: {listed}. Name one of them."
-    )
-  (folder,) = newest.values()
-  return folder
-
-
-def _version(folder: pathlib.Path) -> tuple[int, ...]:
-  if not _VERSION.fullmatch(folder.name):
-    return ()
-  return tuple(map(int, folder.name.split(".")))
+    ) from None
 
 
 def _text_features(features: Any, prefix: str = "") -> list[str]:
@@ -149,3 +127,79 @@ def _field(entry: str, side: str, names: list[str], wanted: str) -> str:
     f"{entry} has {what} {wanted!r} for the {side}; its text features are"
     f" {', '.join(names) or 'none'}. {FIELDS_REMEDY}"
   )
+
+
+def texts(source: Source) -> Iterator[str]:
+  """Yields the texts that a split reads from a shard.
+
+  Raises:
+    InputError: The shard is missing or corrupt, or has no such text.
+  """
+  from tensorflow_datasets.proto import tf_example_pb2
+
+  parse = tf_example_pb2.Example.FromString
+  is_array_record = ".array_record" in source.path.name
+  read = _array_records if is_array_record else _tf_records
+  for number, record in enumerate(read(source), source.first):
+    where = f"{source.path}: example {number}"
+    try:
+      values = parse(record).features.feature[source.field].bytes_list.value
+      (value,) = values
+      yield value.decode("utf-8")
+    except UnicodeDecodeError as error:
+      raise InputError(
+        f"{where}: byte {error.start + 1} of {source.field!r} is not UTF-8."
+        " Correct the text and build the dataset again."
+      ) from None
+    except Exception as error:  # protobuf's, or not exactly one text
+      raise InputError(
+        f"{where} is corrupt, or has no text {source.field!r}"
+        f" ({type(error).__name__}). {_REBUILD}"
+      ) from None
+
+
+def _tf_records(source: Source) -> Iterator[bytes]:
+  """Yields the serialized examples that a split reads from a TFRecord file."""
+  selected = range(source.first, source.first + source.count)
+  count = 0
+  try:
+    for index, record in enumerate(records.scan(source.path)):
+      count += 1
+      if index in selected:
+        yield record
+  except InputError as error:
+    message = str(error).replace(records.REMEDY, _REBUILD)
+    raise InputError(message) from None
+  if count != source.total:
+    raise InputError(
+      f"{source.path} has {count} examples, not {source.total} as"
+      f" dataset_info.json promises. {_REBUILD}"
+    )
+
+
+def _array_records(source: Source) -> Iterator[bytes]:
+  """Yields the serialized examples that a split reads from an ArrayRecord file."""
+  try:
+    from array_record.python import array_record_module
+  except ImportError:
+    raise InputError(
+      f"{source.path} is an ArrayRecord file: pip install array_record, or build"
+      " the TFDS dataset in the format tfrecord."
+    ) from None
+  last = source.first + source.count
+  try:
+    if not files.is_file(source.path):
+      raise FileNotFoundError("the file is missing")
+    reader = array_record_module.ArrayRecordReader(str(source.path))
+    if reader.num_records() != source.total:
+      raise ValueError(
+        f"it has {reader.num_records()} examples, not {source.total} as"
+        " dataset_info.json promises"
+      )
+    for first in range(source.first, last, _RECORDS):
+      yield from reader.read(first, min(first + _RECORDS, last))
+  except (OSError, ValueError, IndexError, RuntimeError) as error:
+    what = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise InputError(
+      f"{source.path} is missing or corrupt: {what}. {_REBUILD}"
+    ) from None

@@ -15,8 +15,9 @@ import numpy as np
 
 from jaxsyn import progress
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, example
-from jaxsyn.data.store import example_check, fetch, manifests
+from jaxsyn.data.sentence import example
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.store import example_check, layout, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
@@ -32,8 +33,8 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
   the key.
 
   Args:
-    directory: dataset directory.
-    key: hash of the input, from `preprocess.inputs.Inputs`.
+    directory: Dataset directory.
+    key: Hash of the input, from `preprocess.inputs.Inputs`.
 
   Returns:
     Messages; None if there is no dataset, or one of other input or options.
@@ -44,7 +45,7 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
     dataset = Dataset(directory)
   except InputError:  # its remedy is to prepare again, as the caller does
     file = directory / manifests.FILE
-    return [f"{file} is not as this version wrote it"]
+    return [f"{file} is corrupt, or of another version of jaxsyn"]
   if dataset.manifest.get("key") != key:
     return None
   return list(dataset.corrupt_files().values())
@@ -53,13 +54,12 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
 def run(directory: os.PathLike[str] | str) -> None:
   """Verifies all content of a dataset directory; prints a summary and errors.
 
-  Compares each file with its checksum, each record with the features computed
-  from its line, its tree and the vocabulary, and downloaded files with their
-  hashes. Other raw files are not read: preparation reads them, and makes the
-  dataset again if they changed.
+  Compares each file with its checksum, and each record with the features
+  computed from its line, its tree and the vocabulary. Raw files are not read:
+  preparation reads them, and rebuilds the dataset if they changed.
 
   Raises:
-    InputError: a file or record is corrupt, or the dataset does not exist.
+    InputError: A file or record is corrupt, or the dataset does not exist.
   """
   dataset = Dataset(directory)
   directory, manifest = dataset.directory, dataset.manifest
@@ -67,18 +67,17 @@ def run(directory: os.PathLike[str] | str) -> None:
   print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
   faults = list(dataset.corrupt_files().values())
   is_intact, count = not faults, len(manifest["files"])
-  total = sum(facts["bytes"] for facts in manifest["files"].values())
-  print(
-    f"  files: {count - len(faults)} of {count} as they were written"
-    f" ({total:,} bytes)"
-  )
-  faults += _downloads(directory / "raw")
-  print("  raw files: not read; the command without --verify reads them")
+  total = sum(entry["bytes"] for entry in manifest["files"].values())
+  print(f"  files: {count - len(faults)} of {count} intact ({total:,} bytes)")
   if is_intact:
-    faults += _models(dataset)
+    faults += [
+      f"{directory / file} has another SHA-256 than in the manifest"
+      for file, sha256 in layout.models(manifest).items()
+      if sha256_of(directory / file) != sha256
+    ]
     for name, split in manifest["splits"].items():
-      fault = _split(dataset, name)
-      state = "an error" if fault else "as made from text and trees"
+      fault = _split_fault(dataset, name)
+      state = "an error" if fault else "equal to those of text and trees"
       print(f"  {name}: {split['examples']:,} records, {state}")
       faults += [fault] if fault else []
   else:
@@ -88,39 +87,13 @@ def run(directory: os.PathLike[str] | str) -> None:
   if faults:
     more = f" (and {len(faults) - 1} more, see above)" if faults[1:] else ""
     raise InputError(
-      f"{directory} is corrupt: {faults[0].rstrip('.')}{more}. Run the"
-      " command without --verify to make it again."
+      f"{directory} is corrupt: {faults[0].rstrip('.')}{more}. Run the command"
+      " without --verify to rebuild it."
     )
   print(f"{directory} is intact.")
 
 
-def _downloads(raw: pathlib.Path) -> list[str]:
-  """Returns a message for each corrupt download in a folder of raw files."""
-  records = files.names(raw, "*.sha256")
-  paths = [(raw / name).with_suffix("") for name in records]
-  paths = [path for path in paths if files.is_file(path)]  # others were removed
-  faults = []
-  for path in paths:
-    try:
-      if sha256_of(path) != fetch.recorded(path):
-        faults.append(f"{path} is not as it was fetched")
-    except InputError as error:
-      faults.append(str(error))
-  if paths:
-    intact = len(paths) - len(faults)
-    print(f"  downloads: {intact} of {len(paths)} as they were fetched")
-  return faults
-
-
-def _models(dataset: Dataset) -> list[str]:
-  return [
-    f"{dataset.directory / file} has another SHA-256 than the manifest says"
-    for file, sha256 in manifests.model_hashes(dataset.manifest).items()
-    if sha256_of(dataset.directory / file) != sha256
-  ]
-
-
-def _split(dataset: Dataset, name: str) -> str:
+def _split_fault(dataset: Dataset, name: str) -> str:
   """Returns a message about the first wrong record of a split, or ""."""
   count = 0
   try:
@@ -137,8 +110,8 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
   """Compares blocks of records with text and trees; yields their sizes.
 
   Raises:
-    InvalidExampleError: a record is wrong; has its number in the block.
-    InputError: the text, trees or records of the split cannot be read.
+    InvalidExampleError: A record is wrong; has its number in the block.
+    InputError: The text, trees or records of the split cannot be read.
   """
   records, last = dataset.split(name), 0
   drawn = None
@@ -151,11 +124,11 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
     for rows in records.rows((*records.features, *schema.UTF8)):
       example_check.check(rows, dataset.manifest)
       line = rows.flat["line"]
-      pairs = itertools.islice(zip(*sentences), len(rows))
+      pairs = list(itertools.islice(zip(*sentences), len(rows)))
       source, target = zip(*pairs)
       made = example.encode_all(source, target, lines=line, **options)
       _compare(rows, made)
-      _compare(rows, _texts(source, target))
+      _compare(rows, _texts(pairs))
       _check_lines(line, last, drawn, subset.file_of(name))
       last = int(line[-1])
       bar.advance(len(rows))
@@ -190,18 +163,16 @@ def _compare(stored: Rows, made: Rows) -> None:
   for i, (one, other) in enumerate(zip(stored.examples(), made.examples())):
     for name in names:
       if not np.array_equal(one[name], other[name]):
-        what = f"{name} is not what its line and tree give"
+        why = f"{name} differs from that of its line and tree"
         if name in schema.UTF8:
-          what = f"{schema.UTF8[name]} is not its line"
-        raise InvalidExampleError(i, what)
+          why = f"{schema.UTF8[name]} differs from its line"
+        raise InvalidExampleError(i, why)
 
 
-def _texts(
-  source: Sequence[str | conllu.Parse], target: Sequence[str | conllu.Parse]
-) -> Rows:
-  """Returns the texts of sentences as features of examples."""
+def _texts(pairs: Sequence[tuple[str | Parse, str | Parse]]) -> Rows:
+  """Returns the texts of sentence pairs as features of examples."""
   examples = []
-  for pair in zip(source, target, strict=True):
+  for pair in pairs:
     texts = [one if isinstance(one, str) else one.text for one in pair]
     data = [np.frombuffer(text.encode(), np.uint8) for text in texts]
     examples.append(dict(zip(schema.UTF8, data)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
@@ -13,8 +13,8 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
-from jaxsyn.preprocess.clean import Pair
-from jaxsyn.preprocess.corpus import JobContext
+from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
 
@@ -26,7 +26,7 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
   """Returns the vocabularies that config.prepare.vocabulary.like names, by side.
 
   Raises:
-    InputError: the path has no dataset, or its vocabulary is joint and the
+    InputError: The path has no dataset, or its vocabulary is joint and the
       configured vocabulary is not, or vice versa.
   """
   options = config.prepare.vocabulary
@@ -37,43 +37,14 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
     side: manifests.vocabulary(options.like, manifest, side)
     for side in schema.SIDES
   }
-  joint = len({vocabulary.sha256 for vocabulary in found.values()}) == 1
-  if joint != options.joint:
+  is_joint = len({vocabulary.sha256 for vocabulary in found.values()}) == 1
+  if is_joint != options.joint:
     raise InputError(
       f"config.prepare.vocabulary.joint is {options.joint}, but"
-      f" {options.like}, whose vocabulary is to be taken, has"
-      f" {'one for both sides' if joint else 'one for each side'}."
+      f" {options.like}, whose vocabulary is to be used, has"
+      f" {'one for both sides' if is_joint else 'one for each side'}."
     )
   return found
-
-
-def sample_count(context: JobContext) -> int:
-  """Returns the number of `sample` tasks, one for each training chunk."""
-  if context.config.prepare.vocabulary.like:
-    return 0
-  return len(context.train_chunks)
-
-
-def sample(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Samples clean training pairs of a chunk for training the vocabulary.
-
-  If there are too many pairs, those with the lowest hashes are sampled, so that
-  the sample depends only on the pairs.
-  """
-  chunk_number = context.train_chunks[number]
-  pairs = context.chunk(chunk_number).pairs()
-  sampled = [pairs[row] for row in clean.kept_rows(context, chunk_number)]
-  dropped = sum(context.dropped[context.config.data.train].values())
-  candidates = len(context.line_ranges[0]) - dropped
-  if candidates > _SAMPLE:
-    limit = _HASHES * _SAMPLE // candidates
-    sampled = [pair for pair in sampled if _hash(pair) < limit]
-  out.write_json("pairs", sampled)
-  return {"pairs": len(sampled)}
-
-
-def _hash(pair: Pair) -> int:
-  return int.from_bytes(clean.pair_key(pair)[:8], "little")
 
 
 def count(context: JobContext) -> int:
@@ -94,22 +65,24 @@ def make_vocabulary(
   """
   options = context.config.prepare.vocabulary
   sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
-  lines = list(_lines(context, sides))
+  columns = [schema.SIDES.index(side) for side in sides]
+  pairs = _sample(context)
+  lines = [pair[column] for column in columns for pair in pairs]
   # The name is a hash of all that the vocabulary depends on.
   recorded = dataclasses.asdict(options)
   del recorded["like"]  # the lines depend on it
   content = [json.dumps(recorded, sort_keys=True), *lines]
-  key = checksums.sha256_texts(content)[:32]
-  path = context.job.retained / f"vocabulary-{key}.model"
+  key = manifests.sha256_texts(content)[:32]
+  path = context.job.cache / f"vocabulary-{key}.model"
   if _is_intact(path, out):
     made = Vocabulary(path)
   else:
-    out.messages.append(f"training a vocabulary on {len(lines):,} lines")
+    out.add_message(f"training a vocabulary on {len(lines):,} lines")
     made = train(lines, path, options)
     sums = checksums.file_checksums(path.parent, [path.name])
     files.write_json(path.with_suffix(".json"), sums)
   if made.size != options.size:
-    out.messages.append(
+    out.add_message(
       f"the text is enough for a vocabulary of {made.size} pieces, not"
       f" {options.size}"
     )
@@ -117,13 +90,27 @@ def make_vocabulary(
   return dict.fromkeys(sides, str(path))
 
 
-def _lines(context: JobContext, sides: Sequence[str]) -> Iterator[str]:
-  """Yields the sampled training lines of the given sides, side after side."""
-  for side in sides:
-    column = schema.SIDES.index(side)
-    for number in range(sample_count(context)):
-      for pair in context.outputs.read_json(f"sample/{number}", "pairs"):
-        yield pair[column]
+def _sample(context: JobContext) -> list[Pair]:
+  """Returns a sample of the clean training pairs.
+
+  If there are too many pairs, those with the lowest hashes are sampled, so that
+  the sample depends only on the pairs.
+  """
+  dropped = context.summary("duplicates")["dropped"][context.config.data.train]
+  candidates = len(context.line_ranges[0]) - sum(dropped.values())
+  wanted = context.config.prepare.vocabulary.sample
+  limit = _HASHES * wanted // candidates
+  sampled = []
+  for number in context.train_chunks:
+    pairs = context.chunk(number).pairs()
+    for row in clean.kept_rows(context, number):
+      if candidates <= wanted or _hash(pairs[row]) < limit:
+        sampled.append(pairs[row])
+  return sampled
+
+
+def _hash(pair: Pair) -> int:
+  return int.from_bytes(clean.pair_key(pair)[:8], "little")
 
 
 def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
@@ -134,7 +121,7 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
   except (OSError, ValueError, LookupError, TypeError):  # absent or corrupt
     return False
   if wrong:
-    out.messages.append(f"corrupt: {wrong}")
+    out.add_message(f"corrupt: {wrong}")
   return not wrong
 
 
@@ -145,7 +132,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   """
   paths = {side: path for result in results for side, path in result.items()}
   for side, given in given_vocabularies(context.config).items():
-    path = context.job.retained / f"vocabulary-{given.sha256[:32]}.model"
+    path = context.job.cache / f"vocabulary-{given.sha256[:32]}.model"
     files.copy(given.path, path)
     paths[side] = str(path)
   return paths

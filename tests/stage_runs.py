@@ -1,4 +1,4 @@
-"""Single stages of a preparation, on lines of a test."""
+"""Single stages of a preparation, on the lines of a test."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import dataclasses
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
-from jaxsyn.preprocess.corpus import JobContext
 from jaxsyn.preprocess.inputs import read_inputs
+from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.stages import STAGES, results, run_task
 
@@ -19,10 +19,10 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   """Returns a job of plain lines, without trees.
 
   Args:
-    tmp_path: folder for all files.
-    splits: name -> (source lines, target lines); one of them is "train".
-    clean: options of cleaning, None for the defaults.
-    prepare: other options of preparing.
+    tmp_path: Folder for all files.
+    splits: Name -> (source lines, target lines); one of them is "train".
+    clean: Options of cleaning, None for the defaults.
+    prepare: Other options of preparation.
   """
   config = base.get_config()
   config.data.validation, config.data.test = "train", ()
@@ -40,7 +40,7 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   config = DataConfig(config.data, edited)
   inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
   outputs = Outputs(tmp_path / "stages")
-  return JobContext(inputs.job(outputs, tmp_path / "new", tmp_path / "kept"))
+  return JobContext(inputs.job(outputs, tmp_path / "new", tmp_path / "cache"))
 
 
 def run(context, names=SELECTION):
@@ -51,6 +51,5 @@ def run(context, names=SELECTION):
     for number in range(stage.count(context)):
       run_task(context, name, number)
     found = results(context, name)
-    summary = stage.combine(context, found)
-    context.outputs.write_summary(name, summary)
+    context.outputs.write_summary(name, stage.combine(context, found))
   return found

@@ -123,6 +123,14 @@ class Clean:
   a warning.
   """
 
+  empty: bool = option(
+    True, "Whether to drop pairs with a side without visible characters."
+  )
+  control: bool = option(
+    True,
+    "Whether to drop pairs with control characters. In other splits NUL is an "
+    "error and the others are kept.",
+  )
   max_words: CountOrOff = option(
     175,
     "Maximum number of words (between blanks) of a side. 0: no limit.",

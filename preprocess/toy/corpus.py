@@ -62,14 +62,14 @@ class Pair:
 
   Attributes:
     source: English text.
-    target: text in the invented language.
+    target: Text in the invented language.
     tokens: English words and punctuation marks, in order.
-    words: word of each token.
-    plurals: whether each token is a plural.
-    heads: index of the parent of each token; a root is its own parent.
-    relations: dependency relation of each token.
-    translations: target word of each token, "" if it has none.
-    order: index of the token that each target word translates; the full stop is
+    words: Word of each token.
+    plurals: Whether each token is a plural.
+    heads: Index of the parent of each token; a root is its own parent.
+    relations: Dependency relation of each token.
+    translations: Target word of each token, "" if it has none.
+    order: Index of the token that each target word translates; the full stop is
       the last word of both sides.
   """
 

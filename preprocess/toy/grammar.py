@@ -90,9 +90,9 @@ class Grammar:
     """Adds a random object and adjuncts to the right of a verb.
 
     Args:
-      verb: verb of the clause; modified in place.
-      depth: depth of the clause.
-      gap: whether a relative pronoun is the object of the verb.
+      verb: Verb of the clause; modified in place.
+      depth: Depth of the clause.
+      gap: Whether a relative pronoun is the object of the verb.
     """
     if verb.word.kind == "transitive" and not gap:
       kinds = ANIMATE if self.chance(0.5) else ("thing",)

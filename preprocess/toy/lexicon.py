@@ -62,9 +62,9 @@ class Word:
 
   Attributes:
     lemma: English dictionary form.
-    kind: word class, a key of `WORDS`, or "pronoun" or "mark".
-    group: gender 0-3 of a noun, class 0-2 of a verb, otherwise 0.
-    stems: target stems; the parent may determine which one is used.
+    kind: Word class, a key of `WORDS`, or "pronoun" or "mark".
+    group: Gender 0-3 of a noun, class 0-2 of a verb, otherwise 0.
+    stems: Target stems; the parent may determine which one is used.
   """
 
   lemma: str

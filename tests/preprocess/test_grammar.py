@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from jaxsyn.data.sentence import conllu
-from jaxsyn.preprocess.toy import corpus, lexicon
+from jaxsyn.preprocess.toy import corpus
 from jaxsyn.preprocess.toy.corpus import Pair, read_out
 from jaxsyn.preprocess.toy.grammar import Node
 from jaxsyn.preprocess.toy.lexicon import Word
@@ -97,29 +97,6 @@ def test_coordination_and_attribute_by_hand():
   )
 
 
-def test_conllu_by_hand():
-  king = Node(KING, "nsubj", "kings", True, left=[Node(THE, "det")])
-  slept = Node(SLEEP, "root", "slept", left=[king])
-  slept.right = [Node(STOP, "punct")]
-  assert read_out(slept).conllu("s1") == (
-    "# sent_id = s1\n"
-    "# text = The kings slept.\n"
-    "1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n"
-    "2\tkings\tking\tNOUN\t_\tNumber=Plur\t3\tnsubj\t_\t_\n"
-    "3\tslept\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
-    "4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
-  )
-  # Class 2: subject -em; the article agrees: gender a, plural n; so the verb.
-  assert read_out(slept).conllu("t1", "target") == (
-    "# sent_id = t1\n"
-    "# text = kingirem thean sleepatin.\n"
-    "1\tkingirem\t_\tNOUN\t_\tNumber=Plur\t3\tnsubj\t_\t_\n"
-    "2\tthean\t_\tDET\t_\t_\t1\tdet\t_\t_\n"
-    "3\tsleepatin\t_\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
-    "4\t.\t_\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
-  )
-
-
 def test_parents_in_the_target_are_nearest_translated_ancestors():
   # a <- b <- c <- d, where b and c have no translation, and a is the root.
   pair = Pair(
@@ -195,17 +172,3 @@ def test_pairs_are_different_and_their_trees_projective(pairs):
         distances.append(abs(head - i))
   far = sum(distance >= 3 for distance in distances)
   assert far / len(distances) > 0.25
-
-
-def test_lexicon():
-  words = lexicon.lexicon()
-  nouns = [w.lemma for kind in lexicon.NOUNS for w in words[kind]]
-  verbs = [w.lemma for kind in lexicon.VERBS for w in words[kind]]
-  assert len(set(nouns)) == len(nouns) and len(set(verbs)) == len(verbs)
-  forms = {lexicon.plural(n) for n in nouns} | {lexicon.past(v) for v in verbs}
-  assert not forms & set(nouns + verbs)
-  stems = [s for made in words.values() for w in made for s in w.stems]
-  assert len(set(stems)) == len(stems) > 200
-  # All genders and classes are met with, also among the commonest words.
-  assert {w.group for w in words["person"][:15]} == {0, 1, 2, 3}
-  assert {w.group for w in words["transitive"][:15]} == {0, 1, 2}

@@ -148,12 +148,12 @@ def test_prepared_folders_have_constituency_trees(tmp_path, capsys):
   folder = build.run(config)
   output = capsys.readouterr().out
   assert "train.mrg.gz:7: left out: the word 'cat' is not in" in output
-  assert "brackets   used 58, another text 1, no tree 1" in output
+  assert "brackets   used 58, other words 1, no tree 1" in output
   manifest = manifests.read(folder)
   assert manifest["brackets"] == {"source": ["NP", "S", "VP"]}
-  counts = {"used": 58, "another text": 1, "no tree": 1}
-  assert manifest["splits"]["train"]["brackets"] == counts
-  assert "brackets" not in manifest["splits"]["test"]
+  counts = {"used": 58, "other words": 1, "no tree": 1}
+  assert manifest["splits"]["train"]["optional"] == {"brackets": counts}
+  assert manifest["splits"]["test"]["optional"] == {}
   vocabulary = Vocabulary(folder / "vocabulary.model")
   names = linearise.symbols(manifest["brackets"]["source"])
   for i, one in enumerate(Dataset(folder).split("train")):
@@ -182,14 +182,15 @@ def test_drops_the_trees_of_dropped_lines(tmp_path):
   folder = build.run(config)
   records = Dataset(folder).split("train")
   assert 0 < len(records) < 60
-  about = manifests.read(folder)["splits"]["train"]["brackets"]
-  assert about == {"used": len(records), "another text": 0, "no tree": 0}
+  counts = manifests.read(folder)["splits"]["train"]["optional"]["brackets"]
+  assert counts == {"used": len(records), "other words": 0, "no tree": 0}
 
 
 def test_counts_trees_of_other_lines(tmp_path):
   config = with_brackets(tmp_path, lambda trees: [trees[0], *trees[:-1]])
-  about = manifests.read(build.run(config))["splits"]["train"]["brackets"]
-  assert about["another text"] > 50  # a few fit by chance
+  splits = manifests.read(build.run(config))["splits"]
+  counts = splits["train"]["optional"]["brackets"]
+  assert counts["other words"] > 50  # a few fit by chance
 
 
 def test_works_without_dependency_trees(tmp_path):

@@ -46,9 +46,7 @@ def test_ten_thousand_pairs_of_multi30k(shared_data, tmp_path):
 @pytest.mark.parametrize(
   ("name", "tests"),
   [
-    ("multi30k_en_de", {"test_2016", "test_2017"}),
     ("multi30k_de_en", {"test_2016", "test_2017"}),
-    ("multi30k_en_fr", {"test_2016", "test_2017"}),
     ("multi30k_en_cs", {"test_2016"}),
   ],
 )
@@ -86,22 +84,13 @@ def _parsed(folder, names):
   return [name for name in names if name == "parsed"]
 
 
-@pytest.mark.parametrize(
-  ("name", "pairs", "held_out"),
-  [
-    ("mafand_en_hau", 5865, (1300, 1500)),
-    ("mafand_en_ibo", 6998, (1500, 1500)),
-  ],
-)
-def test_news_in_hausa_and_igbo_stays(
-  shared_data, tmp_path, name, pairs, held_out
-):
-  config = config_of(name, tmp_path)
+def test_keeps_news_in_hausa(shared_data, tmp_path):
+  config = config_of("mafand_en_hau", tmp_path)
   config.prepare.workers = 1
   splits = manifests.read(build.run(config, str(shared_data / "mafand")))[
     "splits"
   ]
-  assert splits["train"]["lines"] == pairs
-  assert splits["train"]["examples"] > 0.99 * pairs
+  assert splits["train"]["lines"] == 5865
+  assert splits["train"]["examples"] > 0.99 * 5865
   result = splits["validation"]["examples"], splits["test"]["examples"]
-  assert result == held_out
+  assert result == (1300, 1500)

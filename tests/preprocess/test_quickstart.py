@@ -6,14 +6,9 @@ import collections
 import functools
 import json
 import random
-import subprocess
-import sys
 
 import pytest
 
-from jaxsyn.config import read_config
-from jaxsyn.configs import quickstart as settings
-from jaxsyn.configs import systems
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -51,16 +46,6 @@ def test_files(made):
   assert not list(folder.glob("*.tmp"))
   stored = json.loads((folder / "report.json").read_text())
   assert stored["uas"] == report.uas and "UAS" in str(report)
-
-
-def test_no_sentence_in_two_splits(made):
-  folder, _ = made
-  lines = [
-    line
-    for split in ("train", "validation", "test")
-    for line in (folder / f"{split}.en").read_text().splitlines()
-  ]
-  assert len(set(lines)) == len(lines) == 200
 
 
 def test_model_parses_raw_text(made):
@@ -165,15 +150,6 @@ def test_all_but_main_verbs_follow_from_word_and_parent():
         assert seen.setdefault(known, translation) == translation
 
 
-@pytest.mark.parametrize("system", systems.SYSTEMS)
-def test_config_is_accepted(system):
-  config = read_config(settings.get_config(system))
-  assert config.system == system
-  assert config.prepare.splits["test"] == ("test.en", "test.qaa")
-  assert config.prepare.raw_dir == settings.RAW
-  assert config.prepare.parse.sides == ("source", "target")
-
-
 def test_prepared_with_the_target_s_own_trees(prepared):
   """The gold trees, and not a parser's, whatever the folder of raw files."""
   manifest = manifests.read(prepared)
@@ -199,11 +175,3 @@ def test_folder_that_cannot_be_made(tmp_path):
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match="cannot make the folder"):
     quickstart.run(tmp_path / "file" / "raw", sizes=SIZES)
-
-
-@pytest.mark.parametrize("flag", ["--sed=1", "--pairs=0"])
-def test_reports_wrong_flags(flag):
-  command = [sys.executable, "-m", "preprocess.quickstart", flag]
-  done = subprocess.run(command, capture_output=True, text=True)
-  assert done.returncode == 2
-  assert flag[2:5] in done.stderr and "Traceback" not in done.stderr

@@ -8,7 +8,8 @@ import web_server
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import raw
-from jaxsyn.preprocess.readers import READERS, Source, reader_of
+from jaxsyn.preprocess.raw import Source
+from jaxsyn.preprocess.readers import READERS, reader_of
 
 TREE = """# sent_id = 1
 # text = Vom Haus\u00a0 .
@@ -56,10 +57,12 @@ def raw_files(folder, *downloads, raw_dir=""):
 
 def test_reports_missing_files(tmp_path):
   with pytest.raises(
-    InputError, match=r"a\.en is nowhere: --raw_dir is not set"
+    InputError, match=r"a\.en is not found \(--raw_dir is not set\)"
   ):
     raw_files(tmp_path).find("a.en")
-  with pytest.raises(InputError, match=r"a\.en is not in .*gives no address"):
+  with pytest.raises(
+    InputError, match=r"a\.en is not found in .*has no address"
+  ):
     raw_files(tmp_path / "fetched", raw_dir=tmp_path).find("a.en")
 
 
@@ -67,7 +70,7 @@ def test_reports_a_file_with_another_hash(tmp_path):
   (tmp_path / "a.en").write_bytes(b"other")
   download = ("a.en", "https://example.org/a.en", "0" * 64)
   found = raw_files(tmp_path / "fetched", download, raw_dir=tmp_path)
-  with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
+  with pytest.raises(InputError, match=r"a\.en is not the file.*has 0000"):
     found.find("a.en")
 
 

@@ -1,4 +1,4 @@
-"""However the work is cut, run, killed or spread, the same bytes come out."""
+"""The same files are made by any number of chunks, processes and machines."""
 
 import functools
 import gzip
@@ -15,22 +15,13 @@ from concurrent import futures
 import loaded_modules
 import object_store
 import pytest
-import stage_runs
-from raw_corpora import command, corpus, lines_of, nothing_made, records_of
+from raw_corpora import command, corpus, nothing_made, records_of
 
 from jaxsyn.config import read_config
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import (
-  build,
-  clean,
-  inputs,
-  runners,
-  stages,
-  vocabulary,
-)
-from jaxsyn.preprocess import corpus as corpora
+from jaxsyn.preprocess import build, clean, inputs, job, runners, stages
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
@@ -94,14 +85,13 @@ def test_shards_are_full_and_hold_the_same_examples(whole):
     assert counts == [shard["examples"] for shard in train["shards"]]
 
 
-def test_two_processes_make_the_same_files(whole, tmp_path):
+def test_two_processes_give_the_same_files(whole, tmp_path):
   config = again(whole, tmp_path)
   config.prepare.workers = 2
   assert records_of(build.run(config)) == whole[2]
 
 
 def test_the_first_of_several_errors_is_reported(whole, tmp_path):
-  """Whichever process meets its own first."""
   config = again(whole, tmp_path)
   config.prepare.workers = 2
   raw = tmp_path / "raw"
@@ -119,10 +109,9 @@ def test_the_first_of_several_errors_is_reported(whole, tmp_path):
 
 
 def test_records_do_not_depend_on_chunks(whole, tmp_path, monkeypatch):
-  monkeypatch.setattr(corpora, "MIN_LINES", 64)
-  monkeypatch.setattr(corpora, "MAX_LINES", 64)
+  monkeypatch.setattr(job, "MIN_LINES", 64)
+  monkeypatch.setattr(job, "MAX_LINES", 64)
   monkeypatch.setattr(clean, "_PARTITION_PAIRS", 900)
-  monkeypatch.setattr(clean, "_GROUP", 3)
   assert records_of(build.run(again(whole, tmp_path))) == whole[2]
 
 
@@ -156,26 +145,7 @@ def test_several_files_per_side_make_the_same_records(whole, tmp_path):
   assert records_of(build.run(config)) == whole[2]
 
 
-def test_reports_a_line_of_one_column(tmp_path):
-  config = corpus(tmp_path)
-  raw = pathlib.Path(config.prepare.raw_dir)
-  lines = [f"{line}\t{line}\n" for line in lines_of(config, "train.en")]
-  lines[4] = "the old man\n"
-  (raw / "train.tsv").write_text("".join(lines))
-  config.prepare.splits.train = ("train.tsv", "1-60")
-  with pytest.raises(InputError, match=r"train\.tsv:5: 1 columns, but a pair"):
-    build.run(config)
-  assert nothing_made(config)
-
-
-def test_reports_a_pattern_without_files(tmp_path):
-  config = corpus(tmp_path)
-  config.prepare.splits.train = ("part-*.en", "train.de.gz")
-  with pytest.raises(InputError, match=r"no raw file fits part-\*\.en in "):
-    build.run(config)
-
-
-def test_parts_of_unequal_length_are_named(tmp_path):
+def test_names_files_of_unequal_length(tmp_path):
   config = corpus(tmp_path)
   raw = pathlib.Path(config.prepare.raw_dir)
   for name, count in (("a.en", 3), ("b.en", 5), ("a.de", 3), ("b.de", 4)):
@@ -205,7 +175,7 @@ def test_reads_zstandard(whole, tmp_path):
 
 
 def interrupted(config, monkeypatch):
-  """Prepares until all is ready to be published; returns the folder of outputs."""
+  """Prepares all but the publication; returns the folder of task outputs."""
 
   def stop(*_):
     raise KeyboardInterrupt
@@ -218,10 +188,8 @@ def interrupted(config, monkeypatch):
   return folder
 
 
-@pytest.mark.parametrize(
-  "piece", ["streams/train.source/1", "duplicates/0", "encode/1"]
-)
-def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
+@pytest.mark.parametrize("piece", ["read/0", "duplicates/0", "encode/1"])
+def test_rebuilds_corrupt_outputs(whole, tmp_path, monkeypatch, piece):
   config = again(whole, tmp_path)
   folder = interrupted(config, monkeypatch)
   data = (folder / piece).read_bytes()
@@ -236,7 +204,7 @@ def test_a_corrupt_output_is_made_again(whole, tmp_path, monkeypatch, piece):
   assert records_of(build.run(config)) == whole[2]
 
 
-def test_unfinished_work_of_an_older_version_is_done_again(
+def test_repeats_unfinished_work_of_an_older_version(
   whole, tmp_path, monkeypatch
 ):
   config = again(whole, tmp_path)
@@ -246,7 +214,7 @@ def test_unfinished_work_of_an_older_version_is_done_again(
   assert not older.exists()
 
 
-def test_beam_in_this_process(whole, tmp_path):
+def test_runs_on_beam_in_this_process(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
@@ -298,7 +266,7 @@ def test_beam_reports_why_it_failed(whole, tmp_path, options, change, message):
     build.run(config, runner=runner)
 
 
-def test_beam_by_two_processes(whole, tmp_path):
+def test_runs_on_beam_with_two_processes(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config = again(whole, tmp_path)
   flags = ["--beam", "--runner=DirectRunner", "--direct_num_workers=2"]
@@ -309,8 +277,9 @@ def test_beam_by_two_processes(whole, tmp_path):
   assert records_of(config.data.directory) == whole[2]
 
 
-def test_dask_with_an_object_store_and_a_killed_worker(tmp_path, monkeypatch):
-  """One dies while it parses; the parser is a file of the launcher's."""
+def test_runs_on_dask_with_an_object_store_and_a_killed_worker(
+  tmp_path, monkeypatch
+):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   distributed = pytest.importorskip("distributed", reason="not installed")
   config = corpus(tmp_path, train=1500, test=40)  # three chunks
@@ -362,24 +331,26 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   sections = DataConfig(config.data, config.prepare)
   loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
   outputs = Outputs(tmp_path / "stages")
-  job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
-  with runners.start_workers(job, 2) as workers:
+  prepare_job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
+  with runners.start_workers(prepare_job, 2) as workers:
     run_tasks = functools.partial(runners.run_on_workers, workers)
-    stages.run(corpora.JobContext(job), run_tasks)
+    stages.run(job.JobContext(prepare_job), run_tasks)
     found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
   assert found == [[]] * 4
-  assert stages.results(corpora.JobContext(job), "shards")
+  assert stages.results(job.JobContext(prepare_job), "shards")
 
 
 def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
   config = read_config(whole[0])
   loaded = inputs.read_inputs(config, "", whole[1] / "raw")
   outputs = Outputs(whole[1] / "work" / "stages")
-  job = pickle.dumps(loaded.job(outputs, whole[1] / "new", whole[1] / "work"))
-  first = runners.context_of(job)
-  assert runners.context_of(bytes(bytearray(job))) is first
+  pickled = pickle.dumps(
+    loaded.job(outputs, whole[1] / "new", whole[1] / "work")
+  )
+  first = runners.context_of(pickled)
+  assert runners.context_of(bytes(bytearray(pickled))) is first
   with futures.ThreadPoolExecutor(1) as pool:
-    assert pool.submit(runners.context_of, job).result() is not first
+    assert pool.submit(runners.context_of, pickled).result() is not first
 
 
 def test_splits_the_command_line_for_beam():

@@ -1,7 +1,6 @@
-"""A random subset of the training pairs, on the records that are prepared."""
+"""A random subset of the training pairs."""
 
 import dataclasses
-import functools
 import gzip
 import pathlib
 import shutil
@@ -15,8 +14,7 @@ from jaxsyn.data.options import Subset
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import build, clean, runners, verify
-from jaxsyn.preprocess import corpus as corpora
+from jaxsyn.preprocess import build, clean, job, verify
 
 PAIRS = 700
 
@@ -49,7 +47,7 @@ def bracketed(line):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-  """A config with a subset, its prepared folder, and the bytes of that."""
+  """A config with a subset, its dataset directory, and the bytes of its files."""
   config = large(tmp_path_factory.mktemp("subset"))
   folder = build.run(config)
   return config, folder, records_of(folder)
@@ -80,7 +78,7 @@ def drawn_lines(folder):
   return [int(line) for line in text.split()]
 
 
-def test_records_the_drawn_lines_in_their_order(drawn):
+def test_draws_clean_lines_and_records_them(drawn):
   config, folder, _ = drawn
   facts = manifests.read(folder)["splits"]["train"]
   result = lines(folder)
@@ -166,20 +164,11 @@ def test_does_not_depend_on_chunks_or_processes(drawn, tmp_path, monkeypatch):
   config = copied(drawn[0], tmp_path / "processes")
   config.prepare.workers = 2
   assert records_of(build.run(config)) == drawn[2]
-  monkeypatch.setattr(corpora, "MIN_LINES", 64)
-  monkeypatch.setattr(corpora, "MAX_LINES", 64)
+  monkeypatch.setattr(job, "MIN_LINES", 64)
+  monkeypatch.setattr(job, "MAX_LINES", 64)
   monkeypatch.setattr(clean, "_PARTITION_PAIRS", 900)
-  monkeypatch.setattr(clean, "_GROUP", 3)
   config = copied(drawn[0], tmp_path / "chunks")
   assert records_of(build.run(config)) == drawn[2]
-
-
-def test_beam_draws_the_same_pairs(drawn, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
-  runner = functools.partial(runners.beam, options)
-  config = copied(drawn[0], tmp_path)
-  assert records_of(build.run(config, runner=runner)) == drawn[2]
 
 
 def test_subsets_of_one_seed_are_nested_and_seeds_differ(drawn, tmp_path):
@@ -207,7 +196,7 @@ def test_every_line_is_drawn_equally_often(tmp_path):
     config = context.config
     prepare = dataclasses.replace(config.prepare, subset=Subset(20, seed))
     config = dataclasses.replace(config, prepare=prepare)
-    other = corpora.JobContext(dataclasses.replace(context.job, config=config))
+    other = job.JobContext(dataclasses.replace(context.job, config=config))
     other.outputs.write_summary("duplicates", clean.select(other, []))
     rows = clean.kept_rows(other, 0)
     assert len(rows) == 20 and rows == sorted(rows)
@@ -221,7 +210,7 @@ def test_every_line_is_drawn_equally_often(tmp_path):
   assert abs(of_pairs).max() < 4.5 * np.sqrt(600 * share * (1 - share))
 
 
-def test_verify_passes_and_finds_changed_line_numbers(drawn, tmp_path, capsys):
+def test_verify_finds_changed_line_numbers(drawn, tmp_path, capsys):
   config, folder, _ = drawn
   verify.run(folder)
   assert "is intact" in capsys.readouterr().out
@@ -235,7 +224,7 @@ def test_verify_passes_and_finds_changed_line_numbers(drawn, tmp_path, capsys):
   assert "is prepared already" in capsys.readouterr().out
 
 
-def test_more_pairs_than_there_are_is_an_error(drawn, tmp_path):
+def test_rejects_more_pairs_than_there_are(drawn, tmp_path):
   of = manifests.read(drawn[1])["splits"]["train"]["subset"]["of"]
   config = copied(drawn[0], tmp_path)
   config.prepare.subset.pairs = of
@@ -249,7 +238,6 @@ def test_more_pairs_than_there_are_is_an_error(drawn, tmp_path):
 
 
 def test_without_a_subset_nothing_changes(tmp_path):
-  """The key too, so what was prepared before is used as it is."""
   config = corpus(tmp_path)
   folder = build.run(config)
   facts = manifests.read(folder)["splits"]["train"]
@@ -265,8 +253,7 @@ def test_without_a_subset_nothing_changes(tmp_path):
   assert not (folder / "text" / "train.drawn.gz").exists()
 
 
-def test_pairs_that_are_too_long_are_not_replaced(tmp_path):
-  """What is too long depends on the vocabulary, which the subset makes."""
+def test_does_not_replace_pairs_with_too_many_subwords(tmp_path):
   config = corpus(tmp_path)
   config.prepare.subset.update(pairs=40, seed=1)
   config.prepare.max_subwords = 10

@@ -1,4 +1,4 @@
-"""Parses of runs of lines, their reuse, and trees given as CoNLL-U."""
+"""Stored parses of runs of lines, and trees given as CoNLL-U."""
 
 import gzip
 
@@ -11,7 +11,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.sentence.vocabulary import Subwords
 from jaxsyn.preprocess import trees
-from jaxsyn.preprocess.outputs import Outputs, TaskOutput
+from jaxsyn.preprocess.outputs import Outputs
 
 LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 
@@ -50,12 +50,14 @@ LONG = "ten thousand words " * 3333
 TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
 
 
-def output(tmp_path):
-  return TaskOutput(Outputs(tmp_path / "work"), "trees/0")
+@pytest.fixture
+def out(tmp_path):
+  with Outputs(tmp_path / "work").new("trees/0") as output:
+    yield output
 
 
-def test_parses_lines(parser, tmp_path):
-  text = trees.parse_lines(TEXT, parser, tmp_path, output(tmp_path))
+def test_parses_lines(parser, tmp_path, out):
+  text = trees.parse_lines(TEXT, parser, tmp_path, out)
   blocks = conllu.blocks_of_text(text, "trees")
   result = list(conllu.match(blocks, TEXT, "text"))
   assert [p.text for p in result] == TEXT
@@ -78,16 +80,12 @@ def trees_options(model="", **options):
 
 
 def trees_of(context):
-  """The rows, CoNLL-U and parses that the stage leaves of the first chunk."""
-  before = (*stage_runs.SELECTION, "sample", "vocabulary")
-  (facts,) = stage_runs.run(context, (*before, "trees"))
-  rows = context.outputs.read_array("trees/0", "rows").tolist()
+  """The result, rows, CoNLL-U and parses of the first chunk."""
+  before = (*stage_runs.SELECTION, "vocabulary")
+  (result,) = stage_runs.run(context, (*before, "trees"))
   text = context.outputs.read("trees/0", "conllu.source").decode()
-  lines = (
-    context.outputs.read("trees/0", "text.source").decode().split("\n")[:-1]
-  )
-  parses = trees.parses_of(context, 0, "source", lines)
-  return facts, rows, text, parses
+  examples, _ = trees.examples_of(context, 0)
+  return result, examples.rows, text, examples.parses["source"]
 
 
 def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
@@ -111,7 +109,7 @@ def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
 
 
 class Counting:
-  """A parser that tells which lines it has parsed."""
+  """A parser that records the lines it has parsed."""
 
   def __init__(self, parser, beam=0):
     self.parser, self.lines = parser, []
@@ -122,8 +120,8 @@ class Counting:
     return self.parser.conllu_all(lines, names)
 
 
-def test_parses_are_used_again(parser, tmp_path):
-  counting, out = Counting(parser), output(tmp_path)
+def test_parses_each_line_once(parser, tmp_path, out):
+  counting = Counting(parser)
   text = trees.parse_lines(TEXT, counting, tmp_path, out)
   assert trees.parse_lines(TEXT, counting, tmp_path, out) == text
   assert counting.lines == TEXT
@@ -143,15 +141,14 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_corrupt_parses_are_made_again(parser, tmp_path, how):
-  out = output(tmp_path)
+def test_repeats_corrupt_parses(parser, tmp_path, out, how):
   expected = trees.parse_lines(TEXT, parser, tmp_path, out)
   (path,) = tmp_path.glob("*.gz")
   original = path.read_bytes()
   path.write_bytes(DAMAGE[how](original))
   assert trees.parse_lines(TEXT, parser, tmp_path, out) == expected
   assert path.read_bytes() == original
-  assert out.messages == [f"corrupt: {path} is parsed again"]
+  assert out.header.messages == [f"corrupt: {path}; parsing its lines again"]
 
 
 def test_given_trees_are_read_for_the_kept_lines(tmp_path):

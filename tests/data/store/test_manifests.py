@@ -34,7 +34,7 @@ def given(sha256, size=8):
 
 def test_round_trip(tmp_path):
   manifests.write(tmp_path, MANIFEST)
-  assert manifests.read(tmp_path) == {"format": 5, **MANIFEST}
+  assert manifests.read(tmp_path) == {"format": 6, **MANIFEST}
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 

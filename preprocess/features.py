@@ -1,0 +1,259 @@
+"""Table of the optional features of examples.
+
+To add one, write a subclass of `OptionalFeature` and list it in OPTIONAL.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Mapping, Sequence
+
+from jaxsyn.data import schema
+from jaxsyn.data.annotations import ANNOTATIONS, most_frequent
+from jaxsyn.data.options import Prepare
+from jaxsyn.data.sentence import alignments
+from jaxsyn.data.sentence.align import MismatchError, spans
+from jaxsyn.data.sentence.alignments import Links
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.text import normal
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.optional import (
+  NO_LINKS,
+  NO_TREE,
+  OTHER_WORDS,
+  USED,
+  Encoded,
+  Examples,
+  OptionalFeature,
+  Pair,
+  feature,
+)
+from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.penn import Brackets
+
+
+class Alternatives(OptionalFeature):
+  """Further parses that have the same words as the best parse of their line."""
+
+  name = "alternatives"
+
+  options: Mapping[str, str] = {
+    f"parse.{side}_alternatives": f"alternatives.{side}"
+    for side in schema.SIDES
+  }
+
+  def scan(self, examples: Examples, out: TaskOutput) -> Result:
+    """Returns the relations in the parses that are used: side -> relations."""
+    relations = {}
+    for side in self._sides(examples.chunk.context.config.prepare):
+      parses, _ = _matching_parses(examples, side)
+      labels = (parse.relation_W for of_row in parses for parse in of_row)
+      relations[side] = sorted(set(itertools.chain.from_iterable(labels)))
+    return relations
+
+  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+    sides = self._sides(context.config.prepare)
+    return {"alternatives": sides} if sides else {}
+
+  def _sides(self, prepare: Prepare) -> list[str]:
+    return [
+      side
+      for side in prepare.parse.sides
+      if getattr(prepare.parse, f"{side}_alternatives")
+    ]
+
+  def encode(self, examples: Examples) -> Encoded:
+    manifest = examples.chunk.context.manifest
+    encoded = Encoded([{} for _ in examples.rows], {})
+    for side in manifest["alternatives"]:
+      ids = schema.relation_ids(manifest["relations"][side])
+      parses, counts = _matching_parses(examples, side)
+      if counts:
+        encoded.counts[f"alternatives.{side}"] = counts
+      for features, of_row in zip(encoded.features, parses, strict=True):
+        heads, relations = list[int](), list[int]()
+        for parse in of_row:
+          heads += parse.head_W
+          relations += [
+            ids.get(x, schema.NO_RELATION) for x in parse.relation_W
+          ]
+        features |= feature(f"{side}_other_head", heads)
+        features |= feature(f"{side}_other_relation", relations)
+    return encoded
+
+
+def _matching_parses(
+  examples: Examples, side: str
+) -> tuple[list[list[Parse]], dict[str, int]]:
+  """Returns the further parses with the words of the best parse, and counts.
+
+  Returns:
+    Parses of each example; and the number of parses by use, {} if the split was
+    given none.
+  """
+  chunk, rows, best = examples.chunk, examples.rows, examples.parses[side]
+  found: list[list[Parse]] = [[] for _ in rows]
+  prefix = f"alternatives.{side}."
+  streams = [name for name in chunk.split.streams if name.startswith(prefix)]
+  if not streams:
+    return found, {}
+  counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
+  lines = [pair[schema.SIDES.index(side)] for pair in examples.pairs]
+  for stream in streams:
+    parses = chunk.parses(stream, lines)
+    for i, row in enumerate(rows):
+      parse, words = parses[row], (best[i].start_W, best[i].end_W)
+      if not lines[row].strip():
+        continue
+      if not (parse.parsed and best[i].parsed):
+        counts[NO_TREE] += 1
+      elif words != (parse.start_W, parse.end_W):
+        counts[OTHER_WORDS] += 1
+      else:
+        counts[USED] += 1
+        found[i].append(parse)
+  return found, counts
+
+
+class Alignments(OptionalFeature):
+  """Word alignments, as links between the words of both sides.
+
+  Its files are the links and, if other words than those between blanks were
+  aligned, the source words and the target words.
+  """
+
+  name = "alignments"
+
+  options: Mapping[str, str] = {"alignments": "alignments"}
+
+  def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
+    if "alignments.0" in chunk.split.streams:
+      _links(chunk, pairs)
+
+  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+    return {"alignments": True} if context.config.prepare.alignments else {}
+
+  def encode(self, examples: Examples) -> Encoded:
+    chunk, pairs = examples.chunk, examples.pairs
+    counts = dict.fromkeys((USED, NO_LINKS), 0)
+    links: Sequence[Links] = [()] * len(pairs)
+    encoded = Encoded([], {})
+    if "alignments.0" in chunk.split.streams:
+      links = _links(chunk, pairs)
+      encoded.counts["alignments"] = counts
+    for row in examples.rows:
+      counts[USED if links[row] else NO_LINKS] += 1
+      features = feature("links", [*itertools.chain(*links[row])])
+      for side, text in zip(schema.SIDES, pairs[row]):
+        pieces = chunk.context.vocabularies[side].encode(text)
+        features |= feature(f"{side}_unit", alignments.units(text, pieces))
+      encoded.features.append(features)
+    return encoded
+
+
+def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
+  """Returns the word alignment of each line pair, as indices of raw words.
+
+  Raises:
+    InputError: A line is malformed, a word does not exist, or the aligned words
+      differ from the words of the text.
+  """
+  words = [_linked_words(chunk, side, pairs) for side in schema.SIDES]
+  found = []
+  for row, line in enumerate(chunk.texts("alignments.0")):
+    where = chunk.place("alignments.0", row)
+    _, links = alignments.parsed(line, where, possible=False)
+    source, target = words[0][row], words[1][row]
+    for link in links:
+      for side, index, count in zip(
+        schema.SIDES, link, (len(source), len(target))
+      ):
+        if index >= count:
+          raise InputError(
+            f"{where}: the link {link[0]}-{link[1]} has word {index} of the"
+            f" {side}, whose line {chunk.lines[row] + 1} has {count} words"
+            " between blanks, from 0. Alignments are of the words of the raw"
+            " files; if other words were aligned, give their files too:"
+            " config.prepare.alignments."
+          )
+    # Several aligned words may belong to one word between blanks.
+    found.append(tuple(dict.fromkeys((source[i], target[j]) for i, j in links)))
+  return found
+
+
+def _linked_words(
+  chunk: Chunk, side: str, pairs: Sequence[Pair]
+) -> list[Sequence[int]]:
+  """Returns, for each line, the blank-separated word of each aligned word."""
+  column = schema.SIDES.index(side)
+  stream, lines = f"alignments.{column + 1}", [pair[column] for pair in pairs]
+  if stream not in chunk.split.streams:
+    return [range(len(alignments.spans(line)[0])) for line in lines]
+  is_normalized = chunk.context.job.is_normalized(chunk.split, side)
+  found: list[Sequence[int]] = []
+  for row, tokens in enumerate(chunk.texts(stream)):
+    words = (normal(tokens) if is_normalized else tokens).split()
+    try:
+      start_W, end_W = spans([(word,) for word in words], lines[row])
+    except MismatchError as error:
+      raise InputError(
+        f"{chunk.place(stream, row)}: {error}. Words that were aligned must be"
+        " those of the raw text, but for blanks."
+      ) from None
+    found.append(alignments.regrouped(start_W, end_W, lines[row]))
+  return found
+
+
+class Annotations(OptionalFeature):
+  """Annotations of words, and the labels of those without a fixed label set.
+
+  `jaxsyn.data.sentence.example` encodes them together with the trees.
+  """
+
+  name = "annotations"
+
+  def scan(self, examples: Examples, out: TaskOutput) -> Result:
+    """Writes side -> annotation -> label -> number of words in training."""
+    names = examples.chunk.context.config.prepare.parse.annotations
+    counts: dict[str, dict[str, collections.Counter[str]]] = {}
+    for side, parses in examples.parses.items():
+      counts[side] = {}
+      for name in names:
+        if ANNOTATIONS[name].open:
+          counts[side][name] = collections.Counter()
+          for parse in parses:
+            if parse.line_W:
+              counts[side][name].update(
+                map(str, ANNOTATIONS[name]().read(parse))
+              )
+    if examples.chunk.is_train:
+      out.write_json("labels", counts)
+    return {}
+
+  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+    options = context.config.prepare.parse
+    if not options.annotations or not options.sides:
+      return {}
+    # All different labels of the training split are in memory at once.
+    total: dict[tuple[str, str], collections.Counter[str]] = {}
+    for number in context.train_chunks:
+      labels = context.outputs.read_json(f"trees/{number}", "labels")
+      for side, of_side in labels.items():
+        for name, counts in of_side.items():
+          key = side, name
+          total.setdefault(key, collections.Counter()).update(counts)
+    found: dict[str, dict[str, list[str]]] = {}
+    for (side, name), counts in total.items():
+      found.setdefault(side, {})[name] = most_frequent(counts, options.labels)
+    manifest: Result = {"annotations": list(options.annotations)}
+    return manifest | ({"labels": found} if found else {})
+
+
+OPTIONAL: tuple[OptionalFeature, ...] = (
+  Alternatives(),
+  Brackets(),
+  Alignments(),
+  Annotations(),
+)

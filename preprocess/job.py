@@ -1,0 +1,296 @@
+"""Preparation jobs, the data that workers load for them, and chunks of lines.
+
+The lines of a split are cut into chunks of consecutive line pairs. A task of a
+stage (`preprocess.stages`) usually processes one chunk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxsyn.data import schema
+from jaxsyn.data.options import DataConfig
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.parsers import Parser, ParserSpec
+from jaxsyn.data.sentence.parsers.parser import Identity
+from jaxsyn.data.sentence.text import normal
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess.outputs import Outputs, Result
+from jaxsyn.preprocess.raw import Source
+from jaxsyn.preprocess.readers import READERS
+from jaxsyn.storage import files
+
+# A split has about 256 chunks, so that all workers are busy to the end; the
+# bounds keep the overhead of a chunk, and its memory, in proportion.
+_CHUNKS, MIN_LINES, MAX_LINES = 256, 1 << 10, 1 << 14
+_BYTES_PER_LINE = 60
+
+
+def chunk_lines(sources: Iterable[Source]) -> int:
+  """Returns the number of lines in a chunk, given the files of one side."""
+  size = sum(files.size_of(source.path) for source in sources)
+  share = max(1, size // _BYTES_PER_LINE // _CHUNKS)
+  return min(max(MIN_LINES, 1 << (share - 1).bit_length()), MAX_LINES)
+
+
+# Name of a stream -> its files, which have a line or tree for each pair.
+Streams = dict[str, tuple[Source, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitInput:
+  """Input files of a split, as streams with a line or tree for each pair.
+
+  Attributes:
+    name: Name of the split.
+    lines: Range of lines to read: "FIRST-LAST", "FIRST-", or "" for all.
+    streams: Name of a stream -> its files. "source" and "target" are the texts
+      and "trees.SIDE" given trees; `preprocess.optional` defines the others.
+    chunk_lines: Number of lines in a chunk; the last chunk may have fewer.
+  """
+
+  name: str
+  lines: str
+  streams: Streams
+  chunk_lines: int = MAX_LINES
+
+  def file_names(self, stream: str) -> str:
+    """Returns the file paths of a stream, joined with commas for messages."""
+    return ", ".join(str(source.path) for source in self.streams[stream])
+
+  @property
+  def paths(self) -> list[pathlib.Path]:
+    """Paths of all input files of the split, without duplicates."""
+    sources = itertools.chain.from_iterable(self.streams.values())
+    return list(dict.fromkeys(source.path for source in sources))
+
+  @property
+  def text_paths(self) -> list[pathlib.Path]:
+    """Paths of the source text files, then of the target text files."""
+    sources = self.streams["source"] + self.streams["target"]
+    return [source.path for source in sources]
+
+
+@dataclasses.dataclass(frozen=True)
+class PrepareJob:
+  """Picklable description of one dataset preparation, sent to workers.
+
+  Attributes:
+    config: Options of the dataset.
+    outputs: Folder of task outputs.
+    new: Folder of the new dataset, until it is complete.
+    cache: Folder of parses and vocabularies that later runs use again.
+    splits: Inputs of all splits, the training split first.
+    parsers: Side -> specification and identity of its parser, for the sides
+      whose lines are parsed.
+  """
+
+  config: DataConfig
+  outputs: Outputs
+  new: pathlib.Path
+  cache: pathlib.Path
+  splits: tuple[SplitInput, ...]
+  parsers: Mapping[str, tuple[ParserSpec, Identity]]
+
+  @property
+  def streams(self) -> list[tuple[SplitInput, str]]:
+    """Pairs of split and stream name, for all input streams of the job."""
+    return [(split, name) for split in self.splits for name in split.streams]
+
+  def is_train(self, split: SplitInput) -> bool:
+    return split.name == self.config.data.train
+
+  def is_normalized(self, split: SplitInput, side: str) -> bool:
+    """Returns whether the text of a side in a split is converted to NFC."""
+    # References stay unchanged: a score must not depend on the option.
+    trained = side == "source" or self.is_train(split)
+    return self.config.prepare.clean.nfc and trained
+
+
+class JobContext:
+  """A preparation job with its loaded parsers, vocabularies and summaries.
+
+  Attributes:
+    job: Job that is prepared.
+    config: Options of the dataset.
+    outputs: Folder of task outputs.
+  """
+
+  def __init__(self, job: PrepareJob):
+    self.job, self.config, self.outputs = job, job.config, job.outputs
+    self._summaries: dict[str, Result] = {}
+    self._duplicates: np.ndarray | None = None
+
+  @functools.cached_property
+  def parsers(self) -> dict[str, Parser]:
+    """Opened parser of each side whose lines are parsed."""
+    opened = {}
+    for side, (spec, identity) in self.job.parsers.items():
+      opened[side] = spec.open(identity.sha256)
+      if opened[side].identity.key != identity.key:
+        raise InputError(
+          f"the {side} parser is {opened[side].identity}, but was {identity} when"
+          " the preparation began: run the same command again."
+        )
+    return opened
+
+  @functools.cached_property
+  def vocabularies(self) -> dict[str, Vocabulary]:
+    """Loaded subword vocabulary of each side."""
+    paths = self.summary("vocabulary")
+    loaded = {path: Vocabulary(path) for path in set(paths.values())}
+    return {side: loaded[paths[side]] for side in schema.SIDES}
+
+  def summary(self, stage: str) -> Result:
+    """Returns the summary of a finished stage, which is read once."""
+    if stage not in self._summaries:
+      self._summaries[stage] = self.outputs.summary(stage)
+    return self._summaries[stage]
+
+  def duplicates(self, partitions: int) -> np.ndarray:
+    """Returns the sorted line indices of repeated training pairs, read once.
+
+    Args:
+      partitions: Number of `clean.find_duplicates` tasks.
+    """
+    if self._duplicates is None:
+      parts = [
+        np.frombuffer(self.outputs.read(f"duplicates/{number}", "lines"), "<i8")
+        for number in range(partitions)
+      ]
+      self._duplicates = np.sort(np.concatenate([np.empty(0, "<i8"), *parts]))
+    return self._duplicates
+
+  @property
+  def manifest(self) -> Result:
+    """Manifest entries that describe examples: sides, relations, labels etc."""
+    return self.summary("trees")["manifest"]
+
+  @functools.cached_property
+  def line_ranges(self) -> list[range]:
+    """Range of line indices that each split takes from its files."""
+    return [range(*pair) for pair in self.summary("read")["lines"]]
+
+  @functools.cached_property
+  def all_chunks(self) -> list[Chunk]:
+    """Chunks of lines of all splits, the training split first."""
+    chunks = []
+    for split, lines in zip(self.job.splits, self.line_ranges):
+      size = split.chunk_lines
+      for index, first in enumerate(range(0, len(lines), size)):
+        chunks.append(Chunk(self, split, index, lines[first : first + size]))
+    return chunks
+
+  def chunk(self, number: int) -> Chunk:
+    """Returns a chunk of lines, given its index among all splits."""
+    return self.all_chunks[number]
+
+  def chunks(self, name: str) -> list[int]:
+    """Returns the indices of a split's chunks of lines, among all splits."""
+    return [
+      i for i, one in enumerate(self.all_chunks) if one.split.name == name
+    ]
+
+  @property
+  def train_chunks(self) -> list[int]:
+    """Indices of the training split's chunks of lines."""
+    return self.chunks(self.config.data.train)
+
+  @property
+  def chunk_count(self) -> int:
+    """Number of chunks of lines in all splits."""
+    return len(self.all_chunks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+  """A chunk of lines: consecutive line pairs of a split.
+
+  Attributes:
+    context: Preparation job and its loaded data.
+    split: Input files of the split.
+    index: Index of the chunk within the split.
+    lines: Range of line indices in the files of the split.
+  """
+
+  context: JobContext
+  split: SplitInput
+  index: int
+  lines: range
+
+  @property
+  def is_train(self) -> bool:
+    return self.context.job.is_train(self.split)
+
+  def texts(self, stream: str) -> list[str]:
+    """Returns this chunk's lines of a stream, without line ends."""
+    return self._read(stream).decode("utf-8").split("\n")[:-1]
+
+  def pairs(self) -> list[tuple[str, str]]:
+    """Returns the line pairs of this chunk, in Unicode NFC if configured."""
+    sides = []
+    for side in schema.SIDES:
+      lines = self.texts(side)
+      if self.context.job.is_normalized(self.split, side):
+        lines = [normal(line) for line in lines]
+      sides.append(lines)
+    return list(zip(*sides, strict=True))
+
+  def parses(self, stream: str, lines: list[str]) -> list[Parse]:
+    """Returns the parse of each line from a stream of trees.
+
+    Args:
+      stream: Name of a stream of trees.
+      lines: Lines of its side in this chunk.
+    """
+    return unpack_parses(json.loads(self._read(stream)), lines)
+
+  def place(self, stream: str, row: int) -> str:
+    """Returns the position FILE:LINE of a row in a stream, for messages."""
+    first = 0  # index of the first line of a file
+    counts = self.context.summary("read")["counts"][self.split.name][stream]
+    for source, count in zip(self.split.streams[stream], counts):
+      number = self.lines[row] - first + 1
+      if number <= count:
+        unit = READERS[source.reader].unit
+        return f"{source.path}{f', {unit} ' if unit else ':'}{number}"
+      first += count
+    raise IndexError(row)
+
+  def _read(self, stream: str) -> bytes:
+    number = self.context.job.streams.index((self.split, stream))
+    return self.context.outputs.read(f"read/{number}", str(self.index))
+
+
+def pack_parses(parses: Iterable[Parse], with_rows: bool) -> list[Any]:
+  """Returns parses as JSON, which is faster to read than CoNLL-U.
+
+  Args:
+    parses: Parses of lines; their texts are left out.
+    with_rows: Whether to include the CoNLL-U rows, which annotations read.
+  """
+  return [
+    (
+      (parse.start_W, parse.end_W, parse.head_W, parse.relation_W),
+      parse.parsed,
+      parse.line_W if with_rows else (),
+    )
+    for parse in parses
+  ]
+
+
+def unpack_parses(packed: Sequence[Any], lines: Sequence[str]) -> list[Parse]:
+  """Returns the parses from `pack_parses`, given their texts."""
+  return [
+    Parse(line, *map(tuple, words), parsed, tuple(line_W))
+    for line, (words, parsed, line_W) in zip(lines, packed, strict=True)
+  ]

@@ -1,0 +1,127 @@
+"""Interface of optional features, which are made from additional input files.
+
+`preprocess.features` has the table of all optional features. Their files are
+read as streams (`preprocess.job.SplitInput`).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxsyn.data import schema
+from jaxsyn.data.options import Prepare
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.outputs import Result, TaskOutput
+
+USED, OTHER_WORDS, NO_TREE, NO_LINKS = (
+  "used",
+  "other words",
+  "no tree",
+  "no links",
+)
+
+Pair = tuple[str, str]
+Features = dict[str, np.ndarray]  # of one example, by name
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+  """Lines of a chunk that become examples.
+
+  Attributes:
+    chunk: Chunk of lines.
+    rows: Indices of these lines in the chunk.
+    parses: Side with trees -> best parse of each of these lines.
+  """
+
+  chunk: Chunk
+  rows: Sequence[int]
+  parses: Mapping[str, Sequence[Parse]]
+
+  @functools.cached_property
+  def pairs(self) -> list[Pair]:
+    """All line pairs of the chunk."""
+    return self.chunk.pairs()
+
+
+@dataclasses.dataclass
+class Encoded:
+  """Features of examples, and statistics of the input they were made from.
+
+  Attributes:
+    features: Features of each example.
+    counts: Stream prefix -> use, such as USED -> number of lines.
+    mismatch: Error message of the first content that does not match the text.
+  """
+
+  features: list[Features]
+  counts: dict[str, dict[str, int]]
+  mismatch: str = ""
+
+
+def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
+  """Returns the value of an option of config.prepare by its dotted name."""
+  return functools.reduce(getattr, option.split("."), prepare)
+
+
+class OptionalFeature:
+  """An optional feature of examples; subclasses override methods as needed.
+
+  Attributes:
+    name: Key in the manifest of a dataset that has this feature.
+    options: Options of config.prepare with its files (split -> file or files)
+      -> prefix of the names of their streams; file N has the stream PREFIX.N.
+  """
+
+  name: str
+  options: Mapping[str, str] = {}
+
+  def streams(self, prepare: Prepare, split: str) -> dict[str, tuple[str, str]]:
+    """Returns the streams of a split: name -> option and file name."""
+    found = {}
+    for option, stream in self.options.items():
+      names = option_value(prepare, option).get(split, ())
+      for i, name in enumerate([names] if isinstance(names, str) else names):
+        found[f"{stream}.{i}"] = option, name
+    return found
+
+  def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
+    """Raises InputError for malformed input, before the text is parsed."""
+
+  def scan(self, examples: Examples, out: TaskOutput) -> Result:
+    """Returns the labels in a chunk, or writes their counts as a part."""
+    return {}
+
+  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+    """Returns the feature's entries in the manifest, {} if it is not used.
+
+    Args:
+      context: Preparation job.
+      results: Results of `scan` for all chunks.
+    """
+    return {}
+
+  def encode(self, examples: Examples) -> Encoded | None:
+    """Returns the features of the examples of a chunk."""
+    return None
+
+
+def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
+  """Returns a feature of one example as a dict with one array."""
+  return {name: np.array(values, schema.FEATURES[name].dtype)}
+
+
+def total(results: Sequence[Mapping[str, Mapping[str, int]]]) -> Result:
+  """Returns the sum of the counts of several chunks: stream -> use -> number."""
+  counts: dict[str, collections.Counter[str]] = {}
+  for result in results:
+    for stream, of_stream in result.items():
+      counts.setdefault(stream, collections.Counter()).update(of_stream)
+  return {stream: dict(of_stream) for stream, of_stream in counts.items()}
