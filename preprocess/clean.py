@@ -160,9 +160,7 @@ def _check_nul(
       if "\0" in line:
         raise InputError(
           f"{chunk.place(side, row)}: there is a NUL character in the line."
-          " Take it out of the file (tr -d '\\000'), or, to have such lines of"
-          " the training split dropped, set config.prepare.clean.control to"
-          " True."
+          " Remove it from the file (tr -d '\\000')."
         )
 
 

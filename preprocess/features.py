@@ -16,7 +16,6 @@ from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.align import MismatchError, spans
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.text import normal
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.job import Chunk, JobContext
 from jaxsyn.preprocess.optional import (
@@ -32,6 +31,8 @@ from jaxsyn.preprocess.optional import (
 )
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.preprocess.penn import Brackets
+
+_LABELS = 20_000  # of an annotation without a fixed set of labels, per side
 
 
 class Alternatives(OptionalFeature):
@@ -191,12 +192,10 @@ def _linked_words(
   stream, lines = f"alignments.{column + 1}", [pair[column] for pair in pairs]
   if stream not in chunk.split.streams:
     return [range(len(alignments.spans(line)[0])) for line in lines]
-  is_normalized = chunk.context.job.is_normalized(chunk.split, side)
   found: list[Sequence[int]] = []
   for row, tokens in enumerate(chunk.texts(stream)):
-    words = (normal(tokens) if is_normalized else tokens).split()
     try:
-      start_W, end_W = spans([(word,) for word in words], lines[row])
+      start_W, end_W = spans([(word,) for word in tokens.split()], lines[row])
     except MismatchError as error:
       raise InputError(
         f"{chunk.place(stream, row)}: {error}. Words that were aligned must be"
@@ -246,7 +245,7 @@ class Annotations(OptionalFeature):
           total.setdefault(key, collections.Counter()).update(counts)
     found: dict[str, dict[str, list[str]]] = {}
     for (side, name), counts in total.items():
-      found.setdefault(side, {})[name] = most_frequent(counts, options.labels)
+      found.setdefault(side, {})[name] = most_frequent(counts, _LABELS)
     manifest: Result = {"annotations": list(options.annotations)}
     return manifest | ({"labels": found} if found else {})
 

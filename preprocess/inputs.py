@@ -29,8 +29,7 @@ from jaxsyn.preprocess.job import (
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import reader_of
-from jaxsyn.storage import files
-from jaxsyn.storage.checksums import sha256_of
+from jaxsyn.storage import checksums, files
 
 # Increase it when datasets from unchanged input must be prepared again.
 _RECIPE = 4
@@ -150,7 +149,7 @@ def read_inputs(
       parsers[side] = specs[side].open()
   used = {path for split in splits.values() for path in split.paths}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
-    sums = dict(zip(used, readers.map(sha256_of, used)))
+    sums = dict(zip(used, readers.map(checksums.sha256_of, used)))
   key = _key(config, splits, parsers, sums)
   return Inputs(config, splits, parsers, specs, fetched, sums, key, left_out)
 
@@ -276,4 +275,4 @@ def _key(
     },
     "parsers": {side: p and p.key for side, p in parsers.items()},
   }
-  return manifests.sha256_texts([json.dumps(content, sort_keys=True)])
+  return checksums.sha256_texts([json.dumps(content, sort_keys=True)])

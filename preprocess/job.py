@@ -21,7 +21,6 @@ from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.parsers.parser import Identity
-from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.outputs import Outputs, Result
@@ -108,12 +107,6 @@ class PrepareJob:
 
   def is_train(self, split: SplitInput) -> bool:
     return split.name == self.config.data.train
-
-  def is_normalized(self, split: SplitInput, side: str) -> bool:
-    """Returns whether the text of a side in a split is converted to NFC."""
-    # References stay unchanged: a score must not depend on the option.
-    trained = side == "source" or self.is_train(split)
-    return self.config.prepare.clean.nfc and trained
 
 
 class JobContext:
@@ -236,14 +229,8 @@ class Chunk:
     return self._read(stream).decode("utf-8").split("\n")[:-1]
 
   def pairs(self) -> list[tuple[str, str]]:
-    """Returns the line pairs of this chunk, in Unicode NFC if configured."""
-    sides = []
-    for side in schema.SIDES:
-      lines = self.texts(side)
-      if self.context.job.is_normalized(self.split, side):
-        lines = [normal(line) for line in lines]
-      sides.append(lines)
-    return list(zip(*sides, strict=True))
+    """Returns the line pairs of this chunk."""
+    return list(zip(*map(self.texts, schema.SIDES), strict=True))
 
   def parses(self, stream: str, lines: list[str]) -> list[Parse]:
     """Returns the parse of each line from a stream of trees.

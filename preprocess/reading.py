@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.text import normal
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.job import JobContext, SplitInput, pack_parses
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -105,8 +104,6 @@ def _read_trees(
   side = stream.split(".")[1]
   files = len(split.streams[side])
   lines = _lines(split, side, [0] * files, [0] * files)
-  if context.job.is_normalized(split, side):
-    lines = map(normal, lines)
   blocks = itertools.chain.from_iterable(
     conllu.read(source.path) for source in split.streams[stream]
   )

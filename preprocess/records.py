@@ -50,7 +50,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   vocabularies = tuple(context.vocabularies[side] for side in schema.SIDES)
   options = schema.encoding(manifest) | {"vocabularies": vocabularies}
   counts = collections.Counter[str]()
-  entries, frames = [np.empty(0, index.ENTRY)], list[bytes]()
+  entries, frames = [np.empty(0, tfrecord.ENTRY)], list[bytes]()
   for begin in range(0, len(lines), ENCODED_TOGETHER):
     part = slice(begin, begin + ENCODED_TOGETHER)
     rows = example.encode_all(
@@ -63,8 +63,8 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
     counts.update(report.count(rows, manifest["sides"]))
     part_texts = {f"{side}_text": texts[side][part] for side in schema.SIDES}
     payloads = records.encode(rows, part_texts)
-    frames += map(records.frame, payloads)
-    entries.append(index.entries(payloads, rows))
+    frames += map(tfrecord.frame, payloads)
+    entries.append(tfrecord.index_entries(payloads, rows))
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(_RECORDS, b"".join(frames))
   out.write_array(f"sizes.{_RECORDS}", sizes)
@@ -237,7 +237,9 @@ def _file_name(
     file = manifests.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
-  path = layout.sentence_file("", what, name, side, shard=shard, shards=shards)
+  path = manifests.sentence_file(
+    "", what, name, side, shard=shard, shards=shards
+  )
   return path.as_posix()
 
 
@@ -260,17 +262,19 @@ def write_index(
       shard = {key: result[key] for key in ("examples", "bytes", "sha256")}
       shard["file"] = pathlib.PurePath(result["file"]).name
       shards.append(shard)
-  entries = [np.empty(0, index.ENTRY)]
+  entries = [np.empty(0, tfrecord.ENTRY)]
   for parts in context.summary("encode")["shards"][split]:
     for chunk, begin, end in parts:
       of_chunk = context.outputs.read_array(f"encode/{chunk}", "index")
       entries.append(of_chunk[begin:end])
   name = context.job.splits[split].name
-  path = layout.index_file(context.job.new, context.manifest, name)
-  index.save(path, entries)
+  path = manifests.index_file(context.job.new, context.manifest, name)
+  tfrecord.save_index(path, entries)
   entry = {
     "examples": sum(shard["examples"] for shard in shards),
     "shards": shards,
-    "records_sha256": records_sha256([shard["sha256"] for shard in shards]),
+    "records_sha256": tfrecord.records_sha256(
+      [shard["sha256"] for shard in shards]
+    ),
   }
   return entry, np.concatenate(entries)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxsyn.data.store import records
+from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.preprocess.raw import FIELDS_REMEDY, Source
 from jaxsyn.storage import files
@@ -163,12 +163,12 @@ def _tf_records(source: Source) -> Iterator[bytes]:
   selected = range(source.first, source.first + source.count)
   count = 0
   try:
-    for index, record in enumerate(records.scan(source.path)):
+    for index, record in enumerate(tfrecord.scan(source.path)):
       count += 1
       if index in selected:
         yield record
   except InputError as error:
-    message = str(error).replace(records.REMEDY, _REBUILD)
+    message = str(error).replace(tfrecord.REMEDY, _REBUILD)
     raise InputError(message) from None
   if count != source.total:
     raise InputError(

@@ -17,7 +17,7 @@ from jaxsyn import progress
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.store import example_check, layout, manifests
+from jaxsyn.data.store import example_check, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
@@ -72,7 +72,7 @@ def run(directory: os.PathLike[str] | str) -> None:
   if is_intact:
     faults += [
       f"{directory / file} has another SHA-256 than in the manifest"
-      for file, sha256 in layout.models(manifest).items()
+      for file, sha256 in manifests.model_hashes(manifest).items()
       if sha256_of(directory / file) != sha256
     ]
     for name, split in manifest["splits"].items():

@@ -66,13 +66,13 @@ def make_vocabulary(
   options = context.config.prepare.vocabulary
   sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
   columns = [schema.SIDES.index(side) for side in sides]
-  pairs = _sample(context)
+  pairs = sampled_pairs(context)
   lines = [pair[column] for column in columns for pair in pairs]
   # The name is a hash of all that the vocabulary depends on.
   recorded = dataclasses.asdict(options)
   del recorded["like"]  # the lines depend on it
   content = [json.dumps(recorded, sort_keys=True), *lines]
-  key = manifests.sha256_texts(content)[:32]
+  key = checksums.sha256_texts(content)[:32]
   path = context.job.cache / f"vocabulary-{key}.model"
   if _is_intact(path, out):
     made = Vocabulary(path)
@@ -90,7 +90,7 @@ def make_vocabulary(
   return dict.fromkeys(sides, str(path))
 
 
-def _sample(context: JobContext) -> list[Pair]:
+def sampled_pairs(context: JobContext) -> list[Pair]:
   """Returns a sample of the clean training pairs.
 
   If there are too many pairs, those with the lowest hashes are sampled, so that
@@ -98,13 +98,12 @@ def _sample(context: JobContext) -> list[Pair]:
   """
   dropped = context.summary("duplicates")["dropped"][context.config.data.train]
   candidates = len(context.line_ranges[0]) - sum(dropped.values())
-  wanted = context.config.prepare.vocabulary.sample
-  limit = _HASHES * wanted // candidates
+  limit = _HASHES * _SAMPLE // candidates
   sampled = []
   for number in context.train_chunks:
     pairs = context.chunk(number).pairs()
     for row in clean.kept_rows(context, number):
-      if candidates <= wanted or _hash(pairs[row]) < limit:
+      if candidates <= _SAMPLE or _hash(pairs[row]) < limit:
         sampled.append(pairs[row])
   return sampled
 

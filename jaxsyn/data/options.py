@@ -119,18 +119,9 @@ class Clean:
   """Filters that clean the training split; other splits keep every line.
 
   Pairs with a side without visible characters, or with control characters, are
-  always dropped. In other splits NUL is an error, and the others are kept with
-  a warning.
+  always dropped. In other splits NUL is an error, and the others are kept.
   """
 
-  empty: bool = option(
-    True, "Whether to drop pairs with a side without visible characters."
-  )
-  control: bool = option(
-    True,
-    "Whether to drop pairs with control characters. In other splits NUL is an "
-    "error and the others are kept.",
-  )
   max_words: CountOrOff = option(
     175,
     "Maximum number of words (between blanks) of a side. 0: no limit.",

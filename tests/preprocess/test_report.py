@@ -1,8 +1,8 @@
 """The numbers in the report of a dataset."""
 
 import numpy as np
-
 from jaxsyn.data.store.index import ENTRY
+
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.preprocess import report
 

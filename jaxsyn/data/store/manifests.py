@@ -42,7 +42,7 @@ from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
 
 FILE = "manifest.json"
-FORMAT = 5
+FORMAT = 6
 
 PathLike = os.PathLike[str] | str
 Manifest = Mapping[str, Any]
@@ -90,13 +90,14 @@ class SplitFields:
   lines: Number = 0
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   unparsed: Number = 0
+  unknown: dict[str, int] = dataclasses.field(default_factory=dict)
   blank: dict[str, int] = dataclasses.field(default_factory=dict)
-  doubts: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+  tree_warnings: dict[str, tuple[str, ...]] = dataclasses.field(
+    default_factory=dict
+  )
   files: tuple[str, ...] = ()
   raw_sha256: Sha256OrNone = ""
-  brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
-  linked: Number = 0
-  alternatives: dict[str, Any] = dataclasses.field(default_factory=dict)
+  optional: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
   subset: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
