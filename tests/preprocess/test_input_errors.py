@@ -54,7 +54,7 @@ SPLIT, PARSE = "prepare.splits.train", "prepare.parse"
 BRACKETS = {f"{PARSE}.source_brackets": {"train": "new"}}
 LINKS = {"prepare.alignments": {"train": ("new",)}}
 MORE = {f"{PARSE}.source_alternatives": {"train": ("new",)}}
-PLAIN = {SPLIT: ("new", "train.de.gz")}
+PLAIN = {SPLIT: ("new", "train.de.gz"), f"{PARSE}.sides": ()}
 JSON = {SPLIT: ("new.jsonl",)}
 
 # Options, file "new" made of the source lines, and the message.
@@ -90,7 +90,7 @@ CASES = [
    r"ine 60 of"),
   (PLAIN, lambda lines: ["\u200b "] * 60, r"splits\.train: no line taken of"),
   (
-    {SPLIT: ("new", "new")},
+    {SPLIT: ("new", "new"), f"{PARSE}.sides": ()},
     lambda lines: [],
     r"splits\.train: \S*/new and .* are empty",
   ),
@@ -137,7 +137,7 @@ CASES = [
   # Constituency trees.
   (BRACKETS, replaced([], 60, bracketed), r"new has 59 lines, but its text has"),
   (BRACKETS, replaced("", 5, bracketed), r"new:5: the line is empty"),
-  (BRACKETS, replaced("(S (A b)) (C", 2, bracketed), r"new:2: .* one tree a"),
+  (BRACKETS, replaced("(S (A b)) (C", 2, bracketed), r"new:2: .* one tree per"),
   (BRACKETS, lambda lines: ["()"] * 60, "no kept line has a tree with const"),
   (
     BRACKETS,

@@ -55,9 +55,9 @@ def test_a_line_without_constituents_has_no_tree(line):
   [
     ("(S (NP (DT A)", r"x:7: 2 brackets are not closed"),
     ("S (NP))", r"x:7: 'S' is outside"),
-    (")", r"x:7: a bracket is closed that none has opened"),
+    (")", r"x:7: a bracket is closed that was not opened"),
     ("(S (X a) b))", r"x:7: '\)' comes after the end"),
-    (f"{DUCK} {DUCK}", r"x:7: '\(' comes after the end .* one tree a line"),
+    (f"{DUCK} {DUCK}", r"x:7: '\(' comes after the end .* one tree per line"),
   ],
 )
 def test_rejects_malformed_trees(line, message):

@@ -6,7 +6,7 @@
   conllu/SPLIT.SIDE.conllu.gz         trees; tree N belongs to text line N
   text/SPLIT.SIDE.gz                  raw text; line N belongs to record N
   NAME/VERSION/                       the TFDS dataset and its indexes
-  report.txt, report.png
+  report.txt                          statistics of the dataset
 
 Text and trees of several shards are SPLIT.SIDE-00000-of-00002.gz. The manifest is
 written last, so a directory with a manifest is complete. It may come from another
