@@ -149,7 +149,9 @@ class Alignments(OptionalFeature):
       features = feature("links", [*itertools.chain(*links[row])])
       for side, text in zip(schema.SIDES, pairs[row]):
         pieces = chunk.context.vocabularies[side].encode(text)
-        features |= feature(f"{side}_unit", alignments.units(text, pieces))
+        features |= feature(
+          f"{side}_unit", alignments.units_of_pieces(text, pieces)
+        )
       encoded.features.append(features)
     return encoded
 
@@ -165,7 +167,7 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
   found = []
   for row, line in enumerate(chunk.texts("alignments.0")):
     where = chunk.place("alignments.0", row)
-    _, links = alignments.parsed(line, where, possible=False)
+    _, links = alignments.parse_links(line, where, possible=False)
     source, target = words[0][row], words[1][row]
     for link in links:
       for side, index, count in zip(
@@ -201,7 +203,7 @@ def _linked_words(
         f"{chunk.place(stream, row)}: {error}. Words that were aligned must be"
         " those of the raw text, but for blanks."
       ) from None
-    found.append(alignments.regrouped(start_W, end_W, lines[row]))
+    found.append(alignments.units_of_words(start_W, end_W, lines[row]))
   return found
 
 
