@@ -9,8 +9,6 @@ import pytest
 from raw_corpora import corpus, lines_of
 from toy_folders import data_of, opened
 
-from jaxsyn import train
-from jaxsyn.configs import systems
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.store import example_check, manifests
@@ -139,19 +137,6 @@ def test_maps_links_of_tokenized_words_to_words_of_the_text(tmp_path):
     InputError, match=r"train\.de\.tok:1: the word 'x' is not"
   ):
     build.run(config)
-
-
-def test_reports_a_run_that_needs_missing_links(tmp_path):
-  config = with_links(tmp_path)
-  config.prepare.alignments = {}
-  folder = build.run(config)
-  assert "links" not in Dataset(folder).split("train").features
-  request = systems.apply(
-    config.copy_and_resolve_references(), "guided_alignment"
-  )
-  with pytest.raises(InputError, match=r"has no word alignments\. Prepare"):
-    train.run(request, tmp_path / "run")
-  assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,3 @@ def test_a_file_that_is_another_is_an_error(tmp_path, served):
     config.prepare.downloads = ((name, server.url(name), sha256),)
     with pytest.raises(InputError, match=f"raw file {name} cannot be fetched"):
       build.run(config)
-
-
-def test_a_split_that_is_not_optional_is_an_error(tmp_path):
-  config = with_optional(tmp_path)
-  config.prepare.optional = ()
-  with pytest.raises(InputError, match=r"raw file late\.en is not found in "):
-    build.run(config)

@@ -176,23 +176,6 @@ def test_prepared_folders_have_constituency_trees(tmp_path, capsys):
     assert one["source_brackets"].tolist() == []
 
 
-def test_drops_the_trees_of_dropped_lines(tmp_path):
-  config = with_brackets(tmp_path)
-  config.prepare.clean.max_words = 5
-  folder = build.run(config)
-  records = Dataset(folder).split("train")
-  assert 0 < len(records) < 60
-  counts = manifests.read(folder)["splits"]["train"]["optional"]["brackets"]
-  assert counts == {"used": len(records), "other words": 0, "no tree": 0}
-
-
-def test_counts_trees_of_other_lines(tmp_path):
-  config = with_brackets(tmp_path, lambda trees: [trees[0], *trees[:-1]])
-  splits = manifests.read(build.run(config))["splits"]
-  counts = splits["train"]["optional"]["brackets"]
-  assert counts["other words"] > 50  # a few fit by chance
-
-
 def test_works_without_dependency_trees(tmp_path):
   """The second task needs the one kind only."""
   config = with_brackets(tmp_path)

@@ -10,6 +10,7 @@ import random
 import pytest
 
 from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -49,23 +50,14 @@ def test_files(made):
 
 
 def test_model_parses_raw_text(made):
-  import ufal.udpipe as udpipe
-
   folder, report = made
   # 150 sentences make no good parser, but one much better than chance.
   assert report.las > 0.6 and report.uas >= report.las
-  model = udpipe.Model.load(str(folder / quickstart.PARSER))
-  tokenizer = model.newTokenizer("presegmented")
-  tokenizer.setText("Today, an old king slept.\n")
-  sentence, error = udpipe.Sentence(), udpipe.ProcessingError()
-  assert tokenizer.nextSentence(sentence, error)
-  model.tag(sentence, "")
-  model.parse(sentence, "")
-  words = list(sentence.words)[1:]
-  forms = ["Today", ",", "an", "old", "king", "slept", "."]
-  assert [w.form for w in words] == forms
-  # Numbers from 1: the commas and the king depend on "slept" (6).
-  assert [w.head for w in words] == [6, 6, 5, 5, 6, 0, 6]
+  parse = UDPipe(folder / quickstart.PARSER)("Today, an old king slept.")
+  words = [parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W)]
+  assert words == ["Today", ",", "an", "old", "king", "slept", "."]
+  # The commas and the king depend on "slept" (5).
+  assert parse.head_W == (5, 5, 4, 4, 5, 5, 5)
 
 
 def test_training_the_parser_is_silent_and_reproducible(made, capfd):
