@@ -108,7 +108,7 @@ CASES = [
   (
     {f"{PARSE}.source_conllu": {}, f"{PARSE}.source.udpipe.model": "no.udpipe"},
     None,
-    r"'no\.udpipe' is no file",
+    r"'no\.udpipe' is neither a file",
   ),
   (
     {f"{PARSE}.source_conllu.test": "no.conllu"},
