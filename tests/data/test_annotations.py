@@ -17,7 +17,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import sentence_features
-from jaxsyn.preprocess import build, extras, verify
+from jaxsyn.preprocess import build, features, verify
 
 # "zum" is a token of two words; "x" is no part of speech.
 TREES = """\
@@ -132,7 +132,7 @@ def opened_labels(tmp_path_factory):
   config.prepare.parse.annotations = ("lemma", "feats")
   config.prepare.vocabulary.update(size=60, joint=False, type="char")
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(extras, "_LABELS", 3)
+    patch.setattr(features, "_LABELS", 3)
     return build.run(config, str(raw)), config
 
 
