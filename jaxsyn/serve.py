@@ -31,23 +31,22 @@ from jaxsyn.session import search_flags
 
 def _main(values: flags.FlagValues) -> None:
   try:
-    import prometheus_client  # noqa: F401
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
   except ImportError as error:
     raise InputError(
       f"serving needs the package {error.name}: pip install -e '.[serve]'"
     ) from None
-  from jaxsyn.serving import runs, server, warm
-  from jaxsyn.serving.network_policy import NetworkPolicy
+  from jaxsyn.serving import runs, server
   from jaxsyn.serving.service import Service
   from jaxsyn.training.runtime import set_up_jax
 
   locations = runs.run_locations(values.run)
-  limit_values: dict[str, Any] = {
+  limits: dict[str, Any] = {
     field.name: values[field.name].value
     for field in dataclasses.fields(ServiceLimits)
   }
+  hosts = server.host_names(values.host, values.allowed_hosts)
   logging.set_verbosity(logging.ERROR)
   sock = server.bind(values.host, values.port)
   set_up_jax()
@@ -60,31 +59,26 @@ def _main(values: flags.FlagValues) -> None:
     )
     for location in locations
   ]
-  service = Service(
-    served, ServiceLimits(**limit_values), max_sentences=values.together
-  )
   for run in served:
     if why := run.readers.why_no_parser:
       print(f"{run.name}: no raw text is parsed: {why}", file=sys.stderr)
+  service = Service(
+    served, ServiceLimits(**limits), max_sentences=values.together
+  )
   url = server.url_of(sock)
 
-  def on_progress(compiled: int, sizes: int) -> None:
-    service.compiled = (compiled, sizes)  # before the line is printed
-    if not compiled:
-      print(
-        f"listening at {url}; compiling {sizes} sizes, until then it answers "
-        "503; --compile 0 starts without",
-        file=sys.stderr,
-        flush=True,
-      )
-
-  policy = NetworkPolicy(values.host, values.allowed_hosts, values.origins)
+  if values.compile:
+    print(
+      f"listening at {url}; compiling programs, until then it answers 503; "
+      "--compile 0 starts without",
+      file=sys.stderr,
+      flush=True,
+    )
   server.serve(
-    server.create_server(service, policy, proxies=",".join(values.proxies)),
+    service,
+    service.app(hosts, values.origins),
     sock,
-    prepare=lambda: warm.prepare(
-      [*service.worker.queues.values()], values.compile, on_progress
-    ),
+    prepare=lambda: server.compile_programs(service, values.compile),
     on_ready=lambda: print(
       f"serving {', '.join(service.runs)} at {url}", flush=True
     ),
@@ -131,16 +125,13 @@ def define_flags() -> None:
     "allowed_hosts",
     [],
     "Names of the server, such as translate.example.org or *.example.org, in "
-    "addition to localhost and --host.",
+    "addition to localhost and --host; with --host 0.0.0.0, any name by default.",
   )
   list_flag(
     "origins",
     [],
-    "Web pages on other hosts that may send requests, such as "
+    "Web pages on other hosts that may read responses, such as "
     "https://example.org (CORS).",
-  )
-  list_flag(
-    "proxies", [], "Addresses of proxies whose X-Forwarded-For is trusted."
   )
 
 

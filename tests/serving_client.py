@@ -1,25 +1,23 @@
-"""Clients of a service in this process: without sockets, or at a port."""
+"""Clients and processes of `jaxsyn serve`."""
 
 import asyncio
 import contextlib
 import json
-import threading
-import time
+import re
+import signal
+import subprocess
+import sys
 
 import httpx
-
-from jaxsyn.serving import server
-from jaxsyn.serving.network_policy import Guard, NetworkPolicy
 
 LINE, OTHER = "a cow sleeps .", "the duck runs ."
 
 
 class ServiceClient:
-  """A client of a service, without sockets."""
+  """Client of a service in this process, without sockets."""
 
-  def __init__(self, service, **policy):
-    self.service = service
-    self.app = Guard(service, NetworkPolicy(**policy))
+  def __init__(self, service, hosts=("localhost",), origins=()):
+    self.service, self.app = service, service.app(hosts, origins)
 
   def __call__(self, path, body=None, **options):
     """Returns the response to a request; a body is JSON, or bytes."""
@@ -47,19 +45,26 @@ class ServiceClient:
 
 
 @contextlib.contextmanager
-def listening(service):
-  """Yields the port of a service that runs in a thread of this process."""
-  sock = server.bind("127.0.0.1", 0)
-  running = server.create_server(service, NetworkPolicy())
-  thread = threading.Thread(
-    target=lambda: asyncio.run(running.serve(sockets=[sock]))
+def serving(environment, *arguments, number=signal.SIGINT, handler=signal.SIG_DFL):  # fmt: skip
+  """Yields a process of `jaxsyn serve`, which starts with a signal's handler."""
+  process = subprocess.Popen(
+    [sys.executable, "-m", "jaxsyn", "serve", "--port=0", *arguments],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    env=environment | {"PYTHONUNBUFFERED": "1"},
+    preexec_fn=lambda: signal.signal(number, handler),
   )
-  thread.start()
-  while not running.started:
-    time.sleep(0.01)
   try:
-    yield sock.getsockname()[1]
+    yield process
   finally:
-    running.should_exit = running.force_exit = True
-    thread.join(30)
-    sock.close()
+    process.kill()
+    process.communicate()
+
+
+def wait_until_ready(process):
+  """Returns the port of a server that accepts requests."""
+  line = process.stdout.readline()
+  matches = re.fullmatch(r"serving .* at http://127\.0\.0\.1:(\d+)\n", line)
+  assert matches, line + process.stderr.read()
+  return int(matches[1])

@@ -1,36 +1,33 @@
 """Continuous batching: sentences of many requests are translated together.
 
-One thread uses the devices. For each run in turn it takes a batch of waiting
-sentences, translates it, and sets the results. A batch takes one sentence of each
-request in turn, so that short requests do not wait for long ones.
+One thread uses the devices. For each run in turn, it takes a batch of waiting
+sentences, and sets their results. A batch takes one sentence of each job in turn,
+so that short requests do not wait for long ones.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.translator import Translation
+from jaxsyn.decode.translator import OutputRequest, Translation
 from jaxsyn.errors import InputError
+from jaxsyn.serving.requests import InspectRequest
 from jaxsyn.serving.runs import ServedRun
-
-BATCH_DELAY = 0.003  # seconds that an idle worker waits for further sentences
 
 
 class QueueFullError(Exception):
-  """No more sentences may wait."""
+  """Error of a job for which there is no space in the queue."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceResult:
-  """The result of a sentence.
+  """Translations of a sentence.
 
   Attributes:
     nbest: Translations, best first.
@@ -42,51 +39,34 @@ class SentenceResult:
 
 
 class Job:
-  """Work of one request.
+  """Sentences of a client, which wait to be translated or inspected.
 
   Attributes:
-    run: Name of the run.
-    results: Futures of the results.
-    waiting: Indices of results for which work has not started.
+    run: Run that translates or inspects.
+    requests: Requests, one per sentence.
+    results: Futures of their results: a SentenceResult, or the JSON of an
+      inspection.
+    waiting: Indices of the sentences that wait.
     is_wanted: Whether the client still waits.
   """
 
-  def __init__(self, run: str, count: int):
-    self.run, self.is_wanted = run, True
-    self.results: list[Future[Any]] = [Future() for _ in range(count)]
-    self.waiting = collections.deque(range(count))
-
-
-class TranslationJob(Job):
-  """The sentences of a request; each result is a SentenceResult."""
-
-  def __init__(self, run: str, requests: Sequence[Request]):
-    super().__init__(run, len(requests))
-    self.requests = requests
-
-
-class InspectionJob(Job):
-  """Other work with the model of a run.
-
-  Attributes:
-    function: Function that does the work; its argument is a function that returns
-      whether the client still waits.
-  """
-
-  def __init__(self, run: str, function: Callable[[Callable[[], bool]], Any]):
-    super().__init__(run, 1)
-    self.function = function
+  def __init__(
+    self, run: ServedRun, requests: Sequence[Request | InspectRequest]
+  ):
+    self.run, self.requests, self.is_wanted = run, requests, True
+    self.results: list[Future[Any]] = [Future() for _ in requests]
+    self.waiting = collections.deque(range(len(requests)))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Sentence:
-  """A sentence of a batch."""
+  """A sentence of a job."""
 
-  job: TranslationJob
+  job: Job
   index: int
 
   @property
-  def request(self) -> Request:
+  def request(self) -> Any:
     return self.job.requests[self.index]
 
   @property
@@ -94,211 +74,133 @@ class _Sentence:
     return self.job.results[self.index]
 
 
-class RequestQueue:
-  """The jobs that wait for a run.
+class _Input(NamedTuple):
+  """A sentence that was read: its arrays, and whether it was cut."""
 
-  Attributes:
-    run: The run.
-    max_sentences: Maximum number of sentences in a batch.
-    translations, inspections: Jobs with waiting work.
-  """
-
-  def __init__(self, run: ServedRun, max_sentences: int):
-    self.run, self.max_sentences = run, max_sentences
-    self.translations: collections.deque[TranslationJob] = collections.deque()
-    self.inspections: collections.deque[InspectionJob] = collections.deque()
-
-  @property
-  def waiting(self) -> int:
-    """Number of waiting sentences; an inspection counts as one."""
-    sentences = sum(len(job.waiting) for job in self.translations)
-    return sentences + len(self.inspections)
-
-  def jobs_like(self, job: Job) -> collections.deque[Any]:
-    """Returns the waiting jobs of the kind of a job."""
-    is_inspection = isinstance(job, InspectionJob)
-    return self.inspections if is_inspection else self.translations
-
-  def take_batch(self) -> list[_Sentence]:
-    """Takes sentences for a batch, one of each request in turn."""
-    batch: list[_Sentence] = []
-    while self.translations and len(batch) < self.max_sentences:
-      job = self.translations.popleft()
-      batch.append(_Sentence(job, job.waiting.popleft()))
-      if job.waiting:
-        self.translations.append(job)
-    return batch
+  sentence: _Sentence
+  example: Any
+  cut: bool
+  output_request: OutputRequest
 
 
 class Worker:
-  """The thread that uses the devices.
+  """The thread that uses the devices, and the queue of each run."""
 
-  Attributes:
-    queues: Queue of each run, by name.
-    done: Future that is set when the thread has ended.
-  """
-
-  def __init__(
-    self,
-    runs: Sequence[ServedRun],
-    *,
-    max_waiting: int,
-    max_sentences: int,
-    on_batch: Callable[[str, int], None],
-  ):
-    """Creates the worker; `start` starts its thread.
+  def __init__(self, *, max_waiting: int, max_sentences: int = 0):
+    """Starts the thread.
 
     Args:
-      runs: Runs that are served.
       max_waiting: Maximum number of waiting sentences.
-      max_sentences: Maximum number of sentences in a batch; 0: that of the run's
-        config, for each device.
-      on_batch: Called with the name of the run and the size of each batch.
+      max_sentences: Maximum number of sentences in a batch; 0: the batch size of
+        the run.
     """
-    self.queues = {
-      run.name: RequestQueue(run, max_sentences or _batch_size(run))
-      for run in runs
-    }
-    self._max_waiting, self._on_batch = max_waiting, on_batch
-    self._changed = threading.Condition()  # guards the queues
+    self._max_waiting, self._max_sentences = max_waiting, max_sentences
+    self._thread = ThreadPoolExecutor(1, "devices")
+    self._lock = threading.Lock()  # guards the following
+    self._jobs: dict[ServedRun, collections.deque[Job]] = {}
     self._is_closed = False
-    self._last_progress: float | None = None  # None: idle
-    self._turns = collections.deque(self.queues.values())
-    self._thread = threading.Thread(
-      target=self._work, name="worker", daemon=True
-    )
-    self.done: Future[None] = Future()
-
-  def start(self) -> None:
-    self._thread.start()
 
   def submit(self, job: Job) -> None:
     """Adds a job to the queue of its run; raises QueueFullError."""
-    with self._changed:
-      more = len(job.waiting)
-      if self._is_closed or self._waiting() + more > self._max_waiting:
+    with self._lock:
+      waiting = self._count_waiting() + len(job.requests)
+      if self._is_closed or waiting > self._max_waiting:
         raise QueueFullError
-      if more:
-        self.queues[job.run].jobs_like(job).append(job)
-        self._changed.notify()
+      if not job.requests:
+        return
+      if job.run in self._jobs:  # its next batch is scheduled
+        self._jobs[job.run].append(job)
+      else:
+        self._jobs[job.run] = collections.deque([job])
+        self._thread.submit(self._work, job.run)
 
   def cancel(self, job: Job) -> None:
     """Cancels a job, also if it is running."""
-    job.is_wanted = False
-    with self._changed, contextlib.suppress(ValueError):  # not waiting
-      self.queues[job.run].jobs_like(job).remove(job)
+    with self._lock:
+      job.is_wanted = False
+      job.waiting.clear()
     for result in job.results:
       result.cancel()
 
-  @property
-  def stalled_seconds(self) -> float:
-    """Seconds since the current work last made progress; 0 without work."""
-    last = self._last_progress
-    return 0.0 if last is None else time.monotonic() - last
+  def call(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+    """Calls a function in the thread."""
+    return self._thread.submit(function, *args)
 
   @property
   def waiting(self) -> int:
     """Number of waiting sentences."""
-    with self._changed:
-      return self._waiting()
+    with self._lock:
+      return self._count_waiting()
 
-  def close(self) -> None:
-    """Ends the thread after its current batch."""
-    with self._changed:
+  def max_sentences(self, run: ServedRun) -> int:
+    """Returns the maximum number of sentences in a batch of a run."""
+    return self._max_sentences or run.batch_size
+
+  def close(self) -> Future[None]:
+    """Ends the thread after its current batch; returns a future of its end."""
+    with self._lock:
       self._is_closed = True
-      self._changed.notify()
+    ended = self._thread.submit(lambda: None)
+    self._thread.shutdown(wait=False)
+    return ended
 
-  def _waiting(self) -> int:
-    return sum(queue.waiting for queue in self.queues.values())
+  def _count_waiting(self) -> int:
+    queues = self._jobs.values()
+    return sum(len(job.waiting) for queue in queues for job in queue)
 
-  def _work(self) -> None:
-    try:
-      while self._wait_for_jobs():
-        queue = self._turns[0]
-        self._turns.rotate(-1)
-        with self._changed:
-          batch = queue.take_batch()
-          inspections = queue.inspections
-          inspection = inspections.popleft() if inspections else None
-        self._translate(queue.run, batch)
-        if inspection is not None:
-          self._inspect(inspection)
-        self._last_progress = None
-    finally:
-      self.done.set_result(None)
-
-  def _wait_for_jobs(self) -> bool:
-    """Waits until there is work; returns whether to continue."""
-    with self._changed:
-      if not self._is_closed and not self._waiting():
-        while not self._is_closed and not self._waiting():
-          self._changed.wait()
-        end = time.monotonic() + BATCH_DELAY
-        while (left := end - time.monotonic()) > 0 and not self._is_closed:
-          self._changed.wait(left)
-      return not self._is_closed
-
-  def _is_wanted(self, job: Job) -> bool:
-    """Returns whether a job is still wanted; called when it makes progress."""
-    self._last_progress = time.monotonic()
-    return job.is_wanted
-
-  def _inspect(self, job: InspectionJob) -> None:
-    (result,) = job.results
-    if not self._is_wanted(job) or not result.set_running_or_notify_cancel():
-      return
-    try:
-      result.set_result(job.function(lambda: self._is_wanted(job)))
-    except Exception as error:
-      result.set_exception(error)
-
-  def _translate(self, run: ServedRun, batch: Sequence[_Sentence]) -> None:
-    """Translates sentences; an error is reported only to its own client."""
+  def _work(self, run: ServedRun) -> None:
+    """Translates or inspects a batch of a run, and schedules the next one."""
+    with self._lock:
+      batch = [] if self._is_closed else self._take_batch(run)
+    # Those that are cancelled from here on end during the search.
     batch = [one for one in batch if one.result.set_running_or_notify_cancel()]
-    if not batch:
-      return
-    self._last_progress = time.monotonic()
-    self._on_batch(run.name, len(batch))
-    try:
-      self._search(run, _read(run, batch))
-    except Exception as error:  # the thread must not end
-      for sentence in batch:
-        if not sentence.result.done():
-          sentence.result.set_exception(error)
+    translations: list[_Sentence] = []
+    for sentence in batch:
+      if isinstance(sentence.request, InspectRequest):
+        _inspect(run, sentence)
+      else:
+        translations.append(sentence)
+    _translate(run, translations)
+    with self._lock:
+      if self._jobs[run] and not self._is_closed:
+        self._thread.submit(self._work, run)
+      else:
+        del self._jobs[run]
 
-  def _search(
-    self, run: ServedRun, inputs: Sequence[tuple[_Sentence, Any, bool, Any]]
-  ) -> None:
-    # Clients may have disconnected while the batch was read.
-    inputs = [one for one in inputs if one[0].job.is_wanted]
-    if not inputs:
-      return
-    sentences, examples, cuts, output_requests = zip(*inputs)
-    try:
-      nbests = run.session.search(
-        examples,
-        output_requests,
-        is_wanted=lambda index: self._is_wanted(sentences[index].job),
-      )
-    except Exception as error:
-      if len(inputs) == 1:
-        sentences[0].result.set_exception(error)
-        return
-      for one in inputs:  # any of them may be the cause
-        self._search(run, [one])
-      return
-    for sentence, nbest, cut in zip(sentences, nbests, cuts, strict=True):
-      sentence.result.set_result(SentenceResult(nbest, cut))
+  def _take_batch(self, run: ServedRun) -> list[_Sentence]:
+    """Takes sentences from the queue of a run, one of each job in turn."""
+    queue, batch = self._jobs[run], list[_Sentence]()
+    while queue and len(batch) < self.max_sentences(run):
+      job = queue.popleft()
+      if job.waiting:  # not cancelled
+        batch.append(_Sentence(job, job.waiting.popleft()))
+      if job.waiting:
+        queue.append(job)
+    return batch
 
 
-def _read(
-  run: ServedRun, batch: Sequence[_Sentence]
-) -> list[tuple[_Sentence, Any, bool, Any]]:
-  """Reads the sentences of a batch; the results of invalid ones are errors.
+def _inspect(run: ServedRun, sentence: _Sentence) -> None:
+  request, job = sentence.request, sentence.job
+  try:
+    result = run.inspect(request.source, lambda: job.is_wanted)
+  except Exception as error:
+    sentence.result.set_exception(error)
+  else:
+    sentence.result.set_result(result)
 
-  Returns:
-    Each valid sentence, its example, whether it was cut, and its output request.
-  """
+
+def _translate(run: ServedRun, batch: Sequence[_Sentence]) -> None:
+  """Translates sentences; an error is reported only to its own client."""
+  try:
+    _search(run, _read(run, batch))
+  except Exception as error:  # of reading
+    for sentence in batch:
+      if not sentence.result.done():
+        sentence.result.set_exception(error)
+
+
+def _read(run: ServedRun, batch: Sequence[_Sentence]) -> list[_Input]:
+  """Reads the sentences of a batch; the results of invalid ones are errors."""
   inputs = []
   read = run.readers.read([sentence.request.source for sentence in batch])
   for sentence, one in zip(batch, read, strict=True):
@@ -311,11 +213,27 @@ def _read(
     except Exception as error:
       sentence.result.set_exception(error)
     else:
-      inputs.append((sentence, *one, output_request))
+      inputs.append(_Input(sentence, *one, output_request))
   return inputs
 
 
-def _batch_size(run: ServedRun) -> int:
-  session = run.session
-  decode = session.plan.config.decode
-  return int(decode.search.batch_size(decode)) * len(session.devices)
+def _search(run: ServedRun, inputs: Sequence[_Input]) -> None:
+  # Clients may have disconnected while the batch was read.
+  inputs = [one for one in inputs if one.sentence.job.is_wanted]
+  if not inputs:
+    return
+  try:
+    nbests = run.session.search(
+      [one.example for one in inputs],
+      [one.output_request for one in inputs],
+      is_wanted=lambda index: inputs[index].sentence.job.is_wanted,
+    )
+  except Exception as error:
+    if len(inputs) == 1:
+      inputs[0].sentence.result.set_exception(error)
+      return
+    for one in inputs:  # any of them may be the cause
+      _search(run, [one])
+    return
+  for one, nbest in zip(inputs, nbests, strict=True):
+    one.sentence.result.set_result(SentenceResult(nbest, one.cut))

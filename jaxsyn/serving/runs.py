@@ -1,4 +1,4 @@
-"""Runs that are served, and their names."""
+"""Runs that are served: their names, parsers, models and descriptions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
-from jaxsyn.inspection.sentence import MATRICES, fields_of, render_json
-from jaxsyn.serving.reading import ReaderPool
+from jaxsyn.inspection.sentence import fields_of, render_json
+from jaxsyn.serving.readers import ReaderProcesses
 from jaxsyn.session import Session, member, workdir
 from jaxsyn.storage import files, hub, remote
 
@@ -34,6 +34,54 @@ class RunLocation:
 
   name: str
   folders: tuple[str, ...]
+
+
+def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
+  """Returns the runs that arguments of the command line name.
+
+  Args:
+    arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
+      ensemble several of them, with commas. Without NAME, a run has the name of
+      its directory.
+
+  Raises:
+    InputError: There are none, two have one name, or one has no directory.
+  """
+  if not arguments:
+    raise InputError("name the folder of a trained run: jaxsyn serve RUN")
+  locations: dict[str, RunLocation] = {}
+  for argument in arguments:
+    name, folder = "", argument
+    named = _NAMED.fullmatch(argument)
+    if named and not _is_run(argument):
+      name, folder = named.groups()
+    folders = (folder,) if _is_run(folder) else tuple(folder.split(","))
+    if not all(folders):
+      raise InputError(f"{argument!r} has a folder without a name.")
+    name = name or _directory_names(folders)
+    if name in locations:
+      raise InputError(
+        f"{argument}: another run is called {name!r}; name one of them, as in "
+        f"NAME={argument}."
+      )
+    locations[name] = RunLocation(name, folders)
+  return list(locations.values())
+
+
+def _is_run(folder: str) -> bool:
+  """Whether a directory, whose name may contain = or commas, is a run."""
+  if hub.is_named(folder) or remote.is_remote(folder):
+    return False
+  return files.is_file(files.path_of(folder) / workdir.CONFIG)
+
+
+def _directory_names(folders: Sequence[str]) -> str:
+  """Returns the names of directories, without those of their parents."""
+  paths = [
+    folder if remote.is_remote(folder) else os.path.abspath(folder)
+    for folder in folders
+  ]
+  return ",".join(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
 class ServedRun:
@@ -64,31 +112,29 @@ class ServedRun:
     Raises:
       InputError: The run, or a given parser, cannot be opened.
     """
-    decode = dict(decode or {})
-    decode["nbest"] = _max_nbest(location.folders[0], decode)
+    folders, decode = list(location.folders), dict(decode or {})
+    decode["nbest"] = _max_nbest(folders[0], decode)
     self.name, self.max_nbest = location.name, decode["nbest"]
     # Clients need not know where the directories are.
-    self._folder = _directory_names(location.folders)
-    folders = list(location.folders)
+    self._folder = _directory_names(folders)
     self.session = Session(
       folders if len(folders) > 1 else folders[0],
       checkpoint=checkpoint,
       parser=parser,
       **decode,
     )
-    self.readers = ReaderPool(self.session, must_parse=bool(parser))
+    self.readers = ReaderProcesses(self.session.reader, must_parse=bool(parser))
 
   @functools.cached_property
   def inspector(self) -> Inspector:
-    """Raises InputError for an ensemble."""
+    """Inspector of the run; raises InputError for an ensemble."""
     return Inspector(self.session)
 
   @property
-  def is_compiling(self) -> bool:
-    """Whether a program is being compiled."""
-    inspector = self.__dict__.get("inspector")  # None before an inspection
-    programs = [inspector.maps.programs] if inspector else []
-    return bool(self.session.note(*programs))
+  def batch_size(self) -> int:
+    """Number of sentences that the config's search translates together."""
+    decode = self.session.plan.config.decode
+    return int(decode.search.batch_size(decode)) * len(self.session.devices)
 
   @functools.cached_property
   def description(self) -> dict[str, Any]:
@@ -116,17 +162,11 @@ class ServedRun:
       "heads": family.attention_heads(),
     }
 
-  def inspect(
-    self,
-    source: Source,
-    layers: frozenset[int] | None,
-    is_wanted: Callable[[], bool],
-  ) -> bytes:
+  def inspect(self, source: Source, is_wanted: Callable[[], bool]) -> bytes:
     """Returns the attention maps and the translation of a sentence, as JSON.
 
     Args:
       source: Raw line or parse.
-      layers: Layers whose matrices are included; None: all.
       is_wanted: Whether the client still waits; otherwise the result is empty.
 
     Raises:
@@ -145,16 +185,9 @@ class ServedRun:
       return b""
     ((_, inspected),) = inspector.inspect([read], nbests)
     fields = fields_of(inspected, 1)
-    if layers is not None:
-      for name in MATRICES:
-        fields[name] = [one for one in fields[name] if one["layer"] in layers]
     fields["conllu"] = conllu.to_text(parse, "1", is_complete=True)
     fields["nbest"] = nbest_fields(nbests[0])
     return render_json(fields).encode()
-
-  def close(self) -> None:
-    """Ends the processes that read."""
-    self.readers.close()
 
 
 def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
@@ -162,60 +195,6 @@ def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
   return [
     {"text": one.text, "score": one.score, "log_p": one.log_p} for one in nbest
   ]
-
-
-def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
-  """Returns the runs that arguments of the command line name.
-
-  Args:
-    arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
-      ensemble several of them, with commas. Without NAME, a run has the name of
-      its directory.
-
-  Raises:
-    InputError: There are none, two have one name, or one has no directory.
-  """
-  if not arguments:
-    raise InputError("name the folder of a trained run: jaxsyn serve RUN")
-  locations: dict[str, RunLocation] = {}
-  first: dict[str, str] = {}  # name -> argument
-  for argument in arguments:
-    location = _location(argument)
-    name = location.name
-    if name in first:
-      raise InputError(
-        f"two runs are called {name!r}: {first[name]} and {argument}; name one of "
-        f"them, as in NAME={argument}."
-      )
-    locations[name], first[name] = location, argument
-  return [*locations.values()]
-
-
-def _location(argument: str) -> RunLocation:
-  name, folder = "", argument
-  named = _NAMED.fullmatch(argument)
-  if named and not _is_run(argument):
-    name, folder = named.groups()
-  folders = (folder,) if _is_run(folder) else tuple(folder.split(","))
-  if not all(folders):
-    raise InputError(f"{argument!r} has a folder without a name in it.")
-  return RunLocation(name or _directory_names(folders), folders)
-
-
-def _is_run(folder: str) -> bool:
-  """Whether a directory, whose name may contain = or commas, is a run."""
-  if hub.is_named(folder) or remote.is_remote(folder):
-    return False
-  return files.is_file(files.path_of(folder) / workdir.CONFIG)
-
-
-def _directory_names(folders: Sequence[str]) -> str:
-  """Returns the names of directories, without those of their parents."""
-  paths = [
-    folder if remote.is_remote(folder) else os.path.abspath(folder)
-    for folder in folders
-  ]
-  return ",".join(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
 def _max_nbest(folder: str, decode: Mapping[str, Any]) -> int:

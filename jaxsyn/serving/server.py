@@ -1,51 +1,38 @@
-"""The server process: its socket, uvicorn, and signals."""
+"""The server process: its socket, uvicorn, signals, and first compilation."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from jaxsyn import exits
+from jaxsyn import exits, progress
+from jaxsyn.data.schema import EOS
+from jaxsyn.data.sentence.conllu import unparsed
+from jaxsyn.decode.translator import SHORTEST
 from jaxsyn.errors import InputError
-from jaxsyn.serving.network_policy import Guard, NetworkPolicy
+from jaxsyn.serving.runs import ServedRun
 from jaxsyn.serving.service import Service
+from jaxsyn.session import Session
 
 SHUTDOWN_SECONDS = 30  # in which running requests may finish
-SEND_TIMEOUT = 30.0  # seconds after which a client must have taken data
-KEEP_ALIVE = 10  # seconds for which an idle connection is kept
 # Receive buffer of a connection in bytes (Linux doubles it, and uses half for
 # itself). The event loop parses all of it at once: 256 kB in chunks of one byte
 # took seconds. A client sends at most this much per round trip.
 RECEIVE_BUFFER = 32768
 # Seconds after which the searching thread lets the event loop run.
 SWITCH_INTERVAL = 0.001
-
-
-class Server(uvicorn.Server):
-  """A uvicorn server that records the signal that ended it.
-
-  Attributes:
-    service: The service.
-    ended_by: Signal number; 0: none.
-  """
-
-  def __init__(self, config: uvicorn.Config, service: Service):
-    super().__init__(config)
-    self.service, self.ended_by = service, 0
-
-  def handle_exit(self, sig: int, frame: Any) -> None:
-    self.service.state, self.ended_by = "ending", sig
-    super().handle_exit(sig, frame)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -62,12 +49,9 @@ def bind(host: str, port: int) -> socket.socket:
   except OSError as error:
     raise InputError(f"--host={host}: {error.strerror}.") from None
   try:
-    # Accepted connections inherit these options.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Accepted connections inherit it.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-      milliseconds = round(SEND_TIMEOUT * 1000)
-      sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     sock.bind(address)
   except OSError as error:
     sock.close()
@@ -85,37 +69,61 @@ def url_of(sock: socket.socket) -> str:
   return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def create_server(
-  service: Service, policy: NetworkPolicy, *, proxies: str = ""
-) -> Server:
-  """Returns a server of a service, which is not running yet.
+def host_names(host: str, allowed_hosts: Sequence[str]) -> list[str]:
+  """Returns the names that requests may have in their Host header.
 
   Args:
-    service: The service.
-    policy: Hosts and origins that are allowed.
-    proxies: Comma-separated addresses whose X-Forwarded-For is trusted.
+    host: Address at which the server listens. Its names are unknown if it is
+      "0.0.0.0"; then all names are allowed, unless others are given.
+    allowed_hosts: Further names; "*.example.org" for subdomains.
+
+  Raises:
+    InputError: A name has a "*" elsewhere.
   """
-  config = uvicorn.Config(
-    Guard(service, policy),
-    loop="asyncio",
-    http="h11",
-    limit_concurrency=service.limits.connections + 1,
-    ws="none",
-    lifespan="off",
-    log_config=None,
-    log_level=logging.ERROR,
-    access_log=False,
-    server_header=False,
-    proxy_headers=bool(proxies),
-    forwarded_allow_ips=proxies or None,
-    timeout_keep_alive=KEEP_ALIVE,
-    timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-  )
-  return Server(config, service)
+  for name in allowed_hosts:
+    if "*" in name.removeprefix("*.") and name != "*":
+      raise InputError(
+        f"--allowed_hosts={name}: names such as example.org or *.example.org."
+      )
+  if host in ("", "0.0.0.0", "::") and not allowed_hosts:
+    return ["*"]
+  address = f"[{host}]" if ":" in host else host
+  return ["localhost", "127.0.0.1", "[::1]", address, *allowed_hosts]
+
+
+class Server(uvicorn.Server):
+  """A uvicorn server of a service.
+
+  Attributes:
+    ended_by: Number of the signal that ended the server; 0: none.
+  """
+
+  def __init__(self, service: Service, app: ASGIApp):
+    config = uvicorn.Config(
+      app,
+      loop="asyncio",
+      http="h11",
+      limit_concurrency=service.limits.connections + 1,
+      ws="none",
+      lifespan="off",
+      log_config=None,
+      log_level=logging.ERROR,
+      access_log=False,
+      server_header=False,
+      proxy_headers=False,
+      timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    super().__init__(config)
+    self.ended_by, self._service = 0, service
+
+  def handle_exit(self, sig: int, frame: Any) -> None:
+    self._service.state, self.ended_by = "ending", sig
+    super().handle_exit(sig, frame)
 
 
 def serve(
-  server: Server,
+  service: Service,
+  app: ASGIApp,
   sock: socket.socket,
   *,
   prepare: Callable[[], None],
@@ -124,45 +132,35 @@ def serve(
   """Serves until a signal, which is then raised as an exception.
 
   Args:
-    server: Server of `create_server`.
+    service: The service.
+    app: Its application.
     sock: Socket of `bind`.
-    prepare: Function to call in a thread before requests are accepted; meanwhile
-      GET /health reports the progress.
+    prepare: Function to call in the thread that uses the devices before requests
+      are accepted.
     on_ready: Called when requests are accepted.
 
   Raises:
-    BaseException: `prepare` has raised it.
+    Exception: `prepare` has raised it.
   """
   sys.setswitchinterval(SWITCH_INTERVAL)
+  server = Server(service, app)
   if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
     signal.signal(signal.SIGHUP, server.handle_exit)  # uvicorn does not
-  service = server.service
-  prepared: Future[None] = Future()
 
-  def prepare_in_thread() -> None:
-    try:
-      prepare()
-      if service.state == "starting":
-        service.state = "ok"
-        on_ready()
-    except BaseException as error:
+  def on_prepared(prepared: Future[None]) -> None:
+    if prepared.exception():
       server.should_exit = True
-      prepared.set_exception(error)
-    else:
-      prepared.set_result(None)
+    elif service.state == "starting":
+      service.state = "ok"
+      on_ready()
 
-  # At the end, XLA may be compiling.
-  exits.abandon(prepared)
-  exits.abandon(service.worker.done)
-  service.worker.start()
   sock.listen(server.config.backlog)  # before `on_ready` prints the address
-  threading.Thread(
-    target=prepare_in_thread, name="preparing", daemon=True
-  ).start()
+  prepared = service.worker.call(prepare)
+  prepared.add_done_callback(on_prepared)
   try:
     asyncio.run(server.serve(sockets=[sock]))
   finally:
-    service.close()
+    exits.abandon(service.close())  # XLA may be compiling
     sock.close()
   if prepared.done():
     prepared.result()
@@ -172,3 +170,78 @@ def serve(
     raise KeyboardInterrupt
   if server.ended_by:
     raise exits.TerminationSignal(server.ended_by)
+
+
+class BatchShape(NamedTuple):
+  """A shape of batches whose programs are compiled before the first request.
+
+  Attributes:
+    width: Padded subwords of a sentence.
+    sentences: Number of sentences.
+    compile: Function that compiles the programs.
+  """
+
+  width: int
+  sentences: int
+  compile: Callable[[], Any]
+
+
+def compile_programs(service: Service, longest: int) -> None:
+  """Compiles the programs for sentences up to a length.
+
+  The programs for one short sentence come first, for every run.
+
+  Args:
+    service: Service whose runs translate.
+    longest: Subwords of a sentence, including EOS; 0: compile nothing.
+  """
+  shapes: list[BatchShape] = []
+  for run in service.runs.values():
+    shapes += batch_shapes(run, service.worker.max_sentences(run), longest)
+  shapes.sort(key=lambda shape: (shape.width, shape.sentences))
+  # Shapes take very different times: no remaining time is shown.
+  with progress.bar(
+    "compiling programs", total=len(shapes), unit="shape", speed=False
+  ) as bar:
+    for shape in shapes:
+      shape.compile()
+      bar.advance()
+
+
+def batch_shapes(
+  run: ServedRun, max_sentences: int, longest: int
+) -> Iterator[BatchShape]:
+  """Yields the shapes of a run's batches of sentences up to a length."""
+  session, width = run.session, SHORTEST
+  while width <= longest:
+    examples = _examples(session, width)
+    known: set[Any] = set()
+    for count in range(1, max_sentences + 1):
+      batch = examples[:1] * count
+      sizes = session.sizes(batch)
+      if not sizes <= known:
+        yield BatchShape(width, count, partial(session.compile, batch))
+      known |= sizes
+    # A search of sentences of different lengths also compiles the programs that
+    # move the remaining sentences to a smaller batch.
+    mixed = list(itertools.islice(itertools.cycle(examples), max_sentences))
+    yield BatchShape(width, max_sentences, partial(session.search, mixed))
+    if len(session.members) == 1:
+      yield BatchShape(width, 1, partial(_inspect, run, examples[0]))
+    width *= 2
+
+
+def _examples(session: Session, width: int) -> list[Any]:
+  """Returns a sentence of each length that is padded to a width."""
+  parses = []
+  for words in range(1, width):
+    text = " ".join("a" * words)
+    length = len(session.reader.fit(text).pieces.id) + 1  # with EOS
+    if width // 2 < length <= width:
+      parses.append(unparsed(text))
+  return [example for example, _ in session.reader.read_all(parses)]
+
+
+def _inspect(run: ServedRun, example: Any) -> None:
+  """Compiles the programs that inspect a sentence."""
+  list(run.inspector.maps(run.session.params, [example], [(EOS,)]))

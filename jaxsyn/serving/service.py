@@ -1,53 +1,63 @@
-"""The service: requests in, results out, independent of HTTP."""
+"""Paths of the server; docs/serving.md describes each with its fields."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Awaitable, Sequence
+import contextlib
+import dataclasses
+import logging
+import pathlib
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
 import jaxsyn
 from jaxsyn.data.sentence import conllu
+from jaxsyn.decode.requests import MalformedTree, TooLarge
 from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.serving.batching import (
-  InspectionJob,
-  Job,
-  QueueFullError,
-  SentenceResult,
-  TranslationJob,
-  Worker,
-)
-from jaxsyn.serving.metrics import Metrics
+from jaxsyn.serving.batching import Job, QueueFullError, SentenceResult, Worker
 from jaxsyn.serving.requests import (
-  HTTPError,
-  InspectRequest,
-  ParseRequest,
   ServiceLimits,
-  TranslateRequest,
+  read_inspect,
+  read_parse,
+  read_translate,
+)
+from jaxsyn.serving.responses import (
+  ERROR_HANDLERS,
+  INTERNAL_ERROR,
+  HeadersMiddleware,
+  json_bytes,
+  json_response,
 )
 from jaxsyn.serving.runs import ServedRun, nbest_fields
 
 T = TypeVar("T")
-State = Literal["starting", "ok", "ending"]
+Results = AsyncGenerator[dict[str, Any], None]
+PAGE = pathlib.Path(__file__).parent / "page"
 _PARSER_THREADS = 8  # requests that wait for a parser at one time
-_RETRY_QUEUE = 1  # seconds after which a client may try again
-_RETRY_STATE = 5  # seconds, where the server is not ready or too slow
+_STATUSES = {TooLarge: 413, MalformedTree: 422}  # of other InputErrors: 400
+_LOG = logging.getLogger("jaxsyn.serve")
 
 
 class Service:
-  """Runs that translate, parse and inspect.
+  """Runs that translate, parse and inspect over HTTP.
 
   Attributes:
     runs: Runs by name; the first is the default.
     limits: Limits of requests.
-    metrics: Metrics of the server.
     state: Whether requests are accepted.
-    compiled: Numbers of compiled sizes and of all sizes, while the server starts;
-      (0, 0): unknown.
-    worker: Thread that uses the devices; it must be started.
+    worker: Thread that uses the devices.
   """
 
   def __init__(
@@ -57,81 +67,168 @@ class Service:
     *,
     max_sentences: int = 0,
   ):
-    self.runs = {run.name: run for run in runs}
-    self.limits, self.metrics = limits, Metrics()
-    self.state: State = "starting"
-    self.compiled = (0, 0)
-    self.worker = Worker(
-      runs,
-      max_waiting=limits.queue,
-      max_sentences=max_sentences,
-      on_batch=self.metrics.count_batch,
-    )
-    self._parser_threads = ThreadPoolExecutor(_PARSER_THREADS, "parsing")
-    self.metrics.add_gauge(
-      "jaxsyn_queue_sentences",
-      "Sentences that wait.",
-      lambda: self.worker.waiting,
-    )
-    self.metrics.add_gauge(
-      "jaxsyn_programs", "Programs compiled so far.", self._programs
-    )
+    self.runs, self.limits = {run.name: run for run in runs}, limits
+    self.state: Literal["starting", "ok", "ending"] = "starting"
+    self.worker = Worker(max_waiting=limits.queue, max_sentences=max_sentences)
+    self._parsers = ThreadPoolExecutor(_PARSER_THREADS, "parsing")
 
-  @property
-  def health(self) -> dict[str, Any]:
-    """The response of GET /health."""
-    compiled, sizes = self.compiled
-    if self.state == "starting" and sizes:
-      return {"status": self.state, "compiled": compiled, "sizes": sizes}
-    if self.state == "ok":
-      stalled = self.worker.stalled_seconds
-      if self._is_compiling():
-        programs = self._programs()
-        return {"status": "ok", "compiling": True, "programs": programs}
-      if stalled > self.limits.timeout:
-        return {"status": "stuck", "seconds": round(stalled)}
-    return {"status": self.state}
+  def app(self, hosts: Sequence[str], origins: Sequence[str]) -> Starlette:
+    """Returns the application.
 
-  @property
-  def description(self) -> dict[str, Any]:
-    """The response of GET /runs."""
-    names = ("max_characters", "max_sentences", "max_bytes", "timeout")
-    return {
-      "version": jaxsyn.__version__,
-      "limits": {name: getattr(self.limits, name) for name in names},
-      "runs": [run.description for run in self.runs.values()],
-    }
-
-  def translate(self, request: TranslateRequest) -> TranslationJob:
-    """Starts a translation; its `results` follow, and `worker.cancel` ends it.
-
-    Raises:
-      HTTPError: The server is not ready or full, or there is no such run.
+    Args:
+      hosts: Names of the server that requests may have; "*": any.
+      origins: Web pages on other hosts that may read responses.
     """
-    self.check_ready()
-    run = self._run(request.run)
-    if request.nbest > run.max_nbest:
-      raise HTTPError(
+    return Starlette(
+      routes=[
+        Route("/", self._page),
+        Route("/health", self._health),
+        Route("/runs", self._runs),
+        Route("/translate", self._translate, methods=["POST"]),
+        Route("/parse", self._parse, methods=["POST"]),
+        Route("/inspect", self._inspect, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=PAGE)),
+      ],
+      middleware=[
+        Middleware(HeadersMiddleware),
+        # Prevents DNS rebinding, where a page's host name leads to this server.
+        Middleware(TrustedHostMiddleware, allowed_hosts=hosts),
+        Middleware(
+          CORSMiddleware,
+          allow_origins=origins,
+          allow_methods=["GET", "POST"],
+          allow_headers=["Content-Type"],
+          expose_headers=["Retry-After"],
+        ),
+      ],
+      exception_handlers=ERROR_HANDLERS,
+    )
+
+  def close(self) -> Future[None]:
+    """Stops accepting work; returns a future of the end of the current batch."""
+    self.state = "ending"
+    self._parsers.shutdown(wait=False, cancel_futures=True)
+    for run in self.runs.values():
+      run.readers.close()
+    return self.worker.close()
+
+  async def _page(self, request: Request) -> Response:
+    return FileResponse(PAGE / "index.html")
+
+  async def _health(self, request: Request) -> Response:
+    return json_response(
+      {"status": self.state}, 200 if self.state == "ok" else 503
+    )
+
+  async def _runs(self, request: Request) -> Response:
+    return json_response(
+      {
+        "version": jaxsyn.__version__,
+        "limits": dataclasses.asdict(self.limits),
+        "runs": [run.description for run in self.runs.values()],
+      }
+    )
+
+  async def _translate(self, request: Request) -> Response:
+    fields = await self._read(request, read_translate)
+    run = self._run(fields.run)
+    if fields.nbest > run.max_nbest:
+      raise HTTPException(
         422,
-        f"nbest is {request.nbest}, and {run.name!r} finds {run.max_nbest} "
+        f"nbest is {fields.nbest}, and {run.name!r} finds {run.max_nbest} "
         "translations of a sentence: the server's --beam.",
       )
-    job = TranslationJob(run.name, request.requests)
-    self._submit(job)
+    job = self._submit(run, fields.requests)
+    results = self._results(job, fields.nbest)
+    if fields.stream:
+      return StreamingResponse(
+        _json_lines(results),
+        media_type="application/x-ndjson",
+        # nginx must forward each line immediately.
+        headers={"X-Accel-Buffering": "no"},
+      )
+    work = _collect(results, len(fields.requests))
+    translations = await self._wait(request, work)
+    return json_response({"run": run.name, "translations": translations})
+
+  async def _parse(self, request: Request) -> Response:
+    fields = await self._read(request, read_parse)
+    readers = self._run(fields.run).readers
+    if readers.why_no_parser:
+      raise InputError(readers.why_no_parser)
+    work = self._parsers.submit(readers.parse, fields.text)
+    parse = await self._wait(request, _result(work))
+    spans = zip(parse.start_W, parse.end_W)
+    return json_response(
+      {
+        "text": parse.text,
+        "conllu": conllu.to_text(parse, "1", is_complete=True),
+        "words": [parse.text[start:end] for start, end in spans],
+        "heads": list(parse.head_W),
+        "relations": list(parse.relation_W),
+        "parsed": parse.parsed,
+      }
+    )
+
+  async def _inspect(self, request: Request) -> Response:
+    fields = await self._read(request, read_inspect)
+    job = self._submit(self._run(fields.run), [fields])
+    try:
+      body = await self._wait(request, _result(job.results[0]))
+    finally:
+      self.worker.cancel(job)
+    return Response(body, media_type="application/json")
+
+  async def _read(
+    self, request: Request, read: Callable[[bytes, ServiceLimits], T]
+  ) -> T:
+    """Reads and checks the body of a request."""
+    if self.state != "ok":
+      raise _busy(f"the server is {self.state}.")
+    body, max_bytes = bytearray(), self.limits.max_bytes
+    async for part in request.stream():
+      body += part
+      if len(body) > max_bytes:
+        raise HTTPException(
+          413,
+          f"the body has more than {max_bytes:,} bytes. Send less at a time.",
+        )
+    try:
+      # Parsing a megabyte takes seconds, in which the event loop must not stop.
+      return await asyncio.to_thread(read, bytes(body), self.limits)
+    except InputError as error:
+      status = _STATUSES.get(type(error), 400)
+      raise HTTPException(status, str(error)) from None
+
+  def _run(self, name: str) -> ServedRun:
+    if not name:
+      return next(iter(self.runs.values()))
+    if name not in self.runs:
+      raise HTTPException(
+        422, f"no run {name[:80]!r}. {did_you_mean(name[:80], self.runs)}"
+      )
+    return self.runs[name]
+
+  def _submit(self, run: ServedRun, requests: Sequence[Any]) -> Job:
+    job = Job(run, requests)
+    try:
+      self.worker.submit(job)
+    except QueueFullError:
+      raise _busy(
+        f"more than {self.limits.queue:,} sentences would wait; try again later."
+      ) from None
     return job
 
-  async def results(
-    self, job: TranslationJob, nbest: int
-  ) -> AsyncIterator[dict[str, Any]]:
+  async def _results(self, job: Job, nbest: int) -> Results:
     """Yields the result of each sentence when it is translated.
 
     It has its "index", and an "error" if it cannot be translated.
 
     Raises:
-      HTTPError: The translation takes too long.
+      HTTPException: The translation takes too long.
     """
     tasks = [
-      asyncio.ensure_future(_result(index, future, nbest))
+      asyncio.ensure_future(_sentence_fields(index, future, nbest))
       for index, future in enumerate(job.results)
     ]
     try:
@@ -142,115 +239,47 @@ class Service:
     finally:
       for task in tasks:
         task.cancel()
-
-  async def parse(self, request: ParseRequest) -> dict[str, Any]:
-    """Returns the response of POST /parse; raises HTTPError or InputError."""
-    self.check_ready()
-    readers = self._run(request.run).readers
-    if readers.why_no_parser:
-      raise InputError(readers.why_no_parser)
-    parse = await self._within_timeout(
-      asyncio.get_running_loop().run_in_executor(
-        self._parser_threads, readers.parse, request.text
-      )
-    )
-    spans = zip(parse.start_W, parse.end_W)
-    return {
-      "text": parse.text,
-      "conllu": conllu.to_text(parse, "1", is_complete=True),
-      "words": [parse.text[start:end] for start, end in spans],
-      "heads": list(parse.head_W),
-      "relations": list(parse.relation_W),
-      "parsed": parse.parsed,
-    }
-
-  async def inspect(self, request: InspectRequest) -> bytes:
-    """Returns the response of POST /inspect; raises HTTPError or InputError."""
-    self.check_ready()
-    run = self._run(request.run)
-    job = InspectionJob(
-      run.name, functools.partial(run.inspect, request.source, request.layers)
-    )
-    self._submit(job)
-    try:
-      return await self._within_timeout(asyncio.wrap_future(job.results[0]))
-    finally:
       self.worker.cancel(job)
 
-  def close(self) -> None:
-    """Stops accepting work; the current batch continues."""
-    self.state = "ending"
-    self.worker.close()
-    self._parser_threads.shutdown(wait=False, cancel_futures=True)
-    for run in self.runs.values():
-      run.close()
+  async def _wait(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of work, which is cancelled if the client disconnects.
 
-  def check_ready(self) -> None:
-    """Raises HTTPError unless requests are accepted."""
-    if self.state == "ok":
-      return
-    compiled, sizes = self.compiled
-    progress = ""
-    if self.state == "starting" and sizes:
-      progress = f": {compiled} of {sizes} programs are compiled"
-    raise HTTPError(
-      503, f"the server is {self.state}{progress}.", retry_after=_RETRY_STATE
+    Raises:
+      HTTPException: The work takes too long.
+      ClientDisconnect: The client closed the connection.
+    """
+    working = asyncio.ensure_future(work)
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(request))
+    try:
+      await asyncio.wait(
+        {working, disconnected},
+        timeout=self.limits.timeout,
+        return_when=asyncio.FIRST_COMPLETED,
+      )
+      if working.done():
+        return working.result()
+      if disconnected.done():
+        raise ClientDisconnect
+      raise self._timeout_error()
+    finally:
+      disconnected.cancel()
+      working.cancel()
+      await asyncio.wait({working})  # so that it has left the queue
+
+  def _timeout_error(self) -> HTTPException:
+    return _busy(
+      f"no response within {self.limits.timeout:g} seconds: the server is busy, "
+      "or it compiles programs for sentences of this length. Send less at a "
+      "time, or try again later."
     )
 
-  def _timeout_error(self) -> HTTPError:
-    """Returns the error for a request that takes too long."""
-    why = "the server is busy. Send less at a time, or ask again later."
-    if self._is_compiling():
-      why = (
-        f"programs are being compiled ({self._programs()} so far). Ask again "
-        "later."
-      )
-    return HTTPError(
-      503,
-      f"no answer within {self.limits.timeout:g} seconds: {why}",
-      retry_after=_RETRY_STATE,
-    )
 
-  def _run(self, name: str) -> ServedRun:
-    """Returns the run of a name; raises HTTPError."""
-    if not name:
-      return next(iter(self.runs.values()))
-    if name not in self.runs:
-      raise HTTPError(
-        422, f"no run {name[:80]!r}. {did_you_mean(name[:80], self.runs)}"
-      )
-    return self.runs[name]
-
-  def _submit(self, job: Job) -> None:
-    try:
-      self.worker.submit(job)
-    except QueueFullError:
-      raise HTTPError(
-        503,
-        f"more than {self.limits.queue:,} sentences would wait; ask later.",
-        retry_after=_RETRY_QUEUE,
-      ) from None
-
-  async def _within_timeout(self, work: Awaitable[T]) -> T:
-    """Returns the result of work; raises HTTPError if it takes too long."""
-    try:
-      return await asyncio.wait_for(work, self.limits.timeout)
-    except TimeoutError:
-      raise self._timeout_error() from None
-
-  def _programs(self) -> int:
-    return sum(run.session.compilations for run in self.runs.values())
-
-  def _is_compiling(self) -> bool:
-    return any(run.is_compiling for run in self.runs.values())
-
-
-async def _result(
+async def _sentence_fields(
   index: int, future: Future[SentenceResult], nbest: int
 ) -> dict[str, Any]:
   """Waits for a sentence; returns its fields in the response."""
   try:
-    result = await asyncio.wrap_future(future)
+    result = await _result(future)
   except InputError as error:
     return {"index": index, "error": str(error)}
   translations = result.nbest[:nbest] or [EMPTY_TRANSLATION]
@@ -260,3 +289,47 @@ async def _result(
     "cut": result.cut,
     "nbest": nbest_fields(translations),
   }
+
+
+async def _collect(results: Results, count: int) -> list[dict[str, Any]]:
+  """Returns the results of all sentences, in order.
+
+  Raises:
+    InputError: A sentence cannot be translated.
+  """
+  collected: dict[int, dict[str, Any]] = {}
+  async with contextlib.aclosing(results):
+    async for result in results:
+      index = result.pop("index")
+      if "error" in result:
+        where = f"sentence {index + 1}: " if count > 1 else ""
+        raise InputError(f"{where}{result['error']}")
+      collected[index] = result
+  return [collected[index] for index in range(count)]
+
+
+async def _json_lines(results: Results) -> AsyncGenerator[bytes, None]:
+  """Yields a line of JSON per result, and one for an error."""
+  try:
+    async with contextlib.aclosing(results):
+      async for result in results:
+        yield json_bytes(result) + b"\n"
+  except HTTPException as error:
+    yield json_bytes({"error": error.detail}) + b"\n"
+  except Exception:
+    _LOG.exception("internal error in a stream")
+    yield json_bytes({"error": INTERNAL_ERROR}) + b"\n"
+
+
+async def _result(future: Future[T]) -> T:
+  return await asyncio.wrap_future(future)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+  while (await request.receive())["type"] != "http.disconnect":
+    pass
+
+
+def _busy(message: str) -> HTTPException:
+  """Returns the error for a request that may succeed some seconds later."""
+  return HTTPException(503, message, {"Retry-After": "5"})

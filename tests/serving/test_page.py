@@ -1,291 +1,304 @@
-"""The page in a real browser, of a real server: what is seen, moved and typed."""
+"""The page in a real browser, with a real server."""
 
+import contextlib
 import re
+import shutil
 
 import pytest
-from page_under_test import (
-  LINE,
-  NEEDS_CHROMIUM,
-  OTHER,
-  ask,
-  expect,
-  is_done,
-  lead,
-  parse_of,
-)
+from serving_client import LINE, OTHER, serving, wait_until_ready
 
+from jaxsyn.data.sentence import conllu
 from jaxsyn.session import Session
 
-pytestmark = NEEDS_CHROMIUM
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+LONG = "the old duck will often carry a bell ."
 
 
 @pytest.fixture(scope="module")
 def session(runs):
-  return Session(runs["pascal"], nbest=3)  # as served: all of the beam
+  return Session(runs["pascal"], nbest=3)
 
 
-def nbest(document, side=0):
-  """(text, score) of each hypothesis that a panel tells."""
-  rows = document.locator(".panel").nth(side).locator(".others tbody tr")
-  message = (row.locator("td").all_text_contents() for row in rows.all())
-  return [(text, float(score)) for text, score, _ in message]
+@pytest.fixture(scope="module")
+def address(runs, environment):
+  """Address of a server process of two runs."""
+  names = (f"{name}={runs[name]}" for name in ("pascal", "gru_global"))
+  with serving(environment, "--compile=0", *names) as process:
+    yield f"http://127.0.0.1:{wait_until_ready(process)}"
+
+
+@pytest.fixture(scope="module")
+def browser():
+  """A browser; while it is open, nothing else may run an asyncio loop."""
+  with playwright.sync_playwright() as player:
+    browser = player.chromium.launch(
+      executable_path=CHROMIUM, args=["--no-sandbox"]
+    )
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def new_page(browser, address):
+  """A function that opens the page, which must not log or throw anything."""
+  messages, pages = [], contextlib.ExitStack()
+
+  def open_page(query="", **options):
+    page = pages.enter_context(contextlib.closing(browser.new_page(**options)))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("console", lambda message: messages.append(message.text))
+    page.goto(f"{address}/{query}")
+    return page
+
+  with pages:
+    yield open_page
+  # The browser itself logs responses with an error.
+  known = ("status of 4", "net::ERR_FAILED")
+  assert [one for one in messages if not any(why in one for why in known)] == []
+
+
+def wait_until_translated(page):
+  status = page.locator("#status")
+  expect(status).to_have_text(re.compile("^Finished in"), timeout=120_000)
+
+
+def translate(page, line, right=""):
+  page.get_by_label("Compare with").select_option(right)
+  page.get_by_label("Sentence", exact=True).fill(line)
+  page.get_by_role("button", name="Translate", exact=True).click()
+  wait_until_translated(page)
+
+
+def tree_of(page):
+  """Returns the tree that is shown."""
+  block = page.locator("#conllu").input_value()
+  return conllu.attach(conllu.blocks_of_text(block + "\n\n", "page"), LONG)
+
+
+def drag(page, word, to):
+  """Drags a word to its new parent, or to the root line."""
+  words = page.locator("text.word")
+  start = words.nth(word).bounding_box()
+  end = words.nth(to).bounding_box() if to != "root" else None
+  if end is None:
+    line = page.locator(".roots").bounding_box()
+    end = {"x": line["x"] + 150, "y": line["y"] - 6, "width": 0, "height": 0}
+  page.mouse.move(*middle(start))
+  page.mouse.down()
+  page.mouse.move(*middle(end), steps=5)
+  page.mouse.up()
+
+
+def middle(box):
+  return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def nbest(page, side=0):
+  """Returns text and score of each hypothesis that a panel shows."""
+  rows = page.locator("#panels section").nth(side).locator(".nbest tbody tr")
+  cells = (row.locator("td").all_text_contents() for row in rows.all())
+  return [(text, float(score)) for text, score, _ in cells]
 
 
 def of_session(session, source):
   (result,) = session([source])
-  return [(one.text or "(nothing)", round(one.score, 3)) for one in result]
+  return [(one.text, round(one.score, 3)) for one in result]
 
 
-def test_a_translation_is_the_sessions(opened, session):
-  page = opened()
-  ask(page, LINE)
-  assert nbest(page) == of_session(session, LINE)
-  shown = page.locator(".translation")
-  expect(shown).to_have_text(nbest(page)[0][0])
-  page.reload()  # the address has what was asked
-  is_done(page)
-  assert nbest(page) == of_session(session, LINE)
+def test_shows_the_translation_of_the_session(new_page, session):
+  page = new_page()
+  translate(page, LONG)
+  assert nbest(page) == of_session(session, LONG)
+  expect(page.locator(".translation")).to_have_text(nbest(page)[0][0])
+  page.reload()  # the address contains the sentence
+  wait_until_translated(page)
+  assert nbest(page) == of_session(session, LONG)
 
 
-def test_an_arc_is_led_to_another_word(opened, session):
-  page = opened()
-  ask(page, LINE)
-  before, inputs = nbest(page), parse_of(page)
-  child = next(w for w, head in enumerate(inputs.head_W) if head > w + 1)
-  lead(page, child, child + 1)
-  expect(page.locator("#changed")).to_have_text("1 word has another parent")
-  is_done(page)
-  moved = parse_of(page)
-  heads = list(inputs.head_W)
-  heads[child] = child + 1
-  assert moved.head_W == tuple(heads)
-  assert moved.row_W[child][:6] == inputs.row_W[child][:6]
-  assert nbest(page) == of_session(session, moved) != before
+def test_dragging_a_word_changes_its_parent(new_page, session):
+  page = new_page()
+  translate(page, LONG)
+  before, tree = nbest(page), tree_of(page)
+  word = next(w for w, head in enumerate(tree.head_W) if head > w + 1)
+  drag(page, word, word + 1)
+  expect(page.locator("#changed")).to_have_text("Changed parents: 1")
+  wait_until_translated(page)
+  changed = tree_of(page)
+  heads = list(tree.head_W)
+  heads[word] = word + 1
+  assert changed.head_W == tuple(heads)
+  assert changed.row_W[word][:6] == tree.row_W[word][:6]
+  assert nbest(page) == of_session(session, changed) != before
   page.get_by_role("button", name="Undo").click()
   expect(page.locator("#changed")).to_have_text("")
-  is_done(page)
-  assert parse_of(page) == inputs
-  assert nbest(page) == before
+  wait_until_translated(page)
+  assert tree_of(page) == tree and nbest(page) == before
 
 
-def test_the_address_has_the_arcs_that_were_led(opened, session):
-  page = opened()
-  ask(page, LINE)
-  inputs = parse_of(page)
-  root = next(w for w, head in enumerate(inputs.head_W) if head == w)
-  child = next(w for w, head in enumerate(inputs.head_W) if head > w + 1)
-  lead(page, child, child + 1)
-  is_done(page)
-  below = next(
-    w for w, h in enumerate(inputs.head_W) if h == root and w != root
-  )
-  lead(page, below, "root")
-  lead(page, root, below)
-  is_done(page)
-  moved, result = parse_of(page), nbest(page)
-  page.reload()
-  is_done(page)
-  assert parse_of(page).head_W == moved.head_W != inputs.head_W
-  assert nbest(page) == result == of_session(session, parse_of(page))
-  count = sum(a != b for a, b in zip(moved.head_W, inputs.head_W))
-  message = page.locator("#changed")
-  expect(message).to_have_text(f"{count} words have another parent")
-  expect(page.locator(".before").first).to_be_hidden()
-  page.get_by_role("button", name="As it was parsed").click()
-  is_done(page)
-  assert parse_of(page) == inputs and "moved" not in page.url
-  for moves in ("1:99", f"{root + 1}:{below + 1}", "a:b", "0:1"):
-    page.goto(f"{page.url.split('&moved')[0]}&moved={moves}")
-    expect(page.locator("#status")).to_contain_text(
-      "do not fit", timeout=60_000
-    )
-    assert parse_of(page) == inputs
-
-
-def test_a_circle_is_refused_and_a_root_may_be_another(opened):
-  page = opened()
-  ask(page, LINE)
-  inputs = parse_of(page)
-  root = next(w for w, head in enumerate(inputs.head_W) if head == w)
-  below = next(
-    w for w, h in enumerate(inputs.head_W) if h == root and w != root
-  )
-  lead(page, root, below)
-  words = LINE.split()
+def test_rejects_a_cycle_and_changes_the_root(new_page):
+  page = new_page()
+  translate(page, LONG)
+  tree = tree_of(page)
+  root = next(w for w, head in enumerate(tree.head_W) if head == w)
+  below = next(w for w, h in enumerate(tree.head_W) if h == root and w != root)
+  drag(page, root, below)
+  words = LONG.split()
   low, high = f"“{words[below]}”", f"“{words[root]}”"
   expect(page.locator("#status")).to_have_text(
-    f"{low} is below {high}: that would be a circle. First move {low} to a word "
+    f"{low} is below {high}: this would be a cycle. First move {low} to a word "
     f"that is not below {high}, or to root."
   )
-  assert parse_of(page) == inputs
-  lead(page, below, "root")
-  is_done(page)
-  assert parse_of(page).head_W[below] == below
-  lead(page, root, below)
-  is_done(page)
-  now = parse_of(page).head_W
-  assert (now[root], now[below]) == (below, below)
-  page.get_by_role("button", name="As it was parsed").click()
-  is_done(page)
-  assert parse_of(page) == inputs
+  assert tree_of(page) == tree
+  drag(page, below, "root")
+  wait_until_translated(page)
+  assert tree_of(page).head_W[below] == below
+  drag(page, root, below)
+  wait_until_translated(page)
+  heads = tree_of(page).head_W
+  assert (heads[root], heads[below]) == (below, below)
+  page.get_by_role("button", name="Reset").click()
+  wait_until_translated(page)
+  assert tree_of(page) == tree
 
 
-def test_parents_are_chosen_by_keyboard(opened, session):
-  page = opened()
-  ask(page, LINE)
-  inputs = parse_of(page)
+def test_parents_are_chosen_by_keyboard(new_page, session):
+  page = new_page()
+  translate(page, LONG)
   page.locator("#parents summary").press("Enter")
-  word = len(inputs.head_W) - 1
+  word = len(tree_of(page).head_W) - 1
   select = page.get_by_label(f"Parent of ., word {word + 1}")
   select.select_option(label="1 the")
-  is_done(page)
+  wait_until_translated(page)
   expect(select).to_be_focused()
-  assert parse_of(page).head_W[word] == 0
-  assert nbest(page) == of_session(session, parse_of(page))
+  assert tree_of(page).head_W[word] == 0
+  assert nbest(page) == of_session(session, tree_of(page))
 
 
-def test_translates_a_given_tree(opened):
-  page = opened()
+def test_translates_a_tree_in_conllu(new_page):
+  page = new_page()
   rows = ["1\ta\t_\t_\t_\t_\t2\tdet\t_\t_", "2\tcow\t_\t_\t_\t_\t1\troot\t_\t_"]
   page.get_by_text("CoNLL-U", exact=True).click()
-  expected = page.get_by_label("A tree of your own")
-  expected.fill("\n".join(rows))
-  page.get_by_role("button", name="Translate this tree").click()
-  fault = page.locator(".answer .fault").first
-  expect(fault).to_contain_text("no root")
-  expected.fill("\n".join(rows).replace("\t1\troot", "\t0\troot"))
-  page.get_by_role("button", name="Translate this tree").click()
-  is_done(page)
+  field = page.locator("#conllu")
+  button = page.get_by_role("button", name="Translate this tree")
+  field.fill("\n".join(rows))
+  button.click()
+  error = page.locator("#answers .error").first
+  expect(error).to_contain_text("no root")
+  field.fill("\n".join(rows).replace("\t1\troot", "\t0\troot"))
+  button.click()
+  wait_until_translated(page)
   expect(page.locator("text.word")).to_have_text(["a", "cow"])
-  expect(fault).to_be_hidden()
-  expected.fill("no rows")
-  page.get_by_role("button", name="Translate this tree").click()
+  expect(error).to_have_text("")
+  field.fill("no rows")
+  button.click()
   expect(page.locator("#status")).to_contain_text("ten columns")
 
 
-def test_two_runs_side_by_side_and_one_again(opened):
-  page = opened()
-  ask(page, OTHER, "gru_global")
-  expect(page.locator(".panel h2")).to_have_text(["pascal", "gru_global"])
-  second = page.locator(".panel").nth(1)
+def test_compares_two_runs(new_page):
+  page = new_page()
+  translate(page, OTHER, "gru_global")
+  titles = page.locator("#panels h2")
+  expect(titles).to_have_text(["pascal", "gru_global"])
+  second = page.locator("#panels section").nth(1)
   second.get_by_label("Place").select_option("cross")
   expect(second.locator(".maps table.map")).to_have_count(1)
-  page.get_by_label("Beside it").select_option("")
-  is_done(page)
-  expect(page.locator(".panel h2")).to_have_text(["pascal"])
+  page.get_by_label("Compare with").select_option("")
+  wait_until_translated(page)
+  expect(titles).to_have_text(["pascal"])
 
 
-def test_attention_is_shown_beside_what_a_part_makes(opened, address):
-  page = opened()
-  ask(page, LINE)
-  message = page.request.post(
-    f"{address}/inspect", data={"run": "pascal", "text": LINE}
-  ).json()
-  (weighting,) = [
-    one
-    for one in message["weightings"]
-    if (one["place"], one["layer"]) == ("encoder", 0)
-  ]
-  page.locator("button.head").nth(weighting["heads"][0]).click()
+def test_shows_attention_and_what_a_modifier_computes(new_page, address):
+  page = new_page()
+  translate(page, LONG)
+  data = {"run": "pascal", "text": LONG}
+  result = page.request.post(f"{address}/inspect", data=data).json()
+  (weighting,) = (one for one in result["weightings"] if one["place"] == "encoder")  # fmt: skip
+  head = weighting["heads"][0]
+  page.locator("button.head").nth(head).click()
   pressed = page.locator("button.head[aria-pressed=true]")
   expect(pressed).to_have_count(1)
-  # Counted from 0, as in the answer.
-  index = weighting["heads"][0]
-  expect(pressed).to_contain_text(f"head {index}")
-  expect(page.get_by_label("Layer").locator("option")).to_have_text(["0"])
-  captions = page.locator(".maps figcaption b")
-  expect(captions.first).to_have_text(f"Attention of head {index}")
-  attention, matrix = page.locator(".maps table.map").all()
-  expected = next(
+  expect(pressed).to_contain_text(f"head {head}")
+  address = ("encoder", 0, head)
+  (attention,) = (
     one
-    for one in message["attention"]
-    if (one["place"], one["layer"], one["head"])
-    == ("encoder", 0, weighting["heads"][0])
+    for one in result["attention"]
+    if (one["place"], one["layer"], one["head"]) == address
   )
-  for shown, entry in ((attention, expected), (matrix, weighting)):
-    active = shown.locator("tbody td").all_text_contents()
-    flat = [f"{value:.2f}" for row in entry["weights"] for value in row]
-    assert len(active) == len(flat)
-    assert all(abs(float(a) - float(b)) < 0.011 for a, b in zip(active, flat))
-  attention.locator("tbody td").first.hover()
-  words = (expected["rows"][0], expected["columns"][0])
-  expect(page.locator(".maps output").first).to_contain_text(" → ".join(words))
+  tables = page.locator(".maps table.map").all()
+  for table, entry in zip(tables, (attention, weighting), strict=True):
+    shown = table.locator("tbody td").all_text_contents()
+    expected = [value for row in entry["weights"] for value in row]
+    assert len(shown) == len(expected)
+    assert all(abs(float(a) - b) < 0.0051 for a, b in zip(shown, expected))
+  cell = tables[0].locator("tbody td").first
+  words = attention["rows"][0], attention["columns"][0]
+  assert cell.get_attribute("title").startswith(" → ".join(words))
 
 
-def test_input_is_escaped(opened):
-  page = opened()
+def test_escapes_input(new_page):
+  page = new_page()
   line = "<img src=x onerror=alert(1)> & \"'</script><script>alert(2)</script>"
   page.on("dialog", lambda dialog: pytest.fail(dialog.message))
-  ask(page, line)
-  expect(page.locator("#answers img, #tree img, #panels img")).to_have_count(0)
-  result = page.locator("text.word").all_text_contents()
-  assert "".join(result) == re.sub(r"\s", "", line)
+  translate(page, line)
+  expect(page.locator("main img")).to_have_count(0)
+  words = page.locator("text.word").all_text_contents()
+  assert "".join(words) == re.sub(r"\s", "", line)
 
 
-def test_no_server(opened):
-  page = opened()
+def test_reports_errors(new_page):
+  page = new_page()
+  field, status = page.get_by_label("Sentence", exact=True), page.locator("#status")  # fmt: skip
+  field.fill("a cow " * 400)
+  field.press("Enter")
+  expect(status).to_contain_text("2,399 characters; at most 2,000")
   page.route("**/parse", lambda route: route.abort())
-  page.get_by_label("Sentence").fill(LINE)
-  page.get_by_role("button", name="Translate", exact=True).click()
-  expect(page.locator("#status")).to_contain_text("cannot be reached")
+  field.fill(LINE)
+  field.press("Enter")
+  expect(status).to_contain_text("cannot be reached")
 
 
-def test_the_last_of_fast_changes_is_shown(opened, session):
-  page = opened()
-  ask(page, OTHER)
-  field = page.get_by_label("Sentence")
-  for line in ("a cow sleeps .", OTHER, LINE):
+def test_shows_the_last_of_several_quick_requests(new_page, session):
+  page = new_page()
+  translate(page, OTHER)
+  field = page.get_by_label("Sentence", exact=True)
+  for line in (LINE, OTHER, LONG):
     field.fill(line)
     field.press("Enter")
-  expect(page.locator("text.word")).to_have_count(len(LINE.split()))
-  is_done(page)
-  assert nbest(page) == of_session(session, LINE)
+  expect(page.locator("text.word")).to_have_count(len(LONG.split()))
+  wait_until_translated(page)
+  assert nbest(page) == of_session(session, LONG)
 
 
-def test_refuses_a_long_sentence_with_its_length(opened):
-  page = opened()
-  field = page.get_by_label("Sentence")
-  status = page.locator("#status")
-  message = "The sentence has 2,001 characters; at most 2,000 are translated."
-  line = "\U0001f404" + "a cow " * 333 + "ab"  # 2,001 characters, 2,002 units
-  field.fill(line)
-  expect(status).to_contain_text(message)
-  assert field.input_value() == line
-  page.get_by_role("button", name="Translate", exact=True).click()
-  expect(status).to_contain_text(message)
-  expect(page.locator(".answer")).to_have_count(0)
-  field.fill(line[:-1])
-  expect(status).to_have_text("")
-  ask(page, LINE)
-  assert nbest(page)
-
-
-def test_translates_without_figures_what_is_too_long_for_them(opened, session):
-  page = opened()
+def test_translates_long_sentences_without_figures(new_page, session):
+  page = new_page()
   line = ("a cow " * 300).strip()
-  ask(page, line)
-  message = page.locator(".answer .note")
-  expect(message).to_contain_text("Translated without figures: ")
-  expect(message).to_contain_text("subwords are too many")
-  expect(message).to_contain_text("at most 511 can be inspected.")
-  expect(message).to_contain_text("Only its beginning was translated.")
+  translate(page, line)
+  note = page.locator("#answers .note")
+  expect(note).to_contain_text("Without figures: ")
+  expect(note).to_contain_text("at most 511 can be inspected.")
+  expect(note).to_contain_text("Only its beginning was translated.")
   assert nbest(page) == of_session(session, line)
-  expect(page.locator(".panel .figures")).to_be_hidden()
-  expect(page.locator("#status")).to_contain_text("Translated in ")
-  ask(page, LINE)
-  expect(message).to_be_hidden()
-  expect(page.locator(".panel .figures")).to_be_visible()
+  figures = page.locator("#panels .figures")
+  expect(figures).to_be_hidden()
+  translate(page, LINE)
+  expect(note).to_have_text("")
+  expect(figures).to_be_visible()
 
 
-def test_says_that_programs_are_compiled_for_a_sentence(opened):
-  page = opened()
-  message = {"status": "ok", "compiling": True, "programs": 7}
-  page.route("**/health", lambda route: route.fulfill(json=message))
-  page.route("**/inspect", lambda route: None)  # takes its time
-  page.get_by_label("Sentence").fill(LINE)
-  page.get_by_role("button", name="Translate", exact=True).click()
-  expect(page.locator("#status")).to_have_text(
-    "Programs are being compiled for sentences of this length (7 so far) …"
-  )
-  message = {"status": "ok"}
-  expect(page.locator("#status")).to_have_text("Translating …")
+@pytest.mark.parametrize(
+  ("width", "scheme"), [(400, "light"), (1000, "dark"), (1600, "light")]
+)
+def test_has_no_overflow_and_is_accessible(new_page, width, scheme):
+  axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+  page = new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+  for line in ("。", "😀 \u0301", "a" * 1900, LONG):
+    translate(page, line, "gru_global")
+    wide = "document.documentElement.scrollWidth - innerWidth"
+    assert page.evaluate(wide) <= 0
+  for summary in page.locator("summary").all():
+    summary.click()
+  result = axe.Axe().run(page).response["violations"]
+  assert [(one["id"], one["nodes"][0]["html"]) for one in result] == []

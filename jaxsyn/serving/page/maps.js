@@ -1,200 +1,131 @@
-// Attention and what parts make of it: an overview of heads, and matrices as tables.
+// Attention maps and the output of modifiers: an overview of heads, and matrices as tables.
 
-import { watch } from "./edges.js";
-
-const MOST = 6000;  // cells of a table; larger ones are pictures
-
+const MAX_CELLS = 6000;  // of a table; larger matrices are images
 const MEANINGS = {
-  weight: "attention",
-  weighting: "times the scores",
+  weighting: "factor of the scores",
   bias: "added to the scores",
-  near: "who is looked at",
-  heard: "how open gates are",
-  turned: "what a turn leaves of the score",
-  parse: "how likely each is the parent",
+  near: "1 where attention is allowed",
+  turned: "what a rotation leaves of the score",
+  parse: "probability of being the parent",
 };
 
-// seen: of the server. panel: the element with place, layer, heads and maps in it.
-export function show(seen, panel, chosen) {
+// result: response of /inspect. panel: element with the places, layers, heads and maps. selection:
+// {place, layer, head}, which is updated.
+export function showAttention(result, panel, selection) {
   const [place, layer] = [panel.querySelector(".place"), panel.querySelector(".layer")];
-  const places = unique(seen.attention.map((one) => one.place));
-  choose(place, places, chosen.place ?? "encoder");
-  const update = () => {
-    const layers = unique(seen.attention.filter((one) => one.place === place.value).map((one) => one.layer));
-    choose(layer, layers, chosen.layer ?? layers[0]);
-    heads();
+  const at = (entries) =>
+    entries.filter((entry) => entry.place === selection.place && entry.layer === selection.layer);
+  const showHeads = () => {
+    Object.assign(selection, { place: place.value, layer: Number(layer.value) });
+    const attention = at(result.attention);
+    if (!attention.some((entry) => entry.head === selection.head)) selection.head = attention[0].head;
+    panel.querySelector(".heads").replaceChildren(...attention.map((entry) =>
+      headButton(entry, entry.head === selection.head, () => {
+        selection.head = entry.head;
+        showHeads();
+        panel.querySelector("[aria-pressed=true]").focus();
+      })));
+    const shown = attention.filter((entry) => entry.head === selection.head);
+    const modifiers = at(result.weightings).filter((entry) => entry.heads.includes(selection.head));
+    panel.querySelector(".maps").replaceChildren(
+      ...shown.map((entry) => figure(entry, `Attention of head ${entry.head}, pooled over words`)),
+      ...modifiers.map((entry) => figure(entry, `${entry.part}: ${MEANINGS[entry.kind] ?? entry.kind}`)),
+    );
   };
-  const heads = () => {
-    Object.assign(chosen, { place: place.value, layer: Number(layer.value) });
-    const own = at(seen.attention, chosen);
-    if (!own.some((one) => one.head === chosen.head)) chosen.head = own[0]?.head ?? 0;
-    const buttons = own.map((one) => button(one, chosen.head === one.head, () => {
-      chosen.head = one.head;
-      for (const other of buttons) other.setAttribute("aria-pressed", other === buttons[own.indexOf(one)]);
-      matrices(seen, panel, chosen);
-    }));
-    panel.querySelector(".heads").replaceChildren(...buttons);
-    matrices(seen, panel, chosen);
+  const showLayers = () => {
+    const layers = result.attention.filter((entry) => entry.place === place.value).map((entry) => entry.layer);
+    fillSelect(layer, [...new Set(layers)], selection.layer);
+    showHeads();
   };
-  place.onchange = update;
-  layer.onchange = heads;
-  update();
+  fillSelect(place, [...new Set(result.attention.map((entry) => entry.place))], selection.place);
+  place.onchange = showLayers;
+  layer.onchange = showHeads;
+  showLayers();
 }
 
-function matrices(seen, panel, chosen) {
-  const attention = at(seen.attention, chosen).filter((one) => one.head === chosen.head);
-  const weightings = at(seen.weightings, chosen).filter((one) => one.heads.includes(chosen.head));
-  const figures = attention.map((one) =>
-    figure(one, `Attention of head ${one.head}`, "of words, their subwords pooled"));
-  for (const one of weightings) {
-    const shared = one.heads.length > 1 ? "the same for several heads" : `of head ${chosen.head}`;
-    figures.push(figure(one, `${one.part}: ${MEANINGS[one.kind] ?? one.kind}`, `of subwords, ${shared}`));
-  }
-  if (!weightings.length) {
-    const none = document.createElement("p");
-    none.className = "soft";
-    none.textContent = "No part of the system changes this head.";
-    figures.push(none);
-  }
-  panel.querySelector(".maps").replaceChildren(...figures);
+// Fills a select with options, of which one is selected, else the first.
+export function fillSelect(select, values, selected, name = String) {
+  select.replaceChildren(...values.map((value) => new Option(name(value), value)));
+  select.value = values.includes(selected) ? selected : values[0];
 }
 
-function at(entries, { place, layer }) {
-  return entries.filter((one) => one.place === place && one.layer === layer);
+function headButton(entry, pressed, onClick) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "head";
+  button.setAttribute("aria-pressed", pressed);
+  button.append(image(entry), [`head ${entry.head}`, ...entry.parts].join(" "));
+  button.addEventListener("click", onClick);
+  return button;
 }
 
-function button(one, pressed, press) {
-  const element = document.createElement("button");
-  element.type = "button";
-  element.className = "head";
-  element.setAttribute("aria-pressed", pressed);
-  const name = document.createElement("span");
-  name.textContent = [`head ${one.head}`, ...one.parts].join(" ");
-  element.append(picture(one, scale(one)), name);
-  element.addEventListener("click", press);
-  return element;
-}
-
-function figure(one, title, note) {
-  const element = document.createElement("figure");
-  const range = scale(one);
+function figure(entry, title) {
+  const created = document.createElement("figure");
   const caption = document.createElement("figcaption");
-  const name = document.createElement("b");
-  name.textContent = title;
-  const soft = document.createElement("span");
-  soft.className = "soft";
-  soft.textContent = ` ${note}; ${said(range.low)} to ${said(range.high)}`;
-  caption.append(name, soft);
+  caption.textContent = title;
   const box = document.createElement("div");
   box.className = "scroll";
   box.tabIndex = 0;
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", title);
-  const told = document.createElement("output");
-  told.textContent = "\u00a0";
-  const large = one.rows.length * one.columns.length > MOST;
-  if (large) element.className = "large";
-  watch(box);
-  box.append(large ? picture(one, range, title) : table(one, range, title, told));
-  element.append(caption, box, told);
-  return element;
+  box.append(entry.rows.length * entry.columns.length > MAX_CELLS ? image(entry, title) : table(entry));
+  created.append(caption, box);
+  return created;
 }
 
-function table(one, range, title, told) {
-  const element = document.createElement("table");
-  element.className = "map";
-  // By these style.css chooses how large a cell is.
-  element.style.setProperty("--columns", one.columns.length);
-  element.style.setProperty("--letters", Math.max(...one.rows.map((name) => name.length)));
-  const head = element.createTHead().insertRow();
-  const corner = document.createElement("td");
-  head.append(corner, ...one.columns.map((name) => cell("th", name, "col")));
-  const body = element.createTBody();
-  one.rows.forEach((name, r) => {
+function table(entry) {
+  const created = document.createElement("table");
+  created.className = "map";
+  const head = created.createTHead().insertRow();
+  head.append(document.createElement("td"), ...entry.columns.map((name) => header(name, "col")));
+  const body = created.createTBody();
+  const max = maximum(entry);
+  entry.rows.forEach((name, r) => {
     const row = body.insertRow();
-    row.append(cell("th", name, "row"));
-    one.weights[r].forEach((value, c) => {
-      const own = row.insertCell();
+    row.append(header(name, "row"));
+    entry.weights[r].forEach((value, c) => {
+      const cell = row.insertCell();
       const number = document.createElement("span");
-      number.textContent = said(value);
-      own.append(number);
-      const { share, minus } = strength(value, range);
-      own.style.setProperty("--share", `${Math.round(100 * share)}%`);
-      if (minus) own.className = "minus";
-      own.addEventListener("pointerenter", () => {
-        told.textContent = `${name} → ${one.columns[c]}: ${said(value)}`;
-      });
+      number.textContent = formatted(value);
+      cell.append(number);
+      cell.title = `${name} → ${entry.columns[c]}: ${formatted(value)}`;
+      cell.style.setProperty("--share", `${Math.round(100 * strength(value, max))}%`);
+      cell.classList.toggle("minus", value < 0);
     });
   });
-  return element;
+  return created;
 }
 
-function picture(one, range, title) {
+// Returns a canvas with a pixel per cell; without a title it is decoration.
+function image(entry, title = "") {
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [one.columns.length, one.rows.length];
-  const pen = canvas.getContext("2d");
-  const image = pen.createImageData(canvas.width, canvas.height);
-  one.weights.flat().forEach((value, i) => {
-    const { share, minus } = strength(value, range);
-    image.data.set([...(minus ? [200, 90, 60] : [59, 125, 189]), Math.round(255 * share)], 4 * i);
-  });
-  pen.putImageData(image, 0, 0);
-  if (title) {
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `${title}, too large for a table`);
-  } else {
-    canvas.setAttribute("aria-hidden", "true");
-  }
+  [canvas.width, canvas.height] = [entry.columns.length, entry.rows.length];
+  const context = canvas.getContext("2d");
+  const max = maximum(entry);
+  entry.weights.forEach((row, y) => row.forEach((value, x) => {
+    context.fillStyle = `rgb(${value < 0 ? "200 90 60" : "59 125 189"} / ${strength(value, max)})`;
+    context.fillRect(x, y, 1, 1);
+  }));
+  canvas.setAttribute("role", title ? "img" : "presentation");
+  if (title) canvas.setAttribute("aria-label", `${title}; too large for a table`);
   return canvas;
 }
 
-// Attention is from 0 to 1 everywhere; others by their own largest.
-function scale(one) {
-  let [low, high] = [0, 0];
-  for (const value of one.weights.flat()) {
-    if (value !== null) [low, high] = [Math.min(low, value), Math.max(high, value)];
-  }
-  return { low, high, unit: "head" in one ? 1 : Math.max(-low, high) || 1 };
+// Attention has a scale from 0 to 1; other matrices one up to their maximum.
+function maximum(entry) {
+  if ("head" in entry) return 1;
+  return entry.weights.flat().reduce((max, value) => Math.max(max, Math.abs(value)), 0) || 1;
 }
 
-function strength(value, { unit }) {
-  if (value === null) return { share: 0, minus: false };
-  return { share: Math.min(1, Math.abs(value) / unit) ** 0.7, minus: value < 0 };
-}
+const strength = (value, max) => Math.min(1, Math.abs(value) / max) ** 0.7;  // null: 0
 
-function said(value) {
-  return value === null ? "−∞" : value.toFixed(2).replace("-", "−");
-}
+const formatted = (value) => (value === null ? "−∞" : value.toFixed(2).replace("-", "−"));
 
-function cell(kind, content, scope) {
-  const element = document.createElement(kind);
-  element.scope = scope;
+function header(name, scope) {
+  const cell = document.createElement("th");
+  cell.scope = scope;
   const inner = document.createElement("span");
-  // "▁" stands where a word begins; as a letter it is a heavy bar.
-  content.split("▁").forEach((piece, i) => {
-    if (i) inner.append(beginning());
-    inner.append(piece);
-  });
-  element.append(inner);
-  return element;
+  inner.textContent = name.replaceAll("▁", "_");  // "▁" is a heavy bar
+  cell.append(inner);
+  return cell;
 }
-
-function beginning() {
-  const mark = document.createElement("i");
-  mark.className = "beginning";
-  mark.textContent = "_";
-  return mark;
-}
-
-export function choose(select, values, wanted, name = String) {
-  const options = values.map((value) => {
-    const option = document.createElement("option");
-    option.value = String(value);
-    option.textContent = name(value);
-    return option;
-  });
-  select.replaceChildren(...options);
-  select.value = values.includes(wanted) ? String(wanted) : String(values[0] ?? "");
-}
-
-const unique = (values) => [...new Set(values)];

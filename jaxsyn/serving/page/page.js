@@ -1,401 +1,249 @@
-// The page: a sentence, its tree, and what one run or two make of both.
+// The page: a sentence, its tree, and the translations and attention of one or two runs.
 
 import { draw } from "./arcs.js";
-import { watch } from "./edges.js";
-import { languages, wanted } from "./languages.js";
-import { choose, show } from "./maps.js";
-import * as server from "./server.js";
+import { fillSelect, showAttention } from "./maps.js";
 import { Tree } from "./tree.js";
 
 const $ = (id) => document.getElementById(id);
 const SIDES = ["left", "right"];
-const TRANSLATING = "Translating …";
-
-const page = {
+const state = {
   runs: [],
-  text: "",  // that was asked for last
-  limit: Infinity,  // characters of a sentence
-  tooLong: "",  // message about the length of the sentence in the field
-  parsed: null,  // its tree as the parser, or a file, had it
-  isOwn: false,  // it is not the parser's
-  trees: [],  // and as it was changed, the last is shown
-  moves: [],  // what was changed of a parser's tree
-  panels: new Map(),  // side -> {name, answer, element, chosen, first}
-  asking: new AbortController(),
+  text: "",  // last sentence
+  trees: [],  // the original tree and its changes; the last one is shown
+  views: new Map(),  // side -> {run, answer, panel, selection, first}; first: translation
+  controller: new AbortController(),  // of the current requests
 };
 
-const tree = () => page.trees.at(-1) ?? null;
-
-async function begin() {
+async function start() {
   try {
-    const told = await server.runs();
-    page.runs = told.runs;
-    page.limit = told.limits?.max_characters ?? Infinity;
+    state.runs = (await call("runs")).runs;
   } catch (error) {
-    say(error.message, true);
+    showStatus(error.message, true);
     return;
   }
-  const names = page.runs.map((run) => run.name);
-  const asked = new URLSearchParams(location.search);
-  choose($("left"), names, asked.get("left") ?? names[0], named);
-  choose($("right"), ["", ...names], asked.get("right") ?? names[1] ?? "", (name) => (name ? named(name) : "nothing"));
-  suggest();
-  $("text").value = asked.get("text") ?? "";
-  $("ask").addEventListener("submit", (event) => {
+  const query = new URLSearchParams(location.search);
+  const names = state.runs.map((run) => run.name);
+  fillSelect($("left"), names, query.get("left"));
+  fillSelect($("right"), ["", ...names], query.get("right") ?? names[1], (name) => name || "nothing");
+  $("text").value = query.get("text") ?? "";
+  $("form").addEventListener("submit", (event) => {
     event.preventDefault();
     translate();
   });
   $("text").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    $("ask").requestSubmit();
+    $("form").requestSubmit();
   });
-  $("text").addEventListener("input", checkLength);
-  for (const side of SIDES) $(side).addEventListener("change", () => page.text && translate());
-  $("left").addEventListener("change", suggest);
-  document.querySelectorAll(".scroll").forEach(watch);
-  $("undo").addEventListener("click", () => changeTo(page.trees.slice(0, -1)));
-  $("reset").addEventListener("click", () => changeTo([page.parsed]));
-  $("take").addEventListener("click", take);
-  if ($("text").value) translate(asked.get("moved")?.split(",") ?? []);
-  else await ready(page.asking.signal, "");
+  for (const side of SIDES) $(side).addEventListener("change", () => state.text && translate());
+  $("undo").addEventListener("click", () => changeTree(state.trees.slice(0, -1)));
+  $("reset").addEventListener("click", () => changeTree(state.trees.slice(0, 1)));
+  $("use-conllu").addEventListener("click", useConllu);
+  if ($("text").value) translate();
 }
 
-// Waits until the server has compiled its programs, and shows a message then.
-async function ready(signal, message) {
-  for (let waited = false; ; waited = true) {
-    const { status, compiled, sizes } = await server.health();
-    if (signal.aborted) return;
-    if (status !== "starting") {
-      if (waited) say(message);
-      return;
-    }
-    const count = sizes ? `: ${compiled} of ${sizes}` : "";
-    say(`The server is starting. Programs are being compiled${count} …`);
-    await new Promise((resolve) => setTimeout(resolve, 500));
+// Returns the response of the server, or throws an error with its message and status.
+async function call(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  const options = body ? { method: "POST", headers, body: JSON.stringify(body), signal } : {};
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server cannot be reached. Is it still running?");
   }
+  const content = await response.json();
+  if (!response.ok) throw Object.assign(new Error(content.error), { status: response.status });
+  return content;
 }
 
-// Says while the server compiles that it does; returns a function that ends this.
-function watchCompilation() {
-  let ends = false;
-  let shown = null;
-  const timer = setInterval(async () => {
-    const { compiling, programs } = await server.health();
-    if (ends) return;
-    if (compiling) {
-      shown = `Programs are being compiled for sentences of this length (${programs} so far) …`;
-      say(shown);
-    } else if ($("status").textContent === shown) {
-      say(TRANSLATING);
-    }
-  }, 1000);
-  return () => {
-    ends = true;
-    clearInterval(timer);
-  };
-}
-
-// Why a sentence is not translated; "" if it is short enough.
-function tooLong(text) {
-  const length = [...text].length;  // characters as the server counts them
-  if (length <= page.limit) return "";
-  const [had, most] = [length, page.limit].map((count) => count.toLocaleString("en"));
-  return `The sentence has ${had} characters; at most ${most} are translated. Shorten or split it.`;
-}
-
-// Shows that the sentence in the field is too long, until it is shortened.
-function checkLength() {
-  const message = tooLong($("text").value.trim());
-  if (message || $("status").textContent === page.tooLong) say(message, true);
-  page.tooLong = message;
-  return !message;
-}
-
-const runOf = (name) => page.runs.find((run) => run.name === name);
-
-// A run with its languages.
-function named(name) {
-  const between = languages(runOf(name));
-  return between ? `${name} (${between})` : name;
-}
-
-function suggest() {
-  $("text").placeholder = wanted(runOf($("left").value) ?? {});
-}
-
-// The sentence that was typed, with the tree of a run's parser, of which some words are moved.
-async function translate(moves = []) {
+// Translates the sentence in the field, with the tree of the first parser.
+async function translate() {
   const text = $("text").value.trim();
   if (!text) return;
-  if (!checkLength()) return;
-  page.text = text;
-  page.moves = moves;
-  remember();
-  let unfit = false;
-  await work(async (signal) => {
-    let parsed = null;
-    const reader = chosenRuns().find(({ run }) => run.parser);
-    if (reader) parsed = new Tree((await server.parse(reader.run.name, text, signal)).conllu);
-    signal.throwIfAborted();
-    page.parsed = parsed?.words.length ? parsed : null;
-    page.isOwn = false;
-    page.trees = page.parsed ? [page.parsed] : [];
-    const led = moves.length ? page.parsed?.led(moves) : null;
-    if (led) page.trees.push(led);
-    unfit = moves.length > 0 && !led;
-    page.panels.forEach((panel) => (panel.first = null));
+  state.text = text;
+  const query = new URLSearchParams({ text, left: $("left").value, right: $("right").value });
+  history.replaceState(null, "", `?${query}`);
+  await update(async (signal) => {
+    const reader = selectedRuns().find(({ run }) => run.parser);
+    const parse = reader ? await call("parse", { run: reader.run.name, text }, signal) : null;
+    state.trees = parse?.words.length ? [new Tree(parse.conllu)] : [];
+    forgetTranslations();
     showTree();
-    return tree() ? { conllu: tree().conllu } : { text };
+    return parse?.words.length ? { conllu: parse.conllu } : { text };
   });
-  if (unfit) say("The parents in this address do not fit: this is the parser's tree.", true);
 }
 
-// A tree that was typed or pasted.
-function take() {
-  const own = new Tree($("conllu").value);
-  if (!own.words.length) {
-    say("There is no word: a row has ten columns with tabs between, the first 1, 2, 3, ….", true);
+function useConllu() {
+  const tree = new Tree($("conllu").value);
+  if (!tree.words.length) {
+    showStatus("There is no word: a row has ten columns with tabs between, the first 1, 2, 3, …", true);
     return;
   }
-  page.parsed = own;
-  page.isOwn = true;
-  page.panels.forEach((panel) => (panel.first = null));
-  changeTo([own]);
+  forgetTranslations();
+  changeTree([tree]);
 }
 
-function changeTo(trees) {
-  page.trees = trees;
+function forgetTranslations() {
+  for (const view of state.views.values()) view.first = null;
+}
+
+async function changeTree(trees) {
+  state.trees = trees;
   showTree();
-  return work(async () => ({ conllu: tree().conllu }));
+  await update(async () => ({ conllu: trees.at(-1).conllu }));
 }
 
-function move(word, parent) {
-  changeTo([...page.trees, tree().moved(word, parent)]);
+function moveWord(word, parent) {
+  const tree = state.trees.at(-1);
+  const problem = tree.whyNot(word, parent);
+  if (problem) showStatus(problem, true);
+  else changeTree([...state.trees, tree.withParent(word, parent)]);
 }
 
-// Asks all runs that are chosen; what is still being asked is forgotten.
-async function work(given) {
-  page.asking.abort();
-  page.asking = new AbortController();
-  const { signal } = page.asking;
-  const began = performance.now();
-  arrange();
-  say(TRANSLATING);
-  let stop = () => {};
+// Shows the results of all selected runs, and cancels earlier requests.
+// findSource: returns {text} or {conllu}.
+async function update(findSource) {
+  state.controller.abort();
+  state.controller = new AbortController();
+  const { signal } = state.controller;
+  const start = performance.now();
+  document.body.setAttribute("aria-busy", true);
+  showStatus("Translating …");
   try {
-    await ready(signal, TRANSLATING);
+    const source = await findSource(signal);
     signal.throwIfAborted();
-    stop = watchCompilation();
-    const source = await given(signal);
-    const found = await Promise.all(chosenRuns().map((one) => ask(one, source, signal)));
-    stop();
-    if (signal.aborted) return;
-    const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    say(found.every(Boolean) ? `Translated in ${seconds} s.` : "Not translated.");
+    arrange();
+    await Promise.all(selectedRuns().map(({ side, run }) => showResult(state.views.get(side), run, source, signal)));
+    showStatus(`Finished in ${((performance.now() - start) / 1000).toFixed(1)} s.`);
   } catch (error) {
-    stop();
-    if (signal.aborted) return;
-    arrange(false);
-    say(error.message, true);
+    if (!signal.aborted) showStatus(error.message, true);
   } finally {
-    stop();
+    if (!signal.aborted) document.body.removeAttribute("aria-busy");
   }
 }
 
-// Whether it was translated.
-async function ask({ side, run }, source, signal) {
-  const panel = page.panels.get(side);
+async function showResult(view, run, source, signal) {
+  let result = { translation: "", nbest: [], note: "" };
+  let message = "";
   try {
-    const seen = await inspected(run, source, signal);
-    if (!signal.aborted) fill(panel, run, seen);
-    return true;
+    result = await inspect(run, source, signal);
   } catch (error) {
-    if (!signal.aborted) fault(panel, error);
-    return false;
-  } finally {
-    if (!signal.aborted) setBusy(panel, false);
+    message = error.message;
   }
+  signal.throwIfAborted();
+  const { answer, panel } = view;
+  answer.querySelector(".error").textContent = message;
+  const before = view.first ?? result.translation;
+  const comparison = result.translation === before ? "The same as before." : `Before: ${before}`;
+  answer.querySelector(".note").textContent = result.note ?? (view.first === null ? "" : comparison);
+  if (!message) view.first = before;
+  const translation = answer.querySelector(".translation");
+  translation.lang = run.languages.target;
+  translation.replaceChildren(...marked(result.translation, before));
+  panel.querySelector(".nbest tbody").replaceChildren(...result.nbest.map((one) => {
+    const row = document.createElement("tr");
+    row.append(...[one.text, one.score.toFixed(3), one.log_p.toFixed(3)].map((value) => cell("td", value)));
+    return row;
+  }));
+  panel.querySelector(".figures").hidden = !result.attention;
+  if (result.attention) showAttention(result, panel, view.selection);
 }
 
-// What is shown of a sentence; without figures where it is too long for them.
-async function inspected(run, source, signal) {
+// Returns translations and figures, or translations only if the sentence is too long for figures.
+async function inspect(run, source, signal) {
   try {
-    return await server.inspect(run.name, source, signal);
+    return await call("inspect", { run: run.name, ...source }, signal);
   } catch (error) {
     if (error.status !== 422) throw error;
-    const { text, nbest, cut } = await server.translate(run.name, source, run.nbest, signal);
-    const read = cut ? " Only its beginning was translated." : "";
-    return { translation: text, nbest, note: `Translated without figures: ${error.message}${read}` };
+    const body = { run: run.name, nbest: run.nbest, ...source };
+    const { text, nbest, cut } = (await call("translate", body, signal)).translations[0];
+    const truncated = cut ? " Only its beginning was translated." : "";
+    return { translation: text, nbest, note: `Without figures: ${error.message}${truncated}` };
   }
 }
 
-function chosenRuns() {
-  return SIDES
-    .map((side) => ({ side, run: runOf($(side).value) }))
-    .filter(({ run }) => run);
+function selectedRuns() {
+  const runOf = (side) => state.runs.find((run) => run.name === $(side).value);
+  return SIDES.map((side) => ({ side, run: runOf(side) })).filter(({ run }) => run);
 }
 
-// An answer and a panel for each run that is chosen.
-function arrange(busy = true) {
-  for (const { side, run } of chosenRuns()) {
-    if (!page.panels.has(side)) {
-      const [answer, element] = [copy("answer"), copy("panel")];
-      element.querySelectorAll(".scroll").forEach(watch);
-      page.panels.set(side, { name: "", answer, element, chosen: {}, first: null });
-    }
-    const panel = page.panels.get(side);
-    if (panel.name !== run.name) Object.assign(panel, { name: run.name, first: null });
-    setBusy(panel, busy);
-    panel.answer.querySelector(".name").textContent = run.name;
-    panel.element.querySelector("h2").textContent = run.name;
-    panel.element.querySelector(".about").textContent = about(run);
+// Places an answer and a panel for each selected run.
+function arrange() {
+  const copy = (name) => $(name).content.firstElementChild.cloneNode(true);
+  for (const { side, run } of selectedRuns()) {
+    if (state.views.get(side)?.run === run) continue;
+    const view = { run, answer: copy("answer"), panel: copy("panel"), selection: {}, first: null };
+    view.answer.querySelector(".name").textContent = run.name;
+    view.panel.querySelector("h2").textContent = run.name;
+    const { source, target } = run.languages;
+    const tree = run.tree === "none" ? "reads no tree" : `reads ${run.tree} trees`;
+    view.panel.querySelector(".about").textContent =
+      `${source} to ${target}, system ${run.system}, ${tree}; ${run.checkpoint}`;
+    state.views.set(side, view);
   }
-  const panels = chosenRuns().map(({ side }) => page.panels.get(side));
-  // Those that are there stay: what is open stays open.
-  place($("answers"), panels.map((panel) => panel.answer));
-  place($("panels"), panels.map((panel) => panel.element));
+  const views = selectedRuns().map(({ side }) => state.views.get(side));
+  $("answers").replaceChildren(...views.map((view) => view.answer));
+  $("panels").replaceChildren(...views.map((view) => view.panel));
 }
 
-function place(parent, elements) {
-  if (elements.some((own, i) => parent.children[i] !== own) || parent.children.length !== elements.length) {
-    parent.replaceChildren(...elements);
-  }
-}
-
-const copy = (template) => $(template).content.firstElementChild.cloneNode(true);
-
-function setBusy(panel, busy) {
-  for (const own of [panel.answer, panel.element]) own.setAttribute("aria-busy", busy);
-}
-
-function about(run) {
-  const reads = run.tree === "none" ? "reads no tree" : `reads ${run.tree} trees`;
-  const system = `system ${run.system}, which ${reads}; ${run.checkpoint}`;
-  return [languages(run), system].filter(Boolean).join(", ");
-}
-
-function fill(panel, run, seen) {
-  const { answer, element } = panel;
-  const isFirst = panel.first === null;
-  panel.first ??= seen.translation;
-  answer.querySelector(".fault").hidden = true;
-  answer.querySelector(".note").hidden = !seen.note;
-  answer.querySelector(".note").textContent = seen.note ?? "";
-  element.querySelector(".found").hidden = false;
-  const translation = answer.querySelector(".translation");
-  translation.lang = run.languages?.target ?? "";
-  const differs = seen.translation !== panel.first;
-  translation.replaceChildren(...(differs ? marked(seen.translation, panel.first) : [words(seen)]));
-  const before = answer.querySelector(".before");
-  before.hidden = isFirst || !tree() || tree() === page.parsed;
-  const same = run.tree === "none" ? "This run reads no tree." : "The same as before.";
-  before.textContent = differs ? `Before: ${panel.first}` : same;
-  before.classList.toggle("same", !differs);
-  const rows = seen.nbest.map((one) => {
-    const row = document.createElement("tr");
-    for (const value of [one.text || "(nothing)", one.score.toFixed(3), one.log_p.toFixed(3)]) {
-      row.insertCell().textContent = value;
-    }
-    row.cells[1].className = row.cells[2].className = "figure";
-    return row;
-  });
-  element.querySelector(".others tbody").replaceChildren(...rows);
-  element.querySelector(".figures").hidden = !seen.attention;
-  if (seen.attention) show(seen, element, panel.chosen);
-}
-
-const words = (seen) => document.createTextNode(seen.translation || "(nothing)");
-
-function fault(panel, error) {
-  panel.element.querySelector(".found").hidden = true;
-  panel.answer.querySelector(".translation").replaceChildren();
-  panel.answer.querySelector(".before").hidden = true;
-  panel.answer.querySelector(".note").hidden = true;
-  const told = panel.answer.querySelector(".fault");
-  told.hidden = false;
-  told.textContent = error.message;
-}
-
-// Words of a text that another has not, in this order, are marked.
-function marked(text, before) {
-  const [now, old] = [text.split(" "), before.split(" ")];
-  const length = now.map(() => old.map(() => 0));
-  const longest = (i, j) => length[i]?.[j] ?? 0;
-  for (let i = now.length - 1; i >= 0; i -= 1) {
-    for (let j = old.length - 1; j >= 0; j -= 1) {
-      length[i][j] = now[i] === old[j]
-        ? longest(i + 1, j + 1) + 1
-        : Math.max(longest(i + 1, j), longest(i, j + 1));
-    }
-  }
-  const nodes = [];
-  for (let i = 0, j = 0; i < now.length; i += 1) {
-    while (j < old.length && now[i] !== old[j] && longest(i, j + 1) >= longest(i + 1, j)) j += 1;
-    const same = j < old.length && now[i] === old[j];
-    const node = document.createElement(same ? "span" : "mark");
-    node.textContent = now[i];
-    nodes.push(node, document.createTextNode(" "));
-    if (same) j += 1;
-  }
-  return nodes;
+// Returns a text in which the words that differ from another text are marked.
+function marked(text, other) {
+  const [words, old] = [text.split(" "), other.split(" ")];
+  const shorter = Math.min(words.length, old.length);
+  let start = 0;
+  while (start < shorter && words[start] === old[start]) start += 1;
+  let end = 0;
+  while (end < shorter - start && words.at(-1 - end) === old.at(-1 - end)) end += 1;
+  const stop = words.length - end;
+  if (start === stop) return [text];
+  const join = (part) => part.join(" ");
+  return [join([...words.slice(0, start), ""]), cell("mark", join(words.slice(start, stop))),
+    join(["", ...words.slice(stop)])];
 }
 
 function showTree() {
-  const own = tree();
-  $("tree").hidden = own === null;
-  $("conllu").value = own?.conllu.trimEnd() ?? "";
-  if (!own) return;
-  const alike = page.parsed.words.length === own.words.length;
-  const changed = (word) => alike && own.heads[word] !== page.parsed.heads[word];
-  draw($("arcs"), own, { move, say: refuse, changed });
-  $("tree-hint").hidden = !own.parsed;
-  $("undo").disabled = page.trees.length < 2;
-  $("reset").disabled = own === page.parsed;
-  const moves = own.moves(page.parsed);
-  const count = moves.length;
-  page.moves = page.isOwn ? [] : moves;
-  remember();
-  $("changed").textContent = count ? `${count} ${count === 1 ? "word has" : "words have"} another parent` : "";
-  $("parents").querySelector("tbody").replaceChildren(...own.words.map((form, word) => parentRow(own, form, word)));
+  const tree = state.trees.at(-1);
+  $("tree").hidden = !tree;
+  $("conllu").value = tree?.conllu.trimEnd() ?? "";
+  if (!tree) return;
+  const isChanged = (word) => tree.heads[word] !== state.trees[0].heads[word];
+  draw($("arcs"), tree, moveWord, isChanged);
+  $("undo").disabled = $("reset").disabled = state.trees.length < 2;
+  const count = tree.words.filter((_, word) => isChanged(word)).length;
+  $("changed").textContent = count ? `Changed parents: ${count}` : "";
+  $("parents").querySelector("tbody").replaceChildren(...tree.words.map((_, word) => parentRow(tree, word)));
 }
 
-// A move that cannot be; what the last one did not change is of no interest then.
-function refuse(sentence) {
-  say(sentence, true);
-  for (const same of document.querySelectorAll(".before.same")) same.hidden = true;
-}
-
-function parentRow(own, form, word) {
+function parentRow(tree, word) {
   const row = document.createElement("tr");
-  const name = document.createElement("th");
-  name.scope = "row";
-  name.textContent = form;
   const select = document.createElement("select");
-  select.setAttribute("aria-label", `Parent of ${form}, word ${word + 1}`);
-  const others = own.words.map((_, other) => other).filter((other) => other !== word);
-  choose(select, [word, ...others], own.heads[word], (other) =>
-    other === word ? "root" : `${other + 1} ${own.words[other]}`);
-  for (const option of select.options) option.disabled = own.fault(word, Number(option.value)) !== "";
+  select.setAttribute("aria-label", `Parent of ${tree.words[word]}, word ${word + 1}`);
+  fillSelect(select, [...tree.words.keys()], tree.heads[word], (other) =>
+    other === word ? "root" : `${other + 1} ${tree.words[other]}`);
+  for (const option of select.options) option.disabled = tree.whyNot(word, Number(option.value)) !== "";
   select.addEventListener("change", () => {
-    move(word, Number(select.value));
+    moveWord(word, Number(select.value));
     $("parents").querySelectorAll("select")[word].focus();
   });
-  row.append(name, document.createElement("td"), document.createElement("td"));
-  row.cells[1].append(select);
-  row.cells[2].textContent = own.relations[word];
+  const name = cell("th", tree.words[word]);
+  name.scope = "row";
+  const parent = cell("td", "");
+  parent.append(select);
+  row.append(name, parent, cell("td", tree.relations[word]));
   return row;
 }
 
-function remember() {
-  const asked = new URLSearchParams({ text: page.text, left: $("left").value, right: $("right").value });
-  if (page.moves.length) asked.set("moved", page.moves.join(","));
-  history.replaceState(null, "", `?${asked}`);
+function cell(kind, content) {
+  const created = document.createElement(kind);
+  created.textContent = content;
+  return created;
 }
 
-function say(sentence, isFault = false) {
-  $("status").textContent = sentence;
-  $("status").classList.toggle("fault", isFault);
+function showStatus(message, isError = false) {
+  $("status").textContent = message;
+  $("status").classList.toggle("error", isError);
 }
 
-begin();
+start();

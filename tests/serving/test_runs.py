@@ -1,0 +1,114 @@
+"""Runs of a command line, their names and their parsers."""
+
+import shutil
+import sys
+
+import pytest
+from absl import flags
+from serving_client import LINE
+
+from jaxsyn import cli, serve
+from jaxsyn.data.sentence.stream import parses_of_text
+from jaxsyn.errors import InputError
+from jaxsyn.serving.runs import RunLocation, ServedRun, run_locations
+from jaxsyn.serving.server import host_names
+
+
+@pytest.mark.parametrize(
+  "words, names",
+  [
+    (["/a/b/pascal/", "/a/b/other"], ["pascal", "other"]),
+    (["/a/p@best", "/a/p@100"], ["p@best", "p@100"]),
+    (["hub:me/pascal", "first=/b/p"], ["pascal", "first"]),
+    (["both=/a/p,/a/q@last", "/a/p,/b/p"], ["both", "p,p"]),
+    (["s3://store/runs/p", "x=gs://store/runs/p"], ["p", "x"]),
+  ],
+)
+def test_default_names(words, names):
+  assert [place.name for place in run_locations(words)] == names
+
+
+def test_folders_of_an_ensemble_and_of_a_sweep(tmp_path):
+  assert run_locations(["x=/a/p@7,hub:me/q"]) == [
+    RunLocation("x", ("/a/p@7", "hub:me/q"))
+  ]
+  folder = tmp_path / "lr=0.1,seed=2"
+  folder.mkdir()
+  (folder / "config.json").touch()
+  assert run_locations([str(folder)]) == [
+    RunLocation("lr=0.1,seed=2", (str(folder),))
+  ]
+
+
+@pytest.mark.parametrize(
+  "words, message",
+  [
+    ([], "name the folder of a trained run: jaxsyn serve RUN"),
+    (["/a/p", "/b/p"], "/b/p: another run is called 'p'; .* in NAME=/b/p"),
+    (["x=/a/p", "x=/a/q"], "another run is called 'x'"),
+    (["/a/p,"], "'/a/p,' has a folder without a name."),
+  ],
+)
+def test_rejects_ambiguous_names(words, message):
+  with pytest.raises(InputError, match=message):
+    run_locations(words)
+
+
+def test_names_of_the_server():
+  assert "example.org" in host_names("127.0.0.1", ["example.org"])
+  assert {"localhost", "[::2]"} <= {*host_names("::2", [])}
+  assert host_names("0.0.0.0", []) == ["*"]
+  assert "*" not in host_names("0.0.0.0", ["*.example.org"])
+  with pytest.raises(InputError, match=r"--allowed_hosts=a\.\*: names such as"):
+    host_names("localhost", ["a.*"])
+
+
+@pytest.fixture
+def parse():
+  """A function that returns the flags of a command line."""
+  before = {*flags.FLAGS}
+  serve.define_flags()
+  yield lambda *words: cli.parse(["serve", *words], word="run")
+  for name in {*flags.FLAGS} - before:
+    delattr(flags.FLAGS, name)
+  flags.FLAGS.unparse_flags()
+
+
+def test_flags(parse, monkeypatch):
+  values = parse("a", "--port", "0", "b=c", "--beam=2", "d")
+  assert values.run == ["a", "b=c", "d"] and values.port == 0
+  assert values.max_characters == 2000 and values.timeout == 60.0
+  monkeypatch.setitem(sys.modules, "uvicorn", None)
+  message = r"^serving needs the package uvicorn: pip install -e '\.\[serve\]'$"
+  with pytest.raises(InputError, match=message):
+    serve._main(values)
+
+
+def test_a_run_without_a_parser_reads_trees(runs, tmp_path, new_client):
+  folder = tmp_path / "no_parser"
+  shutil.copytree(runs["pascal"], folder)
+  (folder / "parser.source.udpipe").unlink()
+  run = ServedRun(RunLocation("bare", (str(folder),)))
+  try:
+    assert run.description["parser"] is False
+    response = new_client(runs=[run])("/parse", {"text": LINE})
+    assert response.status_code == 422
+    assert "such parser model" in response.json()["error"]
+    rows = ["1\ta\t_\t_\t_\t_\t2\tdet\t_\t_", "2\tcow\t_\t_\t_\t_\t0\troot\t_\t_"]  # fmt: skip
+    trees = parses_of_text("\n".join([*rows, "", ""]), "text")
+    without, (example, _) = run.readers.read([LINE, *trees])
+    assert "such parser model" in str(without)
+    assert example["source_head"].tolist() == [1, 1]
+  finally:
+    run.readers.close()
+
+
+def test_restarts_a_parser_that_died(served):
+  readers = served[0].readers
+  before = readers.parse(LINE)
+  readers._workers._process.kill()
+  readers._workers._process.wait()
+  for _ in range(3):  # one of two processes was killed
+    assert readers.parse(LINE) == before
+    ((example, cut),) = readers.read([LINE])
+    assert not cut and len(example["source_head"]) == 4
