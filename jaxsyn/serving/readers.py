@@ -15,8 +15,8 @@ from typing import Any
 
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode.sources import ReadSource, SessionReader
 from jaxsyn.errors import InputError
-from jaxsyn.session.sources import EnsembleReader, SourceReader
 from jaxsyn.workers import WorkerDiedError, Workers, cores
 
 _PROCESSES = 2  # so that a short line need not wait until a batch is read
@@ -31,9 +31,7 @@ class ReaderProcesses:
     why_no_parser: Reason why raw lines cannot be parsed; "" if they can.
   """
 
-  def __init__(
-    self, reader: SourceReader | EnsembleReader, *, must_parse: bool = False
-  ):
+  def __init__(self, reader: SessionReader, *, must_parse: bool = False):
     """Starts the processes and opens the parser.
 
     Args:
@@ -43,13 +41,13 @@ class ReaderProcesses:
     Raises:
       InputError: The parser cannot be opened.
     """
-    self._reader: Any = reader
+    self._reader = reader
     self._lock, self._is_closed = threading.Lock(), False
     self._workers = self._start()
     self._threads = ThreadPoolExecutor(_PROCESSES, "reading")
     self.why_no_parser = ""
     try:
-      self._call(type(reader).open_parser)
+      self._call(SessionReader.open_parser)
     except InputError as error:
       if must_parse:
         self.close()
@@ -58,18 +56,16 @@ class ReaderProcesses:
 
   def parse(self, line: str) -> Parse:
     """Returns the tree of a raw line; raises InputError."""
-    return self._call(type(self._reader).tree_of, line)
+    return self._call(SessionReader.tree_of, line)
 
-  def read(
-    self, sources: Sequence[Source]
-  ) -> list[tuple[Any, bool] | InputError]:
+  def read(self, sources: Sequence[Source]) -> list[ReadSource | InputError]:
     """Reads sentences.
 
     Returns:
       For each sentence its arrays and whether it was truncated, or an InputError.
     """
     blocks = [sources[i : i + _BLOCK] for i in range(0, len(sources), _BLOCK)]
-    results: list[tuple[Any, bool] | InputError] = []
+    results: list[ReadSource | InputError] = []
     for block in self._threads.map(self._read_block, blocks):
       results += block
     return results
@@ -83,10 +79,10 @@ class ReaderProcesses:
 
   def _read_block(
     self, sources: Sequence[Source]
-  ) -> list[tuple[Any, bool] | InputError]:
+  ) -> list[ReadSource | InputError]:
     """Reads sentences together, or one by one if one of them is invalid."""
     try:
-      return self._call(type(self._reader).read_all, sources)
+      return self._call(SessionReader.read_all, sources)
     except InputError as error:
       if len(sources) == 1:
         return [error]
@@ -107,13 +103,13 @@ class ReaderProcesses:
     with self._lock:
       return self._workers.submit(function, *args)
 
-  def _restart(self, dead: Workers[Any]) -> None:
+  def _restart(self, dead: Workers[SessionReader]) -> None:
     """Replaces dead processes, unless another thread has done it."""
     with self._lock:
       if dead is self._workers and not self._is_closed:
         self._workers = self._start()
         dead.close()
 
-  def _start(self) -> Workers[Any]:
+  def _start(self) -> Workers[SessionReader]:
     make = functools.partial(copy.copy, self._reader)
     return Workers(make, min(_PROCESSES, cores()), died=_DIED)

@@ -252,7 +252,7 @@ def test_streams_a_line_per_sentence(client, session):
 
 def test_ends_the_search_for_unwanted_sentences(session):
   lines = [LINE, OTHER, "the cow runs ."]
-  examples = session.begin_examples(lines)()
+  examples = session.read(lines)
   result = session.search(examples, is_wanted=lambda index: index != 1)
   assert result[1] == [EMPTY_TRANSLATION]
   for index in (0, 2):
