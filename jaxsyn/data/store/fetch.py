@@ -29,6 +29,8 @@ from jaxsyn.storage import cache, checksums, files, lock, remote
 Check = Callable[[pathlib.Path], object]
 
 MAX_BYTES = 4 << 30  # bytes of a file, unless the config has another limit
+# Decompressed bytes per byte of the limit: text is compressed three- to fivefold.
+_UNPACKED = 16
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0  # seconds without data
 
@@ -112,7 +114,7 @@ def _download(
         f"{expected} in {origin}"
       )
     if path.name.endswith(".gz"):
-      _check_gzip(temporary)
+      _check_gzip(temporary, download.max_bytes * _UNPACKED)
     check(temporary)
     # Before the file gets its final name, so that such a file has a record.
     _write_record(path, actual, f"downloaded from {download.url}")
@@ -168,13 +170,17 @@ def _check_url(url: str, first: str) -> None:
     raise InputError(f"it is redirected to {url}, which is not encrypted")
 
 
-def _check_gzip(path: pathlib.Path) -> None:
+def _check_gzip(path: pathlib.Path, limit: int) -> None:
+  """Raises InputError unless a gzip file is complete and within a size limit."""
+  size = 0
   try:
     with gzip.open(path) as unpacked:
-      while unpacked.read(_BLOCK):
-        pass
+      while size <= limit and (block := unpacked.read(_BLOCK)):
+        size += len(block)
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:
     raise InputError(f"it is not a complete gzip file ({error})") from None
+  if size > limit:
+    raise InputError(f"it has more than {limit:,} bytes after decompression")
 
 
 def record(path: pathlib.Path) -> str:

@@ -101,6 +101,7 @@ def chunked(*parts):
   return answer
 
 
+BOMB = gzip.compress(bytes(1 << 20))
 WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
 
 # Response, SHA-256 and size limit in the config; error message.
@@ -143,6 +144,10 @@ RESPONSES = {
     rf"changed or truncated: .* {SUM} in config\.prepare\.downloads",
   ),
   "no gzip": ((web_server.send(BODY), "", 1 << 20), "not a complete gzip file"),
+  "gzip that unpacks to gigabytes": (
+    (web_server.send(BOMB), "", len(BOMB)),
+    "bytes after decompression",
+  ),
   "gzip cut off": (
     (web_server.send(gzip.compress(BODY)[:-9]), "", 1 << 20),
     "not a complete gzip file",
