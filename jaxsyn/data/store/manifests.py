@@ -160,9 +160,8 @@ def read(directory: PathLike) -> dict[str, Any]:
   """Returns the verified manifest of a dataset directory or run directory.
 
   Raises:
-    InputError: The directory or its manifest does not exist, or the manifest is
-      corrupt, has another format, or has an invalid field. The message names
-      the field.
+    InputError: There is no manifest, or it is corrupt, has another format, or has
+      an invalid field, which the message names.
   """
   path = files.path_of(directory) / FILE
   prepare = "Run jaxsyn prepare --config FILE"
@@ -342,10 +341,9 @@ def parser_file(
 
 @contextlib.contextmanager
 def in_use(directories: Iterable[PathLike]) -> Iterator[None]:
-  """Locks dataset directories in a `with` block, so that they are not replaced.
+  """Locks local dataset directories, so that they are not replaced meanwhile.
 
-  `jaxsyn prepare` fails for a locked directory. The locks end with their
-  process. Directories on object stores have none.
+  `jaxsyn prepare` fails for a locked directory. The locks end with their process.
 
   Raises:
     InputError: A directory is being prepared. The message names the process.
