@@ -351,9 +351,8 @@ def in_use(directories: Iterable[PathLike]) -> Iterator[None]:
   advice = "Wait until that has ended, then run the same command again."
   with contextlib.ExitStack() as stack:
     for directory in directories:
-      if remote.is_remote(directory):
-        continue
-      if os.path.isfile(os.path.join(directory, FILE)):
+      is_local = not remote.is_remote(directory)
+      if is_local and os.path.isfile(os.path.join(directory, FILE)):
         stack.enter_context(lock.shared_lock(directory, advice))
     yield
 
