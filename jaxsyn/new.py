@@ -5,9 +5,8 @@
 
 Line N of one file is the translation of line N of the other file. Files are UTF-8,
 plain text, .gz or .zst; or one .tsv of two columns. Without --dev_source or
---test_source the first lines are held out for validation and for testing. All
-settings and their reasons are printed and written to FOLDER/NAME.py, a Python file
-that you can edit.
+--test_source the first lines are held out. All settings and their reasons are printed
+and written to FOLDER/NAME.py, a Python file that you can edit.
 """
 
 from __future__ import annotations
@@ -150,9 +149,6 @@ def run(
       else from the text.
     parsers: Parsers of both sides: "auto", "none", or a UDPipe file.
     name: Name of the dataset; "": that of the folder.
-
-  Raises:
-    InputError: The config exists, or the files or names are invalid.
   """
   exits.check_target(os.fspath(folder), "FOLDER", folder=True)
   folder = pathlib.Path(folder)
@@ -225,10 +221,9 @@ def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, float, str]:
   needed = 1 + int(np.sum(covered < coverage)) + len(schema.SPECIAL)
   if 2 * needed <= size:
     return size, coverage, usual.reason
-  reason = (
-    f"twice the {needed:,} characters of {100 * coverage:g} % of the text"
-  )
-  return -(-2 * needed // 100) * 100, coverage, reason
+  size = -(-2 * needed // 100) * 100
+  part = f"{100 * coverage:g} % of the text"
+  return size, coverage, f"twice the {needed:,} characters of {part}"
 
 
 def training_steps(pairs: int, train: CorpusStats) -> tuple[int, str]:
@@ -268,27 +263,24 @@ def _parser(side: str, code: str, requested: str) -> tuple[str | None, str]:
 
   The model is a file or a name, "" for that of the language, None for no trees.
   """
-  name = parser_name(code) if requested == AUTO else ""
-  if name:
-    message = f"The {side} is parsed by UDPipe's model of {name}."
-    return "" if name == code else name, message
-  if requested not in (AUTO, NONE):
+  reason = ""
+  if requested == AUTO:
+    from spacy_udpipe import utils  # takes a second to load
+
+    names = (code, code.replace("_", "-").partition("-")[0].lower())
+    name = next((n for n in names if n in utils.LANGUAGES), None)
+    if name:
+      message = f"The {side} is parsed by UDPipe's model of {name}."
+      return "" if name == code else name, message
+    reason = f"UDPipe has no model of {code}. "
+  elif requested != NONE:
     UDPipe(requested)  # raises an error for a missing file and other files
     message = f"The {side} is parsed by {os.path.basename(requested)}."
     return os.path.abspath(requested), message
-  reason = f"UDPipe has no model of {code}. " if requested == AUTO else ""
   return None, (
     f"The {side} is not parsed. {reason}For trees, remove this file and run the "
     f"same command with --{side}_parser FILE, a UDPipe model."
   )
-
-
-def parser_name(language: str) -> str:
-  """Returns the name of a language's model in spacy-udpipe, or ""."""
-  from spacy_udpipe import utils
-
-  first = language.replace("_", "-").partition("-")[0].lower()
-  return next((n for n in (language, first) if n in utils.LANGUAGES), "")
 
 
 def _split_lines(
@@ -341,8 +333,7 @@ def _commands(
   ]
 
 
-def _escaped(lines: Iterable[str]) -> str:
-  """Returns lines as the content of a docstring."""
+def _escaped(lines: Iterable[str]) -> str:  # for a docstring
   return "\n".join(lines).replace("\\", r"\\").replace('"', r"\"")
 
 
@@ -360,7 +351,6 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError(
       "name a folder and files: jaxsyn new FOLDER --source FILE --target FILE."
     )
-  print(f"reading {train}", flush=True)
   new = run(
     values.folder,
     train,
@@ -370,8 +360,8 @@ def _main(values: flags.FlagValues) -> None:
     parsers=(values.source_parser, values.target_parser),
     name=values.name,
   )
-  steps = [f"  {command}" for command in new.commands]
-  print("\n".join([*new.messages, "", f"wrote {new.path}. Next:", "", *steps]))
+  print(*new.messages, "", f"wrote {new.path}. Next:", "", sep="\n")
+  print(*(f"  {command}" for command in new.commands), sep="\n")
 
 
 def _split(values: flags.FlagValues, prefix: str) -> Files | None:
@@ -401,11 +391,9 @@ def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn new`."""
   for name, meaning in _FLAGS.items():
     flags.DEFINE_string(name, "", meaning)
-  parser = (
-    "Parser of the {}: a UDPipe file; auto: UDPipe's for the language; none."
-  )
-  flags.DEFINE_string("source_parser", AUTO, parser.format("source"))
-  flags.DEFINE_string("target_parser", NONE, parser.format("target"))
+  meaning = "UDPipe file; auto: UDPipe's model of the language; none."
+  flags.DEFINE_string("source_parser", AUTO, meaning)
+  flags.DEFINE_string("target_parser", NONE, meaning)
 
 
 if __name__ == "__main__":
