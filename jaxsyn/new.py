@@ -34,8 +34,7 @@ from jaxsyn.scoring import tokenizers
 from jaxsyn.storage import files
 
 AUTO, NONE = "auto", "none"  # values of --source_parser
-# Multi30k: 29,000 pairs of 11.9 words are 259 batches of 2,048 subwords, padding
-# included; the best checkpoint came after 32 epochs.
+# On Multi30k, 29,000 pairs are 259 batches; the best checkpoint is after 32 epochs.
 _BATCH, _EPOCHS = 2048, 27
 _SUBWORDS_PER_WORD = 1.54  # on Multi30k with 8,000 subwords, padding included
 _LETTERS_PER_SUBWORD = 1.5  # where no blanks separate words; an estimate
