@@ -7,7 +7,6 @@ against each other and against the data.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -22,10 +21,9 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.architectures import ARCHITECTURES
-from jaxsyn.models.spec import ModelSpec
+from jaxsyn.models.spec import ModelSpec, Placement
 from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.syntax import StackShape
-from jaxsyn.syntax.placement import Placement
 from jaxsyn.training import optimizers
 from jaxsyn.training.step import Recipe
 
@@ -234,8 +232,8 @@ def _check_model(spec: ModelSpec) -> None:
         raise (at / name).error(f": it works in {', '.join(part.stacks)} only.")
       spec.architecture.check_modifier(at / name, place, part)
       part.check(at / name, stack_shape)
-      fused = spec.model.attention == "fused" and not part.embeds
-      if fused and part.is_active(stack_shape) and not part.additive:
+      fused = spec.model.attention == "fused" and not part.at_embeddings
+      if fused and part.is_active(stack_shape) and not part.is_additive:
         raise (at / name).error(
           f": {name} needs scores or weights, of which "
           "config.model.attention='fused' makes none; take 'einsum'."
@@ -270,26 +268,16 @@ def _without_inactive(spec: ModelSpec) -> ModelSpec:
 def _check_replacements(
   at: ConfigPath, spec: ModelSpec, stack_shape: StackShape
 ) -> None:
-  """Checks that no two modifiers replace the same scores or embeddings."""
-  replacing = [
-    (name, part)
-    for name, part in spec.modifiers.modifiers_in(stack_shape.stack)
-    if part.replaces
-  ]
-  layers, heads = stack_shape.layers, stack_shape.heads
-  for (one, first), (other, second) in itertools.combinations(replacing, 2):
-    common = first.active_heads(layers, heads)
-    if not common & second.active_heads(layers, heads):
-      continue
-    if first.embeds:
-      raise at.error(
-        f": {one} and {other} both take the last dimensions of the "
-        "embeddings; keep one of them, or switch the other off."
-      )
-    raise at.error(
-      f": {one} and {other} both replace the scores of a head; keep one of "
-      "them, or give them other layers or heads."
-    )
+  """Raises InputError if two modifiers of a stack replace the same."""
+  owners: dict[str, str] = {}
+  for name, part in spec.modifiers.modifiers_in(stack_shape.stack):
+    for target in sorted(part.exclusive_targets(stack_shape)):
+      other = owners.setdefault(target, name)
+      if other != name:
+        raise at.error(
+          f": {other} and {name} both replace {target}; disable one of them, "
+          "or give them different layers or heads."
+        )
 
 
 def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:

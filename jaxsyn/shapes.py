@@ -1,10 +1,9 @@
-"""The letters: an array is named what_LETTERS, e.g. score_BHQM.
+"""Names of arrays, what_LETTERS such as score_BHQM, and their check.
 
-The name is the specification of the shape; `agree` checks it at the door of
-each public module, so comments need not repeat it. `LETTERS` are known
-everywhere. A file that needs another axis says so at its top, in a line
-"Letters: E annotation width; A unit of an alignment."; a test holds every name
-in jaxsyn/ to both.
+The letters specify the shape, and `agree` checks them in public modules.
+`LETTERS` have one meaning everywhere. A file that needs another axis declares it
+in its docstring, in a line "Letters: E annotation width; A unit of an
+alignment."; a test checks all names in jaxsyn/.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ LETTERS = {
   "B": "sentence in the batch",
   "S": "source subword",
   "T": "target subword",
-  "Q": "querying subword (S or T)",
-  "M": "remembered subword (S or T)",
+  "Q": "query: a subword (S or T)",
+  "M": "key, value: a subword (S or T)",
   "W": "word",
-  "N": "hypothesis of a sentence: a beam",
+  "N": "hypothesis of a sentence (beam)",
   "H": "attention head",
   "K": "width of one head",
   "D": "model width",
@@ -30,13 +29,13 @@ LETTERS = {
 
 
 def split(name: str) -> tuple[str, str]:
-  """What an array is, and its letters: ("score", "BHQM") of "score_BHQM"."""
+  """Splits "score_BHQM" into "score" and "BHQM"."""
   what, _, letters = name.rpartition("_")
   return what, letters
 
 
 class Shaped(Protocol):
-  """An array of JAX or NumPy, or what stands for one while it is traced."""
+  """An array of JAX or NumPy, or a tracer."""
 
   @property
   def shape(self) -> tuple[int, ...]: ...
@@ -46,16 +45,16 @@ class Shaped(Protocol):
 
 
 def agree(**arrays: Shaped | None) -> None:
-  """Raises unless arrays named what_LETTERS agree on the size of each letter.
+  """Checks that arrays named what_LETTERS agree on the size of each letter.
 
-  Shapes are static under jit, so the check costs nothing at run time.
+  Shapes are static under `jit`, so the check costs nothing at run time.
 
   Args:
-    **arrays: arrays by name; None is skipped (a fact that is not there).
+    **arrays: Arrays by name; None is skipped.
 
   Raises:
-    ValueError: a name without letters, a wrong number of axes, or two arrays
-      of different size along one letter; the message names both.
+    ValueError: A name has no letters, an array has a wrong number of axes, or
+      two arrays differ in the size of a letter; the message names both.
   """
   sizes = {"1": (1, "the letter 1")}
   for name, array in arrays.items():

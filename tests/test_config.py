@@ -94,7 +94,7 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
     ),
     (
       {"parts__encoder": {"parent_scale": {}}},
-      "has no part 'parent_scale'. Did you mean 'parent_scaled'",
+      "has no modifier 'parent_scale'. Did you mean 'parent_scaled'",
     ),
     (
       {"parts__encoder": {"parent_scaled": {"simga": 2.0}}},

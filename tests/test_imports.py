@@ -27,7 +27,7 @@ LAYERS = [
   *("jaxsyn.data.options", "jaxsyn.data.store"),
   *("jaxsyn.data.sentence.parsers.recorded", "jaxsyn.data.loader"),
   *("jaxsyn.syntax", "jaxsyn.syntax.windows", "jaxsyn.syntax.__init__"),
-  *("jaxsyn.syntax.placement", "jaxsyn.models", "jaxsyn.training"),
+  *("jaxsyn.models", "jaxsyn.training"),
   *("jaxsyn.decode", "jaxsyn.scoring", "jaxsyn.config", "jaxsyn.plan"),
   *("jaxsyn.configs.graph_systems", "jaxsyn.configs.parsing_systems"),
   *("jaxsyn.configs.recurrent_systems", "jaxsyn.configs.systems"),

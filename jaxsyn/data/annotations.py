@@ -2,7 +2,7 @@
 
 `config.prepare.parse.annotations=("upos",)` adds the feature `source_upos` (or
 `target_upos`) for each side that has trees. Attention modifiers and windows name
-it in `required_features` and read it with `view.annotation_BS("upos")`. An
+it in `required_features` and read it with `features.annotation_BS("upos")`. An
 annotation that has labels is also a factor of the system `factors`. A new
 annotation needs a class, an entry in ANNOTATIONS and a test.
 """

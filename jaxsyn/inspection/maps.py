@@ -175,7 +175,7 @@ class MapReader:
     self, address: Address, value: np.ndarray, sides: Mapping[str, int]
   ) -> Map:
     """Returns a map from an array of one sentence and the sides' lengths."""
-    place, layer, part = address.place, address.layer, address.part
+    place, layer, part = address.stack, address.layer, address.modifier
     kind = split(address.kind)[0]
     if kind.startswith("log_"):
       kind, value = kind.removeprefix("log_"), np.exp(value)

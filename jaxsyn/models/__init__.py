@@ -1,1 +1,1 @@
-"""The encoder-decoders and what they are made of."""
+"""Encoder-decoders and their layers."""

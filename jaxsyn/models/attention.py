@@ -1,8 +1,7 @@
-"""Attention: one short story with stages that parts may override.
+"""Attention, with stages that modifiers override.
 
-For encoder, decoder and cross-attention alike: project, score, rescore, mask,
-softmax, mix, and what stands beside. A variant is a part (`jaxsyn.syntax`),
-never a branch in here.
+Encoder, decoder and cross-attention share this code. Variants are modifiers
+(`jaxsyn.syntax`), never branches in here.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from jaxsyn.syntax.maps import publish
 
 @functools.cache
 def _log_fallback(reason: str) -> None:
-  """Logs once per process and reason that cuDNN's kernel is not used."""
+  """Logs, once per process and reason, why cuDNN's kernel is not used."""
   logging.warning(
     "config.model.attention=fused does not use cuDNN's kernel: %s.", reason
   )
 
 
 class Memory(NamedTuple):
-  """Keys and values of what is looked at: BMHK; in a cache BNTHK."""
+  """Keys and values: BMHK; in a cache BNHTK."""
 
   k: Array
   v: Array
 
 
 class CrossAttentionCache(NamedTuple):
-  """A memory as the products of every decoding step read it.
+  """A memory in the layout that the products of decoding steps read.
 
-  Laid out as `Memory`, it was copied in each step.
+  In the layout of `Memory` it would be copied in every step.
   """
 
   k_BHKM: Array
@@ -59,14 +58,15 @@ class CrossAttentionCache(NamedTuple):
 
 
 class Attention(nn.Module):
-  """Multi-head attention (Vaswani et al. 2017, section 3.2) with parts.
+  """Multi-head attention (Vaswani et al. 2017, section 3.2) with modifiers.
 
   Attributes:
-    site: stack, layer and sizes.
-    dropout: rate on the attention weights.
+    site: Stack, layer and sizes.
+    dropout: Dropout rate of attention weights.
     modifiers: (name, spec) of the modifiers at this site, in table order.
-    fused: scores and weights are left to `jax.nn.dot_product_attention`; then
-      all parts are `additive`, there is no dropout, and no weights are published.
+    fused: Whether `jax.nn.dot_product_attention` computes scores and weights.
+      Then all modifiers are additive, there is no dropout, and weights are not
+      published.
   """
 
   site: AttentionSite
@@ -77,7 +77,7 @@ class Attention(nn.Module):
   def setup(self) -> None:
     heads, width = self.site.heads, self.site.width
 
-    def project(axis: int | tuple[int, int]) -> nn.DenseGeneral:
+    def projection(axis: int | tuple[int, int]) -> nn.DenseGeneral:
       return nn.DenseGeneral(
         (heads, self.site.head_width) if axis == -1 else width,
         axis=axis,
@@ -86,10 +86,10 @@ class Attention(nn.Module):
         dot_general=product,
       )
 
-    self.query, self.key, self.value = project(-1), project(-1), project(-1)
-    self.output = project((-2, -1))
+    self.query, self.key = projection(-1), projection(-1)
+    self.value, self.output = projection(-1), projection((-2, -1))
     self.drop = Dropout(self.dropout)
-    for name, spec in self.modifiers:  # parameters bear the part's name
+    for name, spec in self.modifiers:  # parameters have the modifier's name
       setattr(self, name, spec.make(self.site.for_modifier(name)))
 
   def __call__(
@@ -97,23 +97,21 @@ class Attention(nn.Module):
     query_BQD: Array,
     memory_BMD: Array,
     allowed_B1QM: Array,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> Array:
-    """Queries look at a memory.
+    """Returns the output of attention, out_BQD.
 
     Args:
-      query_BQD: what asks; for self-attention the same array as the memory.
-      memory_BMD: what is looked at.
-      allowed_B1QM: boolean (Q or B may be 1); False is never looked at.
-      view: facts for the parts.
-
-    Returns: mixed_BQD.
+      query_BQD: Inputs of the queries.
+      memory_BMD: Inputs of keys and values; in self-attention the same array.
+      allowed_B1QM: Mask, boolean; Q and B may be 1.
+      features: Features of the sentences, for the modifiers.
     """
     memory = self.project_memory(memory_BMD)
-    return self.attend(query_BQD, memory, allowed_B1QM, view)
+    return self.attend(query_BQD, memory, allowed_B1QM, features)
 
   def project_memory(self, memory_BMD: Array) -> Memory:
-    """Computed once and kept when decoding."""
+    """Returns keys and values, which decoding caches."""
     return Memory(self.key(memory_BMD), self.value(memory_BMD))
 
   def attend(
@@ -121,70 +119,65 @@ class Attention(nn.Module):
     query_BQD: Array,
     memory: Memory,
     allowed_B1QM: Array,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> Array:
-    """See `__call__`; the memory is that of `remember`."""
+    """Returns the output of attention, out_BQD, given keys and values."""
     q_BQHK = self.query(query_BQD) * self.site.head_width**-0.5
-    out_BQD = self.output(self.mixed(q_BQHK, memory, allowed_B1QM, view))
+    out_BQD = self.output(self.mix(q_BQHK, memory, allowed_B1QM, features))
     for name, _ in self.modifiers:
-      out_BQD = getattr(self, name).adapt_output(out_BQD, query_BQD, view)
+      out_BQD = getattr(self, name).adapt_output(out_BQD, features)
     return out_BQD
 
-  def mixed(
+  def mix(
     self,
     q_BQHK: Array,
     memory: Memory,
     allowed_B1QM: Array,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> Array:
-    """The story itself, between the projections: the mixed values (BQHK)."""
-    parts = [getattr(self, name) for name, _ in self.modifiers]
+    """Returns the values mixed by the attention weights, mixed_BQHK."""
+    modifiers = [getattr(self, name) for name, _ in self.modifiers]
     k_BMHK, v_BMHK = memory
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
-    for part in parts:
-      q_BQHK, k_BMHK = part.project(q_BQHK, k_BMHK, view)
+    for modifier in modifiers:
+      q_BQHK, k_BMHK = modifier.project(q_BQHK, k_BMHK, features)
+    features = features.replace(query_BQHK=q_BQHK, key_BMHK=k_BMHK)
     if self.fused:
-      memory = Memory(k_BMHK, v_BMHK)
-      return self._fused(q_BQHK, memory, allowed_B1QM, view)
-    # In float32 from the product on, also where the operands are bfloat16:
-    # rounded there, scores near 8 lie 1/32 apart before a part has seen them.
+      return self._fused(v_BMHK, allowed_B1QM, features)
+    # In float32 from here on, also for bfloat16 operands, whose scores near 8
+    # would be rounded to multiples of 1/32.
     score_BHQM = jnp.einsum(
       "BQHK,BMHK->BHQM", q_BQHK, k_BMHK, preferred_element_type=jnp.float32
     )
-    for part in parts:
-      score_BHQM = part.rescore(score_BHQM, q_BQHK, k_BMHK, view)
-    # Mask last: a product after the mask would bring pads back to score 0. And
-    # not with -inf: a row of padding alone made its batch's gradient NaN.
+    for modifier in modifiers:
+      score_BHQM = modifier.rescore(score_BHQM, features)
+    # The mask comes last, because a product would set masked scores to 0 again.
+    # It is not -inf, because a row of padding would make gradients NaN.
     lowest = jnp.finfo(jnp.float32).min
     score_BHQM = jnp.where(allowed_B1QM, score_BHQM, lowest)
     weight_BHQM = jax.nn.softmax(score_BHQM, axis=-1)
-    # Before dropout: losses and pictures are of the weights, not of its noise.
-    publish(self, "weight_BHQM", weight_BHQM)
-    weight_BHQM = self.drop(weight_BHQM, train=view.train).astype(v_BMHK.dtype)
+    publish(self, "weight_BHQM", weight_BHQM)  # before dropout
+    weight_BHQM = self.drop(weight_BHQM, train=features.train)
+    weight_BHQM = weight_BHQM.astype(v_BMHK.dtype)
     mixed_BQHK = jnp.einsum("BHQM,BMHK->BQHK", weight_BHQM, v_BMHK)
-    for part in parts:
-      mixed_BQHK = part.mix(mixed_BQHK, weight_BHQM, view)
+    for modifier in modifiers:
+      mixed_BQHK = modifier.mix(mixed_BQHK, weight_BHQM, features)
     return mixed_BQHK
 
   def _fused(
-    self,
-    q_BQHK: Array,
-    memory: Memory,
-    allowed_B1QM: Array,
-    view: SentenceFeatures,
+    self, v_BMHK: Array, allowed_B1QM: Array, features: SentenceFeatures
   ) -> Array:
-    """The same, all that parts add to scores as one bias."""
-    k_BMHK, v_BMHK = memory
-    parts = [getattr(self, name) for name, _ in self.modifiers]
+    """Computes `mix` by JAX's function; modifiers add to one bias."""
+    q_BQHK, k_BMHK = features.query_BQHK, features.key_BMHK
+    modifiers = [getattr(self, name) for name, _ in self.modifiers]
     (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]
-    none_BHQM = bias_BHQM = jnp.zeros((B, H, Q, M), jnp.float32)
-    for part in parts:
-      bias_BHQM = part.rescore(bias_BHQM, q_BQHK, k_BMHK, view)
-    biased = bias_BHQM is not none_BHQM
-    # cuDNN's kernel wants halves and even lengths, and it gives a bias no
-    # gradient. Elsewhere JAX has none but the einsum.
-    learnt = biased and any(
-      part.variables.get("params") or part.spec.is_shared for part in parts
+    zero_BHQM = bias_BHQM = jnp.zeros((B, H, Q, M), jnp.float32)
+    for modifier in modifiers:
+      bias_BHQM = modifier.rescore(bias_BHQM, features)
+    has_bias = bias_BHQM is not zero_BHQM
+    is_learned = has_bias and any(
+      modifier.variables.get("params") or modifier.spec.is_shared
+      for modifier in modifiers
     )
     reason = ""
     if jax.default_backend() != "gpu":
@@ -196,22 +189,21 @@ class Attention(nn.Module):
       reason = "it needs half precision; set config.model.dtype=bfloat16"
     elif Q % 2 or M % 2:
       reason = "a batch has an odd length"
-    elif learnt:
+    elif is_learned:
       reason = (
         "a modifier adds a bias that is learned, for which the kernel has no "
         "gradient; use config.model.attention=einsum"
       )
     if reason and Q > 1:  # a decoding step has no other kernel
       _log_fallback(reason)
-    cudnn = not reason
-    if cudnn:
+    if not reason:
       bias_BHQM = bias_BHQM.astype(q_BQHK.dtype)
     return jax.nn.dot_product_attention(
       q_BQHK,
       k_BMHK,
       v_BMHK,
-      bias=bias_BHQM if biased else None,
+      bias=bias_BHQM if has_bias else None,
       mask=jnp.broadcast_to(allowed_B1QM, (B, 1, Q, M)),
       scale=1.0,  # queries are divided already
-      implementation="cudnn" if cudnn else None,
+      implementation=None if reason else "cudnn",
     )

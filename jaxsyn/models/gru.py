@@ -1,10 +1,9 @@
 """The recurrent encoder-decoder with attention (Bahdanau et al. 2015).
 
-As in Sennrich et al. 2017 (Nematus): a bidirectional GRU reads the source; the
-decoder is a conditional GRU, two cells with attention in between. It keeps the
-model contract of `jaxsyn.models.contract`. What a step looks at are contexts,
-one a window (`jaxsyn.syntax.WINDOWS`): Chen et al. 2018, "Syntax-Directed
-Attention for Neural Machine Translation", with one context or two.
+As in Sennrich et al. 2017 (Nematus), the encoder is a bidirectional GRU, and the
+decoder a conditional GRU: two cells with attention in between. Each window
+(`jaxsyn.syntax.WINDOWS`) makes one context vector; Chen et al. 2018,
+"Syntax-Directed Attention for Neural Machine Translation", use one or two.
 
 Letters: E width of an annotation, 2·G.
 """
@@ -42,8 +41,8 @@ class GruEncoded:
   Attributes:
     annotations: annotation_BSE of the encoder, then those of windows that have
       their own.
-    source: facts about the source.
-    facts: `SourceFeatures` of every step, once they are remembered.
+    source: Features of the source.
+    window_features: `SourceFeatures` from `project_memory`.
   """
 
   annotations: tuple[Array, ...]
@@ -52,7 +51,7 @@ class GruEncoded:
 
 
 class GruModel(EncoderDecoder):
-  """See the module's docstring; `jaxsyn.plan` makes the spec."""
+  """Module of `Gru`."""
 
   def setup(self) -> None:
     super().setup()
@@ -61,8 +60,7 @@ class GruModel(EncoderDecoder):
     self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
     self.drop_first = Dropout(gru.dropout_hidden)
     settings = (gru.initialisation, model.dtype)
-    # An encoder for the annotations of all windows, and one for each window
-    # that has its own.
+    # One encoder for all windows, and one for each with its own annotations.
     annotation_count = sum(
       window.has_own_annotations for _, window in gru.windows
     )
@@ -70,8 +68,8 @@ class GruModel(EncoderDecoder):
       Bidirectional(gru.hidden, gru.dropout_hidden, *settings)
       for _ in range(1 + annotation_count)
     ]
-    # Initial values are drawn by the path of a parameter: with another name
-    # they were others, and a checkpoint was not this model's.
+    # Under another name, parameters would have other initial values, and other
+    # paths than in existing checkpoints.
     self.decoder = Decoder(spec, name="decoder_0")
     self.first_state = linear(gru.hidden, *settings)
     if model.tie_output:
@@ -82,25 +80,23 @@ class GruModel(EncoderDecoder):
       self.output = linear(spec.target_vocabulary, *settings)
 
   def encode(self, id_BS: Array, source: SentenceFeatures) -> GruEncoded:
-    view = source.with_positions()
-    x_BSD = self._embed_source(id_BS, view)
-    sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, view)]
+    features = source.with_positions()
+    x_BSD = self._embed_source(id_BS, features)
+    sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, features)]
     annotations = []
     for encoder, sequence_BSD in zip(self.encoder, sequences):
-      sequence_BSD = self.drop_embedding(sequence_BSD, train=view.train)
-      annotations.append(encoder(sequence_BSD, view))
-    annotations[0] = self._finish_encoding(annotations[0], view)
+      sequence_BSD = self.drop_embedding(sequence_BSD, train=features.train)
+      annotations.append(encoder(sequence_BSD, features))
+    annotations[0] = self._finish_encoding(annotations[0], features)
     return GruEncoded(tuple(annotations), source)
 
   def _embedding_init(self) -> nn.initializers.Initializer:
-    if (
-      self.spec.architecture.initialisation == "orthogonal"
-    ):  # as Nematus draws them
+    if self.spec.architecture.initialisation == "orthogonal":  # as in Nematus
       return nn.initializers.normal(0.01)
     return super()._embedding_init()
 
   def _embed_target(self, id_BT: Array) -> Array:
-    """Embeddings of what was written; nothing is a vector of zeros."""
+    """Returns the embeddings of the decoder's input; that of BOS is 0."""
     x_BTD = self.target_table(id_BT)
     return jnp.where((id_BT == BOS)[..., None], 0, x_BTD)
 
@@ -120,13 +116,13 @@ class GruModel(EncoderDecoder):
     return self.output(state_BTD)
 
   def project_memory(self, encoded: GruEncoded) -> GruEncoded:
-    facts = self.decoder.cross.project_memory(
+    window_features = self.decoder.cross.project_memory(
       encoded.annotations, encoded.source
     )
-    return dataclasses.replace(encoded, window_features=facts)
+    return dataclasses.replace(encoded, window_features=window_features)
 
   def start(self, encoded: GruEncoded, beams: int, length: int) -> DecoderState:
-    """See the base: s = tanh(W · mean of annotations)."""
+    """Returns the first state, tanh(W · mean of the annotations)."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
     mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)
@@ -143,11 +139,9 @@ class GruModel(EncoderDecoder):
   def advance(
     self, encoded: GruEncoded, cache: DecoderState, token_BN: Array, at: Array
   ) -> tuple[Array, DecoderState]:
+    x_BND = self._embed_target(token_BN)
     t_BND, cache = self.decoder.advance(
-      self._embed_target(token_BN),
-      cache,
-      encoded.window_features,
-      encoded.source,
+      x_BND, cache, encoded.window_features, encoded.source
     )
     return self.logits(t_BND), cache
 
@@ -186,7 +180,7 @@ class Gru(Architecture):
   )
   windows: NamedSpecs[WindowSpec] = choices(
     WINDOWS,
-    "What the decoder looks at: a context for each window named.",
+    "Windows of the decoder's attention, with one context vector each.",
   )
 
   module: ClassVar[type[nn.Module]] = GruModel
@@ -200,18 +194,18 @@ class Gru(Architecture):
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     if not self.windows:
       raise (at / "windows").error(
-        " is empty: a model of family 'gru' looks at its source through one "
-        "window or more, e.g. 'global'. Take one of its systems (gru_*)."
+        " is empty: a model of family 'gru' needs a window, such as 'global'. "
+        "Use one of its systems (gru_*)."
       )
     for name, window in self.windows:
       window.check(at / "windows" / name)
 
   def check_modifier(
-    self, at: ConfigPath, place: str, part: ModifierSpec
+    self, at: ConfigPath, stack: str, modifier: ModifierSpec
   ) -> None:
-    if place != "encoder" or not part.embeds:
+    if stack != "encoder" or not modifier.at_embeddings:
       raise at.error(
-        " changes attention of the Transformer, which family 'gru' has not; it "
-        "takes parts of the encoder's embeddings, and windows "
+        " changes attention of the Transformer, which family 'gru' does not "
+        "have; it supports modifiers of the encoder's embeddings, and windows "
         "(config.model.gru.windows)."
       )

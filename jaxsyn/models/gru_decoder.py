@@ -1,7 +1,7 @@
-"""The conditional GRU: what it looks at, a step of it, and all its steps.
+"""The decoder of the recurrent model: a conditional GRU with context vectors.
 
-Before this file: `gru_layers`. After it: `gru`. Source: Sennrich et al. 2017
-(Nematus), section 3; contexts: Chen et al. 2018, sections 2 and 3.
+Source: Sennrich et al. 2017 (Nematus), section 3; contexts: Chen et al. 2018,
+sections 2 and 3.
 
 Letters: E width of an annotation, 2·G; A unit of an alignment; Z gate of a
 cell.
@@ -28,11 +28,11 @@ from jaxsyn.syntax.windows.window import Window, softmax_within
 
 @struct.dataclass
 class DecoderState:
-  """What goes from step to step, of N hypotheses a sentence.
+  """State of N hypotheses per sentence between two steps.
 
   Attributes:
-    state_BNG: of the second cell.
-    past: what each window remembers.
+    state_BNG: State of the second cell.
+    past: State of each window.
   """
 
   state_BNG: Array
@@ -41,12 +41,12 @@ class DecoderState:
 
 @struct.dataclass
 class SourceFeatures:
-  """What all steps read of the source.
+  """Values of the source that all steps share.
 
   Attributes:
     annotations: annotation_BSE of each sequence of annotations.
-    keys: key_BSA of each.
-    windows: `Window.facts` of each window.
+    keys: key_BSA of each sequence.
+    windows: `Window.make_shared_features` of each window.
   """
 
   annotations: tuple[Array, ...]
@@ -55,9 +55,9 @@ class SourceFeatures:
 
 
 class Contexts(nn.Module):
-  """All windows of a decoder, over the scores of one alignment.
+  """All windows of a decoder, and their alignments.
 
-  A window with annotations of its own has an alignment of its own too.
+  Windows share one alignment, except those with their own annotations.
   """
 
   spec: ModelSpec
@@ -72,12 +72,12 @@ class Contexts(nn.Module):
       dtype=model.dtype,
       relations=spec.source_relations,
     )
-    sequences, which = 1, []
+    sequences, indices = 1, []
     for name, window in gru.windows:
       setattr(self, name, window.make(site.for_modifier(name)))
-      which.append(sequences if window.has_own_annotations else 0)
+      indices.append(sequences if window.has_own_annotations else 0)
       sequences += window.has_own_annotations
-    self.which = tuple(which)  # sequence of annotations of each window
+    self.sequence_indices = tuple(indices)  # annotations of each window
     self.drop = Dropout(gru.dropout_hidden, shared=(1,))
     self.alignment = [
       Alignment(gru.hidden, gru.initialisation, model.dtype)
@@ -87,71 +87,75 @@ class Contexts(nn.Module):
   def _windows(self) -> list[Window]:
     return [getattr(self, name) for name, _ in self.spec.architecture.windows]
 
-  def sequences(self, x_BSD: Array, view: SentenceFeatures) -> list[Array]:
-    """What is to be annotated for windows of their own annotations.
+  def sequences(self, x_BSD: Array, features: SentenceFeatures) -> list[Array]:
+    """Returns the inputs of the additional sequences of annotations.
 
     Args:
-      x_BSD: embeddings of the source.
-      view: facts about it.
+      x_BSD: Embeddings of the source.
+      features: Features of the source.
     """
     return [
-      window.sequence(x_BSD, view)
+      window.sequence(x_BSD, features)
       for window in self._windows()
       if window.spec.has_own_annotations
     ]
 
   def project_memory(
-    self, annotations: tuple[Array, ...], view: SentenceFeatures
+    self, annotations: tuple[Array, ...], features: SentenceFeatures
   ) -> SourceFeatures:
-    """What all steps read."""
+    """Returns the values that all steps share."""
     keys = [
-      align.project_memory(self.drop(annotation_BSE, train=view.train))
+      align.project_memory(self.drop(annotation_BSE, train=features.train))
       for align, annotation_BSE in zip(self.alignment, annotations)
     ]
-    first = self.which[0]
+    first = self.sequence_indices[0]
     if first:  # without a tree, the first context is the global one
-      plain_BSE = view.where_parsed(annotations[first], annotations[0])
+      first_BSE = features.where_parsed(annotations[first], annotations[0])
       annotations = (
         *annotations[:first],
-        plain_BSE,
+        first_BSE,
         *annotations[first + 1 :],
       )
-    facts = [window.features(view) for window in self._windows()]
-    return SourceFeatures(annotations, tuple(keys), tuple(facts))
+    shared = [
+      window.make_shared_features(features) for window in self._windows()
+    ]
+    return SourceFeatures(annotations, tuple(keys), tuple(shared))
 
-  def start(self, view: SentenceFeatures, beams: int) -> tuple[Any, ...]:
-    """What the windows remember before the first step."""
-    return tuple(window.start(view, beams) for window in self._windows())
+  def start(self, features: SentenceFeatures, beams: int) -> tuple[Any, ...]:
+    """Returns the states of the windows before the first step."""
+    return tuple(window.start(features, beams) for window in self._windows())
 
   def __call__(
     self,
     query_BNG: Array,
     past: tuple[Any, ...],
-    facts: SourceFeatures,
-    view: SentenceFeatures,
+    source: SourceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[list[Array], list[Array], tuple[Any, ...]]:
-    """One step of all windows.
+    """Computes one step of all windows.
 
-    A sentence without a tree has, where a window needs one, the global context
-    first, and no second one: that is the model without the window.
+    For a sentence without a tree, a window that needs one is replaced: by global
+    attention in the first context, by zeros in the second.
 
-    Returns: context_BNE and weight_BNS of each; what they remember.
+    Returns:
+      context_BNE and weight_BNS of each window, and their new states.
     """
     scores = [
       align(query_BNG, key_BSA)
-      for align, key_BSA in zip(self.alignment, facts.keys)
+      for align, key_BSA in zip(self.alignment, source.keys)
     ]
-    contexts, weights, new = [], [], []
-    for index, (window, which) in enumerate(zip(self._windows(), self.which)):
-      weight_BNS, now = window(
-        scores[which], query_BNG, facts.windows[index], past[index], view
+    contexts, weights, states = [], [], []
+    for i, window in enumerate(self._windows()):
+      sequence = self.sequence_indices[i]
+      weight_BNS, state = window(
+        scores[sequence], query_BNG, source.windows[i], past[i], features
       )
       if window.spec.required_features:
-        plain_BNS: ArrayLike = 0.0
-        if index == 0:
-          plain_BNS = softmax_within(scores[0], view.real_BS[:, None, :])
-        weight_BNS = view.where_parsed(weight_BNS, plain_BNS)
-      annotation_BSE = facts.annotations[which]
+        no_tree_BNS: ArrayLike = 0.0
+        if i == 0:
+          no_tree_BNS = softmax_within(scores[0], features.real_BS[:, None, :])
+        weight_BNS = features.where_parsed(weight_BNS, no_tree_BNS)
+      annotation_BSE = source.annotations[sequence]
       contexts.append(
         jnp.einsum(
           "BNS,BSE->BNE",
@@ -160,21 +164,17 @@ class Contexts(nn.Module):
         )
       )
       weights.append(weight_BNS)
-      new.append(now)
-    return contexts, weights, tuple(new)
+      states.append(state)
+    return contexts, weights, tuple(states)
 
   def publish(self, weights: list[Array]) -> None:
-    """Makes the weights of all steps readable, see `jaxsyn.syntax.maps`.
-
-    Args:
-      weights: weight_BTS of each window.
-    """
+    """Publishes the weights of all steps, weight_BTS of each window."""
     for window, weight_BTS in zip(self._windows(), weights):
       publish(window, "weight_BTS", weight_BTS)
 
 
 class Decoder(nn.Module):
-  """Two cells with the contexts between them, and the read-out.
+  """Two cells with contexts between them, and the read-out.
 
   s' = GRU₁(y, s); c = contexts(s'); s = GRU₂(c, s');
   t = tanh(L_d s + L_w y + Σ L_c c + b), Chen et al. 2018, Eqs. 4, 8, 13, 14.
@@ -200,17 +200,17 @@ class Decoder(nn.Module):
     self,
     x_BTD: Array,
     start: DecoderState,
-    facts: SourceFeatures,
-    view: SentenceFeatures,
+    source: SourceFeatures,
+    features: SentenceFeatures,
   ) -> Array:
-    """The read-out of every position, given the words before it (t_BTD)."""
-    masks = self._masks(start.state_BNG, facts, view)
+    """Returns the read-out of every position given all before it, t_BTD."""
+    masks = self._masks(start.state_BNG, source, features)
 
     def step(
       decoder: Decoder, state: DecoderState, gates_BZG: Array
     ) -> tuple[DecoderState, Any]:
       state, contexts, weights = decoder.step(
-        gates_BZG[:, None], state, facts, view, masks
+        gates_BZG[:, None], state, source, features, masks
       )
       out = (state.state_BNG, contexts, weights)
       return state, jax.tree.map(lambda x: x[:, 0], out)
@@ -222,23 +222,24 @@ class Decoder(nn.Module):
       in_axes=1,
       out_axes=1,
     )(self, start, self.first.input(x_BTD))
-    # After the steps: what a step itself publishes, `nn.scan` drops silently.
+    # Not in the steps, because `nn.scan` drops maps silently.
     self.cross.publish(weights)
-    state_BTG = self.drop_read_out(state_BTG, train=view.train)
-    contexts = [self.drop_read_out(c, train=view.train) for c in contexts]
+    state_BTG = self.drop_read_out(state_BTG, train=features.train)
+    contexts = [self.drop_read_out(c, train=features.train) for c in contexts]
     t_BTD = self._read_out(x_BTD, state_BTG, contexts)
-    return self.drop_read_out(t_BTD, train=view.train)
+    return self.drop_read_out(t_BTD, train=features.train)
 
   def advance(
     self,
     x_BND: Array,
     state: DecoderState,
-    facts: SourceFeatures,
-    view: SentenceFeatures,
+    source: SourceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[Array, DecoderState]:
-    """One step of N hypotheses a sentence: t_BND, and the state after it."""
+    """Returns the read-out of N hypotheses, t_BND, and the state after it."""
+    gates_BNZG = self.first.input(x_BND)
     state, contexts, _ = self.step(
-      self.first.input(x_BND), state, facts, view, (1, 1, 1)
+      gates_BNZG, state, source, features, (1, 1, 1)
     )
     return self._read_out(x_BND, state.state_BNG, contexts), state
 
@@ -246,43 +247,45 @@ class Decoder(nn.Module):
     self,
     gates_BNZG: Array,
     state: DecoderState,
-    facts: SourceFeatures,
-    view: SentenceFeatures,
+    source: SourceFeatures,
+    features: SentenceFeatures,
     masks: tuple[ArrayLike, ...],
   ) -> tuple[DecoderState, list[Array], list[Array]]:
-    """One step: the state, and context_BNE and weight_BNS of each window.
+    """Returns the new state, and context_BNE and weight_BNS of each window.
 
     Args:
-      gates_BNZG: the word before, as the first cell takes it.
-      state: of the step before.
-      facts, view: about the source.
-      masks: of dropout, see `_masks`.
+      gates_BNZG: Previous subword, after `Cell.input` of the first cell.
+      state: State after the previous step.
+      source: Values of the source that all steps share.
+      features: Features of the source.
+      masks: Dropout masks of `_masks`.
     """
-    first, second, context = masks
-    seen_BNG = state.state_BNG * first
-    query_BNG = self.first(gates_BNZG, state.state_BNG, seen_BNG)
-    contexts, weights, past = self.cross(query_BNG, state.past, facts, view)
-    moving = (
-      contexts if self.spec.architecture.update == "all" else contexts[:1]
+    first_mask, second_mask, context_mask = masks
+    state_BNG = state.state_BNG
+    query_BNG = self.first(gates_BNZG, state_BNG, state_BNG * first_mask)
+    contexts, weights, past = self.cross(
+      query_BNG, state.past, source, features
     )
-    moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
-    gates_BNZG = self.second.input(moving_BNE)
-    state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second)
+    uses_all = self.spec.architecture.update == "all"
+    updating = contexts if uses_all else contexts[:1]
+    update_BNE = jnp.concatenate([c * context_mask for c in updating], axis=-1)
+    gates_BNZG = self.second.input(update_BNE)
+    state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second_mask)
     return DecoderState(state_BNG, past), contexts, weights
 
   def _masks(
-    self, state_BNG: Array, facts: SourceFeatures, view: SentenceFeatures
+    self, state_BNG: Array, source: SourceFeatures, features: SentenceFeatures
   ) -> tuple[ArrayLike, ...]:
-    """Dropout masks of both recurrent matrices and the context, one a sentence.
+    """Returns dropout masks of both recurrent matrices and the contexts.
 
-    Each stays the same through all steps: Gal & Ghahramani 2016.
+    All steps of a sentence share them (Gal & Ghahramani 2016).
     """
-    if not view.train or not self.drop.rate:
+    if not features.train or not self.drop.rate:
       return (1, 1, 1)
     B, _, G = state_BNG.shape
-    E = facts.annotations[0].shape[-1]
+    E = source.annotations[0].shape[-1]
     ones = [jnp.ones((B, 1, n), state_BNG.dtype) for n in (G, G, E)]
-    return tuple(self.drop(x, train=view.train) for x in ones)
+    return tuple(self.drop(x, train=features.train) for x in ones)
 
   def _read_out(
     self, x_BTD: Array, state_BTG: Array, contexts: list[Array]

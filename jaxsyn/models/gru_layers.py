@@ -1,8 +1,7 @@
-"""The pieces of the recurrent encoder-decoder.
+"""Layers of the recurrent encoder-decoder.
 
-Before this file: `layers`. After it: `gru_decoder`, `gru`. Source of the formulas: the
-conditional GRU of Sennrich et al. 2017, "Nematus: a Toolkit for Neural Machine
-Translation" (arXiv:1703.04357), section 3.
+Source: the conditional GRU of Sennrich et al. 2017, "Nematus: a Toolkit for
+Neural Machine Translation" (arXiv:1703.04357), section 3.
 
 Letters: E width of an annotation, 2·G; A unit of an alignment.
 """
@@ -29,12 +28,10 @@ GATES = 3  # reset, update, candidate
 def _orthogonal_or_small(
   key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
 ) -> Array:
-  """Nematus: square matrices orthogonal, all others N(0, 0.01²)."""
-  square = shape[0] == shape[1]
-  kind = (
-    nn.initializers.orthogonal() if square else nn.initializers.normal(0.01)
-  )
-  return kind(key, shape, dtype)
+  """Initializes square matrices orthogonally, all others by N(0, 0.01²)."""
+  if shape[0] == shape[1]:
+    return nn.initializers.orthogonal()(key, shape, dtype)
+  return nn.initializers.normal(0.01)(key, shape, dtype)
 
 
 INITIALISATIONS: dict[str, Initializer] = {
@@ -43,23 +40,24 @@ INITIALISATIONS: dict[str, Initializer] = {
 }
 
 
-def _gatewise(kind: Initializer) -> Initializer:
-  """Draws the matrix of each gate on its own."""
+def _gatewise(initializer: Initializer) -> Initializer:
+  """Returns an initializer that treats each gate's matrix separately."""
 
-  def draw(
+  def initialize(
     key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
   ) -> Array:
-    one = (shape[0], shape[1] // GATES)
+    gate_shape = (shape[0], shape[1] // GATES)
     keys = jax.random.split(key, GATES)
-    return jnp.concatenate([kind(k, one, dtype) for k in keys], axis=1)
+    gates = [initializer(k, gate_shape, dtype) for k in keys]
+    return jnp.concatenate(gates, axis=1)
 
-  return draw
+  return initialize
 
 
 def linear(
   features: int, initialisation: str, dtype: str, *, bias: bool = True
 ) -> nn.Dense:
-  """A linear layer, its bias 0 at first."""
+  """Creates a linear layer with zero bias."""
   return nn.Dense(
     features,
     use_bias=bias,
@@ -76,9 +74,9 @@ class Cell(nn.Module):
   h ← u · h + (1 - u) · c.
 
   Attributes:
-    units: G.
-    initialisation: of INITIALISATIONS, gate by gate.
-    dtype: of the computation.
+    units: Number G of units.
+    initialisation: Key of INITIALISATIONS.
+    dtype: Type of activations.
   """
 
   units: int
@@ -86,27 +84,27 @@ class Cell(nn.Module):
   dtype: str
 
   def setup(self) -> None:
-    kind = _gatewise(INITIALISATIONS[self.initialisation])
-    # Gates have an axis of their own: cut out of one axis, a mesh that splits it
-    # would cut through them.
+    initializer = _gatewise(INITIALISATIONS[self.initialisation])
+    # Gates have a separate axis, because a mesh that shards the units would
+    # split a common axis inside a gate.
     size = (GATES, self.units)
     settings: dict[str, Any] = {
       "dtype": self.dtype,
-      "kernel_init": kind,
+      "kernel_init": initializer,
       "dot_general": product,
     }
     self.input = nn.DenseGeneral(size, **settings)
     self.recurrent = nn.DenseGeneral(size, use_bias=False, **settings)
 
-  def __call__(self, x: Array, state: Array, seen: Array) -> Array:
-    """The next state; of any leading axes.
+  def __call__(self, x: Array, state: Array, dropped: Array) -> Array:
+    """Returns the next state, (..., G).
 
     Args:
-      x: of `input`: (..., 3, G).
-      state: (..., G).
-      seen: what the matrix gets of the state: the state under dropout.
+      x: Result of `input`, (..., 3, G).
+      state: Previous state.
+      dropped: Previous state after dropout, the input of the recurrent matrix.
     """
-    h = self.recurrent(seen)
+    h = self.recurrent(dropped)
     reset = jax.nn.sigmoid(x[..., 0, :] + h[..., 0, :])
     update = jax.nn.sigmoid(x[..., 1, :] + h[..., 1, :])
     candidate = jnp.tanh(h[..., 2, :] * reset + x[..., 2, :])
@@ -114,16 +112,13 @@ class Cell(nn.Module):
 
 
 class Bidirectional(nn.Module):
-  """A GRU from each end; h_j is what both know at j.
-
-  Padding stands on the right: the backward GRU passes it over, so that it
-  begins at EOS.
+  """A bidirectional GRU; the backward one skips padding and starts at EOS.
 
   Attributes:
-    units: G of each direction.
-    dropout: on the state that enters the recurrent matrix, one mask for a
-      whole sentence (Gal & Ghahramani 2016).
-    initialisation, dtype: see `Cell`.
+    units: Number G of units of each direction.
+    dropout: Dropout rate of the states, with one mask for a complete sentence
+      (Gal & Ghahramani 2016).
+    initialisation, dtype: See `Cell`.
   """
 
   units: int
@@ -136,12 +131,12 @@ class Bidirectional(nn.Module):
     self.forward, self.backward = Cell(*cell), Cell(*cell)
     self.drop = Dropout(self.dropout)
 
-  def __call__(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    """annotation_BSE, 0 at pads."""
-    real_BS = view.real_BS
+  def __call__(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    """Returns annotation_BSE, 0 at padding."""
+    real_BS = features.real_BS
     shape = (x_BSD.shape[0], self.units)
     zero_BG = jnp.zeros(shape, jnp.dtype(self.dtype))
-    mask = self.drop(jnp.ones((2, *shape), zero_BG.dtype), train=view.train)
+    mask = self.drop(jnp.ones((2, *shape), zero_BG.dtype), train=features.train)
     runs = []
     for cell, mask_BG, reverse in (
       (self.forward, mask[0], False),
@@ -174,10 +169,10 @@ class Bidirectional(nn.Module):
 
 
 class Alignment(nn.Module):
-  """How well a state fits each annotation: Bahdanau et al. 2015, A.1.2.
+  """Scores of a state and each annotation (Bahdanau et al. 2015, A.1.2).
 
-  e = vᵀ tanh(W s + U h + b) + c. c moves no softmax, but it does move scores
-  that a window multiplies.
+  e = vᵀ tanh(W s + U h + b) + c. A softmax does not depend on c, but scores that
+  a window multiplies do.
   """
 
   units: int
@@ -188,15 +183,15 @@ class Alignment(nn.Module):
     settings = (self.initialisation, self.dtype)
     self.query = linear(self.units, *settings, bias=False)
     self.key = linear(self.units, *settings)
-    # Scores are float32 in bfloat16 models too, as those of attention.
+    # Scores are float32 in bfloat16 models too, as in attention.
     self.score = linear(1, self.initialisation, "float32")
 
   def project_memory(self, annotation_BSE: Array) -> Array:
-    """key_BSA of all steps."""
+    """Returns key_BSA, which all steps share."""
     return self.key(annotation_BSE)
 
   def __call__(self, query_BNG: Array, key_BSA: Array) -> Array:
-    """score_BNS, float32."""
+    """Returns score_BNS in float32."""
     query_BNA = self.query(query_BNG)
     hidden_BNSA = jnp.tanh(query_BNA[:, :, None] + key_BSA[:, None])
     return self.score(hidden_BNSA)[..., 0]

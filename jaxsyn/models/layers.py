@@ -1,7 +1,4 @@
-"""The small pieces the encoder-decoders are made of.
-
-Before this file: nothing. After it: `attention`, then the families.
-"""
+"""Layers that all architectures share."""
 
 from __future__ import annotations
 
@@ -19,22 +16,20 @@ ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
 
 
 def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
-  """Independent Bernoulli(1 - rate) draws, one an element.
+  """Samples a dropout mask of independent Bernoulli(1 - rate) variables.
 
-  The draw of element i is an integer hash of (key, i), with the multipliers and
-  shifts of splitmix32. XLA fuses it into the arithmetic around it, so no random
-  bits are written to memory: on a CPU, where counter ciphers such as Threefry
-  dominate a small model's step, this makes dropout nearly free. The hash is
-  made for dropout, not for secrets.
-  Like `jax.random` it depends on global element numbers alone, so masks are
-  the same on any number of devices.
+  Element i is an integer hash of (key, i), with the multipliers and shifts of
+  splitmix32. XLA fuses the hash into other operations, so that no random bits are
+  written to memory. On a CPU, where Threefry dominates a small model's step, this
+  makes dropout nearly free. The hash is not cryptographic. As with `jax.random`,
+  masks do not depend on the number of devices.
 
   Args:
-    key: a typed PRNG key, used here and nowhere else.
-    rate: probability of False.
-    shape: any; fewer than 2**32 elements.
+    key: Typed PRNG key, not used for anything else.
+    rate: Probability of False.
+    shape: Shape with fewer than 2**32 elements.
   """
-  word = jax.random.key_data(key)  # two words or more, by kind of key
+  word = jax.random.key_data(key)  # at least two words
   size = int(np.prod(shape))
   x = jax.lax.iota(jnp.uint32, size).reshape(shape)
   x = (x * jnp.uint32(0x9E3779B9) + word[0]) ^ word[-1]
@@ -45,12 +40,12 @@ def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
 
 
 class Dropout(nn.Module):
-  """Inverted dropout (Srivastava et al. 2014) on the "dropout" stream.
+  """Inverted dropout (Srivastava et al. 2014) with the "dropout" RNG.
 
   Attributes:
-    rate: probability of 0.
-    shared: axes along which one draw holds: (1,) of BSD is variational dropout
-      (Gal & Ghahramani 2016), (2,) drops whole words.
+    rate: Probability of 0.
+    shared: Axes that share a mask: (1,) of BSD for variational dropout (Gal &
+      Ghahramani 2016), (2,) to drop complete words.
   """
 
   rate: float
@@ -66,7 +61,7 @@ class Dropout(nn.Module):
 
 
 def dense(features: int, dtype: str, name: str | None = None) -> nn.Dense:
-  """A linear layer with Xavier-uniform weights and zero bias."""
+  """Creates a linear layer with Xavier-uniform weights and zero bias."""
   return nn.Dense(
     features,
     dtype=dtype,
@@ -77,30 +72,30 @@ def dense(features: int, dtype: str, name: str | None = None) -> nn.Dense:
 
 
 class Embedding(nn.Embed):
-  """Flax's, but for its gradient and the product of an output layer."""
+  """Embedding table with float32 gradients, also used as an output layer."""
 
   def __call__(self, inputs: Array) -> Array:
-    """Vectors of subwords (..., D)."""
-    # Looked up, then rounded: the other way round the gradients of a frequent
-    # subword are added up in bfloat16, which drops what is 256 times smaller.
+    """Returns the vectors of subwords, (..., D)."""
+    # Cast after the lookup, because otherwise gradients of a frequent subword
+    # are added up in bfloat16, which drops terms 256 times smaller than the sum.
     return jnp.take(self.embedding, inputs, axis=0).astype(self.dtype)
 
   def attend(self, query: Array) -> Array:
-    """Logits, or another score, of each entry (..., V)."""
+    """Returns the logits of all subwords, (..., V)."""
     promoted: Any = self.promote_dtype(query, self.embedding, dtype=self.dtype)
     query, embedding = promoted
-    over = ((query.ndim - 1,), (0,)), ((), ())
-    return product(query, embedding.T, over)
+    axes = ((query.ndim - 1,), (0,)), ((), ())
+    return product(query, embedding.T, axes)
 
 
 def norm(dtype: str) -> nn.LayerNorm:
-  """Layer normalisation over D, statistics in float32."""
-  # fairseq's ε, the papers' toolkit; Flax's own is 1e-6.
+  """Creates a layer normalization over D, with statistics in float32."""
+  # ε of fairseq, the papers' toolkit; Flax's default is 1e-6.
   return nn.LayerNorm(epsilon=1e-5, dtype=dtype)
 
 
 class FeedForward(nn.Module):
-  """Two linear layers around an activation: Vaswani et al. 2017, Eq. 2."""
+  """Two linear layers with an activation (Vaswani et al. 2017, Eq. 2)."""
 
   inner: int
   activation: str

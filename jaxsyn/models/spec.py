@@ -1,9 +1,9 @@
 """Specification of a model: sizes, vocabularies and modifiers of each stack.
 
-It is frozen and hashable, so that a module made from it can be a static argument
-of jit. `jaxsyn.plan` makes it from a config and checks it. An `Architecture` has
-the options, checks and module of one kind of model; `jaxsyn.models.architectures`
-registers them.
+A `ModelSpec` is frozen and hashable, so that a module made from it can be a
+static argument of `jit`. `jaxsyn.plan` makes and checks it. An `Architecture`
+has the options, checks and module of one kind of model;
+`jaxsyn.models.architectures` registers them.
 """
 
 from __future__ import annotations
@@ -13,26 +13,72 @@ from typing import Any, ClassVar, Literal
 
 from flax import linen as nn
 
-from jaxsyn.options import Choice, ConfigPath, Registry, choice, option
+from jaxsyn.options import (
+  Choice,
+  ConfigPath,
+  NamedSpecs,
+  Registry,
+  choice,
+  choices,
+  option,
+)
 from jaxsyn.options.bounds import Units
-from jaxsyn.syntax import AttentionSite, ModifierSpec, StackShape
-from jaxsyn.syntax.placement import Placement
+from jaxsyn.syntax import MODIFIERS, AttentionSite, ModifierSpec, StackShape
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+  """Attention modifiers of each stack."""
+
+  encoder: NamedSpecs[ModifierSpec] = choices(
+    MODIFIERS, "Modifiers of the encoder's self-attention."
+  )
+  decoder: NamedSpecs[ModifierSpec] = choices(
+    MODIFIERS, "Modifiers of the decoder's self-attention."
+  )
+  cross: NamedSpecs[ModifierSpec] = choices(
+    MODIFIERS, "Modifiers of the cross-attention."
+  )
+
+  def modifiers_in(self, stack: str) -> NamedSpecs[ModifierSpec]:
+    """Returns (name, spec) of the modifiers of a stack, in table order."""
+    return getattr(self, stack)
+
+  def modifiers_at_embeddings(self, stack: str) -> NamedSpecs[ModifierSpec]:
+    """Returns the modifiers that change the embeddings of a stack."""
+    modifiers = self.modifiers_in(stack)
+    return tuple((name, m) for name, m in modifiers if m.at_embeddings)
+
+  def shared_modifiers(self, stack: str) -> NamedSpecs[ModifierSpec]:
+    """Returns the modifiers whose parameters all layers of a stack share."""
+    modifiers = self.modifiers_in(stack)
+    return tuple((name, m) for name, m in modifiers if m.is_shared)
+
+  def modifiers_in_layer(
+    self, stack: str, layer: int
+  ) -> NamedSpecs[ModifierSpec]:
+    """Returns the modifiers of one layer of a stack."""
+    return tuple(
+      (name, m)
+      for name, m in self.modifiers_in(stack)
+      if not m.at_embeddings and m.in_layer(layer)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture(Choice):
-  """Base of the architectures: their options in addition to `Model`."""
+  """Options of an architecture in addition to those of `Model`."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
   remats: ClassVar[tuple[str, ...]] = ("none",)  # of config.train.remat
   attentions: ClassVar[tuple[str, ...]] = ("einsum",)  # config.model.attention
 
-  def layers(self, place: str) -> int:
-    """Returns the number of layers of a stack: "encoder", "decoder" or "cross"."""
+  def layers(self, stack: str) -> int:
+    """Returns the number of layers of the encoder, decoder or cross stack."""
     return 1
 
   def attention_heads(self) -> int:
-    """Returns H, the number of attention heads of each layer."""
+    """Returns the number H of attention heads of each layer."""
     return 1
 
   @property
@@ -49,14 +95,14 @@ class Architecture(Choice):
     """
 
   def check_modifier(
-    self, at: ConfigPath, place: str, part: ModifierSpec
+    self, at: ConfigPath, stack: str, modifier: ModifierSpec
   ) -> None:
     """Raises InputError for a modifier that the architecture cannot use.
 
     Args:
       at: Location of the modifier in the config.
-      place: Its stack.
-      part: Its options.
+      stack: Stack of the modifier.
+      modifier: Options of the modifier.
     """
 
 
@@ -104,18 +150,18 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-  """What a module of a family is made from; see the head of this file.
+  """All that defines a model's module.
 
   Attributes:
-    model: config.model.
-    parts: config.parts.
-    source_vocabulary, target_vocabulary: V of each side.
-    source_relations, target_relations: dependency relations of the data,
-      numbered from 1.
-    source_labels, target_labels: how many labels each annotation has there.
-    remat: config.train.remat.
-    shown: (place, layer) of attention that publishes its weights though
-      config.model.attention is "fused": it is computed as by "einsum".
+    model: Section config.model.
+    modifiers: Section config.parts.
+    source_vocabulary, target_vocabulary: Vocabulary sizes V.
+    source_relations, target_relations: Numbers of dependency relations, which
+      have ids from 1.
+    source_labels, target_labels: Number of labels of each annotation.
+    remat: Option config.train.remat.
+    published_maps: (stack, layer) of attention that publishes its weights
+      although config.model.attention is "fused", and so is computed by einsum.
   """
 
   model: Model
@@ -131,25 +177,25 @@ class ModelSpec:
 
   @property
   def architecture(self) -> Any:
-    """A `Architecture`: which, its module knows."""
+    """The `Architecture`, of the type that its module expects."""
     return self.model.family
 
-  def stack_shape(self, place: str) -> StackShape:
-    """A place with its sizes, for what is to sit there."""
+  def stack_shape(self, stack: str) -> StackShape:
+    """Returns the sizes of a stack."""
     return StackShape(
-      place,
-      layers=self.architecture.layers(place),
+      stack,
+      layers=self.architecture.layers(stack),
       heads=self.architecture.attention_heads(),
       width=self.model.width,
     )
 
-  def attention_site(self, place: str, layer: int) -> AttentionSite:
-    """What a part at a place is told; layer -1 is the embeddings."""
+  def attention_site(self, stack: str, layer: int) -> AttentionSite:
+    """Returns the site of an attention; layer -1 is the embeddings."""
     relations, labels = self.source_relations, self.source_labels
-    if place == "decoder":
+    if stack == "decoder":
       relations, labels = self.target_relations, self.target_labels
     return AttentionSite(
-      place,
+      stack,
       layer,
       heads=self.architecture.attention_heads(),
       width=self.model.width,

@@ -1,8 +1,4 @@
-"""The Transformer encoder-decoder (Vaswani et al. 2017), pre- or post-norm.
-
-It keeps the contract of `jaxsyn.models.contract`. What makes a system
-syntax-aware are the parts handed to its attention.
-"""
+"""The Transformer encoder-decoder (Vaswani et al. 2017), pre- or post-norm."""
 
 from __future__ import annotations
 
@@ -32,72 +28,74 @@ from jaxsyn.syntax import SentenceFeatures
 
 @struct.dataclass
 class TransformerEncoded:
-  """An encoded batch: what the decoder looks at."""
+  """An encoded batch.
+
+  Attributes:
+    memory_BSD: Output of the encoder.
+    source: Features of the source.
+    layers: Keys and values of each decoder layer, from `project_memory`.
+  """
 
   memory_BSD: Array
   source: SentenceFeatures
-  layers: tuple[
-    CrossAttentionCache, ...
-  ] = ()  # keys and values, once they are remembered
+  layers: tuple[CrossAttentionCache, ...] = ()
 
 
 @struct.dataclass
 class Cache:
-  """What decoding remembers of its own outputs.
-
-  Attributes:
-    layers: keys and values of each layer, BNHTK.
-  """
+  """Keys and values of the outputs in each decoder layer, BNHTK."""
 
   layers: tuple[Memory, ...]
 
 
 class TransformerModel(EncoderDecoder):
-  """See the module's docstring; `jaxsyn.plan` makes the spec."""
+  """Module of `Transformer`."""
 
   def setup(self) -> None:
     super().setup()
     spec, model = self.spec, self.spec.model
-    family: Transformer = spec.architecture
+    options: Transformer = spec.architecture
     if not model.tie_output:
       self.output = dense(spec.target_vocabulary, model.dtype)
-    self.drop = Dropout(family.dropout)
+    self.drop = Dropout(options.dropout)
     self.encoder = [
-      layer_of(EncoderLayer, spec, i) for i in range(family.encoder_layers)
+      layer_of(EncoderLayer, spec, i) for i in range(options.encoder_layers)
     ]
     self.decoder = [
-      layer_of(DecoderLayer, spec, i) for i in range(family.decoder_layers)
+      layer_of(DecoderLayer, spec, i) for i in range(options.decoder_layers)
     ]
-    if family.norm == "pre":  # the last branch is still to be normalised
+    if options.norm == "pre":  # the last residual sum is not normalized yet
       self.encoder_norm = norm(model.dtype)
       self.decoder_norm = norm(model.dtype)
 
   def _embed(self, table: Embedding, id_BS: Array) -> Array:
     return super()._embed(table, id_BS) * self.spec.model.width**0.5
 
-  def _place(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    """With what tells where each stands, and dropout: what enters a layer."""
+  def _add_positions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    """Adds positions and dropout to embeddings."""
     if self.spec.architecture.positions:
-      place_1SD = sinusoids(view.position_Q[None], x_BSD.shape[-1])
-      x_BSD = x_BSD + place_1SD.astype(x_BSD.dtype)
-    return self.drop(x_BSD, train=view.train)
+      position_1SD = sinusoids(features.position_Q[None], x_BSD.shape[-1])
+      x_BSD = x_BSD + position_1SD.astype(x_BSD.dtype)
+    return self.drop(x_BSD, train=features.train)
 
   def encode(
     self, id_BS: Array, source: SentenceFeatures
   ) -> TransformerEncoded:
-    view = self._with_shared_features(source.with_positions(), "encoder")
-    x_BSD = self._place(self._embed_source(id_BS, view), view)
+    features = self._with_shared_features(source.with_positions(), "encoder")
+    x_BSD = self._add_positions(self._embed_source(id_BS, features), features)
     for layer in self.encoder:
-      x_BSD, view = layer(x_BSD, view)
+      x_BSD, features = layer(x_BSD, features)
     if self.spec.architecture.norm == "pre":
       x_BSD = self.encoder_norm(x_BSD)
-    return TransformerEncoded(self._finish_encoding(x_BSD, view), source)
+    return TransformerEncoded(self._finish_encoding(x_BSD, features), source)
 
   def decode(
     self, encoded: TransformerEncoded, input_BT: Array, target: SentenceFeatures
   ) -> Array:
     target = self._with_shared_features(target.with_positions(), "decoder")
-    x_BTD = self._place(self._embed(self.target_table, input_BT), target)
+    x_BTD = self._add_positions(
+      self._embed(self.target_table, input_BT), target
+    )
     for layer in self.decoder:
       x_BTD = layer(x_BTD, encoded.memory_BSD, target, encoded.source)
     return x_BTD
@@ -132,14 +130,16 @@ class TransformerModel(EncoderDecoder):
   ) -> tuple[Array, Cache]:
     position_T = jnp.arange(cache.layers[0].k.shape[3])
     B, N = token_BN.shape
-    # Each hypothesis is a sentence of its own that asks from one position.
+    # Each hypothesis is a sentence with one query.
     target = SentenceFeatures(
       real_BS=jnp.broadcast_to(position_T <= at, (B * N, position_T.size)),
       position_Q=at[None],
       position_M=position_T,
     )
     target = self._with_shared_features(target, "decoder")
-    x_BND = self._place(self._embed(self.target_table, token_BN), target)
+    x_BND = self._add_positions(
+      self._embed(self.target_table, token_BN), target
+    )
     layers = []
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
       x_BND, past = layer.step(x_BND, past, memory, target, encoded.source)
@@ -184,8 +184,8 @@ class Transformer(Architecture):
   remats: ClassVar[tuple[str, ...]] = ("none", "attention", "layer")
   attentions: ClassVar[tuple[str, ...]] = ("einsum", "fused")
 
-  def layers(self, place: str) -> int:
-    return self.encoder_layers if place == "encoder" else self.decoder_layers
+  def layers(self, stack: str) -> int:
+    return self.encoder_layers if stack == "encoder" else self.decoder_layers
 
   def attention_heads(self) -> int:
     return self.heads
@@ -195,7 +195,7 @@ class Transformer(Architecture):
     if spec.model.attention == "fused" and self.attention_dropout:
       raise (at / "attention_dropout").error(
         f"={self.attention_dropout}: config.model.attention='fused' has none; "
-        "set it to 0, or take 'einsum'."
+        "set it to 0, or use 'einsum'."
       )
     if width % self.heads:
       raise (at / "heads").error(

@@ -1,7 +1,4 @@
-"""The layers of the Transformer, pre- or post-norm, with attention by parts.
-
-Before this file: `attention`, `layers`. After it: `transformer`.
-"""
+"""Layers of the Transformer, pre- or post-norm."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Residual(nn.Module):
-  """Norm, sublayer, dropout and the sum, in pre- or post-norm order."""
+  """Norm, dropout and residual sum around a sublayer."""
 
-  style: str
+  style: str  # "pre" or "post"
   dropout: float
   dtype: str
 
@@ -31,28 +28,25 @@ class Residual(nn.Module):
     self.drop = Dropout(self.dropout)
 
   def enter(self, x_BSD: Array) -> Array:
-    """What the sublayer gets."""
+    """Returns the input of the sublayer."""
     return self.norm(x_BSD) if self.style == "pre" else x_BSD
 
   def leave(self, x_BSD: Array, branch_BSD: Array, *, train: bool) -> Array:
-    """What the next sublayer gets."""
+    """Returns the input of the next sublayer, given the sublayer's output."""
     x_BSD = x_BSD + self.drop(branch_BSD, train=train)
     return self.norm(x_BSD) if self.style == "post" else x_BSD
 
 
-def _attention(spec: ModelSpec, place: str, layer: int) -> Attention:
-  kind = Attention
+def _attention(spec: ModelSpec, stack: str, layer: int) -> Attention:
+  module = Attention
   if spec.remat == "attention":
-    kind = nn.remat(Attention, methods=["mixed"])
-  fused = (
-    spec.model.attention == "fused"
-    and (place, layer) not in spec.published_maps
-  )
-  return kind(
-    spec.attention_site(place, layer),
+    module = nn.remat(Attention, methods=["mix"])
+  is_published = (stack, layer) in spec.published_maps
+  return module(
+    spec.attention_site(stack, layer),
     spec.architecture.attention_dropout,
-    spec.modifiers.modifiers_in_layer(place, layer),
-    fused=fused,
+    spec.modifiers.modifiers_in_layer(stack, layer),
+    fused=spec.model.attention == "fused" and not is_published,
   )
 
 
@@ -67,9 +61,8 @@ def _feed_forward(spec: ModelSpec) -> FeedForward:
 
 
 def _residual(spec: ModelSpec) -> Residual:
-  return Residual(
-    spec.architecture.norm, spec.architecture.dropout, spec.model.dtype
-  )
+  options = spec.architecture
+  return Residual(options.norm, options.dropout, spec.model.dtype)
 
 
 class EncoderLayer(nn.Module):
@@ -83,18 +76,19 @@ class EncoderLayer(nn.Module):
     self.around_feed_forward = _residual(self.spec)
 
   def __call__(
-    self, x_BSD: Array, view: SentenceFeatures
+    self, x_BSD: Array, features: SentenceFeatures
   ) -> tuple[Array, SentenceFeatures]:
-    """The layer's output, and the view with this layer's input added."""
-    around = self.around_attention
+    """Returns the output, and the features with this layer's input added."""
+    train, around = features.train, self.around_attention
     query_BSD = around.enter(x_BSD)
-    view = dataclasses.replace(view, inputs=(*view.inputs, query_BSD))
-    allowed_B11S = view.real_BS[:, None, None, :]
-    mixed_BSD = self.attention(query_BSD, query_BSD, allowed_B11S, view)
-    x_BSD = around.leave(x_BSD, mixed_BSD, train=view.train)
+    inputs = (*features.inputs, query_BSD)
+    features = dataclasses.replace(features, inputs=inputs)
+    allowed_B11S = features.real_BS[:, None, None, :]
+    out_BSD = self.attention(query_BSD, query_BSD, allowed_B11S, features)
+    x_BSD = around.leave(x_BSD, out_BSD, train=train)
     around = self.around_feed_forward
-    hidden_BSD = self.feed_forward(around.enter(x_BSD), train=view.train)
-    return around.leave(x_BSD, hidden_BSD, train=view.train), view
+    hidden_BSD = self.feed_forward(around.enter(x_BSD), train=train)
+    return around.leave(x_BSD, hidden_BSD, train=train), features
 
 
 class DecoderLayer(nn.Module):
@@ -116,17 +110,18 @@ class DecoderLayer(nn.Module):
     target: SentenceFeatures,
     source: SentenceFeatures,
   ) -> Array:
-    """All target positions at once, each seeing itself and the past."""
+    """Returns the output at all target positions."""
     length = x_BTD.shape[1]
-    seen_11TT = jnp.ones((1, 1, length, length), bool)
+    allowed_11TT = jnp.ones((1, 1, length, length), bool)
     if not target.full_context:
-      seen_11TT = jnp.tril(seen_11TT)
-    allowed_B1TT = seen_11TT & target.real_BS[:, None, None, :]
+      allowed_11TT = jnp.tril(allowed_11TT)
+    allowed_B1TT = allowed_11TT & target.real_BS[:, None, None, :]
     around = self.around_attention
     query_BTD = around.enter(x_BTD)
-    mixed_BTD = self.attention(query_BTD, query_BTD, allowed_B1TT, target)
-    x_BTD = around.leave(x_BTD, mixed_BTD, train=target.train)
-    return self._rest(x_BTD, self.cross.project_memory(memory_BSD), source)
+    out_BTD = self.attention(query_BTD, query_BTD, allowed_B1TT, target)
+    x_BTD = around.leave(x_BTD, out_BTD, train=target.train)
+    memory = self.cross.project_memory(memory_BSD)
+    return self._after_self_attention(x_BTD, memory, source)
 
   def step(
     self,
@@ -136,14 +131,14 @@ class DecoderLayer(nn.Module):
     target: SentenceFeatures,
     source: SentenceFeatures,
   ) -> tuple[Array, Memory]:
-    """One target position of N hypotheses a sentence; `past` is their cache.
+    """Returns the output at one position of N hypotheses, and their cache.
 
     Args:
-      x_BND: what enters the layer.
-      past: keys and values of each hypothesis (BNHTK).
-      memory: of the source, shared by a sentence's hypotheses.
-      target: of B·N sentences with one query each.
-      source: of the source side.
+      x_BND: Input of the layer.
+      past: Keys and values of each hypothesis, BNHTK.
+      memory: Keys and values of the source.
+      target: Features of B·N sentences with one query each.
+      source: Features of the source.
     """
     around = self.around_attention
     query_BND = around.enter(x_BND)
@@ -151,29 +146,31 @@ class DecoderLayer(nn.Module):
     query_B1D = query_BND.reshape(B * N, 1, D)
     at = target.position_Q[0]
 
-    def keep(past_BNHTK: Array, new_B1HK: Array) -> Array:
+    def append(past_BNHTK: Array, new_B1HK: Array) -> Array:
       new_BNHTK = new_B1HK.reshape(B, N, -1, 1, new_B1HK.shape[-1])
       return jax.lax.dynamic_update_slice_in_dim(
         past_BNHTK, new_BNHTK.astype(past_BNHTK.dtype), at, axis=3
       )
 
-    past = Memory(*map(keep, past, self.attention.project_memory(query_B1D)))
-    seen = Memory(
+    past = Memory(*map(append, past, self.attention.project_memory(query_B1D)))
+    flat_past = Memory(
       *(x.reshape(B * N, *x.shape[2:]).swapaxes(1, 2) for x in past)
     )
     allowed_B11T = target.real_BS[:, None, None, :]
-    mixed_B1D = self.attention.attend(query_B1D, seen, allowed_B11T, target)
-    x_BND = around.leave(x_BND, mixed_B1D.reshape(B, N, D), train=target.train)
-    return self._rest(x_BND, memory.memory(), source), past
+    out_B1D = self.attention.attend(query_B1D, flat_past, allowed_B11T, target)
+    out_BND = out_B1D.reshape(B, N, D)
+    x_BND = around.leave(x_BND, out_BND, train=target.train)
+    x_BND = self._after_self_attention(x_BND, memory.memory(), source)
+    return x_BND, past
 
-  def _rest(
+  def _after_self_attention(
     self, x_BTD: Array, memory: Memory, source: SentenceFeatures
   ) -> Array:
     around = self.around_cross
     query_BTD = around.enter(x_BTD)
     allowed_B11S = source.real_BS[:, None, None, :]
-    mixed_BTD = self.cross.attend(query_BTD, memory, allowed_B11S, source)
-    x_BTD = around.leave(x_BTD, mixed_BTD, train=source.train)
+    out_BTD = self.cross.attend(query_BTD, memory, allowed_B11S, source)
+    x_BTD = around.leave(x_BTD, out_BTD, train=source.train)
     around = self.around_feed_forward
     hidden_BTD = self.feed_forward(around.enter(x_BTD), train=source.train)
     return around.leave(x_BTD, hidden_BTD, train=source.train)
@@ -182,6 +179,6 @@ class DecoderLayer(nn.Module):
 LayerT = TypeVar("LayerT", EncoderLayer, DecoderLayer)
 
 
-def layer_of(kind: type[LayerT], spec: ModelSpec, index: int) -> LayerT:
-  """A layer, computed again in the backward pass where the spec has it so."""
-  return (nn.remat(kind) if spec.remat == "layer" else kind)(spec, index)
+def layer_of(cls: type[LayerT], spec: ModelSpec, index: int) -> LayerT:
+  """Creates a layer, rematerialized if config.train.remat is "layer"."""
+  return (nn.remat(cls) if spec.remat == "layer" else cls)(spec, index)

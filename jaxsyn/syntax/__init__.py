@@ -1,12 +1,12 @@
-"""What a tree does to attention: the room for variants.
+"""Attention modifiers: the table, and the base classes for new ones.
 
-One file a part (spec, module), one line here. The order of the table is the
-order of application: parts that make queries and keys or add to scores what
-stands beside the keys, then those that multiply scores, then those that add a
-bias, then those that hide pairs, and last those that replace scores, so that what
-a loss supervises is what the head does.
+Each modifier is one file with options and module, and one line below. The order
+of the table is the order of application: first modifiers of embeddings, queries
+and keys; then those that add relative positions; then those that multiply
+scores, add a bias or hide pairs; and last those that replace scores, so that a
+loss supervises what the head computes.
 
-What a recurrent decoder looks at is another table, `jaxsyn.syntax.windows`.
+Windows of recurrent decoders have their own table, `jaxsyn.syntax.windows`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from jaxsyn.syntax.dasa import Dasa
 from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.dependency_relative import DependencyRelative
 from jaxsyn.syntax.factors import Factors
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.graph_block import GraphBlock
 from jaxsyn.syntax.label_embedding import LabelEmbedding
@@ -26,7 +27,6 @@ from jaxsyn.syntax.modifier import (
   AttentionSite,
   Modifier,
   ModifierSpec,
-  SentenceFeatures,
   StackShape,
 )
 from jaxsyn.syntax.neighbour_heads import NeighbourHeads
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 MODIFIERS: Registry[ModifierSpec] = Registry(
-  "part",
+  "modifier",
   {
     "source_dependency": SourceDependency,
     "label_embedding": LabelEmbedding,

@@ -1,4 +1,4 @@
-"""Context-aware self-attention: queries and keys know the whole sentence.
+"""Context-aware self-attention: queries and keys mixed with a sentence context.
 
 Yang et al. 2019, "Context-Aware Self-Attention Networks" (arXiv:1902.05766);
 compared by Peng et al., "Boosting Neural Machine Translation with
@@ -17,20 +17,21 @@ from jax import Array
 
 from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.product import product
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.heads import (
   HeadChoice,
   HeadsModifier,
   OnHeads,
-  of_heads,
-  onto_heads,
+  put_heads,
+  take_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
-  """Mean over the real positions of a sentence, added up in float32."""
-  # At least 1: 0 / 0 in a row of padding made its batch's gradient NaN.
+  """Returns the mean over the positions without padding, summed in float32."""
+  # At least 1, because 0 / 0 in a row of padding makes the gradient NaN.
   count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
   real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
   return (real_BSD.sum(1, keepdims=True) / count_B11).astype(x_BSD.dtype)
@@ -46,14 +47,15 @@ class _Gated(nn.Module):
   def __call__(
     self, x_BSHK: Array, context_BSD: Array, scale: float
   ) -> tuple[Array, Array]:
-    """Both kinds of X with its context, and λ.
+    """Mixes queries or keys with the context.
 
     Args:
-      x_BSHK: queries or keys of the chosen heads.
-      context_BSD: C; D is its own width, S may be 1.
-      scale: what x was multiplied by; the result is multiplied by it too.
+      x_BSHK: Queries or keys of the selected heads.
+      context_BSD: Context C of any width D; S may be 1.
+      scale: Factor by which x is multiplied, and the result too.
 
-    Returns: as x_BSHK; gate_BSH, float32.
+    Returns:
+      The mixture, shaped as x_BSHK, and gate_BSH, λ in float32.
     """
     shape = self.heads, self.head_width
     context_DHK = self.param(
@@ -61,7 +63,7 @@ class _Gated(nn.Module):
       nn.initializers.xavier_uniform(0, (1, 2)),
       (context_BSD.shape[-1], *shape),
     )
-    # A vector of each head: the heads do not add up.
+    # One vector per head; the heads do not add to its fan.
     vector = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
     own_gate_HK = self.param("own_gate_HK", vector, shape)  # V
     context_gate_HK = self.param("context_gate_HK", vector, shape)  # V'
@@ -69,11 +71,11 @@ class _Gated(nn.Module):
       context_BSD, context_DHK.astype(x_BSHK.dtype), (((2,), (0,)), ((), ()))
     )
 
-    def read(y_BSHK: Array, gate_HK: Array) -> Array:
+    def logit(y_BSHK: Array, gate_HK: Array) -> Array:
       return jnp.einsum("BSHK,HK->BSH", y_BSHK.astype(jnp.float32), gate_HK)
 
     gate_BSH = jax.nn.sigmoid(
-      read(x_BSHK, own_gate_HK) / scale + read(context_BSHK, context_gate_HK)
+      logit(x_BSHK, own_gate_HK) / scale + logit(context_BSHK, context_gate_HK)
     )
     gate_BSH1 = gate_BSH[..., None].astype(x_BSHK.dtype)
     new_BSHK = (1 - gate_BSH1) * x_BSHK + gate_BSH1 * (scale * context_BSHK)
@@ -86,29 +88,29 @@ class _Context(HeadsModifier):
     self.query = _Gated(heads, self.site.head_width)
     self.key = _Gated(heads, self.site.head_width)
 
-  def _context_BSD(self, view: SentenceFeatures) -> Array:
-    """C: its D is the model's, or up to l times that; S may be 1."""
-    inputs = view.inputs
+  def _context_BSD(self, features: SentenceFeatures) -> Array:
+    """Returns the context C; S may be 1, and D a multiple of the model width."""
+    inputs = features.inputs
     if self.spec.context == "deep":
       return jnp.concatenate(inputs[:-1], axis=-1)
     if self.spec.context == "global":
       inputs = inputs[-1:]
-    return jnp.concatenate([mean_B1D(x, view.real_BS) for x in inputs], -1)
+    return jnp.concatenate([mean_B1D(x, features.real_BS) for x in inputs], -1)
 
   def project(
-    self, q_BQHK: Array, k_BMHK: Array, view: SentenceFeatures
+    self, q_BQHK: Array, k_BMHK: Array, features: SentenceFeatures
   ) -> tuple[Array, Array]:
-    context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
+    context_BSD = self._context_BSD(features).astype(q_BQHK.dtype)
 
     def gated(
       module: _Gated, x_BSHK: Array, scale: float
     ) -> tuple[Array, Array]:
-      mine_BSHK = of_heads(self.heads, x_BSHK)
-      new_BSHK, gate_BSH = module(mine_BSHK, context_BSD, scale)
-      none_BSH = jnp.zeros(x_BSHK.shape[:3], gate_BSH.dtype)
+      selected_BSHK = take_heads(self.heads, x_BSHK)
+      new_BSHK, gate_BSH = module(selected_BSHK, context_BSD, scale)
+      zero_BSH = jnp.zeros(x_BSHK.shape[:3], gate_BSH.dtype)
       return (
-        onto_heads(self.heads, new_BSHK, x_BSHK, axis=2),
-        onto_heads(self.heads, gate_BSH, none_BSH, axis=2),
+        put_heads(self.heads, new_BSHK, x_BSHK, axis=2),
+        put_heads(self.heads, gate_BSH, zero_BSH, axis=2),
       )
 
     q_BQHK, gate_BQH = gated(self.query, q_BQHK, self.site.head_width**-0.5)
@@ -124,13 +126,13 @@ class Context(OnHeads):
 
   Q̂ = (1 - λ) Q + λ C U,  λ = sigmoid(Q V + (C U) V')
 
-  and the same for keys, with parameters of their own. Q is the query before it
-  is divided by √K; Q̂ is divided after. It reads no tree.
+  and the same for keys, with separate parameters. Q is the query before it is
+  divided by √K; Q̂ is divided afterwards. It reads no tree.
 
-  What sources leave open, and what stands here: λ is one number a position and
-  head, from the head's own slice of Q and of C U; U reads the context of the
-  full model width; nothing has a bias; means leave out pads. The input of a
-  layer is what its attention reads: after the norm in a pre-norm model.
+  Choices that the paper leaves open: there is one λ per position and head,
+  computed from the head's slices of Q and C U; U reads the context in the full
+  model width; there are no biases; means exclude padding. The input of a layer
+  is that of its attention, in a pre-norm model after the norm.
   """
 
   layers: HeadChoice = option(
@@ -156,9 +158,9 @@ class Context(OnHeads):
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     super().check(at, stack_shape)
-    switched_off = () in (self.layers, self.heads)
-    if not switched_off and not self.is_active(stack_shape):
+    is_disabled = () in (self.layers, self.heads)
+    if not is_disabled and not self.is_active(stack_shape):
       raise (at / "context").error(
-        "='deep' is made of the layers before, and the first of the "
-        f"{stack_shape.stack} has none; put the part into a layer above it."
+        "='deep' uses the inputs of previous layers, and the first layer of the "
+        f"{stack_shape.stack} has none; select a layer above it."
       )

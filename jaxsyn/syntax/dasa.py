@@ -1,9 +1,9 @@
-"""DASA: scores modulated by a normalised bias from dependency distances.
+"""DASA: scores modulated by a normalized bias from dependency distances.
 
-Chi et al. 2026, PLoS ONE 21(2), e0342772. Of the paper its abstract alone was
-read: a bias from the normalised matrix of dependency distances modulates the
-attention logits element by element. How it normalises, and whether "modulates"
-is a product, is our reading; the options have the alternatives.
+Chi et al. 2026, PLoS ONE 21(2), e0342772. Only the abstract was available: a
+bias from the normalized matrix of dependency distances modulates the attention
+logits element by element. The normalization, and the product as the meaning of
+"modulates", are our reading; the options offer alternatives.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.schema import OTHER_TREE
-from jaxsyn.options import option, with_default
+from jaxsyn.options import option
 from jaxsyn.options.bounds import Amount
-from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.heads import OnAllHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 
 
-def nearness_BSS(view: SentenceFeatures, normalise: str) -> Array:
-  """From 0, far, to 1, the same word; 0 without a path and of EOS.
+def nearness_BSS(features: SentenceFeatures, normalise: str) -> Array:
+  """Returns 1 for the same word, down to 0 for far words and pairs without path.
 
   Args:
-    view: with word_BS and tree_distance_BWW.
-    normalise: as of `Dasa`.
+    features: Features with `word_BS` and `tree_distance_BWW`.
+    normalise: Option of `Dasa`.
   """
-  distance_BSS = view.tree_distance_BSS
-  real_BSS = view.real_BS[:, :, None] & view.real_BS[:, None, :]
-  path_BSS = real_BSS & (distance_BSS != OTHER_TREE)
-  edges_BSS = jnp.where(path_BSS, distance_BSS, 0).astype(jnp.float32)
+  distance_BSS = features.tree_distance_BSS
+  real_BSS = features.real_BS[:, :, None] & features.real_BS[:, None, :]
+  has_path_BSS = real_BSS & (distance_BSS != OTHER_TREE)
+  edges_BSS = jnp.where(has_path_BSS, distance_BSS, 0).astype(jnp.float32)
   if normalise == "longest":
     longest_B11 = edges_BSS.max((1, 2), keepdims=True)
     near_BSS = 1.0 - edges_BSS / jnp.maximum(longest_B11, 1.0)
@@ -41,22 +42,16 @@ def nearness_BSS(view: SentenceFeatures, normalise: str) -> Array:
     near_BSS = 1.0 / (1.0 + edges_BSS)
   else:
     near_BSS = jnp.exp(-edges_BSS)
-    total_BS1 = jnp.where(path_BSS, near_BSS, 0.0).sum(2, keepdims=True)
+    total_BS1 = jnp.where(has_path_BSS, near_BSS, 0.0).sum(2, keepdims=True)
     near_BSS = near_BSS / jnp.maximum(total_BS1, 1.0)
-  return jnp.where(path_BSS, near_BSS, 0.0)
+  return jnp.where(has_path_BSS, near_BSS, 0.0)
 
 
 class _Dasa(Modifier):
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
     spec: Dasa = self.spec
-    bias_BSS = spec.strength * nearness_BSS(view, spec.normalise)
-    bias_B1QM = view.where_parsed(bias_BSS, 0.0)[:, None]
+    bias_BSS = spec.strength * nearness_BSS(features, spec.normalise)
+    bias_B1QM = features.where_parsed(bias_BSS, 0.0)[:, None]
     publish(self, "bias_BQM", bias_B1QM[:, 0])
     if spec.apply == "multiply":
       new_BHQM = score_BHQM * (1.0 + bias_B1QM)
@@ -66,16 +61,14 @@ class _Dasa(Modifier):
 
 
 @dataclasses.dataclass(frozen=True)
-class Dasa(OnHeads):
+class Dasa(OnAllHeads):
   """Scaled scores, score · (1 + α b): b falls from 1 to 0 with the tree distance.
 
-  As of Deps-SAN a product makes a negative score of a near pair more negative;
-  unlike there, far pairs keep theirs. A pair of two trees or with EOS
-  has b = 0.
+  As in Deps-SAN, the product makes a negative score of a near pair more
+  negative; unlike there, far pairs keep their scores. Pairs without a path and
+  pairs with EOS have b = 0.
   """
 
-  layers: HeadChoice = with_default(OnHeads, "layers", None)
-  heads: HeadChoice = with_default(OnHeads, "heads", None)
   strength: Amount = option(1.0, "Strength α of the bias b; 0: none.")
   normalise: Literal["longest", "inverse", "rows"] = option(
     "longest",
@@ -94,5 +87,5 @@ class Dasa(OnHeads):
   disabled_options: ClassVar[Mapping[str, Any]] = {"strength": 0.0}
 
   @property
-  def additive(self) -> bool:
+  def is_additive(self) -> bool:
     return self.apply == "add"

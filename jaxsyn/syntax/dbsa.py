@@ -15,7 +15,8 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import ConfigPath, option
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier, StackShape
 from jaxsyn.syntax.supervised import (
   NO_PARENT,
   Supervised,
@@ -25,52 +26,52 @@ from jaxsyn.syntax.supervised import (
 
 
 class _Dbsa(SupervisedModifier):
-  def initial(self) -> nn.initializers.Initializer:
+  def initializer(self) -> nn.initializers.Initializer:
     # Xavier with gain 1/√2, as in the authors' code.
     return nn.initializers.variance_scaling(
       0.5, "fan_avg", "uniform", in_axis=1, out_axis=2, batch_axis=0
     )
 
   @property
-  def biased(self) -> bool:
+  def has_bias(self) -> bool:
     return self.spec.bias
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
     return q_BQHK * self.site.head_width**-0.5, k_BMHK
 
-  def parents(self, view: SentenceFeatures) -> Array:
-    return chain_BS(view)
+  def targets(self, features: SentenceFeatures) -> Array:
+    return chain_BS(features)
 
   @property
-  def _late(self) -> bool:
-    """Whether a subword's row is the one after that which predicts it."""
+  def _uses_next_row(self) -> bool:
+    """Whether the row that reads a subword parses it, not the one before."""
     return self.site.stack == "decoder" and self.spec.rows == "input"
 
-  def rows_of(self, parent_BQ: Array) -> Array:
-    if not self._late:
-      return parent_BQ
-    row_BQ = jnp.where(parent_BQ >= 0, parent_BQ + 1, NO_PARENT)
+  def target_rows(self, target_BQ: Array) -> Array:
+    if not self._uses_next_row:
+      return target_BQ
+    row_BQ = jnp.where(target_BQ >= 0, target_BQ + 1, NO_PARENT)
     shift = ((0, 0), (1, 0))
     return jnp.pad(row_BQ, shift, constant_values=NO_PARENT)[:, :-1]
 
-  def subwords_of(self, log_p_BQM: Array, view: SentenceFeatures) -> Array:
-    if not self._late:
+  def by_subword(self, log_p_BQM: Array, features: SentenceFeatures) -> Array:
+    if not self._uses_next_row:
       return log_p_BQM
     shift = ((0, 0), (0, 1), (0, 1))
     log_p_BQM = jnp.pad(log_p_BQM[:, 1:, 1:], shift, constant_values=-jnp.inf)
-    if view.word_BS is None:
+    if features.word_BS is None:
       return log_p_BQM
-    # Of EOS's own row there is one only where pads follow it.
-    return jnp.where(view.is_word_BS[:, :, None], log_p_BQM, -jnp.inf)
+    # EOS has a row only if padding follows it.
+    return jnp.where(features.is_word_BS[:, :, None], log_p_BQM, -jnp.inf)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dbsa(Supervised):
   """Parsing head with score = (q U)·k / √K + u·k; u is from the authors' code.
 
-  A subword is to find the next one of its word, the last one the first of the
-  parent word; a root's last one itself. In a decoder a parent on the right
-  cannot be seen.
+  A subword should find the next one of its word, the last one the first of the
+  parent word, and a root's last one itself. In a decoder, a parent on the right
+  is not visible.
   """
 
   bias: bool = option(
@@ -97,6 +98,6 @@ class Dbsa(Supervised):
       )
     if stack_shape.stack == "decoder" and self.gold == "always":
       raise (at / "gold").error(
-        "='always': nobody knows the tree of a translation that is still to be "
-        "made; use 'training'."
+        "='always': a translation has no tree before it is complete; use "
+        "'training'."
       )

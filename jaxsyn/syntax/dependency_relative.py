@@ -14,54 +14,54 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 from jaxsyn.syntax.relative import Labelled, LabelledModifier
 
 
-def depth_BQM(view: SentenceFeatures) -> Array:
-  """Edges that a subword's word is below the query's: depth(m) - depth(q).
+def depth_BQM(features: SentenceFeatures) -> Array:
+  """Returns depth(m) - depth(q) (Eq. 16, Table 1); undefined without words.
 
   Args:
-    view: with word_BS and head_BW.
-
-  Returns: integers; meaningless where there is no word.
-  Source: Eq. 16, Table 1.
+    features: Features with `word_BS` and `head_BW`.
   """
-  depth_BS = view.depth_BS
+  depth_BS = features.depth_BS
   return depth_BS[:, None, :] - depth_BS[:, :, None]
 
 
-def distance_BQM(view: SentenceFeatures) -> Array:
-  """Edges between two words; negative where m stands before q.
+def distance_BQM(features: SentenceFeatures) -> Array:
+  """Returns the edges between two words, negative if m comes before q.
+
+  The distance is ±255 in different trees, and at most ±254 otherwise.
 
   Args:
-    view: with word_BS, tree_distance_BWW and positions.
-
-  Returns: integers; of two trees, or too far to count: ±254 or ±255.
+    features: Features with `word_BS`, `tree_distance_BWW` and positions.
   """
-  order_QM = jnp.sign(view.position_M[None, :] - view.position_Q[:, None])
-  return order_QM[None] * view.tree_distance_BSS.astype(jnp.int32)
+  order_QM = jnp.sign(
+    features.position_M[None, :] - features.position_Q[:, None]
+  )
+  return order_QM[None] * features.tree_distance_BSS.astype(jnp.int32)
 
 
 class _DependencyRelative(LabelledModifier):
-  def label_BQM(self, view: SentenceFeatures) -> Array:
+  def label_BQM(self, features: SentenceFeatures) -> Array:
     spec: DependencyRelative = self.spec
     measure = depth_BQM if spec.label == "depth" else distance_BQM
-    word_BS = view.is_word_BS
+    is_word_BS = features.is_word_BS
     label_BQM = jnp.where(
-      word_BS[:, :, None] & word_BS[:, None, :],
-      self.clipped(measure(view)),
+      is_word_BS[:, :, None] & is_word_BS[:, None, :],
+      self.clipped(measure(features)),
       spec.labels - 1,
     )
-    return view.where_parsed(label_BQM, -1)
+    return features.where_parsed(label_BQM, -1)
 
 
 @dataclasses.dataclass(frozen=True)
 class DependencyRelative(Labelled):
   """Relative positions with a distance in the tree as label.
 
-  Subwords of a word have its place in the tree. A pair with EOS has a
-  label of its own, the last one; the paper, of whole words, is silent on both.
+  Subwords of a word share its position in the tree. Pairs with EOS share the
+  last label. The paper uses words and leaves both open.
   """
 
   clip: Count = option(

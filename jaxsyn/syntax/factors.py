@@ -1,11 +1,9 @@
-"""What is said of a word, embedded and joined with its subwords.
+"""Factors: embeddings of a word's annotations, joined with its subwords.
 
 Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation" (arXiv:1606.02892), section 3: x_j = [E_1 x_j1; ...; E_k x_jk], the
-vectors of all features of a subword one after the other, as wide together as a
-subword's alone was. Summed instead, as positions are: x_j = Σ_k E_k x_jk.
-
-Letters: P of all factors' own dimensions.
+concatenated vectors of all factors of a subword, together as wide as its vector
+alone was. Alternatively their sum: x_j = Σ_k E_k x_jk.
 """
 
 from __future__ import annotations
@@ -25,60 +23,65 @@ from jaxsyn.options import (
   RegistryKey,
   option,
 )
-from jaxsyn.syntax.labels import table_of
-from jaxsyn.syntax.last_dimensions import last_cell, with_last
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.last_dimensions import (
+  LAST_DIMENSIONS,
+  label_table,
+  replace_last,
+)
 from jaxsyn.syntax.modifier import (
   AttentionSite,
   Modifier,
   ModifierSpec,
-  SentenceFeatures,
   StackShape,
 )
 
-POSITIONS = 100  # words of a sentence with a label of their own in "position"
+POSITIONS = 100  # number of labels of "position"; later words share the last
 
 
 @dataclasses.dataclass(frozen=True)
 class Factor(Choice):
-  """A label of each subword, from 1; 0 where there is no word."""
+  """A labeling of subwords, with ids from 1; 0 where there is no word."""
 
-  # Of the dimensions of all: of 500 a lemma has 115, a tag 10, the place in its
-  # word 5 (Sennrich & Haddow, table 1, as we recall it).
+  # Share of the dimensions of an embedding: a lemma has 115 of 500, a tag 10,
+  # the position in a word 5 (Sennrich & Haddow, Table 1, recalled).
   share: ClassVar[float] = 10 / 500
-  required_features: ClassVar[str] = ""  # a fact of the view, beside words
+  # Feature that the factor reads in addition to words; "" if none.
+  required_feature: ClassVar[str] = ""
 
   def count(self, site: AttentionSite) -> int:
     """Returns the number of labels."""
     raise NotImplementedError
 
-  def label_BS(self, view: SentenceFeatures) -> Array:
+  def label_BS(self, features: SentenceFeatures) -> Array:
+    """Returns the label of each subword."""
     raise NotImplementedError
 
 
 class RelationFactor(Factor):
   """The dependency relation of the subword's word."""
 
-  required_features = "relation"
+  required_feature = "relation"
 
   def count(self, site: AttentionSite) -> int:
     return site.relations
 
-  def label_BS(self, view: SentenceFeatures) -> Array:
-    return view.relation_BS
+  def label_BS(self, features: SentenceFeatures) -> Array:
+    return features.relation_BS
 
 
 class PositionFactor(Factor):
-  """Which word of the sentence it is; those far behind share a label."""
+  """The position of the word in the sentence."""
 
   def count(self, site: AttentionSite) -> int:
     return POSITIONS
 
-  def label_BS(self, view: SentenceFeatures) -> Array:
-    return jnp.clip(view.word_BS + 1, 0, POSITIONS)
+  def label_BS(self, features: SentenceFeatures) -> Array:
+    return jnp.clip(features.word_BS + 1, 0, POSITIONS)
 
 
 class SubwordFactor(Factor):
-  """Where in its word: 1 all of it, 2 its begin, 3 within, 4 its end.
+  """The position in the word: 1 complete word, 2 begin, 3 middle, 4 end.
 
   Section 3 of the paper: O, B, I and E.
   """
@@ -88,40 +91,42 @@ class SubwordFactor(Factor):
   def count(self, site: AttentionSite) -> int:
     return 4
 
-  def label_BS(self, view: SentenceFeatures) -> Array:
-    word_BS = view.word_BS
-    same_BS = word_BS[:, 1:] == word_BS[:, :-1]
-    no_B1 = jnp.zeros_like(word_BS[:, :1], bool)
-    after_BS = jnp.concatenate([no_B1, same_BS], axis=1)  # of the one before
-    before_BS = jnp.concatenate([same_BS, no_B1], axis=1)
-    inner_BS = jnp.where(before_BS, 3, 4)
-    outer_BS = jnp.where(before_BS, 2, 1)
-    label_BS = jnp.where(after_BS, inner_BS, outer_BS)
-    return jnp.where(view.is_word_BS, label_BS, 0)
+  def label_BS(self, features: SentenceFeatures) -> Array:
+    word_BS = features.word_BS
+    is_same_BS = word_BS[:, 1:] == word_BS[:, :-1]
+    false_B1 = jnp.zeros_like(word_BS[:, :1], bool)
+    has_previous_BS = jnp.concatenate([false_B1, is_same_BS], axis=1)
+    has_next_BS = jnp.concatenate([is_same_BS, false_B1], axis=1)
+    label_BS = jnp.where(
+      has_previous_BS,
+      jnp.where(has_next_BS, 3, 4),
+      jnp.where(has_next_BS, 2, 1),
+    )
+    return jnp.where(features.is_word_BS, label_BS, 0)
 
 
-def _annotated(name: str) -> type[Factor]:
-  """The factor of an annotation that has labels."""
+def _annotation_factor(name: str) -> type[Factor]:
+  """Returns the factor of an annotation that has labels."""
 
-  class Said(Factor):
-    required_features = name
+  class AnnotationFactor(Factor):
+    required_feature = name
     share = 115 / 500 if name == "lemma" else Factor.share
 
     def count(self, site: AttentionSite) -> int:
       return dict(site.labels).get(name, 0)
 
-    def label_BS(self, view: SentenceFeatures) -> Array:
-      return view.annotation_BS(name)
+    def label_BS(self, features: SentenceFeatures) -> Array:
+      return features.annotation_BS(name)
 
-  Said.__doc__ = ANNOTATIONS[name].__doc__
-  return Said
+  AnnotationFactor.__doc__ = ANNOTATIONS[name].__doc__
+  return AnnotationFactor
 
 
 FACTORS: Registry[Factor] = Registry(
   "factor",
   {
     **{
-      name: _annotated(name)
+      name: _annotation_factor(name)
       for name, annotation in ANNOTATIONS.items()
       if annotation.labels or annotation.open
     },
@@ -134,31 +139,32 @@ FACTORS: Registry[Factor] = Registry(
 
 class _Factors(Modifier):
   def setup(self) -> None:
-    spec, site = self.spec, self.site
-    for name, size in spec.sizes_in(site.width).items():
+    site = self.site
+    for name, size in self.spec.sizes_in(site.width).items():
       labels = FACTORS[name]().count(site)
-      setattr(self, name, table_of(labels, size, site))
+      setattr(self, name, label_table(labels, size, site))
 
-  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
+  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
     spec = self.spec
-    vectors = [
-      getattr(self, name)(FACTORS[name]().label_BS(view)) for name in spec.names
-    ]
-    vectors = [vector_BSP.astype(x_BSD.dtype) for vector_BSP in vectors]
-    if spec.scale:
-      vectors = [vector_BSP * self.site.width**0.5 for vector_BSP in vectors]
+    vectors = []
+    for name in spec.names:
+      label_BS = FACTORS[name]().label_BS(features)
+      vector_BSP = getattr(self, name)(label_BS).astype(x_BSD.dtype)
+      if spec.scale:
+        vector_BSP = vector_BSP * self.site.width**0.5
+      vectors.append(vector_BSP)
     if spec.join == "sum":
-      return view.where_parsed(sum(vectors, x_BSD), x_BSD)
-    return with_last(x_BSD, jnp.concatenate(vectors, axis=-1), view)
+      return features.where_parsed(sum(vectors, x_BSD), x_BSD)
+    return replace_last(x_BSD, jnp.concatenate(vectors, axis=-1), features)
 
 
 @dataclasses.dataclass(frozen=True)
 class Factors(ModifierSpec):
   """Embeddings of annotations of a word, joined with those of its subwords.
 
-  All subwords of a word bear the word's labels. EOS and pads have a
-  label of their own in every factor; a sentence without a tree keeps its token
-  embeddings whole. Positions and dropout come afterwards.
+  All subwords of a word have the word's labels. EOS and padding have label 0 in
+  every factor; a sentence without a tree keeps its token embeddings. Positions
+  and dropout are applied afterwards.
   """
 
   names: tuple[Annotated[str, RegistryKey(FACTORS)], ...] = option(
@@ -181,26 +187,25 @@ class Factors(ModifierSpec):
   )
 
   modifier: ClassVar[type[Modifier]] = _Factors
-  embeds: ClassVar[bool] = True
-  replaces: ClassVar[bool] = True
   disabled_options: ClassVar[Mapping[str, Any]] = {"names": ()}
 
   @property
   def required_features(self) -> tuple[str, ...]:
-    facts = (FACTORS[name].required_features for name in self.names)
-    names_read = tuple(fact for fact in facts if fact)
-    return names_read or ("word",) if self.names else ()
+    names = [FACTORS[name].required_feature for name in self.names]
+    read = tuple(name for name in names if name)
+    return read or ("word",) if self.names else ()
 
   def sizes_in(self, width: int) -> dict[str, int]:
-    """The width of each factor's vectors, by name, where D is `width`."""
+    """Returns the width of each factor's vectors in a model of width D."""
     if self.join == "sum":
       return dict.fromkeys(self.names, width)
-    shares = (FACTORS[name].share for name in self.names)
-    sizes = [max(1, round(share * width)) for share in shares]
-    return dict(zip(self.names, sizes))
+    return {
+      name: max(1, round(FACTORS[name].share * width)) for name in self.names
+    }
 
-  def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    return last_cell(len(self.names) if self.join == "concatenate" else 0)
+  def exclusive_targets(self, stack_shape: StackShape) -> set[str]:
+    replaces = self.names and self.join == "concatenate"
+    return {LAST_DIMENSIONS} if replaces else set()
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     if len({*self.names}) < len(self.names):
@@ -209,6 +214,6 @@ class Factors(ModifierSpec):
       total = sum(self.sizes_in(stack_shape.width).values())
       if total > stack_shape.width:
         raise (at / "names").error(
-          f": {total} dimensions of the token embedding are wanted, of "
+          f": the factors need {total} dimensions of the embedding, but "
           f"config.model.width={stack_shape.width}."
         )

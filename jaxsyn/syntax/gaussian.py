@@ -1,4 +1,4 @@
-"""What PASCAL and Deps-SAN share: a Gaussian of a distance, laid on scores."""
+"""Gaussian weights of scores: the common part of PASCAL and Deps-SAN."""
 
 from __future__ import annotations
 
@@ -11,32 +11,22 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Positive
-from jaxsyn.syntax.heads import (
-  HeadsModifier,
-  OnHeads,
-  on_heads,
-)
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.heads import HeadsModifier, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import SentenceFeatures
 
-# Added to a score it leaves nothing of it after the softmax, and it is finite:
-# a row that is hidden as a whole has no NaN.
+# Score of a hidden pair. It is finite, so that a row of hidden pairs is not NaN.
 HIDDEN = -1e9
 
 
-def exponent(distance: Array, sigma: Array | float) -> Array:
-  """-d² / 2σ², float32."""
+def gaussian_exponent(distance: Array, sigma: Array | float) -> Array:
+  """Returns -d² / 2σ² in float32."""
   return -0.5 * jnp.square(distance.astype(jnp.float32) / sigma)
-
-
-def peak(sigma: Array | float) -> Array | float:
-  """The normal density's value at its mean, 1 / σ√2π."""
-  return 1.0 / (sigma * math.sqrt(2.0 * math.pi))
 
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(OnHeads):
-  """A weight for every pair of positions, falling with some distance d.
+  """Weights of all pairs of positions, a Gaussian of some distance d.
 
   weight = c · exp(-d² / 2σ²)
   """
@@ -62,46 +52,49 @@ class Gaussian(OnHeads):
   )
 
   @property
-  def additive(self) -> bool:
+  def is_additive(self) -> bool:
     return self.apply != "multiply"
 
 
 class GaussianModifier(HeadsModifier):
-  """Base of the modules: σ, and how a weight meets a score."""
+  """Base of modules that apply Gaussian weights."""
 
   def sigma_1111(self) -> Array:
-    """Returns σ in float32, (1, 1, 1, 1)."""
+    """Returns σ in float32."""
     spec: Gaussian = self.spec
     return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
-    """-d² / 2σ² of every head (exponent_BHQM, H may be 1), float32."""
-    return exponent(distance_BQM[:, None], self.sigma_1111())
+    """Returns -d² / 2σ², exponent_BHQM in float32; H may be 1."""
+    return gaussian_exponent(distance_BQM[:, None], self.sigma_1111())
 
-  def lay(
+  def apply_weights(
     self,
     score_BHQM: Array,
     exponent_BHQM: Array,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
     *,
-    constant: Array | float | None = None,
-    untouched_BHQM: Array | None = None,
+    constant: float | None = None,
+    unchanged_BHQM: Array | None = None,
     hidden_BHQM: Array | None = None,
   ) -> Array:
-    """The scores of the chosen heads with the weight on them.
+    """Returns the scores with weights c · exp(exponent) on the selected heads.
 
     Args:
-      score_BHQM: before.
-      exponent_BHQM: ln(weight / c); -inf where the weight is 0.
-      view: a sentence without a tree keeps its scores.
-      constant: c; None: that of the Gaussian. Its axes may be 1.
-      untouched_BHQM: where a score stays as it is; its axes may be 1.
-      hidden_BHQM: where a pair is not looked at; likewise.
+      score_BHQM: Scores.
+      exponent_BHQM: Exponents; -inf where the weight is 0.
+      features: Features of the sentences. Without a tree, scores stay the same.
+      constant: c; None: that of the Gaussian.
+      unchanged_BHQM: True where a score stays the same; axes may be 1.
+      hidden_BHQM: True where a pair is hidden; axes may be 1.
     """
     spec: Gaussian = self.spec
-    if constant is None:
-      constant = peak(self.sigma_1111()) if spec.normalise == "pdf" else 1.0
-    weight_BHQM = constant * jnp.exp(exponent_BHQM)
+    peak: Array | float = 1.0
+    if constant is not None:
+      peak = constant
+    elif spec.normalise == "pdf":
+      peak = 1.0 / (self.sigma_1111() * math.sqrt(2.0 * math.pi))
+    weight_BHQM = peak * jnp.exp(exponent_BHQM)
     publish(
       self, "weighting_BHQM", jnp.broadcast_to(weight_BHQM, score_BHQM.shape)
     )
@@ -111,9 +104,9 @@ class GaussianModifier(HeadsModifier):
       new_BHQM = score_BHQM + weight_BHQM
     else:
       new_BHQM = score_BHQM + jnp.maximum(exponent_BHQM, HIDDEN)
-    if untouched_BHQM is not None:
-      new_BHQM = jnp.where(untouched_BHQM, score_BHQM, new_BHQM)
+    if unchanged_BHQM is not None:
+      new_BHQM = jnp.where(unchanged_BHQM, score_BHQM, new_BHQM)
     if hidden_BHQM is not None:
       new_BHQM = jnp.where(hidden_BHQM, HIDDEN, new_BHQM)
-    new_BHQM = view.where_parsed(new_BHQM, score_BHQM)
+    new_BHQM = features.where_parsed(new_BHQM, score_BHQM)
     return on_heads(spec.heads, new_BHQM, score_BHQM)

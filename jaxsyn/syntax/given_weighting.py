@@ -1,8 +1,7 @@
-"""Scores times whatever matrix the caller puts in the batch.
+"""A syntax weighting matrix from the batch, to try an idea without a modifier.
 
-The door for everybody's own idea: compute a syntax weighting matrix outside,
-put it in the batch as `weighting_BSS` (the same for all heads) or
-`weighting_BHSS`, and the chosen heads are scaled by it.
+Add the matrix to the batch as `weighting_BSS` (the same for all heads) or
+`weighting_BHSS`; the scores of the selected heads are multiplied by it.
 """
 
 from __future__ import annotations
@@ -14,24 +13,19 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.options import with_default
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.heads import HeadChoice, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 
 
 class _GivenWeighting(Modifier):
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
-    if view.weighting_BHSS is not None:
-      weighting_BHQM = view.weighting_BHSS
-    elif view.weighting_BSS is not None:
-      weighting_BHQM = view.weighting_BSS[:, None]
-    else:  # a batch without a matrix is that of the plain Transformer
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
+    if features.weighting_BHSS is not None:
+      weighting_BHQM = features.weighting_BHSS
+    elif features.weighting_BSS is not None:
+      weighting_BHQM = features.weighting_BSS[:, None]
+    else:
       return score_BHQM
     publish(
       self,
@@ -46,8 +40,8 @@ class _GivenWeighting(Modifier):
 class GivenWeighting(OnHeads):
   """Weighting matrix from the batch, multiplied with scores of chosen heads.
 
-  Rows are querying, columns remembered subwords of the source, EOS
-  and pads included; pads are masked afterwards, whatever stands there.
+  Rows are queries and columns keys: subwords of the source with EOS and padding,
+  which is masked afterwards. Without a matrix, scores stay the same.
   """
 
   heads: HeadChoice = with_default(OnHeads, "heads", (0, 1))

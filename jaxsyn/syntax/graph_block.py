@@ -3,12 +3,12 @@
 Marcheggiani & Titov 2017, "Encoding Sentences with Graph Convolutional Networks
 for Semantic Role Labeling" (arXiv:1703.04826), Eqs. 3 to 5; in translation, on
 top of a recurrent encoder: Bastings et al. 2017, "Graph Convolutional Encoders
-for Syntax-aware Neural Machine Translation" (arXiv:1704.04675). Recalled.
+for Syntax-aware Neural Machine Translation" (arXiv:1704.04675). Both recalled.
 
   h'_v = ReLU(Σ_u g_uv (V_dir h_u + b_dir,rel)),  g_uv = σ(h_u · v̂_dir + b̂_dir,rel)
 
-over the parent u of v, its children and itself: three directions, and the label
-of an edge is the relation of the word below it.
+over the parent u of v, its children and v itself: three directions. The relation
+of an edge is that of the word below it.
 
 Letters: P node, a word or a subword; R relation; X another word.
 """
@@ -27,19 +27,14 @@ from jax import Array
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.product import product
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.heads import HeadChoice
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import (
-  Modifier,
-  ModifierSpec,
-  SentenceFeatures,
-  StackShape,
-)
-from jaxsyn.syntax.parents import of_words_BWS, parents_BWX
+from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
 
 class _Direction(nn.Module):
-  """V, b, v̂ and b̂ of one direction."""
+  """Parameters V, b, v̂ and b̂ of one direction."""
 
   labels: int
   dtype: str
@@ -48,13 +43,14 @@ class _Direction(nn.Module):
   def __call__(
     self, h_BPD: Array, label_BPR: Array
   ) -> tuple[Array, Array, Array, Array]:
-    """V h and h · v̂ of nodes that send; b and b̂ of labels, float32 all four.
+    """Returns V h, h · v̂, b and b̂ in float32.
 
     Args:
-      h_BPD: nodes.
-      label_BPR: labels of edges, one-hot; R is `labels`.
+      h_BPD: Sending nodes.
+      label_BPR: Relations of their edges, one-hot.
 
-    Returns: value_BPD, logit_BP, bias_BPD, bias_logit_BP.
+    Returns:
+      value_BPD, logit_BP, bias_BPD and bias_logit_BP.
     """
     D, zeros = h_BPD.shape[-1], nn.initializers.zeros_init()
     value_BPD = nn.Dense(
@@ -74,13 +70,13 @@ class _Direction(nn.Module):
 
 
 class _Convolution(nn.Module):
-  """One layer."""
+  """One graph convolution."""
 
   relations: int
   dtype: str
 
   def setup(self) -> None:
-    labels = self.relations + 1  # 0: one that training never saw
+    labels = self.relations + 1  # 0: unknown relation
     self.from_parent = _Direction(labels, self.dtype)
     self.from_children = _Direction(labels, self.dtype)
     self.from_itself = _Direction(1, self.dtype)
@@ -91,32 +87,33 @@ class _Convolution(nn.Module):
     parent_BWX: Array,
     label_BWR: Array,
   ) -> tuple[Array, Array]:
-    """Returns the messages to each word, and the gates of pairs of words.
+    """Computes the messages to all words.
 
     Args:
-      word_BWD: words.
-      parent_BWX: of `jaxsyn.syntax.parents`.
-      label_BWR: relation of each word, one-hot.
+      word_BWD: Words.
+      parent_BWX: Parents (`SentenceFeatures.is_parent_BWX`).
+      label_BWR: Relation of each word, one-hot.
 
-    Returns: message_BWD, the ReLU of the sum of all messages; heard_BWX, the gate
-      g of the message from x to w, 0 for other pairs.
+    Returns:
+      message_BWD, the ReLU of the sum of all messages, and gate_BWX, the gate g
+      of the message from x to w, 0 for other pairs.
     """
     parent_BWX = parent_BWX.astype(jnp.float32)
-    # From the parent x to w: the edge bears w's relation.
+    # From the parent x to w, with w's relation.
     value, logit_BX, bias, bias_logit_BW = self.from_parent(word_BWD, label_BWR)
     gate_BWX = jax.nn.sigmoid(logit_BX[:, None, :] + bias_logit_BW[:, :, None])
     gate_BWX = gate_BWX * parent_BWX
     sum_BWD = gate_BWX @ value + gate_BWX.sum(2, keepdims=True) * bias
-    # From each child w to x: the edge bears w's relation too.
+    # From each child w to x, with w's relation too.
     value, logit, bias, bias_logit = self.from_children(word_BWD, label_BWR)
     gate_BW1 = jax.nn.sigmoid(logit + bias_logit)[..., None]
     sent_BWD = gate_BW1 * (value + bias)
     sum_BWD += jnp.einsum("BWX,BWD->BXD", parent_BWX, sent_BWD)
-    heard_BWX = gate_BWX + jnp.swapaxes(gate_BW1 * parent_BWX, 1, 2)
+    all_gates_BWX = gate_BWX + jnp.swapaxes(gate_BW1 * parent_BWX, 1, 2)
     one_BW1 = jnp.ones((*word_BWD.shape[:2], 1))
     value, logit, bias, bias_logit = self.from_itself(word_BWD, one_BW1)
     self_BWD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
-    return jax.nn.relu(sum_BWD + self_BWD), heard_BWX
+    return jax.nn.relu(sum_BWD + self_BWD), all_gates_BWX
 
 
 class _GraphBlock(Modifier):
@@ -127,44 +124,42 @@ class _GraphBlock(Modifier):
       for _ in range(spec.depth)
     ]
 
-  def _message_BSD(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    """What a subword is told, by all layers together."""
-    subwords_BWS = of_words_BWS(view).astype(jnp.float32)
+  def _message_BSD(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    """Returns the sum of the messages of all convolutions to each subword."""
+    subwords_BWS = features.in_word_BWS.astype(jnp.float32)
     count_BW1 = subwords_BWS.sum(2, keepdims=True)
     mean_BWS = subwords_BWS / jnp.maximum(count_BW1, 1.0)
-    label_BWR = jax.nn.one_hot(view.relation_BW, self.site.relations + 1)
-    parent_BWX = parents_BWX(view)
+    label_BWR = jax.nn.one_hot(features.relation_BW, self.site.relations + 1)
+    parent_BWX = features.is_parent_BWX
     word_BSW = jnp.swapaxes(subwords_BWS, 1, 2)
     first_BWD = mean_BWS @ x_BSD.astype(jnp.float32)
-    word_BWD, heard_BWX = first_BWD, jnp.zeros(())
+    word_BWD, gate_BWX = first_BWD, jnp.zeros(())
     for convolution in self.convolutions:
-      message_BWD, edge_BWX = convolution(word_BWD, parent_BWX, label_BWR)
+      message_BWD, layer_gate_BWX = convolution(word_BWD, parent_BWX, label_BWR)
       word_BWD = word_BWD + message_BWD
-      heard_BWX += edge_BWX / self.spec.depth
-    heard_BQM = jnp.einsum("BSW,BWX,BRX->BSR", word_BSW, heard_BWX, word_BSW)
-    publish(self, "heard_BQM", view.where_parsed(heard_BQM, 0.0))
+      gate_BWX += layer_gate_BWX / self.spec.depth
+    gate_BQM = jnp.einsum("BSW,BWX,BRX->BSR", word_BSW, gate_BWX, word_BSW)
+    publish(self, "heard_BQM", features.where_parsed(gate_BQM, 0.0))
     return word_BSW @ (word_BWD - first_BWD)
 
-  def _added(
-    self, out_BSD: Array, x_BSD: Array, view: SentenceFeatures
+  def _with_message(
+    self, out_BSD: Array, x_BSD: Array, features: SentenceFeatures
   ) -> Array:
-    message_BSD = self._message_BSD(x_BSD, view).astype(out_BSD.dtype)
-    return view.where_parsed(out_BSD + message_BSD, out_BSD)
+    message_BSD = self._message_BSD(x_BSD, features).astype(out_BSD.dtype)
+    return features.where_parsed(out_BSD + message_BSD, out_BSD)
 
-  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
+  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
     if self.spec.at != "before":
       return x_BSD
-    return self._added(x_BSD, x_BSD, view)
+    return self._with_message(x_BSD, x_BSD, features)
 
-  def encoded(self, x_BSD: Array, view: SentenceFeatures) -> Array:
+  def adapt_encoding(self, x_BSD: Array, features: SentenceFeatures) -> Array:
     if self.spec.at != "after":
       return x_BSD
-    return self._added(x_BSD, x_BSD, view)
+    return self._with_message(x_BSD, x_BSD, features)
 
-  def adapt_output(
-    self, out_BQD: Array, x_BQD: Array, view: SentenceFeatures
-  ) -> Array:
-    return self._added(out_BQD, x_BQD, view)
+  def adapt_output(self, out_BQD: Array, features: SentenceFeatures) -> Array:
+    return self._with_message(out_BQD, features.inputs[-1], features)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,9 +168,9 @@ class GraphBlock(ModifierSpec):
 
   Every layer has a residual connection. All subwords of a word get the same
   message; EOS and sentences without a tree get none. A word without subwords is
-  skipped: its children depend on its own parent. As in the sources, messages are
+  skipped: its children depend on its own parent. As in the papers, messages are
   not normalized by the number of edges; b̂ is initialized to 0. Marcheggiani &
-  Titov's own code (recalled) drops edges in training, initializes b̂ of parents and
+  Titov's code (recalled) drops edges in training, initializes b̂ of parents and
   children to 1, and has no bias for the word itself.
   """
 
@@ -197,17 +192,17 @@ class GraphBlock(ModifierSpec):
   disabled_options: ClassVar[Mapping[str, Any]] = {"depth": 0}
 
   @property
-  def embeds(self) -> bool:
+  def at_embeddings(self) -> bool:
     return self.at != "beside"
 
   def in_layer(self, layer: int) -> bool:
     return self.layers is None or layer in self.layers
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
-    if self.layers is not None and self.embeds:
+    if self.layers is not None and self.at_embeddings:
       raise (at / "layers").error(
         f"={self.layers} does nothing with at={self.at!r}; leave it at None, or "
-        "take at='beside'."
+        "set at='beside'."
       )
     for layer in self.layers or ():
       if not 0 <= layer < stack_shape.layers:

@@ -1,4 +1,4 @@
-"""Which layers and heads a part works on: options shared by most parts."""
+"""Selection of layers and attention heads, which most modifiers share."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxsyn.options import ConfigPath, option
+from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
-HeadChoice = tuple[int, ...] | None  # None: all of them
+HeadChoice = tuple[int, ...] | None  # None: all
 
 
 @dataclasses.dataclass(frozen=True)
 class OnHeads(ModifierSpec):
-  """A part on chosen heads of chosen layers."""
+  """A modifier of selected attention heads in selected layers."""
 
   layers: HeadChoice = option(
     (0,),
@@ -49,7 +49,7 @@ class OnHeads(ModifierSpec):
     return {
       (layer, head)
       for layer in filter(self.in_layer, range(layers))
-      for head in resolve_heads(self.heads, heads)
+      for head in head_indices(self.heads, heads)
     }
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
@@ -62,56 +62,59 @@ class OnHeads(ModifierSpec):
       for value in values or ():
         if not 0 <= value < size:
           raise (at / field).error(
-            f": {value} is not one of the {size} {field} of the {stack_shape.stack}; "
-            f"they count from 0 to {size - 1}."
+            f": {value} is not one of the {size} {field} of the "
+            f"{stack_shape.stack}; they count from 0 to {size - 1}."
           )
 
 
+@dataclasses.dataclass(frozen=True)
+class OnAllHeads(OnHeads):
+  """A modifier of all heads in all layers, unless some are selected."""
+
+  layers: HeadChoice = with_default(OnHeads, "layers", None)
+  heads: HeadChoice = with_default(OnHeads, "heads", None)
+
+
 class HeadsModifier(Modifier):
-  """Base of modules that have something of their own for each chosen head."""
+  """Base of modules with parameters for each selected attention head."""
 
   @property
   def heads(self) -> tuple[int, ...]:
-    return resolve_heads(self.spec.heads, self.site.heads)
+    """Indices of the selected heads."""
+    return head_indices(self.spec.heads, self.site.heads)
 
 
-def resolve_heads(choice: HeadChoice, size: int) -> tuple[int, ...]:
-  """The numbers chosen among the first `size`."""
+def head_indices(choice: HeadChoice, size: int) -> tuple[int, ...]:
+  """Returns the indices of the selected ones of `size` heads."""
   return tuple(range(size)) if choice is None else choice
 
 
-def on_heads(
-  heads: HeadChoice, new_BHQM: Array, old_BHQM: Array, axis: int = 1
-) -> Array:
-  """The new scores on the chosen heads, the old ones on the others.
-
-  The head axis stays explicit, so a head can only ever be changed by its own
-  sentence's facts.
+def on_heads(heads: HeadChoice, new: Array, old: Array, axis: int = 1) -> Array:
+  """Returns the new values of the selected heads, and the old ones elsewhere.
 
   Args:
-    heads: as in `OnHeads`.
-    new_BHQM, old_BHQM: scores, or anything else of four axes.
-    axis: which of them counts heads.
+    heads: Selected heads; None: all.
+    new, old: Scores, or another array with four axes.
+    axis: Axis of the heads.
   """
-  head_count = old_BHQM.shape[axis]
+  head_count = old.shape[axis]
   if heads is None or len(set(heads)) == head_count:
-    return new_BHQM
+    return new
   shape = [1, 1, 1, 1]
   shape[axis] = head_count
-  return jnp.where(
-    np.isin(np.arange(head_count), heads).reshape(shape), new_BHQM, old_BHQM
-  )
+  is_selected = np.isin(np.arange(head_count), heads).reshape(shape)
+  return jnp.where(is_selected, new, old)
 
 
-def of_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
-  """The chosen heads alone, in the order chosen.
+def take_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
+  """Returns the selected heads only, in the given order.
 
-  By slices: by a list of numbers it is a gather, and its gradient a scatter.
+  It concatenates slices, because the gradient of a gather is a scatter.
 
   Args:
-    heads: one or more.
-    x: queries or keys, or anything else that has all heads along an axis.
-    axis: which of them counts heads.
+    heads: Indices of one or more heads.
+    x: Queries or keys, or another array with all heads.
+    axis: Axis of the heads.
   """
   if heads == tuple(range(x.shape[axis])):
     return x
@@ -119,24 +122,24 @@ def of_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
   return jnp.concatenate(slices, axis)
 
 
-def onto_heads(
+def put_heads(
   heads: tuple[int, ...], new: Array, old: Array, axis: int = 1
 ) -> Array:
-  """`old` with the chosen heads replaced: `of_heads` the other way round.
+  """Replaces the selected heads of an array: the inverse of `take_heads`.
 
   Args:
-    heads: as in `of_heads`.
-    new: of the chosen heads.
-    old: of all heads.
-    axis: which of them counts heads.
+    heads: Indices of one or more heads.
+    new: Array with the selected heads only.
+    old: Array with all heads.
+    axis: Axis of the heads.
   """
   head_count = old.shape[axis]
   if heads == tuple(range(head_count)):
     return new
   shape = [1] * old.ndim
   shape[axis] = head_count
-  head_1H11 = np.arange(head_count).reshape(shape)
+  index_1H11 = np.arange(head_count).reshape(shape)
   for i, head in enumerate(heads):
-    one = jax.lax.slice_in_dim(new, i, i + 1, axis=axis)
-    old = jnp.where(head_1H11 == head, one, old)
+    new_head = jax.lax.slice_in_dim(new, i, i + 1, axis=axis)
+    old = jnp.where(index_1H11 == head, new_head, old)
   return old

@@ -1,11 +1,9 @@
-"""S&H: dependency labels embedded beside the subwords.
+"""S&H: embeddings of dependency relations inside the token embeddings.
 
 Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
-Translation", as re-done for the Transformer by Bugliarello & Okazaki 2020
+Translation", as adapted to the Transformer by Bugliarello & Okazaki 2020
 (arXiv:1909.03149), experimental set-up, "+S&H": the label takes the last
-dimensions of the token embedding, so that nothing grows.
-
-Letters: P of a part's own dimensions.
+dimensions of the token embedding, so that the width stays the same.
 """
 
 from __future__ import annotations
@@ -17,17 +15,21 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
-from jaxsyn.syntax.labels import table_of
-from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.last_dimensions import (
+  LastDimensions,
+  LastDimensionsModifier,
+  label_table,
+)
+from jaxsyn.syntax.modifier import Modifier
 
 
 class _LabelEmbedding(LastDimensionsModifier):
   def setup(self) -> None:
-    self.table = table_of(self.site.relations, self.spec.size, self.site)
+    self.table = label_table(self.site.relations, self.spec.size, self.site)
 
-  def last_dimensions(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    label_BSP = self.table(view.relation_BS).astype(x_BSD.dtype)
+  def last_dimensions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    label_BSP = self.table(features.relation_BS).astype(x_BSD.dtype)
     if self.spec.scale_label:
       label_BSP = label_BSP * self.site.width**0.5
     return label_BSP
@@ -37,11 +39,11 @@ class _LabelEmbedding(LastDimensionsModifier):
 class LabelEmbedding(LastDimensions):
   """Embedding whose last dimensions are those of the dependency label.
 
-  All subwords of a word bear the word's label. EOS, pads and labels
-  that training never saw share a label of their own; a sentence without a tree
-  keeps its token embeddings whole. Positions and dropout come afterwards. The
-  dimensions of the token table that are overwritten learn nothing from the
-  encoder; tied, they still serve the decoder.
+  All subwords of a word have the word's label. EOS, padding and labels that
+  are not in the training data share one label; a sentence without a tree keeps
+  its token embeddings. Positions and dropout are applied afterwards. The
+  replaced dimensions of the token table get no gradient from the encoder; if
+  the tables are tied, the decoder still uses them.
   """
 
   size: CountOrOff = option(
@@ -59,4 +61,4 @@ class LabelEmbedding(LastDimensions):
 
   modifier: ClassVar[type[Modifier]] = _LabelEmbedding
   required_features: ClassVar[tuple[str, ...]] = ("relation",)
-  what: ClassVar[str] = "the label"
+  content: ClassVar[str] = "the label"

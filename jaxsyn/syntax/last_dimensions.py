@@ -1,6 +1,6 @@
-"""Parts that write over the last dimensions of the embeddings.
+"""Modifiers that replace the last dimensions of the embeddings.
 
-Letters: P of a part's own dimensions.
+Letters: P dimension of a replacement.
 """
 
 from __future__ import annotations
@@ -10,60 +10,88 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.modifier import (
+  AttentionSite,
   Modifier,
   ModifierSpec,
-  SentenceFeatures,
   StackShape,
 )
+
+# Exclusive target of modifiers: only one of them may replace it.
+LAST_DIMENSIONS = "the last dimensions of the embeddings"
+
+
+class LabelTable(nn.Embed):
+  """Embedding table of labels, where unknown labels count as label 0."""
+
+  def __call__(self, label_BS: Array) -> Array:
+    """Returns the vectors in float32.
+
+    The caller casts them, because casting before the lookup would add up the
+    gradients of a label in bfloat16.
+    """
+    is_known_BS = (label_BS >= 0) & (label_BS < self.num_embeddings)
+    return super().__call__(jnp.where(is_known_BS, label_BS, 0))
+
+
+def label_table(labels: int, size: int, site: AttentionSite) -> LabelTable:
+  """Creates a table of label vectors.
+
+  Args:
+    labels: Number of labels, with ids from 1. Label 0 is "no label".
+    size: Width of a vector.
+    site: Site of the modifier.
+  """
+  # Initialized as the token embeddings whose dimensions it replaces.
+  initializer = nn.initializers.normal(site.width**-0.5)
+  return LabelTable(labels + 1, size, embedding_init=initializer)
+
+
+def replace_last(
+  x_BSD: Array, last_BSP: Array, features: SentenceFeatures
+) -> Array:
+  """Replaces the last dimensions of embeddings of sentences with a tree."""
+  token_BSD = x_BSD[..., : x_BSD.shape[-1] - last_BSP.shape[-1]]
+  last_BSP = last_BSP.astype(x_BSD.dtype)
+  return features.where_parsed(
+    jnp.concatenate([token_BSD, last_BSP], -1), x_BSD
+  )
 
 
 @dataclasses.dataclass(frozen=True)
 class LastDimensions(ModifierSpec):
-  """A part of which two clash: each would take the other's dimensions."""
+  """A modifier that replaces the last `size` dimensions of the embeddings."""
 
   size: CountOrOff = option(
     0, "Number of last dimensions of the embedding that are replaced; 0: none."
   )
 
-  what: ClassVar[str]  # takes them, for messages
-  embeds: ClassVar[bool] = True
-  replaces: ClassVar[bool] = True
+  content: ClassVar[str]  # of these dimensions, for messages
   disabled_options: ClassVar[Mapping[str, Any]] = {"size": 0}
 
-  def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    return last_cell(self.size)
+  def exclusive_targets(self, stack_shape: StackShape) -> set[str]:
+    return {LAST_DIMENSIONS} if self.size else set()
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     if self.size > stack_shape.width:
       raise (at / "size").error(
-        f"={self.size} must be from 0 to config.model.width={stack_shape.width}: "
-        f"{self.what} takes so many dimensions of the token embedding."
+        f"={self.size} must be from 0 to config.model.width={stack_shape.width}, "
+        f"because {self.content} replaces so many dimensions of the embedding."
       )
 
 
-def last_cell(size: int) -> set[tuple[int, int]]:
-  """`cells` of a part that takes some last dimensions: one that all take."""
-  return {(-1, -1)} if size else set()
-
-
-def with_last(x_BSD: Array, last_BSP: Array, view: SentenceFeatures) -> Array:
-  """Embeddings whose last dimensions are a part's own, where there is a tree."""
-  token_BSD = x_BSD[..., : x_BSD.shape[-1] - last_BSP.shape[-1]]
-  last_BSP = last_BSP.astype(x_BSD.dtype)
-  return view.where_parsed(jnp.concatenate([token_BSD, last_BSP], -1), x_BSD)
-
-
 class LastDimensionsModifier(Modifier):
-  """Base of the modules; they say what is written there."""
+  """Base of modules that compute the last dimensions of the embeddings."""
 
-  def last_dimensions(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    """The part's own dimensions (own_BSP), from whole embeddings."""
+  def last_dimensions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    """Returns the replacement, last_BSP, given the complete embeddings."""
     raise NotImplementedError
 
-  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    return with_last(x_BSD, self.last_dimensions(x_BSD, view), view)
+  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    return replace_last(x_BSD, self.last_dimensions(x_BSD, features), features)

@@ -1,10 +1,10 @@
 """A learned bias of each head for the signed distance in the sentence.
 
 Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
-Text-to-Text Transformer" (arXiv:1910.10683), section 2.1. The paper has the
-idea, 32 numbers a head, ranges that grow logarithmically up to 128 and what lies
-beyond as one, shared by all layers; where the ranges begin is only in the
-authors' code, recalled here.
+Text-to-Text Transformer" (arXiv:1910.10683), section 2.1. The paper describes
+32 biases per head, ranges of distances that grow logarithmically up to 128, one
+range for all larger distances, and biases shared by all layers. The limits of
+the ranges follow the authors' code, recalled.
 
 Letters: L kind of a pair.
 """
@@ -21,35 +21,36 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 from jaxsyn.syntax.pair_bias import PairBias, PairBiasModifier
 
-# Values of the paper: number of distance ranges, and the distance in subwords from
-# which all distances share the last range.
+# Values of the paper: number of ranges, and the distance in subwords from which
+# all distances share the last range.
 BUCKETS, FARTHEST = 32, 128
 
 
 def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
-  """Which of the ranges a distance of 0 or more falls into, from 0.
+  """Returns the range of each distance, from 0.
 
-  n where n < half = buckets // 2, each distance for itself; beyond it
-  half + floor(ln(n / half) / ln(farthest / half) · (buckets - half)), at most
-  buckets - 1, which holds `farthest` and all that is farther.
+  A distance n < half = buckets // 2 is a range of its own; a larger one is in
+  range half + floor(ln(n / half) / ln(farthest / half) · (buckets - half)), at
+  most buckets - 1.
 
   Args:
-    distance: integers.
-    buckets: how many ranges, 2 or more.
-    farthest: more than half.
+    distance: Integers of at least 0.
+    buckets: Number of ranges, at least 2.
+    farthest: Distance from which all share the last range; more than half.
   """
   half = buckets // 2
-  # Where each range begins, in double precision and here: a logarithm of 32
-  # bits puts a distance at the edge into another range on another device.
+  # In double precision, because a logarithm in float32 could put a distance at
+  # a limit into another range on another device.
   span = math.log(farthest / half)
-  begins = [
+  starts = [
     math.ceil(half * math.exp(span * i / (buckets - half)) - 1e-9)
     for i in range(1, buckets - half)
   ]
-  beyond = jnp.sum(distance[..., None] >= np.asarray(begins, np.int32), axis=-1)
+  beyond = jnp.sum(distance[..., None] >= np.asarray(starts, np.int32), axis=-1)
   return jnp.where(distance < half, distance, half + beyond)
 
 
@@ -61,24 +62,22 @@ class _LinearBias(PairBiasModifier):
       (BUCKETS, len(self.heads)),
     )
 
-  def bias_BHQM(self, view: SentenceFeatures) -> Array:
-    distance_QM = view.position_M[None, :] - view.position_Q[:, None]
-    if self.site.stack == "decoder":  # it sees what stands before
+  def bias_BHQM(self, features: SentenceFeatures) -> Array:
+    distance_QM = features.position_M[None, :] - features.position_Q[:, None]
+    if self.site.stack == "decoder":
       label_QM = bucket(
         jnp.maximum(-distance_QM, 0),
         buckets=BUCKETS,
         farthest=FARTHEST,
       )
-      # Where a loss has it see all of the target: what stands after has no
-      # range, and trains none that translating reads.
+      # Later positions, which only losses show, have no range, so that they do
+      # not train biases that decoding uses.
       label_QM = jnp.where(distance_QM > 0, -1, label_QM)
     else:
       half = BUCKETS // 2
       label_QM = bucket(jnp.abs(distance_QM), buckets=half, farthest=FARTHEST)
       label_QM = label_QM + half * (distance_QM > 0)
-    one_QML = jax.nn.one_hot(  # of -1: zeros
-      label_QM, BUCKETS, dtype=jnp.float32
-    )
+    one_QML = jax.nn.one_hot(label_QM, BUCKETS, dtype=jnp.float32)  # -1: zeros
     bias_HQM = jnp.einsum(
       "QML,LH->HQM", one_QML, self.bias_LH, precision=jax.lax.Precision.HIGHEST
     )
@@ -89,9 +88,9 @@ class _LinearBias(PairBiasModifier):
 class LinearBias(PairBias):
   """Bias of ranges of distances, score + b_h[range of (m - q)], in subwords.
 
-  In an encoder half of the ranges are of what stands before the query, and it
-  itself, half of what stands behind it; in a decoder all are of what stands
-  before. It reads no tree: the control of `tree_bias`. T5 has no other positions
+  In an encoder, half of the ranges are for keys up to the query's position and
+  half for later keys; in a decoder, all are for earlier keys. It reads no tree:
+  the control of `tree_bias`. T5 has no other positions
   (config.model.transformer.positions=False).
   """
 

@@ -1,4 +1,4 @@
-"""Localness: a Gaussian bias whose centre and window are learned.
+"""Localness: a Gaussian bias with a learned center and window.
 
 Yang et al. 2018, "Modeling Localness for Self-Attention Networks"
 (arXiv:1810.10182); compared by Peng et al., "Boosting Neural Machine
@@ -15,22 +15,21 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import option, with_default
+from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff, Positive
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.heads import (
-  HeadChoice,
   HeadsModifier,
-  OnHeads,
-  of_heads,
-  onto_heads,
+  OnAllHeads,
+  put_heads,
+  take_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 
-# Subwords added to a predicted window, so that its σ never reaches 0.
-NARROWEST = 0.1
+MIN_WINDOW = 0.1  # added to a predicted window, so that σ never reaches 0
 
-# Xavier for a matrix, or a vector, of each head: the heads do not add up.
+# Xavier for one matrix or vector per head; the heads do not add to its fan.
 MATRICES = nn.initializers.xavier_uniform(-2, -1, batch_axis=0)
 VECTORS = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
 
@@ -38,14 +37,12 @@ VECTORS = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
 def gaussian_bias_BHQM(
   centre_BHQ: Array, window_BHQ: Array, position_M: Array
 ) -> Array:
-  """-(m - P)² / 2σ² where σ = D / 2.
+  """Returns -(m - P)² / 2σ² with σ = D / 2.
 
   Args:
-    centre_BHQ: P, in subwords from 0, fractional.
-    window_BHQ: D, in subwords, above 0; its axes may be 1.
-    position_M: of the remembered subwords.
-
-  Returns: bias_BHQM, float32, at most 0.
+    centre_BHQ: Center P in subwords, fractional.
+    window_BHQ: Window D in subwords, above 0; axes may be 1.
+    position_M: Positions of the keys.
   """
   offset_BHQM = position_M.astype(jnp.float32) - centre_BHQ[..., None]
   # 2σ² = D² / 2
@@ -58,7 +55,7 @@ class _Localness(HeadsModifier):
     heads, K = len(self.heads), self.site.head_width
     if not heads:
       return
-    # The paper's W_p, u_p; W_d, u_d.
+    # In the paper: W_p, u_p, W_d, u_d.
     self.hidden_HKK = self.param("hidden_HKK", MATRICES, (heads, K, K))
     self.centre_HK = self.param("centre_HK", VECTORS, (heads, K))
     if spec.window == "layer":
@@ -71,7 +68,7 @@ class _Localness(HeadsModifier):
   def _window_BHQ(
     self, hidden_BQHK: Array, k_BMHK: Array, real_BS: Array
   ) -> Array:
-    """The share of the sentence that the window covers; Q may be 1."""
+    """Returns the window as a share of the sentence; Q may be 1."""
     if self.spec.window == "layer":
       real_BM11 = real_BS[:, :, None, None]
       count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
@@ -83,19 +80,13 @@ class _Localness(HeadsModifier):
       jnp.einsum("BQHK,HK->BHQ", hidden_BQHK, self.window_HK)
     )
 
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
     spec: Localness = self.spec
-    # All in float32: in bfloat16 a centre beyond 128 would miss its subword.
-    q_BQHK = q_BQHK.astype(jnp.float32) * self.site.head_width**0.5
-    k_BMHK = k_BMHK.astype(jnp.float32)
-    q_BQHK, k_BMHK = (of_heads(self.heads, x) for x in (q_BQHK, k_BMHK))
-    length_B11 = view.real_BS.sum(1).astype(jnp.float32)[:, None, None]
+    # In float32, because in bfloat16 a center beyond 128 misses its subword.
+    q_BQHK = features.query_BQHK.astype(jnp.float32)
+    q_BQHK = take_heads(self.heads, q_BQHK * self.site.head_width**0.5)
+    k_BMHK = take_heads(self.heads, features.key_BMHK.astype(jnp.float32))
+    length_B11 = features.real_BS.sum(1).astype(jnp.float32)[:, None, None]
     hidden_BQHK = jnp.tanh(
       jnp.einsum("BQHK,HKk->BQHk", q_BQHK, self.hidden_HKK)
     )
@@ -105,32 +96,29 @@ class _Localness(HeadsModifier):
     if spec.window == "fixed":
       window_BHQ = jnp.full((1, 1, 1), spec.width, jnp.float32)
     else:
-      share_BHQ = self._window_BHQ(hidden_BQHK, k_BMHK, view.real_BS)
-      window_BHQ = length_B11 * share_BHQ + NARROWEST
-    bias_BHQM = gaussian_bias_BHQM(centre_BHQ, window_BHQ, view.position_M)
-    none_BHQM = jnp.zeros(score_BHQM.shape, jnp.float32)
-    bias_BHQM = onto_heads(self.heads, bias_BHQM, none_BHQM)
+      share_BHQ = self._window_BHQ(hidden_BQHK, k_BMHK, features.real_BS)
+      window_BHQ = length_B11 * share_BHQ + MIN_WINDOW
+    bias_BHQM = gaussian_bias_BHQM(centre_BHQ, window_BHQ, features.position_M)
+    zero_BHQM = jnp.zeros(score_BHQM.shape, jnp.float32)
+    bias_BHQM = put_heads(self.heads, bias_BHQM, zero_BHQM)
     publish(self, "bias_BHQM", bias_BHQM)
     return score_BHQM + bias_BHQM
 
 
 @dataclasses.dataclass(frozen=True)
-class Localness(OnHeads):
+class Localness(OnAllHeads):
   """Gaussian bias, score - (m - P)² / 2σ² with σ = D / 2, in subwords.
 
-  P = I · sigmoid(u_p · tanh(W_p q)) is the centre that a query predicts and I
-  the length of the sentence, its EOS included. q is the query before it is
-  divided by √K. It reads no tree.
+  P = I · sigmoid(u_p · tanh(W_p q)) is the center that a query predicts; I is
+  the length of the sentence with EOS, and q the query before it is divided by
+  √K. It reads no tree.
 
-  What sources leave open, and what stands here: positions count from 0; every
-  head has its own W and u, of the width of a head, without a bias, which reads
-  the head's own queries and keys as other parts leave them; means leave out
-  pads; 0.1 is added to a predicted D, as in the authors' code, so that σ is
-  never 0.
+  Choices that the paper leaves open: positions count from 0; every head has its
+  own W and u without biases, applied to its queries and keys after other
+  modifiers; means exclude padding. As in the authors' code, 0.1 is added to a
+  predicted D, so that σ is never 0.
   """
 
-  layers: HeadChoice = with_default(OnHeads, "layers", None)
-  heads: HeadChoice = with_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3,
     "Number of lowest layers with this modifier, if `layers` is None; the "
@@ -150,4 +138,4 @@ class Localness(OnHeads):
   )
 
   modifier: ClassVar[type[Modifier]] = _Localness
-  additive: ClassVar[bool] = True
+  is_additive: ClassVar[bool] = True

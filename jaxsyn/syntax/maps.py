@@ -1,13 +1,12 @@
-"""Maps: arrays that attention and parts publish, each with its address.
+"""Maps: arrays that attention and modifiers publish for losses and figures.
 
-What a module makes on its way (attention weights, a weighting, a parse) losses
-and pictures may want to see. It publishes the array where it is made, and whoever
-runs the model asks for it by address:
+A module publishes an array, such as its attention weights, where it computes
+it; the caller of the model finds it by its address:
 
   publish(self, "log_parse_BQM", log_p_BQM)
 
   output, state = model.apply(variables, ..., mutable=[COLLECTION])
-  Maps.of(state).find(place="encoder", kind="log_parse_BQM")
+  Maps.of(state).find(stack="encoder", kind="log_parse_BQM")
 """
 
 from __future__ import annotations
@@ -28,42 +27,41 @@ COLLECTION = "maps"
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-  """Where an array was made, and which of those made there it is.
+  """Location of a published array.
 
   Attributes:
-    place: "encoder", "decoder" (their self-attention) or "cross".
-    layer: from 0; -1 at the embeddings.
-    part: name of the part, or of a recurrent decoder's window; "" for attention
-      itself.
-    kind: the array's name, with its letters, as in "weight_BHQM".
+    stack: "encoder", "decoder" (their self-attention) or "cross".
+    layer: Index from 0; -1 at the embeddings.
+    modifier: Name of the modifier, or of a recurrent decoder's window; "" for
+      attention itself.
+    kind: Name of the array, with its letters, such as "weight_BHQM".
   """
 
-  place: str
+  stack: str
   layer: int
-  part: str
+  modifier: str
   kind: str
 
 
 @struct.dataclass
 class Published:
-  """An array and its address; of the tree that JAX sees only the array is."""
+  """An array with its address, which is static under `jit`."""
 
   address: Address = struct.field(pytree_node=False)
   value: Array
 
 
 def publish(module: nn.Module, kind: str, value: Array) -> None:
-  """Makes an intermediate readable by losses and pictures.
+  """Publishes an intermediate array of a module.
 
-  The only use of Linen's `sow`. The last value wins; what nobody reads is
-  dropped by the compiler. As with Linen's own intermediates, `init` keeps none.
+  The compiler drops arrays that are not read, and `init` does not store any.
+  If an array is published twice, the last value counts.
 
   Args:
-    module: with a `where`, see `jaxsyn.syntax.modifier.AttentionSite`.
-    kind: name of the array, with its letters; one of each in a module. One
-      between two subwords is a picture of `jaxsyn.inspect`, and one named log_
-      is shown as what it is the log of.
-    value: the array.
+    module: Module with a `site` (`jaxsyn.syntax.modifier.AttentionSite`).
+    kind: Name of the array, with its letters. `jaxsyn.inspect` draws maps with
+      the letters QM, and the exponential of maps named log_*.
+    value: The array.
   """
   if module.is_initializing():
     return
@@ -81,13 +79,13 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
 
 @struct.dataclass
 class Maps:
-  """What a model published in one run, in the order of publication.
+  """All arrays that one call of a model published, in order of publication.
 
-  So layers come first layer first, and parts in the order of application.
+  Layers come in ascending order, and modifiers in the order of the table.
 
   Attributes:
-    published: the arrays.
-    reader: who is given them, for messages.
+    published: The arrays.
+    reader: Name of the loss or command that reads them, for error messages.
   """
 
   published: tuple[Published, ...] = ()
@@ -95,19 +93,16 @@ class Maps:
 
   @classmethod
   def of(cls, state: Mapping[str, Any]) -> Maps:
-    """What stands in the state that `apply` returns beside the output."""
-    # Not the leaves as JAX has them, by the alphabet: layer 10 before layer 2.
+    """Returns the maps in the mutable state that `apply` returns."""
+    # Not by jax.tree.leaves, which sorts layer 10 before layer 2.
     published = traverse_util.flatten_dict(state.get(COLLECTION, {}))
     return cls(tuple(published.values()))
 
   def find(self, **fields: str | int) -> tuple[Published, ...]:
-    """All of an address: one or more.
-
-    Args:
-      **asked: fields of `Address`; those left out may be anything.
+    """Returns all maps, one or more, whose address has the given fields.
 
     Raises:
-      InputError: there is none; the message says what there is.
+      InputError: There is none; the message lists the published maps.
     """
     matches = tuple(
       published
@@ -122,17 +117,16 @@ class Maps:
       )
     return matches
 
+  def at(self, address: Address) -> Any:
+    """Returns the array of an address; raises as `find` does."""
+    return self.find(**dataclasses.asdict(address))[0].value
+
   def _listed(self) -> str:
-    """All addresses in words, the layers of a kind together."""
     layers: dict[tuple[str, str, str], list[str]] = {}
     for address in (published.address for published in self.published):
-      one = address.place, address.part, address.kind
-      layers.setdefault(one, []).append(str(address.layer))
+      key = address.stack, address.modifier, address.kind
+      layers.setdefault(key, []).append(str(address.layer))
     return "; ".join(
-      f"{place=}, {part=}, {kind=} of layer {', '.join(numbers)}"
-      for (place, part, kind), numbers in layers.items()
+      f"{stack=}, {modifier=}, {kind=} of layer {', '.join(indices)}"
+      for (stack, modifier, kind), indices in layers.items()
     )
-
-  def at(self, address: Address) -> Any:
-    """The array of an address; raises as `find` does."""
-    return self.find(**dataclasses.asdict(address))[0].value

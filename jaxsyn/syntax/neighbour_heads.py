@@ -25,47 +25,47 @@ from jax import Array
 from jaxsyn.data.schema import FAR
 from jaxsyn.options import ConfigPath, option, with_default
 from jaxsyn.options.bounds import Range
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.gaussian import HIDDEN
 from jaxsyn.syntax.heads import (
   HeadChoice,
   HeadsModifier,
   OnHeads,
-  of_heads,
   on_heads,
-  onto_heads,
+  put_heads,
+  take_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures, StackShape
-from jaxsyn.syntax.parents import parents_BWX
+from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
-def _siblings(parent_BWX: Array) -> Array:
-  """Whether w and x have one parent; roots have none."""
-  one_BWX = parent_BWX.astype(jnp.float32)
+def _siblings(is_parent_BWX: Array) -> Array:
+  """Returns whether w and x have the same parent; roots have none."""
+  one_BWX = is_parent_BWX.astype(jnp.float32)
   return jnp.einsum("BWY,BXY->BWX", one_BWX, one_BWX) > 0
 
 
-def _ancestors(parent_BWX: Array) -> Array:
-  """Whether x is w or stands above it."""
-  near_BWX = parent_BWX | jnp.eye(parent_BWX.shape[1], dtype=bool)
-  # After k rounds, those up to 2**k edges above.
+def _ancestors(is_parent_BWX: Array) -> Array:
+  """Returns whether x is w or an ancestor of w."""
+  near_BWX = is_parent_BWX | jnp.eye(is_parent_BWX.shape[1], dtype=bool)
+  # After k rounds, ancestors up to 2**k edges above.
   for _ in range(max(1, (near_BWX.shape[1] - 1).bit_length())):
     one_BWX = near_BWX.astype(jnp.float32)
     near_BWX = jnp.einsum("BWX,BXY->BWY", one_BWX, one_BWX) > 0
   return near_BWX
 
 
-def _turned(near_BWX: Array) -> Array:
+def _inverse(near_BWX: Array) -> Array:
   return jnp.swapaxes(near_BWX, 1, 2)
 
 
-# Of `parents_BWX`, whether x is w's parent: to whether w sees x.
+# Functions from "x is the parent of w" to "w sees x".
 RELATIONS: dict[str, Callable[[Array], Array]] = {
-  "parent": lambda parent_BWX: parent_BWX,
-  "children": _turned,
+  "parent": lambda is_parent_BWX: is_parent_BWX,
+  "children": _inverse,
   "siblings": _siblings,
   "ancestors": _ancestors,
-  "descendants": lambda parent_BWX: _turned(_ancestors(parent_BWX)),
+  "descendants": lambda is_parent_BWX: _inverse(_ancestors(is_parent_BWX)),
 }
 
 
@@ -83,70 +83,67 @@ class _NeighbourHeads(HeadsModifier):
       zeros = nn.initializers.zeros_init()
       self.gate_H = self.param("gate_H", zeros, (len(self.heads),))
 
-  def _near_BSS(self, view: SentenceFeatures) -> Array:
+  def _near_BSS(self, features: SentenceFeatures) -> Array:
     spec: NeighbourHeads = self.spec
     if spec.relation == "hops":
-      near_BWW = view.tree_distance_BWW <= spec.hops
+      near_BWW = features.tree_distance_BWW <= spec.hops
       for _ in range(spec.context):
         near_BWW = _with_adjacent_words(near_BWW)
     else:
-      near_BWW = RELATIONS[spec.relation](parents_BWX(view))
-    near_BSS = view.expand_pairs(near_BWW, 0) > 0
-    same_BSS = view.word_BS[:, :, None] == view.word_BS[:, None, :]
+      near_BWW = RELATIONS[spec.relation](features.is_parent_BWX)
+    near_BSS = features.expand_pairs(near_BWW, 0) > 0
     if spec.relation == "hops" and spec.eos:
-      special_BS = view.real_BS & ~view.is_word_BS
+      special_BS = features.real_BS & ~features.is_word_BS
       near_BSS |= special_BS[:, :, None] | special_BS[:, None, :]
-    same_word_BSS = same_BSS & view.is_word_BS[:, :, None]
-    itself_SS = jnp.eye(near_BSS.shape[1], dtype=bool)
-    pad_BS1 = ~view.real_BS[:, :, None]  # a row that hides all sees other pads
-    return near_BSS | same_word_BSS | itself_SS | pad_BS1
+    word_BS = features.word_BS
+    is_same_BSS = word_BS[:, :, None] == word_BS[:, None, :]
+    is_same_BSS &= features.is_word_BS[:, :, None]
+    diagonal_SS = jnp.eye(near_BSS.shape[1], dtype=bool)
+    pad_BS1 = ~features.real_BS[:, :, None]  # no row may be hidden completely
+    return near_BSS | is_same_BSS | diagonal_SS | pad_BS1
 
-  def _gate_logit(self, q_BQHK: Array, view: SentenceFeatures) -> Array:
-    """Returns the logits of the gate, (B, H, Q); H is 1 if heads share it."""
+  def _gate_logit_BHQ(self, features: SentenceFeatures) -> Array:
+    """Returns the logits of the gate; H is 1 if heads share it."""
     if self.spec.gate == "input":
-      x_BQD = view.inputs[-1].astype(jnp.float32)
+      x_BQD = features.inputs[-1].astype(jnp.float32)
       return (x_BQD @ self.gate_D + self.gate_bias)[:, None]
-    q_BQHK = of_heads(self.heads, q_BQHK).astype(jnp.float32)
+    q_BQHK = take_heads(self.heads, features.query_BQHK).astype(jnp.float32)
     logit_BHQ = self.site.head_width**0.5 * jnp.einsum(
       "BQHK,HK->BHQ", q_BQHK, self.gate_HK
     )
     return logit_BHQ + self.gate_H[:, None]
 
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
     spec: NeighbourHeads = self.spec
-    near_BSS = self._near_BSS(view)
-    near_B1QM = view.where_parsed(near_BSS, jnp.ones_like(near_BSS))[:, None]
+    near_BSS = self._near_BSS(features)
+    near_B1QM = features.where_parsed(near_BSS, jnp.ones_like(near_BSS))[
+      :, None
+    ]
     publish(self, "near_BQM", near_B1QM[:, 0].astype(jnp.float32))
     if spec.gate == "none":
-      # A sum, not a choice: the fused attention takes it as its bias.
+      # A sum instead of `where`, so that fused attention can use it as a bias.
       bias_B1QM = jnp.where(near_B1QM, 0.0, HIDDEN)
       return on_heads(spec.heads, score_BHQM + bias_B1QM, score_BHQM)
-    logit_BHQ1 = self._gate_logit(q_BQHK, view)[..., None]
-    none_BHQ1 = jnp.zeros((*score_BHQM.shape[:3], 1), jnp.float32)
-    gate_logit_BHQ1 = jnp.broadcast_to(
+    logit_BHQ1 = self._gate_logit_BHQ(features)[..., None]
+    zero_BHQ1 = jnp.zeros((*score_BHQM.shape[:3], 1), jnp.float32)
+    gate_BHQ1 = jnp.broadcast_to(
       jax.nn.sigmoid(logit_BHQ1),
       (len(score_BHQM), len(self.heads), score_BHQM.shape[2], 1),
     )
-    gate_BHQ1 = onto_heads(self.heads, gate_logit_BHQ1, none_BHQ1)
+    gate_BHQ1 = put_heads(self.heads, gate_BHQ1, zero_BHQ1)
     publish(self, "gate_BHQ", gate_BHQ1[..., 0])
-    real_B11M = view.real_BS[:, None, None, :]
-    selected_BHQM = of_heads(self.heads, score_BHQM, axis=1)
+    real_B11M = features.real_BS[:, None, None, :]
+    selected_BHQM = take_heads(self.heads, score_BHQM, axis=1)
     masked_BHQM = jnp.where(real_B11M, selected_BHQM, HIDDEN)
     local_BHQM = jnp.where(real_B11M & near_B1QM, selected_BHQM, HIDDEN)
-    # The weights are the mixture, and the scores its logarithm: the softmax
-    # that follows leaves it as it is.
+    # The scores are the logarithm of the mixed weights, which the softmax of
+    # attention then leaves unchanged.
     mixed_BHQM = jnp.logaddexp(
       jax.nn.log_sigmoid(logit_BHQ1) + jax.nn.log_softmax(local_BHQM),
       jax.nn.log_sigmoid(-logit_BHQ1) + jax.nn.log_softmax(masked_BHQM),
     )
-    mixed_BHQM = view.where_parsed(mixed_BHQM, selected_BHQM)
-    return onto_heads(self.heads, mixed_BHQM, score_BHQM)
+    mixed_BHQM = features.where_parsed(mixed_BHQM, selected_BHQM)
+    return put_heads(self.heads, mixed_BHQM, score_BHQM)
 
 
 def _with_adjacent_words(near_BWX: Array) -> Array:
@@ -211,7 +208,7 @@ class NeighbourHeads(OnHeads):
   modifier: ClassVar[type[Modifier]] = _NeighbourHeads
 
   @property
-  def additive(self) -> bool:
+  def is_additive(self) -> bool:
     return self.gate == "none"
 
   @property

@@ -1,7 +1,6 @@
-"""A learned number added to the score of each pair, by what kind of pair it is.
+"""Base of modifiers that add a learned bias to the score of each kind of pair.
 
-The base of `linear_bias` and `tree_bias`. Each head has its own numbers, which all
-layers share, as published.
+Each head has its own biases, which all layers share, as published.
 """
 
 from __future__ import annotations
@@ -11,59 +10,46 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array
 
-from jaxsyn.options import with_default
-from jaxsyn.syntax.heads import HeadChoice, HeadsModifier, OnHeads, onto_heads
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.heads import HeadsModifier, OnAllHeads, put_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import SentenceFeatures
 
 
 @dataclasses.dataclass(frozen=True)
-class PairBias(OnHeads):
-  """score + b, where b is of a head and a kind of pair."""
-
-  layers: HeadChoice = with_default(OnHeads, "layers", None)
-  heads: HeadChoice = with_default(OnHeads, "heads", None)
+class PairBias(OnAllHeads):
+  """score + b, where b depends on the head and the kind of pair."""
 
   @property
-  def is_shared(self) -> bool:
-    return True
-
-  @property
-  def additive(self) -> bool:
+  def is_additive(self) -> bool:
     return True
 
 
 class PairBiasModifier(HeadsModifier):
-  """Base of the modules; they make the numbers, and say which a pair has."""
+  """Base of modules with a table of biases."""
 
   def setup(self) -> None:
     if self.site.layer < 0:  # the module that all layers share
       self.make_parameters()
 
   def make_parameters(self) -> None:
-    """Makes them: of the chosen heads, H of their names."""
+    """Creates the biases of the selected heads."""
     raise NotImplementedError
 
-  def bias_BHQM(self, view: SentenceFeatures) -> Array:
-    """Of the chosen heads, float32; B is 1 where sentences share it."""
+  def bias_BHQM(self, features: SentenceFeatures) -> Array:
+    """Returns the biases of the selected heads, float32.
+
+    B is 1 if they do not depend on the sentence.
+    """
     raise NotImplementedError
 
-  def make_shared_features(self, view: SentenceFeatures) -> Array:
-    return self.bias_BHQM(view)
+  def make_shared_features(self, features: SentenceFeatures) -> Array:
+    return self.bias_BHQM(features)
 
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
-    pair_bias_BHQM = view.shared_features[self.site.modifier]
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
+    selected_BHQM = features.shared_features[self.site.modifier]
     B, H, Q, M = score_BHQM.shape
-    pair_bias_BHQM = jnp.broadcast_to(
-      pair_bias_BHQM, (B, len(self.heads), Q, M)
-    )
-    none_BHQM = jnp.zeros((B, H, Q, M), pair_bias_BHQM.dtype)
-    bias_BHQM = onto_heads(self.heads, pair_bias_BHQM, none_BHQM)
+    selected_BHQM = jnp.broadcast_to(selected_BHQM, (B, len(self.heads), Q, M))
+    zero_BHQM = jnp.zeros((B, H, Q, M), selected_BHQM.dtype)
+    bias_BHQM = put_heads(self.heads, selected_BHQM, zero_BHQM)
     publish(self, "bias_BHQM", bias_BHQM)
     return score_BHQM + bias_BHQM

@@ -1,13 +1,14 @@
-"""Relative positions: a vector for every kind of pair, beside key and value.
+"""Relative positions: vectors by label of a pair, added to keys and values.
 
 Shaw, Uszkoreit & Vaswani 2018, "Self-Attention with Relative Position
-Representations" (arXiv:1803.02155), section 3. The base serves every part that
-gives each pair (q, m) one of a few labels and learns a vector a label:
+Representations" (arXiv:1803.02155), section 3. The base classes serve all
+modifiers that give each pair (q, m) one of a few labels and learn a vector per
+label:
 
   score = q · (k_m + a^K_label) / √K        mixed = Σ_m weight · (v_m + a^V_label)
 
-There is never a vector a pair: queries meet the labels' vectors first, weights
-are summed by label first (section 3.3 goes half that way).
+No vector is ever made for a pair: queries are multiplied with the vectors of all
+labels, and weights are summed by label (section 3.3 does the former).
 
 Letters: L label of a pair.
 """
@@ -24,13 +25,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import option, with_default
+from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.heads import HeadChoice, HeadsModifier, OnHeads, on_heads
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.heads import HeadsModifier, OnAllHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 
-FEW = 8  # up to so many labels a chain of choices beats a matrix product
+MAX_CHAIN = 8  # labels up to which a chain of `where` beats a matrix product
 
 
 def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
@@ -39,22 +41,21 @@ def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
 
 @jax.custom_vjp
 def spread(value_BQHL: Array, label_BQM: Array) -> Array:
-  """What a query has for the label of each pair.
+  """Returns the value of each pair's label: value[b,q,h,label[b,q,m]].
 
-  out[b,h,q,m] = value[b,q,h,label[b,q,m]]
-
-  Gathering and, backwards, scattering are slow on many machines. So labels
-  that all sentences share (B = 1 in label_BQM) make a matrix product; labels
-  of each sentence a chain of choices, its price growing with their number.
+  Gathers, and scatters in the backward pass, are slow on many devices. Labels
+  that all sentences share (B = 1 in label_BQM) use a matrix product; others use
+  a chain of L `where`.
 
   Args:
-    value_BQHL: floats; heads within queries, as a product leaves them.
-    label_BQM: from 0, of a small number L; -1: no label, the value is 0.
+    value_BQHL: Values of a query by label.
+    label_BQM: Labels from 0; -1: no label, with value 0.
 
-  Returns: out_BHQM.
+  Returns:
+    out_BHQM.
   """
   labels = value_BQHL.shape[-1]
-  if len(label_BQM) == 1 and labels > FEW:
+  if len(label_BQM) == 1 and labels > MAX_CHAIN:
     one_hot_QML = _one_hot_QML(label_BQM, labels, value_BQHL.dtype)
     return jnp.einsum("BQHL,QML->BHQM", value_BQHL, one_hot_QML)
   value_BHQL = jnp.swapaxes(value_BQHL, 1, 2)
@@ -68,45 +69,46 @@ def spread(value_BQHL: Array, label_BQM: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
-  """The sum over the pairs of each label: `spread` the other way round.
+  """Returns the sum of each label's pairs, Σ_m weight[b,h,q,m] · [label = l].
 
-  out[b,q,h,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l]
+  It is the transpose of `spread`.
 
   Args:
-    weight_BHQM: floats.
-    label_BQM: as in `spread`.
-    labels: how many there are, L.
+    weight_BHQM: Weights.
+    label_BQM: Labels, as in `spread`.
+    labels: Number L of labels.
 
-  Returns: out_BQHL.
+  Returns:
+    out_BQHL.
   """
   if len(label_BQM) == 1:
     one_hot_QML = _one_hot_QML(label_BQM, labels, weight_BHQM.dtype)
     return jnp.einsum("BHQM,QML->BQHL", weight_BHQM, one_hot_QML)
-  # One reduction with a sum a label reads the weights once.
-  exact = jnp.promote_types(weight_BHQM.dtype, jnp.float32)
-  of_label = tuple(
-    jnp.where(label_BQM[:, None] == label, weight_BHQM, 0).astype(exact)
+  # One reduction with L sums reads the weights once.
+  sum_dtype = jnp.promote_types(weight_BHQM.dtype, jnp.float32)
+  terms = tuple(
+    jnp.where(label_BQM[:, None] == label, weight_BHQM, 0).astype(sum_dtype)
     for label in range(labels)
   )
   sums = jax.lax.reduce(
-    of_label,
-    (jnp.zeros((), exact),) * labels,
-    lambda one, other: tuple(a + b for a, b in zip(one, other)),
+    terms,
+    (jnp.zeros((), sum_dtype),) * labels,
+    lambda first, second: tuple(a + b for a, b in zip(first, second)),
     (3,),
   )
   sum_BHQL = jnp.stack(sums, -1).astype(weight_BHQM.dtype)
   return jnp.swapaxes(sum_BHQL, 1, 2)
 
 
-# Both are linear and each is the other's transpose, so each is the other's
-# derivative. JAX's own of a reduction of many sums takes a CPU about a hundred
-# times as long (6 labels, 48 subwords: 4 ms for 0.04).
+# Each is linear and the other's transpose, and so its derivative. JAX's derivative
+# of a reduction with many sums takes 100 times as long on a CPU (6 labels, 48
+# subwords: 4 ms instead of 0.04).
 spread.defvjp(
   lambda value_BQHL, label_BQM: (
     spread(value_BQHL, label_BQM),
     (label_BQM, value_BQHL.shape[-1]),
   ),
-  lambda kept, out_BHQM: (collect(out_BHQM, *kept), None),
+  lambda residuals, out_BHQM: (collect(out_BHQM, *residuals), None),
 )
 collect.defvjp(
   lambda weight_BHQM, label_BQM, labels: (
@@ -118,11 +120,9 @@ collect.defvjp(
 
 
 @dataclasses.dataclass(frozen=True)
-class Labelled(OnHeads):
-  """A learnt vector for each label of a pair, shared by a layer's heads."""
+class Labelled(OnAllHeads):
+  """Learned vectors for the labels of pairs, shared by a layer's heads."""
 
-  layers: HeadChoice = with_default(OnHeads, "layers", None)
-  heads: HeadChoice = with_default(OnHeads, "heads", None)
   keys: bool = option(True, "Whether label vectors a^K are added to the keys.")
   values: bool = option(
     True, "Whether label vectors a^V are added to the values."
@@ -140,17 +140,17 @@ class Labelled(OnHeads):
   }
 
   @property
-  def additive(self) -> bool:
-    return not self.values  # whose vectors are summed by weight
+  def is_additive(self) -> bool:
+    return not self.values
 
   @property
   def labels(self) -> int:
-    """How many there are."""
+    """Number of labels."""
     return 2 * self.clip + 1
 
 
 class LabelledModifier(HeadsModifier):
-  """Base of the modules; they say what label a pair has."""
+  """Base of modules that label pairs."""
 
   def setup(self) -> None:
     spec: Labelled = self.spec
@@ -169,67 +169,69 @@ class LabelledModifier(HeadsModifier):
     if spec.values:
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
-  def used(self, view: SentenceFeatures) -> int:
-    """Labels that pairs can have here: the first rows of a table."""
+  def used_labels(self, features: SentenceFeatures) -> int:
+    """Returns the number of labels that occur, the first rows of a table."""
     return self.spec.labels
 
-  def label_BQM(self, view: SentenceFeatures) -> Array:
-    """Label of each pair, from 0; -1: none. B is 1 where sentences share it."""
+  def label_BQM(self, features: SentenceFeatures) -> Array:
+    """Returns the label of each pair from 0; -1: none.
+
+    B is 1 if labels do not depend on the sentence.
+    """
     raise NotImplementedError
 
   def clipped(self, distance: Array) -> Array:
-    """Labels of signed distances: -clip is label 0."""
+    """Returns the labels of signed distances: -clip has label 0."""
     clip = self.spec.clip
     return jnp.clip(distance, -clip, clip) + clip
 
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
     if self.key_LK is None:
       return score_BHQM
-    key_LK = self.key_LK[: self.used(view)].astype(q_BQHK.dtype)
-    of_label_BQHL = jnp.einsum(
-      "BQHK,LK->BQHL", q_BQHK, key_LK, preferred_element_type=jnp.float32
+    query_BQHK = features.query_BQHK
+    key_LK = self.key_LK[: self.used_labels(features)].astype(query_BQHK.dtype)
+    by_label_BQHL = jnp.einsum(
+      "BQHK,LK->BQHL", query_BQHK, key_LK, preferred_element_type=jnp.float32
     )
-    bias_BHQM = spread(of_label_BQHL, self.label_BQM(view))
+    bias_BHQM = spread(by_label_BQHL, self.label_BQM(features))
     publish(self, "bias_BHQM", bias_BHQM)
     return on_heads(self.spec.heads, score_BHQM + bias_BHQM, score_BHQM)
 
   def mix(
-    self, mixed_BQHK: Array, weight_BHQM: Array, view: SentenceFeatures
+    self, mixed_BQHK: Array, weight_BHQM: Array, features: SentenceFeatures
   ) -> Array:
     if self.value_LK is None:
       return mixed_BQHK
-    value_LK = self.value_LK[: self.used(view)].astype(mixed_BQHK.dtype)
-    of_label_BQHL = collect(weight_BHQM, self.label_BQM(view), self.used(view))
+    value_LK = self.value_LK[: self.used_labels(features)].astype(
+      mixed_BQHK.dtype
+    )
+    by_label_BQHL = collect(
+      weight_BHQM, self.label_BQM(features), self.used_labels(features)
+    )
     new_BQHK = mixed_BQHK + jnp.einsum(
-      "BQHL,LK->BQHK", of_label_BQHL.astype(mixed_BQHK.dtype), value_LK
+      "BQHL,LK->BQHK", by_label_BQHL.astype(mixed_BQHK.dtype), value_LK
     )
     return on_heads(self.spec.heads, new_BQHK, mixed_BQHK, axis=2)
 
 
 class _Relative(LabelledModifier):
-  def used(self, view: SentenceFeatures) -> int:
-    # A decoder hides what stands after the query, so half of them is enough.
-    halved = self.site.stack == "decoder" and not view.full_context
+  def used_labels(self, features: SentenceFeatures) -> int:
+    # A decoder sees no later keys, so half of the labels is enough.
+    halved = self.site.stack == "decoder" and not features.full_context
     return self.spec.clip + 1 if halved else self.spec.labels
 
-  def label_BQM(self, view: SentenceFeatures) -> Array:
-    distance_QM = view.position_M[None, :] - view.position_Q[:, None]
+  def label_BQM(self, features: SentenceFeatures) -> Array:
+    distance_QM = features.position_M[None, :] - features.position_Q[:, None]
     label_QM = self.clipped(distance_QM)
-    return jnp.minimum(label_QM, self.used(view) - 1)[None]
+    return jnp.minimum(label_QM, self.used_labels(features) - 1)[None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Relative(Labelled):
   """Relative positions with the label clip(m - q), in subwords (Eq. 7).
 
-  In a decoder distances are of positions in the sentence, so that decoding
-  step by step is the same as all at once.
+  In a decoder too, distances are those of positions in the sentence, so that
+  decoding steps equal the parallel pass.
   """
 
   clip: Count = option(

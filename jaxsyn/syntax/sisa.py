@@ -1,9 +1,9 @@
 """SISA: one encoder head that is a bi-affine parser.
 
 Strubell et al. 2018's head (LISA) in the form that Bugliarello & Okazaki 2020
-(arXiv:1909.03149) compare with PASCAL. Its loss here is the one that the idea
-asks for: their code takes the softmax of what is a softmax already, over the
-wrong axis and pads included.
+(arXiv:1909.03149) compare with PASCAL. The loss is that of the publications; in
+their code a second softmax is applied to the weights, over the wrong axis and
+with padding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import ClassVar
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 from jaxsyn.syntax.supervised import (
   Supervised,
   SupervisedModifier,
@@ -25,22 +26,22 @@ SLOPE = 0.01  # of the leaky ReLU below 0
 
 
 class _Sisa(SupervisedModifier):
-  def initial(self) -> nn.initializers.Initializer:
+  def initializer(self) -> nn.initializers.Initializer:
     return nn.initializers.zeros
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    # The head's own projections are its two perceptrons; there is no 1/√K.
+    # The projections of the head are its two perceptrons; there is no 1/√K.
     return nn.leaky_relu(q_BQHK, SLOPE), nn.leaky_relu(k_BMHK, SLOPE)
 
-  def parents(self, view: SentenceFeatures) -> Array:
-    return first_of_parent_BS(view)
+  def targets(self, features: SentenceFeatures) -> Array:
+    return first_of_parent_BS(features)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sisa(Supervised):
   """Parsing head with score = [leaky(q); 1]ᵀ Θ leaky(k), Θ = [U; u] from zeros.
 
-  Every subword is to find the first subword of its parent word.
+  Every subword should find the first subword of its parent word.
   """
 
   modifier: ClassVar[type[Modifier]] = _Sisa

@@ -1,12 +1,12 @@
-"""Source dependency representation: what stands around a word in the tree.
+"""Source dependency representation: an encoding of a word's tree neighbors.
 
 Chen, Wang, Utiyama, Liu, Tamura, Sumita & Zhao 2017, "Neural Machine
-Translation with Source Dependency Representation" (EMNLP, D17-1304), model 1;
-their model 2 is a window, `jaxsyn.syntax.windows.source_dependency`. The paper
-is recalled: its text was not at hand. It pools pairs and convolves again; here
-there is one convolution, and one maximum over the whole unit.
+Translation with Source Dependency Representation" (EMNLP, D17-1304, recalled),
+model 1; their model 2 is `jaxsyn.syntax.windows.source_dependency`. The paper
+pools pairs and convolves again; here there is one convolution and one maximum
+over the complete unit.
 
-Letters: U place in a unit of words; O offset in a kernel; P channel of one.
+Letters: U position in a unit of words; O offset in a kernel; P channel.
 """
 
 from __future__ import annotations
@@ -21,101 +21,101 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 
 # Values of the paper: maximum number of words in a unit, and width of the
 # convolution in words.
 LENGTH, KERNEL = 10, 3
 
 
-def membership(view: SentenceFeatures) -> Array:
-  """Which word each subword belongs to; boolean BSW, a word more than heads.
+def membership(features: SentenceFeatures) -> Array:
+  """Returns whether a subword belongs to a word, boolean BSW.
 
-  That last word is nobody: the one of EOS and of pads.
+  There is one more word than parents, "no word": that of EOS and padding.
   """
-  nobody = view.head_BW.shape[1]
-  word_BS = jnp.where(view.real_BS & view.is_word_BS, view.word_BS, nobody)
-  return word_BS[:, :, None] == jnp.arange(nobody + 1)
+  no_word = features.head_BW.shape[1]
+  is_word_BS = features.real_BS & features.is_word_BS
+  word_BS = jnp.where(is_word_BS, features.word_BS, no_word)
+  return word_BS[:, :, None] == jnp.arange(no_word + 1)
 
 
-def units(view: SentenceFeatures, length: int) -> tuple[Array, Array]:
-  """The unit ⟨parent, siblings, children⟩ of each word, in this order.
+def units(features: SentenceFeatures, length: int) -> tuple[Array, Array]:
+  """Returns the unit ⟨parent, siblings, children⟩ of each word, in this order.
 
-  Siblings and children stand as in the sentence. Roots have no parent and are
-  no siblings of each other. A word of which no subword begins (one that lies
-  within another's piece) is in no unit: there is nothing to know it by.
+  Siblings and children are in sentence order. Roots have no parent and are not
+  siblings of each other. A word without subwords is in no unit.
 
   Args:
-    view: with word_BS and head_BW.
-    length: U; what comes later is cut off.
+    features: Features with `word_BS` and `head_BW`.
+    length: Maximum number U of members; later ones are dropped.
 
-  Returns: member_BWU, word numbers from 0, and real_BWU, False beyond the end
-    of a unit, where the member is nobody. A row more than heads: that of
-    nobody, which is empty. U is `length`, or less where no unit can be so long.
+  Returns:
+    member_BWU, indices of words, and real_BWU, False beyond the end of a unit,
+    where the member is "no word". The last row is the empty unit of "no word".
+    U is at most the number of words.
   """
-  nobody = view.head_BW.shape[1]
-  index_W = jnp.arange(nobody + 1)
+  no_word = features.head_BW.shape[1]
+  index_W = jnp.arange(no_word + 1)
   head_BW = jnp.pad(
-    view.head_BW, ((0, 0), (0, 1)), mode="constant", constant_values=nobody
+    features.head_BW, ((0, 0), (0, 1)), mode="constant", constant_values=no_word
   )
-  seen_BW = jnp.any(membership(view), axis=1) & (index_W < nobody)
-  parent_BWW = head_BW[:, :, None] == index_W
-  child_BWW = index_W[:, None] == head_BW[:, None, :]
-  sibling_BWW = head_BW[:, :, None] == head_BW[:, None, :]
-  # A root is its own head, as it is its children's: they pass for siblings of
-  # it, in the same places, and it for one of theirs, unless the parent's test
-  # comes last.
-  group_BWW = jnp.where(child_BWW, 2, 3)
-  group_BWW = jnp.where(sibling_BWW, 1, group_BWW)
-  group_BWW = jnp.where(parent_BWW, 0, group_BWW)
-  other_BWW = (index_W[:, None] != index_W) & seen_BW[:, None, :]
-  # Sorting by group, then place, and not by counting: far faster on a CPU.
-  step = nobody + 1
-  rank_BWW = jnp.where(other_BWW, group_BWW, 3) * step + index_W
+  has_subwords_BW = jnp.any(membership(features), axis=1) & (index_W < no_word)
+  is_parent_BWW = head_BW[:, :, None] == index_W
+  is_child_BWW = index_W[:, None] == head_BW[:, None, :]
+  is_sibling_BWW = head_BW[:, :, None] == head_BW[:, None, :]
+  # A root and its children have the same parent, the root, and so count as
+  # siblings. Therefore the parent's test comes last.
+  group_BWW = jnp.where(is_child_BWW, 2, 3)
+  group_BWW = jnp.where(is_sibling_BWW, 1, group_BWW)
+  group_BWW = jnp.where(is_parent_BWW, 0, group_BWW)
+  is_other_BWW = (index_W[:, None] != index_W) & has_subwords_BW[:, None, :]
+  # Sorting by group and position is much faster on a CPU than counting.
+  step = no_word + 1
+  rank_BWW = jnp.where(is_other_BWW, group_BWW, 3) * step + index_W
   rank_BWU = jnp.sort(rank_BWW, axis=-1)[:, :, :length]
   real_BWU = rank_BWU < 3 * step
-  return jnp.where(real_BWU, rank_BWU % step, nobody), real_BWU
+  return jnp.where(real_BWU, rank_BWU % step, no_word), real_BWU
 
 
 class Surroundings(nn.Module):
-  """V of each subword: a convolution over the unit of its word, pooled.
+  """Vector V of each subword: a max-pooled convolution over its word's unit.
 
-  V = tanh(max_u (b + Σ_o K_oᵀ x_{u+o})) over the members u of the unit, x the
-  mean of a word's subwords. Beyond both ends of a unit stands a learned vector
-  "/", which starts from zeros; an empty unit is one "/". So V does not depend
-  on `length` where nothing is cut off. The tanh, being monotone, may wait until
-  after the maximum.
+  V = tanh(max_u (b + Σ_o K_oᵀ x_{u+o})) over the members u of the unit; x is the
+  mean of a word's subwords. A learned vector "/", initialized to 0, pads both
+  ends of a unit; an empty unit is one "/". So V depends on the maximum length
+  only if members are dropped.
 
   Attributes:
-    size: P, channels of the convolution.
+    size: Number P of channels.
   """
 
   size: int
 
   @nn.compact
-  def __call__(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    """v_BSP of embeddings; EOS's and pads' is that of an empty unit."""
+  def __call__(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    """Returns v_BSP; for EOS and padding, that of an empty unit."""
     D = x_BSD.shape[-1]
     kernel_ODP = self.param(
       "kernel", nn.initializers.lecun_normal(), (KERNEL, D, self.size)
     ).astype(x_BSD.dtype)
     bias_P = self.param("bias", nn.initializers.zeros, (self.size,))
     slash_D = self.param("slash", nn.initializers.zeros, (D,))
-    of_BSW = membership(view).astype(x_BSD.dtype)
-    count_BW = jnp.maximum(jnp.sum(of_BSW, axis=1), 1)
-    x_BWD = jnp.einsum("BSW,BSD->BWD", of_BSW, x_BSD) / count_BW[..., None]
+    in_word_BSW = membership(features).astype(x_BSD.dtype)
+    count_BW = jnp.maximum(jnp.sum(in_word_BSW, axis=1), 1)
+    x_BWD = jnp.einsum("BSW,BSD->BWD", in_word_BSW, x_BSD) / count_BW[..., None]
     x_BWD = x_BWD.at[:, -1].set(slash_D.astype(x_BSD.dtype))
-    # Words are multiplied before they are gathered: each stands in many units.
+    # Words are multiplied before they are gathered, as each is in many units.
     y_OBWP = jnp.einsum("BWD,ODP->OBWP", x_BWD, kernel_ODP)
-    member_BWU, real_BWU = units(view, LENGTH)
+    member_BWU, real_BWU = units(features, LENGTH)
     U = member_BWU.shape[-1]
-    side, nobody = KERNEL // 2, x_BWD.shape[1] - 1
+    side, no_word = KERNEL // 2, x_BWD.shape[1] - 1
     around_BWU = jnp.pad(
       member_BWU,
       ((0, 0), (0, 0), (side, side)),
       mode="constant",
-      constant_values=nobody,
+      constant_values=no_word,
     )
 
     def take(y_WP: Array, at_WU: Array) -> Array:
@@ -124,32 +124,33 @@ class Surroundings(nn.Module):
     h_BWUP = bias_P.astype(x_BSD.dtype)
     for o in range(KERNEL):
       h_BWUP = h_BWUP + jax.vmap(take)(y_OBWP[o], around_BWU[:, :, o : o + U])
-    # The first place counts even in an empty unit: it is a "/" then.
+    # The first position counts even in an empty unit, as a "/".
     pooled_BWU1 = (real_BWU | (jnp.arange(U) == 0))[..., None]
-    # The largest, by its place: a maximum's own gradient, which shares out
-    # between equals, takes a CPU twice as long.
+    # By argmax, because the gradient of `max`, which is shared between equal
+    # values, takes twice as long on a CPU.
     among_BWUP = jnp.where(pooled_BWU1, jax.lax.stop_gradient(h_BWUP), -jnp.inf)
     first_BW1P = jnp.argmax(among_BWUP, axis=2, keepdims=True)
     largest_BWUP = jnp.arange(U)[:, None] == first_BW1P
     h_BWP = jnp.sum(jnp.where(largest_BWUP, h_BWUP, 0), axis=2)
-    return jnp.einsum("BSW,BWP->BSP", of_BSW, jnp.tanh(h_BWP))
+    return jnp.einsum("BSW,BWP->BSP", in_word_BSW, jnp.tanh(h_BWP))
 
 
 class _SourceDependency(LastDimensionsModifier):
   def setup(self) -> None:
     self.surroundings = Surroundings(self.spec.size)
 
-  def last_dimensions(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    return self.surroundings(x_BSD, view)
+  def last_dimensions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    return self.surroundings(x_BSD, features)
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceDependency(LastDimensions):
   """Embedding whose last dimensions encode the tree neighbors of the word.
 
-  All subwords of a word bear its V. Words are embedded whole for it, with the
-  dimensions that V then takes, so these learn too. A sentence without a tree
-  keeps its embeddings. Positions and dropout come afterwards.
+  All subwords of a word have its V. V is computed from complete embeddings, with
+  the dimensions that it replaces, so that these are trained too. A sentence
+  without a tree keeps its embeddings. Positions and dropout are applied
+  afterwards.
   """
 
   size: CountOrOff = option(
@@ -160,4 +161,4 @@ class SourceDependency(LastDimensions):
 
   modifier: ClassVar[type[Modifier]] = _SourceDependency
   required_features: ClassVar[tuple[str, ...]] = ("head",)
-  what: ClassVar[str] = "V"
+  content: ClassVar[str] = "V"

@@ -1,21 +1,22 @@
-"""Where a word stands in the tree, added to its embedding.
+"""Positions of words in the tree, added to their embeddings.
 
 "path": Shiv & Quirk 2019, "Novel positional encodings to enable tree-based
-transformers" (NeurIPS 2019), section 3: the stack of branches taken from the root,
-the last one first, each a one-hot vector times a power of a learned decay p, and
-all times √((1 - p²) D / 2). "laplacian": Dwivedi & Bresson 2021, "A Generalization
-of Transformer Networks to Graphs" (arXiv:2012.09699), section 2.1: eigenvectors of
-the Laplacian, projected to D; in training each has a sign that is drawn. Both are
-recalled. "depth": edges to the root as a position, as the absolute structural position
-of Wang et al. 2019, "Self-Attention with Structural Position Representations"
-(arXiv:1909.00383, recalled). How they join it with the position in the sentence is not
-known to us; here its sinusoids are added with the dimensions in reverse order.
+transformers" (NeurIPS 2019, recalled), section 3: the branches taken from the
+root, last one first, each a one-hot vector times a power of a learned decay p,
+and all times √((1 - p²) D / 2). They convert trees to binary trees first (left
+child, right sibling). Here a branch is the index of a child among its siblings
+in sentence order, at most `branches` - 1. p is the sigmoid of a parameter and
+starts between 0 and 1; in the authors' library (icecaps, recalled) it is the tanh
+of one that starts near 0, so that it may be negative.
 
-Shiv & Quirk make binary trees of general ones first (left child, right sibling).
-Here a branch is which child of its parent a word is, counted in the line, and all
-from `branches` - 1 on are one. p is the sigmoid of a parameter, and begins between
-0 and 1; in the authors' library (icecaps, recalled) it is the tanh of one that begins
-near 0, so that it may be negative.
+"laplacian": Dwivedi & Bresson 2021, "A Generalization of Transformer Networks to
+Graphs" (arXiv:2012.09699, recalled), section 2.1: eigenvectors of the Laplacian,
+projected to D, with random signs in training.
+
+"depth": the number of edges to the root as a position, as in Wang et al. 2019,
+"Self-Attention with Structural Position Representations" (arXiv:1909.00383,
+recalled). How they combine it with the position in the sentence is not known to
+us; here its sinusoids are added with the dimensions in reverse order.
 
 Letters: E eigenvector; I level, from the word upwards; R branch; C decay.
 """
@@ -35,51 +36,48 @@ from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count
 from jaxsyn.sinusoids import sinusoids
+from jaxsyn.syntax.features import SentenceFeatures, gather_words
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.modifier import (
-  Modifier,
-  ModifierSpec,
-  SentenceFeatures,
-  StackShape,
-  gather_words,
-)
+from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
 
 def branch_BW(head_BW: Array) -> Array:
-  """Which child of its parent each word is, from 0, in the line; a root: -1.
+  """Returns the index of each word among its parent's children; -1 for a root.
 
   Args:
-    head_BW: words that are none come after all others.
+    head_BW: Parent of each word; padding comes last.
   """
   index_W = jnp.arange(head_BW.shape[1])
   is_root_BW = head_BW == index_W
-  siblings_BWW = head_BW[:, :, None] == head_BW[:, None, :]
-  before_WW = index_W[None, :] < index_W[:, None]
-  elder_BWW = siblings_BWW & before_WW & ~is_root_BW[:, None, :]
-  elder_BW = jnp.sum(elder_BWW, axis=2, dtype=jnp.int32)
-  return jnp.where(is_root_BW, -1, elder_BW)
+  is_sibling_BWW = head_BW[:, :, None] == head_BW[:, None, :]
+  is_before_WW = index_W[None, :] < index_W[:, None]
+  is_previous_BWW = is_sibling_BWW & is_before_WW & ~is_root_BW[:, None, :]
+  branch_BW = jnp.sum(is_previous_BWW, axis=2, dtype=jnp.int32)
+  return jnp.where(is_root_BW, -1, branch_BW)
 
 
-def branches_BSI(view: SentenceFeatures, levels: int) -> Array:
-  """The branches on the way from each subword's word up to its root.
+def branches_BSI(features: SentenceFeatures, levels: int) -> Array:
+  """Returns the branches on the path from each subword's word to its root.
+
+  They are -1 from the root on, and where there is no word.
 
   Args:
-    view: with word_BS and head_BW.
-    levels: I.
-
-  Returns: int32; -1 from the root on, and where there is no word.
+    features: Features with `word_BS` and `head_BW`.
+    levels: Number I of branches.
   """
-  of_word_BW = branch_BW(view.head_BW)
-  at_BS = view.word_BS
+  all_BW = branch_BW(features.head_BW)
+  word_BS = features.word_BS
   branches = []
   for _ in range(levels):
-    branches.append(jnp.where(at_BS < 0, -1, gather_words(of_word_BW, at_BS)))
-    at_BS = jnp.where(at_BS < 0, -1, gather_words(view.head_BW, at_BS))
+    branch_BS = jnp.where(word_BS < 0, -1, gather_words(all_BW, word_BS))
+    branches.append(branch_BS)
+    parent_BS = gather_words(features.head_BW, word_BS)
+    word_BS = jnp.where(word_BS < 0, -1, parent_BS)
   return jnp.stack(branches, axis=-1)
 
 
-def _spread(key: Array, shape: tuple[int, ...]) -> Array:
-  """Logits of decays that are spread evenly over 0 to 1, ours."""
+def _even_decays(key: Array, shape: tuple[int, ...]) -> Array:
+  """Initializes logits of decays that are evenly spaced between 0 and 1."""
   (copies,) = shape
   decay_C = jnp.arange(1, copies + 1) / (copies + 1)
   return jnp.log(decay_C) - jnp.log1p(-decay_C)
@@ -90,7 +88,7 @@ class _TreePosition(Modifier):
     spec, width = self.spec, self.site.width
     if spec.kind == "path":
       copies = width // (spec.branches * spec.levels)
-      self.logit_C = self.param("logit_C", _spread, (copies,))
+      self.logit_C = self.param("logit_C", _even_decays, (copies,))
     if spec.kind == "laplacian":
       self.projection_ED = self.param(
         "projection_ED",
@@ -98,15 +96,15 @@ class _TreePosition(Modifier):
         (spec.eigenvectors, width),
       )
 
-  def _path_BSD(self, view: SentenceFeatures) -> Array:
+  def _path_BSD(self, features: SentenceFeatures) -> Array:
     spec: TreePosition = self.spec
     width = self.site.width
-    branch_BSI = branches_BSI(view, spec.levels)
-    last_BSI = jnp.minimum(branch_BSI, spec.branches - 1)
-    one_BSIR = jax.nn.one_hot(last_BSI, spec.branches)  # of -1: zeros
+    branch_BSI = branches_BSI(features, spec.levels)
+    clipped_BSI = jnp.minimum(branch_BSI, spec.branches - 1)
+    one_BSIR = jax.nn.one_hot(clipped_BSI, spec.branches)  # -1: zeros
     decay_C1 = jax.nn.sigmoid(self.logit_C)[:, None]
     weight_CI = decay_C1 ** jnp.arange(spec.levels)
-    # √(1 - p²) by logarithms: where p rounds to 1 its gradient would be NaN.
+    # √(1 - p²) by logarithms, because its gradient is NaN where p rounds to 1.
     log_C1 = jax.nn.log_sigmoid(-self.logit_C)[:, None] + jnp.log1p(decay_C1)
     weight_CI *= jnp.exp(0.5 * log_C1) * (width / 2) ** 0.5
     code = one_BSIR[:, :, None] * weight_CI[:, :, None]  # BSCIR
@@ -114,33 +112,35 @@ class _TreePosition(Modifier):
     rest = width - code_BSD.shape[-1]
     return jnp.pad(code_BSD, ((0, 0), (0, 0), (0, rest)))
 
-  def _laplacian_BSD(self, view: SentenceFeatures) -> Array:
+  def _laplacian_BSD(self, features: SentenceFeatures) -> Array:
     spec: TreePosition = self.spec
-    vector_BWE = view.eigenvectors_BWE[..., : spec.eigenvectors]
+    vector_BWE = features.eigenvectors_BWE[..., : spec.eigenvectors]
     B, W, E = vector_BWE.shape
-    if view.train and spec.flip:
+    if features.train and spec.flip:
       flips_B1E = jax.random.bernoulli(self.make_rng("syntax"), 0.5, (B, 1, E))
       vector_BWE = jnp.where(flips_B1E, -vector_BWE, vector_BWE)
-    one_BSW = jax.nn.one_hot(view.word_BS, W)  # of -1: zeros
-    # On a TPU a product with ones would round, and single words are asked for.
+    one_BSW = jax.nn.one_hot(features.word_BS, W)  # -1: zeros
+    # A lookup, which a TPU would round.
     exact = jax.lax.Precision.HIGHEST
     vector_BSE = jnp.einsum(
       "BSW,BWE->BSE", one_BSW, vector_BWE, precision=exact
     )
     return jnp.einsum("BSE,ED->BSD", vector_BSE, self.projection_ED)
 
-  def _depth_BSD(self, view: SentenceFeatures) -> Array:
-    # Backwards: of the sum of two alike, word 2 at depth 5 is word 5 at depth 2.
-    place_BSD = sinusoids(view.depth_BS, self.site.width)[..., ::-1]
-    return jnp.where(view.is_word_BS[..., None], place_BSD, 0.0)
+  def _depth_BSD(self, features: SentenceFeatures) -> Array:
+    # In reverse order, because otherwise word 2 at depth 5 would have the same
+    # sum as word 5 at depth 2.
+    code_BSD = sinusoids(features.depth_BS, self.site.width)[..., ::-1]
+    return jnp.where(features.is_word_BS[..., None], code_BSD, 0.0)
 
-  def embed(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    kinds = {
+  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    encodings = {
       "path": self._path_BSD,
       "laplacian": self._laplacian_BSD,
       "depth": self._depth_BSD,
     }
-    code_BSD = view.where_parsed(kinds[self.spec.kind](view), 0.0)
+    encode = encodings[self.spec.kind]
+    code_BSD = features.where_parsed(encode(features), 0.0)
     size_BS1 = jnp.sum(code_BSD**2, axis=-1, keepdims=True)
     unit_BSD = code_BSD * jax.lax.rsqrt(size_BS1 + 1e-12)
     alike_BQM = jnp.einsum("BQD,BMD->BQM", unit_BSD, unit_BSD)
@@ -152,10 +152,10 @@ class _TreePosition(Modifier):
 class TreePosition(ModifierSpec):
   """Tree position that is added to embeddings: x + code.
 
-  All subwords of a word have its vector; EOS and pads have none, and
-  neither has a sentence without a tree. Positions in the line, and dropout, come
-  afterwards. The root has the vector 0 of "path". Published beside it is the
-  cosine of two subwords' vectors.
+  All subwords of a word have its code. EOS, padding and sentences without a tree
+  have code 0, and so has the root with kind="path". Positions in the sentence and
+  dropout are applied afterwards. The modifier publishes the cosine of the codes
+  of two subwords.
   """
 
   kind: Literal["path", "laplacian", "depth", "none"] = option(
@@ -189,35 +189,29 @@ class TreePosition(ModifierSpec):
   )
 
   modifier: ClassVar[type[Modifier]] = _TreePosition
-  embeds: ClassVar[bool] = True
   disabled_options: ClassVar[Mapping[str, Any]] = {"kind": "none"}
 
   @property
   def required_features(self) -> tuple[str, ...]:
     return ("eigenvectors",) if self.kind == "laplacian" else ("head",)
 
-  @property
-  def noise_free_options(self) -> Mapping[str, Any]:
-    return {"flip": False} if self.kind == "laplacian" else {}
-
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
-    own_options = {
+    options = {
       "path": ("branches", "levels"),
       "laplacian": ("eigenvectors", "flip"),
     }
-    for kind, names in own_options.items():
+    for kind, names in options.items():
       if self.kind not in (kind, "none"):
         self.reject_changed_options(at, names, f"kind={self.kind!r}")
-    one = self.branches * self.levels
-    if self.kind == "path" and one > stack_shape.width:
+    size = self.branches * self.levels
+    if self.kind == "path" and size > stack_shape.width:
       raise (at / "levels").error(
-        f"={self.levels}: branches · levels = {one} dimensions are wanted, of "
+        f"={self.levels}: branches · levels = {size} dimensions are more than "
         f"config.model.width={stack_shape.width}."
       )
     if self.kind == "laplacian" and self.eigenvectors > EIGENVECTORS:
       raise (at / "eigenvectors").error(
-        f"={self.eigenvectors}: a batch has {EIGENVECTORS} of each tree; take "
-        "so many or fewer."
+        f"={self.eigenvectors}: a batch has at most {EIGENVECTORS} of each tree."
       )
     if self.kind == "depth" and stack_shape.width % 2:
       raise (at / "kind").error(

@@ -7,8 +7,7 @@ Self-Attention Network", section 2.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,21 +16,23 @@ from jax import Array
 from jaxsyn.data.schema import FAR, OTHER_TREE
 from jaxsyn.options import option, with_default
 from jaxsyn.options.bounds import CountOrOff, Probability
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.gaussian import Gaussian, GaussianModifier
 from jaxsyn.syntax.heads import HeadChoice, OnHeads
-from jaxsyn.syntax.modifier import Modifier, SentenceFeatures
+from jaxsyn.syntax.modifier import Modifier
 
 
-def edges_BSS(view: SentenceFeatures) -> tuple[Array, Array]:
-  """Edges between the words of two subwords, and which pairs are far.
+def edges_BSS(features: SentenceFeatures) -> tuple[Array, Array]:
+  """Returns the edges between the words of two subwords, and which are far.
 
-  Subwords of one word are 0 edges apart. EOS is far from everything
-  but itself: the authors' code gives it the largest distance of the batch,
-  even to itself; a constant makes a sentence independent of its batch.
+  EOS is far from everything but itself. In the authors' code it has the largest
+  distance of the batch, even to itself; here a sentence does not depend on its
+  batch.
 
-  Returns: edges_BSS float32, far_BSS boolean.
+  Returns:
+    edges_BSS, float32, and far_BSS, boolean.
   """
-  distance_BSS = view.tree_distance_BSS
+  distance_BSS = features.tree_distance_BSS
   diagonal_SS = jnp.eye(distance_BSS.shape[1], dtype=bool)
   edges_BSS = jnp.where(diagonal_SS, 0, distance_BSS).astype(jnp.float32)
   return edges_BSS, edges_BSS >= FAR
@@ -39,25 +40,25 @@ def edges_BSS(view: SentenceFeatures) -> tuple[Array, Array]:
 
 class _TreeScaled(GaussianModifier):
   def _sparse(
-    self, view: SentenceFeatures
+    self, features: SentenceFeatures
   ) -> tuple[Array, Array, Array | None]:
-    """Distances, far pairs and dropped pairs after the sparse techniques."""
+    """Returns distances, far pairs and dropped pairs."""
     spec: TreeScaled = self.spec
-    path_BSS = view.tree_distance_BSS != OTHER_TREE
-    edges, far_BSS = edges_BSS(view)
+    has_path_BSS = features.tree_distance_BSS != OTHER_TREE
+    edges, far_BSS = edges_BSS(features)
     dropped_BSS = None
-    if spec.wink and (view.train or spec.wink_at_evaluation):
-      dropped_BSS = path_BSS & (edges > spec.wink)
-    if view.train and spec.random_sparse > 0.0:
-      # Shared by all heads, each direction and the diagonal for itself: how
-      # the authors' code draws.
-      sampled_BSS = path_BSS & jax.random.bernoulli(
+    if spec.wink and (features.train or spec.wink_at_evaluation):
+      dropped_BSS = has_path_BSS & (edges > spec.wink)
+    if features.train and spec.random_sparse > 0.0:
+      # As in the authors' code, heads share the sample, but the directions of
+      # a pair do not, and a subword may be dropped for itself.
+      sampled_BSS = has_path_BSS & jax.random.bernoulli(
         self.make_rng("syntax"), spec.random_sparse, edges.shape
       )
-      if spec.random_distance:
+      if spec.random_distance:  # RS-Sparse comes before Wink-Sparse
         edges = jnp.where(sampled_BSS, spec.random_distance, edges)
         far_BSS = far_BSS & ~sampled_BSS
-        if dropped_BSS is not None:  # the random technique comes first
+        if dropped_BSS is not None:
           dropped_BSS = dropped_BSS & ~sampled_BSS
       elif dropped_BSS is None:
         dropped_BSS = sampled_BSS
@@ -65,29 +66,23 @@ class _TreeScaled(GaussianModifier):
         dropped_BSS = dropped_BSS | sampled_BSS
     return edges, far_BSS, dropped_BSS
 
-  def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: SentenceFeatures,
-  ) -> Array:
+  def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
     spec: TreeScaled = self.spec
-    edges, far, dropped = self._sparse(view)
-    untouched_BHQM = hidden_BHQM = None
+    edges, far, dropped = self._sparse(features)
+    unchanged_BHQM = hidden_BHQM = None
     if dropped is not None:
       if spec.fill == "far":
         far = far | dropped
       elif spec.fill == "one":
-        untouched_BHQM = dropped[:, None]
+        unchanged_BHQM = dropped[:, None]
       else:
-        other = ~jnp.eye(dropped.shape[1], dtype=bool)
-        hidden_BHQM = (dropped & other)[:, None]
-    return self.lay(
+        is_other = ~jnp.eye(dropped.shape[1], dtype=bool)
+        hidden_BHQM = (dropped & is_other)[:, None]
+    return self.apply_weights(
       score_BHQM,
       jnp.where(far[:, None], -jnp.inf, self.exponent(edges)),
-      view,
-      untouched_BHQM=untouched_BHQM,
+      features,
+      unchanged_BHQM=unchanged_BHQM,
       hidden_BHQM=hidden_BHQM,
     )
 
@@ -98,11 +93,8 @@ class TreeScaled(Gaussian):
 
   The distance is the number of edges between two words (section 2, Eq. 5),
   so σ is in edges. A subword itself has the highest weight; pairs without a
-  path, and EOS, have weight 0.
-
-  The sparse techniques drop what the tree says: D^s is of words. So pairs with
-  EOS, and of two trees, are never dropped; they keep weight 0 in
-  training and evaluation, whatever `fill` says.
+  path, and EOS, have weight 0. The sparse techniques never drop these, so that
+  their weight is 0 in training and evaluation, whatever `fill` is.
   """
 
   layers: HeadChoice = with_default(OnHeads, "layers", None)
@@ -143,4 +135,3 @@ class TreeScaled(Gaussian):
 
   modifier: ClassVar[type[Modifier]] = _TreeScaled
   required_features: ClassVar[tuple[str, ...]] = ("tree_distance",)
-  noise_free_options: ClassVar[Mapping[str, Any]] = {"random_sparse": 0.0}

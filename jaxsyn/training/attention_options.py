@@ -66,9 +66,9 @@ def cross_attention(maps: Maps, layer: int) -> Array:
   """
   weights = [
     each.value if each.address.kind == "weight_BHQM" else each.value[:, None]
-    for each in maps.find(place="cross", layer=layer)
+    for each in maps.find(stack="cross", layer=layer)
     if each.address.kind in _CROSS_KINDS
   ]
   if not weights:
-    maps.find(place="cross", layer=layer, kind="weight_BHQM")  # raises
+    maps.find(stack="cross", layer=layer, kind="weight_BHQM")  # raises
   return jnp.concatenate(weights, axis=1)

@@ -21,7 +21,7 @@ from jaxsyn.models.contract import EncoderDecoder, forward, sentence_features
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count, Layer
-from jaxsyn.syntax.heads import of_heads
+from jaxsyn.syntax.heads import take_heads
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.attention_options import (
   MIN_WEIGHT,
@@ -235,6 +235,6 @@ class WordDistillation(TeacherLoss):
 def _head_weights(maps: Maps, layer: int, heads: tuple[int, ...]) -> Array:
   """Returns the weights of heads in an encoder layer (BHQM)."""
   (published,) = maps.find(
-    place="encoder", layer=layer, part="", kind="weight_BHQM"
+    stack="encoder", layer=layer, modifier="", kind="weight_BHQM"
   )
-  return of_heads(heads, published.value, axis=1)
+  return take_heads(heads, published.value, axis=1)

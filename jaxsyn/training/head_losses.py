@@ -17,9 +17,9 @@ from jaxsyn.models.contract import sentence_features
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Amount, Layer, Positive
+from jaxsyn.syntax.features import gather_words
 from jaxsyn.syntax.maps import Address, Maps, Published
-from jaxsyn.syntax.modifier import gather_words
-from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
+from jaxsyn.syntax.supervised import Supervised
 from jaxsyn.training.attention_options import check_layer, layer_index
 from jaxsyn.training.objective import (
   AuxiliaryMetrics,
@@ -34,12 +34,14 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
   """Returns the parses (log_parse_BQM) of a stack, lowest layer first."""
-  return maps.find(place=stack, kind="log_parse_BQM")
+  return maps.find(stack=stack, kind="log_parse_BQM")
 
 
 def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
   """Raises InputError unless a head of the stack learns to parse."""
-  if not any(part.supervised for _, part in spec.modifiers.modifiers_in(stack)):
+  if not any(
+    isinstance(m, Supervised) for _, m in spec.modifiers.modifiers_in(stack)
+  ):
     raise at.error(
       f": no head of the {stack} learns to parse; add a part that does to "
       f"config.parts.{stack}: dbsa"
@@ -87,8 +89,8 @@ class _Heads(Loss):
     side = SIDES[self.stack]
     features = sentence_features(batch, side)
     log_p_BQM = parses(maps, self.stack)[-1].value
-    head_BS = head_word_BS(features)
-    has_parent_BS = last_of_word_BS(features) & (head_BS >= 0)
+    head_BS = features.parent_word_BS
+    has_parent_BS = features.is_last_of_word_BS & (head_BS >= 0)
     predicted_BS = gather_words(features.word_BS, jnp.argmax(log_p_BQM, 2))
     right_BS = has_parent_BS & (predicted_BS == head_BS)
 
@@ -185,7 +187,7 @@ class Synchronisation(Loss):
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     source_BSS, target_BTT = (parses(maps, s)[-1].value for s in SIDES)
-    layers = len(maps.find(place="cross", kind="weight_BHQM"))
+    layers = len(maps.find(stack="cross", kind="weight_BHQM"))
     layer = layer_index(self.layer, layers)
     cross_BHTS = maps.at(Address("cross", layer, "", "weight_BHQM"))
     cross_BTS = jnp.mean(cross_BHTS, axis=1)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from jaxsyn.data.options import Batches, DataConfig
-from jaxsyn.models.spec import Model
+from jaxsyn.models.spec import Model, Placement
 from jaxsyn.options import NamedSpecs, choices, option, section
 from jaxsyn.options.bounds import (
   Axis,
@@ -17,7 +17,6 @@ from jaxsyn.options.bounds import (
   Seed,
   TextPattern,
 )
-from jaxsyn.syntax.placement import Placement
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.objective import Loss
 from jaxsyn.training.optimizers import Optimiser

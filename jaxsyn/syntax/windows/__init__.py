@@ -1,8 +1,8 @@
-"""Windows of a recurrent decoder: which annotations a step looks at.
+"""Windows of recurrent decoders: attention weights of one decoding step.
 
-One file a window (spec, module), one line here. The order of the table is the
-order of the contexts: the first of a model's windows also moves the decoder's
-state (`config.model.gru.update`).
+Each window is one file with options and module, and one line below. The order of
+the table is that of the context vectors; the first one of a model also updates
+the decoder's state (`config.model.gru.update`).
 """
 
 from __future__ import annotations

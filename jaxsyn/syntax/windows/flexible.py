@@ -1,8 +1,8 @@
-"""Flexible attention: a window whose width each step chooses.
+"""Flexible attention: a window whose width is predicted in each step.
 
 Shu & Nakayama 2017, "An Empirical Study of Adequate Vision Span for
 Attention-Based Neural Machine Translation". The formulas are recalled from
-secondary sources; its σ is not verified.
+secondary sources; σ is not verified.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Amount, Positive
-from jaxsyn.syntax.gaussian import exponent
-from jaxsyn.syntax.modifier import SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.gaussian import gaussian_exponent
 from jaxsyn.syntax.windows.window import (
   Window,
   WindowSpec,
-  row_of,
   softmax_within,
+  subword_at,
 )
 
 
@@ -41,28 +41,34 @@ class _Flexible(Window):
       kernel_init=nn.initializers.normal(0.01),
     )
 
-  def start(self, view: SentenceFeatures, beams: int) -> Array:
-    # As if the step before had looked at the first subword.
-    return jnp.zeros((view.real_BS.shape[0], beams), jnp.float32)
+  def start(self, features: SentenceFeatures, beams: int) -> Array:
+    # As if the previous step had attended to the first subword.
+    return jnp.zeros((features.real_BS.shape[0], beams), jnp.float32)
 
   def __call__(
     self,
     score_BNS: Array,
     query_BNG: Array,
-    facts: Any,
+    shared: Any,
     past: Array,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[Array, Array]:
     raw_BN1 = self.strength(jnp.tanh(self.hidden(query_BNG)))
     strength_BN1 = jax.nn.sigmoid(raw_BN1)
     position_S = jnp.arange(score_BNS.shape[-1])
     distance_BNS = position_S - past[..., None]
-    penalty_BNS = -strength_BN1 * exponent(distance_BNS, self.spec.sigma)
-    allowed_BNS = jnp.broadcast_to(view.real_BS[:, None, :], penalty_BNS.shape)
-    if self.spec.span and not view.train:
-      nearest_BN1 = row_of(past + 0.5, view.real_BS)[..., None]
-      seen_BNS = (penalty_BNS <= self.spec.span) | (position_S == nearest_BN1)
-      allowed_BNS = allowed_BNS & seen_BNS
+    penalty_BNS = -strength_BN1 * gaussian_exponent(
+      distance_BNS, self.spec.sigma
+    )
+    allowed_BNS = jnp.broadcast_to(
+      features.real_BS[:, None, :], penalty_BNS.shape
+    )
+    if self.spec.span and not features.train:
+      nearest_BN1 = subword_at(past + 0.5, features.real_BS)[..., None]
+      visible_BNS = (penalty_BNS <= self.spec.span) | (
+        position_S == nearest_BN1
+      )
+      allowed_BNS = allowed_BNS & visible_BNS
     weight_BNS = softmax_within(score_BNS - penalty_BNS, allowed_BNS)
     return weight_BNS, jnp.sum(weight_BNS * position_S, axis=-1)
 
@@ -71,8 +77,8 @@ class _Flexible(Window):
 class Flexible(WindowSpec):
   """Window by a penalty: softmax of scores minus g · (j - p)² / 2σ².
 
-  p is where the step before looked on average, Σ_j α_j · j (0 at the first
-  step); the strength g = σ(vᵀ tanh(W q + b)), from 0 to 1, is the step's own.
+  p is the average position that the previous step attended to, Σ_j α_j · j (0 in
+  the first step); the strength g = σ(vᵀ tanh(W q + b)) is between 0 and 1.
   """
 
   sigma: Positive = option(

@@ -14,14 +14,14 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff, Positive
-from jaxsyn.syntax.gaussian import exponent
-from jaxsyn.syntax.modifier import SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.gaussian import gaussian_exponent
 from jaxsyn.syntax.windows.window import (
   PredictedPosition,
   Window,
   WindowSpec,
-  row_of,
   softmax_within,
+  subword_at,
 )
 
 
@@ -33,19 +33,19 @@ class _Local(Window):
     self,
     score_BNS: Array,
     query_BNG: Array,
-    facts: Any,
+    shared: Any,
     past: Any,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[Array, Any]:
-    position_BN = self.position(query_BNG, view.real_BS)
+    position_BN = self.position(query_BNG, features.real_BS)
     position_S = jnp.arange(score_BNS.shape[-1])
-    centre_BN1 = row_of(position_BN, view.real_BS)[..., None]
+    centre_BN1 = subword_at(position_BN, features.real_BS)[..., None]
     near_BNS = jnp.abs(position_S - centre_BN1) <= self.spec.reach
-    allowed_BNS = near_BNS & view.real_BS[:, None, :]
+    allowed_BNS = near_BNS & features.real_BS[:, None, :]
     distance_BNS = position_S - position_BN[..., None]
-    fall_BNS = jnp.exp(exponent(distance_BNS, self.spec.sigma))
-    weight_BNS = softmax_within(score_BNS, allowed_BNS) * fall_BNS
-    # An even row of padding stays harmless, but no weight is ever on a pad.
+    decay_BNS = jnp.exp(gaussian_exponent(distance_BNS, self.spec.sigma))
+    weight_BNS = softmax_within(score_BNS, allowed_BNS) * decay_BNS
+    # Also in a uniform row of padding, no weight is on padding.
     return jnp.where(allowed_BNS, weight_BNS, 0.0), past
 
 
@@ -53,9 +53,9 @@ class _Local(Window):
 class Local(WindowSpec):
   """Window of ⌊p⌋ ± reach: its softmax times exp(-(j - p)² / 2σ²).
 
-  The product is not renormalised, so weights sum to less than 1; p learns
-  through the Gaussian alone. Whether the paper normalises within the window or
-  before it is unknown; within is what Nematus's branch of it does.
+  The product is not renormalized, so weights sum to less than 1; p gets its
+  gradient from the Gaussian. The paper does not state whether the softmax covers
+  the window only; it does in Nematus's implementation.
   """
 
   reach: CountOrOff = option(

@@ -1,10 +1,9 @@
-"""A second look at the source: at what its words hang among.
+"""A second sequence of annotations: encodings of each word's tree neighbors.
 
 Chen et al. 2017, "Neural Machine Translation with Source Dependency
-Representation" (D17-1304), model 2, recalled; model 1 and the vectors are in
+Representation" (D17-1304, recalled), model 2; model 1 and the vectors are in
 `jaxsyn.syntax.source_dependency`. There the scores of both alignments are mixed
-before the softmax; this is the form with two contexts that Chen et al. 2018
-give their own model, and so compare with.
+before the softmax. This is the form with two contexts, as in Chen et al. 2018.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.modifier import SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.source_dependency import Surroundings
 from jaxsyn.syntax.windows.whole import FullSentenceWindow
 from jaxsyn.syntax.windows.window import Window, WindowSpec
@@ -26,16 +25,16 @@ class _SourceDependencyWindow(FullSentenceWindow):
   def setup(self) -> None:
     self.surroundings = Surroundings(self.spec.size)
 
-  def sequence(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    return self.surroundings(x_BSD, view)
+  def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    return self.surroundings(x_BSD, features)
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceDependencyWindow(WindowSpec):
-  """Window on a second sequence of annotations, which are made from V alone.
+  """Window on a second sequence of annotations, which encode the vectors V.
 
-  A bidirectional encoder of its own reads the V of every subword; an alignment
-  of its own scores what it says, and the window is the whole sentence.
+  It has its own bidirectional encoder and alignment, and covers the complete
+  sentence.
   """
 
   size: Count = option(

@@ -1,4 +1,4 @@
-"""Syntax-directed attention: near in the tree of the source.
+"""Syntax-directed attention: a window of words that are near in the tree.
 
 Chen, Wang, Utiyama, Sumita & Zhao 2018, "Syntax-Directed Attention for Neural
 Machine Translation" (AAAI), section 3.2, Eqs. 9-12.
@@ -15,34 +15,33 @@ from jax import Array
 from jaxsyn.data.schema import OTHER_TREE
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff, Positive
-from jaxsyn.syntax.gaussian import exponent
-from jaxsyn.syntax.modifier import SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.gaussian import gaussian_exponent
 from jaxsyn.syntax.windows.window import (
   PredictedPosition,
   Window,
   WindowSpec,
-  row_of,
   softmax_within,
+  subword_at,
 )
 
 
-def distances(view: SentenceFeatures) -> Array:
-  """Edges between the words of two subwords, total and finite; float32 BSS.
+def distances(features: SentenceFeatures) -> Array:
+  """Returns the edges between the words of two subwords, finite, float32 BSS.
 
-  EOS depends on the root, so it is 1 + depth from every word; words of
-  two trees of one sentence meet there: depth + depth + 2. Subwords of one word
-  are 0 apart.
+  All roots depend on EOS: its distance from a word is 1 + depth, and words in
+  different trees are depth + depth + 2 apart.
   """
-  depth_BS = view.depth_BS  # -1 at EOS: it stands above all roots
-  around_BSS = depth_BS[:, :, None] + depth_BS[:, None, :] + 2
-  distance_BSS = view.tree_distance_BSS
-  return jnp.where(distance_BSS == OTHER_TREE, around_BSS, distance_BSS).astype(
-    jnp.float32
-  )
+  depth_BS = features.depth_BS  # -1 at EOS, the parent of all roots
+  via_eos_BSS = depth_BS[:, :, None] + depth_BS[:, None, :] + 2
+  distance_BSS = features.tree_distance_BSS
+  return jnp.where(
+    distance_BSS == OTHER_TREE, via_eos_BSS, distance_BSS
+  ).astype(jnp.float32)
 
 
 def _row(distance_BSS: Array, row_BN: Array) -> Array:
-  """M[row]: the distances of one subword a hypothesis (BNS)."""
+  """Returns the distances from one subword per hypothesis, BNS."""
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 
@@ -51,43 +50,43 @@ class _SyntaxDirected(Window):
     if self.spec.position != "expected":
       self.position = PredictedPosition(self.site.dtype)
 
-  def features(self, view: SentenceFeatures) -> Array:
-    return distances(view)
+  def make_shared_features(self, features: SentenceFeatures) -> Array:
+    return distances(features)
 
   def __call__(
     self,
     score_BNS: Array,
     query_BNG: Array,
-    facts: Array,
+    shared: Array,
     past: Any,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[Array, Any]:
     spec: SyntaxDirected = self.spec
-    real_B1S = view.real_BS[:, None, :]
+    real_B1S = features.real_BS[:, None, :]
     if spec.position == "expected":
       weight_BNS = softmax_within(score_BNS, real_B1S)
-      distance_BNS = jnp.einsum("BNQ,BQS->BNS", weight_BNS, facts)
-      test_BNS = distance_BNS
-      # No row is empty: the subword nearest to all that is looked at.
-      among_BNS = jnp.where(real_B1S, distance_BNS, jnp.inf)
-      centre_BN = jnp.argmin(among_BNS, axis=-1)
+      distance_BNS = jnp.einsum("BNQ,BQS->BNS", weight_BNS, shared)
+      limit_BNS = distance_BNS
+      # The nearest subword is always visible, so that no row is empty.
+      masked_BNS = jnp.where(real_B1S, distance_BNS, jnp.inf)
+      centre_BN = jnp.argmin(masked_BNS, axis=-1)
     else:
-      position_BN = self.position(query_BNG, view.real_BS)
-      centre_BN = row_of(position_BN, view.real_BS)
-      distance_BNS = test_BNS = _row(facts, centre_BN)
+      position_BN = self.position(query_BNG, features.real_BS)
+      centre_BN = subword_at(position_BN, features.real_BS)
+      distance_BNS = limit_BNS = _row(shared, centre_BN)
       if spec.position == "interp":
-        above_BN = row_of(jnp.ceil(position_BN), view.real_BS)
+        above_BN = subword_at(jnp.ceil(position_BN), features.real_BS)
         share_BN1 = (position_BN - jnp.floor(position_BN))[..., None]
-        above_BNS = _row(facts, above_BN)
+        above_BNS = _row(shared, above_BN)
         distance_BNS = (1 - share_BN1) * distance_BNS + share_BN1 * above_BNS
-        test_BNS = jnp.where(share_BN1 < 0.5, test_BNS, above_BNS)
+        limit_BNS = jnp.where(share_BN1 < 0.5, limit_BNS, above_BNS)
     position_S = jnp.arange(score_BNS.shape[-1])
-    near_BNS = (test_BNS <= spec.edges) | (position_S == centre_BN[..., None])
-    fall_BNS = exponent(distance_BNS, spec.sigma)
+    near_BNS = (limit_BNS <= spec.edges) | (position_S == centre_BN[..., None])
+    exponent_BNS = gaussian_exponent(distance_BNS, spec.sigma)
     if spec.apply == "multiply":
-      score_BNS = score_BNS * jnp.exp(fall_BNS)
+      score_BNS = score_BNS * jnp.exp(exponent_BNS)
     else:
-      score_BNS = score_BNS + fall_BNS
+      score_BNS = score_BNS + exponent_BNS
     return softmax_within(score_BNS, near_BNS & real_B1S), past
 
 
@@ -95,13 +94,11 @@ class _SyntaxDirected(Window):
 class SyntaxDirected(WindowSpec):
   """Window of n edges around the predicted word: softmax of e · exp(-M[p]² / 2σ²).
 
-  M counts edges of the tree. Left open by the paper, and taken here: the sum
-  in Eq. 11 runs over tree distance in both its places; p falls on subword
-  ⌊p⌋, which is always seen; subwords of a word share its distances; EOS
-  depends on the root.
+  M counts edges of the tree. Choices that the paper leaves open: both sums of
+  Eq. 11 are over tree distance; p selects subword ⌊p⌋, which is always visible;
+  subwords of a word share its distances; EOS is the parent of the root.
 
-  The index p lets no gradient through, so taken at its word ("hard") the
-  predictor stays as it was drawn.
+  An index has no gradient, so with position="hard" the predictor is not trained.
   """
 
   edges: CountOrOff = option(

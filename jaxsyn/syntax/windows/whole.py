@@ -1,4 +1,4 @@
-"""Global attention: the whole sentence, Bahdanau et al. 2015.
+"""Global attention to the complete sentence: Bahdanau et al. 2015.
 
 "Neural Machine Translation by Jointly Learning to Align and Translate"
 (arXiv:1409.0473), section 3.1, Eq. 6; Chen et al. 2018, Eq. 2.
@@ -11,22 +11,22 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from jaxsyn.syntax.modifier import SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
 
 
 class FullSentenceWindow(Window):
-  """See `Whole`."""
+  """Module of `FullSentence`."""
 
   def __call__(
     self,
     score_BNS: Array,
     query_BNG: Array,
-    facts: Any,
+    shared: Any,
     past: Any,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[Array, Any]:
-    return softmax_within(score_BNS, view.real_BS[:, None, :]), past
+    return softmax_within(score_BNS, features.real_BS[:, None, :]), past
 
 
 @dataclasses.dataclass(frozen=True)

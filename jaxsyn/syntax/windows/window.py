@@ -1,10 +1,9 @@
-"""What every window is: from the scores of a step and facts to weights.
+"""Base classes of windows: options and Linen module.
 
-At each step a recurrent decoder compares its state with all annotations of the
-source (`jaxsyn.models.gru_layers.Alignment`). A window turns those scores into
-weights; the annotations summed under these weights are a context. The table of
-windows is `jaxsyn.syntax.WINDOWS`; what `config.contexts` names are the
-contexts of a model, so two windows there are a double context.
+In each step, a recurrent decoder compares its state with all annotations of the
+source (`jaxsyn.models.gru_layers.Alignment`). A window turns these scores into
+weights, and the weighted sum of the annotations is a context vector. A model has
+one context for each window in `config.model.gru.windows`.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import Choice, ConfigPath
-from jaxsyn.syntax.modifier import AttentionSite, SentenceFeatures
+from jaxsyn.syntax.features import SentenceFeatures
+from jaxsyn.syntax.modifier import AttentionSite
 
 
 def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
-  """Softmax over the positions allowed, exactly 0 elsewhere; float32.
+  """Returns the softmax over the allowed positions, exactly 0 elsewhere.
 
-  A row in which nothing is allowed (of padding) is even, never NaN.
+  A row without allowed positions (padding) is uniform, not NaN.
   """
   lowest = jnp.finfo(jnp.float32).min
   score_BNS = jnp.where(allowed_BNS, score_BNS, lowest)
@@ -32,39 +32,39 @@ def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
 
 
 class Window(nn.Module):
-  """A window in one context of a decoder. Set-up in `setup`.
+  """Linen module of a window.
 
-  It must leave out pads, and read no sentence but its own;
-  `tests/test_every_window` holds every window of the table to this.
+  It must ignore padding and treat sentences independently;
+  `tests/test_every_window.py` tests this for the whole table.
 
   Attributes:
-    spec: its options.
-    where: place "cross"; `width` is that of the decoder's state, G.
+    spec: Options.
+    site: Location and sizes; `width` is that of the decoder's state, G.
   """
 
   spec: Any
   site: AttentionSite
 
-  def features(self, view: SentenceFeatures) -> Any:
-    """What it reads of a sentence, made once for all steps: any pytree."""
+  def make_shared_features(self, features: SentenceFeatures) -> Any:
+    """Returns values that all steps share, any pytree."""
     return ()
 
-  def sequence(self, x_BSD: Array, view: SentenceFeatures) -> Array:
-    """What its own annotations are made from: BSD, of any width.
+  def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    """Returns the inputs of its own annotations, BSD of any width.
 
-    Only of a window whose spec sets `has_own_annotations`.
+    Only for windows whose spec sets `has_own_annotations`.
 
     Args:
-      x_BSD: embeddings of the source.
-      view: facts about it.
+      x_BSD: Embeddings of the source.
+      features: Features of the source.
     """
     raise NotImplementedError
 
-  def start(self, view: SentenceFeatures, beams: int) -> Any:
-    """What it remembers from step to step, before the first: any pytree.
+  def start(self, features: SentenceFeatures, beams: int) -> Any:
+    """Returns the state before the first step, any pytree.
 
-    Its arrays have the axes sentence, hypothesis, and any more; shapes and
-    types stay the same from step to step, and the search reorders hypotheses.
+    The first axes of its arrays are sentence and hypothesis, because the search
+    reorders hypotheses. Shapes and types stay the same in all steps.
     """
     return ()
 
@@ -72,67 +72,64 @@ class Window(nn.Module):
     self,
     score_BNS: Array,
     query_BNG: Array,
-    facts: Any,
+    shared: Any,
     past: Any,
-    view: SentenceFeatures,
+    features: SentenceFeatures,
   ) -> tuple[Array, Any]:
-    """The weights of one step.
+    """Computes the weights of one step.
 
     Args:
-      score_BNS: alignment scores of N hypotheses a sentence, float32; of pads
-        too.
-      query_BNG: the state that asked.
-      facts: of `facts`.
-      past: of `start`, or the step before.
-      view: facts about the source; in training what is meant for translating
-        alone is off.
+      score_BNS: Alignment scores of N hypotheses per sentence, float32,
+        including those of padding.
+      query_BNG: State of the decoder.
+      shared: Result of `make_shared_features`.
+      past: State of the window after the previous step, or of `start`.
+      features: Features of the source.
 
-    Returns: weight_BNS, float32, 0 on pads; and what it remembers.
+    Returns:
+      weight_BNS, float32, 0 on padding, and the new state of the window.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowSpec(Choice):
-  """What a config may say of a window. Subclasses add options and checks.
+  """Options of a window.
 
-  A window that needs facts of the tree is passed over for a sentence without
-  one: a first context is then global attention, a further one nothing.
+  For a sentence without a tree, a window that requires features is replaced: by
+  global attention in the first context, by zeros in others.
   """
 
   window: ClassVar[type[Window]]
-  # Facts of the source it reads, as `jaxsyn.data.schema` names them after the
-  # side: "head", "tree_distance", ... What `SentenceFeatures` derives needs its
-  # origins.
+  # Features of the source that the window reads, as in `jaxsyn.data.schema`.
   required_features: ClassVar[tuple[str, ...]] = ()
-  # Sums up annotations of its own (`Window.sequence`), not the encoder's.
+  # Whether it has its own annotations (`Window.sequence`), not the encoder's.
   has_own_annotations: ClassVar[bool] = False
 
   def make(self, site: AttentionSite) -> Window:
-    """The module of this window."""
+    """Creates the Linen module."""
     return self.window(self, site)
 
   def check(self, at: ConfigPath) -> None:
-    """Raises InputError where options do not fit each other.
+    """Raises InputError for options that are not compatible.
 
     Args:
-      at: where in the config they stand.
+      at: Location of the options in the config.
     """
 
 
 class PredictedPosition(nn.Module):
-  """The source position that a step is about, predicted from its state.
+  """Source position that a step attends to, predicted from the decoder's state.
 
-  p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018,
-  Eq. 5. J counts the source's subwords, EOS included, so p is in
-  (0, J), positions counting from 0.
+  p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018, Eq. 5.
+  J is the number of source subwords with EOS; positions count from 0.
   """
 
   dtype: str
 
   @nn.compact
   def __call__(self, query_BNG: Array, real_BS: Array) -> Array:
-    """p_BN, float32."""
+    """Returns p_BN, float32."""
     hidden_BNG = nn.Dense(
       query_BNG.shape[-1],
       dtype=self.dtype,
@@ -142,7 +139,7 @@ class PredictedPosition(nn.Module):
     raw_BN1 = nn.Dense(
       1,
       use_bias=False,
-      dtype=jnp.float32,  # in bfloat16, p of a long source misses its subword
+      dtype=jnp.float32,  # in bfloat16, p misses its subword in a long source
       kernel_init=nn.initializers.normal(0.01),
       name="position",
     )(jnp.tanh(hidden_BNG))
@@ -150,9 +147,9 @@ class PredictedPosition(nn.Module):
     return share_BN * jnp.sum(real_BS, axis=1)[:, None]
 
 
-def row_of(position_BN: Array, real_BS: Array) -> Array:
-  """The subword a real position falls on, within the sentence; int32 BN."""
-  # A sigmoid from 17 on is 1 in float32, and p = J one row beyond the last.
+def subword_at(position_BN: Array, real_BS: Array) -> Array:
+  """Returns the index of the subword at a fractional position, int32 BN."""
+  # From 17 on, a sigmoid is 1 in float32, and p = J is beyond the last subword.
   last_B1 = jnp.maximum(jnp.sum(real_BS, axis=1) - 1, 0)[:, None]
-  row_BN = jnp.clip(jnp.floor(position_BN), 0, last_B1)
-  return row_BN.astype(jnp.int32)
+  index_BN = jnp.clip(jnp.floor(position_BN), 0, last_B1)
+  return index_BN.astype(jnp.int32)
