@@ -21,12 +21,11 @@ from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.rows import Rows, lengths_of
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
-from jaxsyn.models.spec import Architecture
+from jaxsyn.models.spec import Architecture, Placement
 from jaxsyn.options import ConfigPath, fields_of, from_config
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import MODIFIERS, ModifierSpec, WindowSpec
-from jaxsyn.syntax.placement import Placement
 from jaxsyn.training.distillation import (
   TEACHER_ATTENTION,
   TEACHER_IDS,
@@ -58,6 +57,9 @@ JOINT = {  # of a manifest
 LABELS = 9  # of each annotation, or more
 
 
+# Options with which a modifier does the same for all sentences as it otherwise does
+# for a sentence without a tree; all others leave such a sentence unchanged.
+NO_TREE_OPTIONS = {"tree_rotary": {"by": ("line", "line")}}
 TINY = {Layers: 1, Units: 12, Rate: 0.0}  # by the type of an option
 
 
@@ -275,7 +277,8 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
   """
 
   def bare(spec: ModifierSpec) -> ModifierSpec:
-    return dataclasses.replace(spec, **(spec.no_tree_options or {}))
+    options = NO_TREE_OPTIONS.get(MODIFIERS.name_of(spec), {})
+    return dataclasses.replace(spec, **options)
 
   saved = {
     place: tuple(

@@ -1,8 +1,8 @@
-"""What the rows of the papers' tables compute: loops in float64.
+"""Attention heads and windows of the papers, by loops in float64.
 
-Written from the papers and from words and heads alone: nothing here comes from
-`jaxsyn`. A `Rule` says what one head of attention does with a pair of subwords;
-a `Window` what one context of a recurrent decoder does with a step.
+They are written from the papers, for words and parents (`cases.Sentence`), and
+use no code of jaxsyn. A subclass of `Plain` computes one attention head for a
+pair of subwords, a subclass of `Whole` one context of a decoding step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from cases import Sentence
 
 Params = Mapping  # nested names -> arrays
 HIDDEN = -1e9
@@ -21,11 +22,20 @@ def sigmoid(x: float) -> float:
   return 1 / (1 + math.exp(-x))
 
 
-def softmax(score_S: Sequence[float], seen: Sequence[int]) -> list[float]:
-  """Over the positions seen; 0 elsewhere."""
-  top = max(score_S[j] for j in seen)
-  part = {j: math.exp(score_S[j] - top) for j in seen}
-  return [part.get(j, 0.0) / sum(part.values()) for j in range(len(score_S))]
+def softmax(score_S: Sequence[float], visible: Sequence[int]) -> list[float]:
+  """Weights of the visible positions; 0 elsewhere."""
+  top = max(score_S[j] for j in visible)
+  terms = {j: math.exp(score_S[j] - top) for j in visible}
+  total = sum(terms.values())
+  return [terms.get(j, 0.0) / total for j in range(len(score_S))]
+
+
+def gaussian(distance: float, sigma: float) -> float:
+  return math.exp(-(distance**2) / (2 * sigma**2))
+
+
+def density(distance: float, sigma: float) -> float:
+  return gaussian(distance, sigma) / (sigma * math.sqrt(2 * math.pi))
 
 
 def dense(params: Params, x: np.ndarray) -> np.ndarray:
@@ -34,59 +44,14 @@ def dense(params: Params, x: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentence:
-  """Words and their heads.
-
-  Attributes:
-    word: of each subword; -1 for EOS, the last one.
-    head: of each word; a root is its own.
-  """
-
-  word: tuple[int, ...]
-  head: tuple[int, ...]
-
-  def path(self, word: int) -> list[int]:
-    """A word, its parent, and so on up to the root."""
-    path = [word]
-    while self.head[path[-1]] != path[-1]:
-      path.append(self.head[path[-1]])
-    return path
-
-  def depth(self, i: int) -> int:
-    return len(self.path(self.word[i])) - 1
-
-  def edges(self, i: int, j: int) -> int | None:
-    """Between the words of two subwords; None: there is no path."""
-    if i == j:
-      return 0
-    if -1 in (self.word[i], self.word[j]):
-      return None
-    one, other = self.path(self.word[i]), self.path(self.word[j])
-    for up, word in enumerate(one):
-      if word in other:
-        return up + other.index(word)
-    return None
-
-  def subwords(self, word: int) -> list[int]:
-    return [i for i, of in enumerate(self.word) if of == word]
-
-  def parent_middle(self, i: int) -> float:
-    """The mean of the places of the parent's subwords; EOS's own."""
-    if self.word[i] < 0:
-      return i
-    parts = self.subwords(self.head[self.word[i]])
-    return sum(parts) / len(parts)
-
-
-@dataclasses.dataclass(frozen=True)
 class Head:
-  """What a rule is told: a sentence, its own queries and keys, its part."""
+  """A sentence with the queries, keys and modifier of one head."""
 
   sentence: Sentence
   q_SK: np.ndarray
   k_SK: np.ndarray
-  part: Params
-  number: int = 0  # among the heads of the part
+  params: Params
+  index: int = 0  # among the heads of the modifier
 
   def plain(self, i: int, j: int) -> float:
     total = sum(a * b for a, b in zip(self.q_SK[i], self.k_SK[j]))
@@ -101,7 +66,7 @@ class Plain:
     return head.plain(i, j)
 
   def value(self, head: Head, i: int, j: int):
-    """What stands beside the value."""
+    """What is added to the value."""
     return 0.0
 
 
@@ -113,9 +78,7 @@ class Parent(Plain):
 
   def score(self, head, i, j):
     offset = j - head.sentence.parent_middle(i)
-    density = math.exp(-(offset**2) / (2 * self.variance))
-    density /= math.sqrt(2 * math.pi * self.variance)
-    return head.plain(i, j) * density
+    return head.plain(i, j) * density(offset, self.variance**0.5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +86,8 @@ class ParentOnly(Plain):
   """PASCAL, Table 7b: "weights are only placed on parents"."""
 
   def score(self, head, i, j):
-    return head.plain(i, j) * (
-      abs(j - head.sentence.parent_middle(i)) < 1  # one middle, or both
-    )
+    is_middle = abs(j - head.sentence.parent_middle(i)) < 1  # one, or both
+    return head.plain(i, j) * is_middle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,11 +95,10 @@ class Tree(Plain):
   """Deps-SAN, Eqs. 4 and 5.
 
   Attributes:
-    sigma: standard deviation, in edges.
-    within: Wink-Sparse: pairs of words more edges apart than these are "far",
-      weight 0, or are "hidden".
-    beyond: which of the two.
-    counts: edges that every pair of words counts as, as if dropped by RS.
+    sigma: Standard deviation, in edges.
+    within: Wink-Sparse: maximum distance of words that are not dropped.
+    beyond: Dropped pairs: "far", weight 0, or "hidden".
+    counts: Distance of all pairs of words, as if dropped by RS-Sparse.
   """
 
   sigma: float
@@ -153,9 +114,7 @@ class Tree(Plain):
       edges = self.counts
     if self.within is not None and edges > self.within:
       return HIDDEN if self.beyond == "hidden" else 0.0
-    density = math.exp(-(edges**2) / (2 * self.sigma**2))
-    density /= self.sigma * math.sqrt(2 * math.pi)
-    return head.plain(i, j) * density
+    return head.plain(i, j) * density(edges, self.sigma)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,9 +122,9 @@ class Related(Plain):
   """Omote et al., Eqs. 12 to 16: vectors by clipped difference of depths.
 
   Attributes:
-    label: "depth"; or "distance", signed by the order of the words.
-    clip: l.
-    keys, values: beside which of them.
+    label: "depth"; or "distance", negative if the key comes first.
+    clip: Maximum l.
+    keys, values: Whether vectors are added to keys and values.
   """
 
   label: str = "depth"
@@ -180,28 +139,27 @@ class Related(Plain):
       far = sentence.depth(j) - sentence.depth(i)
     else:
       edges = sentence.edges(i, j)
-      edges = self.clip if edges is None else edges  # two trees: far
+      edges = self.clip if edges is None else edges
       far = -edges if j < i else edges
     return max(-self.clip, min(self.clip, far)) + self.clip
 
   def score(self, head, i, j):
     score = head.plain(i, j)
     if self.keys:
-      adjacent = head.part["key_LK"][self.row(head.sentence, i, j)]
-      score += float(head.q_SK[i] @ adjacent) / math.sqrt(len(adjacent))
+      key_K = head.params["key_LK"][self.row(head.sentence, i, j)]
+      score += float(head.q_SK[i] @ key_K) / math.sqrt(len(key_K))
     return score
 
   def value(self, head, i, j):
     if not self.values:
       return 0.0
-    return np.asarray(
-      head.part["value_LK"][self.row(head.sentence, i, j)], float
-    )
+    row = self.row(head.sentence, i, j)
+    return np.asarray(head.params["value_LK"][row], float)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sisa(Plain):
-  """[leaky(q); 1] Θ leaky(k), as PASCAL's authors have it."""
+  """[leaky(q); 1] Θ leaky(k), as in the code of PASCAL's authors."""
 
   def form(self, x_K):
     return np.where(x_K > 0, x_K, 0.01 * x_K)
@@ -211,14 +169,14 @@ class Sisa(Plain):
 
   def score(self, head, i, j):
     q, k = self.form(head.q_SK[i]), self.form(head.k_SK[j])
-    matrix = np.asarray(head.part["bilinear_HKK"][head.number], float)
-    single = np.asarray(head.part["bias_HK"][head.number], float)
-    return float(q @ matrix @ k) / self.divisor(len(q)) + float(single @ k)
+    matrix = np.asarray(head.params["bilinear_HKK"][head.index], float)
+    bias = np.asarray(head.params["bias_HK"][head.index], float)
+    return float(q @ matrix @ k) / self.divisor(len(q)) + float(bias @ k)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dbsa(Sisa):
-  """Deguchi et al. 2019, Eq. 4, and their code's term of the key."""
+  """Deguchi et al. 2019, Eq. 4, with the bias of their code."""
 
   def form(self, x_K):
     return x_K
@@ -229,19 +187,27 @@ class Dbsa(Sisa):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """What a window is told of one step of one sentence."""
+  """One step of a recurrent decoder on one sentence.
+
+  Attributes:
+    sentence: The source.
+    score_S: Alignment scores.
+    query_G: State of the decoder.
+    params: Parameters of the window.
+    attended: Mean position that the previous step attended to.
+  """
 
   sentence: Sentence
-  score_S: list[float]
+  score_S: Sequence[float]
   query_G: np.ndarray
-  part: Params
-  examined: float  # mean position that the previous step attended to
+  params: Params
+  attended: float = 0.0
 
   def position(self) -> float:
     """p = J · σ(vᵀ tanh(W s + b)), Chen et al. 2018, Eq. 5."""
-    hidden = np.tanh(dense(self.part["position"]["hidden"], self.query_G))
-    at = dense(self.part["position"]["position"], hidden)[0]
-    return len(self.score_S) * sigmoid(at)
+    position = self.params["position"]
+    hidden = np.tanh(dense(position["hidden"], self.query_G))
+    return len(self.score_S) * sigmoid(dense(position["position"], hidden)[0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,8 +215,8 @@ class Whole:
   """Bahdanau et al. 2015.
 
   Attributes:
-    name: of the window.
-    own: it has annotations and an alignment of its own.
+    name: Name of the window.
+    own: Whether it has its own annotations and alignment.
   """
 
   name: str = "global"
@@ -265,33 +231,41 @@ class Local(Whole):
   """Luong et al. 2015, local-p, with D = 10 and σ = D / 2."""
 
   name: str = "local"
+  reach: int = 10
+  sigma: float = 5.0
 
   def weights(self, step):
-    p, reach = step.position(), 10
-    seen = [
-      j for j in range(len(step.score_S)) if abs(j - math.floor(p)) <= reach
-    ]
-    weight_S = softmax(step.score_S, seen)
-    return [
-      w * math.exp(-((j - p) ** 2) / (2 * (reach / 2) ** 2))
-      for j, w in enumerate(weight_S)
-    ]
+    p, size = step.position(), len(step.score_S)
+    near = [j for j in range(size) if abs(j - math.floor(p)) <= self.reach]
+    weight_S = softmax(step.score_S, near)
+    return [w * gaussian(j - p, self.sigma) for j, w in enumerate(weight_S)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Flexible(Whole):
-  """Shu & Nakayama 2017: a penalty g (j - p)² / 2σ², σ = 1.5."""
+  """Shu & Nakayama 2017: a penalty g (j - p)² / 2σ², σ = 1.5, and span τ."""
 
   name: str = "flexible"
+  span: float = 0.0
+
+  def penalties(self, step: Step) -> list[float]:
+    hidden = np.tanh(dense(step.params["hidden"], step.query_G))
+    strength = sigmoid(dense(step.params["strength"], hidden)[0])
+    offsets = [j - step.attended for j in range(len(step.score_S))]
+    return [strength * x**2 / (2 * 1.5**2) for x in offsets]
+
+  def visible(self, step: Step) -> list[int]:
+    nearest = math.floor(step.attended + 0.5)
+    return [
+      j
+      for j, penalty in enumerate(self.penalties(step))
+      if not self.span or penalty <= self.span or j == nearest
+    ]
 
   def weights(self, step):
-    hidden = np.tanh(dense(step.part["hidden"], step.query_G))
-    strength = sigmoid(dense(step.part["strength"], hidden)[0])
-    score_S = [
-      e - strength * (j - step.examined) ** 2 / (2 * 1.5**2)
-      for j, e in enumerate(step.score_S)
-    ]
-    return softmax(score_S, range(len(score_S)))
+    penalties = self.penalties(step)
+    score_S = [e - p for e, p in zip(step.score_S, penalties)]
+    return softmax(score_S, self.visible(step))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,54 +274,100 @@ class Sdatt(Whole):
 
   name: str = "syntax"
   position: str = "interp"
+  reach: int = 4
+  sigma: float = 2.0
+  apply: str = "multiply"
 
   def edges(self, sentence: Sentence, i: int, j: int) -> int:
-    """EOS depends on the root."""
-    result = sentence.edges(i, j)
-    if result is not None:
-      return result
-    up = [0 if sentence.word[x] < 0 else sentence.depth(x) + 1 for x in (i, j)]
-    return sum(up)
+    """Edges, where EOS is the parent of the roots."""
+    edges = sentence.edges(i, j)
+    if edges is not None:
+      return edges
+    return sum(
+      0 if sentence.word[x] < 0 else sentence.depth(x) + 1 for x in (i, j)
+    )
 
   def weights(self, step):
-    size, n = len(step.score_S), 4
-    row = [
+    size = len(step.score_S)
+    rows = [
       [self.edges(step.sentence, i, j) for j in range(size)]
       for i in range(size)
     ]
     if self.position == "expected":
-      even = softmax(step.score_S, range(size))
-      mean = [
-        sum(even[i] * row[i][j] for i in range(size)) for j in range(size)
-      ]
-      test, centre = mean, min(range(size), key=lambda j: mean[j])
+      weight_S = softmax(step.score_S, range(size))
+      distance = limit = list(np.array(weight_S) @ np.array(rows))
+      center = min(range(size), key=lambda j: distance[j])
     else:
       p = step.position()
-      centre = min(math.floor(p), size - 1)
-      mean = test = row[centre]
+      center = min(math.floor(p), size - 1)
+      distance = limit = rows[center]
       if self.position == "interp":
-        above, share = row[min(math.ceil(p), size - 1)], p - math.floor(p)
-        mean = [(1 - share) * a + share * b for a, b in zip(mean, above)]
-        test = test if share < 0.5 else above
-    seen = [j for j in range(size) if test[j] <= n or j == centre]
-    scaled = [
-      e * math.exp(-(d**2) / (2 * (n / 2) ** 2))
-      for e, d in zip(step.score_S, mean)
-    ]
-    return softmax(scaled, seen)
+        above, share = rows[min(math.ceil(p), size - 1)], p - math.floor(p)
+        distance = [(1 - share) * a + share * b for a, b in zip(limit, above)]
+        limit = limit if share < 0.5 else above
+    visible = [j for j in range(size) if limit[j] <= self.reach or j == center]
+    if self.apply == "multiply":
+      scores = [
+        e * gaussian(d, self.sigma) for e, d in zip(step.score_S, distance)
+      ]
+    else:
+      scores = [
+        e - d**2 / (2 * self.sigma**2) for e, d in zip(step.score_S, distance)
+      ]
+    return softmax(scores, visible)
 
 
 def alignment(params: Params, query_G, annotation_SE) -> list[float]:
   """e = vᵀ tanh(W s + U h + b) + c."""
-  request = dense(params["query"], query_G)
+  query = dense(params["query"], query_G)
   return [
-    dense(params["score"], np.tanh(request + dense(params["key"], h)))[0]
+    dense(params["score"], np.tanh(query + dense(params["key"], h)))[0]
     for h in annotation_SE
   ]
 
 
+def unit(head_W, words, word: int, length: int) -> list[int]:
+  """Unit ⟨parent, siblings, children⟩ of Chen et al. 2017; [] for EOS.
+
+  Args:
+    head_W: Parent of each word.
+    words: Words that have subwords.
+    word: The word.
+    length: Maximum number of members.
+  """
+  if word < 0:
+    return []
+  members, parent = [], head_W[word]
+  if parent != word:
+    members = [parent]
+    members += [
+      w for w in words if w not in (word, parent) and head_W[w] == parent
+    ]
+  members += [w for w in words if w != word and head_W[w] == word]
+  return [w for w in members if w in words][:length]
+
+
+def unit_vector(params: Params, members, x_WD) -> list[float]:
+  """Vector V of Chen et al. 2017: tanh of the largest value of each channel.
+
+  Args:
+    params: Parameters of the convolution.
+    members: Words of the unit.
+    x_WD: Embedding of each word.
+  """
+  kernel_ODP = np.asarray(params["kernel"], float)
+  padding = [params["slash"]] * (len(kernel_ODP) // 2)
+  rows = [x_WD[word] for word in members] or [params["slash"]]
+  rows = np.array([*padding, *rows, *padding], float)
+  values = [
+    sum(x_D @ matrix for x_D, matrix in zip(rows[at:], kernel_ODP))
+    for at in range(max(1, len(members)))
+  ]
+  return np.tanh(np.max(values, axis=0) + np.asarray(params["bias"], float))
+
+
 def normalised(params: Params, x_SD: np.ndarray) -> np.ndarray:
-  """Layer normalisation."""
+  """Layer normalization."""
   out = []
   for x in x_SD:
     x = (x - x.mean()) / math.sqrt(((x - x.mean()) ** 2).mean() + 1e-5)
@@ -357,18 +377,15 @@ def normalised(params: Params, x_SD: np.ndarray) -> np.ndarray:
 
 def encoder_layer(
   params: Params,
-  rules: Sequence[Plain],
-  part: Params,
+  heads: Sequence[Plain],
+  modifier: Params,
   sentence: Sentence,
   x_SD: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """A post-norm layer of the Transformer whose heads follow rules.
-
-  Returns: scores and weights of all heads (HSS), and the layer's output (SD).
-  """
+  """A post-norm Transformer layer: scores and weights (HSS), output (SD)."""
   attention = params["attention"]
   score_HSS, weight_HSS, mixed_SHK = self_attention(
-    attention, rules, part, sentence, x_SD, causal=False
+    attention, heads, modifier, sentence, x_SD, causal=False
   )
   out = np.array([dense(attention["output"], m.ravel()) for m in mixed_SHK])
   x_SD = normalised(params["around_attention"]["norm"], x_SD + out)
@@ -380,24 +397,24 @@ def encoder_layer(
   return score_HSS, weight_HSS, x_SD
 
 
-def self_attention(attention, rules, part, sentence, x_SD, *, causal: bool):
+def self_attention(attention, heads, modifier, sentence, x_SD, *, causal: bool):
   """Scores and weights (HSS), and the mixed values (SHK)."""
   size, count = len(x_SD), 0
   q, k, v = (
-    np.array([dense(attention[n], x).reshape(len(rules), -1) for x in x_SD])
+    np.array([dense(attention[n], x).reshape(len(heads), -1) for x in x_SD])
     for n in ("query", "key", "value")
   )
-  score_HSS = np.zeros((len(rules), size, size))
+  score_HSS = np.zeros((len(heads), size, size))
   weight_HSS, mixed_SHK = np.zeros_like(score_HSS), np.zeros_like(v)
-  for h, rule in enumerate(rules):
-    head = Head(sentence, q[:, h], k[:, h], part, count)
+  for h, rule in enumerate(heads):
+    head = Head(sentence, q[:, h], k[:, h], modifier, count)
     count += rule != Plain()
     for i in range(size):
-      seen = range(i + 1 if causal else size)
+      visible = range(i + 1 if causal else size)
       for j in range(size):
         score_HSS[h, i, j] = rule.score(head, i, j)
-      weight_HSS[h, i] = softmax(score_HSS[h, i], seen)
-      for j in seen:
+      weight_HSS[h, i] = softmax(score_HSS[h, i], visible)
+      for j in visible:
         value = v[j, h] + rule.value(head, i, j)
         mixed_SHK[i, h] += weight_HSS[h, i, j] * value
   return score_HSS, weight_HSS, mixed_SHK

@@ -24,10 +24,10 @@ from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data import schema
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.models.contract import sentence_features
+from jaxsyn.models.spec import Placement
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
 from jaxsyn.syntax import MODIFIERS, AttentionSite, Modifier
-from jaxsyn.syntax.placement import Placement
 
 # One sentence has far more words than subwords, one has a single word, one has
 # none but EOS, and one is longer than all others together.

@@ -1,4 +1,4 @@
-"""Properties of every window of the table."""
+"""Properties of all windows of the table."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models_under_test import batch_of, plan_of, sentence, windows_of
-from window_under_test import WHERE, drawn, steps
+from window_cases import SITE, random_params, steps
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.contract import sentence_features
@@ -20,13 +20,13 @@ PAIRS = [
   sentence(1, 3, 4),
 ]
 ROWS = len(PAIRS)
-VIEW = sentence_features(batch_of(PAIRS, extra=2), "source")
-SIZE = VIEW.real_BS.shape[1]
+FEATURES = sentence_features(batch_of(PAIRS, extra=2), "source")
+SIZE = FEATURES.real_BS.shape[1]
 RNG = np.random.default_rng(0)
 SCORE_BNS = RNG.normal(size=(ROWS, 2, SIZE)).astype(np.float32)
-QUERY_BNG = RNG.normal(size=(ROWS, 2, WHERE.width)).astype(np.float32)
+QUERY_BNG = RNG.normal(size=(ROWS, 2, SITE.width)).astype(np.float32)
 
-# Each with the options of its defaults, and others that change its course.
+# Default options, and others that change the behavior.
 VARIANTS = {
   **{name: kind() for name, kind in WINDOWS.items()},
   "flexible, span": WINDOWS["flexible"](span=0.5),
@@ -42,19 +42,16 @@ class Case:
   spec: WindowSpec
 
   def __post_init__(self):
-    self.window = self.spec.make(WHERE)
-    self.params = drawn(self.window, SCORE_BNS, QUERY_BNG, VIEW)
+    self.window = self.spec.make(SITE)
+    inputs = SCORE_BNS, QUERY_BNG, FEATURES
+    self.params = random_params(self.window, *inputs)
 
-  def __call__(self, score_BNS=SCORE_BNS, query_BNG=QUERY_BNG, view=VIEW):
+  def __call__(
+    self, score_BNS=SCORE_BNS, query_BNG=QUERY_BNG, features=FEATURES
+  ):
     """weight_BNTS of two steps."""
-    return self.window.apply(
-      {"params": self.params},
-      jnp.asarray(score_BNS),
-      jnp.asarray(query_BNG),
-      view,
-      2,
-      method=steps,
-    )
+    inputs = jnp.asarray(score_BNS), jnp.asarray(query_BNG), features, 2
+    return self.window.apply({"params": self.params}, *inputs, method=steps)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -62,7 +59,7 @@ def case(request):
   return Case(VARIANTS[request.param])
 
 
-def test_every_window_is_in_a_system():
+def test_each_window_is_in_a_system():
   used = {name for s in SYSTEMS for name in windows_of(plan_of(s))}
   assert used == set(WINDOWS)
 
@@ -73,42 +70,41 @@ def test_weights_sum_to_at_most_one_without_padding(case):
   assert (weight_BNTS >= 0).all()
   assert (weight_BNTS.sum(-1) <= 1 + 1e-5).all()
   assert (weight_BNTS.max(-1) > 0).all()
-  pad_BS = ~np.asarray(VIEW.real_BS)
-  assert not weight_BNTS.transpose(0, 3, 1, 2)[pad_BS].any()
+  padding_BS = ~np.asarray(FEATURES.real_BS)
+  assert not weight_BNTS.transpose(0, 3, 1, 2)[padding_BS].any()
 
 
-def test_alone_or_in_a_batch_weights_are_the_same(case):
-  combined = case()
+def test_weights_do_not_depend_on_the_batch(case):
+  together = case()
   for row in (1, 3):
-    expected = slice(row, row + 1)
-    single = sentence_features(batch_of(PAIRS[expected]), "source")
-    size = single.real_BS.shape[1]
-    result = case(SCORE_BNS[expected, :, :size], QUERY_BNG[expected], single)
-    np.testing.assert_allclose(result[0], combined[row, ..., :size], atol=1e-6)
+    rows = slice(row, row + 1)
+    features = sentence_features(batch_of(PAIRS[rows]), "source")
+    size = features.real_BS.shape[1]
+    alone = case(SCORE_BNS[rows, :, :size], QUERY_BNG[rows], features)
+    np.testing.assert_allclose(alone[0], together[row, ..., :size], atol=1e-6)
 
 
 def test_hypotheses_are_independent(case):
   score_BNS, query_BNG = np.array(SCORE_BNS), np.array(QUERY_BNG)
   score_BNS[:, 0] = score_BNS[:, 0, ::-1]
   query_BNG[:, 0] += 1
-  # Of the same shapes, so that they are rounded alike: a window is steep, and
-  # the last bit of its middle, near 40, is the fifth digit of a weight.
   other, expected = case(score_BNS, query_BNG), case()
   np.testing.assert_array_equal(other[:, 1:], expected[:, 1:])
   assert (other[:, 0] != expected[:, 0]).any()
 
 
-def test_scores_of_pads_make_no_difference(case):
-  pad_BNS = np.broadcast_to(~np.asarray(VIEW.real_BS)[:, None], SCORE_BNS.shape)
-  other = np.where(pad_BNS, 50.0, SCORE_BNS).astype(np.float32)
-  np.testing.assert_array_equal(case(other), case())
+def test_scores_of_padding_have_no_effect(case):
+  is_padding_BS = ~np.asarray(FEATURES.real_BS)
+  other_BNS = np.where(is_padding_BS[:, None], 50.0, SCORE_BNS)
+  other_BNS = other_BNS.astype(np.float32)
+  np.testing.assert_array_equal(case(other_BNS), case())
 
 
-def test_gradients_are_finite_in_rows_of_padding_too(case):
-  nothing = VIEW.replace(real_BS=VIEW.real_BS.at[1].set(False))
+def test_gradients_are_finite_in_rows_of_padding(case):
+  empty = FEATURES.replace(real_BS=FEATURES.real_BS.at[1].set(False))
 
   def value(score_BNS):
-    weight_BNTS = case(score_BNS, view=nothing)
+    weight_BNTS = case(score_BNS, features=empty)
     return jnp.sum(weight_BNTS * jnp.arange(SIZE))
 
   assert np.isfinite(np.asarray(jax.grad(value)(jnp.asarray(SCORE_BNS)))).all()

@@ -23,7 +23,7 @@ from models_under_test import (
   without_parts,
 )
 from tables_under_test import Tables, random_params, request_of, run_search
-from window_under_test import WHERE
+from window_cases import SITE
 
 from jaxsyn import syntax
 from jaxsyn.config import Config, read_config
@@ -161,7 +161,7 @@ def test_the_part_reads_the_tree_where_there_is_one(follow):
 
 def test_the_window_looks_near_where_it_looked_before(follow):
   spec = dict(follow("near").config.model.family.windows)["near"]
-  window, view = spec.make(WHERE), sentence_features(BATCH, "source")
+  window, view = spec.make(SITE), sentence_features(BATCH, "source")
   rows, size = view.real_BS.shape
   score_BNS = np.random.default_rng(0).normal(size=(rows, 1, size))
   past_BN = np.array([[0.0], [7.2], *([[0.0]] * (rows - 2))])

@@ -1,4 +1,4 @@
-"""Factors: their labels, their vectors by plain loops, and what clashes."""
+"""Factors and S&H: labels by hand, vectors by loops, golden values."""
 
 import dataclasses
 import math
@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import agree_with_differences
+from cases import check_gradients, run
 from models_under_test import (
   JOINT,
   batch_of,
   check_part,
   logits,
+  parameters,
   places,
   plan_of,
   sentence,
@@ -20,10 +21,11 @@ from models_under_test import (
 
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import forward
+from jaxsyn.models.contract import forward, sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import AttentionSite, SentenceFeatures, factors
 from jaxsyn.syntax.factors import FACTORS, Factors
+from jaxsyn.syntax.label_embedding import LabelEmbedding
 
 
 @pytest.fixture(autouse=True)
@@ -31,18 +33,18 @@ def few_positions(monkeypatch):
   monkeypatch.setattr(factors, "POSITIONS", 2)
 
 
-WHERE = AttentionSite(
-  *("encoder", -1),
+SITE = AttentionSite(
+  "encoder",
+  -1,
   heads=2,
   width=8,
   dtype="float32",
   relations=2,
   labels=(("upos", 3), ("feats", 2), ("lemma", 4)),
 )
-# Words of 1, 3 and 2 subwords, EOS, a pad; of 2 and 1, of which the
-# first has what no table knows, EOS and pads. Word 1 of the second has
-# no subword: another's piece holds it.
-VIEW = SentenceFeatures(
+# Words of 1, 3 and 2 subwords, EOS, padding. Then words of 2 and 1 subwords with
+# a word without subwords in between, and unknown labels of the first word.
+FEATURES = SentenceFeatures(
   real_BS=jnp.array([[1] * 7 + [0], [1] * 4 + [0] * 4], bool),
   word_BS=jnp.array([[0, 1, 1, 1, 2, 2, -1, -1], [0, 0, 2, *[-1] * 5]]),
   relation_BW=jnp.array([[2, 1, 2], [9, 1, 1]]),
@@ -52,50 +54,43 @@ VIEW = SentenceFeatures(
     "lemma": jnp.array([[1, 4, 2], [5, 3, 3]]),
   },
 )
-# Which label each subword has, worked out by hand: 0 where there is no word and
-# where no table knows it.
-LABELS = {
+LABELS = {  # by hand
   "upos": [[3, 1, 1, 1, 2, 2, 0, 0], [0, 0, 2, 0, 0, 0, 0, 0]],
   "feats": [[0, 2, 2, 2, 1, 1, 0, 0], [0, 0, 2, 0, 0, 0, 0, 0]],
   "lemma": [[1, 4, 4, 4, 2, 2, 0, 0], [0, 0, 3, 0, 0, 0, 0, 0]],
   "relation": [[2, 1, 1, 1, 2, 2, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0]],
-  # Words from the second on are one.
   "position": [[1, 2, 2, 2, 2, 2, 0, 0], [1, 1, 2, 0, 0, 0, 0, 0]],
   "subword": [[1, 2, 3, 4, 2, 4, 0, 0], [2, 4, 1, 0, 0, 0, 0, 0]],
 }
 COUNTS = dict(upos=3, feats=2, lemma=4, relation=2, position=2, subword=4)
-X_BSD = np.random.default_rng(0).normal(size=(2, 8, 8)).astype(np.float32)
+X = np.random.default_rng(0).normal(size=(2, 8, 8)).astype(np.float32)
 
 
-def tables(spec: Factors) -> dict:
+def embed(spec, params, features=FEATURES):
+  return np.asarray(run(spec, "embed", X, features, params=params, site=SITE))
+
+
+def tables(sizes) -> dict:
   rng = np.random.default_rng(1)
   return {
-    name: {"embedding": jnp.asarray(rng.normal(size=(COUNTS[name] + 1, size)))}
-    for name, size in spec.sizes_in(WHERE.width).items()
+    name: {"embedding": rng.normal(size=(COUNTS[name] + 1, size))}
+    for name, size in sizes.items()
   }
 
 
-def embedded(spec, params, view=VIEW, x_BSD=X_BSD):
-  return spec.make(WHERE).apply(
-    {"params": params}, jnp.asarray(x_BSD), view, method="embed"
-  )
-
-
-def by_loops(spec: Factors, params) -> np.ndarray:
-  """Section 2.1 of the paper in float64, a number at a time."""
-  out = X_BSD.astype(np.float64)
-  factor = math.sqrt(8) if spec.scale else 1.0
-  for b in range(2):
-    for s in range(8):
-      at = 8 - sum(np.shape(t["embedding"])[1] for t in params.values())
-      for name in spec.names:
-        table = np.asarray(params[name]["embedding"], np.float64)
-        for i, value in enumerate(table[LABELS[name][b][s]]):
-          if spec.join == "sum":
-            out[b, s, i] += factor * value
-          else:
-            out[b, s, at + i] = factor * value
-        at += table.shape[1]
+def by_loops(names, params, *, scaled, join="concatenate"):
+  """Embeddings of both sentences, number by number."""
+  out = X.astype(np.float64)
+  for b, s in np.ndindex(2, 8):
+    at = 8 - sum(table["embedding"].shape[1] for table in params.values())
+    for name in names:
+      vector = params[name]["embedding"][LABELS[name][b][s]]
+      for i, value in enumerate(vector * (math.sqrt(8) if scaled else 1)):
+        if join == "sum":
+          out[b, s, i] += value
+        else:
+          out[b, s, at + i] = value
+      at += len(vector)
   return out
 
 
@@ -110,34 +105,41 @@ def by_loops(spec: Factors, params) -> np.ndarray:
   ],
   ids=str,
 )
-def test_they_are_those_of_plain_loops(spec):
-  params = tables(spec)
+def test_factors_equal_loops(spec):
+  params = tables(spec.sizes_in(8))
+  expected = by_loops(spec.names, params, scaled=spec.scale, join=spec.join)
   np.testing.assert_allclose(
-    embedded(spec, params), by_loops(spec, params), rtol=1e-6, atol=1e-6
+    embed(spec, params), expected, rtol=1e-6, atol=1e-6
   )
 
 
-def test_a_sentence_without_a_tree_keeps_its_tokens():
-  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
-  for join in ("concatenate", "sum"):
-    spec = Factors(("upos", "subword"), join)
-    params = tables(spec)
-    out = embedded(spec, params, view)
-    np.testing.assert_array_equal(out[0], X_BSD[0])
-    np.testing.assert_array_equal(out[1], embedded(spec, params)[1])
-
-
-def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
-  site = AttentionSite(
-    *("encoder", -1),
-    heads=2,
-    width=400,
-    dtype="float32",
-    relations=7,
-    labels=(("upos", 17), ("feats", 900), ("lemma", 20_001)),
+@pytest.mark.parametrize("size", [2, 8])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_label_embedding_equals_loops(size, scaled):
+  params = tables({"relation": size})
+  out = embed(
+    LabelEmbedding(size=size, scale_label=scaled), {"table": params["relation"]}
   )
-  spec, x_BSD = Factors(), jnp.zeros((2, 8, 400))
-  made = spec.make(site).init(jax.random.key(0), x_BSD, VIEW, method="embed")
+  expected = by_loops(["relation"], params, scaled=scaled)
+  np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("join", ["concatenate", "sum"])
+def test_sentences_without_a_tree_keep_their_embeddings(join):
+  features = FEATURES.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
+  spec = Factors(("upos", "subword"), join)
+  params = tables(spec.sizes_in(8))
+  out = embed(spec, params, features)
+  np.testing.assert_array_equal(out[0], X[0])
+  np.testing.assert_array_equal(out[1], embed(spec, params)[1])
+
+
+def test_tables_have_one_row_per_label_and_start_as_tokens_do():
+  labels = (("upos", 17), ("feats", 900), ("lemma", 20_001))
+  site = dataclasses.replace(SITE, width=400, relations=7, labels=labels)
+  module = Factors().make(site)
+  x_BSD = jnp.zeros((2, 8, 400))
+  made = module.init(jax.random.key(0), x_BSD, FEATURES, method="embed")
   params = made["params"]
   assert {n: t["embedding"].shape for n, t in params.items()} == {
     "upos": (18, 8),  # 10 of 500
@@ -147,72 +149,95 @@ def test_parameters_are_as_many_as_labels_and_start_as_tokens_do():
     "position": (3, 8),
     "subword": (5, 4),
   }
-  # 1 / √400; the deviation of 1.8 million draws is known far better.
+  # 1 / √400, known precisely from 1.8 million samples.
   assert abs(np.std(params["lemma"]["embedding"]) / 0.05 - 1) < 0.01
 
 
-def test_gradients_agree_with_differences():
-  weight = np.random.default_rng(2).normal(size=X_BSD.shape)
-  for join in ("concatenate", "sum"):
-    spec = Factors(("feats", "subword"), join)
+@pytest.mark.parametrize("join", ["concatenate", "sum"])
+def test_gradients_equal_differences(join):
+  weight = np.random.default_rng(2).normal(size=X.shape)
+  spec = Factors(("feats", "subword"), join)
 
-    def loss(params, spec=spec):
-      return jnp.mean(weight * jnp.sin(embedded(spec, params)))
+  def loss(params):
+    out = run(spec, "embed", X, FEATURES, params=params, site=SITE)
+    return jnp.mean(weight * jnp.sin(out))
 
-    params = tables(spec)
-    # A row that no subword has cannot count.
-    assert {0, 1, 2} == {*np.ravel(LABELS["feats"])}
-    agree_with_differences(loss, params)
+  check_gradients(loss, tables(spec.sizes_in(8)))
 
 
-def test_annotations_with_labels_are_factors():
+def test_requires_only_the_features_of_its_factors():
   assert {*ANNOTATIONS, "relation", "position", "subword"} == set(FACTORS)
-
-
-def test_each_is_read_only_where_it_is_used():
-  plan = plan_of("factors")
-  expected = ("upos", "feats", "lemma", "relation")
-  assert plan.features == {f"source_{name}" for name in expected}
+  names = ("upos", "feats", "lemma", "relation")
+  assert plan_of("factors").features == {f"source_{name}" for name in names}
   assert Factors(("subword", "position")).required_features == ("word",)
   assert Factors(("lemma", "subword")).required_features == ("lemma",)
   assert Factors(()).required_features == ()
 
 
-def test_what_takes_the_same_dimensions_is_refused_by_name():
-  message = "label_embedding and factors both take the last dimensions"
+@pytest.mark.parametrize(
+  "system, names",
+  [
+    ("label_embedding+factors", "label_embedding and factors"),
+    ("gru_sdr+factors", "source_dependency and factors"),
+    ("gru_sdr+label_embedding", "source_dependency and label_embedding"),
+  ],
+)
+def test_rejects_two_modifiers_of_the_last_dimensions(system, names):
+  message = f"{names} both replace the last dimensions of the embeddings"
   with pytest.raises(InputError, match=message):
-    plan_of("label_embedding+factors")
-  with pytest.raises(InputError, match="source_dependency and factors both"):
-    plan_of("gru_sdr+factors")
-
-
-def test_summed_they_take_none():
-  both = places(encoder={"factors": {"join": "sum"}, "label_embedding": {}})
-  active = [part.active_heads(1, 1) for _, part in both.modifiers_in("encoder")]
-  assert active == [{(-1, -1)}, set()]
-  spec = resolve(
-    dataclasses.replace(plan_of("transformer").config, parts=both), JOINT
-  ).spec
-  assert spec.modifiers == both  # taking none, they are there
+    plan_of(system)
 
 
 @pytest.mark.parametrize(
-  "options, message",
+  "options", [{"factors": {"join": "sum"}}, {"factors": {"names": ()}}]
+)
+def test_factors_that_replace_nothing_combine_with_labels(options):
+  parts = places(encoder={**options, "label_embedding": {}})
+  config = dataclasses.replace(plan_of("transformer").config, parts=parts)
+  active = resolve(config, JOINT).spec.modifiers.encoder
+  assert len(active) == (2 if "join" in options["factors"] else 1)
+
+
+def test_encoder_does_not_read_the_replaced_dimensions():
+  plan = plan_of("label_embedding", tie_embeddings=False)
+  batch = batch_of([sentence(4, 3, 1), sentence(3, 2, 2)])
+  batch["source_parsed_B"] = jnp.array([1, 0], jnp.uint8)
+  params = parameters(plan, batch)
+  table = params["source_table"]["embedding"]
+
+  def encoded(dimensions):
+    changed = {"embedding": table.at[:, dimensions].add(1.0)}
+    return plan.recipe.model.apply(
+      {"params": params | {"source_table": changed}},
+      batch["source_id_BS"],
+      sentence_features(batch, "source"),
+      method="encode",
+    ).memory_BSD
+
+  plain = encoded(slice(0, 0))
+  last, before = encoded(slice(-10, None)), encoded(slice(-11, -10))
+  np.testing.assert_array_equal(last[0], plain[0])
+  assert not np.allclose(last[1], plain[1], atol=1e-3)  # without a tree
+  assert not np.allclose(before[0], plain[0], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+  "name, options, message",
   [
-    ({"names": ("upso",)}, r"names\[0\] has no factor 'upso'.*upos"),
-    ({"names": ("upos", "upos")}, r"factors\.names=.* has one twice"),
+    ("factors", {"names": ("upso",)}, r"names\[0\] has no factor 'upso'.*upos"),
+    ("factors", {"names": ("upos", "upos")}, r"names=.* has one twice"),
+    ("label_embedding", {"size": -1}, r"size must be from 0 to .*, got -1"),
+    ("label_embedding", {"size": 17}, "size=17 must be"),
+    ("source_dependency", {"size": 17}, "size=17 must be from 0 to .*=16"),
   ],
 )
-def test_options_that_do_not_fit_are_named(options, message):
-  with pytest.raises(InputError, match=message):
-    check_part("encoder", "factors", options)
+def test_rejects_invalid_options(name, options, message):
+  with pytest.raises(InputError, match=rf"encoder\.{name}\.{message}"):
+    check_part("encoder", name, options)
 
 
-def test_the_label_embedding_is_what_it_was_before_there_were_factors():
-  """Names, shapes, first values and results of checkpoints.
-
-  Values: of commit 7111ab5, jax 0.10.2 on a CPU.
-  """
+def test_label_embedding_keeps_the_values_of_old_checkpoints():
+  """Names, shapes, initial values and results of commit 7111ab5 on a CPU."""
   plan = plan_of("label_embedding")
   batch = batch_of([sentence(4, 3, 1), sentence(3, 2, 2)])
   keys = {"params": jax.random.key(7), "syntax": jax.random.key(1)}

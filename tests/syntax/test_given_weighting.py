@@ -1,33 +1,18 @@
-"""The caller's own matrix."""
+"""The caller's weighting matrix."""
 
-import jax.numpy as jnp
 import numpy as np
-import pytest
-from part_under_test import rescored
+from cases import FEATURES, SCORE, B, S, normal, rescore
 
 from jaxsyn.syntax.given_weighting import GivenWeighting
 
 
-@pytest.fixture
-def score():
-  return jnp.asarray(np.random.default_rng(0).normal(size=(2, 2, 3, 3)))
-
-
-def test_one_matrix_for_the_chosen_heads(score):
-  matrix = jnp.full((2, 3, 3), 2.0).at[1].set(3.0)
-  out = rescored(GivenWeighting(heads=(1,)), score, weighting_BSS=matrix)
-  np.testing.assert_array_equal(out[:, 0], score[:, 0])
-  np.testing.assert_array_equal(out[0, 1], 2 * score[0, 1])
-  np.testing.assert_array_equal(out[1, 1], 3 * score[1, 1])
-
-
-def test_a_matrix_a_head(score):
-  matrix = jnp.ones((2, 2, 3, 3)).at[:, 0].set(0.0)
-  out = rescored(GivenWeighting(heads=(0, 1)), score, weighting_BHSS=matrix)
-  assert (out[:, 0] == 0).all()
-  np.testing.assert_array_equal(out[:, 1], score[:, 1])
-
-
-def test_no_matrix_is_the_plain_score(score):
-  out = rescored(GivenWeighting(heads=(0, 1)), score)
-  np.testing.assert_array_equal(out, score)
+def test_multiplies_selected_heads_by_the_matrix():
+  matrix_BSS, matrix_BHSS = normal(B, S, S), normal(B, 3, S, S)
+  features = FEATURES.replace(weighting_BSS=matrix_BSS)
+  out = np.asarray(rescore(GivenWeighting(heads=(1,)), features=features))
+  np.testing.assert_array_equal(out[:, ::2], SCORE[:, ::2])
+  np.testing.assert_array_equal(out[:, 1], SCORE[:, 1] * matrix_BSS)
+  features = FEATURES.replace(weighting_BHSS=matrix_BHSS)
+  out = rescore(GivenWeighting(heads=None), features=features)
+  np.testing.assert_array_equal(out, SCORE * matrix_BHSS)
+  np.testing.assert_array_equal(rescore(GivenWeighting(heads=None)), SCORE)

@@ -1,155 +1,127 @@
-"""Graph convolutions: the sum over neighbours by loops, and where they stand."""
+"""Graph convolutions: the sum over neighbors by loops, at each place."""
 
-import functools
-
-import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graph_by_loops import RELATIONS, VIEW, WHERE
+from cases import (
+  FEATURES,
+  SENTENCES,
+  SITE,
+  B,
+  S,
+  normal,
+  random_params,
+  real_subwords,
+  run,
+  sigmoid,
+)
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.graph_block import GraphBlock
 from jaxsyn.syntax.maps import COLLECTION, Maps
-from jaxsyn.syntax.parents import parents_BWX
 
-RNG = np.random.default_rng(0)
 D = 6
-X = RNG.normal(size=(graph.B, graph.S, D)).astype(np.float32)
-STAGES = {"before": "embed", "after": "encoded", "beside": "adapt_output"}
+X = normal(B, S, D)
+STAGES = {
+  "before": "embed",
+  "after": "adapt_encoding",
+  "beside": "adapt_output",
+}
 
 
-def drawn(spec, seed=0):
-  """Random parameters, biases and gates included."""
-  rng = np.random.default_rng(seed)
-  part = spec.make(WHERE)
-  shapes = jax.eval_shape(
-    lambda: part.init(jax.random.key(0), X, VIEW, method="_message_BSD")
-  )
-  return jax.tree.map(
-    lambda x: jnp.asarray(rng.normal(0, 0.5, x.shape), x.dtype), shapes
-  )
+def params_of(spec):
+  return random_params(spec, "_message_BSD", X, FEATURES)
 
 
-def applied(spec, variables, view=VIEW, x=X):
-  inputs = (x, x, view) if spec.at == "beside" else (x, view)
-  return spec.make(WHERE).apply(variables, *inputs, method=STAGES[spec.at])
+def applied(spec, params):
+  features = FEATURES.replace(inputs=(0 * X, X))
+  return run(spec, STAGES[spec.at], X, features, params=params)
 
 
-def parent_of(head, word, present):
-  """The nearest word above that has subwords; None: there is none."""
-  return next((w for w in graph.chain(head, word)[1:] if w in present), None)
-
-
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def by_loops(spec, variables):
-  """The formula, node by node, neighbour by neighbour."""
+def by_loops(spec, params):
+  """The formula, node by node and neighbor by neighbor."""
   out = np.array(X, np.float64)
-  params = jax.tree.map(np.asarray, variables["params"])
-  for b, (head, relation, word, parsed) in enumerate(graph.SENTENCES):
-    if not parsed:
+  for b, sentence in enumerate(SENTENCES):
+    if not sentence.parsed:
       continue
-    present = sorted({w for w in word if w >= 0})
-    pieces = {
-      w: [s for s, item in enumerate(word) if item == w] for w in present
-    }
-    h = {w: np.mean([X[b, s] for s in pieces[w]], axis=0) for w in present}
-    first = dict(h)
+    words = sorted(set(sentence.word) - {-1})
+    first = {w: X[b, sentence.subwords(w)].mean(0) for w in words}
+    parent = {w: (sentence.ancestors(w) or [None])[0] for w in words}
+    h = dict(first)
     for layer in range(spec.depth):
-      item = params[f"convolutions_{layer}"]
+      directions = params[f"convolutions_{layer}"]
 
-      def message(direction, sender, label, own=item):
-        p = own[direction]
-        g = sigmoid(sender @ p["gate_D"] + p["gate_R"][label])
-        return g * (sender @ p["value"]["kernel"] + p["bias_RD"][label])
+      def message(direction, sender_D, relation, directions=directions):
+        p = directions[direction]
+        gate = sigmoid(sender_D @ p["gate_D"] + p["gate_R"][relation])
+        value_D = sender_D @ p["value"]["kernel"] + p["bias_RD"][relation]
+        return gate * value_D
 
       new = {}
-      for w in present:
+      for w in words:
         total = message("from_itself", h[w], 0)
-        above = parent_of(head, w, present)
-        if above is not None:
-          total = total + message("from_parent", h[above], relation[w])
-        for child in present:
-          if parent_of(head, child, present) == w:
-            total = total + message("from_children", h[child], relation[child])
+        if parent[w] is not None:
+          sender_D, relation = h[parent[w]], sentence.relation[w]
+          total = total + message("from_parent", sender_D, relation)
+        for child in words:
+          if parent[child] == w:
+            relation = sentence.relation[child]
+            total = total + message("from_children", h[child], relation)
         new[w] = h[w] + np.maximum(total, 0)
       h = new
-    for w in present:
-      for s in pieces[w]:
-        out[b, s] += h[w] - first[w]
+    for w in words:
+      out[b, sentence.subwords(w)] += h[w] - first[w]
   return out
 
 
 @pytest.mark.parametrize(
   "at, depth", [("before", 1), ("after", 2), ("beside", 2)]
 )
-def test_against_loops(at, depth):
+def test_messages_equal_loops(at, depth):
   spec = GraphBlock(at=at, depth=depth)
-  variables = drawn(spec)
-  real = np.asarray(VIEW.real_BS)[..., None]
+  params = params_of(spec)
   np.testing.assert_allclose(
-    np.where(real, applied(spec, variables), 0),
-    np.where(real, by_loops(spec, variables), 0),
+    real_subwords(applied(spec, params)),
+    real_subwords(by_loops(spec, params)),
     atol=5e-5,
     rtol=1e-5,
   )
+  change = np.asarray(applied(spec, params) - X)
+  assert (change[4:] == 0).all()  # without words, without a tree
+  assert (change[:, -1] == 0).all()  # padding
 
 
-def test_what_is_drawn_is_who_is_heard():
+def test_publishes_gates_of_parents_and_children():
   spec = GraphBlock(depth=2)
-  _, state = spec.make(WHERE).apply(
-    drawn(spec), X, VIEW, method="embed", mutable=[COLLECTION]
+  _, state = spec.make(SITE).apply(
+    {"params": params_of(spec)},
+    X,
+    FEATURES,
+    method="embed",
+    mutable=[COLLECTION],
   )
-  (result,) = Maps.of(state).find(kind="heard_BQM")
-  for b, q, m, head, one, other in graph.pairs():
-    present = {w for w in graph.SENTENCES[b][2] if w >= 0}
-    near = min(one, other) >= 0 and (
-      parent_of(head, one, present) == other
-      or parent_of(head, other, present) == one
-    )
-    heard = result.value[b, q, m] > 0
-    assert heard == (near and graph.parsed(b)), (b, q, m)
+  (gates,) = Maps.of(state).find(kind="heard_BQM")
+  for b, sentence in enumerate(SENTENCES):
+    for q, m in np.ndindex(len(sentence.word), len(sentence.word)):
+      words = sentence.word[q], sentence.word[m]
+      is_edge = min(words) >= 0 and (
+        sentence.ancestors(words[0])[:1] == [words[1]]
+        or sentence.ancestors(words[1])[:1] == [words[0]]
+      )
+      assert (gates.value[b, q, m] > 0) == (is_edge and sentence.parsed)
 
 
-def test_a_parent_without_subwords_is_passed_over():
-  # Words 0, 2, 5, 6, 7 of the third sentence have subwords; 2 depends on 1, that on
-  # 0; 5 depends on 4, 3, and so on 2.
-  parent_WX = np.asarray(parents_BWX(VIEW)[2])
-  result = {w: np.flatnonzero(row).tolist() for w, row in enumerate(parent_WX)}
-  assert {w: x for w, x in result.items() if x} == {
-    2: [0],
-    5: [2],
-    6: [2],
-    7: [0],
-  }
+def test_each_parameter_gets_a_gradient():
+  spec, weight = GraphBlock(depth=2), normal(*X.shape)
 
+  @jax.jit
+  def loss(params):
+    return jnp.sum(applied(spec, params) * weight)
 
-def test_a_subword_of_a_word_alone_in_the_sentence_hears_itself():
-  spec = GraphBlock()
-  variables = drawn(spec)
-  moved = applied(spec, variables, x=np.roll(X, 1, axis=2)) - np.roll(X, 1, 2)
-  ours = applied(spec, variables) - X
-  assert (np.asarray(ours[4]) == 0).all()  # the sentence of no word
-  assert (np.asarray(ours[5]) == 0).all()  # and that without a tree
-  assert (np.asarray(ours[:, -1]) == 0).all()  # pads
-  assert np.abs(moved[0] - ours[0]).max() > 0.1
-
-
-def test_every_parameter_learns():
-  spec = GraphBlock(depth=2)
-  variables = drawn(spec)
-  weight = RNG.normal(size=X.shape)
-
-  @functools.partial(jax.jit)
-  def loss(variables):
-    return jnp.sum(applied(spec, variables) * weight)
-
-  for gradient in jax.tree.leaves(jax.grad(loss)(variables)):
+  params = jax.tree.map(jnp.asarray, params_of(spec))
+  for gradient in jax.tree.leaves(jax.grad(loss)(params)):
     assert np.isfinite(gradient).all() and np.abs(gradient).max() > 1e-3
 
 
@@ -160,18 +132,6 @@ def test_every_parameter_learns():
     ({"at": "beside", "layers": (2,)}, "2 is not one of the 2 layers"),
   ],
 )
-def test_what_does_not_fit_is_told(options, message):
+def test_rejects_invalid_layers(options, message):
   with pytest.raises(InputError, match=message):
     check_part("encoder", "graph_block", options)
-
-
-def test_sizes_are_those_of_the_formula():
-  spec = GraphBlock()
-  sizes = jax.tree.map(lambda x: x.size, drawn(spec)["params"])
-  (expected,) = sizes.values()
-  for direction, labels in (("from_parent", 6), ("from_itself", 1)):
-    assert (
-      sum(jax.tree.leaves(expected[direction]))
-      == D * D + labels * D + D + labels
-    )
-  assert RELATIONS == 5

@@ -1,190 +1,205 @@
-"""Relative positions: a reference of plain loops, and each option seen."""
+"""Relative positions in the sentence and in the tree, by loops."""
 
-import finite_differences
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import (
+  FEATURES,
+  HEADS,
+  QUERY,
+  SCORE,
+  SENTENCES,
+  SITE,
+  B,
+  K,
+  S,
+  Sentence,
+  check_gradients,
+  features_of,
+  heads_of,
+  normal,
+  real_pairs,
+  real_subwords,
+  rescore,
+  run,
+)
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax import AttentionSite, SentenceFeatures
-from jaxsyn.syntax.relative import FEW, Relative, collect, spread
+from jaxsyn.syntax.dependency_relative import DependencyRelative, depth_BQM
+from jaxsyn.syntax.relative import MAX_CHAIN, Relative, collect, spread
 
-B, H, Q, M, K = 2, 2, 4, 4, 3
-WHERE = AttentionSite("encoder", 0, heads=H, width=H * K, dtype="float32")
-RNG = np.random.default_rng(0)
-
-
-def numbers(*shape):
-  return RNG.normal(size=shape).astype(np.float32)
-
-
-SCORE, WEIGHT = (
-  numbers(B, H, Q, M),
-  np.asarray(jax.nn.softmax(numbers(B, H, Q, M))),
-)
-QUERY, KEY, MIXED = (
-  numbers(B, Q, H, K),
-  numbers(B, M, H, K),
-  numbers(B, Q, H, K),
-)
+WEIGHT, MIXED = jax.nn.softmax(normal(B, HEADS, S, S)), normal(B, S, HEADS, K)
 
 
 def tables(labels):
-  return {"key_LK": numbers(labels, K), "value_LK": numbers(labels, K)}
+  return {"key_LK": normal(labels, K), "value_LK": normal(labels, K)}
 
 
-def view_of(query=range(Q), memory=range(M)):
-  real = jnp.arange(len(memory)) < np.array([[len(memory)], [3]])
-  return SentenceFeatures(
-    real, position_Q=jnp.array([*query]), position_M=jnp.array([*memory])
-  )
+def stages(spec, params, features=FEATURES):
+  """Scores and mixed values after the modifier, zeros at padding."""
+  score = rescore(spec, features=features, params=params)
+  mixed = run(spec, "mix", MIXED, WEIGHT, features, params=params)
+  return real_pairs(score), real_subwords(mixed.reshape(B, S, -1))
 
 
-def rescored(spec, params, view=None, score=SCORE, q=QUERY, k=KEY):
-  return spec.make(WHERE).apply(
-    {"params": params},
-    *(score, q, k, view or view_of()),
-    method="rescore",
-  )
+def by_loops(spec, params, label_of, positions=None):
+  """score + q · a^K and mixed + Σ weight · a^V, pair by pair.
+
+  Args:
+    spec: Options.
+    params: Both tables.
+    label_of: Function of sentence, query and key; None: no label.
+    positions: Number of keys, if padding has labels too.
+  """
+  score, mixed = np.array(SCORE, float), np.array(MIXED, float)
+  for b, sentence in enumerate(SENTENCES):
+    size = len(sentence.word)
+    for h, q, m in np.ndindex(HEADS, size, positions or size):
+      label = label_of(sentence, q, m)
+      if h not in heads_of(spec) or label is None:
+        continue
+      key_K, value_K = params["key_LK"][label], params["value_LK"][label]
+      if m < size:
+        score[b, h, q, m] += QUERY[b, q, h] @ key_K
+      mixed[b, q, h] += float(WEIGHT[b, h, q, m]) * value_K
+  return real_pairs(score), real_subwords(mixed.reshape(B, S, -1))
 
 
-def mixed(spec, params, view=None, weight=WEIGHT, mix=MIXED):
-  return spec.make(WHERE).apply(
-    {"params": params},
-    mix,
-    weight,
-    view or view_of(),
-    method="mix",
-  )
+def clipped(offset, clip):
+  return max(-clip, min(clip, offset)) + clip
 
 
-def made(spec):
-  """The parameters of a new module."""
-  variables = spec.make(WHERE).init(
-    jax.random.key(0),
-    *(SCORE, QUERY, KEY, view_of()),
-    method="rescore",
-  )
-  return variables.get("params", {})
-
-
-def offset(query, memory, clip):
-  """m - q, at most clip to either side, as a row of a table."""
-  return max(-clip, min(clip, memory - query)) + clip
-
-
-def loops(clip, key_LK, value_LK, query=range(Q), memory=range(M)):
-  """score + q · a^K and mixed + Σ weight · a^V, pair by pair."""
-  score, mix = np.array(SCORE), np.array(MIXED)
-  for b in range(B):
-    for h in range(H):
-      for i, at in enumerate(query):
-        for j, present in enumerate(memory):
-          row = offset(at, present, clip)
-          score[b, h, i, j] += np.dot(QUERY[b, i, h], key_LK[row])
-          mix[b, i, h] += WEIGHT[b, h, i, j] * np.asarray(value_LK[row])
-  return score, mix
-
-
-# At 2 the labels are few, at 5 they are many: two ways to compute.
+# Few labels and many are computed in different ways.
 @pytest.mark.parametrize("clip", [2, 5])
-@pytest.mark.parametrize(
-  "query, memory",
-  [
-    (range(4), range(4)),
-    ((3, 3, 3, 3), (0, 1, 0, 1)),  # beams at one step, each with its past
-  ],
-)
-def test_against_loops(clip, query, memory):
-  assert 5 <= FEW < 11
-  params, spec = tables(2 * clip + 1), Relative(clip=clip)
-  score, mix = loops(clip, *params.values(), query, memory)
-  view = view_of(query, memory)
-  np.testing.assert_allclose(rescored(spec, params, view), score, atol=1e-5)
-  np.testing.assert_allclose(mixed(spec, params, view), mix, atol=1e-5)
-
-
-@pytest.mark.parametrize("full_context, seen", [(True, 4), (False, 3)])
-def test_one_query_at_position_two(full_context, seen):
-  # Offsets of 0..3 from 2 are -2, -1, 0, 1; k = 1 clips the first, so rows 0,
-  # 0, 1, 2 of a table 10, 20, 30 that the query meets as it is. The last one
-  # counts where a decoder is shown all of a sentence.
-  params = {"key_LK": jnp.array([[10.0], [20], [30]]), "value_LK": None}
-  out = (
-    Relative(clip=1)
-    .make(AttentionSite("decoder", 0, heads=1, width=1, dtype="float32"))
-    .apply(
-      {"params": params},
-      jnp.zeros((1, 1, 1, 4)),
-      jnp.ones((1, 1, 1, 1)),
-      jnp.ones((1, 4, 1, 1)),
-      SentenceFeatures(
-        jnp.ones((1, 4), bool),
-        position_Q=jnp.array([2]),
-        position_M=jnp.arange(4),
-        full_context=full_context,
-      ),
-      method="rescore",
-    )
+@pytest.mark.parametrize("heads", [None, (2, 0)])
+def test_relative_positions_equal_loops(clip, heads):
+  assert 2 * 2 + 1 <= MAX_CHAIN < 2 * 5 + 1
+  spec, params = Relative(clip=clip, heads=heads), tables(2 * clip + 1)
+  expected = by_loops(
+    spec, params, lambda _, q, m: clipped(m - q, clip), positions=S
   )
-  assert out.ravel()[:seen].tolist() == [10, 10, 20, 30][:seen]
+  for out, wanted in zip(stages(spec, params), expected):
+    np.testing.assert_allclose(out, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [1, B])
-@pytest.mark.parametrize("labels", [3, FEW + 1])
-def test_spread_and_collect_are_each_the_others_transpose(rows, labels):
+@pytest.mark.parametrize("label", ["depth", "distance"])
+@pytest.mark.parametrize("clip", [1, 2, 4])
+def test_dependency_relative_equals_loops(label, clip):
+  spec = DependencyRelative(label=label, clip=clip)
+  params = tables(spec.labels)
+
+  def label_of(sentence, q, m):
+    if not sentence.parsed:
+      return None
+    if -1 in (*sentence.word[q : q + 1], *sentence.word[m : m + 1]):
+      return 2 * clip + 1
+    if m >= len(sentence.word):  # padding counts as EOS
+      return 2 * clip + 1
+    if label == "depth":
+      return clipped(sentence.depth(m) - sentence.depth(q), clip)
+    edges = sentence.edges(q, m)
+    edges = 255 if edges is None else edges
+    return clipped(edges if m > q else -edges, clip)
+
+  expected = by_loops(spec, params, label_of, positions=S)
+  for out, wanted in zip(stages(spec, params), expected):
+    np.testing.assert_allclose(out, wanted, atol=1e-5)
+
+
+def test_depth_labels_of_the_paper():
+  # "My father bought a red car .", Table 1; "bought" has two subwords.
+  sentence = Sentence((0, 1, 2, 2, 3, 4, 5, 6, -1), (1, 2, 2, 5, 5, 2, 2))
+  features = features_of([sentence])
+  rows = np.asarray(depth_BQM(features))[0]
+  words = [0, 1, 2, 4, 5, 6, 7]
+  assert rows[0, words].tolist() == [0, -1, -2, 0, 0, -1, -1]
+  assert rows[1, words].tolist() == [1, 0, -1, 1, 1, 0, 0]
+  for bought in (2, 3):
+    assert rows[bought, words].tolist() == [2, 1, 0, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("full_context, visible", [(True, 4), (False, 3)])
+def test_decoder_labels_at_one_position(full_context, visible):
+  # Offsets from position 2 are -2, -1, 0, 1; clip=1 gives labels 0, 0, 1, 2.
+  # The last one is used only where later positions are visible.
+  site = SITE.__class__("decoder", 0, heads=1, width=1, dtype="float32")
+  features = FEATURES.replace(
+    position_Q=jnp.array([2]),
+    position_M=jnp.arange(4),
+    full_context=full_context,
+  )
+  score, ones = np.zeros((1, 1, 1, 4)), np.ones((1, 4, 1, 1))
+  params = {"key_LK": [[10.0], [20], [30]], "value_LK": np.zeros((3, 1))}
+  params = {name: np.array(table) for name, table in params.items()}
+  out = rescore(
+    Relative(clip=1),
+    score,
+    features,
+    ones[:, :1],
+    ones,
+    params=params,
+    site=site,
+  )
+  assert out.ravel()[:visible].tolist() == [10, 10, 20, 30][:visible]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("labels", [3, MAX_CHAIN + 1])
+def test_spread_and_collect_are_transposes(rows, labels):
   rng = np.random.default_rng(1)
-  label = rng.integers(-1, labels, (rows, Q, M))
+  label = rng.integers(-1, labels, (rows, 4, 4))
   label[0, 0, :2] = [-1, labels - 1]
-  value, out = numbers(B, Q, H, labels), numbers(B, H, Q, M)
-  wanted, sums = np.zeros((B, H, Q, M)), np.zeros((B, Q, H, labels))
-  for b, h, q, m in np.ndindex(B, H, Q, M):
+  value, out = normal(2, 4, 2, labels), normal(2, 2, 4, 4)
+  spread_values, sums = np.zeros((2, 2, 4, 4)), np.zeros((2, 4, 2, labels))
+  for b, h, q, m in np.ndindex(2, 2, 4, 4):
     one = label[b % rows, q, m]
     if one >= 0:
-      wanted[b, h, q, m] = value[b, q, h, one]
+      spread_values[b, h, q, m] = value[b, q, h, one]
       sums[b, q, h, one] += out[b, h, q, m]
   label = jnp.asarray(label)
-  got, back = jax.vjp(lambda value: spread(value, label), value)
-  np.testing.assert_allclose(got, wanted, atol=1e-6)
-  np.testing.assert_allclose(back(out)[0], sums, atol=1e-5)
-  got, back = jax.vjp(lambda out: collect(out, label, labels), out)
-  np.testing.assert_allclose(got, sums, atol=1e-5)
-  np.testing.assert_allclose(back(value)[0], wanted, atol=1e-6)
+  result, vjp = jax.vjp(lambda value: spread(value, label), value)
+  np.testing.assert_allclose(result, spread_values, atol=1e-6)
+  np.testing.assert_allclose(vjp(out)[0], sums, atol=1e-5)
+  result, vjp = jax.vjp(lambda out: collect(out, label, labels), out)
+  np.testing.assert_allclose(result, sums, atol=1e-5)
+  np.testing.assert_allclose(vjp(value)[0], spread_values, atol=1e-6)
 
 
-@pytest.mark.parametrize("spec", [Relative(clip=2), Relative(clip=2, tie=True)])
-def test_gradients_are_those_of_differences(spec):
-  params = tables(5)
-  if spec.tie:
+@pytest.mark.parametrize("tie", [False, True])
+def test_gradients_equal_differences(tie):
+  spec, params = Relative(clip=2, tie=tie), tables(5)
+  if tie:
     params = {"both_LK": params["key_LK"]}
 
-  def loss(moved):
-    params, q = moved
-    weight = WEIGHT * jax.nn.softmax(rescored(spec, params, q=q))
-    return (mixed(spec, params, weight=weight) ** 2).mean()
+  def loss(params):
+    weight = WEIGHT * jax.nn.softmax(rescore(spec, params=params))
+    mixed = run(spec, "mix", MIXED, weight, FEATURES, params=params)
+    return 30 * (mixed**2).mean()
 
-  finite_differences.agree_with_differences(loss, (params, QUERY))
+  check_gradients(loss, params)
 
 
-def test_dropping_keys_or_values():
+def test_keys_and_values_can_be_disabled():
   params = tables(5)
+  score, mixed = stages(Relative(clip=2), params)
+  plain_score = real_pairs(SCORE)
+  plain_mixed = real_subwords(MIXED.reshape(B, S, -1))
   no_keys, no_values = (
     Relative(clip=2, keys=False),
     Relative(clip=2, values=False),
   )
-  score, mix = loops(2, *params.values())
-  np.testing.assert_array_equal(rescored(no_keys, params), SCORE)
-  np.testing.assert_allclose(mixed(no_keys, params), mix, atol=1e-5)
-  np.testing.assert_array_equal(mixed(no_values, params), MIXED)
-  np.testing.assert_allclose(rescored(no_values, params), score, atol=1e-5)
-  assert {*made(no_keys)} == {"value_LK"} and {*made(no_values)} == {"key_LK"}
-  assert made(Relative(keys=False, values=False)) == {}
+  for spec, expected, name in (
+    (no_keys, (plain_score, mixed), "value_LK"),
+    (no_values, (score, plain_mixed), "key_LK"),
+  ):
+    kept = {name: params[name]}
+    for out, wanted in zip(stages(spec, kept), expected):
+      np.testing.assert_array_equal(out, wanted)
 
 
 def test_rejects_a_clip_of_zero():
-  with pytest.raises(
-    InputError, match=r"parts\.encoder\.relative\.clip must be from 1 to"
-  ):
+  message = r"parts\.encoder\.relative\.clip must be from 1 to"
+  with pytest.raises(InputError, match=message):
     check_part("encoder", "relative", {"clip": 0})

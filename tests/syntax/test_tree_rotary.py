@@ -1,39 +1,32 @@
-"""Rotary positions: the rotation matrix, differences alone count, trees."""
+"""Rotary positions: the rotation matrix, and invariance to shifts."""
 
 import dataclasses
 
-import graph_by_loops as graph
 import numpy as np
 import pytest
-from graph_by_loops import HEADS, VIEW, WHERE
+from cases import FEATURES, HEADS, KEY, QUERY, SENTENCES, SITE, heads_of, run
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.tree_rotary import TreeRotary
 
-RNG = np.random.default_rng(0)
-QUERY, KEY = (
-  RNG.normal(size=(graph.B, graph.S, HEADS, 8)).astype(np.float32)
-  for _ in range(2)
-)
+LINE = TreeRotary(by=("line", "line"))
 
 
-def projected(spec, view=VIEW, site=WHERE, q=QUERY, k=KEY):
-  return spec.make(site).apply({}, q, k, view, method="project")
+def projected(spec, features=FEATURES, q=QUERY, k=KEY, site=SITE):
+  return run(spec, "project", q, k, features, site=site)
 
 
-def place(by, b, s):
-  """Where a subword stands."""
-  head, _, word, parsed = graph.SENTENCES[b]
-  if by == "line" or not parsed:
+def position(by, sentence, s):
+  if by == "line" or not sentence.parsed:
     return s
   if by == "depth":
-    return 0 if word[s] < 0 else len(graph.chain(head, word[s]))
-  return float(VIEW.parent_mid_BS[b, s])
+    return 0 if sentence.word[s] < 0 else sentence.depth(s) + 1
+  return sentence.parent_middle(s)
 
 
 def matrix(angles):
-  """Eq. 15: blocks [[cos, -sin], [sin, cos]] along the diagonal."""
+  """Eq. 15: blocks [[cos, -sin], [sin, cos]] on the diagonal."""
   complete = np.zeros((2 * len(angles),) * 2)
   for i, a in enumerate(angles):
     block = [[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]
@@ -45,57 +38,53 @@ def matrix(angles):
   "by", [("line", "line"), ("line", "depth"), ("parent", "depth")]
 )
 @pytest.mark.parametrize("heads", [None, (2, 0)])
-def test_against_the_matrix(by, heads):
+def test_rotations_equal_the_matrix(by, heads):
   spec = TreeRotary(by=by, heads=heads)
-  new_q, new_k = projected(spec)
-  for x, new in ((QUERY, new_q), (KEY, new_k)):
-    for b, (_, _, word, _) in enumerate(graph.SENTENCES):
-      for s in range(len(word)):
-        angles = [
-          place(by[i % 2], b, s) * 10000.0 ** (-2 * i / 8) for i in range(4)
-        ]
+  for x, new in zip((QUERY, KEY), projected(spec)):
+    for b, sentence in enumerate(SENTENCES):
+      for s in range(len(sentence.word)):
+        rotation = matrix(
+          [position(by[i % 2], sentence, s) * 1e4 ** (-i / 4) for i in range(4)]
+        )
         for h in range(HEADS):
-          turns = heads is None or h in heads
-          wanted = matrix(angles) @ x[b, s, h] if turns else x[b, s, h]
-          np.testing.assert_allclose(new[b, s, h], wanted, atol=2e-6)
+          is_selected = h in heads_of(spec)
+          expected = rotation @ x[b, s, h] if is_selected else x[b, s, h]
+          np.testing.assert_allclose(new[b, s, h], expected, atol=2e-6)
 
 
-def test_a_last_channel_without_another_stays():
-  spec = TreeRotary(by=("line", "line"))
-  site = dataclasses.replace(WHERE, width=7 * HEADS)
-  new, _ = projected(spec, site=site, q=QUERY[..., :7], k=KEY[..., :7])
+def test_last_channel_of_an_odd_width_stays():
+  site = dataclasses.replace(SITE, width=7 * HEADS)
+  new, _ = projected(LINE, q=QUERY[..., :7], k=KEY[..., :7], site=site)
   np.testing.assert_array_equal(new[..., 6], QUERY[..., 6])
-  angles = 5 * 10000.0 ** (-np.arange(3) / 3)
-  np.testing.assert_allclose(
-    new[0, 5, 0, :6], matrix(angles) @ QUERY[0, 5, 0, :6], atol=2e-6
-  )
+  angles = 5 * 1e4 ** (-np.arange(3) / 3)
+  expected = matrix(angles) @ QUERY[0, 5, 0, :6]
+  np.testing.assert_allclose(new[0, 5, 0, :6], expected, atol=2e-6)
 
 
-def test_only_the_difference_in_the_line_counts():
-  """Eq. 11: all moved by 100, a decoder's step among them."""
-  spec = TreeRotary(by=("line", "line"))
-  moved = VIEW.replace(
-    position_Q=VIEW.position_Q + 100, position_M=VIEW.position_M + 100
+def test_scores_depend_on_differences_of_positions():
+  """Eq. 11; and a decoding step equals the row of the parallel pass."""
+  shifted = FEATURES.replace(
+    position_Q=FEATURES.position_Q + 100, position_M=FEATURES.position_M + 100
   )
   scores = [
-    np.einsum("BQHK,BMHK->BHQM", *projected(spec, view))
-    for view in (VIEW, moved)
+    np.einsum("BQHK,BMHK->BHQM", *projected(LINE, features))
+    for features in (FEATURES, shifted)
   ]
   np.testing.assert_allclose(*scores, atol=2e-4)
-  complete, keys = projected(spec)
-  step = VIEW.replace(position_Q=VIEW.position_Q[5:6])
-  one, again = projected(spec, step, q=QUERY[:, 5:6])
-  np.testing.assert_array_equal(one[:, 0], complete[:, 5])
-  np.testing.assert_array_equal(again, keys)
+  complete, keys = projected(LINE)
+  step = FEATURES.replace(position_Q=FEATURES.position_Q[5:6])
+  row, same_keys = projected(LINE, step, q=QUERY[:, 5:6])
+  np.testing.assert_array_equal(row[:, 0], complete[:, 5])
+  np.testing.assert_array_equal(same_keys, keys)
 
 
 @pytest.mark.parametrize(
-  "place, options, message",
+  "stack, options, message",
   [
-    ("decoder", {}, "what a decoder writes has no tree; take"),
+    ("decoder", {}, "the output of a decoder has no tree; use"),
     ("encoder", {"by": ("line", "tree")}, "by"),
   ],
 )
-def test_rejects_invalid_options(place, options, message):
+def test_rejects_invalid_options(stack, options, message):
   with pytest.raises(InputError, match=message):
-    check_part(place, "tree_rotary", options)
+    check_part(stack, "tree_rotary", options)

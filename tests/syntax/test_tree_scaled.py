@@ -1,235 +1,174 @@
-"""Deps-SAN: numbers that can be checked by hand, loops, and its noise."""
+"""Deps-SAN: values by hand, loops, and the sparse techniques."""
 
 import math
 
 import control_trees
+import jax
+import jax.numpy as jnp
 import numpy as np
-import part_under_test
 import pytest
+from cases import FEATURES, Sentence, expected_scores, features_of, real_pairs
+from cases import rescore as rescore_all
 
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax.tree_scaled import TreeScaled
 
-# "The monkey eats a banana", one subword a word, EOS and one pad.
-HEAD_W = np.array([1, 2, 2, 4, 2])
-FACTS = {
-  "word_BS": [[0, 1, 2, 3, 4, -1, -1]],
-  "tree_distance_BWW": trees.tree_distance(HEAD_W)[None],
-  "real_BS": [[True] * 6 + [False]],
-}
-SCORE = np.random.default_rng(0).normal(size=(1, 2, 7, 7)).astype(np.float32)
-BOTH = {"layers": (0,), "heads": None}
+# "The monkey eats a banana", one subword per word, and EOS.
+MONKEY = Sentence((0, 1, 2, 3, 4, -1), (1, 2, 2, 4, 2))
+WORDS, EOS = 5, 5
+ALL = {"layers": (0,), "heads": None}
+FILLS = ["far", "one", "mask"]
 
 
-def rescored(spec, score_BHQM=SCORE, **more):
-  return np.asarray(part_under_test.rescored(spec, score_BHQM, **FACTS | more))
+def rescore(spec, sentence=MONKEY, *, count=1, ones=False, key=0, **more):
+  """Scores of copies of a sentence, without padding, and the scores before."""
+  features = features_of([sentence] * count, **more)
+  B, S = features.real_BS.shape
+  score = np.random.default_rng(0).normal(size=(B, 2, S, S))
+  score = (np.ones_like(score) if ones else score).astype(np.float32)
+  out = rescore_all(spec, score, features, key=key)
+  size = len(sentence.word)
+  return np.asarray(out)[..., :size, :size], score[..., :size, :size]
 
 
-def reference(score_BHQM, sigma, how, heads, peak1=False):
-  """The formula, pair by pair, on the words and EOS of FACTS."""
-  distance_WW = trees.tree_distance(HEAD_W)
-  out = np.array(score_BHQM, np.float64)
-  for h in heads:
-    for i in range(7):
-      for j in range(7):
-        if i == j:
-          d = 0
-        elif i < 5 and j < 5:
-          d = int(distance_WW[i][j])
-        else:
-          d = math.inf  # EOS and pads are far from the rest
-        weight = math.exp(-d * d / (2 * sigma**2))
-        if not peak1:
-          weight /= math.sqrt(2 * math.pi * sigma**2)
-        if how == "multiply":
-          out[0, h, i, j] *= weight
-        elif how == "add":
-          out[0, h, i, j] += weight
-        elif d == math.inf:
-          out[0, h, i, j] = -1e9
-        else:
-          out[0, h, i, j] += -d * d / (2 * sigma**2)
-  return out
+def test_weights_by_hand():
+  out, _ = rescore(TreeScaled(**ALL), ones=True)
+  # Row of "eats": φ(2), φ(1), φ(0), φ(2), φ(1), far. Row of EOS: φ(0) at itself.
+  expected = [0.05399, 0.24197, 0.39894, 0.05399, 0.24197, 0]
+  np.testing.assert_allclose(out[0, 1, 2], expected, atol=1e-5)
+  np.testing.assert_allclose(out[0, 1, EOS], [0] * 5 + [0.39894], atol=1e-5)
 
 
-def test_the_distances_and_the_row_of_eats():
-  # Edges The-monkey, monkey-eats, banana-eats, a-banana.
-  assert trees.tree_distance(HEAD_W).tolist() == [
-    [0, 1, 2, 4, 3],
-    [1, 0, 1, 3, 2],
-    [2, 1, 0, 2, 1],
-    [4, 3, 2, 0, 1],
-    [3, 2, 1, 1, 0],
-  ]
-  weight_SS = rescored(TreeScaled(**BOTH), np.ones_like(SCORE))[0, 1]
-  # φ(2), φ(1), φ(0), φ(2), φ(1); EOS and the pad are far.
+@pytest.mark.parametrize("apply", ["multiply", "add", "add_log"])
+@pytest.mark.parametrize("sigma, normalise", [(1.0, "pdf"), (2.5, "peak1")])
+def test_scores_equal_loops(apply, sigma, normalise):
+  spec = TreeScaled(heads=(1,), sigma=sigma, apply=apply, normalise=normalise)
+
+  def score_of(score, sentence, i, q, m):
+    edges = sentence.edges(q, m)
+    if edges is None:
+      return -1e9 if apply == "add_log" else score * (apply == "add")
+    exponent = -(edges**2) / (2 * sigma**2)
+    constant = 1 / (sigma * math.sqrt(2 * math.pi))
+    weight = math.exp(exponent) * (constant if normalise == "pdf" else 1)
+    if apply == "add_log":
+      return score + exponent
+    return score * weight if apply == "multiply" else score + weight
+
   np.testing.assert_allclose(
-    weight_SS[2],
-    [0.05399, 0.24197, 0.39894, 0.05399, 0.24197, 0, 0],
-    atol=1e-5,
+    real_pairs(rescore_all(spec)),
+    expected_scores(spec, score_of),
+    rtol=2e-6,
+    atol=1e-6,
   )
-  np.testing.assert_allclose(weight_SS[5], [0] * 5 + [0.39894, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("how", ["multiply", "add", "add_log"])
-@pytest.mark.parametrize("sigma, peak1", [(1.0, False), (2.5, True)])
-def test_against_loops(how, sigma, peak1):
-  spec = TreeScaled(
-    layers=(0,),
-    heads=(1,),
-    sigma=sigma,
-    apply=how,
-    normalise="peak1" if peak1 else "pdf",
-  )
-  wanted = reference(SCORE, sigma, how, [1], peak1)
-  np.testing.assert_allclose(rescored(spec), wanted, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("apply", ["multiply", "add", "add_log"])
+def test_gradients_of_far_pairs_are_finite(apply):
+  spec = TreeScaled(heads=None, apply=apply, sigma=0.01)
+
+  def loss(score):
+    return jnp.sum(jax.nn.softmax(rescore_all(spec, score)) ** 2)
+
+  score = np.ones((len(FEATURES.real_BS), 3, *[FEATURES.real_BS.shape[1]] * 2))
+  assert np.isfinite(jax.grad(loss)(jnp.asarray(score, jnp.float32))).all()
 
 
-def test_another_tree_is_far_whatever_sigma():
-  forest_WW = trees.tree_distance(np.array([0, 0, 2, 2, 2]))[None]
-  spec = TreeScaled(**BOTH, sigma=1000.0, normalise="peak1")
-  out = rescored(spec, tree_distance_BWW=forest_WW)
-  assert (out[0, :, 0, 2:5] == 0).all()
-  np.testing.assert_allclose(out[0, :, 0, :2], SCORE[0, :, 0, :2], rtol=1e-5)
-
-
-def test_wink_at_6_is_a_no_op_for_sigma_1_but_not_for_sigma_4():
-  # A chain of 12 words: distances up to 11. Weights beyond 6 edges are below
-  # φ(7) = 9.1e-12, so the technique of the paper changes nothing there.
-  chain = dict(
-    word_BS=[list(range(12))],
-    tree_distance_BWW=trees.tree_distance(control_trees.linear(12))[None],
-    real_BS=np.ones((1, 12), bool),
-  )
-  score = np.random.default_rng(1).normal(size=(1, 2, 12, 12))
-  for sigma, same in ((1.0, True), (4.0, False)):
-    with_wink, without = (
-      rescored(
-        TreeScaled(**BOTH, sigma=sigma, wink=k), score, train=True, **chain
-      )
-      for k in (6, 0)
+def test_wink_6_has_no_effect_with_sigma_1():
+  # A chain of 12 words. Beyond 6 edges weights are below φ(7) = 9.1e-12.
+  head = tuple(control_trees.linear(12)[0:12])
+  chain = Sentence((*range(12), -1), head)
+  for sigma, is_same in ((1.0, True), (4.0, False)):
+    spec = TreeScaled(**ALL, sigma=sigma, wink=6)
+    wink, score = rescore(spec, chain, train=True)
+    plain, _ = rescore(TreeScaled(**ALL, sigma=sigma), chain)
+    change = np.abs(wink - plain).max()
+    assert (change < 1e-8 * np.abs(score).max()) == is_same
+    is_far = np.abs(np.subtract.outer(range(12), range(12))) > 6
+    assert (wink[0, :, :12, :12][:, is_far] == 0).all()
+    np.testing.assert_array_equal(
+      wink[0, :, :12, :12][:, ~is_far], plain[0, :, :12, :12][:, ~is_far]
     )
-    edit = np.abs(with_wink - without).max()
-    assert (edit < 1e-8 * np.abs(score).max()) == same
-    far = np.abs(np.subtract.outer(range(12), range(12))) > 6
-    assert (with_wink[0, :, far] == 0).all()
-    np.testing.assert_array_equal(with_wink[0, :, ~far], without[0, :, ~far])
 
 
-def test_wink_is_for_training_unless_asked_for():
-  spec = TreeScaled(**BOTH, sigma=4.0, wink=2)
-  off = rescored(TreeScaled(**BOTH, sigma=4.0))
-  np.testing.assert_array_equal(rescored(spec), off)
-  always = TreeScaled(**BOTH, sigma=4.0, wink=2, wink_at_evaluation=True)
-  np.testing.assert_array_equal(rescored(always), rescored(spec, train=True))
-  assert not np.array_equal(rescored(always), off)
-
-
-def test_options_of_dropped_pairs():
-  # The and a are 4 edges apart, monkey and a 3; the others at most 2 or 3.
-  options = dict(**BOTH, sigma=4.0, wink=2, wink_at_evaluation=True)
-  plain = rescored(TreeScaled(**BOTH, sigma=4.0))
-  far, one, mask = (
-    rescored(TreeScaled(**options, fill=fill))
-    for fill in ("far", "one", "mask")
+def test_wink_is_off_in_evaluation_unless_enabled():
+  options = {**ALL, "sigma": 4.0, "wink": 2}
+  spec, always = (
+    TreeScaled(**options),
+    TreeScaled(**options, wink_at_evaluation=True),
   )
-  distance_WW = trees.tree_distance(HEAD_W)
-  # Of EOS and pads the tree says nothing that could be dropped: their
-  # weight is 0 whether pairs are dropped or not.
-  dropped = np.zeros((7, 7), bool)
-  dropped[:5, :5] = distance_WW > 2
-  assert (far[..., dropped] == 0).all()
-  np.testing.assert_array_equal(one[..., dropped], SCORE[..., dropped])
-  assert (mask[..., dropped] == -1e9).all()
-  for out in (far, one, mask):
-    np.testing.assert_array_equal(out[..., ~dropped], plain[..., ~dropped])
+  plain, _ = rescore(TreeScaled(**ALL, sigma=4.0))
+  np.testing.assert_array_equal(rescore(spec)[0], plain)
+  trained, _ = rescore(spec, train=True)
+  np.testing.assert_array_equal(rescore(always)[0], trained)
+  assert not np.array_equal(trained, plain)
 
 
-def long_sentence(words):
-  return dict(
-    word_BS=np.tile(np.arange(words), (4, 1)),
-    tree_distance_BWW=np.tile(
-      trees.tree_distance(control_trees.random(words, 0)), (4, 1, 1)
-    ),
-    real_BS=np.ones((4, words), bool),
+@pytest.mark.parametrize("fill", FILLS)
+def test_fill_of_dropped_pairs(fill):
+  options = {**ALL, "sigma": 4.0, "wink": 2, "wink_at_evaluation": True}
+  out, score = rescore(TreeScaled(**options, fill=fill))
+  plain, _ = rescore(TreeScaled(**ALL, sigma=4.0))
+  dropped = np.zeros((6, 6), bool)
+  dropped[:WORDS, :WORDS] = trees.tree_distance(np.array(MONKEY.head)) > 2
+  expected = {"far": 0 * score, "one": score, "mask": 0 * score - 1e9}[fill]
+  np.testing.assert_array_equal(out, np.where(dropped, expected, plain))
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("noise", [{"wink": 1}, {"random_sparse": 1.0}])
+def test_pairs_without_a_path_are_never_dropped(noise, fill):
+  forest = Sentence((0, 1, 2, 3, 4, -1), (0, 0, 2, 2, 3))
+  spec = TreeScaled(**ALL, **noise, fill=fill)
+  trained, score = rescore(spec, forest, train=True)
+  evaluated, _ = rescore(spec, forest)
+  assert not np.allclose(
+    trained[..., :WORDS, :WORDS], evaluated[..., :WORDS, :WORDS]
   )
+  for out in (trained, evaluated):
+    assert (out[:, :, :2, 2:] == 0).all() and (out[:, :, 2:5, :2] == 0).all()
+    expected = [0] * 5 + [0.398942 * score[0, 0, EOS, EOS]]
+    np.testing.assert_allclose(out[0, 0, EOS], expected, rtol=1e-5)
 
 
-def test_random_sparse_drops_pairs_for_all_heads_alike():
-  spec = TreeScaled(**BOTH, sigma=10.0, random_sparse=0.1)
-  score = np.ones((4, 2, 40, 40), np.float32)
-  out = rescored(spec, score, train=True, **long_sentence(40))
+def test_random_sparse_samples_pairs_for_all_heads():
+  head = tuple(control_trees.random(40, 0))
+  sentence = Sentence((*range(40), -1), head)
+  spec = TreeScaled(**ALL, sigma=10.0, random_sparse=0.1)
+  options = {"count": 4, "ones": True}
+  out = rescore(spec, sentence, train=True, **options)[0][..., :40, :40]
   dropped_BHQM = out == 0
-  # 6,400 draws of probability 0.1: five standard deviations are 0.019.
+  # 6,400 samples with probability 0.1: five standard deviations are 0.019.
   assert abs(dropped_BHQM[:, 0].mean() - 0.1) < 0.019
   np.testing.assert_array_equal(dropped_BHQM[:, 0], dropped_BHQM[:, 1])
-  one_BQM = dropped_BHQM[:, 0]
-  assert not np.array_equal(one_BQM[0], one_BQM[1])  # each sentence its own
-  assert not np.array_equal(one_BQM[0], one_BQM[0].T)  # each direction
-  assert one_BQM[:, np.arange(40), np.arange(40)].any()  # the diagonal too
-  again = rescored(spec, score, train=True, key=1, **long_sentence(40))
-  assert not np.array_equal(out, again)
-  np.testing.assert_array_equal(
-    rescored(spec, score, **long_sentence(40)),
-    rescored(TreeScaled(**BOTH, sigma=10.0), score, **long_sentence(40)),
-  )
+  first, second, *_ = dropped_BHQM[:, 0]
+  assert not np.array_equal(first, second)
+  assert not np.array_equal(first, first.T)
+  assert dropped_BHQM[:, 0, np.arange(40), np.arange(40)].any()
+  again = rescore(spec, sentence, train=True, key=1, **options)[0]
+  assert not np.array_equal(again[..., :40, :40], out)
+  plain = rescore(TreeScaled(**ALL, sigma=10.0), sentence, **options)[0]
+  np.testing.assert_array_equal(rescore(spec, sentence, **options)[0], plain)
 
 
-def words_alone(out, weight):
-  """One weight on all pairs of words; 0 beside them, φ(0) on the diagonal."""
-  wanted = np.diag([0.0] * 5 + [0.398942] * 2)
-  wanted[:5, :5] = weight
-  np.testing.assert_allclose(out, SCORE * wanted, rtol=1e-4)
+@pytest.mark.parametrize("wink", [0, 1])
+def test_dropped_pairs_have_distance_k(wink):
+  """RS-Sparse comes before Wink-Sparse, so that the latter drops no more."""
+  spec = TreeScaled(**ALL, random_sparse=1.0, random_distance=2, wink=wink)
+  out, score = rescore(spec, train=True)
+  expected = score[..., :WORDS, :WORDS] * 0.053991  # φ(2)
+  np.testing.assert_allclose(out[..., :WORDS, :WORDS], expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("fill", ["far", "one", "mask"])
-@pytest.mark.parametrize(
-  "noise", [{"wink": 2}, {"random_sparse": 1.0}, {"wink": 2, "sigma": 4.0}]
-)
-def test_the_end_sign_is_the_same_in_training_and_evaluation(noise, fill):
-  spec = TreeScaled(**BOTH | noise, fill=fill)
-  trained, evaluated = rescored(spec, train=True), rescored(spec)
-  assert not np.allclose(trained[..., :5, :5], evaluated[..., :5, :5])
-  # Row and column of EOS, number 5: weight 0, its own φ(0) / σ.
-  expected = 0.398942 / spec.sigma
-  for out in (trained, evaluated):
-    wanted = np.where(np.arange(6) == 5, expected * SCORE[0, :, 5, :6], 0)
-    np.testing.assert_allclose(out[0, :, 5, :6], wanted, rtol=1e-5)
-    assert (out[0, :, :5, 5] == 0).all()
-
-
-@pytest.mark.parametrize("fill", ["far", "one", "mask"])
-def test_what_has_no_path_is_not_dropped(fill):
-  # Two trees, 0 <- 1 and 2 <- 3 <- 4: no path from 0 or 1 to the others.
-  forest_WW = trees.tree_distance(np.array([0, 0, 2, 2, 3]))[None]
-  for noise in ({"wink": 1}, {"random_sparse": 1.0}):
-    spec = TreeScaled(**BOTH | noise, fill=fill)
-    for train in (True, False):
-      out = rescored(spec, tree_distance_BWW=forest_WW, train=train)
-      assert (out[0, :, :2, 2:5] == 0).all()
-      assert (out[0, :, 2:5, :2] == 0).all()
-
-
-def test_a_dropped_pair_may_count_k_edges():
-  spec = TreeScaled(**BOTH, random_sparse=1.0, random_distance=2)
-  words_alone(rescored(spec, train=True), 0.053991)
-
-
-def test_the_random_technique_comes_before_the_window():
-  spec = TreeScaled(**BOTH, random_sparse=1.0, random_distance=2, wink=1)
-  words_alone(rescored(spec, train=True), 0.053991)
-
-
-def test_254_edges_or_more_are_far_but_may_be_dropped():
-  # Stored as 254, whatever they are: weight 0 for any sigma. Dropped at random,
-  # such a pair counts k edges as any other: φ(0.002) / 1000 = 0.000398941.
-  distance_WW = np.where(np.eye(5, dtype=bool), 0, 254).astype(np.uint8)[None]
-  wide = dict(**BOTH, sigma=1000.0)
-  out = rescored(TreeScaled(**wide), tree_distance_BWW=distance_WW)
-  words = ~np.eye(5, dtype=bool)
-  assert (out[0, :, :5, :5][:, words] == 0).all()
+def test_saturated_distances_are_far_but_may_be_dropped():
+  distance = np.full((1, 6, 6), 254)
+  distance[0, range(6), range(6)] = 0
+  wide = {**ALL, "sigma": 1000.0}
+  more = {"tree_distance_BWW": jnp.asarray(distance)}
+  out, _ = rescore(TreeScaled(**wide), **more)
+  assert (out[0, :, :WORDS, :WORDS][:, ~np.eye(WORDS, dtype=bool)] == 0).all()
   spec = TreeScaled(**wide, random_sparse=1.0, random_distance=2)
-  out = rescored(spec, tree_distance_BWW=distance_WW, train=True)
-  np.testing.assert_allclose(
-    out[0, :, :5, :5], SCORE[0, :, :5, :5] * 0.000398941, rtol=1e-4
-  )
+  out, score = rescore(spec, train=True, **more)
+  # φ(0.002) / 1000 = 0.000398941
+  expected = score[..., :WORDS, :WORDS] * 0.000398941
+  np.testing.assert_allclose(out[..., :WORDS, :WORDS], expected, rtol=1e-4)

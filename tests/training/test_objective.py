@@ -23,8 +23,8 @@ from models_under_test import (
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
+from jaxsyn.models.spec import Placement
 from jaxsyn.plan import resolve
-from jaxsyn.syntax.placement import Placement
 from jaxsyn.training.checkpoint_writer import Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
