@@ -1,4 +1,4 @@
-"""Tiny models and batches for the property tests over whole tables."""
+"""Tiny models and batches, for tests of all systems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from jaxsyn.training.distillation import (
 
 VOCABULARY = 20
 RELATIONS = 5
-JOINT = {  # of a manifest
+JOINT = {  # a manifest
   "sides": ["source", "target"],
   "vocabulary": {
     side: {"size": VOCABULARY, "sha256": "a"} for side in ("source", "target")
@@ -54,7 +54,7 @@ JOINT = {  # of a manifest
     for side in ("source", "target")
   },
 }
-LABELS = 9  # of each annotation, or more
+LABELS = 9  # of each annotation
 
 
 # Options with which a modifier does the same for all sentences as it otherwise does
@@ -64,14 +64,14 @@ TINY = {Layers: 1, Units: 12, Rate: 0.0}  # by the type of an option
 
 
 def config_of(system: str, **model) -> Config:
-  """A system, or several joined by "+", on a tiny model without dropout."""
+  """Config of a system, or several joined by "+", of a tiny model."""
   config = base.get_config()
   config.model.width = 16
-  for name, family in ARCHITECTURES.items():
-    expected = {
-      n: hint for n, (_, hint) in fields_of(family).items() if n in vars(family)
+  for name, cls in ARCHITECTURES.items():
+    hints = {
+      n: hint for n, (_, hint) in fields_of(cls).items() if n in vars(cls)
     }
-    tiny = {n: TINY[hint] for n, hint in expected.items() if hint in TINY}
+    tiny = {n: TINY[hint] for n, hint in hints.items() if hint in TINY}
     config.model[name].update(tiny)
   config.model.transformer.update(encoder_layers=2, heads=2, feed_forward=16)
   for name, value in model.items():
@@ -82,23 +82,22 @@ def config_of(system: str, **model) -> Config:
 
 
 def plan_of(system: str, **model) -> Plan:
-  """See `config_of`."""
+  """Plan of a system with a tiny model."""
   return resolve(config_of(system, **model), JOINT)
 
 
 def sentence(
   words: int, target: int, seed: int, bare: int = 0
 ) -> dict[str, np.ndarray]:
-  """One pair with every fact: words of one or two subwords, a random tree.
+  """A pair with all features: words of one or two subwords, a random tree.
 
   Args:
-    words: of the source that have subwords.
-    target: T.
-    seed: of the draw.
-    bare: words of either side, beside those, that have no subword of their
-      own, as where a subword holds several words.
+    words: Number of source words with subwords.
+    target: Number T of target subwords.
+    seed: Seed.
+    bare: Number of additional words on each side without subwords.
   """
-  rng, message, linked = (
+  rng, label_rng, link_rng = (
     np.random.default_rng(item) for item in (seed, (seed, 1), (seed, 2))
   )
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
@@ -126,23 +125,23 @@ def sentence(
     "target_parsed_B": np.asarray(1, np.uint8),
     "source_unit_BS": word_S,
     "target_unit_BT": word_T,
-    "links_BL": linked.integers(0, max(words, target), 2 * target, np.int32),
+    "links_BL": link_rng.integers(0, max(words, target), 2 * target, np.int32),
     **{
-      f"source_{name}_BW": message.integers(1, LABELS + 1, words, np.int32)
+      f"source_{name}_BW": label_rng.integers(1, LABELS + 1, words, np.int32)
       for name in ANNOTATIONS
     },
   }
 
 
 def _spread(word_S, bare: int, rng) -> np.ndarray:
-  """The same subwords where some words between and after them have none."""
+  """Inserts words without subwords between and after the words."""
   words = word_S.max() + 1
-  named = np.sort(rng.permutation(words + bare)[:words])
-  return np.where(word_S < 0, -1, named[word_S]).astype(np.int32)
+  index_W = np.sort(rng.permutation(words + bare)[:words])
+  return np.where(word_S < 0, -1, index_W[word_S]).astype(np.int32)
 
 
 def examples_of(pairs) -> Rows:
-  """The pairs as a split, without their weighting matrices."""
+  """The pairs as examples, without their weighting matrices."""
   examples = [
     {key.rpartition("_")[0]: array for key, array in pair.items()}
     for pair in pairs
@@ -151,7 +150,7 @@ def examples_of(pairs) -> Rows:
 
 
 def shape_of(pairs, extra: int = 0) -> Shape:
-  """The shape of training that holds the pairs, and `extra` on all sides."""
+  """The batch shape of the pairs, with `extra` more on all axes."""
   sampler = BatchSampler(
     lengths_of(examples_of(pairs)),
     tokens=2**20,
@@ -168,7 +167,7 @@ def shape_of(pairs, extra: int = 0) -> Shape:
 def batch_of(
   pairs, extra: int = 0, shape: Shape | None = None
 ) -> dict[str, jax.Array]:
-  """The batch of training: as wide as the pairs need and `extra`, or a shape."""
+  """The training batch of the pairs, by default in their `shape_of`."""
   examples, shape = examples_of(pairs), shape or shape_of(pairs, extra)
   all_ids = np.arange(len(pairs))
   features = [*examples.flat, *COMPUTED_FROM]
@@ -178,10 +177,10 @@ def batch_of(
     size = len(pair["source_id_BS"])
     weighting[row, :size, :size] = pair["source_weighting_BSS"]
   batch["source_weighting_BSS"] = weighting
-  taught = np.random.default_rng(3).uniform(size=(2, *weighting.shape))
-  taught = np.moveaxis(taught * (batch["source_id_BS"] > 0)[:, None], 0, 1)
-  total = np.maximum(taught.sum(3, keepdims=True), 1e-9)
-  batch[TEACHER_ATTENTION] = (taught / total).astype(np.float32)
+  teacher = np.random.default_rng(3).uniform(size=(2, *weighting.shape))
+  teacher = np.moveaxis(teacher * (batch["source_id_BS"] > 0)[:, None], 0, 1)
+  total = np.maximum(teacher.sum(3, keepdims=True), 1e-9)
+  batch[TEACHER_ATTENTION] = (teacher / total).astype(np.float32)
   rng = np.random.default_rng(4)
   size = (*batch["target_id_BT"].shape, 5)
   batch[TEACHER_IDS] = rng.integers(1, VOCABULARY, size, np.int32)
@@ -191,7 +190,7 @@ def batch_of(
 
 
 def parameters(plan: Plan, batch, seed: int = 0):
-  """Random parameters, biases and norms included, so that all of them count."""
+  """Random parameters, biases and norms included."""
   model = plan.recipe.model
   keys = {"params": jax.random.key(seed), "syntax": jax.random.key(1)}
   shapes = jax.eval_shape(
@@ -217,76 +216,79 @@ _apply = jax.jit(apply, static_argnames=("model", "train"))
 
 
 def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):
-  """logits_BTV; in evaluation the key must make no difference."""
+  """Returns logits_BTV."""
   return _apply(params, batch, jax.random.key(key), plan.recipe.model, train)
 
 
-def places(**sections) -> Placement:
-  """config.parts of a plain dict: place -> part -> options."""
+def placement(**sections) -> Placement:
+  """The section config.parts: stack -> modifier -> options."""
   return from_config(Placement, sections, ConfigPath("config", "parts"))
 
 
-def check_part(place: str, name: str, options) -> None:
-  """Reads options of a part and holds them against a tiny Transformer."""
-  ((_, part),) = places(**{place: {name: options}}).modifiers_in(place)
-  site = plan_of("transformer").spec.stack_shape(place)
-  part.check(ConfigPath("config", "parts", place, name), site)
+def check_modifier(stack: str, name: str, options) -> None:
+  """Reads options of a modifier and checks them for a tiny Transformer."""
+  ((_, spec),) = placement(**{stack: {name: options}}).modifiers_in(stack)
+  shape = plan_of("transformer").spec.stack_shape(stack)
+  spec.check(ConfigPath("config", "parts", stack, name), shape)
 
 
-def parts_of(plan: Plan) -> dict[str, ModifierSpec]:
-  """The parts of all places by name."""
+def modifiers_of(plan: Plan) -> dict[str, ModifierSpec]:
+  """The modifiers of all stacks by name."""
+  modifiers = plan.spec.modifiers
   return dict(
-    part for place in PLACES for part in plan.spec.modifiers.modifiers_in(place)
+    item for stack in PLACES for item in modifiers.modifiers_in(stack)
   )
 
 
-def told_by_parts(heads: int, B: int, S: int, seed: int = 0):
-  """What parts that share would tell all layers, drawn: for a layer alone."""
-  rng = np.random.default_rng(seed)
+def random_shared_features(heads: int, B: int, S: int):
+  """Random shared features of all modifiers, for one layer on its own."""
+  rng = np.random.default_rng(0)
   return {
     name: jnp.asarray(rng.normal(size=(B, heads, S, S)), jnp.float32)
-    for name, kind in MODIFIERS.items()
-    if kind().is_shared
+    for name, cls in MODIFIERS.items()
+    if cls().is_shared
   }
 
 
 def windows_of(plan: Plan) -> dict[str, WindowSpec]:
-  """The windows of a recurrent decoder by name; {} of any other."""
+  """The windows of a recurrent decoder by name; {} for a Transformer."""
   return dict(getattr(plan.spec.architecture, "windows", ()))
 
 
 @functools.cache
 def baseline_of(family: type[Architecture]) -> Plan:
-  """The first system of a family, which has no part."""
+  """The first system of an architecture, which has no modifiers."""
   plan = next(
     plan
     for plan in map(plan_of, systems.SYSTEMS)
     if type(plan.spec.architecture) is family
   )
-  assert not parts_of(plan), f"a baseline of {family} comes first in SYSTEMS"
+  assert not modifiers_of(plan), (
+    f"a baseline of {family} comes first in SYSTEMS"
+  )
   return plan
 
 
-def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
-  """The same model as the baseline of its family.
+def without_modifiers(plan: Plan, *, treeless: bool = False) -> Plan:
+  """The baseline of a plan's architecture, with the same sizes.
 
   Args:
-    plan: of a system.
-    treeless: keep the parts that read no facts of the data, and what others
-      are to a sentence without a tree.
+    plan: Plan of a system.
+    treeless: Whether modifiers that read no features are kept, and those of
+      NO_TREE_OPTIONS.
   """
 
-  def bare(spec: ModifierSpec) -> ModifierSpec:
+  def without_tree(spec: ModifierSpec) -> ModifierSpec:
     options = NO_TREE_OPTIONS.get(MODIFIERS.name_of(spec), {})
     return dataclasses.replace(spec, **options)
 
-  saved = {
-    place: tuple(
-      (name, bare(spec))
-      for name, spec in plan.spec.modifiers.modifiers_in(place)
-      if treeless and not bare(spec).required_features
+  kept = {
+    stack: tuple(
+      (name, without_tree(spec))
+      for name, spec in plan.spec.modifiers.modifiers_in(stack)
+      if treeless and not without_tree(spec).required_features
     )
-    for place in PLACES
+    for stack in PLACES
   }
   model, family = plan.config.model, plan.spec.architecture
   baseline = baseline_of(type(family))
@@ -296,7 +298,7 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
   config = dataclasses.replace(
     plan.config,
     model=dataclasses.replace(model, family=family),
-    parts=Placement(**saved),
+    parts=Placement(**kept),
     losses=(("nll", dict(plan.config.losses)["nll"]),),
     system=baseline.config.system,
   )

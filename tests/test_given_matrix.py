@@ -1,4 +1,4 @@
-"""A caller's own matrix, from training to translation, in this process."""
+"""A weighting matrix of the caller, in training and translation."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_a_matrix_of_ones_equals_the_baseline(tiny, tmp_path):
 
   train.run(config("transformer"), tmp_path / "plain")
   train.run(config("given_weighting"), tmp_path / "mine", matrix(1.0))
-  # The same arithmetic in programs that XLA may fuse in another way.
+  # XLA may fuse the same arithmetic differently.
   np.testing.assert_allclose(
     losses(tmp_path / "mine"), losses(tmp_path / "plain"), rtol=1e-6
   )

@@ -20,7 +20,7 @@ from models_under_test import (
   logits,
   parameters,
   sentence,
-  without_parts,
+  without_modifiers,
 )
 from tables_under_test import Tables, random_params, request_of, run_search
 from window_cases import SITE
@@ -155,7 +155,7 @@ def test_the_part_reads_the_tree_where_there_is_one(follow):
   damped, plain = (logits(plan, params, b) for b in (BATCH, unparsed))
   assert not np.allclose(damped[0], plain[0], atol=1e-5)
   np.testing.assert_array_equal(damped[1], plain[1])
-  baseline = logits(without_parts(plan), params, BATCH)
+  baseline = logits(without_modifiers(plan), params, BATCH)
   np.testing.assert_array_equal(plain[0], baseline[0])
 
 

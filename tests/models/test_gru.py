@@ -1,4 +1,4 @@
-"""The recurrent family: against loops, and how its contexts make one model."""
+"""The recurrent model: loops, contexts, dropout and options."""
 
 import dataclasses
 
@@ -33,13 +33,13 @@ def sigmoid(x):
 
 
 def linear(params, x):
-  """A gate's axis, where there is one, is laid out one after the other."""
+  """A linear layer; gates are concatenated."""
   kernel = params["kernel"].reshape(len(x), -1)
   return x @ kernel + np.ravel(params.get("bias", 0.0))
 
 
 def cell_by_hand(params, gates, state):
-  """r, u, c in this order; the reset gate after the recurrent matrix."""
+  """A GRU with gates r, u, c; the reset gate acts after the recurrent matrix."""
   size = len(state)
   recurrent = linear(params["recurrent"], state)
   reset = sigmoid(gates[:size] + recurrent[:size])
@@ -49,7 +49,7 @@ def cell_by_hand(params, gates, state):
 
 
 def logits_by_hand(params, source_S, target_T):
-  """`gru_global` of one sentence: SYSTEMS of Nematus, word by word."""
+  """Logits of `gru_global` for one sentence, word by word, as in Nematus."""
   table = params["target_table"]["embedding"]
   runs = []
   for name, order in (("forward", source_S), ("backward", source_S[::-1])):
@@ -84,7 +84,7 @@ def logits_by_hand(params, source_S, target_T):
   return np.array(out)
 
 
-def test_the_baseline_against_loops():
+def test_baseline_equals_loops():
   plan = plan_of("gru_global")
   params = parameters(plan, BATCH)
   result = logits(plan, params, BATCH)
@@ -115,7 +115,7 @@ def test_a_second_context_of_zero_weight_equals_the_baseline(system):
   )
 
 
-def test_both_contexts_may_move_the_state():
+def test_both_contexts_can_update_the_state():
   plan = plan_of("gru_double_syntax")
   both = dataclasses.replace(plan.config.model.family, update="all")
   model = dataclasses.replace(plan.config.model, family=both)
@@ -152,7 +152,7 @@ def test_gradients_reach_the_position_predictor(position):
     assert all(x > 0 for x in largest)
 
 
-def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
+def test_each_gate_is_initialized_orthogonally():
   config = systems.apply(base.get_config(), "gru_global")
   config.model.gru.update(initialisation="orthogonal", hidden=64)
   plan = resolve(read_config(config), JOINT)
@@ -169,7 +169,7 @@ def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
   assert not decoder["second"]["input"]["bias"].any()
 
 
-def test_one_draw_of_dropout_holds_for_a_whole_sentence():
+def test_dropout_mask_is_shared_by_a_sentence():
   config = config_of("gru_global")
   gru = dataclasses.replace(config.model.family, dropout_embedding=0.5)
   model = dataclasses.replace(config.model, family=gru)
@@ -178,10 +178,10 @@ def test_one_draw_of_dropout_holds_for_a_whole_sentence():
   drop = plan.recipe.model.bind(
     {"params": params}, rngs={"dropout": jax.random.key(0)}
   ).drop_embedding
-  saved_BSD = np.asarray(drop(jnp.ones((40, 7, 16)), train=True)) > 0
-  assert (saved_BSD == saved_BSD[:, :1]).all()
-  assert 0.4 < saved_BSD.mean() < 0.6
-  assert len({row.tobytes() for row in saved_BSD[:, 0]}) > 30  # and not for all
+  kept_BSD = np.asarray(drop(jnp.ones((40, 7, 16)), train=True)) > 0
+  assert (kept_BSD == kept_BSD[:, :1]).all()
+  assert 0.4 < kept_BSD.mean() < 0.6
+  assert len({row.tobytes() for row in kept_BSD[:, 0]}) > 30
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_rejects_invalid_options(change, message):
 
 
 @pytest.mark.parametrize("mix", ["gru_global+pascal", "dbsa+gru_global"])
-def test_parts_of_attention_are_refused(mix):
+def test_rejects_modifiers_of_attention(mix):
   config = systems.apply(base.get_config(), mix)
   with pytest.raises(InputError, match=r"changes attention of the Transformer"):
     resolve(read_config(config), JOINT)

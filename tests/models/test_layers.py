@@ -1,4 +1,4 @@
-"""The small pieces: position encodings, against both formulas."""
+"""Sinusoidal position encodings, compared with both formulas."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from jaxsyn.sinusoids import sinusoids
 
 
-def turned(positions, width, last):
+def encodings(positions, width, last):
   """Sines, then cosines, of channels at rates of 10000^(-i / last)."""
   return np.array(
     [
@@ -24,13 +24,11 @@ def turned(positions, width, last):
 @pytest.mark.parametrize(
   "positions, width, off", [(100, 512, 0.14), (60, 128, 0.32)]
 )
-def test_sinusoids_are_tensor2tensor_s_and_not_the_paper_s(
-  positions, width, off
-):
+def test_sinusoids_follow_tensor2tensor(positions, width, off):
   result = sinusoids(jnp.arange(positions), width)
   half = width // 2
   np.testing.assert_allclose(
-    result, turned(positions, width, half - 1), atol=2e-5
+    result, encodings(positions, width, half - 1), atol=2e-5
   )
-  paper = turned(positions, width, half)
+  paper = encodings(positions, width, half)
   np.testing.assert_allclose(abs(result - paper).max(), off, atol=0.005)

@@ -11,10 +11,10 @@ from cases import check_gradients, run
 from models_under_test import (
   JOINT,
   batch_of,
-  check_part,
+  check_modifier,
   logits,
   parameters,
-  places,
+  placement,
   plan_of,
   sentence,
 )
@@ -192,7 +192,7 @@ def test_rejects_two_modifiers_of_the_last_dimensions(system, names):
   "options", [{"factors": {"join": "sum"}}, {"factors": {"names": ()}}]
 )
 def test_factors_that_replace_nothing_combine_with_labels(options):
-  parts = places(encoder={**options, "label_embedding": {}})
+  parts = placement(encoder={**options, "label_embedding": {}})
   config = dataclasses.replace(plan_of("transformer").config, parts=parts)
   active = resolve(config, JOINT).spec.modifiers.encoder
   assert len(active) == (2 if "join" in options["factors"] else 1)
@@ -233,7 +233,7 @@ def test_encoder_does_not_read_the_replaced_dimensions():
 )
 def test_rejects_invalid_options(name, options, message):
   with pytest.raises(InputError, match=rf"encoder\.{name}\.{message}"):
-    check_part("encoder", name, options)
+    check_modifier("encoder", name, options)
 
 
 def test_label_embedding_keeps_the_values_of_old_checkpoints():

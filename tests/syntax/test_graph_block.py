@@ -16,7 +16,7 @@ from cases import (
   run,
   sigmoid,
 )
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.graph_block import GraphBlock
@@ -134,4 +134,4 @@ def test_each_parameter_gets_a_gradient():
 )
 def test_rejects_invalid_layers(options, message):
   with pytest.raises(InputError, match=message):
-    check_part("encoder", "graph_block", options)
+    check_modifier("encoder", "graph_block", options)

@@ -20,7 +20,7 @@ from cases import (
   rescore,
   sigmoid,
 )
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.localness import Localness
@@ -102,4 +102,4 @@ def test_creates_parameters_and_publishes_the_bias():
 def test_rejects_a_window_of_width_zero():
   message = r"encoder\.localness\.width must be above 0"
   with pytest.raises(InputError, match=message):
-    check_part("encoder", "localness", {"width": 0.0})
+    check_modifier("encoder", "localness", {"width": 0.0})

@@ -20,7 +20,7 @@ from cases import (
   rescore,
   sigmoid,
 )
-from models_under_test import check_part, parts_of, plan_of
+from models_under_test import check_modifier, modifiers_of, plan_of
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.neighbour_heads import RELATIONS, NeighbourHeads
@@ -143,7 +143,7 @@ def test_weights_equal_loops(relation, gate, heads):
 @pytest.mark.parametrize("sentences", [SENTENCES, LONG])
 def test_published_systems_equal_loops(gated, sentences):
   name = "neighbour_heads_gated" if gated else "neighbour_heads"
-  spec = parts_of(plan_of(name))["neighbour_heads"]
+  spec = modifiers_of(plan_of(name))["neighbour_heads"]
   spec = dataclasses.replace(spec, heads=None if gated else (0, 1))
   features = features_of(sentences)
   B, S = features.word_BS.shape
@@ -203,4 +203,6 @@ def test_large_scores_do_not_unmask_pairs():
 )
 def test_rejects_options_of_hops_with_other_relations(option):
   with pytest.raises(InputError, match="does nothing with relation='children'"):
-    check_part("encoder", "neighbour_heads", {"relation": "children"} | option)
+    check_modifier(
+      "encoder", "neighbour_heads", {"relation": "children"} | option
+    )

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from cases import KEY, QUERY, expected_scores, real_pairs, rescore
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax import SentenceFeatures
@@ -119,6 +119,6 @@ def test_rejects_gaussian_options_with_parent_only(option):
   (name,) = option
   options = {"weighting": "parent_only", **option}
   with pytest.raises(InputError, match=rf"scaled\.{name}=.* does nothing"):
-    check_part("encoder", "parent_scaled", options)
+    check_modifier("encoder", "parent_scaled", options)
   with pytest.raises(InputError, match=r"parent_scaled\.sigma must be above 0"):
-    check_part("encoder", "parent_scaled", {"sigma": 0.0})
+    check_modifier("encoder", "parent_scaled", {"sigma": 0.0})

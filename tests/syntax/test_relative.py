@@ -24,7 +24,7 @@ from cases import (
   rescore,
   run,
 )
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.dependency_relative import DependencyRelative, depth_BQM
@@ -202,4 +202,4 @@ def test_keys_and_values_can_be_disabled():
 def test_rejects_a_clip_of_zero():
   message = r"parts\.encoder\.relative\.clip must be from 1 to"
   with pytest.raises(InputError, match=message):
-    check_part("encoder", "relative", {"clip": 0})
+    check_modifier("encoder", "relative", {"clip": 0})

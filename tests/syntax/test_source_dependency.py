@@ -14,7 +14,7 @@ from models_under_test import (
   config_of,
   logits,
   parameters,
-  places,
+  placement,
   sentence,
 )
 from paper_references import unit, unit_vector
@@ -148,7 +148,7 @@ def test_each_parameter_gets_a_gradient():
 
 
 def test_works_in_a_transformer():
-  parts = places(encoder={"source_dependency": {"size": 6}})
+  parts = placement(encoder={"source_dependency": {"size": 6}})
   config = dataclasses.replace(config_of("transformer"), parts=parts)
   plan = resolve(config, JOINT)
   params = parameters(plan, BATCH)

@@ -22,7 +22,7 @@ from cases import (
   real_pairs,
   rescore,
 )
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.dbsa import Dbsa
@@ -174,4 +174,4 @@ def test_gold_parents_get_all_the_weight(spec, stack, columns):
 )
 def test_rejects_invalid_options(stack, options, message):
   with pytest.raises(InputError, match=message):
-    check_part(stack, "dbsa", options)
+    check_modifier(stack, "dbsa", options)

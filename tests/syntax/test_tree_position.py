@@ -19,7 +19,7 @@ from cases import (
   run,
   sigmoid,
 )
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.maps import COLLECTION, Maps
@@ -166,4 +166,4 @@ def test_publishes_the_cosine_of_two_codes(kind):
 )
 def test_rejects_invalid_options(options, message):
   with pytest.raises(InputError, match=rf"tree_position\.{message}"):
-    check_part("encoder", "tree_position", options)
+    check_modifier("encoder", "tree_position", options)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from cases import FEATURES, HEADS, KEY, QUERY, SENTENCES, SITE, heads_of, run
-from models_under_test import check_part
+from models_under_test import check_modifier
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.tree_rotary import TreeRotary
@@ -87,4 +87,4 @@ def test_scores_depend_on_differences_of_positions():
 )
 def test_rejects_invalid_options(stack, options, message):
   with pytest.raises(InputError, match=message):
-    check_part(stack, "tree_rotary", options)
+    check_modifier(stack, "tree_rotary", options)
