@@ -62,7 +62,9 @@ def test_batches_contain_the_attention_of_the_teacher(tiny, runs):
     {"params": session.params}, BATCH, train=False, method=states,
     mutable=[COLLECTION],
   )  # fmt: skip
-  (result,) = Maps.of(state).find(place="encoder", part="", kind="weight_BHQM")
+  (result,) = Maps.of(state).find(
+    stack="encoder", modifier="", kind="weight_BHQM"
+  )
   np.testing.assert_allclose(ours, result.value[:, (2, 0)], atol=1e-6)
   assert taught(config).features == {"source_parent_mid"}
   # It depends on the tree: for another tree, and for a sentence without tree.
@@ -90,7 +92,7 @@ def test_the_teacher_layer_is_selected(attention, layer, index):
   )
   weights = [
     Maps.of(state).find(
-      place="encoder", layer=one, part="", kind="weight_BHQM"
+      stack="encoder", layer=one, modifier="", kind="weight_BHQM"
     )[0].value
     for one in (0, 1)
   ]  # fmt: skip
@@ -113,7 +115,7 @@ def test_attention_loss_against_loops():
   expected = plan.recipe.losses["distillation"]
   sum_B, count_B = expected.of_rows(None, maps["distillation"], BATCH)
   (result,) = maps["distillation"].find(
-    place="encoder", layer=1, part="", kind="weight_BHQM"
+    stack="encoder", layer=1, modifier="", kind="weight_BHQM"
   )
   weight, right = np.asarray(result.value, np.float64), 0
   for b, ids in enumerate(BATCH["source_id_BS"]):

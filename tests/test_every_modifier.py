@@ -23,7 +23,6 @@ from models_under_test import (
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data import schema
 from jaxsyn.data.schema import FEATURES
-
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
 from jaxsyn.syntax import MODIFIERS

@@ -85,7 +85,7 @@ class Spread(Loss):
   """A loss that reads the attention of the encoder."""
 
   def of_rows(self, logits_BTV, maps, batch):
-    result = maps.find(place="encoder", kind="weight_BHQM")
+    result = maps.find(stack="encoder", kind="weight_BHQM")
     sum_B = sum(jnp.sum(one.value**2, axis=(1, 2, 3)) for one in result)
     return sum_B / len(result), jnp.ones_like(sum_B)
 

@@ -58,16 +58,27 @@ def rows(chosen, batch=BATCH):
   }
 
 
-def quiet(config):
-  """Returns a config whose modifiers have no noise in training."""
+# Options without which modifiers of the systems have noise in training.
+NOISE_FREE_OPTIONS = {
+  "parent_scaled": {"ignore": 0.0},
+  "tree_scaled": {"random_sparse": 0.0},
+  "tree_position_laplacian": {"flip": False},
+}
 
-  places = {
-    place: tuple(
-      (n, dataclasses.replace(s, **s.noise_free_options)) for n, s in parts
-    )
-    for place, parts in vars(config.parts).items()
+
+def quiet(config):
+  """A config whose modifiers have no noise in training."""
+
+  def noise_free(name, spec):
+    kind = getattr(spec, "kind", "")
+    options = NOISE_FREE_OPTIONS.get(f"{name}_{kind}" if kind else name, {})
+    return name, dataclasses.replace(spec, **options)
+
+  stacks = {
+    stack: tuple(noise_free(*modifier) for modifier in modifiers)
+    for stack, modifiers in vars(config.parts).items()
   }
-  return dataclasses.replace(config, parts=Placement(**places))
+  return dataclasses.replace(config, parts=Placement(**stacks))
 
 
 def joint_models():
