@@ -18,21 +18,21 @@ from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.last_dimensions import (
   LastDimensions,
-  LastDimensionsModifier,
   label_table,
+  replace_last,
 )
 from jaxsyn.syntax.modifier import Modifier
 
 
-class _LabelEmbedding(LastDimensionsModifier):
+class _LabelEmbedding(Modifier):
   def setup(self) -> None:
     self.table = label_table(self.site.relations, self.spec.size, self.site)
 
-  def last_dimensions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
     label_BSP = self.table(features.relation_BS).astype(x_BSD.dtype)
     if self.spec.scale_label:
       label_BSP = label_BSP * self.site.width**0.5
-    return label_BSP
+    return replace_last(x_BSD, label_BSP, features)
 
 
 @dataclasses.dataclass(frozen=True)

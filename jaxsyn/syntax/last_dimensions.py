@@ -18,7 +18,6 @@ from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.modifier import (
   AttentionSite,
-  Modifier,
   ModifierSpec,
   StackShape,
 )
@@ -84,14 +83,3 @@ class LastDimensions(ModifierSpec):
         f"={self.size} must be from 0 to config.model.width={stack_shape.width}, "
         f"because {self.content} replaces so many dimensions of the embedding."
       )
-
-
-class LastDimensionsModifier(Modifier):
-  """Base of modules that compute the last dimensions of the embeddings."""
-
-  def last_dimensions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the replacement, last_BSP, given the complete embeddings."""
-    raise NotImplementedError
-
-  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    return replace_last(x_BSD, self.last_dimensions(x_BSD, features), features)

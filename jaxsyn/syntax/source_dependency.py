@@ -22,7 +22,7 @@ from jax import Array
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.features import SentenceFeatures
-from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsModifier
+from jaxsyn.syntax.last_dimensions import LastDimensions, replace_last
 from jaxsyn.syntax.modifier import Modifier
 
 # Values of the paper: maximum number of words in a unit, and width of the
@@ -135,12 +135,12 @@ class Surroundings(nn.Module):
     return jnp.einsum("BSW,BWP->BSP", in_word_BSW, jnp.tanh(h_BWP))
 
 
-class _SourceDependency(LastDimensionsModifier):
+class _SourceDependency(Modifier):
   def setup(self) -> None:
     self.surroundings = Surroundings(self.spec.size)
 
-  def last_dimensions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    return self.surroundings(x_BSD, features)
+  def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
+    return replace_last(x_BSD, self.surroundings(x_BSD, features), features)
 
 
 @dataclasses.dataclass(frozen=True)
