@@ -12,7 +12,7 @@ from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS
-from jaxsyn.syntax.given_weighting import GivenWeighting
+from jaxsyn.syntax.sisa import Sisa
 
 SIDE = {"size": 100, "sha256": "a"}
 JOINT = {"vocabulary": {"source": SIDE, "target": SIDE}, "relations": {}}
@@ -174,12 +174,6 @@ def test_configs_of_all_files_and_systems_resolve(index):
     assert plan.features == documents.features()[system][0]
 
 
-class Replacing(GivenWeighting):
-  """Stands for parts that make scores of their own."""
-
-  replaces = True
-
-
 @pytest.mark.parametrize(
   "one, other, clash",
   [
@@ -189,16 +183,16 @@ class Replacing(GivenWeighting):
     ({"layers": (0,), "heads": (1,)}, {"layers": (0,), "heads": (2,)}, False),
   ],
 )
-def test_two_parts_that_replace_the_same_scores_clash(
+def test_rejects_two_modifiers_that_replace_the_same_scores(
   monkeypatch, one, other, clash
 ):
   for name in ("first", "second"):
-    monkeypatch.setitem(MODIFIERS, name, Replacing)
+    monkeypatch.setitem(MODIFIERS, name, Sisa)
   config = read_config(changed(parts__encoder={"first": one, "second": other}))
   if not clash:
     assert len(resolve(config, JOINT).spec.modifiers.encoder) == 2
     return
   with pytest.raises(
-    InputError, match=r"encoder: first and second both replace .* a head"
+    InputError, match=r"encoder: first and second both replace the scores of"
   ):
     resolve(config, JOINT)
