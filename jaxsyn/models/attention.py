@@ -6,6 +6,7 @@ Encoder, decoder and cross-attention share this code. Variants are modifiers
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import NamedTuple
 
@@ -141,7 +142,7 @@ class Attention(nn.Module):
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
     for modifier in modifiers:
       q_BQHK, k_BMHK = modifier.project(q_BQHK, k_BMHK, features)
-    features = features.replace(query_BQHK=q_BQHK, key_BMHK=k_BMHK)
+    features = dataclasses.replace(features, query_BQHK=q_BQHK, key_BMHK=k_BMHK)
     if self.fused:
       return self._fused(v_BMHK, allowed_B1QM, features)
     # In float32 from here on, also for bfloat16 operands, whose scores near 8

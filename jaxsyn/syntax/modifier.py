@@ -166,8 +166,8 @@ class ModifierSpec(Choice):
   @property
   def is_shared(self) -> bool:
     """Whether all layers share features; see `Modifier.make_shared_features`."""
-    own = self.modifier.make_shared_features
-    return own is not Modifier.make_shared_features
+    method = self.modifier.make_shared_features
+    return method is not Modifier.make_shared_features
 
   @classmethod
   def fits(cls, field: str) -> bool:
