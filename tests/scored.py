@@ -1,8 +1,9 @@
-"""Scores of a few lines, by hand."""
+"""Scores of a few lines."""
 
 from jaxsyn.scoring.metrics import scorer_of
 
 
-def score(message, meant, metric="bleu", tokenizer="13a", **more):
+def score(hypotheses, references, metric="bleu", tokenizer="13a", **options):
   """The score of hypotheses under one metric."""
-  return scorer_of(metric, meant, tokenizer, **more).measure(message).score
+  scorer = scorer_of(metric, references, tokenizer, **options)
+  return scorer.measure(hypotheses).score
