@@ -311,7 +311,7 @@ def test_registered_choices(where, name):
   section = config
   for part in where.partition(",")[0].split("."):
     section = section[part]
-  if table.kind in ("part", "window", "loss"):
+  if table.kind in ("modifier", "window", "loss"):
     section[name] = table.section(name)
     assert read_config(config)
   elif fields_of(cls):

@@ -96,8 +96,8 @@ def test_rejects_a_loss_without_its_map(tiny, monkeypatch, tmp_path):
   config.losses.spread = LOSSES.section("spread")
   with pytest.raises(
     InputError,
-    match=r"^config\.losses\.spread reads the map place='encoder', "
+    match=r"^config\.losses\.spread reads the map stack='encoder', "
     r"kind='weight_BHQM', which nothing in this model publishes\. There are: "
-    r"place='cross', part='global', kind='weight_BTS' of layer 0\.",
+    r"stack='cross', modifier='global', kind='weight_BTS' of layer 0\.",
   ):
     train.run(config, tmp_path / "run")
