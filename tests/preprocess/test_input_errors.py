@@ -240,24 +240,6 @@ def test_reports_lines_that_do_not_exist(tmp_path, lines):
     build.run(config)
 
 
-@pytest.mark.parametrize(
-  "lost", ["# sent_id = 3\n# text = the dog", "# text = ."]
-)
-def test_reports_comments_without_a_sentence(tmp_path, lost):
-  config = corpus(tmp_path)
-  path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
-  blocks = path.read_text().split("\n\n")
-  before = "\n\n".join(blocks[:2]).count("\n") + 2
-  path.write_text("\n\n".join([*blocks[:2], lost, *blocks[2:]]))
-  with pytest.raises(
-    InputError, match=rf"test\.conllu:{before + 1}: a sentence .* without words"
-  ):
-    build.run(config)
-  path.write_text("\n\n".join([*blocks[:-1], lost]))  # the last of the file
-  with pytest.raises(InputError, match="without words"):
-    build.run(config)
-
-
 def test_rejects_nul_but_keeps_other_control_characters_in_test_splits(
   tmp_path,
 ):

@@ -83,17 +83,3 @@ def test_other_files_of_the_user_are_not_replaced(tmp_path, name):
   mine.unlink()
   if name == "toy":
     build.run(config)
-
-
-def test_rejects_names_that_are_too_long_for_files(tmp_path):
-  config = corpus(tmp_path)
-  config.data.name = "a" * 101
-  with pytest.raises(InputError, match=r"config\.data\.name must be .*100"):
-    build.run(config)
-  config.data.name, name = "a" * 100, "b" * 101
-  config.prepare.splits[name] = config.prepare.splits.test
-  with pytest.raises(
-    InputError, match=r"in config\.prepare\.splits must be .* 100"
-  ):
-    build.run(config)
-  assert not pathlib.Path(config.data.directory).exists()
