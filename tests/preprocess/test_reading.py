@@ -45,7 +45,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize(("size", "first"), [(1, 2), (7, 0), (7, 2), (99, 0)])
 def test_chunks_have_the_lines_of_all_files(tmp_path, name, size, first):
-  paths = [tmp_path / file for file in "ab"]
+  paths = [tmp_path / file for file in "abc"]
   lines, places = [], []
   for path in paths:
     path.write_bytes(TEXTS[name])

@@ -1,9 +1,9 @@
 """The numbers in the report of a dataset."""
 
 import numpy as np
-from jaxsyn.data.store.index import ENTRY
 
 from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.tfrecord import ENTRY
 from jaxsyn.preprocess import report
 
 SPLIT = {
