@@ -22,7 +22,7 @@ from jaxsyn.preprocess import clean, records, report, stages, subset
 from jaxsyn.preprocess.inputs import Inputs
 from jaxsyn.preprocess.job import JobContext, SplitInput
 from jaxsyn.preprocess.outputs import Result
-from jaxsyn.storage import checksums, files, remote
+from jaxsyn.storage import checksums, files, lock, remote
 
 _PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
 
@@ -182,15 +182,15 @@ def _write_tfds_metadata(
 def check_no_user_files(directory: pathlib.Path, name: str) -> None:
   """Raises InputError if files of the user are where prepared files go.
 
-  A directory that was prepared before, even in part, has a folder work/.
+  A directory that was prepared before, even in part, has one of the files
+  manifest.json and lock, or the folder work/.
 
   Args:
     directory: Dataset directory; it may not exist.
     name: Name of the dataset.
   """
-  if files.is_file(directory / manifests.FILE) or files.names(
-    directory / "work"
-  ):
+  marks = (directory / manifests.FILE, directory / lock.FILE)
+  if any(map(files.is_file, marks)) or files.names(directory / "work"):
     return
   for folder in (directory / "conllu", directory / "text", directory / name):
     if files.is_file(folder) or files.names(folder):

@@ -45,7 +45,7 @@ def text(
   Args:
     title: One-line description of the dataset.
     splits: Split -> its manifest entry.
-    indexes: Split -> its index (`jaxsyn.data.store.index`).
+    indexes: Split -> its index (`jaxsyn.data.store.tfrecord`).
     sides: Sides that have trees.
     left_out: Optional test split -> reason why it was left out.
   """
