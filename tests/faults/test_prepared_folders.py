@@ -108,7 +108,7 @@ def test_publishing_is_atomic(whole, tmp_path, monkeypatch):
 
 
 def test_downloads(tmp_path, capsys):
-  """From the first fetch on it is known what must come, and the manifest too."""
+  """The first download records the hash that later ones must have."""
   config = corpus(tmp_path)
   raw, expected = pathlib.Path(config.prepare.raw_dir), tmp_path / "out" / "raw"
   data = (raw / "test.en").read_bytes()
@@ -127,7 +127,7 @@ def test_downloads(tmp_path, capsys):
     assert (expected / "test.en").read_bytes() == data
     server.answers["test.en"] = flip(data)
     (expected / "test.en").unlink()
-    with pytest.raises(InputError, match=r"test\.en cannot .* has changed"):
+    with pytest.raises(InputError, match=r"test\.en cannot .* was changed"):
       build.run(config)
   verify.run(folder)  # does not need the raw files
 
