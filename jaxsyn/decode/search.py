@@ -150,15 +150,14 @@ class Decoding:
       cache_length: Initial length of the decoder cache in subwords.
       strategy_state: State of the decoding strategy.
     """
-    if isinstance(batch, tuple):
-      ids = tuple(one["source_id_BS"] for one in batch)
-      features = tuple(sentence_features(one, "source") for one in batch)
-      real_BS = features[0].real_BS
+    is_ensemble = isinstance(batch, tuple)
+    batches = batch if is_ensemble else (batch,)
+    ids = tuple(one["source_id_BS"] for one in batches)
+    features = tuple(sentence_features(one, "source") for one in batches)
+    if is_ensemble:
+      encoded = self._call("encode", ids, features)
     else:
-      ids = batch["source_id_BS"]
-      features = sentence_features(batch, "source")
-      real_BS = features.real_BS
-    encoded = self._call("encode", ids, features)
+      encoded = self._call("encode", ids[0], features[0])
     encoded = self._call("project_memory", encoded)
     B, N = request.limit_B.size, hypotheses
     neg_inf_BN = jnp.full((B, N), NEG_INF)
@@ -167,7 +166,7 @@ class Decoding:
       encoded=encoded,
       limit_B=request.limit_B,
       position_B=jnp.zeros(B, jnp.int32),
-      open_B=real_BS.any(1),
+      open_B=features[0].real_BS.any(1),
       token_BNT=pad_BNT[:, :1],
       log_p_BN=jnp.zeros((B, 1)),
       last_BN=jnp.full((B, 1), BOS, jnp.int32),

@@ -12,7 +12,7 @@ import os
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.conllu import Parse
@@ -206,7 +206,7 @@ class SessionReader:
 
   def __init__(self, readers: Sequence[SourceReader]):
     self.readers = tuple(readers)
-    self._workers: Workers[Self] | None = None
+    self._workers: Workers[SessionReader] | None = None
     self._collector: ThreadPoolExecutor | None = None
 
   def __getstate__(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class SessionReader:
     """Opens the first parser of a run; raises InputError if that fails."""
     _ = self._first_with_parser.parser
 
-  def opened(self) -> Self:
+  def opened(self) -> SessionReader:
     """Opens the parsers of runs that read trees, and returns this reader."""
     for reader in self.readers:
       if reader.tree != "none":

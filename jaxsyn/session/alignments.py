@@ -211,5 +211,5 @@ def _columns(member: Member, source: Source) -> np.ndarray:
   starts, ends = spans(line)
   word_S = words_of_pieces(line, pieces.begin, pieces.end, starts, ends)
   tags = [] if member.plan.tag is None else [NO_WORD]
-  word_S = np.array([*tags, *word_S, *tags, NO_WORD])
-  return (word_S[:, None] == np.arange(len(starts))).astype(np.float64)
+  array_S = np.array([*tags, *word_S, *tags, NO_WORD])
+  return (array_S[:, None] == np.arange(len(starts))).astype(np.float64)

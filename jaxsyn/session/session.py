@@ -23,6 +23,7 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
 from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.forced import Forced, Scored
+from jaxsyn.decode.prefix import Automaton
 from jaxsyn.decode.rank import score_on_host
 from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.sources import ReadSource, SessionReader
@@ -169,7 +170,7 @@ class Session:
     Raises:
       InputError: The prefix cannot be written, or is too long.
     """
-    automaton = ()
+    automaton: Automaton = ()
     if request.prefix:
       automaton = self._translate.compile_prefix(request.prefix)
     output_request = OutputRequest(index, automaton)
