@@ -57,8 +57,14 @@ from jaxsyn.training.runtime import set_up_jax
 
 # Flags that must be equal on all hosts; --workdir may be a copy.
 _SAME = (
-  *("conllu", "json", "scores", "buffer", "errors"),
-  *(*run_flags.NAMES, *search_flags.NAMES, *finishing.NAMES),
+  "conllu",
+  "json",
+  "scores",
+  "buffer",
+  "errors",
+  *run_flags.NAMES,
+  *search_flags.NAMES,
+  *finishing.NAMES,
 )
 
 

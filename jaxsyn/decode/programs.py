@@ -333,7 +333,8 @@ class DecodingPrograms:
     # The function is traced once for all devices. The first device compiles
     # alone, so that later GPUs find the program in the compilation cache.
     with self._locks[key]:
-      if is_first := key not in self._functions:
+      is_first = key not in self._functions
+      if is_first:
         self._functions[key] = jax.jit(function, donate_argnums=donate)
       lowered = self._functions[key].lower(*arguments)
       if is_first:

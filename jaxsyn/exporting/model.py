@@ -54,5 +54,11 @@ def open_model(
   run = workdir.open_run(folder)
   chosen, _ = parameters.read(run, checkpoint, reject_corrupt=True)
   return ExportedModel(
-    *(run, run.plan, run.source_features, chosen, chosen.title, licence, parser)
+    run,
+    run.plan,
+    run.source_features,
+    chosen,
+    chosen.title,
+    licence=licence,
+    parser=parser,
   )

@@ -84,10 +84,9 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
       )
     decode["nbest"] = values.mbr
   by_strategy = {
-    name: options
-    for name, spec in STRATEGIES.items()
-    if (options := _given(values, fields_of(spec)))
+    name: _given(values, fields_of(spec)) for name, spec in STRATEGIES.items()
   }
+  by_strategy = {name: given for name, given in by_strategy.items() if given}
   if not by_strategy and "nbest" not in decode:
     return decode
   config = workdir.open_run(address(folder)[0]).config.decode

@@ -171,7 +171,8 @@ def _open(
   run = workdir.open_run(loss.teacher)
   features = run.plan.model_features
   differences = _differences(loss, config, manifest, run, features)
-  if difference := next(differences, ""):
+  difference = next(differences, "")
+  if difference:
     raise (path / "teacher").error(f"={loss.teacher!r} {difference}")
   return run, loss.required_maps_of_teacher(path, run.plan.spec)
 

@@ -74,7 +74,9 @@ def test_four_devices_find_the_same_as_one(make, system, beam):
   features = ["source_word", "source_parsed", *plan.translation_features]
   one, four = (
     make(
-      *(plan.recipe.model, features, devices),
+      plan.recipe.model,
+      features,
+      devices,
       beam=beam,
       sentences=2,
       max_length_factor=0.2,

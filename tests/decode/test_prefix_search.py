@@ -29,7 +29,10 @@ def search_all(prefixes, decode):
   )
   rank_V = np.arange(SIZE) - 4
   return search_tables(
-    *(PARAMS, SOURCES, request, decode),
+    PARAMS,
+    SOURCES,
+    request,
+    decode,
     length=LENGTH,
     piece_rank=lambda: rank_V,
   )

@@ -179,9 +179,14 @@ def test_command_scores_given_translations(runs, single, tmp_path, environment):
     target.write_text(hypotheses)
     return subprocess.run(
       [
-        *(sys.executable, "-m", "jaxsyn.score", "--force", *options),
-        *("--workdir", runs["pascal"], "--source", source),
-        *("--hypothesis", target),
+        sys.executable,
+        "-m",
+        "jaxsyn.score",
+        "--force",
+        f"--workdir={runs['pascal']}",
+        f"--source={source}",
+        f"--hypothesis={target}",
+        *options,
       ],
       env=environment,
       capture_output=True,

@@ -26,7 +26,7 @@ def session(runs):
 @pytest.fixture
 def command(runs, environment):
   def run(*arguments, text=""):
-    words = [*("--workdir", runs["pascal"]), *arguments]
+    words = ["--workdir", runs["pascal"], *arguments]
     return subprocess.run(
       [sys.executable, "-m", "jaxsyn.translate", *map(str, words)],
       env=environment,
