@@ -51,7 +51,7 @@ PAGES = {
       "jaxsyn.new",
       "jaxsyn.preprocess.build",
       "jaxsyn.train",
-      "jaxsyn.session",
+      "jaxsyn.session.session",
       "jaxsyn.decode.requests",
       "jaxsyn.session.alignments",
       "jaxsyn.session.finishing",

@@ -111,6 +111,7 @@ class Translator:
 
   Attributes:
     compile_prefix: Function that compiles the text of a prefix.
+    hypotheses: Number of hypotheses of a sentence.
   """
 
   def __init__(
@@ -132,7 +133,8 @@ class Translator:
       devices: Devices of one kind that search; none: that of the parameters.
     """
     self._vocabulary, self._config = vocabulary, config
-    self._hypotheses = config.search.hypotheses(config)
+    self.hypotheses = config.search.hypotheses(config)
+    self._batch_size = config.search.batch_size(config)
     self._batcher = batcher or Batcher()
     self._programs = DecodingPrograms(
       model,
@@ -311,8 +313,8 @@ class Translator:
       indices.sort(key=lambda i: (-lengths[i], i))
       source = doubled(lengths[indices[0]], SHORTEST)
       # Fewer very wide sentences are searched together, in the same memory.
-      batch_size = self._config.search.batch_size(self._config)
-      max_slots = max(1, min(batch_size, batch_size * 128 // words))
+      max_slots = self._batch_size * 128 // words
+      max_slots = max(1, min(self._batch_size, max_slots))
       entering = min(ENTERING if len(indices) > 1 else 1, max_slots)
       # The division is fixed, not by which pool is free: the neighbors of a
       # sentence, and so the last digit of its score, are the same in each run.
@@ -332,7 +334,7 @@ class Translator:
         slots=slots,
         # Small caches do not grow, because each length compiles a program.
         cache_length=length
-        if slots * self._hypotheses <= SMALL
+        if slots * self.hypotheses <= SMALL
         else CACHE_LENGTH,
         encode_rows=min(doubled(part, entering), ENCODE_ROWS, max_slots),
         entering=entering,

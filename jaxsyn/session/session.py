@@ -219,7 +219,7 @@ class Session:
     longest = max(map(self._translate.subwords, examples), default=0)
     with enough_memory(
       f"translating {decode.sentences} sentences at a time with "
-      f"{decode.search.hypotheses(decode)} hypotheses each, the longest of "
+      f"{self._translate.hypotheses} hypotheses each, the longest of "
       f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
