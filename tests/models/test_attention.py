@@ -138,6 +138,18 @@ def test_fused_attention_equals_einsum(stack, modifiers, dtype):
     np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * largest)
 
 
+def test_fused_bias_is_float32_without_the_kernel(monkeypatch):
+  dtypes, fused = [], jax.nn.dot_product_attention
+
+  def record(*arguments, bias, **options):
+    dtypes.append(bias.dtype)
+    return fused(*arguments, bias=bias, **options)
+
+  monkeypatch.setattr(jax.nn, "dot_product_attention", record)
+  output_and_gradients(True, "bfloat16", ADDITIVE, "encoder")
+  assert dtypes and set(dtypes) == {jnp.dtype("float32")}
+
+
 @pytest.mark.parametrize(
   ("system", "options", "message"),
   [
