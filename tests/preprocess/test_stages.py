@@ -212,6 +212,18 @@ def test_rebuilds_corrupt_outputs(whole, tmp_path, monkeypatch, piece):
   assert records_of(build.run(config)) == whole[2]
 
 
+def test_rebuilds_a_corrupt_shard_before_publication(
+  whole, tmp_path, monkeypatch
+):
+  config = again(whole, tmp_path)
+  interrupted(config, monkeypatch)
+  shard = sorted((tmp_path / "out").glob(".new-*/toy/*/*tfrecord*"))[0]
+  data = bytearray(shard.read_bytes())
+  data[500] ^= 1
+  shard.write_bytes(data)
+  assert records_of(build.run(config)) == whole[2]
+
+
 def test_repeats_unfinished_work_of_an_older_version(
   whole, tmp_path, monkeypatch
 ):
