@@ -94,7 +94,7 @@ def _builder(entry: str, raw_dir: str) -> Any:
   data_dir = os.path.expanduser(data_dir)
   try:
     return read_only_builder.builder_from_files(name, data_dir=data_dir)
-  except tfds.core.DatasetNotFoundError:
+  except (tfds.core.DatasetNotFoundError, ValueError):  # or no valid name
     raise InputError(
       f"{entry}: there is no dataset {name}, neither in {data_dir} nor as a"
       f" folder with {_INFO}. Build it with `tfds build` or"

@@ -158,6 +158,7 @@ def test_names_files_of_unequal_length(tmp_path):
   raw = pathlib.Path(config.prepare.raw_dir)
   for name, count in (("a.en", 3), ("b.en", 5), ("a.de", 3), ("b.de", 4)):
     (raw / name).write_text("x\n" * count)
+  config.prepare.parse.sides = ()
   config.prepare.splits.train = ("a.en,b.en", "a.de,b.de")
   with pytest.raises(
     InputError, match=r"b\.en has 5 lines, but \S*b\.de has 4: .* line 5 of"

@@ -188,7 +188,7 @@ def test_names_what_a_directory_lacks(folder):
   with pytest.raises(InputError, match=r"its checksum differs"):
     manifests.read(folder)
   path.write_text(json.dumps({**document, "format": 4}))
-  message = r"has format 4; this version reads 5\. Run jaxsyn prepare --config"
+  message = r"has format 4; this version reads 6\. Run jaxsyn prepare --config"
   with pytest.raises(InputError, match=message):
     manifests.read(folder)
   path.unlink()
