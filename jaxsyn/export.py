@@ -45,7 +45,7 @@ def run(
   hub.refuse(output, "--output")
   if files.names(output):
     raise InputError(
-      f"--output {os.fspath(output)} is there and not empty; name a new folder."
+      f"--output {os.fspath(output)} is not empty; name a new folder."
     )
   model = open_model(
     folder, checkpoint=checkpoint, licence=licence, parser=parser

@@ -1,4 +1,4 @@
-"""`jaxsyn.inspect` on a run that was really trained, through the command too."""
+"""`jaxsyn.inspect` as a function and as a command."""
 
 import dataclasses
 import json
@@ -57,7 +57,7 @@ def config_of(system, prepared):
 
 @pytest.fixture(scope="module")
 def trained(prepared, tmp_path_factory):
-  """The folder of a run that was really, if briefly, trained."""
+  """Directory of a run that was trained for two steps."""
   folder = tmp_path_factory.mktemp("runs") / "pascal"
   train.run(config_of("pascal", prepared), folder)
   return folder
@@ -87,7 +87,7 @@ def open_untrained(folder, **options):
 
 
 def written(seen, folder, index=1, **options):
-  """The names of the files of a sentence."""
+  """Writes the files of a sentence; returns their names."""
   folder.mkdir()
   write(seen, folder, index, **options)
   for path in folder.glob("*.png"):
@@ -140,8 +140,8 @@ def test_attention_and_weightings_of_a_sentence(session):
     short.find("encoder", 0, "tree_scaled")
 
 
-def test_maps_are_those_of_the_sentence_alone_without_padding(session):
-  """Against the model itself, run on one sentence of exactly its length."""
+def test_maps_do_not_depend_on_padding_or_the_batch(session):
+  """Compares with the model on one sentence without padding."""
   source = Inspector(session).read(LONG)
   ids = [5, 9, 7, EOS]
   reads = "source_id", "source_word", "source_parsed", "source_parent_mid"
@@ -240,7 +240,7 @@ def test_the_command_writes_pictures_json_and_the_probe(
   assert parts == [["parent_scaled"]] * 2 + [[]] * 6
 
 
-def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
+def test_the_probe_does_not_depend_on_the_figures(session, tmp_path):
   lines = [LONG, LINES[0]]
   none = inspect.run(session, lines, tmp_path / "none", limit=0)
   all_ = inspect.run(session, lines, tmp_path / "all", layers=[1])
@@ -249,7 +249,7 @@ def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
   assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
 
 
-def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
+def test_draws_the_tree_of_a_control(prepared, tmp_path):
   session = untrained("pascal_linear_tree", prepared, tmp_path / "run")
   source = Inspector(session).read(LONG)
   assert source.tree == "linear"
@@ -261,7 +261,7 @@ def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
   assert names == {"json", "tree.png", "tree_read.png"}
 
 
-def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
+def test_draws_parents_of_a_supervised_head(prepared, tmp_path):
   session = untrained("dbsa", prepared, tmp_path / "run")
   draw = np.random.default_rng(0).normal  # from zeros nothing would be found
   session.params = jax.tree.map(
@@ -301,9 +301,7 @@ def test_shows_vectors_added_to_embeddings(prepared, tmp_path):
   np.testing.assert_allclose(result, expected, atol=1e-5)
   name = "tree_position.alike.encoder_embeddings.png"
   assert name in written(seen, tmp_path / "out")
-  assert pictures.title(alike) == (
-    "tree_position, alike: encoder, embeddings (rows look at columns)"
-  )
+  assert pictures.title(alike) == ("tree_position, alike: encoder, embeddings")
 
 
 def test_shows_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
@@ -355,7 +353,7 @@ def test_draws_but_does_not_probe_unparsed_lines(session, tmp_path):
   assert report.probe["sentences"] == 1
 
 
-def test_wrong_input_is_named(session, trained, tmp_path):
+def test_names_invalid_input(session, trained, tmp_path):
   with pytest.raises(InputError, match="no layer 2; they count from 0 to 1"):
     inspect.run(session, [LONG], tmp_path, layers=[2])
   with pytest.raises(InputError, match=r"no sentence to inspect \(2 empty"):
@@ -384,7 +382,7 @@ def test_wrong_input_is_named(session, trained, tmp_path):
     ),
   ],
 )
-def test_wrong_flags_are_one_message(options, message):
+def test_names_missing_and_invalid_flags(options, message):
   values = dict.fromkeys(("workdir", "input", "output", "conllu"))
   values |= {"checkpoint": "", "parser": "", "limit": 20, "layers": []}
   with pytest.raises(InputError, match=message):

@@ -44,15 +44,15 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   reason = _unsupported(model)
   if reason:
     raise InputError(
-      f"CTranslate2 cannot hold {model.run.workdir}: it has Transformers without "
-      f"parts, and {reason}. Take --format safetensors."
+      f"CTranslate2 does not support {model.run.workdir}: {reason}. Use --format "
+      "safetensors."
     )
   try:
     from ctranslate2 import specs
   except ImportError:
     raise InputError(
-      "for CTranslate2's format the package ctranslate2 is needed: pip install "
-      "-e '.[ctranslate2]'."
+      "this format needs the package ctranslate2: pip install -e "
+      "'.[ctranslate2]'."
     ) from None
   spec, run = model.plan.spec, model.run
   family = spec.architecture
@@ -115,17 +115,17 @@ def _unsupported(model: ExportedModel) -> str:
   """Returns why CTranslate2 does not support a model; "" if it does."""
   spec, run = model.plan.spec, model.run
   if type(spec.architecture) is not Transformer:
-    return f"config.model.family={run.config.model.family!r} is none"
+    return "it is not a Transformer (config.model.family)"
   for place in PLACES:
     for name, _ in spec.modifiers.modifiers_in(place):
       return (
-        f"config.parts.{place}.{name} acts in translation, and it knows no "
-        "such part"
+        f"the attention modifier config.parts.{place}.{name} is active in "
+        "translation"
       )
   if model.plan.tag is not None:
-    return "this system puts a tag around every source"
+    return "the system adds a tag to every source"
   if any(run.vocabulary(side).whole_words for side in _SIDES):
-    return "the vocabulary is of whole words, which SentencePiece alone joins"
+    return "it has a vocabulary of words instead of subwords"
   return ""
 
 

@@ -1,7 +1,7 @@
 """Format "safetensors": a folder for the Hugging Face Hub and for `Session`.
 
 `jaxsyn.session.exported` describes its files. The model card, README.md, contains
-only what the run's files prove. The licence is never guessed: without --license, it
+only facts from the files of the run. The licence is never guessed: without --license, it
 is marked to be filled in.
 """
 
@@ -58,12 +58,12 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   messages = [f"{model.title}; SHA-256 of {exported.ARRAYS}: {digest}"]
   if not model.licence:
     messages.append(
-      f"{CARD} says no licence yet: fill it in, or give --license, before "
-      "you publish it. Data and parser have theirs."
+      f"{CARD} has no licence yet: fill it in, or set --license, before you "
+      "publish the model. Data and parser have their own licences."
     )
   if reads_trees and not has_parser:
     messages.append(
-      "the parser is not in it: who translates raw text names one (--parser)."
+      "the parser is not included: translating raw text needs --parser."
     )
   return messages
 
@@ -86,9 +86,9 @@ def _card(model: ExportedModel, digest: str) -> str:
     for name, split in run.manifest["splits"].items()
   )
   licence = model.licence or (
-    f"{_FILL_IN}: whoever publishes this model must say under which licence, "
-    "here and in the block above. It depends on the licences of the data and, "
-    "where its file is here, of the parser."
+    f"{_FILL_IN}: state the licence here and in the block above before you "
+    "publish this model. It depends on the licences of the data and of the "
+    "parser, if its file is included."
   )
   return f"""---
 library_name: jaxsyn
@@ -100,7 +100,7 @@ tags: {json.dumps(tags)}
 
 # {languages[0]} to {languages[1]}, system `{system}`
 
-A model of jaxsyn for translation, {size:,} parameters: {model.title}.
+A translation model trained with jaxsyn, {size:,} parameters: {model.title}.
 
 ```python
 from jaxsyn.session import Session
@@ -130,8 +130,8 @@ print(best.text)
 
 {_origin(model)}## Files
 
-`model.safetensors`, SHA-256 `{digest}`; `config.json` has every option of \
-the training, `manifest.json` the sums of the data.
+`model.safetensors`, SHA-256 `{digest}`; `config.json` has all options of \
+the training, `manifest.json` the checksums of the data.
 """
 
 
@@ -141,26 +141,26 @@ def _trees(model: ExportedModel) -> str:
     return "It reads no trees."
   run = model.run
   features = ", ".join(f"`{feature}`" for feature in model.features[1:])
-  sentence = "Its trees came as CoNLL-U, so that it has no parser."
+  sentence = "Its trees were CoNLL-U files, so there is no parser."
   if manifests.parser_file(run.workdir, run.manifest, "source"):
-    where = "is here" if model.parser else "is not here: name it (`--parser`)"
+    where = "is included" if model.parser else "is not included (`--parser`)"
     digest = run.manifest["parser"]["source"]["sha256"]
     sentence = f"The UDPipe model, SHA-256 `{digest}`, {where}."
-  return f"It reads the tree of the source ({features}). {sentence}"
+  return f"It reads the dependency tree of the source ({features}). {sentence}"
 
 
 def _score(model: ExportedModel) -> str:
   score = model.parameters.score
   if not score:
     return (
-      "None was measured for these parameters: `python -m jaxsyn.score` gives "
-      "them with signatures."
+      "None was measured for these parameters; `jaxsyn score` computes them with "
+      "signatures."
     )
   return (
-    f"{selection.title(score)} on `{model.run.config.data.validation}`, by which "
-    f"these parameters were chosen: {score['score']:.2f} (log-likelihood of a "
+    f"{selection.title(score)} on `{model.run.config.data.validation}`, the "
+    f"criterion for these parameters: {score['score']:.2f} (log-likelihood of a "
     f"target subword {score['log_likelihood']:.3f}). Scores of test sets: "
-    "`python -m jaxsyn.score` gives them with signatures."
+    "`jaxsyn score` computes them with signatures."
   )
 
 
@@ -185,6 +185,6 @@ def _origin(model: ExportedModel) -> str:
     ) from None
   return (
     "## Origin\n\n"
-    "The training began with parameters of another run (system "
+    "Training started from the parameters of another run (system "
     f"`{system}`, {checkpoint}), SHA-256 `{digest}`.\n\n"
   )

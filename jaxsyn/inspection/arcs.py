@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import textwrap
 from collections.abc import Collection, Sequence
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
@@ -16,6 +17,7 @@ from jaxsyn.inspection.sentence import ReadSource, Sentence
 Arc = tuple[int, int, int]  # first word, last word, child
 
 BLUE, RED = "#33628d", "#a03c2d"
+STEP = 0.36  # inches between two levels of arcs
 
 
 def trees(
@@ -32,7 +34,7 @@ def trees(
     "tree", the parser's; "tree_read", if a control replaces it; and
     "tree_found", if a supervised head finds one.
   """
-  source = seen.source
+  source, found_head_W = seen.source, seen.found_head_W
   figures = {
     "tree": tree(source, translation, heading=f"{heading}dependency tree")
   }
@@ -41,16 +43,15 @@ def trees(
     figures["tree_read"] = tree(
       source, head_W=source.given_head_W, heading=text
     )
-  if seen.found_head_W is not None:
-    text = f"{heading}each word's parent as the system finds it"
-    wrong = []
+  if found_head_W is not None:
+    text = f"{heading}parents that the system predicts"
+    wrong: list[int] = []
     if source.parsed:
-      pairs = enumerate(zip(seen.found_head_W, source.head_W))
-      wrong = [word for word, (result, parsed) in pairs if result != parsed]
       count = len(source.words)
+      wrong = [w for w in range(count) if found_head_W[w] != source.head_W[w]]
       text += f" ({count - len(wrong)} of {count} as parsed; dotted: others)"
     figures["tree_found"] = tree(
-      source, head_W=seen.found_head_W, heading=text, wrong=wrong
+      source, head_W=found_head_W, heading=text, wrong=wrong
     )
   return figures
 
@@ -65,8 +66,8 @@ def tree(
 ) -> Figure:
   """Draws a dependency tree.
 
-  An arc leads from a parent to its child and is labelled with the child's
-  relation. An arrow from above marks a root.
+  An arc leads from a parent to its child and is labeled with the child's relation.
+  An arrow from above marks a root.
 
   Args:
     source: The sentence.
@@ -76,80 +77,79 @@ def tree(
     heading: Text above the tree.
     wrong: Words whose arc is dotted and red.
   """
-  words = source.words
-  labels = source.relation_W
-  arcs: list[Arc] = []
-  roots: list[int] = []
+  words, labels = source.words, source.relation_W
   if head_W is not None:
     labels = ("",) * len(words)
   elif source.parsed:
     head_W = source.head_W
   else:
-    heading += " (none: the parser could not read this line)"
-  for child, head in enumerate(head_W or ()):
-    if head == child:
-      roots.append(child)
-    else:
-      arcs.append((min(child, head), max(child, head), child))
-  x_W = _positions(words, arcs, labels)
-  level = _levels(arcs)
-  step = 0.36
+    head_W = ()
+    heading += " (none: the parser could not parse this line)"
+  arcs = [
+    (min(child, head), max(child, head), child)
+    for child, head in enumerate(head_W)
+    if child != head
+  ]
+  x_W, level = _positions(words, arcs, labels), _levels(arcs)
   width = max(5.0, x_W[-1] + letters(words[-1]) * LETTER / 2 + 0.3)
   per_line = max(30, int(width / 0.095))
   titles = textwrap.wrap(heading, per_line)
   caption = textwrap.wrap(f"→ {translation}", per_line) if translation else []
   bottom = 0.5 + 0.22 * len(caption)
-  rise = step * (max(level.values(), default=0) + 0.75)
-  root_top = bottom + rise
-  height = bottom + 0.2 + rise + 0.2 + 0.2 * len(titles)
+  root_top = bottom + STEP * (max(level.values(), default=0) + 0.75)
+  height = root_top + 0.4 + 0.2 * len(titles)
   figure = Figure((width, height), dpi=110)
   axes = figure.add_axes((0, 0, 1, 1))
   axes.set(xlim=(0, width), ylim=(0, height))
   axes.set_axis_off()
-  family = families((*words, source.text, translation))
-  write = functools.partial(axes.text, family=family, parse_math=False)
+  text: dict[str, Any] = {
+    "family": families((*words, source.text, translation)), "parse_math": False
+  }  # fmt: skip
   for x, word in zip(x_W, words):
-    write(x, bottom - 0.1, word, size=10, ha="center", va="top")
-  write(0.15, 0.1, "\n".join(caption), size=10, color="0.35", va="bottom")
-  top_text = "\n".join(titles)
-  write(0.15, height - 0.1, top_text, size=9, color="0.35", va="top")
-  box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-  label = functools.partial(write, size=8, ha="center", va="center", bbox=box)
-
-  def arrow(x: float, colour: str) -> None:
-    points = [(x, bottom), (x - 0.04, bottom + 0.09), (x + 0.04, bottom + 0.09)]
-    axes.add_patch(Polygon(points, color=colour, linewidth=0))
-
+    axes.text(x, bottom - 0.1, word, size=10, ha="center", va="top", **text)
+  text |= {"color": "0.35", "size": 9}
+  axes.text(0.15, 0.1, "\n".join(caption), va="bottom", **text)
+  axes.text(0.15, height - 0.1, "\n".join(titles), va="top", **text)
   for first, last, child in arcs:
-    colour, style = (RED, ":") if child in wrong else (BLUE, "-")
     # Arcs to both sides of a parent start next to each other.
-    begin = x_W[first + last - child] + (0.07 if child == last else -0.07)
-    end = x_W[child]
-    top = bottom + step * level[first, last]
-    path = _arc_path(begin, end, bottom, top)
-    axes.add_patch(
-      PathPatch(
-        path, facecolor="none", edgecolor=colour, linestyle=style, linewidth=1.1
-      )
-    )
-    arrow(end, colour)
-    label((begin + end) / 2, top, labels[child])
-  for root in roots:
+    start = x_W[first + last - child] + (0.07 if child == last else -0.07)
+    top = bottom + STEP * level[first, last]
+    path = _arc_path(start, x_W[child], bottom, top)
+    color, style = (RED, ":") if child in wrong else (BLUE, "-")
+    x = (start + x_W[child]) / 2
+    _draw_arc(axes, path, color, style)
+    _draw_label(axes, x, top, labels[child], "black")
+  for root in (child for child, head in enumerate(head_W) if child == head):
+    path = Path([(x_W[root], root_top), (x_W[root], bottom)])
     style = ":" if root in wrong else "-"
-    ends = [bottom + 0.05, root_top]
-    axes.plot([x_W[root]] * 2, ends, style, color=RED, lw=1.1)
-    arrow(x_W[root], RED)
-    label(x_W[root], root_top, labels[root] or "root", color=RED)
+    _draw_arc(axes, path, RED, style)
+    _draw_label(axes, x_W[root], root_top, labels[root] or "root", RED)
   return figure
 
 
-def _arc_path(begin: float, end: float, bottom: float, top: float) -> Path:
+def _draw_arc(axes: Axes, path: Path, color: str, style: str) -> None:
+  """Draws a path with an arrow head at its end."""
+  line: dict[str, Any] = {"edgecolor": color, "linestyle": style}
+  axes.add_patch(PathPatch(path, facecolor="none", linewidth=1.1, **line))
+  x, y = path.vertices[-1]
+  tip = [(x, y), (x - 0.04, y + 0.09), (x + 0.04, y + 0.09)]
+  axes.add_patch(Polygon(tip, color=color, linewidth=0))
+
+
+def _draw_label(axes: Axes, x: float, y: float, label: str, color: str) -> None:
+  box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+  text: dict[str, Any] = {"family": families([label]), "parse_math": False}
+  text |= {"size": 8, "ha": "center", "va": "center", "color": color}
+  axes.text(x, y, label, bbox=box, **text)
+
+
+def _arc_path(start: float, end: float, bottom: float, top: float) -> Path:
   """Returns a rectangle without its lower side and with round corners.
 
   All corners have the same radius, so that an arc never crosses one below it.
   """
-  bend = min(0.3, abs(end - begin) / 2) * (1 if end > begin else -1)
-  points = [(begin, bottom), (begin, top), (begin, top), (begin + bend, top)]
+  bend = min(0.3, abs(end - start) / 2) * (1 if end > start else -1)
+  points = [(start, bottom), (start, top), (start, top), (start + bend, top)]
   points += [(end - bend, top), (end, top), (end, top), (end, bottom)]
   corner = [Path.CURVE4] * 3
   return Path(points, [Path.MOVETO, *corner, Path.LINETO, *corner])

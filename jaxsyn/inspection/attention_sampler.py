@@ -67,9 +67,7 @@ class AttentionSampler:
     figures = []
     for i, maps in encoder_attention(self._maps, params, self._sources):
       if chosen := informative_maps(maps):
-        panels = pictures.panels(chosen)
-        figure = pictures.matrices(panels, pictures.title(chosen))
-        figures.append((f"attention/{i + 1}", figure))
+        figures.append((f"attention/{i + 1}", pictures.picture(chosen)))
     return sorted(figures, key=lambda entry: entry[0])
 
 

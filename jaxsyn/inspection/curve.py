@@ -30,16 +30,13 @@ def picture(run: PathLike, metric: str = "bleu") -> Figure:
   records, _ = log.records(files.path_of(run))
   figure = Figure((8, 2.6), layout="constrained")
   left, right = figure.subplots(1, 2)
-  for axes, name, kinds in (
-    (left, "loss", log.KINDS),
-    (right, metric, ("validation",)),
-  ):
-    for kind in kinds:
-      points = [r for r in records if r["kind"] == kind and name in r]
-      steps, values = ([r[key] for r in points] for key in ("step", name))
-      axes.plot(steps, values, marker=".", label=kind)
+  curves = [(left, "loss", kind) for kind in log.KINDS]
+  for axes, name, kind in (*curves, (right, metric, "validation")):
+    points = [r for r in records if r["kind"] == kind and name in r]
+    steps = [record["step"] for record in points]
+    values = [record[name] for record in points]
+    axes.plot(steps, values, marker=".", label=kind)
     axes.set(xlabel="updates", title=name)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
   return figure
 

@@ -1,4 +1,4 @@
-"""Figures of matrices in a grid: attention and syntax weightings.
+"""Figures of matrices in a grid: attention maps and the output of modifiers.
 
 Figures are created without pyplot, which needs a display and has global state.
 Save one with `figure.savefig`, or show it in a notebook. All sizes are in inches.
@@ -11,12 +11,11 @@ import functools
 import math
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import font_manager
-from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
 from matplotlib.figure import Figure
 
@@ -50,15 +49,12 @@ def panels(shown: Map) -> list[Panel]:
 
   The title of an attention head names the modifiers that are active on it.
   """
-  if shown.part and shown.is_one and len(shown.heads) > 1:
+  titles = [f"head {head}" for head in shown.heads]
+  if shown.is_attention:
+    for i, parts in enumerate(shown.parts):
+      titles[i] += f" ({', '.join(parts)})" if parts else ""
+  elif shown.is_one and len(shown.heads) > 1:
     titles = [f"heads {', '.join(map(str, shown.heads))}"]
-  else:
-    titles = [f"head {head}" for head in shown.heads]
-    if shown.is_attention:
-      titles = [
-        f"{name} ({', '.join(parts)})" if parts else name
-        for name, parts in zip(titles, shown.parts, strict=True)
-      ]
   return [
     Panel(name, shown.rows, shown.columns, weight_QM)
     for name, weight_QM in zip(titles, shown.value_HQM)
@@ -67,18 +63,13 @@ def panels(shown: Map) -> list[Panel]:
 
 def title(shown: Map) -> str:
   """Returns a description of a map."""
-  where = f"{PLACES[shown.place]}, layer {shown.layer}"
-  axes = "rows look at columns"
-  if shown.place != "encoder":
-    axes = "rows: being predicted; columns: looked at"
-  if shown.kind == "parse":
-    axes = "rows: whose parent is sought; columns: found there"
+  place = f"{PLACES[shown.place]}, layer {shown.layer}"
   if shown.is_attention:
-    return f"{where} ({axes}; colours by square root)"
+    return f"{place} (rows attend to columns; colors by square root)"
   if shown.layer < 0:
-    return f"{shown.part}, {shown.kind}: {shown.place}, embeddings ({axes})"
+    return f"{shown.part}, {shown.kind}: {shown.place}, embeddings"
   heads = ", ".join(map(str, shown.heads))
-  return f"{shown.part}, {shown.kind}: {where}, heads {heads} ({axes})"
+  return f"{shown.part}, {shown.kind}: {place}, heads {heads}"
 
 
 def picture(shown: Map, heading: str = "") -> Figure:
@@ -96,10 +87,10 @@ def picture(shown: Map, heading: str = "") -> Figure:
 def matrices(
   panels: Sequence[Panel], heading: str = "", high: float | None = 1.0
 ) -> Figure:
-  """Draws matrices side by side on one colour scale.
+  """Draws matrices side by side on one color scale.
 
   The scale starts at 0; with negative values, it is blue below 0 and red above.
-  With `high`, colours follow the square root, so that weights of a few hundredths
+  With `high`, colors follow the square root, so that weights of a few hundredths
   are visible. Hidden pairs and NaN are grey.
 
   Args:
@@ -107,90 +98,51 @@ def matrices(
     heading: Text above the panels.
     high: End of the scale. None: the maximum value.
   """
-  panels = [
-    dataclasses.replace(p, rows=_shorten(p.rows), columns=_shorten(p.columns))
-    for p in panels
-  ]
-  values = [
-    np.ma.masked_where(
-      ~np.isfinite(p.weight_QM) | (p.weight_QM <= HIDDEN), p.weight_QM
-    )
-    for p in panels
-  ]
-  norm, colours = _colour_scale(values, high)
-  rows, columns = map(max, zip(*(p.weight_QM.shape for p in panels)))
-  side = max(rows, columns)
-  cell = min(CELL, LARGEST / side)
+  values = []
+  for panel in panels:
+    weight_QM = panel.weight_QM
+    is_hidden_QM = ~np.isfinite(weight_QM) | (weight_QM <= HIDDEN)
+    values.append(np.ma.masked_where(is_hidden_QM, weight_QM))
+  norm, colors = _color_scale(values, high)
+  rows, columns = map(max, zip(*(panel.weight_QM.shape for panel in panels)))
+  cell = min(CELL, LARGEST / max(rows, columns))
   font_size = max(5.0, min(9.0, 60 * cell))  # points
   across = min(len(panels), 4)
-  if len(panels) > 2 and side * cell > 4.0:  # a nearly square grid
-    across = math.ceil(math.sqrt(len(panels)))
+  if len(panels) > 2 and max(rows, columns) * cell > 4.0:
+    across = math.ceil(math.sqrt(len(panels)))  # a nearly square grid
   down = math.ceil(len(panels) / across)
-  letter = LETTER * font_size / 10
-  row_labels = [label for p in panels for label in p.rows]
-  column_labels = [label for p in panels for label in p.columns]
-  left = max(letter * letters(label) for label in row_labels) + 0.2
-  below = max(letter * letters(label) for label in column_labels) + 0.2
-  wide, tall = max(1.3, cell * columns), max(0.6, cell * rows)
-  above, right = 0.35, 0.25
-  colour_bar = 0.9
-  width = max(across * (left + wide) + right + colour_bar, 5.0)
+  left = _label_width([one for panel in panels for one in panel.rows])
+  below = _label_width([one for panel in panels for one in panel.columns])
+  width = max(5.0, across * (left + max(1.3, cell * columns)) + 0.9)
   lines = textwrap.wrap(heading, int(width / 0.095), break_on_hyphens=False)
-  top = 0.2 + 0.22 * len(lines)
-  height = top + down * (above + tall + below)
-  figure = Figure((width, height), dpi=110)
-  figure.text(
-    0.12 / width,
-    1 - 0.1 / height,
-    "\n".join(lines),
-    size=11,
-    va="top",
-    family=families([heading]),
-    parse_math=False,
+  height = down * (below + max(0.6, cell * rows) + 0.35) + 0.22 * len(lines)
+  figure = Figure((width, height), dpi=110, layout="constrained")
+  figure.suptitle(
+    "\n".join(lines), size=11, family=families([heading]), parse_math=False
   )
-
-  def add_axes(x: float, y: float, width_: float, height_: float) -> Any:
-    return figure.add_axes(
-      (x / width, y / height, width_ / width, height_ / height)
-    )
-
-  family = families([*row_labels, *column_labels])
-  text = {"family": family, "size": font_size, "parse_math": False}
+  grid = figure.subplots(down, across, squeeze=False)
+  for axes in grid.flat[len(panels) :]:
+    axes.set_axis_off()
   step = max(1, math.ceil(0.085 / cell))  # skips labels that would overlap
   image: Any = None
-  for index, panel in enumerate(panels):
-    row, column = divmod(index, across)
+  for axes, panel, value_QM in zip(grid.flat, panels, values):
+    image = axes.imshow(value_QM, norm=norm, cmap=colors)
+    axes.set(facecolor="0.85")
+    labels = [_short(label) for label in (*panel.rows, *panel.columns)]
+    text: dict[str, Any] = {
+      "family": families(labels), "size": font_size, "parse_math": False
+    }  # fmt: skip
     Q, M = panel.weight_QM.shape
-    w, h = wide * M / columns, tall * Q / rows  # equal cells in all panels
-    x = column * (left + wide) + left
-    y = height - top - row * (above + tall + below) - above - h
-    axes = add_axes(x, y, w, h)
-    image = axes.pcolormesh(
-      values[index], norm=norm, cmap=colours, edgecolors="0.92", linewidth=0.4
-    )
-    _label(axes, panel, step, text)
-  bar = min(2.0, tall)
-  bar_axes = add_axes(width - 0.75, height - top - above - bar, 0.13, bar)
-  figure.colorbar(image, cax=bar_axes).ax.tick_params(labelsize=8)
+    axes.set_yticks(range(0, Q, step), labels[:Q:step], **text)
+    axes.set_xticks(range(0, M, step), labels[Q::step], rotation=90, **text)
+    axes.tick_params(length=0, pad=2)
+    text |= {"family": families([panel.title]), "size": 9}
+    axes.set_title(panel.title, pad=4, **text)
+  figure.colorbar(image, ax=grid, shrink=min(1.0, 2.0 / height))
   return figure
 
 
-def _label(
-  axes: Axes, panel: Panel, step: int, text: Mapping[str, Any]
-) -> None:
-  """Adds title and labels to a panel: every `step`th, with text properties."""
-  Q, M = panel.weight_QM.shape
-  axes.set(facecolor="0.85", xlim=(0, M), ylim=(Q, 0))
-  x_ticks, y_ticks = (np.arange(0, size, step) + 0.5 for size in (M, Q))
-  axes.set_xticks(x_ticks, panel.columns[::step], rotation=90, **text)
-  axes.set_yticks(y_ticks, panel.rows[::step], **text)
-  axes.tick_params(length=0, pad=2)
-  axes.spines[:].set_color("0.6")
-  title_text = {**text, "family": families([panel.title]), "size": 9}
-  axes.set_title(panel.title, pad=4, **title_text)
-
-
-def _colour_scale(
+def _color_scale(
   values: Sequence[np.ma.MaskedArray], high: float | None
 ) -> tuple[Normalize, str]:
   low = min(float(v.filled(0).min()) for v in values)
@@ -203,10 +155,14 @@ def _colour_scale(
   return PowerNorm(0.5, 0.0, max(high, largest)), "Blues"
 
 
-def _shorten(labels: Sequence[str]) -> list[str]:
-  """Truncates long labels, and replaces "▁", which is a heavy bar."""
-  light = [label.replace("▁", "_") for label in labels]
-  return [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in light]
+def _short(label: str) -> str:
+  """Truncates a long label, and replaces "▁", which is a heavy bar."""
+  label = label.replace("▁", "_")
+  return label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
+
+
+def _label_width(labels: Iterable[str]) -> float:
+  return LETTER * max(letters(_short(label)) for label in labels) + 0.2
 
 
 def letters(text: str) -> float:

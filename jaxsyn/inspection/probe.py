@@ -7,7 +7,7 @@ no parent, a leaf no child, the first word no previous word.
 
 "random" is the rate of a random choice of another word. "even" is the rate of a
 head that attends to all subwords evenly: words with many subwords then win, and
-these are more often parents. The parent is often a neighbour, so compare "parent"
+these are more often parents. The parent is often a neighbor, so compare "parent"
 with "previous" and "next" before concluding that a head has learned syntax.
 
 Letters: R entry of RELATIONS; P entry of RELATIONS and SHARES.
@@ -85,10 +85,10 @@ class Probe:
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):
         row = {"layer": layer, "head": head, "parts": list(parts)}
-        rates = self._rates(sum_HP[head])
+        row |= self._rates(sum_HP[head])
         for name, weight in zip(SHARES, sum_HP[head, len(RELATIONS) :]):
-          rates[name] = round(float(weight) / self.words, 4)
-        heads.append(row | rates)
+          row[name] = round(float(weight) / self.words, 4)
+        heads.append(row)
     return {
       "sentences": self.sentences,
       "words": self.words,

@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from jaxsyn import progress
+from jaxsyn import exits, progress
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import arcs, pictures
@@ -26,7 +26,7 @@ from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.probe import Probe
 from jaxsyn.inspection.sentence import ReadSource, Sentence, to_json
 from jaxsyn.session import Session
-from jaxsyn.storage import files, remote
+from jaxsyn.storage import files
 
 CHUNK = 128  # sentences in memory at a time
 SKIPPED = ("empty", "too_long", "no_tree")
@@ -108,7 +108,9 @@ def run(
       raise InputError(
         f"there is no layer {layer}; they count from 0 to {depth - 1}."
       )
-  folder = _make_folder(output or session.run.workdir / "inspect")
+  folder = pathlib.Path(output or session.run.workdir / "inspect")
+  exits.check_target(os.fspath(output or folder), "--output", folder=True)
+  folder.mkdir(parents=True, exist_ok=True)
   inspector, probe = Inspector(session), Probe()
   entries: list[IndexEntry] = []
   skipped = Counter(dict.fromkeys(SKIPPED, 0))
@@ -117,7 +119,7 @@ def run(
     unit="sentence",
     note=lambda: session.note(inspector.maps.programs),
   ) as bar:
-    readable = _read(inspector, sources, skipped, bar)
+    readable = _readable(inspector, sources, skipped, bar)
     while chunk := list(
       itertools.islice(readable, min(CHUNK, limit - len(entries)))
     ):
@@ -134,7 +136,7 @@ def run(
         bar.advance()
   if not entries and not probe.sentences:
     raise InputError(
-      f"the input holds no sentence to inspect ({skipped['empty']} empty lines, "
+      f"the input has no sentence to inspect ({skipped['empty']} empty lines, "
       f"{skipped['too_long']} too long)."
     )
   result = {
@@ -152,20 +154,6 @@ def run(
     )
     files.write_text(folder / INDEX, page)
   return Inspection(folder, len(entries), result)
-
-
-def _make_folder(output: str | os.PathLike[str]) -> pathlib.Path:
-  if remote.is_remote(output):
-    raise InputError(
-      f"pictures are written to local folders, not to {output}; name one "
-      "(--output)."
-    )
-  folder = pathlib.Path(output)
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-  except (FileExistsError, NotADirectoryError):
-    raise InputError(f"{folder} is a file; name a folder (--output).") from None
-  return folder
 
 
 def write(
@@ -192,7 +180,7 @@ def write(
   heading, translation = f"sentence {index}", seen.translation
   figures = arcs.trees(seen, f"{heading}: ", translation)
   for shown in (*seen.attention, *seen.weightings):
-    figures[_name(shown)] = pictures.picture(shown, heading)
+    figures[_figure_name(shown)] = pictures.picture(shown, heading)
   prefix = f"sentence_{index:04d}"
   document = folder / f"{prefix}.json"
   document.write_text(to_json(seen, index), encoding="utf-8")
@@ -203,7 +191,7 @@ def write(
   return IndexEntry(index, seen.source.text, translation, names)
 
 
-def _name(shown: Map) -> str:
+def _figure_name(shown: Map) -> str:
   """Returns the name of a figure: modifier, kind, place and layer."""
   words = [shown.part] if shown.part else []
   if shown.is_attention:
@@ -214,7 +202,7 @@ def _name(shown: Map) -> str:
   return ".".join([*words, f"{shown.place}_{layer}"])
 
 
-def _read(
+def _readable(
   inspector: Inspector,
   sources: Iterable[Source],
   skipped: Counter[str],
@@ -237,6 +225,7 @@ def _read(
 
 
 def _add(probe: Probe, source: ReadSource, encoder: Sequence[Map]) -> None:
+  """Adds the attention of a sentence to the probe, if it has a tree."""
   if source.parsed:
     size_W = np.bincount(source.units.unit_S)[:-1]  # without EOS
     probe.add(encoder, source.head_of_units(), size_W)

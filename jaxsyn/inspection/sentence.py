@@ -13,7 +13,7 @@ from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.pooling import Units
 
 DIGITS = 6  # decimals of a weight: rows of pooled attention still sum to 1
-MATRICES = ("attention", "weightings")  # fields that are lists of matrices
+_MATRICES = ("attention", "weightings")  # fields that are lists of matrices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,20 +101,17 @@ def fields_of(seen: Sentence, index: int) -> dict[str, Any]:
     index: Line of the input, from 1.
   """
   source = seen.source
-  attention = [
-    {"place": m.place, "layer": m.layer, "head": head, "parts": m.parts[i]}
-    | _matrix(m, i)
-    for m in seen.attention
-    for i, head in enumerate(m.heads)
-  ]
+  attention = []
+  for m in seen.attention:
+    for i, head in enumerate(m.heads):
+      entry = {"place": m.place, "layer": m.layer, "head": head}
+      attention.append(entry | {"parts": m.parts[i]} | _matrix(m, i))
   weightings = []
   for m in seen.weightings:
-    address = {
-      "place": m.place, "layer": m.layer, "part": m.part, "kind": m.kind
-    }  # fmt: skip
+    entry = {"place": m.place, "layer": m.layer, "part": m.part, "kind": m.kind}
     groups = [m.heads] if m.is_one else [[head] for head in m.heads]
     for i, heads in enumerate(groups):
-      weightings.append(address | {"heads": heads} | _matrix(m, i))
+      weightings.append(entry | {"heads": heads} | _matrix(m, i))
   return {
     "number": index,
     "text": source.text,
@@ -137,7 +134,7 @@ def render_json(fields: Mapping[str, Any]) -> str:
   """Returns fields as JSON, with one line per field and per matrix."""
   lines = []
   for name, value in fields.items():
-    if name in MATRICES:
+    if name in _MATRICES:
       # One matrix at a time, since other threads wait while JSON is made.
       inner = ",\n".join(f"    {_json(entry)}" for entry in value)
       lines.append(f'  "{name}": [\n{inner}\n  ]')

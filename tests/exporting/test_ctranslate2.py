@@ -1,4 +1,4 @@
-"""What CTranslate2 makes of an exported model is what the run makes."""
+"""CTranslate2 translates an exported model like the run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trained(tiny, folder, system="transformer", **changes):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
+def test_translates_and_scores_like_the_run(tiny, tmp_path, name):
   run = trained(tiny, tmp_path / "run", **MODELS[name])
   out = tmp_path / "out"
   export.run(run, out, "ctranslate2")
@@ -65,7 +65,7 @@ def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
   for item, other in zip(ours, theirs):
     (tokens,) = other.hypotheses
     assert tuple(ids[token] for token in tokens) == item.ids
-  # Of what is given too, since a model of 20 steps finds little itself.
+  # Given translations are scored too: those of a model of 20 steps are trivial.
   inputs = ["la dog", "un cat es", "a"]
   message = translator.score_batch(
     tokens_of(LINES, source), tokens_of(inputs, target)
@@ -86,10 +86,10 @@ def test_rejects_models_that_it_cannot_represent(runs, tiny, tmp_path):
   for run, message in (
     (
       runs["pascal"],
-      r"config\.parts\.encoder\.parent_scaled acts in translation",
+      r"config\.parts\.encoder\.parent_scaled is active",
     ),
     (runs["gru_global"], r"config\.model\.family"),
-    (tagged, r"a tag around every source"),
+    (tagged, r"adds a tag to every source"),
   ):
     with pytest.raises(InputError, match=message):
       export.run(run, tmp_path / "out", "ctranslate2")

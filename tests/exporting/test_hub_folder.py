@@ -1,4 +1,4 @@
-"""An exported model translates as its run, from a folder and from a hub."""
+"""An exported model translates like its run, from a folder and from a hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(runs):
 
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-  """It, exported."""
+  """The exported model."""
   folder = tmp_path_factory.mktemp("exported") / "model"
   export.run(run, folder, licence="cc-by-4.0")
   return folder
@@ -38,7 +38,7 @@ def translated(session):
   return [[(t.text, t.score, t.ids) for t in nbest] for nbest in session(LINES)]
 
 
-def test_it_translates_as_the_run(run, folder):
+def test_translates_like_the_run(run, folder):
   one, other = Session(run), Session(folder)
   assert translated(one) == translated(other)
   assert other.chosen == one.chosen and not other.notes
@@ -119,23 +119,21 @@ def test_message_names_the_corrupt_file(folder, tmp_path, damage, message):
     ({"folder": "none", "format": "ctranslate2"}, "is not the folder of a run"),
   ],
 )
-def test_what_cannot_be_exported_leaves_nothing(
-  run, tmp_path, options, message
-):
+def test_a_rejected_export_leaves_no_files(run, tmp_path, options, message):
   options = {"folder": run, "output": tmp_path / "out"} | options
   with pytest.raises(InputError, match=message):
     export.run(**options)
   assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten(run, tmp_path):
+def test_rejects_a_folder_with_files(run, tmp_path):
   (tmp_path / "mine").write_text("thesis")
   with pytest.raises(InputError, match="not empty"):
     export.run(run, tmp_path)
   assert (tmp_path / "mine").read_text() == "thesis"
 
 
-def test_another_checkpoint_cannot_be_chosen(folder):
+def test_rejects_a_checkpoint_of_an_export(folder):
   with pytest.raises(InputError, match="is an exported model and holds"):
     Session(folder, checkpoint="1")
   assert exported.is_exported(workdir.open_run(folder).workdir)
@@ -153,7 +151,7 @@ for name in {names!r}:
 """
 
 
-def test_a_hub_serves_it(folder, tmp_path, environment):
+def test_opens_a_model_of_a_hub(folder, tmp_path, environment):
   pytest.importorskip("huggingface_hub", reason="extra hub")
 
   def output_of(*names, **more):

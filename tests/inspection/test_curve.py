@@ -1,4 +1,4 @@
-"""What the log says is what is drawn, while it is written and afterwards."""
+"""Learning curves show the log of a run, also while it is written."""
 
 import json
 import threading

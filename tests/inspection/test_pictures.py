@@ -1,4 +1,4 @@
-"""Pictures never fail, whatever the words are, and are of a sane size."""
+"""Figures of any words have a reasonable size."""
 
 import dataclasses
 import io
@@ -70,7 +70,7 @@ def test_crossing_arcs_several_roots_and_no_tree():
   assert with_tree.shape[0] > without.shape[0]  # there are no arcs to draw
 
 
-def test_an_arc_lies_above_those_it_spans():
+def test_an_arc_is_above_arcs_that_it_spans():
   level = arcs._levels([(0, 1, 0), (0, 3, 3), (2, 3, 2), (1, 3, 1)])
   assert level == {(0, 1): 1, (2, 3): 1, (1, 3): 2, (0, 3): 3}
 
@@ -91,7 +91,7 @@ def test_heads_with_one_matrix_share_a_panel():
   assert len(pictures.panels(shown(np.ones((3, 2, 2))))) == 3  # attention
 
 
-def test_a_head_of_attention_names_the_parts_that_work_on_it():
+def test_title_of_a_head_names_its_modifiers():
   attention = dataclasses.replace(
     shown(np.ones((2, 2, 2))), parts=(("relative", "tree_scaled"), ())
   )
@@ -103,15 +103,15 @@ def test_a_bias_with_hidden_pairs():
   bias_HQM = np.array([[[0.0, -1e9], [-np.inf, 2.0]], [[np.nan, -1], [1, 1]]])
   figure = pictures.picture(shown(bias_HQM, "localness", "bias"))
   assert pixels(figure).std() > 0.01
-  (image,) = figure.axes[0].collections
+  (image,) = figure.axes[0].images
   assert image.norm.vmin == -2.0 and image.norm.vmax == 2.0  # hidden: no part
   assert image.get_array().mask.tolist() == [[False, True], [True, False]]
 
 
 def test_attention_has_one_scale_and_weightings_their_own():
   weight_HQM = np.full((2, 3, 3), 1 / 3)
-  (image,) = pictures.picture(shown(weight_HQM)).axes[1].collections
+  (image,) = pictures.picture(shown(weight_HQM)).axes[1].images
   assert (image.norm.vmin, image.norm.vmax) == (0.0, 1.0)
   part = shown(weight_HQM, "parent_scaled", "weighting")
-  (image,) = pictures.picture(part).axes[0].collections
+  (image,) = pictures.picture(part).axes[0].images
   assert (image.norm.vmin, image.norm.vmax) == (0.0, pytest.approx(1 / 3))

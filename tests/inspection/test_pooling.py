@@ -44,7 +44,7 @@ def test_a_word_without_subwords_has_no_unit():
 
 
 def decoder(pieces):
-  """What SentencePiece does: blanks inside stay, the first one goes."""
+  """Returns a function that decodes like SentencePiece, without the first space."""
 
   def decode(ids):
     return "".join(pieces[i] for i in ids).replace("▁", " ").removeprefix(" ")

@@ -11,7 +11,7 @@ HEADS = (1, 2, 2)
 
 
 def layer(weight_HQM, *parts):
-  """A layer on all of whose heads the parts work."""
+  """Returns a layer whose modifiers are active on all heads."""
   heads = range(len(weight_HQM))
   return [
     Map(
@@ -24,11 +24,11 @@ def layer(weight_HQM, *parts):
 
 
 def attention(*rows, parts=()):
-  """One layer of one head; the last row is EOS's."""
+  """Returns a layer of one head; a row for EOS is added."""
   return layer(np.array([[*rows, (0.0, 0.0, 0.0, 1.0)]]), *parts)
 
 
-def test_every_word_looks_at_its_parent():
+def test_counts_hits_of_each_relation():
   probe = Probe()
   probe.add(
     attention(
@@ -68,11 +68,11 @@ def test_the_word_itself_and_the_end_are_no_candidates():
   assert head["previous"] == 0.5  # of duck and sleeps
 
 
-def test_ties_share_the_point():
+def test_ties_share_the_hit():
   probe = Probe()
   probe.add(layer(np.full((2, 4, 4), 0.25)), HEADS)
   result = probe.result()
-  for head in result["heads"]:  # looking everywhere is choosing blindly
+  for head in result["heads"]:  # as a random choice
     assert {n: head[n] for n in result["random"]} == result["random"]
 
 
@@ -104,7 +104,7 @@ def test_sentences_of_different_length_add_up():
   assert result["heads"][0]["parent"] == 1.0
 
 
-def test_several_children_are_all_right():
+def test_any_child_is_a_hit():
   # A root in the middle with two children; both are children to be found.
   probe = Probe()
   probe.add(attention((0, 1, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0)), (1, 1, 1))
@@ -128,7 +128,7 @@ def test_a_word_alone_is_not_counted_and_rates_of_nothing_are_none():
   assert " - " in as_text(result)
 
 
-def test_the_table_says_what_it_counts():
+def test_formats_counts_and_rates():
   probe = Probe()
   rows = (0, 1, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0)
   probe.add(attention(*rows, parts=["tree_scaled"]), HEADS)
