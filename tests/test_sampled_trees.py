@@ -58,7 +58,7 @@ def test_validation_and_translation_use_the_best_parse(made, prepared):
   assert session.sources.tree == plain.sources.tree == "parsed"
   lines = (prepared.parent / "raw" / "test.en").read_text().splitlines()[:5]
   for line in lines:
-    (one, _), (other, _) = (s.sources.read(line) for s in (session, plain))
+    one, other = (s.sources.example(line) for s in (session, plain))
     assert "source_parent_mid" in one and one.keys() == other.keys()
     for name in one:
       np.testing.assert_array_equal(one[name], other[name])

@@ -184,7 +184,7 @@ def test_translation_of_raw_text_uses_the_prepared_trees(trained, prepared):
     wanted = expected(records, seed=5)
     differ = 0
     for line, one, parsed in list(zip(lines, wanted, records))[:24]:
-      loaded, _ = session.sources.read(line)
+      loaded = session.sources.example(line)
       for name in loaded:
         if name != "line":
           np.testing.assert_array_equal(loaded[name], one[name], name)

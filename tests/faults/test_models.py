@@ -119,6 +119,6 @@ def test_a_parser_of_another_dataset_is_rejected(folder, shared_data):
   for place in ("", str(model)):
     spec = recorded.spec(folder, manifest, "source", place)
     with pytest.raises(
-      InputError, match=r"is not the source parser of data se"
+      InputError, match=r"is not the source parser of dataset"
     ):
       recorded.open_recorded(spec, manifest, "source")

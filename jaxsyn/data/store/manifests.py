@@ -394,7 +394,7 @@ def check_vocabulary(
   for name, key in (("SHA-256", "sha256"), ("number of ids", "size")):
     if (value := getattr(vocabulary, key)) != expected[key]:
       raise InputError(
-        f"{vocabulary.path} is not the {side} vocabulary of data set"
+        f"{vocabulary.path} is not the {side} vocabulary of dataset"
         f" {manifest['name']}: its {name} is {value}, the manifest says"
         f" {expected[key]} ({expected['file']}). Use that file, or prepare the"
         " data again."
