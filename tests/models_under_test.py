@@ -269,12 +269,12 @@ def baseline_of(family: type[Architecture]) -> Plan:
   return plan
 
 
-def without_modifiers(plan: Plan, *, treeless: bool = False) -> Plan:
+def without_modifiers(plan: Plan, *, without_trees: bool = False) -> Plan:
   """The baseline of a plan's architecture, with the same sizes.
 
   Args:
     plan: Plan of a system.
-    treeless: Whether modifiers that read no features are kept, and those of
+    without_trees: Whether modifiers that read no features are kept, and those of
       NO_TREE_OPTIONS.
   """
 
@@ -286,7 +286,7 @@ def without_modifiers(plan: Plan, *, treeless: bool = False) -> Plan:
     stack: tuple(
       (name, without_tree(spec))
       for name, spec in plan.spec.modifiers.modifiers_in(stack)
-      if treeless and not without_tree(spec).required_features
+      if without_trees and not without_tree(spec).required_features
     )
     for stack in PLACES
   }

@@ -162,7 +162,7 @@ def test_a_sentence_without_a_tree_equals_the_baseline(system):
   plan, params = system
   if not plan.translation_features:
     pytest.skip("it reads no tree")
-  plain = without_modifiers(plan, treeless=True)
+  plain = without_modifiers(plan, without_trees=True)
   batch = BATCH | {"source_parsed_B": jnp.array([1, 0, 1, 1, 1, 1], jnp.uint8)}
   out, was = (logits(p, params, batch) for p in (plan, plain))
   np.testing.assert_allclose(out[1], was[1], atol=1e-5)

@@ -13,7 +13,7 @@ import pytest
 from jaxsyn.errors import InputError
 from jaxsyn.storage import lock
 
-HOLD = """
+KEEP_LOCK = """
 import sys, time
 from jaxsyn.storage import lock
 with lock.exclusive_lock(sys.argv[1]):
@@ -26,7 +26,7 @@ with lock.exclusive_lock(sys.argv[1]):
 def holder(tmp_path):
   """A process that has locked a directory."""
   process = subprocess.Popen(
-    [sys.executable, "-c", HOLD, str(tmp_path / "run")],
+    [sys.executable, "-c", KEEP_LOCK, str(tmp_path / "run")],
     stdout=subprocess.PIPE,
     text=True,
   )
@@ -59,7 +59,7 @@ def test_waits_for_the_lock_on_request(tmp_path, holder):
   waiting = subprocess.Popen(
     [
       *(sys.executable, "-c"),
-      HOLD.replace("(sys.argv[1])", "(sys.argv[1], wait=True)"),
+      KEEP_LOCK.replace("(sys.argv[1])", "(sys.argv[1], wait=True)"),
       str(tmp_path / "run"),
     ],
     stdout=subprocess.PIPE,

@@ -206,8 +206,8 @@ def test_every_line_is_drawn_equally_often(tmp_path):
   chi = ((counts - 600 / 3) ** 2).sum() / (600 * 2 / 9) * 59 / 60
   assert 35 < chi < 90
   share = 20 * 19 / (60 * 59)
-  of_pairs = combined[np.triu_indices(60, 1)] - 600 * share
-  assert abs(of_pairs).max() < 4.5 * np.sqrt(600 * share * (1 - share))
+  of_both = combined[np.triu_indices(60, 1)] - 600 * share
+  assert abs(of_both).max() < 4.5 * np.sqrt(600 * share * (1 - share))
 
 
 def test_verify_finds_changed_line_numbers(drawn, tmp_path, capsys):
