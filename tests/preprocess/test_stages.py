@@ -267,7 +267,11 @@ def hide_text(context, raw):
   ("options", "change", "message"),
   [
     (IN_MEMORY, block_folder, r"'read' has failed: \w+Error.* All machines"),
-    (IN_MEMORY, hide_text, r"train\.en is missing or no file\. All machines"),
+    (
+      IN_MEMORY,
+      hide_text,
+      r"train\.en is missing or is not a file\. All machines",
+    ),
     (["--runner=DataflowRunner"], None, r"do not see \S*/out/work/.*s3:"),
   ],
 )
