@@ -18,6 +18,8 @@ import sys
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\S+\.py)\n")
 MAX_LINES = 18
+# Lines that depend on the speed of the machine.
+PROGRESS = re.compile(r"training: \d|the next batch waits|compiled in")
 
 
 def run(language: str, code: str) -> str:
@@ -40,8 +42,9 @@ def run(language: str, code: str) -> str:
 
 
 def shortened(output: str) -> str:
-  """Returns the last lines of an output, at most MAX_LINES."""
+  """Returns the last lines of an output without progress, at most MAX_LINES."""
   lines = output.rstrip().splitlines()
+  lines = [line for line in lines if not PROGRESS.match(line)]
   if len(lines) > MAX_LINES:
     lines = ["...", *lines[1 - MAX_LINES :]]
   return "\n".join(line.rstrip() for line in lines)
