@@ -90,10 +90,11 @@ class Files:
     counts = [0, 0]
     sides = map(text.lines_of, (self.source, self.target))
     for pair in itertools.zip_longest(*sides):
-      for side, line in enumerate(pair):
-        counts[side] += line is not None
-      if None not in pair:
-        yield pair
+      source, target = pair
+      counts[0] += source is not None
+      counts[1] += target is not None
+      if source is not None and target is not None:
+        yield source, target
     if counts[0] != counts[1]:
       raise InputError(
         f"{self.source} has {counts[0]} lines, but {self.target} has {counts[1]}:"

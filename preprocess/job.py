@@ -277,7 +277,10 @@ def pack_parses(parses: Iterable[Parse], with_rows: bool) -> list[Any]:
 
 def unpack_parses(packed: Sequence[Any], lines: Sequence[str]) -> list[Parse]:
   """Returns the parses from `pack_parses`, given their texts."""
-  return [
-    Parse(line, *map(tuple, words), parsed, tuple(line_W))
-    for line, (words, parsed, line_W) in zip(lines, packed, strict=True)
-  ]
+  parses = []
+  for line, (words, parsed, line_W) in zip(lines, packed, strict=True):
+    start_W, end_W, head_W, relation_W = map(tuple, words)
+    parses.append(
+      Parse(line, start_W, end_W, head_W, relation_W, parsed, tuple(line_W))
+    )
+  return parses

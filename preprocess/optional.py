@@ -68,7 +68,10 @@ class Encoded:
 
 def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
   """Returns the value of an option of config.prepare by its dotted name."""
-  return functools.reduce(getattr, option.split("."), prepare)
+  value: Any = prepare
+  for name in option.split("."):
+    value = getattr(value, name)
+  return value
 
 
 class OptionalFeature:

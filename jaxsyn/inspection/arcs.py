@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
@@ -131,7 +132,7 @@ def _draw_arc(axes: Axes, path: Path, color: str, style: str) -> None:
   """Draws a path with an arrow head at its end."""
   line: dict[str, Any] = {"edgecolor": color, "linestyle": style}
   axes.add_patch(PathPatch(path, facecolor="none", linewidth=1.1, **line))
-  x, y = path.vertices[-1]
+  x, y = np.asarray(path.vertices)[-1]
   tip = [(x, y), (x - 0.04, y + 0.09), (x + 0.04, y + 0.09)]
   axes.add_patch(Polygon(tip, color=color, linewidth=0))
 
