@@ -32,7 +32,7 @@ import sys
 
 from absl import flags, logging
 
-from jaxsyn import cli
+from jaxsyn import cli, exits
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError
@@ -60,6 +60,8 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError(
       f"--layers={','.join(values.layers)}: numbers from 0, as in 0,2."
     ) from None
+  if values.output:
+    exits.check_target(values.output, "--output", folder=True)
   logging.set_verbosity(logging.ERROR)
   set_up_jax()
   session = Session(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -263,6 +264,32 @@ def _check_workdir(folder: str | pathlib.Path) -> None:
     )
 
 
+def unused_prepare_options(
+  config: Config, manifest: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> str:
+  """Returns a warning about options of preparation that have no effect; or "".
+
+  Args:
+    config: Config of the run.
+    manifest: Manifest of its dataset.
+    overrides: Options on the command line, by dotted name.
+  """
+  prepared = flat({"prepare": manifest["options"]})
+  requested = flat({"prepare": as_dict(config.prepare)})
+  # As JSON, in which tuples and lists are the same.
+  unused = [
+    name
+    for name in sorted(overrides)
+    if name.startswith("prepare.")
+    and json.dumps(prepared.get(name)) != json.dumps(requested.get(name))
+  ]
+  return " ".join(
+    f"config.{name} has no effect here: {config.data.directory} was prepared "
+    f"with {prepared.get(name)!r}. Prepare it again."
+    for name in unused
+  )
+
+
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the run directory.")
@@ -273,6 +300,9 @@ def _main(values: flags.FlagValues) -> None:
   set_up_jax(values.workdir)
   config = with_defaults(read_config(values.config))
   manifest = manifests.read(config.data.directory)
+  warning = unused_prepare_options(config, manifest, cli.overrides(values))
+  if warning and jax.process_index() == 0:
+    print(f"warning: {warning}", file=sys.stderr)
   check_trees([resolve(config, manifest)])
   with hosts.shutdown_together(values.heartbeat):
     end = run(config, values.workdir)

@@ -1,6 +1,6 @@
 """Input readers, each of which turns one raw file format into lines of text.
 
-  text      plain text, gzip or Zstandard
+  text      plain text, gzip, Zstandard, or a test set in SGML or XML
   conllu    treebank in CoNLL-U; the `# text` comments are the lines
   tsv       table of two columns, source and target
   jsonl     JSON lines with a field for each side

@@ -298,7 +298,9 @@ def test_rows_can_use_another_dataset():
   config = LAYERS.row("layer_5").on(enja.get_config("transformer"))
   with pytest.raises(InputError, match="4 is not one of the 4 layers"):
     resolve(read_config(config), JOINT)
-  with pytest.raises(InputError, match=r"config\.system is 'pascal' already"):
+  with pytest.raises(
+    InputError, match=r"config\.system is 'pascal', but a row"
+  ):
     row.on(enja.get_config("pascal"))
 
 

@@ -77,7 +77,7 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
     ({"model__width": 9, "model__transformer__heads": 3}, "must be even"),
     (
       {"decode__max_length_factor": 0.0, "decode__max_length_offset": 0},
-      "no output has room",
+      "an output can have no subword",
     ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),

@@ -101,7 +101,7 @@ def test_invalid_files(tmp_path, monkeypatch, names, message):
 
 def test_warns_of_held_out_pairs_of_other_lengths(text):
   sorted_text = corpus_stats(
-    text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50))
+    text(lines(["word " * 5] * 5 + ["word " * 9] * 45), lines(["b"] * 50))
   )
   messages = findings({"train": sorted_text}, 5, ["test"])
   assert any("are shorter or longer than the rest" in m for m in messages)

@@ -21,6 +21,7 @@ import pytest
 from documents import CONTRIBUTING, DOCUMENTS, EXTENDING, README, ROOT
 from models_under_test import JOINT
 
+from jaxsyn import new
 from jaxsyn.commands import COMMANDS
 from jaxsyn.comparison import named_systems
 from jaxsyn.config import Config, read_config
@@ -271,10 +272,10 @@ def test_every_flag_named_is_one_of_ours():
     for folder in ("jaxsyn", "preprocess", "benchmarks")
     for path in (ROOT / folder).rglob("*.py")
   )
-  defined = r'(?:DEFINE_\w+|\w+_flag|\bdefine)\(\s*(?:\w+,\s*)?"(\w+)"'
+  defined = r'(?:DEFINE_\w+|\w+_flag|\binteger)\(\s*(?:\w+,\s*)?"(\w+)"'
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
-  known |= {*fields_of(ServiceLimits)}
+  known |= {*fields_of(ServiceLimits), *new._FLAGS}
   known |= {n for search in STRATEGIES.values() for n in fields_of(search)}
   for line in _everything().splitlines():
     rest = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
@@ -295,7 +296,8 @@ def test_every_option_named_is_one_of_ours():
   examples = set(re.findall(r'`"(\w+)": \w+`', guides))
   for option in set(re.findall(r"(?<![/\w])config(?:\.\w+)+", _everything())):
     option = option.removesuffix(".update")
-    named = option.startswith(by_name) or examples & set(option.split("."))
+    names = {*option.split(".")}
+    named = option.startswith(by_name) or names & {*examples, "sibling_heads"}
     assert option in known or named, option
 
 
@@ -308,7 +310,11 @@ def test_every_system_named_is_one_of_ours():
     if value != "all" and not named_systems.table_of([value]):
       named += [system.system for system in named_systems.parse([value])]
   for name in {one for joined in named for one in joined.split("+")}:
-    assert name in systems.SYSTEMS or name in ("tree_damped", "layer_3"), name
+    assert name in systems.SYSTEMS or name in (
+      "tree_damped",
+      "sibling_heads",
+      "layer_3",
+    ), name
 
 
 def test_the_guide_has_every_system_with_the_features_it_reads():

@@ -19,6 +19,7 @@ LAYERS = [
   *("jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.sinusoids"),
   "jaxsyn.options",
   *("jaxsyn.data.__init__", "jaxsyn.data.sentence.align"),
+  "jaxsyn.data.sentence.sgml",
   "jaxsyn.data.sentence.text",
   *("jaxsyn.data.sentence.conllu_blocks", "jaxsyn.data.sentence.conllu"),
   *("jaxsyn.data.annotations", "jaxsyn.data.schema", "jaxsyn.data.store.rows"),

@@ -191,10 +191,10 @@ def test_uploaded_files_are_found_and_new_writes_their_config(
       )
       for source in code[1:4]:  # settings, devices, config
         kernel.run(source)
-      kernel.run("assert config.prepare.raw_dir == str(START)")
+      kernel.run("assert config.prepare.raw_dir == str(START / 'mine')")
       kernel.run("assert config.data.directory == str(START / 'mine/data')")
       kernel.run("assert config.prepare.parse.sides == ()")
-      kernel.run("assert config.prepare.splits.train[0] == 'corpus.en'")
+      kernel.run("assert config.prepare.splits.train[0] == '../corpus.en'")
       kernel.restart()
     assert (content / "mine" / "mine.py").is_file()
     kernel.run(code[0])

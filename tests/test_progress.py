@@ -177,7 +177,7 @@ def test_each_line_is_one_write(monkeypatch):
       time.sleep(0.01)
   hosts.print_error("the end")
   log = Log.__new__(Log)
-  log._quiet = False
+  log._is_silent = False
   log.say("step 3")
   line = "training: 0 of 9 steps, compiling\n"
   assert {*err.written} == {line, "the end\n"}

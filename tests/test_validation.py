@@ -94,6 +94,18 @@ def test_every_metric_can_select(tiny, metric):
   assert right.compared > half.compared
 
 
+def test_warns_of_options_of_preparation_without_effect(tiny, prepared):
+  config = small(tiny)
+  config.prepare.vocabulary.size = 77
+  overrides = {"prepare.vocabulary.size": 77, "prepare.shard_mib": 256.0}
+  warning = train.unused_prepare_options(
+    read_config(config), manifests.read(prepared), overrides
+  )
+  assert warning.count("config.prepare.") == 1
+  assert "vocabulary.size has no effect here" in warning
+  assert "was prepared with 300. Prepare it again." in warning
+
+
 @SEVERAL_DEVICES
 def test_uneven_batches_equal_single_sentences(tiny, prepared):
   config = small(tiny, selection="log_likelihood")

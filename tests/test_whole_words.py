@@ -76,7 +76,7 @@ def test_whole_words_from_text_to_translations(config_of, tmp_path):
   assert 0 < unknown < words and multiple > 0
   report = (folder / "report.txt").read_text()
   (messages,) = re.findall(r"\n\ntest: (?:.+\n)+", report)
-  assert f", {unknown} unknown ({100 * unknown / words:.2f} %)\n" in messages
+  assert f"; {unknown} unknown ({100 * unknown / words:.2f} %)\n" in messages
 
   run = tmp_path / "run"
   assert train.run(config, run).step == config.train.steps

@@ -1,7 +1,4 @@
-"""Translates and measures test sets: statistics of each sentence.
-
-Letters: I statistic of a sentence.
-"""
+"""Translates and measures test sets: statistics of each sentence."""
 
 from __future__ import annotations
 

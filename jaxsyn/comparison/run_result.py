@@ -4,6 +4,8 @@ A report is computed from these files alone, on any machine, without data and
 checkpoints. They contain no text. Scores are stored as sufficient statistics of
 each sentence (n-gram counts, edits, log-likelihoods), from which corpus scores
 and all resampling tests are computed.
+
+Letters: I statistic of a sentence.
 """
 
 from __future__ import annotations

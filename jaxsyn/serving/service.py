@@ -71,14 +71,17 @@ class Service:
     self.state: Literal["starting", "ok", "ending"] = "starting"
     self.worker = Worker(max_waiting=limits.queue, max_sentences=max_sentences)
     self._parsers = ThreadPoolExecutor(_PARSER_THREADS, "parsing")
+    self._origins: frozenset[str] = frozenset()
 
   def app(self, hosts: Sequence[str], origins: Sequence[str]) -> Starlette:
     """Returns the application.
 
     Args:
       hosts: Names of the server that requests may have; "*": any.
-      origins: Web pages on other hosts that may read responses.
+      origins: Web pages on other hosts that may send requests and read
+        responses.
     """
+    self._origins = frozenset(origins)
     return Starlette(
       routes=[
         Route("/", self._page),
@@ -183,6 +186,7 @@ class Service:
     self, request: Request, read: Callable[[bytes, ServiceLimits], T]
   ) -> T:
     """Reads and checks the body of a request."""
+    self._check_origin(request)
     if self.state != "ok":
       raise _busy(f"the server is {self.state}.")
     body, max_bytes = bytearray(), self.limits.max_bytes
@@ -199,6 +203,21 @@ class Service:
     except InputError as error:
       status = _STATUSES.get(type(error), 400)
       raise HTTPException(status, str(error)) from None
+
+  def _check_origin(self, request: Request) -> None:
+    """Raises HTTPException for a request that a web page on another host sends.
+
+    CORS only hides the response from the page: its request would occupy the device.
+    """
+    origin = request.headers.get("origin")
+    host = request.headers.get("host", "")
+    own = (f"http://{host}", f"https://{host}")
+    if origin is not None and origin not in (*own, *self._origins):
+      raise HTTPException(
+        403,
+        f"pages of {origin[:80]!r} may not send requests. Start the server with "
+        "--origins to allow them.",
+      )
 
   def _run(self, name: str) -> ServedRun:
     if not name:

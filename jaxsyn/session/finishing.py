@@ -1,4 +1,7 @@
-"""Steps after the search: minimum Bayes risk, word alignment, unknown words."""
+"""Steps after the search: minimum Bayes risk, word alignment, unknown words.
+
+Letters: A candidate; E reference.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation" (arXiv:1606.02892), section 3: x_j = [E_1 x_j1; ...; E_k x_jk], the
 concatenated vectors of all factors of a subword, together as wide as its vector
 alone was. Alternatively their sum: x_j = Σ_k E_k x_jk.
+
+Letters: P dimension of a factor.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation", as adapted to the Transformer by Bugliarello & Okazaki 2020
 (arXiv:1909.03149), experimental set-up, "+S&H": the label takes the last
 dimensions of the token embedding, so that the width stays the same.
+
+Letters: P dimension of a label's vector.
 """
 
 from __future__ import annotations

@@ -136,7 +136,10 @@ def test_reports_a_file_size_limit(score, build, place, monkeypatch):
     ("--config.data.directory=FOLDER/text/x", "text is a file, not a folder"),
     ("--config.data.directory=/proc/x", "/proc/x"),
     ("--config.data.directory=$(printf '%0300d' 1)", "File name too long"),
-    ("--config.prepare.splits.train=\"('a','b')\"", "raw file a is not in"),
+    (
+      "--config.prepare.splits.train=\"('a','b')\"",
+      "raw file a is not found in",
+    ),
     (
       "--config.prepare.workers=-1",
       "prepare.workers must be from 0 to 1,024",

@@ -152,6 +152,19 @@ def test_rejects_other_hosts_and_allows_origins(new_client):
   assert "POST" in response.headers["access-control-allow-methods"]
 
 
+def test_rejects_requests_of_foreign_pages(new_client):
+  client = new_client(origins=["https://a.test"])
+  body = {"text": "The farmer sees a duck ."}
+
+  def status(origin):
+    return client("/translate", body, headers=[("origin", origin)]).status_code
+
+  for origin in ("https://a.test", "http://localhost"):
+    assert status(origin) == 200, origin
+  for origin in ("https://b.test", "null", "http://localhost.b.test", "["):
+    assert status(origin) == 403, origin
+
+
 def test_internal_errors_appear_only_in_the_log(new_client, monkeypatch):
   client = new_client()
   monkeypatch.setattr(client.service, "runs", {"pascal": None})

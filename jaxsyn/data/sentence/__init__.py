@@ -1,7 +1,7 @@
 """Encoding of sentences: raw text, CoNLL-U, subwords, alignments and trees.
 
 Modules:
-  text: lines of raw text from files and pipes
+  text, sgml: lines of raw text from files, pipes and SGML test sets
   align: character offsets of words, and the word of each subword
   conllu, conllu_blocks: CoNLL-U, and parses of lines
   stream: sentences that are translated as they arrive

@@ -2,7 +2,8 @@
 
 A line ends at "\\n" only, so that line N of one file corresponds to line N of
 another. A byte order mark at the start is dropped, and so is one carriage return at
-the end of a line. Data compressed with gzip or Zstandard is decompressed.
+the end of a line. Data compressed with gzip or Zstandard is decompressed, and a test
+set in SGML or XML becomes its segments.
 
 Input that is translated as it arrives also has a PAUSE before each wait for a pipe,
 and a Faulty for a line that is not text. Corpora must have no errors.
@@ -15,7 +16,6 @@ import dataclasses
 import gzip
 import io
 import os
-import re
 import select
 import sys
 import unicodedata
@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
+from jaxsyn.data.sentence import sgml
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
@@ -37,10 +38,6 @@ ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"  # first bytes
-_MARKUP = re.compile(
-  rb"(\xef\xbb\xbf)?\s*<(srcset|refset|tstset|mteval|!doctype mteval|\?xml|dataset)",
-  re.IGNORECASE,
-)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 
 
@@ -163,7 +160,7 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   """
   # The incomplete line; whether the rest of a line that is too long is skipped.
   rest, passing = b"", False
-  for block in _plain(_blocks(path), name_of(path)):
+  for block in _without_markup(_blocks(path), name_of(path)):
     if block is PAUSE:
       yield PAUSE
       continue
@@ -182,14 +179,16 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
     yield rest
 
 
-def _plain(blocks: Iterator[bytes | None], name: str) -> Iterator[bytes | None]:
-  """Yields bytes unchanged; raises InputError for a test set in SGML or XML."""
+def _without_markup(
+  blocks: Iterator[bytes | None], name: str
+) -> Iterator[bytes | None]:
+  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
   start = next(blocks, b"") or b""
-  if _MARKUP.match(start[:1024]):
-    raise InputError(
-      f"{name} is a test set in SGML or XML. Give plain text, one sentence per "
-      "line: sacrebleu -t wmt19 -l en-de --echo src (or ref) writes it."
-    )
+  if sgml.is_test_set(start):
+    content = start + b"".join(block for block in blocks if block is not PAUSE)
+    for line in sgml.lines_of(content, name):
+      yield f"{line}\n".encode()
+    return
   yield start
   yield from blocks
 
