@@ -108,7 +108,7 @@ def _prepare(
       f" config.data.name={config.data.name!r}. Set config.data.directory to"
       " another folder, or remove this one."
     )
-  publish.check_no_user_files(directory, config.data.name)
+  publish.check_no_user_files(directory, config.data.name, inputs.sums)
   with lock.exclusive_lock(directory, advice=_LOCKED):
     # Again, since another process may have prepared or repaired it since.
     corrupt = verify.corrupt_files(directory, inputs.key)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from jaxsyn.preprocess import clean, records, report, stages, subset
 from jaxsyn.preprocess.inputs import Inputs
 from jaxsyn.preprocess.job import JobContext, SplitInput
 from jaxsyn.preprocess.outputs import Result
-from jaxsyn.storage import checksums, files, lock, remote
+from jaxsyn.storage import checksums, files, remote
 
 _PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
 
@@ -179,25 +180,43 @@ def _write_tfds_metadata(
   )
 
 
-def check_no_user_files(directory: pathlib.Path, name: str) -> None:
-  """Raises InputError if files of the user are where prepared files go.
+def check_no_user_files(
+  directory: pathlib.Path, name: str, inputs: Iterable[pathlib.Path]
+) -> None:
+  """Raises InputError if publishing would delete input or other files of the user.
 
-  A directory that was prepared before, even in part, has one of the files
-  manifest.json and lock, or the folder work/.
+  Hidden files are ignored.
 
   Args:
     directory: Dataset directory; it may not exist.
     name: Name of the dataset.
+    inputs: Input files of the dataset.
   """
-  marks = (directory / manifests.FILE, directory / lock.FILE)
-  if any(map(files.is_file, marks)) or files.names(directory / "work"):
-    return
-  for folder in (directory / "conllu", directory / "text", directory / name):
-    if files.is_file(folder) or files.names(folder):
+  shard = r"(-\d{5}-of-\d{5})?"
+  prepared = {
+    "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
+    "text": rf".+\.((source|target){shard}|drawn)\.gz",
+    name: r"\d+\.\d+\.\d+/.+",
+  }
+  input_paths = {_real_path(path) for path in inputs}
+  for folder_name, pattern in prepared.items():
+    folder = directory / folder_name
+    names = [folder_name] if files.is_file(folder) else []
+    for inner in files.names(folder):
+      is_input = _real_path(folder / inner) in input_paths
+      is_prepared = re.fullmatch(pattern, inner) or inner.startswith(".")
+      if is_input or not is_prepared:
+        names.append(f"{folder_name}/{inner}")
+    if names:
       raise InputError(
-        f"{folder} would be replaced by prepared files. Move it to another"
-        " folder, or set config.data.directory to one."
+        f"{directory / names[0]} would be deleted, since {folder} is replaced by"
+        " prepared files. Move it to another folder, or set"
+        " config.data.directory to one."
       )
+
+
+def _real_path(path: pathlib.Path) -> str:
+  return str(path) if remote.is_remote(path) else os.path.realpath(path)
 
 
 def publish(

@@ -235,7 +235,8 @@ def no_intact_checkpoint_error(
   """
   if not corrupt:
     return InputError(
-      f"{workdir} has no checkpoint. There are: none; train first."
+      f"{workdir} has no checkpoint. Train first: jaxsyn train --config "
+      f"FILE --workdir {workdir}"
     )
   return InputError(
     f"no checkpoint in {workdir} is intact ({'; '.join(corrupt.values())}). "

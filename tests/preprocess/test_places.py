@@ -66,7 +66,7 @@ def test_input_files_are_not_replaced(tmp_path, place):
     path = str(new / f"{split}.conllu")
     config.prepare.parse.source_conllu[split] = path
   before = {path: path.read_bytes() for path in new.iterdir()}
-  with pytest.raises(InputError, match=rf"out/{place} would be replaced"):
+  with pytest.raises(InputError, match=rf"out/{place}/.* would be deleted"):
     build.run(config)
   assert {path: path.read_bytes() for path in new.iterdir()} == before
 
@@ -77,9 +77,33 @@ def test_other_files_of_the_user_are_not_replaced(tmp_path, name):
   mine = pathlib.Path(config.data.directory) / name
   mine.parent.mkdir(parents=True)
   mine.write_text("mine")
-  with pytest.raises(InputError, match=r"would be replaced.*Move it"):
+  with pytest.raises(InputError, match=rf"out/{name} would be deleted.*Move it"):
     build.run(config)
   assert mine.read_text() == "mine"
   mine.unlink()
   if name == "toy":
     build.run(config)
+
+
+def test_files_in_a_prepared_directory_are_not_replaced(tmp_path):
+  config = corpus(tmp_path)
+  mine = build.run(config) / "text/mine.txt"
+  mine.write_text("mine")
+  config.prepare.shard_mib = 1.0
+  with pytest.raises(InputError, match=r"mine\.txt would be deleted.*Move it"):
+    build.run(config)
+  assert mine.read_text() == "mine"
+
+
+def test_prepared_text_that_is_the_input_is_not_replaced(tmp_path):
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  for split in ("train", "test"):
+    config.prepare.splits[split] = ("test.source.gz", "test.target.gz")
+  with config.unlocked():
+    config.prepare.parse.source_conllu = {}
+  config.prepare.parse.sides = ()
+  config.prepare.raw_dir = str(folder / "text")
+  with pytest.raises(InputError, match=r"text/.* would be deleted.*Move it"):
+    build.run(config)
+  assert (folder / "text/test.source.gz").is_file()
