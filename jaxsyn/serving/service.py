@@ -211,8 +211,8 @@ class Service:
     """
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
-    own = (f"http://{host}", f"https://{host}")
-    if origin is not None and origin not in (*own, *self._origins):
+    same = (f"http://{host}", f"https://{host}")
+    if origin is not None and origin not in {*same, *self._origins}:
       raise HTTPException(
         403,
         f"pages of {origin[:80]!r} may not send requests. Start the server with "

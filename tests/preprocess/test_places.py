@@ -77,7 +77,9 @@ def test_other_files_of_the_user_are_not_replaced(tmp_path, name):
   mine = pathlib.Path(config.data.directory) / name
   mine.parent.mkdir(parents=True)
   mine.write_text("mine")
-  with pytest.raises(InputError, match=rf"out/{name} would be deleted.*Move it"):
+  with pytest.raises(
+    InputError, match=rf"out/{name} would be deleted.*Move it"
+  ):
     build.run(config)
   assert mine.read_text() == "mine"
   mine.unlink()
