@@ -127,7 +127,7 @@ def _run(
   warm = warm_start.read(
     config.train.start, plan, config.data.directory, folder
   )
-  profile = Profile(config.train.profile, folder)
+  profile = Profile(config.train.profile, folder, config.train.steps)
   wrong_parent_rates = _wrong_parents(config, split)
   messages = [
     f"the best checkpoint is that of {selection.title(config.train)}",

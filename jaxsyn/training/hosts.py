@@ -38,9 +38,6 @@ from jaxsyn.storage import lock, remote
 T = TypeVar("T")
 
 POLL_SECONDS = 0.05  # between two polls of a condition
-_STOP_CHECK_SECONDS = (
-  2.0  # between two checks of stop reasons if steps are fast
-)
 _SHARED_FOLDER_SECONDS = 10.0  # delay after which network file systems agree
 _SHUTDOWN_SECONDS = 15  # below the 30 s after which most schedulers kill
 _ERROR_SECONDS = 3.0  # in which the other processes can print the same error

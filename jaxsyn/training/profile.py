@@ -17,14 +17,17 @@ class Profile:
   Each recorded step needs memory. `tensorboard --logdir WORKDIR` shows the profile.
   """
 
-  def __init__(self, steps: str, folder: os.PathLike[str] | str):
+  def __init__(
+    self, steps: str, folder: os.PathLike[str] | str, run_steps: int
+  ):
     """
     Args:
       steps: "FIRST-LAST", from 1 as in the log; "" records none.
       folder: Run directory.
+      run_steps: Number of steps of the run.
 
     Raises:
-      InputError: The last step is before the first.
+      InputError: The last step is before the first, or after the run.
     """
     first, _, last = steps.partition("-")
     self._first, self._last = int(first or 0), int(last or 0)
@@ -34,6 +37,11 @@ class Profile:
       raise InputError(
         f"config.train.profile={steps!r}: FIRST-LAST of two steps from 1 is "
         "needed, as in 100-105."
+      )
+    if self._last > run_steps:
+      raise InputError(
+        f"config.train.profile={steps!r}: the run has only {run_steps} steps "
+        "(config.train.steps)."
       )
 
   def before(self, step: int) -> None:

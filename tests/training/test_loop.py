@@ -98,7 +98,7 @@ def train(tiny, prepared, tmp_path):
           loader=loader,
           checkpoints=checkpoints,
           validate=validation,
-          profile=Profile("", tmp_path),
+          profile=Profile("", tmp_path, run_steps=0),
         )
       )
     finally:

@@ -37,7 +37,12 @@ def read(workdir, step):
 @pytest.mark.parametrize("steps", ["0-3", "5-4"])
 def test_rejects_invalid_profile_steps(steps, tmp_path):
   with pytest.raises(InputError, match=f"profile='{steps}': FIRST-LAST"):
-    Profile(steps, tmp_path)
+    Profile(steps, tmp_path, run_steps=100)
+
+
+def test_rejects_a_profile_of_steps_after_the_run(tmp_path):
+  with pytest.raises(InputError, match=r"profile='100-101': .* only 100"):
+    Profile("100-101", tmp_path, run_steps=100)
 
 
 @pytest.fixture(scope="module")
