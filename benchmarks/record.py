@@ -141,7 +141,7 @@ def _log(run: pathlib.Path) -> list[Record]:
 
 
 def _resume(work: pathlib.Path, _: list[str]) -> Record:
-  """Trains once without interruption and once with two kills."""
+  """Trains a run that is killed twice, and one that is not; compares them."""
   result: Record = {}
   for name, kills in (("uninterrupted", ()), ("killed", KILLED_AT)):
     run = work / "resume" / name

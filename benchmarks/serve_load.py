@@ -67,7 +67,7 @@ class Load:
           await asyncio.sleep(RETRY)
 
   async def check_health(self) -> None:
-    """Requests /health until the time is over."""
+    """Requests /health until the end of the measurement."""
     async with httpx.AsyncClient(base_url=self._url, timeout=120) as client:
       while time.monotonic() < self._end:
         await self._send(client, "GET", "/health", None)

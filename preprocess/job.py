@@ -144,7 +144,7 @@ class JobContext:
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   def summary(self, stage: str) -> Result:
-    """Returns the summary of a finished stage, which is read once."""
+    """Returns the summary of a finished stage, from a file that is read only once."""
     if stage not in self._summaries:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]

@@ -91,7 +91,7 @@ def _listed(numbers: Mapping[str, int]) -> str:
 def _lengths(
   entry: Mapping[str, Any], index: np.ndarray, side: str, has_trees: bool
 ) -> list[str]:
-  """Returns the lines of a split's report about the text of one side."""
+  """Returns report lines about text lengths on one side of a split."""
   subwords = index[side].astype(np.int64)
   total, unknown = int((subwords - 1).sum()), entry["unknown"][side]  # no EOS
   lines = [

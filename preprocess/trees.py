@@ -103,7 +103,7 @@ def examples_of(
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Returns manifest entries for examples and trees, drop counts and warnings.
+  """Merges the results of all chunks: manifest entries, drop counts and warnings.
 
   Raises:
     InputError: No training pair is left, or no constituency tree has a label.

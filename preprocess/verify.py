@@ -151,7 +151,7 @@ def _check_lines(
 
 
 def _compare(stored: Rows, made: Rows) -> None:
-  """Raises InvalidExampleError if a stored example differs from a made one."""
+  """Raises InvalidExampleError if a stored example differs from a new one."""
   names = [
     name
     for name in made.flat

@@ -30,7 +30,7 @@ GIB = 2**30
 
 
 def device(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Describes the machine and measures products and copies."""
+  """Describes the device, and times matrix products and memory copies."""
   first = jax.devices()[0]
   peak = chip(first.device_kind)
   facts = {

@@ -100,7 +100,7 @@ def _figures(sentence: Sentence) -> dict[str, Figure]:
 
 
 def _first_layer(sentence: Sentence) -> list[Map]:
-  """Returns the first layer with a modifier; of an RNN, cross-attention."""
+  """Returns the first layer with a modifier; for an RNN, its cross-attention."""
   if chosen := informative_maps(sentence.attention):
     return [chosen]
   cross = [m for m in sentence.attention if m.place == "cross"]

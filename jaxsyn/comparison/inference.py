@@ -36,7 +36,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Inference:
-  """Options of the tests between systems.
+  """Options of the significance tests between systems.
 
   Attributes:
     family: Pairs of systems whose tests are corrected together; if empty, each

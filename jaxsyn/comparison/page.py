@@ -208,7 +208,7 @@ def _read(path: pathlib.Path, text: str) -> Picture | None:
 
 
 def _picture(svg: bytes, text: str) -> Picture:
-  """Returns an SVG as an image, so that names inside it cannot clash."""
+  """Returns an SVG as an image element, so that its ids cannot clash."""
   width = float(_WIDTH.findall(svg)[0]) * PIXELS_PER_POINT
   content = base64.b64encode(svg).decode("ascii")
   return Picture(f"data:image/svg+xml;base64,{content}", round(width), text)

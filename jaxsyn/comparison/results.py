@@ -276,7 +276,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Results of a comparison.
+  """Scores, differences and tests of several systems.
 
   Attributes:
     format: Version of the file format.
@@ -315,7 +315,7 @@ class Comparison:
 
   @property
   def primary(self) -> TestSet:
-    """The test set of the family: the mean of several, or the only one."""
+    """The test set of the corrected tests: the mean of all, or the only one."""
     return self.splits[-1]
 
   def ordered(self) -> list[tuple[ComparedSystem, bool]]:

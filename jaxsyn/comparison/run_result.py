@@ -118,7 +118,7 @@ class SplitStatistics:
   metrics: dict[str, MetricStatistics]
 
   def measured(self, metric: str) -> Measured:
-    """Returns the statistics of a metric of `SCORED`."""
+    """Returns the sentence statistics of a metric that reads translations."""
     stored = self.metrics[metric]
     scorer = Scorer(SCORED[metric](), self.sentences, stored.signature)
     return Measured(scorer, stored.sentences.unpacked())

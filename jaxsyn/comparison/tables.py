@@ -235,7 +235,7 @@ def p_value(p: float | None) -> str:
 
 
 def mark(difference: Hierarchical | None) -> str:
-  """Returns the mark of a Holm-adjusted p-value; "" outside the family."""
+  """Returns the significance mark of an adjusted p-value; "" outside the family."""
   if difference is None or difference.adjusted_p is None:
     return ""
   p = difference.adjusted_p

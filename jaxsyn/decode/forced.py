@@ -30,7 +30,7 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Function of given translations, computed in batches of few static sizes."""
+  """Runs a function on given translations, in batches of a few static sizes."""
 
   def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
     """Initializes the function; model parameters are passed to each call.
@@ -55,7 +55,7 @@ class ForcedPass:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns the values of each target: of its subwords and of EOS.
+    """Returns the array computed for each target, with one row per subword, EOS last.
 
     Args:
       params: Parameters of the model.

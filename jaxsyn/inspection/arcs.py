@@ -145,7 +145,7 @@ def _draw_label(axes: Axes, x: float, y: float, label: str, color: str) -> None:
 
 
 def _arc_path(start: float, end: float, bottom: float, top: float) -> Path:
-  """Returns a rectangle without its lower side and with round corners.
+  """Returns the path of a rectangle with rounded corners and no bottom side.
 
   All corners have the same radius, so that an arc never crosses one below it.
   """

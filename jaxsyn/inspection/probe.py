@@ -80,7 +80,7 @@ class Probe:
       self._parts[m.layer] = m.parts
 
   def result(self) -> dict[str, Any]:
-    """Returns counts, and rates from 0 to 1; None for a rate of no words."""
+    """Returns word counts, and rates from 0 to 1 (None if there are no words)."""
     heads: list[dict[str, Any]] = []
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):

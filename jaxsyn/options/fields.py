@@ -94,7 +94,7 @@ class Registry(dict[str, type[S]]):
     self.kind = kind
 
   def check_name(self, name: Any, path: ConfigPath) -> str:
-    """Returns a name; raises InputError with a similar one if it is unknown."""
+    """Returns a known name; otherwise raises InputError that suggests a similar one."""
     if not isinstance(name, str) or name not in self:
       raise path.error(
         f" has no {self.kind} {name!r}. {did_you_mean(str(name), self)}"

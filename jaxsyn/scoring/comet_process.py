@@ -13,7 +13,7 @@ import sys
 
 
 def checkpoint_of(model: str) -> str:
-  """Returns the checkpoint of a file, directory, or name to download."""
+  """Returns the checkpoint path for a file, a directory or a model to download."""
   import comet
 
   if os.path.isdir(model):

@@ -138,7 +138,7 @@ class ServedRun:
 
   @functools.cached_property
   def description(self) -> dict[str, Any]:
-    """The run in GET /runs."""
+    """Description of the run in the response to GET /runs."""
     session = self.session
     config, decode = session.members[0].plan.config, session.plan.config.decode
     family = config.model.family

@@ -107,7 +107,7 @@ def _json_requests(
 def _with_prefixes(
   sources: Iterable[Any], path: str | os.PathLike[str], input_path: str
 ) -> Iterator[Any]:
-  """Yields sources as requests with the lines of a file as their prefixes.
+  """Yields requests: each source with the prefix in the same line of a file.
 
   An empty line means no prefix.
 

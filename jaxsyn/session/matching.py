@@ -183,7 +183,7 @@ def _candidates(name: str, source: Named) -> list[LabelledArray]:
 
 
 def _has_same_axes(first: AxisLabels, second: AxisLabels) -> bool:
-  """Returns whether entries can match: one labelled axis, or equal labels."""
+  """Returns whether two parameters have the same labelled axis, or equal labels."""
   is_one_axis = len(first) < 2 and set(first) == set(second)
   return is_one_axis or dict(first) == dict(second)
 

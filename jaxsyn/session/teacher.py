@@ -93,7 +93,7 @@ class Teacher:
 
 
 def read(plan: Plan, manifest: Mapping[str, Any]) -> tuple[Teacher, ...]:
-  """Returns the teachers of a run, one for each loss that learns from one.
+  """Opens the teachers of a run, one for each distillation loss.
 
   Args:
     plan: Plan of the run.

@@ -38,7 +38,7 @@ def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
 
 
 class _Gated(nn.Module):
-  """(1 - λ) X + λ C U with λ = sigmoid(X V + (C U) V'), for queries or keys."""
+  """Gated sum of queries or keys X and a context C: (1 - λ) X + λ C U."""
 
   heads: int
   head_width: int

@@ -106,7 +106,7 @@ class SentenceFeatures:
 
   @property
   def parent_BW(self) -> Array:
-    """Parent of each word among the words that have subwords.
+    """Parent of each word, skipping parents that have no subwords.
 
     A parent without subwords is replaced by its own parent, as for the feature
     `parent_mid`. A root is its own parent, and so is a word without any such

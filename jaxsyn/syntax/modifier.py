@@ -178,7 +178,7 @@ class ModifierSpec(Choice):
     return True
 
   def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    """Returns (layer, head) of all attention heads that it works on."""
+    """Returns (layer, head) of all attention heads that the modifier changes."""
     return set(
       itertools.product(filter(self.in_layer, range(layers)), range(heads))
     )

@@ -69,7 +69,7 @@ def spread(value_BQHL: Array, label_BQM: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
-  """Returns the sum of each label's pairs, Σ_m weight[b,h,q,m] · [label = l].
+  """Sums the weights of all pairs with each label: Σ_m weight[b,h,q,m] · [label = l].
 
   It is the transpose of `spread`.
 
@@ -181,7 +181,7 @@ class LabelledModifier(HeadsModifier):
     raise NotImplementedError
 
   def clipped(self, distance: Array) -> Array:
-    """Returns the labels of signed distances: -clip has label 0."""
+    """Clips signed distances, and returns labels from 0 (for -clip)."""
     clip = self.spec.clip
     return jnp.clip(distance, -clip, clip) + clip
 

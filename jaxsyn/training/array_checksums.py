@@ -54,7 +54,7 @@ def arrays_by_name(tree: Tree) -> dict[str, Any]:
 
 
 def start_checksums(tree: Tree) -> Callable[[], Checksums]:
-  """Copies this process's shards to the host, and returns a function.
+  """Copies this process's shards to the host; returns a function of their checksums.
 
   The function computes the checksums, while the devices may already change the
   arrays.

@@ -152,7 +152,7 @@ def train(training: Training) -> TrainingEnd:
 
 
 class _Loop:
-  """Training from one start to the next stop."""
+  """State of a training process, from its start to its stop."""
 
   def __init__(
     self,

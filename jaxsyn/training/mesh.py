@@ -215,7 +215,7 @@ class Layout:
     )
 
   def storage(self, tree: Any) -> Any:
-    """Returns the sharding of each array of a stored state (or its shapes)."""
+    """Returns the sharding of each array in a stored state, or for its shapes."""
     if self.is_pmap:
       return jax.tree.map(lambda x: self._replicated, tree)
     return self.shardings(tree)

@@ -67,7 +67,7 @@ def compile_step(
 
 
 def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
-  """Returns the FLOPs of a step without those that config.train.remat repeats."""
+  """Returns the FLOPs of a step, without the recomputation of config.train.remat."""
   spec = dataclasses.replace(recipe.model.spec, remat="none")
   recipe = dataclasses.replace(recipe, model=contract.make(spec))
   return product_flops(

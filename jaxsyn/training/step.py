@@ -318,7 +318,7 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the factor of each term's sum in the objective.
+  """Returns the factor of each loss term's sum in the objective.
 
   Args:
     recipe: Recipe with the losses.

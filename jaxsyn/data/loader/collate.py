@@ -164,7 +164,7 @@ def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:
 
 @functools.lru_cache(64)  # an entry for each shape: 15 % of the time of reading
 def _square_paddings(length: int) -> np.ndarray:
-  """Returns the padding masks of matrices for 0, 1, ..., `length` words."""
+  """Returns the padding masks of square matrices for 0 to `length` words."""
   sizes = np.arange(length + 1)
   return np.concatenate([_square_padding(sizes[[n]], length) for n in sizes])
 

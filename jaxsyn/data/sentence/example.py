@@ -189,7 +189,7 @@ def replace_trees(
 def replace_heads(
   rows: Rows, side: str, head_W: np.ndarray, derived: Collection[str]
 ) -> Rows:
-  """Returns examples with other parents of the words on one side.
+  """Returns examples in which the parents of one side's words are replaced.
 
   All other features are shared, such as relations.
 

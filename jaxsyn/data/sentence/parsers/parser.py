@@ -97,7 +97,7 @@ class Parser(abc.ABC):
 
   @abc.abstractmethod
   def _texts(self, lines: Sequence[str]) -> list[str]:
-    """Returns the trees of each line as CoNLL-U text, or "" without a tree.
+    """Returns the trees of each line as CoNLL-U text, "" if it has none.
 
     Args:
       lines: Lines with visible characters, without NUL, of at most LONGEST_LINE
