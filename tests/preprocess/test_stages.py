@@ -272,7 +272,7 @@ def hide_text(context, raw):
       hide_text,
       r"train\.en is missing or is not a file\. All machines",
     ),
-    (["--runner=DataflowRunner"], None, r"do not see \S*/out/work/.*s3:"),
+    (["--runner=DataflowRunner"], None, r"cannot read \S*/out/work/.*s3:"),
   ],
 )
 def test_beam_reports_why_it_failed(whole, tmp_path, options, change, message):
