@@ -96,7 +96,7 @@ def snapshot(folder):
 
 def test_restores_the_newest_state_and_requested_parameters(tmp_path):
   assert restore(tmp_path) is None
-  with pytest.raises(InputError, match="none; train first"):
+  with pytest.raises(InputError, match="Train first"):
     read(tmp_path, "best")
   save(tmp_path, (1, 2, 3), best=2, keep=2)
   step, restored, progress = restore(tmp_path)
@@ -226,7 +226,7 @@ def test_reading_writes_nothing(tmp_path):
   for which in ("last", "best"):
     assert is_of(read(tmp_path, which).params, 1)
   missing = tmp_path / "no" / "run"
-  with pytest.raises(InputError, match="train first"):
+  with pytest.raises(InputError, match="Train first"):
     read(missing, "best")
   assert not missing.parent.exists()
   assert snapshot(tmp_path) == before
