@@ -67,7 +67,7 @@ PAGES = {
     "Data and results",
     "Examples, datasets, scores and reports.",
     (
-      "jaxsyn.shapes",
+      "jaxsyn.arrays.shapes",
       "jaxsyn.options",
       "jaxsyn.errors",
       "jaxsyn.data.schema",

@@ -10,9 +10,9 @@ import runpy
 import sys
 
 import jaxsyn
-from jaxsyn import exits
 from jaxsyn.commands import COMMANDS
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.utils import exits
 
 _PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
 

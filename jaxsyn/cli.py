@@ -10,7 +10,7 @@ The module of a command ends in
       define_flags()
       cli.main(_main)  # _main(values) calls run(values.config, ...)
 
-and has an entry in `jaxsyn.commands`. `jaxsyn.exits` prints errors and sets the
+and has an entry in `jaxsyn.commands`. `jaxsyn.utils.exits` prints errors and sets the
 exit status.
 """
 
@@ -29,11 +29,11 @@ from absl import app, flags
 from ml_collections import config_flags
 from ml_collections.config_flags import config_path
 
-from jaxsyn import addresses
 from jaxsyn.commands import COMMANDS
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.exits import guarded
 from jaxsyn.options import describe, text, unused_option_error
+from jaxsyn.utils import addresses
+from jaxsyn.utils.exits import guarded
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
 

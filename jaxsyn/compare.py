@@ -31,7 +31,7 @@ from typing import Any
 from absl import flags, logging
 
 import jaxsyn
-from jaxsyn import addresses, cli, commands, exits, train
+from jaxsyn import cli, commands, train
 from jaxsyn.comparison import (
   analysis,
   attention_samples,
@@ -63,6 +63,7 @@ from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
 from jaxsyn.training.runtime import set_up_jax
+from jaxsyn.utils import addresses, exits
 
 BASELINE = "transformer"
 _CHILD = "from jaxsyn import compare; compare.child()"

@@ -9,12 +9,13 @@ import os
 
 from absl import flags, logging
 
-from jaxsyn import cli, exits
+from jaxsyn import cli
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exporting import FORMATS
 from jaxsyn.exporting.model import open_model
 from jaxsyn.storage import files, hub
 from jaxsyn.storage.remote import PathLike
+from jaxsyn.utils import exits
 
 
 def run(

@@ -32,7 +32,7 @@ import sys
 
 from absl import flags, logging
 
-from jaxsyn import cli, exits
+from jaxsyn import cli
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError
@@ -43,6 +43,7 @@ from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.session import Session
 from jaxsyn.training.runtime import set_up_jax
+from jaxsyn.utils import exits
 
 __all__ = ["attention_of", "run"]  # the calls for notebooks and programs
 

@@ -23,15 +23,16 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from jaxsyn import cli, commands, exits
-from jaxsyn import corpus as corpora
-from jaxsyn.corpus import CorpusStats, Files
+from jaxsyn import cli, commands
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess import corpus as corpora
 from jaxsyn.preprocess import options
+from jaxsyn.preprocess.corpus import CorpusStats, Files
 from jaxsyn.scoring import tokenizers
 from jaxsyn.storage import files
+from jaxsyn.utils import exits
 
 AUTO, NONE = "auto", "none"  # values of --source_parser
 # On Multi30k, 29,000 pairs are 259 batches; the best checkpoint is after 32 epochs.

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, commands, exits
+from jaxsyn import cli, commands
 from jaxsyn.config import Config, as_dict, read_config, with_defaults
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.loader.loader import DataLoader, open_loader
@@ -39,6 +39,7 @@ from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.runtime import enough_memory, set_up_jax
 from jaxsyn.training.step import first_params
+from jaxsyn.utils import exits
 from jaxsyn.validation import AttentionLogger, Validator
 
 _LESS_MEMORY = (

@@ -31,7 +31,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, progress
+from jaxsyn import cli
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import pharaoh
 from jaxsyn.data.sentence.stream import Source
@@ -54,6 +54,7 @@ from jaxsyn.session.finishing import Finish
 from jaxsyn.storage import files
 from jaxsyn.training import hosts
 from jaxsyn.training.runtime import set_up_jax
+from jaxsyn.utils import exits, progress
 
 # Flags that must be equal on all hosts; --workdir may be a copy.
 _SAME = (

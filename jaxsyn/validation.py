@@ -25,7 +25,6 @@ from jaxsyn.decode.examples import Batcher
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
-from jaxsyn.progress import Bar
 from jaxsyn.scoring.metrics import LIKELIHOOD
 from jaxsyn.scoring.selection import Selector
 from jaxsyn.training import hosts
@@ -34,6 +33,7 @@ from jaxsyn.training.loop import ValidationScores
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.step import evaluate_step
+from jaxsyn.utils.progress import Bar
 
 MAX_LENGTH = 1024  # subwords of a side
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn import cli, exits
+from jaxsyn import cli
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -37,6 +37,7 @@ from jaxsyn.preprocess.inputs import Inputs, read_inputs
 from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import FORMAT, Outputs
 from jaxsyn.storage import files, lock
+from jaxsyn.utils import exits
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LOCKED = (

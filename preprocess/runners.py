@@ -30,7 +30,7 @@ from jaxsyn.preprocess import stages
 from jaxsyn.preprocess.job import JobContext, PrepareJob
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import files, remote
-from jaxsyn.workers import Workers, cores
+from jaxsyn.utils.workers import Workers, cores
 
 _BYTES_PER_PROCESS = 1 << 14  # minimum size of input for a worker process
 _DIED = (

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from jaxsyn import progress
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
 from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.utils import progress
 
 # Runs tasks of a stage, given their numbers, and yields the numbers of those
 # that are done. Raises the InputError of the first task that has one.

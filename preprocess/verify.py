@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxsyn import progress
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.sentence.conllu import Parse
@@ -24,6 +23,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
+from jaxsyn.utils import progress
 
 
 def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:

@@ -14,10 +14,11 @@ from absl import flags
 from ml_collections import config_flags
 
 import jaxsyn
-from jaxsyn import addresses, cli, commands
+from jaxsyn import cli, commands
 from jaxsyn.commands import COMMANDS
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
+from jaxsyn.utils import addresses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIG = f"--config={ROOT}/configs/multi30k_en_de.py"

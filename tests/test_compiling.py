@@ -9,7 +9,7 @@ import pytest
 
 # Lines come as soon as something changes, and compilation is never cached.
 OFTEN = (
-  "from jaxsyn import progress; progress.REDRAW_SECONDS = 0.02; "
+  "from jaxsyn.utils import progress; progress.REDRAW_SECONDS = 0.02; "
   "import runpy, sys; "
   "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )

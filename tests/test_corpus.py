@@ -6,8 +6,10 @@ import gzip
 import pytest
 import zstandard
 
-from jaxsyn import corpus, new
-from jaxsyn.corpus import (
+from jaxsyn import new
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import corpus
+from jaxsyn.preprocess.corpus import (
   CorpusStats,
   Files,
   Side,
@@ -17,7 +19,6 @@ from jaxsyn.corpus import (
   guess_language,
   language_of_name,
 )
-from jaxsyn.errors import InputError
 
 
 @pytest.fixture

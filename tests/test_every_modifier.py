@@ -20,11 +20,11 @@ from models_under_test import (
   without_modifiers,
 )
 
+from jaxsyn.arrays.shapes import split
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data import schema
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.plan import resolve
-from jaxsyn.shapes import split
 from jaxsyn.syntax import MODIFIERS
 
 # One sentence has far more words than subwords, one has one word, one has none but

@@ -15,9 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # itself and from earlier ones.
 LAYERS = [
   *("jaxsyn.__init__", "jaxsyn.commands", "jaxsyn.errors"),
-  *("jaxsyn.addresses", "jaxsyn.progress", "jaxsyn.storage", "jaxsyn.exits"),
-  *("jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.sinusoids"),
-  "jaxsyn.options",
+  *("jaxsyn.arrays", "jaxsyn.storage", "jaxsyn.utils", "jaxsyn.options"),
   *("jaxsyn.data.__init__", "jaxsyn.data.sentence.align"),
   "jaxsyn.data.sentence.sgml",
   "jaxsyn.data.sentence.text",
@@ -38,14 +36,14 @@ LAYERS = [
   *("jaxsyn.serving", "jaxsyn.serve"),
   *("jaxsyn.inspect", "jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
-  *("jaxsyn.corpus", "jaxsyn.new", "jaxsyn.__main__"),
+  *("jaxsyn.new", "jaxsyn.__main__"),
   *("benchmarks.figures", "benchmarks"),
 ]
 
 
 NO_JAX = (
   *("jaxsyn.data.", "jaxsyn.preprocess.", "jaxsyn.configs."),
-  *("jaxsyn.corpus", "jaxsyn.new"),
+  "jaxsyn.new",
 )
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from jaxsyn import cli, new
 from jaxsyn.config import read_config
-from jaxsyn.corpus import Files
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess.corpus import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Different lines that py3langid identifies as English and as French.

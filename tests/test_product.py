@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsyn.product import product
+from jaxsyn.arrays.product import product
 
 # Axes of what a layer is given, of its weight, and how many are contracted.
 SHAPES = {

@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from jaxsyn import progress
 from jaxsyn.training import hosts
 from jaxsyn.training.log import Log
+from jaxsyn.utils import progress
 
 WORK = """
 import time
-from jaxsyn import progress
+from jaxsyn.utils import progress
 from rich.text import Text
 with progress.bar("parsing", 40, unit="chunk", per="line") as outer:
   for i in range(40):

@@ -16,7 +16,7 @@ import pytest
 import raw_corpora
 import web_server
 
-from jaxsyn import exits, train
+from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.sentence import text
@@ -30,6 +30,7 @@ from jaxsyn.training import log
 from jaxsyn.training.checkpoint_folder import CheckpointFolder
 from jaxsyn.training.checkpoint_reader import CheckpointReader
 from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
+from jaxsyn.utils import exits
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from jaxsyn.shapes import LETTERS, agree
+from jaxsyn.arrays.shapes import LETTERS, agree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A name that ends in letters: score_BHQM, _windows_B; not _B, MAX_SIZE, utf_8.

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jaxsyn.errors import InputError
-from jaxsyn.workers import Workers
+from jaxsyn.utils.workers import Workers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -105,7 +105,7 @@ def test_closing_does_not_wait_for_calls(tmp_path):
 def test_workers_end_with_their_parent(tmp_path):
   code = (
     "import functools, sys\n"
-    "from jaxsyn.workers import Workers\n"
+    "from jaxsyn.utils.workers import Workers\n"
     "from tests.test_workers import process_facts, sleep\n"
     "workers = Workers(functools.partial(int, '0'), 2, died='died')\n"
     "print(workers.submit(process_facts).result()[0], flush=True)\n"

@@ -45,9 +45,9 @@ import math
 
 import numpy as np
 
+from jaxsyn.arrays.shapes import agree
 from jaxsyn.comparison.inference import LEVEL
 from jaxsyn.scoring.significance import SAME, SEED, interval_of, share
-from jaxsyn.shapes import agree
 
 _NORMAL_DEGREES = 1e6  # of freedom: Student's t is then the normal law
 

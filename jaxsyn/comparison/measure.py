@@ -22,12 +22,12 @@ from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.text import read_lines, writer
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.progress import Bar
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import LIKELIHOOD, of_likelihoods
 from jaxsyn.scoring.scorers import Measured, Scorer
 from jaxsyn.scoring.settings import SCORED, Settings
 from jaxsyn.session import Session
+from jaxsyn.utils.progress import Bar
 
 # Metrics that every result has, in addition to those of the command.
 ALWAYS = ("bleu", "chrf")

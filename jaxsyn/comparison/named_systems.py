@@ -24,10 +24,11 @@ import ml_collections
 from absl import flags
 from ml_collections.config_flags import config_path
 
-from jaxsyn import addresses, cli
+from jaxsyn import cli
 from jaxsyn.comparison import planned_jobs, results
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.utils import addresses
 
 flags.disclaim_key_flags()  # they show in the help of the command
 

@@ -36,7 +36,7 @@ class Feature:
 
   Attributes:
     dtype: NumPy type.
-    axes: Letters of the axes (`jaxsyn.shapes`): S and T source and target
+    axes: Letters of the axes (`jaxsyn.arrays.shapes`): S and T source and target
       subwords, EOS included; W words of the side; C brackets and subwords of a
       constituency tree; L ends of the links of a word alignment; P words of the
       alternative parses, one after the other; X bytes; E eigenvectors. "" is a

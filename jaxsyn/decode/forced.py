@@ -15,7 +15,6 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.decode.ensemble import Ensemble, forward
@@ -23,6 +22,7 @@ from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.translator import ProgressCallback, ignore_progress
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.training.losses import token_log_probability
+from jaxsyn.utils import progress
 
 SHORTEST = 16  # smallest padded length; the next ones are doubled
 ROWS = 64  # maximum sentence pairs in a batch

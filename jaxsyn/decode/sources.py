@@ -23,7 +23,7 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
 from jaxsyn.decode.examples import Example
 from jaxsyn.errors import InputError
-from jaxsyn.workers import Workers, cores
+from jaxsyn.utils.workers import Workers, cores
 
 # Blocks of at most this many lines are parsed in this process: starting workers
 # takes as long.

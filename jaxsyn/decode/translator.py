@@ -15,7 +15,6 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.ensemble import Ensemble
@@ -37,6 +36,7 @@ from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.models.contract import EncoderDecoder
+from jaxsyn.utils import progress
 
 # Smallest padded source length; the next ones are doubled. Each length needs its
 # own programs, and padding costs little: a source position is far cheaper than a

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxsyn.arrays.sinusoids import sinusoids
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import ExportedModel
@@ -23,7 +24,6 @@ from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
 from jaxsyn.session import matching
-from jaxsyn.sinusoids import sinusoids
 from jaxsyn.storage import files
 from jaxsyn.training.array_checksums import arrays_by_name
 

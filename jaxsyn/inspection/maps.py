@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxsyn import progress
+from jaxsyn.arrays.shapes import split
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.collate import (
   BatchTransform,
@@ -27,8 +27,8 @@ from jaxsyn.data.loader.collate import (
 )
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import EncoderDecoder, forward, sentence_features
-from jaxsyn.shapes import split
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
+from jaxsyn.utils import progress
 
 SHORTEST = 16  # padded lengths double: 16, 32, 64, ...
 ROWS = 8  # sentences per batch, fewer where they are long

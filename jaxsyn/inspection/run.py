@@ -13,7 +13,6 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from jaxsyn import exits, progress
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import arcs, pictures
@@ -27,6 +26,7 @@ from jaxsyn.inspection.probe import Probe
 from jaxsyn.inspection.sentence import ReadSource, Sentence, to_json
 from jaxsyn.session import Session
 from jaxsyn.storage import files
+from jaxsyn.utils import exits, progress
 
 CHUNK = 128  # sentences in memory at a time
 SKIPPED = ("empty", "too_long", "no_tree")

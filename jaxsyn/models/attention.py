@@ -16,9 +16,9 @@ from absl import logging
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.arrays.product import product
+from jaxsyn.arrays.shapes import agree
 from jaxsyn.models.layers import Dropout
-from jaxsyn.product import product
-from jaxsyn.shapes import agree
 from jaxsyn.syntax import AttentionSite, ModifierSpec, SentenceFeatures
 from jaxsyn.syntax.maps import publish
 

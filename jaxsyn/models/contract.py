@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.arrays.shapes import split
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.models.layers import Embedding
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.shapes import split
 from jaxsyn.syntax import Modifier, ModifierSpec, SentenceFeatures
 
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.arrays.product import product
 from jaxsyn.models.layers import Dropout
-from jaxsyn.product import product
 from jaxsyn.syntax import SentenceFeatures
 
 Initializer = Callable[..., Array]

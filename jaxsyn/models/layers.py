@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.product import product
+from jaxsyn.arrays.product import product
 
 ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
 

@@ -10,6 +10,7 @@ from flax import linen as nn
 from flax import struct
 from jax import Array
 
+from jaxsyn.arrays.sinusoids import sinusoids
 from jaxsyn.errors import InputError
 from jaxsyn.models.attention import CrossAttentionCache, Memory
 from jaxsyn.models.contract import EncoderDecoder
@@ -22,7 +23,6 @@ from jaxsyn.models.transformer_layers import (
 )
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Layers, Rate, Units
-from jaxsyn.sinusoids import sinusoids
 from jaxsyn.syntax import SentenceFeatures
 
 

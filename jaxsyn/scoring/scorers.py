@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jaxsyn.arrays.shapes import agree
 from jaxsyn.errors import InputError
 from jaxsyn.options import Choice
 from jaxsyn.scoring.results import Score
-from jaxsyn.shapes import agree
 
 Lines = Sequence[str]
 

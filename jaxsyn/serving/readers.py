@@ -17,7 +17,7 @@ from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.sources import ReadSource, SessionReader
 from jaxsyn.errors import InputError
-from jaxsyn.workers import WorkerDiedError, Workers, cores
+from jaxsyn.utils.workers import WorkerDiedError, Workers, cores
 
 _PROCESSES = 2  # so that a short line need not wait until a batch is read
 _BLOCK = 8  # sentences per call of a process

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import uvicorn
 from starlette.types import ASGIApp
 
-from jaxsyn import exits, progress
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.conllu import unparsed
 from jaxsyn.decode.translator import SHORTEST
@@ -25,6 +24,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.serving.runs import ServedRun
 from jaxsyn.serving.service import Service
 from jaxsyn.session import Session
+from jaxsyn.utils import exits, progress
 
 SHUTDOWN_SECONDS = 30  # in which running requests may finish
 # Receive buffer of a connection in bytes (Linux doubles it, and uses half for

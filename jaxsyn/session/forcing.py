@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
-from jaxsyn import progress
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
@@ -34,6 +33,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.session.alignments import Aligner
 from jaxsyn.session.session import Session
 from jaxsyn.training.runtime import set_up_jax
+from jaxsyn.utils import progress
 
 BLOCK = 2000  # hypotheses scored together
 

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn import progress
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence.stream import Source
@@ -40,6 +39,7 @@ from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.session.member import check_targets, normalized_weights, open_member
 from jaxsyn.session.workdir import PathLike
 from jaxsyn.training.runtime import enough_memory
+from jaxsyn.utils import progress
 
 
 class Session:
@@ -299,7 +299,7 @@ class Session:
 
     Args:
       *more_programs: Counts of other programs; see
-        `jaxsyn.progress.compiling`.
+        `jaxsyn.utils.progress.compiling`.
     """
     return progress.compiling(
       self._translate.programs, self._forced.programs, *more_programs

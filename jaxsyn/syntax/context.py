@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.arrays.product import product
 from jaxsyn.options import ConfigPath, option, with_default
-from jaxsyn.product import product
 from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.heads import (
   HeadChoice,

@@ -15,7 +15,7 @@ from flax import struct
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxsyn.shapes import agree
+from jaxsyn.arrays.shapes import agree
 
 
 def gather_words(value_BW: Array, index_BS: Array) -> Array:

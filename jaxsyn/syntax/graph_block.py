@@ -24,9 +24,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.arrays.product import product
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff
-from jaxsyn.product import product
 from jaxsyn.syntax.features import SentenceFeatures
 from jaxsyn.syntax.heads import HeadChoice
 from jaxsyn.syntax.maps import publish

@@ -19,8 +19,8 @@ from flax import linen as nn
 from flax import struct, traverse_util
 from jax import Array
 
+from jaxsyn.arrays.shapes import agree
 from jaxsyn.errors import InputError
-from jaxsyn.shapes import agree
 
 COLLECTION = "maps"
 

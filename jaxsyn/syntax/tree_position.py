@@ -32,10 +32,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.arrays.sinusoids import sinusoids
 from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count
-from jaxsyn.sinusoids import sinusoids
 from jaxsyn.syntax.features import SentenceFeatures, gather_words
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape

@@ -31,9 +31,9 @@ from absl import flags
 from jax._src import clusters, distributed
 from jax.experimental import multihost_utils
 
-from jaxsyn import exits
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.storage import lock, remote
+from jaxsyn.utils import exits
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ import numpy as np
 from absl import logging
 
 from jaxsyn.options import as_dict, flat
-from jaxsyn.progress import Bar
 from jaxsyn.storage import files, remote
 from jaxsyn.training.options import TrainingConfig
 from jaxsyn.training.writers import LoggedRun, open_writers
+from jaxsyn.utils.progress import Bar
 
 FILE = "log.jsonl"
 KINDS = ("train", "validation")
@@ -86,7 +86,7 @@ class Log:
 
   Attributes:
     restarted: Whether the log of a run without a checkpoint was replaced.
-    note: Function that returns what training waits for; see `jaxsyn.progress`.
+    note: Function that returns what training waits for; see `jaxsyn.utils.progress`.
   """
 
   restarted = False

@@ -17,13 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn import exits, progress
 from jaxsyn.data.loader.collate import Batch
 from jaxsyn.models import contract
 from jaxsyn.training import hosts
 from jaxsyn.training.flops import product_flops
 from jaxsyn.training.mesh import Layout, Program
 from jaxsyn.training.step import Recipe, TrainState, first_state, train_step
+from jaxsyn.utils import exits, progress
 
 _THREADS = 2  # XLA uses several cores for half of a compilation
 _POLL_SECONDS = 0.1  # between two checks of signals during a wait

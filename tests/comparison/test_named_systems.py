@@ -7,11 +7,11 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from jaxsyn import addresses
 from jaxsyn.comparison import named_systems
 from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import as_dict
 from jaxsyn.errors import InputError
+from jaxsyn.utils import addresses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 

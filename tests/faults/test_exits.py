@@ -11,12 +11,12 @@ import sys
 import pytest
 from raw_corpora import corpus
 
-from jaxsyn import exits
 from jaxsyn.errors import InputError
+from jaxsyn.utils import exits
 
 ROOT = exits.__file__.rsplit("/", 2)[0]
 LOOP = (
-  "import sys, time; from jaxsyn import exits;"
+  "import sys, time; from jaxsyn.utils import exits;"
   "exits.guarded(lambda: [print('line', flush=True) or time.sleep(0.01)"
   " for _ in range(3000)])"
 )
@@ -98,7 +98,7 @@ def test_score_exits_with_one_message(score, place, how, status, message):
 
 def test_warnings_are_formatted_as_errors():
   code = (
-    "from absl import logging; from jaxsyn import exits;"
+    "from absl import logging; from jaxsyn.utils import exits;"
     "exits.guarded(lambda: logging.warning('%d is odd', 3))"
   )
   done = shell([sys.executable, "-c", f'"{code}"'])
@@ -221,7 +221,7 @@ def test_signals_keep_printed_results(number):
 def test_exits_without_waiting_for_abandoned_work(status):
   code = (
     "import time; from concurrent.futures import ThreadPoolExecutor\n"
-    "from jaxsyn import errors, exits\n"
+    "from jaxsyn import errors\nfrom jaxsyn.utils import exits\n"
     "def command():\n"
     "  exits.abandon(ThreadPoolExecutor().submit(time.sleep, 60))\n"
     "  print('answered')\n"
@@ -238,7 +238,7 @@ def test_exits_without_waiting_for_abandoned_work(status):
 
 def test_opened_files_do_not_replace_closed_streams(place):
   code = (
-    "import os; from jaxsyn import exits;"
+    "import os; from jaxsyn.utils import exits;"
     f"exits.guarded(lambda: print(os.open({str(place / 'text')!r}, 0)))"
   )
   done = shell([sys.executable, "-c", f'"{code}"'], "<&- 2>&-")

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsyn.sinusoids import sinusoids
+from jaxsyn.arrays.sinusoids import sinusoids
 
 
 def encodings(positions, width, last):

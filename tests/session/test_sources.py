@@ -16,7 +16,7 @@ from jaxsyn.decode.sources import FEW, SessionReader
 from jaxsyn.errors import InputError
 from jaxsyn.session import workdir
 from jaxsyn.session.member import source_reader
-from jaxsyn.workers import Workers
+from jaxsyn.utils.workers import Workers
 
 WORDS = [
   "the",

@@ -6,9 +6,9 @@ import jax
 import pytest
 from models_under_test import batch_of, plan_of, sentence
 
+from jaxsyn.arrays.shapes import split
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
-from jaxsyn.shapes import split
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
 BATCH = batch_of([sentence(3, 4, 1), sentence(5, 3, 2)])

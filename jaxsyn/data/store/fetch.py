@@ -22,9 +22,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from jaxsyn import progress
 from jaxsyn.errors import InputError
 from jaxsyn.storage import cache, checksums, files, lock, remote
+from jaxsyn.utils import progress
 
 Check = Callable[[pathlib.Path], object]
 

@@ -12,7 +12,7 @@ import re
 
 from jaxsyn.errors import InputError, did_you_mean
 
-FOLDER = pathlib.Path(__file__).parent / "configs"
+FOLDER = pathlib.Path(__file__).parent.parent / "configs"
 # Configs of datasets and papers; `base` has no data, other files no get_config.
 _MAKES_CONFIG = re.compile(
   r"^(def get_config\(\s*\w|get_config = )", re.MULTILINE

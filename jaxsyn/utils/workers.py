@@ -33,7 +33,7 @@ from jaxsyn.errors import InputError
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
-_CODE = "from jaxsyn import workers; workers.serve()"
+_CODE = "from jaxsyn.utils import workers; workers.serve()"
 
 
 def cores() -> int:

@@ -1,0 +1,1 @@
+"""Array names, and functions on arrays that several packages use."""

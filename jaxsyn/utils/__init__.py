@@ -1,0 +1,1 @@
+"""Progress bars, worker processes, exit statuses and config addresses."""
