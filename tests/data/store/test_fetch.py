@@ -23,69 +23,73 @@ def server():
     yield server
 
 
+@pytest.fixture
+def download(server):
+  """Returns a download of a.en, which the server has."""
+  server.answers["a.en"] = BODY
+  return fetch.Download(server.url("a.en"))
+
+
 def names(folder: pathlib.Path):
   return sorted(path.name for path in folder.iterdir())
 
 
-def test_downloads_once_and_records_the_checksum(server, tmp_path):
-  server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
+def test_downloads_once_and_records_the_checksum(server, download, tmp_path):
+  path, record = tmp_path / "a.en", tmp_path / "a.en.sha256"
   for _ in range(2):
-    assert fetch.get(path, address) == SUM
+    assert fetch.get(path, download) == SUM
   assert path.read_bytes() == BODY
   assert server.asked == ["/a.en"]
   assert names(tmp_path) == ["a.en", "a.en.sha256"]
-  record = (tmp_path / "a.en.sha256").read_text()
   assert re.fullmatch(
-    rf"# downloaded from {address.url}, \d{{4}}-\d\d-\d\dT[0-9:]{{8}}\+00:00\n"
+    rf"# downloaded from {download.url}, \d{{4}}-\d\d-\d\dT[0-9:]{{8}}\+00:00\n"
     rf"{SUM}  a\.en\n",
-    record,
+    record.read_text(),
   )
-
-
-def test_rejects_content_that_differs_from_the_first_download(server, tmp_path):
-  server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
-  fetch.get(path, address)
+  # Later downloads must have the recorded checksum.
   path.unlink()
   server.answers["a.en"] = BODY[:-1] + b"!"
-  with pytest.raises(
-    InputError, match=rf"was changed .* {SUM} in .*a\.en\.sha256 \(delete"
-  ):
-    fetch.get(path, address)
+  message = rf"was changed .* {SUM} in .*a\.en\.sha256 \(delete"
+  with pytest.raises(InputError, match=message):
+    fetch.get(path, download)
   assert names(tmp_path) == ["a.en.sha256"]
+  record.write_bytes(b"\xff\x00")
+  with pytest.raises(InputError, match=r"a\.en\.sha256 has no SHA-256"):
+    fetch.get(path, download)
 
 
 @pytest.mark.parametrize("sha256", [SUM, ""])
-def test_downloads_a_corrupt_file_again(server, tmp_path, sha256, capsys):
-  server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"), sha256)
-  fetch.get(path, address)
+def test_downloads_a_corrupt_file_again(download, tmp_path, sha256, capsys):
+  path, download = tmp_path / "a.en", download._replace(sha256=sha256)
+  fetch.get(path, download)
   path.write_bytes(b"S" + BODY[1:])
-  assert fetch.get(path, address) == SUM
+  assert fetch.get(path, download) == SUM
   assert path.read_bytes() == BODY
   assert "a.en was changed" in capsys.readouterr().err
 
 
-def test_records_a_file_that_was_not_downloaded(tmp_path):
+def test_the_checksum_in_the_config_precedes_the_recorded_one(
+  server, download, tmp_path
+):
+  path = tmp_path / "a.en"
+  fetch.get(path, download)
+  server.answers["a.en"] = BODY[::-1]
+  other = hashlib.sha256(BODY[::-1]).hexdigest()
+  assert fetch.get(path, download._replace(sha256=other)) == other
+  assert path.read_bytes() == BODY[::-1]
+  assert fetch.recorded(path) == other
+
+
+def test_keeps_and_records_a_file_that_was_not_downloaded(tmp_path):
   path = tmp_path / "a.en"
   path.write_bytes(BODY)
-  null = fetch.Download("http://127.0.0.1:9/a.en")
-  assert fetch.get(path, null) == SUM
+  unreachable = fetch.Download("http://127.0.0.1:9/a.en")
+  assert fetch.get(path, unreachable) == SUM
   assert "not downloaded" in (tmp_path / "a.en.sha256").read_text()
   path.write_bytes(BODY[:-1])
-  with pytest.raises(InputError, match="refused"):
-    fetch.get(path, null)
-  assert path.read_bytes() == BODY[:-1]  # the user's own; never lost
-
-
-def test_rejects_a_corrupt_record(server, tmp_path):
-  server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
-  fetch.get(path, address)
-  (tmp_path / "a.en.sha256").write_bytes(b"\xff\x00")
-  with pytest.raises(InputError, match=r"a\.en\.sha256 has no SHA-256"):
-    fetch.get(path, address)
+  with pytest.raises(fetch.UnreachableError, match="Connection refused"):
+    fetch.get(path, unreachable)
+  assert path.read_bytes() == BODY[:-1]
 
 
 def chunked(*parts):
@@ -101,91 +105,60 @@ def chunked(*parts):
   return answer
 
 
+CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
+ZIPPED = gzip.compress(BODY)
 BOMB = gzip.compress(bytes(1 << 20))
-WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
+MIB = 1 << 20
 
-# Response, SHA-256 and size limit in the config; error message.
-RESPONSES = {
-  "too short": (
-    (web_server.send(BODY[:-7], len(BODY)), "", 1 << 20),
-    r"truncated: 49,993 of 50,000 bytes",
-  ),
-  "longer than it says": (
-    (web_server.send(BODY, len(BODY) - 7), SUM, 1 << 20),
-    r"changed or truncated: its SHA-256 is",
-  ),
-  "one byte too large": (
-    (web_server.send(BODY), "", len(BODY) - 1),
-    r"has more than 49,999 bytes; a fourth",
-  ),
-  "endless": (
-    (web_server.endless, SUM, 1 << 20),
-    r"has more than 1,048,576 bytes",
-  ),
-  "no length, nothing known": (
-    (web_server.send(BODY, None), "", 1 << 20),
-    r"sends no length",
-  ),
-  "chunks cut off": (
-    (chunked(WHOLE_CHUNK), "", 1 << 20),
-    r"IncompleteRead",
-  ),
-  "a local file": (
-    (web_server.redirect("file:///etc/hostname"), "", 1 << 20),
-    r"Redirection to url 'file:///etc/hostname' is not allowed",
-  ),
-  "ftp": (
-    (web_server.redirect("ftp://127.0.0.1/a"), "", 1 << 20),
-    r"ftp error|refused|timed out|urlopen",
-  ),
-  "gone": ((web_server.send(b"", status=410), "", 9), r"HTTP Error 410"),
-  "another file": (
-    (web_server.send(b"another"), SUM, 1 << 20),
-    rf"changed or truncated: .* {SUM} in config\.prepare\.downloads",
-  ),
-  "no gzip": ((web_server.send(BODY), "", 1 << 20), "not a complete gzip file"),
-  "gzip that unpacks to gigabytes": (
-    (web_server.send(BOMB), "", len(BOMB)),
-    "bytes after decompression",
-  ),
-  "gzip cut off": (
-    (web_server.send(gzip.compress(BODY)[:-9]), "", 1 << 20),
-    "not a complete gzip file",
-  ),
-}
+# Name of the file, response, SHA-256 and size limit in the config; error message.
+RESPONSES = [
+  ("a", web_server.send(BODY[:-7], len(BODY)), "", MIB, "49,993 of 50,000"),
+  ("a", web_server.send(BODY[:-7]), SUM, MIB, f"SHA-256 .* {SUM} in config"),
+  ("a", web_server.send(BODY), "", len(BODY) - 1, "more than 49,999 bytes"),
+  ("a", web_server.endless, SUM, MIB, "has more than 1,048,576 bytes"),
+  ("a", web_server.send(BODY, None), "", MIB, "sends no length"),
+  ("a", chunked(CHUNK), "", MIB, "IncompleteRead"),
+  ("a", web_server.redirect("file:///etc/hostname"), "", MIB, "not allowed"),
+  ("a", web_server.send(b"", status=410), "", 9, "HTTP Error 410"),
+  ("a.gz", web_server.send(BODY), "", MIB, "not a complete gzip file"),
+  ("a.gz", web_server.send(ZIPPED[:-9]), "", MIB, "not a complete gzip file"),
+  ("a.gz", web_server.send(BOMB), "", len(BOMB), "after decompression"),
+]
 
 
-@pytest.mark.parametrize("case", RESPONSES)
-def test_rejects_wrong_responses(server, tmp_path, case):
-  (server.answers["a.gz"], sha256, maximum), message = RESPONSES[case]
-  path = tmp_path / "raw" / "a.gz"
-  if "gzip" not in case:
-    path = path.with_suffix(".en")
-  address = fetch.Download(server.url("a.gz"), sha256, maximum)
-  with pytest.raises(InputError, match=message):
-    fetch.get(path, address)
-  assert names(path.parent) == []
-
-
-def test_accepts_a_response_without_a_length_if_its_checksum_is_known(
-  server, tmp_path
+@pytest.mark.parametrize(
+  ("name", "response", "sha256", "limit", "message"),
+  RESPONSES,
+  ids=[response[-1] for response in RESPONSES],
+)
+def test_rejects_wrong_responses(
+  server, tmp_path, name, response, sha256, limit, message
 ):
+  server.answers["a"] = response
+  download = fetch.Download(server.url("a"), sha256, limit)
+  with pytest.raises(InputError, match=message):
+    fetch.get(tmp_path / name, download)
+  assert names(tmp_path) == []
+
+
+def test_accepts_complete_responses_of_the_largest_size(server, tmp_path):
+  """A length is needed only if the checksum is unknown."""
   server.answers |= {
+    "exact": web_server.send(BODY),
     "known": web_server.send(BODY, None),
-    "chunks": chunked(WHOLE_CHUNK, b"0\r\n\r\n"),
+    "chunks": chunked(CHUNK, b"0\r\n\r\n"),
   }
-  for name, sha256 in (("known", SUM), ("chunks", "")):
-    address = fetch.Download(server.url(name), sha256)
-    assert fetch.get(tmp_path / name, address) == SUM
+  for name, sha256 in (("exact", ""), ("known", SUM), ("chunks", "")):
+    download = fetch.Download(server.url(name), sha256, len(BODY))
+    assert fetch.get(tmp_path / name, download) == SUM
 
 
 @pytest.mark.parametrize(
   "url", ["file:///etc/passwd", "ftp://h/a", "a.en", "http:///a", "http://[/"]
 )
 def test_rejects_invalid_addresses(tmp_path, url):
-  with pytest.raises(
-    InputError, match=r"not an address with http|Invalid IPv6"
-  ):
+  message = r"not an address with http|Invalid IPv6"
+  with pytest.raises(InputError, match=message):
     fetch.get(tmp_path / "a", fetch.Download(url))
 
 
@@ -195,37 +168,31 @@ def test_redirects_stay_encrypted():
     fetch._check_url("http://mirror.org/a", "https://example.org/a")
 
 
-def test_reports_an_unreachable_server(tmp_path):
-  with pytest.raises(InputError, match="Connection refused"):
-    fetch.get(tmp_path / "a", fetch.Download("http://127.0.0.1:9/a"))
-
-
 def test_rejects_a_server_that_stops_sending(server, tmp_path, monkeypatch):
-  monkeypatch.setattr(fetch, "_TIMEOUT", 0.2)
-  server.answers["hang"] = lambda handler: time.sleep(0.6)
+  monkeypatch.setattr(fetch, "_TIMEOUT", 0.1)
+  server.answers["hang"] = lambda handler: time.sleep(0.3)
   with pytest.raises(InputError, match=r"timed out|closed"):
     fetch.get(tmp_path / "hang", fetch.Download(server.url("hang")))
   assert names(tmp_path) == []
 
 
-def test_two_processes_download_once(server, tmp_path):
+def test_concurrent_callers_download_once(server, tmp_path):
   def slow(handler):
-    time.sleep(0.2)
+    time.sleep(0.1)
     web_server.send(BODY)(handler)
 
   server.answers["a"] = slow
   (tmp_path / ".a.0123abcd.partial").write_bytes(b"of a killed process")
-  address, result = fetch.Download(server.url("a")), []
-  threads = [
-    threading.Thread(
-      target=lambda: result.append(fetch.get(tmp_path / "a", address))
-    )
-    for _ in range(3)
-  ]
+  download, results = fetch.Download(server.url("a")), []
+
+  def get():
+    results.append(fetch.get(tmp_path / "a", download))
+
+  threads = [threading.Thread(target=get) for _ in range(3)]
   for thread in threads:
     thread.start()
   for thread in threads:
     thread.join()
-  assert result == [SUM] * 3
+  assert results == [SUM] * 3
   assert server.asked == ["/a"]
   assert names(tmp_path) == ["a", "a.sha256"]

@@ -4,17 +4,13 @@ import json
 import shutil
 import types
 
-import mutants
-import numpy as np
 import pytest
 import toy_folders
-from corruptions import corrupted
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 
@@ -46,9 +42,12 @@ def test_round_trip(tmp_path):
   ],
 )
 def test_rejects_another_vocabulary(sha256, size, message):
-  manifests.check_vocabulary(MANIFEST, given(A), "target")
+  def vocabulary(sha256, size=8):
+    return types.SimpleNamespace(path="given.model", sha256=sha256, size=size)
+
+  manifests.check_vocabulary(MANIFEST, vocabulary(A), "target")
   with pytest.raises(InputError, match=message):
-    manifests.check_vocabulary(MANIFEST, given(sha256, size), "target")
+    manifests.check_vocabulary(MANIFEST, vocabulary(sha256, size), "target")
 
 
 @pytest.mark.parametrize(
@@ -64,20 +63,9 @@ def test_rejects_another_parser(kind, digest, options):
     recorded.check(MANIFEST, other)
 
 
-def test_paths(tmp_path):
-  assert manifests.parser_file(tmp_path, MANIFEST, "target") is None
-  assert manifests.parser_file(tmp_path, MANIFEST, "source") == (
-    tmp_path / "parser.source.udpipe"
-  )
-  assert manifests.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
-
-
 def test_hash_of_texts_depends_on_their_ends():
-  hashes = {
-    checksums.sha256_texts(texts)
-    for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])
-  }
-  assert len(hashes) == 4
+  texts = (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])
+  assert len({*map(checksums.sha256_texts, texts)}) == 4
 
 
 @pytest.fixture(scope="module")
@@ -108,49 +96,34 @@ def at(content, path):
 SHARD = "splits.train.shards.0"
 INVALID_FIELDS = [
   ("name", "../toy", "manifest.name must be lower case"),
-  ("name", "", "manifest.name must be"),
   ("name", 3, "manifest.name must be of type str"),
-  ("version", "..", "manifest.version must be like 1.0.0"),
-  ("version", "1.0.0/../..", "manifest.version must be"),
+  ("version", "1.0.0/../..", "manifest.version must be like 1.0.0"),
   ("sides", ["left"], "sides.0. must be one of 'source', 'target'"),
-  ("sides", "source", "manifest.sides must be of type tuple"),
   ("sides", ["source", "target"], "manifest.parser must be of the sides"),
-  ("splits", [], "manifest.splits must be of type dict"),
   ("splits.train", None, "manifest.splits.train must be a section"),
-  ("splits.train.examples", -1, "must be from 0"),
   ("splits.train.examples", 12, r"the sum of its shards, 11, got 12"),
   ("splits.train.examples", 10, r"the sum of its shards, 11, got 10"),
   ("splits.train.examples", True, "must be of type int"),
-  ("splits.train.shards", {}, "must be of type tuple"),
   (f"{SHARD}.file", "../payload", r"shards\[0\].file must be toy-train.tfrec"),
   (f"{SHARD}.file", "/etc/passwd", r"shards\[0\].file must be toy-train"),
   (f"{SHARD}.bytes", 2**70, "shards.0..bytes must be"),
   (f"{SHARD}.sha256", "5" * 63, "a SHA-256 of 64 hex digits"),
-  (f"{SHARD}.sha256", "G" * 64, "a SHA-256 of 64 hex digits"),
   ("vocabulary", {}, "manifest.vocabulary must be of source and target"),
-  ("vocabulary.source.file", "../payload", "vocabulary.source.file must be"),
   ("vocabulary.source.file", "../payload.model", "the name of a .model file"),
   ("vocabulary.source.file", "config.json", "the name of a .model file"),
-  ("vocabulary.source.file", "a\x00.model", "manifest.vocabulary.source.file"),
   ("vocabulary.source.size", 3, "must be from 4 to"),
   ("vocabulary.source.size", 2**31, "must be"),
-  ("vocabulary.source.size", 1e3, "must be of type int"),
-  ("parser", None, "manifest.parser must be of type dict"),
   ("parser.source", {}, "manifest.parser.source.file is missing"),
   ("parser.source.file", "/x.udpipe", "the name of a .udpipe file"),
+  ("parser.source.file", "x.udpipe", "parser.source.sha256 must be there"),
   ("relations.source", ["b", "a"], "different labels in sorted order"),
   ("relations.source", ["a", "a"], "different labels in sorted order"),
-  ("relations.source", [1], r"relations.source\[0\] must be of type str"),
   ("relations", {}, "manifest.relations must be of the sides with trees"),
-  (
-    "options.parse.source.udpipe.model",
-    1,
-    "source.udpipe.model must be of type",
-  ),
-  ("options", {"x": 1}, r"manifest.options has no option 'x'"),
+  ("brackets", {"source": ["b", "a"]}, "different labels in sorted order"),
+  ("brackets", {"target": []}, "manifest.brackets must be one of 'source'"),
+  ("options.parse.source.udpipe.model", 1, "udpipe.model must be of type"),
   ("files", {}, "manifest.files lacks conllu/none"),
   ("files", {"../x": {"bytes": 1, "crc32c": "00000000"}}, "names of files"),
-  ("brackets", {"target": []}, "manifest.brackets must be one of 'source'"),
   ("surprise", 1, "manifest has no option 'surprise'"),
 ]
 
@@ -160,7 +133,7 @@ def test_names_invalid_fields(folder, path, value, message):
   content = manifests.read(folder)
   section, key = at(content, path)
   section[key] = value
-  for write in (put, manifests.write):  # nor is it written
+  for write in (put, manifests.write):  # it is not written either
     with pytest.raises(InputError, match=message):
       write(folder, content)
       manifests.read(folder)
@@ -168,7 +141,7 @@ def test_names_invalid_fields(folder, path, value, message):
 
 @pytest.mark.parametrize(
   "text",
-  ["", "{", "[]", "null", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000],
+  ["", "[]", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000],
 )
 def test_rejects_other_documents(folder, text):
   (folder / manifests.FILE).write_bytes(text.encode("latin-1"))
@@ -205,32 +178,6 @@ def test_sizes_beyond_32_bits(folder):
   shard["bytes"] = 2**40
   manifests.write(folder, content)
   assert manifests.read(folder) == content
-
-
-def test_validates_hundreds_of_mutated_manifests(folder):
-  """Mutates the bytes, and the content with a valid checksum."""
-  path = folder / manifests.FILE
-  good, data = manifests.read(folder), path.read_bytes()
-  rejected = 0
-  for seed in range(200):
-    rng = np.random.default_rng(seed)
-    path.write_bytes(corrupted(data, rng))
-    try:
-      assert manifests.read(folder) == good  # only blanks differ
-    except InputError as error:
-      assert "manifest.json" in str(error)
-    content = mutants.tree(good, rng)
-    put(folder, content)
-    try:
-      loaded = manifests.read(folder)
-      for name in manifests.file_names(loaded):
-        inside = (folder / name).resolve().relative_to(folder.resolve())
-        assert inside.as_posix() == name
-      for split in loaded["splits"]:
-        assert len(list(Dataset(folder).split(split))) in (0, 1, 11)
-    except InputError:
-      rejected += 1
-  assert rejected > 170
 
 
 def test_lists_the_features_of_a_batch():

@@ -105,7 +105,7 @@ def by_protobuf(example, texts):
   return field(0x0A, joined)
 
 
-@pytest.mark.parametrize("sizes", [[0], [3], [0, 1, 2, 17, 60, 0, 200]])
+@pytest.mark.parametrize("sizes", [[0], [0, 1, 2, 17, 60, 0, 200]])
 def test_bytes_are_those_of_protobuf(sizes):
   rng = np.random.default_rng(0)
   examples = [arbitrary_example(rng, size) for size in sizes]
@@ -124,14 +124,7 @@ def test_bytes_are_those_of_protobuf(sizes):
     np.testing.assert_array_equal(again.start[name], rows.start[name])
 
 
-def test_varints():
-  # protobuf.dev/programming-guides/encoding: 150 is 96 01, and -2 ten bytes.
-  data, end = records.varints(np.array([150, -2, 0]))
-  assert data == b"\x96\x01" + b"\xfe" + b"\xff" * 8 + b"\x01" + b"\x00"
-  assert end.tolist() == [2, 12, 13]
-
-
-@pytest.mark.parametrize("between", [b"\n", b"\x80" * 16, b"\xff" * 100])
+@pytest.mark.parametrize("between", [b"", b"\x80" * 16, b"\xff" * 100])
 def test_values_do_not_depend_on_the_bytes_between_records(between):
   rows = decoded(PAYLOADS, between=between)
   assert tuple(rows.flat) == WANTED
@@ -140,17 +133,8 @@ def test_values_do_not_depend_on_the_bytes_between_records(between):
     rows = decoded(PAYLOADS, [name], between=between)
     assert tuple(rows.flat) == (name,)
     same_as_protobuf(rows, PAYLOADS, [name])
-
-
-def test_decodes_thousands_of_records_and_none():
-  assert len(decoded([])) == 0
-  number = np.random.default_rng(0).integers(11, size=5000)
-  rows = decoded([PAYLOADS[i] for i in number])
-  expected = decoded(PAYLOADS).take(number)
-  for name in WANTED:
-    assert decoded([]).flat[name].dtype == FEATURES[name].dtype
-    np.testing.assert_array_equal(rows.flat[name], expected.flat[name])
-    np.testing.assert_array_equal(rows.start[name], expected.start[name])
+    none = decoded([], [name], between=between)
+    assert len(none) == 0 and none.flat[name].dtype == FEATURES[name].dtype
 
 
 def with_values(name, values):
@@ -163,16 +147,18 @@ def with_values(name, values):
   return payload
 
 
-WRONG_VALUES = [
-  *(("source_id", [1, v, 3], "out of range") for v in (2**31, -(2**31) - 1)),
-  *(("source_id", [1, v, 3], "out of range") for v in (2**40, 2**63 - 1)),
-  *(("source_parsed", value, "out of range") for value in (256, -1)),
-  *(("line", values, "must have one value") for values in ([], [1, 2])),
-  *(("source_parsed", v, "must have one value") for v in ([], [1, 2])),
-]
-
-
-@pytest.mark.parametrize(("name", "values", "message"), WRONG_VALUES)
+@pytest.mark.parametrize(
+  ("name", "values", "message"),
+  [
+    ("source_id", [1, 2**31, 3], "out of range"),
+    ("source_id", [1, -(2**31) - 1, 3], "out of range"),
+    ("source_id", [1, 2**63 - 1, 3], "out of range"),
+    ("source_parsed", 256, "out of range"),
+    ("source_parsed", -1, "out of range"),
+    ("source_parsed", [], "must have one value"),
+    ("line", [1, 2], "must have one value"),
+  ],
+)
 def test_rejects_values_that_do_not_fit(name, values, message):
   payload = with_values(name, values)
   with pytest.raises(InvalidExampleError, match=f"{name}.*{message}") as error:
@@ -181,21 +167,13 @@ def test_rejects_values_that_do_not_fit(name, values, message):
   decoded([payload], ["target_id"])  # the wrong feature is not read
 
 
-@pytest.mark.parametrize("value", HARD)
-def test_accepts_all_numbers_that_int32_holds(value):
-  rows = decoded([with_values("source_id", [value] * 3)])
-  assert rows.flat["source_id"].tolist() == [value] * 3
-  rows = decoded([with_values("line", value)])
-  assert rows.flat["line"].tolist() == [value]
-
-
 def field(tag, content):
   size, _ = records.varints(np.array([len(content)]))
   return bytes([tag]) + size + content
 
 
 def by_hand(change, before=b"", after=b""):
-  """Example 5 whose entries, name -> serialized values, a function changed."""
+  """Returns example 5 after a change of its entries, name -> serialized values."""
   proto = tf_example_pb2.Example.FromString(PAYLOADS[5])
   entries = change(
     {
@@ -223,131 +201,122 @@ def replaced(name, values):
 # Serialized lists: of int64 0x1A, of floats 0x12, of bytes 0x0A.
 LAYOUTS = [
   (without("source_head"), "source_head is missing"),
-  (without("line"), "line is missing"),
   (without("target_text"), "target_text is missing"),
-  (without("source_text"), "source_text is missing"),
   (lambda entries: {}, "line is missing"),
   (lambda entries: list(entries.items())[::-1], "line is missing"),
   (lambda entries: [*entries.items(), ("target_text", b"")], "more features"),
   (lambda entries: {**entries, "zz": b""}, "it has more features"),
   (lambda entries: {"aa": b"", **entries}, "line is missing"),
-  *(
-    (replaced(name, values), f"{name} is missing or not stored as")
-    for name, values in (
-      ("source_head", field(0x12, b"")),
-      ("source_head", b""),
-      ("source_parent_mid", field(0x1A, b"")),
-      ("source_id", field(0x1A, b"\x08\x0a\x08\x03")),  # one by one
-      ("source_id", field(0x1A, field(0x0A, b"\x0a") * 2)),
-      ("source_id", field(0x1A, field(0x0A, b"\x0a")) * 2),
-      ("source_id", field(0x1A, b"\x0a" + b"\xff" * 6)),
-      ("source_tree_distance", field(0x0A, b"")),
-      ("source_tree_distance", field(0x0A, field(0x0A, b"1") * 2)),
-      ("source_text", field(0x0A, b"")),
-      ("source_text", field(0x0A, field(0x0A, b"a") * 2)),
-    )
+]
+# Serialized lists: of int64 0x1A, of floats 0x12, of bytes 0x0A.
+VALUES = [
+  ("source_head", field(0x12, b""), "is missing or not stored as"),
+  ("source_head", b"", "is missing or not stored as"),
+  ("source_parent_mid", field(0x1A, b""), "is missing or not stored as"),
+  ("source_id", field(0x1A, b"\x08\x0a\x08\x03"), "is missing or not stored"),
+  ("source_id", field(0x1A, field(0x0A, b"\x0a") * 2), "is missing or not"),
+  ("source_id", field(0x1A, b"\x0a" + b"\xff" * 6), "is missing or not stored"),
+  ("source_tree_distance", field(0x0A, b""), "is missing or not stored as"),
+  ("source_text", field(0x0A, field(0x0A, b"a") * 2), "is missing or not"),
+  ("source_id", field(0x1A, field(0x0A, b"\x0a\x83")), "ends within a number"),
+  (
+    "source_id",
+    field(0x1A, field(0x0A, b"\x83" * 10 + b"\0")),
+    "has a number of over 64 bits",
   ),
   (
-    replaced("source_id", field(0x1A, field(0x0A, b"\x0a\x83"))),
-    "source_id ends within a number",
-  ),
-  (
-    replaced("source_id", field(0x1A, field(0x0A, b"\x83" * 10 + b"\x00"))),
-    "source_id has a number of over 64 bits",
-  ),
-  (
-    replaced("source_parent_mid", field(0x12, field(0x0A, bytes(7)))),
-    "source_parent_mid has a part of a value",
+    "source_parent_mid",
+    field(0x12, field(0x0A, bytes(7))),
+    "has a part of a value",
   ),
 ]
 PAYLOADS_OF_OTHER_LAYOUT = [
   *((by_hand(change), message) for change, message in LAYOUTS),
-  *((by_hand(dict, after=data), "one field") for data in (b"\x0a\x00", b"\0")),
-  *((by_hand(dict, data), "one field") for data in (b"\x0a\x00", b"\x12\0")),
   *(
-    (data, "line is|it is")
-    for data in (b"", b"\x0a", b"\x0a\x00", b"\xff" * 40)
+    (by_hand(replaced(name, values)), f"{name} {message}")
+    for name, values, message in VALUES
   ),
+  (by_hand(dict, after=b"\x0a\x00"), "one field"),
+  (by_hand(dict, before=b"\x12\0"), "one field"),
+  *((data, "line is|it is") for data in (b"", b"\x0a", b"\xff" * 40)),
 ]
 
 
 @pytest.mark.parametrize(("payload", "message"), PAYLOADS_OF_OTHER_LAYOUT)
 def test_rejects_records_in_another_layout(payload, message):
   assert by_hand(dict) == PAYLOADS[5]
-  empty = by_hand(replaced("source_id", field(0x1A, b"")))  # not the wrong one
+  empty = by_hand(replaced("source_id", field(0x1A, b"")))  # is not rejected
   for others in ([], PAYLOADS[:5], [empty, empty]):
     with pytest.raises(InvalidExampleError, match=message) as error:
       decoded([*others, payload])
     assert error.value.index == len(others)
 
 
-def test_wrong_lengths_do_not_leave_the_array():
-  """Every length of a record, in turn, is as large as it can be."""
+def check_decoded(batch, index, wanted=WANTED, **options):
+  """Checks decoding of records of which one may be corrupt.
+
+  Either all values equal those of protobuf, or an error names the record.
+
+  Returns: whether the records were decoded.
+  """
+  try:
+    rows = decoded(batch, wanted, **options)
+  except InvalidExampleError as error:
+    assert error.index == index
+    assert str(error) == f"record {index}: {error.why}"
+    return False
+  try:
+    same_as_protobuf(rows, batch, wanted)
+  except DecodeError:
+    assert wanted != WANTED  # features that are not read are not checked
+  return True
+
+
+def test_wrong_lengths_do_not_read_beyond_the_array():
+  """Replaces each byte of a record, some of which are lengths."""
   payload = SHORT[4]
   for place in range(len(payload)):
-    for lie in (b"\x7f", b"\xff\x7f", b"\xff\xff\xff\xff\x7f"):
-      broken = payload[:place] + lie + payload[place + len(lie) :]
-      for batch in ([broken], [PAYLOADS[0], broken, PAYLOADS[1]]):
-        try:
-          rows = decoded(batch)
-        except InvalidExampleError as error:
-          assert error.index == batch.index(broken)
-        else:
-          same_as_protobuf(rows, batch)
+    for length in (b"\x7f", b"\xff\xff\xff\xff\x7f"):
+      broken = payload[:place] + length + payload[place + len(length) :]
+      check_decoded([PAYLOADS[0], broken, PAYLOADS[1]], 1)
 
 
 def corrupted(payload, rng):
-  """A payload with one or two changes of its bytes."""
+  """Returns a payload with one or two changes of its bytes."""
   data = bytearray(payload)
   for _ in range(int(rng.integers(1, 3))):
-    place = int(rng.integers(len(data))) if data else 0
-    kind = int(rng.integers(7))
-    if kind == 0 and data:
-      data[place] ^= 1 << int(rng.integers(8))
-    elif kind == 1 and data:
-      data[place] = int(rng.integers(256))
+    place = int(rng.integers(max(len(data), 1)))
+    end = place + int(rng.integers(1, 4))
+    kind = int(rng.integers(5))
+    if kind == 0:
+      data[place : place + 1] = rng.bytes(1)
+    elif kind == 1:
+      data[place:place] = rng.bytes(end - place)
     elif kind == 2:
-      del data[place:]
+      del data[place:end]
     elif kind == 3:
-      data += rng.bytes(int(rng.integers(1, 20)))
-    elif kind == 4 and data:
-      other = int(rng.integers(len(data)))
-      data[place], data[other] = data[other], data[place]
-    elif kind == 5:
-      data[place:place] = rng.bytes(int(rng.integers(1, 4)))
+      del data[place:]
     else:
-      del data[place : place + int(rng.integers(1, 4))]
+      data += rng.bytes(int(rng.integers(1, 20)))
   return bytes(data)
 
 
-@pytest.mark.parametrize("begin", range(0, 3000, 1000))
-def test_mutants_give_the_values_of_protobuf_or_one_error(begin):
+def test_corrupt_records_give_the_values_of_protobuf_or_an_error():
   """Their checksums would be right: frames are not checked here."""
   accepted = 0
-  for seed in range(begin, begin + 1000):
+  for seed in range(1200):
     rng = np.random.default_rng(seed)
-    i = int(rng.integers(len(SHORT)))
     batch = SHORT[: int(rng.integers(3, 11))]
-    i %= len(batch)
+    i = int(rng.integers(len(batch)))
     batch[i] = corrupted(batch[i], rng)
     wanted = WANTED if seed % 2 else tuple(rng.permutation(WANTED)[:3])
-    try:
-      rows = decoded(batch, wanted, between=b"\n" * int(rng.integers(20)))
-    except InvalidExampleError as error:
-      assert error.index == i, seed
-      assert str(error) == f"record {i}: {error.why}"
-      continue
-    accepted += 1
-    try:
-      same_as_protobuf(rows, batch, wanted)
-    except DecodeError:
-      # What is not read may be anything.
-      assert wanted != WANTED, seed
+    between = b"\n" * int(rng.integers(20))
+    accepted += check_decoded(batch, i, wanted, between=between)
   assert accepted > 20
 
 
 def frames(payloads):
-  """TFRecord frames; first byte, payload size and checksum of each."""
+  """Returns TFRecord frames; offset, payload size and checksum of each."""
   sizes = np.array([len(payload) for payload in payloads], np.int64)
   crcs = [tfrecord.masked_crc(payload) for payload in payloads]
   offset = np.cumsum(sizes + 16) - sizes - 16
@@ -371,7 +340,7 @@ def test_accepts_intact_frames(payloads, tmp_path):
   assert list(tfrecord.scan(tmp_path / "x")) == payloads
 
 
-def test_names_the_record_with_any_flipped_bit(tmp_path):
+def test_names_the_record_with_a_flipped_bit_in_any_byte(tmp_path):
   """Except in the checksum of the length, as the length itself is compared."""
   path = tmp_path / "x.tfrecord"
   data, offset, size, crc = frames(SHORT[:3])
@@ -379,22 +348,20 @@ def test_names_the_record_with_any_flipped_bit(tmp_path):
   for place in range(len(data)):
     record = int(np.searchsorted(end, place, "right"))
     in_frame = place - int(offset[record])
-    for bit in range(8):
-      broken = bytearray(data)
-      broken[place] ^= 1 << bit
-      if bit == place % 8:
-        path.write_bytes(broken)
-        message = f"x.tfrecord: record {record} is (corrupt|truncated)"
-        with pytest.raises(InputError, match=message):
-          list(tfrecord.scan(path))
-      if 8 <= in_frame < 12:
-        check_frames(bytes(broken), offset, size, crc)
-        continue
-      with pytest.raises(InvalidExampleError) as error:
-        check_frames(bytes(broken), offset, size, crc)
-      assert error.value.index == record
-      expected = "its size differs" if in_frame < 8 else "its checksum differs"
-      assert error.value.why.startswith(expected)
+    broken = bytearray(data)
+    broken[place] ^= 1 << place % 8
+    path.write_bytes(broken)
+    message = f"x.tfrecord: record {record} is (corrupt|truncated)"
+    with pytest.raises(InputError, match=message):
+      list(tfrecord.scan(path))
+    if 8 <= in_frame < 12:
+      check_frames(bytes(broken), offset, size, crc)
+      continue
+    with pytest.raises(InvalidExampleError) as error:
+      check_frames(bytes(broken), offset, size, crc)
+    assert error.value.index == record
+    expected = "its size differs" if in_frame < 8 else "its checksum differs"
+    assert error.value.why.startswith(expected)
 
 
 def test_names_the_first_record_that_differs_from_the_index():
@@ -420,7 +387,7 @@ def test_names_a_truncated_record(tmp_path, size, record):
     list(tfrecord.scan(path))
 
 
-@pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("length", [600, 2**40, 2**64 - 1])
 def test_a_forged_length_does_not_allocate_memory(tmp_path, length):
   header = struct.pack("<Q", length)
   crc = struct.pack("<I", tfrecord.masked_crc(header))

@@ -9,7 +9,6 @@ import tensorflow_datasets as tfds
 import toy_folders
 from tensorflow_datasets.proto import tf_example_pb2
 
-from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.store import (
   manifests,
@@ -17,7 +16,7 @@ from jaxsyn.data.store import (
   tfds_metadata,
   tfrecord,
 )
-from jaxsyn.preprocess import build
+from jaxsyn.data.store.dataset import Dataset
 
 SIDES = ("source", "target")
 MANIFEST = {
@@ -102,48 +101,28 @@ def test_metadata_without_tensorflow(tmp_path):
     assert parsed(theirs) == parsed(payload)
 
 
-@pytest.fixture(scope="module")
-def prepared(shared_data, tmp_path_factory):
-  """Two pairs prepared with a real parser."""
-  model = shared_data / "udpipe" / "english.udpipe"
-  if not model.is_file():
-    pytest.skip(f"no parser at {model}")
-  folder = tmp_path_factory.mktemp("prepared")
-  (folder / "x.en").write_text("Two men play.\n\nI can't see it.\n")
-  (folder / "x.de").write_text(
-    "Zwei Männer spielen.\nleer\nIch sehe es nicht.\n"
-  )
-  config = base.get_config()
-  config.data.name = "toy"
-  config.data.directory = str(folder / "out")
-  config.prepare.raw_dir = str(folder)
-  config.data.validation, config.data.test = "train", ()
-  config.prepare.splits.train = ("x.en", "x.de")
-  config.prepare.parse.source.udpipe.model = str(model)
-  config.prepare.vocabulary.size = 50
-  return build.run(config)
-
-
 def test_tfds_reads_a_prepared_directory(prepared):
-  """Texts, relations by their names, and what the page says."""
+  """With texts, names of relations and the description of the dataset."""
   manifest = manifests.read(prepared)
-  builder = tfds.builder_from_directory(
-    manifests.tfds_folder(prepared, manifest)
-  )
+  folder = manifests.tfds_folder(prepared, manifest)
+  builder = tfds.builder_from_directory(folder)
   info = builder.info
   assert info.supervised_keys == ("source_text", "target_text")
   assert info.homepage == "none"
-  assert "toy: en to de, vocabulary of 50 subwords" in info.description
-  assert "source side (english.udpipe)" in info.description
-  assert "Sentence pairs: train 2" in info.description
+  assert "quickstart: en to qaa, vocabulary of 300 subwords" in info.description
+  assert "source side (quickstart.udpipe)" in info.description
+  assert "Sentence pairs: train 600" in info.description
   names = info.features["source_relation"].feature.names
   assert names == ["<none>", *manifest["relations"]["source"]]
-  (first, *_) = payloads(builder, "train")
+  dataset = Dataset(prepared)
+  (first, *_) = payloads(builder, "test")
   one = info.features.deserialize_example_np(first)
-  assert one["source_text"].decode() == "Two men play."
-  assert one["target_text"].decode() == "Zwei Männer spielen."
+  for side in SIDES:
+    line, *_ = dataset.text("test", side)
+    assert one[f"{side}_text"].decode() == line
+  parse = next(dataset.sentences("test", "source"))
   relations = [names[label] for label in one["source_relation"]]
-  assert relations == ["nummod", "nsubj", "root", "punct"]
+  assert relations == list(parse.relation_W)
 
 
 def test_makes_valid_label_names():
