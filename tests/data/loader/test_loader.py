@@ -37,158 +37,149 @@ NAMES = (
   "source_tree_distance",
   "source_parsed",
 )
+SOURCE_NAMES = tuple(name for name in NAMES if name != "target_id")
+
+
+def distances(words: int):
+  return np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
 
 
 def example(words: int, target: int, start: int):
   size = words + 1
-  distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
   return {
     "source_id": np.arange(start, start + size, dtype=np.int32),
     "target_id": np.arange(start, start + target, dtype=np.int32),
     "source_word": np.r_[np.arange(words), -1].astype(np.int32),
     "source_parent_mid": np.arange(size, dtype=np.float32) + 0.5,
-    "source_tree_distance": distance.astype(np.uint8).ravel(),
+    "source_tree_distance": distances(words).astype(np.uint8).ravel(),
     "source_parsed": np.uint8(words % 2),
   }
 
 
-def split_of(files, features=NAMES, share=SINGLE_HOST, windows=None, **sizes):
-  sizes = {"shapes": 1, "row_multiple": 1, **sizes}
-  plan = BatchSampler(
-    files.lengths, windows, seed=0, length_multiple=1, **sizes
+EXAMPLES = [example(1, 3, 14), example(3, 2, 34), example(2, 4, 24)]
+
+
+def loader_of(
+  examples, features=NAMES, shard=SINGLE_HOST, windows=None, **options
+):
+  options = {"tokens": 64, "shapes": 1, "row_multiple": 1, **options}
+  sampler = BatchSampler(
+    examples.lengths, windows, seed=0, length_multiple=1, **options
   )
   in_memory = windows is None
   return DataLoader(
-    files, tuple(features), plan, in_memory=in_memory, shard=share
+    examples, tuple(features), sampler, in_memory=in_memory, shard=shard
   )
 
 
-def assembled(files, features, planned, share=SINGLE_HOST):
-  split = split_of(files, features, share, tokens=64)
-  return split.batch(planned)
-
-
-@pytest.fixture
-def examples():
-  return [example(w, t, 4 + 10 * w) for w, t in [(1, 3), (3, 2), (2, 4)]]
-
-
-@pytest.fixture
-def files(examples):
-  return stored(examples)
-
-
-def test_collates_a_small_batch(files):
+def test_collates_a_small_batch():
   shape = Shape(rows=3, source=5, target=4, source_words=6)
-  planned = PlannedBatch(shape, np.array([2, 0]))
-  batch = assembled(files, NAMES, planned)
-  assert batch["source_id_BS"].tolist() == [
-    [24, 25, 26, 0, 0],
-    [14, 15, 0, 0, 0],
-    [0, 0, 0, 0, 0],
-  ]
-  assert batch["target_id_BT"].tolist() == [
-    [24, 25, 26, 27],
-    [14, 15, 16, 0],
-    [0, 0, 0, 0],
-  ]
-  assert batch["source_word_BS"][1].tolist() == [0, -1, -1, -1, -1]
-  assert batch["source_parent_mid_BS"][0].tolist() == [0.5, 1.5, 2.5, 0, 0]
-  assert batch["source_parsed_B"].tolist() == [0, 1, 0]
-  assert batch["weight_B"].tolist() == [1, 1, 0]
-  distance = batch["source_tree_distance_BWW"]
-  assert distance.shape == (3, 6, 6)
-  assert distance[0, :3, :3].tolist() == [[0, 1, 255], [1, 0, 255], [255] * 3]
-  assert (distance[2] == 255).all()
+  batch = loader_of(stored(EXAMPLES)).batch(
+    PlannedBatch(shape, np.array([2, 0]))
+  )
+  expected = {
+    "source_id_BS": [[24, 25, 26, 0, 0], [14, 15, 0, 0, 0], [0] * 5],
+    "target_id_BT": [[24, 25, 26, 27], [14, 15, 16, 0], [0] * 4],
+    "source_word_BS": [[0, 1, -1, -1, -1], [0, -1, -1, -1, -1], [-1] * 5],
+    "source_parent_mid_BS": [
+      [0.5, 1.5, 2.5, 0, 0],
+      [0.5, 1.5, 0, 0, 0],
+      [0] * 5,
+    ],
+    "source_parsed_B": [0, 1, 0],
+    "weight_B": [1, 1, 0],
+  }
+  for name, array in expected.items():
+    assert batch[name].tolist() == array
+  distance = np.full((3, 6, 6), 255)
+  distance[0, :2, :2] = [[0, 1], [1, 0]]
+  distance[1, 0, 0] = 0
+  np.testing.assert_array_equal(batch["source_tree_distance_BWW"], distance)
 
 
-def test_hosts_share_the_rows(files):
+def test_hosts_share_the_rows():
+  examples = stored(EXAMPLES)
   planned = PlannedBatch(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
-  complete = assembled(files, NAMES, planned)
-  halves = [
-    assembled(files, NAMES, planned, HostShard((host,), 2)) for host in (0, 1)
-  ]
-  # Devices of a host that are no neighbours on the mesh.
-  middle = assembled(files, NAMES, planned, HostShard((1, 2), 4))
-  ends = assembled(files, NAMES, planned, HostShard((0, 3), 4))
-  for name, array in complete.items():
-    joined = np.concatenate([half[name] for half in halves])
-    np.testing.assert_array_equal(joined, array)
-    np.testing.assert_array_equal(middle[name], array[[1, 2]])
-    np.testing.assert_array_equal(ends[name], array[[0, 3]])
+  complete = loader_of(examples).batch(planned)
+  # The last two have devices that are no neighbors on the mesh.
+  for parts, of, rows in (
+    ((0,), 2, [0, 1]),
+    ((1,), 2, [2, 3]),
+    ((1, 2), 4, [1, 2]),
+    ((0, 3), 4, [0, 3]),
+  ):
+    batch = loader_of(examples, shard=HostShard(parts, of)).batch(planned)
+    for name, array in complete.items():
+      np.testing.assert_array_equal(batch[name], array[rows])
 
 
-def test_translation_and_training_pad_equally(files, examples):
-  names = [name for name in NAMES if name.startswith("source")]
+def test_translation_and_training_pad_equally():
   planned = PlannedBatch(Shape(4, 6, 4, source_words=5), np.arange(3))
-  trained = assembled(files, names, planned)
-  translated = pad(examples, names, subwords=6, words=5, rows=4)
-  for name, array in translated.items():
+  trained = loader_of(stored(EXAMPLES), SOURCE_NAMES).batch(planned)
+  sizes = {"subwords": 6, "words": 5, "rows": 4}
+  empty = pad([], SOURCE_NAMES, **sizes)
+  for name, array in pad(EXAMPLES, SOURCE_NAMES, **sizes).items():
     np.testing.assert_array_equal(array, trained[name])
+    assert (array.shape, array.dtype) == (empty[name].shape, empty[name].dtype)
 
 
 NARROW = ("source_word", "source_head", "source_tree_distance")
+# Four words in one subword, as in Japanese.
+SHARED_SUBWORD = {
+  "source_id": np.array([9, 3], np.int32),
+  "target_id": np.array([9, 3], np.int32),
+  "source_word": np.array([0, -1], np.int32),
+  "source_head": np.array([1, 2, 3, 3], np.int32),
+  "source_tree_distance": distances(4).astype(np.uint8).ravel(),
+}
 
 
-def shared_piece():
-  """An example of four words in one subword, as in Japanese."""
-  distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
-  return {
-    "source_id": np.array([9, 3], np.int32),
-    "target_id": np.array([9, 3], np.int32),
-    "source_word": np.array([0, -1], np.int32),
-    "source_head": np.array([1, 2, 3, 3], np.int32),
-    "source_tree_distance": distance.astype(np.uint8).ravel(),
-  }
-
-
-def test_keeps_words_that_outnumber_subwords(tmp_path):
-  one = shared_piece()
-  split = split_of(stored([one]), NARROW, tokens=8)
-  (shape,) = split.batch_sampler.shapes
+def test_keeps_words_that_outnumber_subwords():
+  loader = loader_of(stored([SHARED_SUBWORD]), NARROW, tokens=8)
+  (shape,) = loader.batch_sampler.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
-  (trained,) = split.in_order()
-  assert words_of(one, NARROW) == words_of(one, NARROW[2:]) == 4
-  translated = pad([one], NARROW, subwords=2, words=4, rows=shape.rows)
+  assert {
+    words_of(SHARED_SUBWORD, names) for names in (NARROW, NARROW[2:])
+  } == {4}
+  (trained,) = loader.in_order()
+  translated = pad(
+    [SHARED_SUBWORD], NARROW, subwords=2, words=4, rows=shape.rows
+  )
   for batch in (trained, translated):
     assert batch["source_head_BW"][0].tolist() == [1, 2, 3, 3]
     assert batch["source_tree_distance_BWW"][0, 0].tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["source_id", *NARROW])
-def test_rejects_examples_larger_than_the_shape(name, tmp_path):
-  one = shared_piece()
-  files = stored([one])
-  source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
+@pytest.mark.parametrize(
+  ("name", "source", "words", "size", "limit"),
+  [
+    ("source_id", 1, 4, 2, 1),
+    ("source_word", 1, 4, 2, 1),
+    ("source_head", 2, 3, 4, 3),
+    ("source_tree_distance", 2, 3, 4, 3),
+  ],
+)
+def test_rejects_examples_larger_than_the_shape(
+  name, source, words, size, limit
+):
+  loader = loader_of(stored([SHARED_SUBWORD]), [name])
   planned = PlannedBatch(Shape(1, source, 2, words), np.array([0]))
-  why = (
-    rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
-  )
-  with pytest.raises(ValueError, match=why):
-    assembled(files, [name], planned)
-  with pytest.raises(ValueError, match=why):
-    pad([one], [name], subwords=source, words=words, rows=1)
+  error = rf"{name}: an example of {size} does not fit into an array of {limit}"
+  with pytest.raises(ValueError, match=error):
+    loader.batch(planned)
 
 
-def test_collates_examples_without_words(tmp_path):
+def test_collates_examples_without_words():
   none = {
     "source_id": np.array([3], np.int32),
     "target_id": np.array([3], np.int32),
     "source_head": np.zeros(0, np.int32),
     "source_tree_distance": np.zeros(0, np.uint8),
   }
-  files = stored([none])
-  (batch,) = split_of(files, none, tokens=8, row_multiple=8).in_order()
+  loader = loader_of(stored([none]), none, tokens=8, row_multiple=8)
+  (batch,) = loader.in_order()
   assert batch["source_head_BW"].tolist() == [[0]] * 8
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
-
-
-def test_empty_batches_have_the_shapes_of_other_batches(examples):
-  names = [name for name in NAMES if name.startswith("source")]
-  sizes = {"subwords": 6, "words": 5, "rows": 4}
-  full, empty = (pad(some, names, **sizes) for some in (examples, []))
-  for name, array in full.items():
-    assert (array.shape, array.dtype) == (empty[name].shape, empty[name].dtype)
 
 
 def test_doubles_lengths():
@@ -197,149 +188,146 @@ def test_doubles_lengths():
 
 @pytest.fixture
 def blocks_of_two(monkeypatch):
-  """Thirteen examples in seven blocks, and their list."""
   monkeypatch.setattr(dataset, "BLOCK", 2)
-  many = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
-  return stored(many), many
 
 
-def windows_of(files, share_of_all, seed=0):
-  complete = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
+# Examples of different first subwords, in seven blocks of two.
+THIRTEEN = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
+
+
+def windows_of(examples, fraction):
+  """Returns windows if a fraction of the examples fits in memory."""
+  complete = Windows.of(examples, NAMES, memory_gib=1.0, seed=0)
   assert complete.in_memory
-  maximum = complete.bytes_U.sum() * share_of_all
-  return dataclasses.replace(complete, max_bytes=maximum)
+  limit = complete.bytes_U.sum() * fraction
+  return dataclasses.replace(complete, max_bytes=limit)
 
 
-@pytest.mark.parametrize("share_of_all", [0.3, 0.5, 0.99])
-def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
-  files, many = blocks_of_two
-  windows = windows_of(files, share_of_all)
-  split = split_of(files, windows=windows, tokens=12, shapes=2)
-  for epoch in (0, 1):
-    planned = split.batch_sampler.epoch(epoch)
-    assert sorted(np.concatenate([p.ids for p in planned])) == list(range(13))
-    of = {i: p.window for p in planned for i in p.ids}
-    assert len(set(of.values())) > 1
+@pytest.mark.parametrize("fraction", [0.3, 0.5, 0.99])
+def test_windows_hold_every_example_once_an_epoch(blocks_of_two, fraction):
+  examples = stored(THIRTEEN)
+  windows = windows_of(examples, fraction)
+  loader = loader_of(examples, windows=windows, tokens=12, shapes=2)
+  plans = [loader.batch_sampler.epoch(epoch) for epoch in (0, 1)]
+  for plan in plans:
+    ids = np.concatenate([planned.ids for planned in plan])
+    assert sorted(ids) == list(range(13))
+    window_of = {i: planned.window for planned in plan for i in planned.ids}
+    assert len(set(window_of.values())) > 1
     bytes_of = collections.Counter()
-    for k, size in enumerate(windows.bytes_U):
-      bytes_of[of[2 * k]] += size
-    maximum = windows.max_bytes / 2 + windows.bytes_U.max()
-    assert max(bytes_of.values()) <= maximum
-    # A block is in one window; those of epochs differ.
-    assert all(of[i] == of[i + 1] for i in range(0, 12, 2))
-  epochs = [
-    [p.ids.tolist() for p in split.batch_sampler.epoch(e)] for e in (0, 1)
-  ]
-  assert epochs[0] != epochs[1]
-  count = len(epochs[0])
-  batches = [
-    d.batch for d in itertools.islice(split.batches(Position()), count)
-  ]
-  everything = split_of(files, tokens=12, shapes=2)
-  for batch, planned in zip(batches, split.batch_sampler.epoch(0), strict=True):
-    for name, array in everything.batch(planned).items():
-      np.testing.assert_array_equal(batch[name], array)
-  rows = np.concatenate([b["source_id_BS"][:, 0] for b in split.in_order()])
-  assert sorted(rows[rows > 0]) == sorted(one["source_id"][0] for one in many)
+    for block, size in enumerate(windows.bytes_U):
+      bytes_of[window_of[2 * block]] += size
+    limit = windows.max_bytes / 2 + windows.bytes_U.max()
+    assert max(bytes_of.values()) <= limit
+    # A block is in one window.
+    assert all(window_of[i] == window_of[i + 1] for i in range(0, 12, 2))
+  first, second = ([p.ids.tolist() for p in plan] for plan in plans)
+  assert first != second
+  in_memory = loader_of(examples, tokens=12, shapes=2)
+  for planned, train_batch in zip(plans[0], loader.batches(Position())):
+    for name, array in in_memory.batch(planned).items():
+      np.testing.assert_array_equal(train_batch.batch[name], array)
+  first_id = np.concatenate(
+    [batch["source_id_BS"][:, 0] for batch in loader.in_order()]
+  )
+  assert sorted(first_id[first_id > 0]) == list(range(10, 23))
 
 
-def test_a_host_loads_only_its_rows_of_a_window(blocks_of_two, monkeypatch):
+def test_a_large_split_has_about_as_many_batches_as_estimated(blocks_of_two):
+  examples = stored(THIRTEEN * 20)
+  windows = windows_of(examples, 0.3)
+  sampler = loader_of(examples, windows=windows, tokens=12).batch_sampler
+  count = len(sampler.epoch(0))
+  assert sampler.batches_per_epoch() == pytest.approx(count, rel=0.05)
+
+
+@pytest.mark.parametrize("host", [0, 1])
+def test_a_host_loads_only_its_rows_of_a_window(
+  blocks_of_two, monkeypatch, host
+):
   """`test_same_batches` compares the batches."""
-  files, _ = blocks_of_two
-  loaded = []
+  loaded, load = [], dataset.Examples.load
 
-  load = dataset.Examples.load
+  def record_sizes(*args):
+    rows = load(*args)
+    loaded.append(len(rows))
+    return rows
 
-  def watched(*args):
-    loaded.append(load(*args))
-    return loaded[-1]
-
-  monkeypatch.setattr(dataset.Examples, "load", watched)
-  windows = windows_of(files, 0.5)
-  for host in (0, 1):
-    loaded.clear()
-    share = HostShard((host,), 2)
-    split = split_of(
-      files, share=share, windows=windows, tokens=24, row_multiple=2
-    )
-    planned = split.batch_sampler.epoch(0)
-    stream = split.batches(Position())
-    for _ in planned:
-      next(stream)
-    stream.close()
-    examples = collections.Counter()
-    for one in planned:
-      examples[one.window] += len(one.ids)
-    for rows, count in zip(loaded, examples.values()):
-      assert len(rows) <= count // 2 + 1
+  monkeypatch.setattr(dataset.Examples, "load", record_sizes)
+  examples = stored(THIRTEEN)
+  loader = loader_of(
+    examples,
+    shard=HostShard((host,), 2),
+    windows=windows_of(examples, 0.5),
+    tokens=24,
+    row_multiple=2,
+  )
+  planned = loader.batch_sampler.epoch(0)
+  for _ in zip(planned, loader.batches(Position())):
+    pass
+  counts = collections.Counter()
+  for one in planned:
+    counts[one.window] += len(one.ids)
+  for size, count in zip(loaded, counts.values()):
+    assert size <= count // 2 + 1
 
 
 @pytest.mark.parametrize(
-  ("row_multiple", "devices"), [(8, (1, 2, 4, 8)), (64, (16, 32, 64))]
+  ("row_multiple", "devices"), [(8, (1, 2, 8)), (64, (16, 64))]
 )
 def test_plans_the_same_batches_for_any_number_of_devices(
   prepared, row_multiple, devices
 ):
   plans = []
   for count in devices:
-    split = opened(
+    loader = opened(
       Dataset(prepared).split("train"),
       ["source_head"],
       share=HostShard((count - 1,), count),
       row_multiple=row_multiple,
       tokens=row_multiple * 75,
     )
-    epochs = [
-      planned
-      for index in (0, 1)
-      for planned in split.batch_sampler.epoch(index)
-    ]
-    plans.append([(one.shape, one.ids.tolist()) for one in epochs])
-    train_batch = next(split.batches(Position()))
-    assert len(train_batch.batch["weight_B"]) * count == epochs[0].shape.rows
-  assert len(plans[0]) > 6
+    plan = loader.batch_sampler.epoch(0)
+    plans.append([(planned.shape, planned.ids.tolist()) for planned in plan])
+    train_batch = next(loader.batches(Position()))
+    assert len(train_batch.batch["weight_B"]) * count == plan[0].shape.rows
+  assert len(plans[0]) > 3
   assert all(plan == plans[0] for plan in plans)
 
 
-@pytest.mark.parametrize(
-  ("devices", "remedy"),
-  [(3, 24), (6, 24), (16, 16), (12, 24)],
-)
+@pytest.mark.parametrize(("devices", "remedy"), [(6, 24), (16, 16), (12, 24)])
 def test_rejects_devices_that_rows_cannot_be_split_over(
   prepared, devices, remedy
 ):
-  with pytest.raises(InputError) as error:
-    opened(Dataset(prepared).split("train"), (), share=HostShard((0,), devices))
-  message = str(error.value)
-  assert (
-    f"config.batch.row_multiple=8 is not a multiple of {devices} devices"
-    in message
+  message = (
+    rf"row_multiple=8 is not a multiple of {devices} devices .*"
+    rf"--config.batch.row_multiple={remedy} for .* 1, 2, 4 or 8 devices"
   )
-  assert f"--config.batch.row_multiple={remedy}" in message
-  assert "1, 2, 4 or 8 devices" in message
+  with pytest.raises(InputError, match=message):
+    opened(Dataset(prepared).split("train"), (), share=HostShard((0,), devices))
 
 
-def test_names_a_corrupt_record_when_its_window_is_read(monkeypatch, tmp_path):
+@pytest.mark.parametrize("names", [NAMES, ["source_id"]])
+def test_names_a_corrupt_record_when_its_window_is_read(
+  blocks_of_two, tmp_path, names
+):
   """Earlier windows are read, and complete records are checked."""
-  monkeypatch.setattr(dataset, "BLOCK", 2)
   folder = toy_folders.prepare(tmp_path / "data")
   path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"
   data = path.read_bytes()
-  place = data.index(b"source_text 6")
-  path.write_bytes(data[:place] + b"S" + data[place + 1 :])
-  files = Dataset(folder).split("train")
-  windows = windows_of(files, 0.5)
-  for names in (NAMES, ["source_id"]):
-    split = split_of(files, names, windows=windows, tokens=12, shapes=2)
-    of = {i: p.window for p in split.batch_sampler.epoch(0) for i in p.ids}
-    before = sum(p.window < of[5] for p in split.batch_sampler.epoch(0))
-    stream, read = split.batches(Position()), 0
-    with pytest.raises(
-      InputError, match=r"00001-of-00003: record 2 is corrupt.*checksum"
-    ):
-      for _ in stream:
-        read += 1
-    assert read == before
+  assert b"source_text 6" in data
+  path.write_bytes(data.replace(b"source_text 6", b"Source_text 6"))
+  split = Dataset(folder).split("train")
+  windows = windows_of(split, 0.5)
+  loader = loader_of(split, names, windows=windows, tokens=12, shapes=2)
+  plan = loader.batch_sampler.epoch(0)
+  (window,) = (planned.window for planned in plan if 5 in planned.ids)
+  batches = loader.batches(Position())
+  for _ in range(sum(planned.window < window for planned in plan)):
+    next(batches)
+  message = r"00001-of-00003: record 2 is corrupt.*checksum"
+  with pytest.raises(InputError, match=message):
+    next(batches)
 
 
 def test_prefetch_keeps_the_order_and_raises_errors_of_the_thread():

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from toy_folders import data_of, example, opened, write_dataset
+from toy_folders import data_of, epoch_of, example, opened, write_dataset
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
@@ -17,24 +17,24 @@ from jaxsyn.data.store import dataset, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 
-READS = ("source_relation", "source_parent_mid", "source_tree_distance")
+REQUIRED = ("source_relation", "source_parent_mid", "source_tree_distance")
+FIRST, SECOND = set(range(30)), set(range(30, 41))
+SMALL = 2e-6  # GiB, a fraction of the memory of all examples
 
 
-def folder_of(folder, first, count, relations, **fields):
-  """Writes examples whose first subword is 100 plus their index."""
-  examples = []
-  for i in range(first, first + count):
-    one = example(i)
-    one["source_id"][0] = 100 + i
+def folder_of(folder, examples, relations, sides=("source",)):
+  for one in examples:
     one["source_relation"] += 1
-    examples.append(one)
-  fields = {"sides": ["source"], "relations": {"source": relations}} | fields
-  return write_dataset(folder, {"train": examples}, **fields)
+  return write_dataset(
+    folder,
+    {"train": examples},
+    sides=sides,
+    relations={side: relations for side in sides},
+  )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def blocks_of_four():
-  """Blocks are of four records in all tests of this file."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(dataset, "BLOCK", 4)
     yield
@@ -44,179 +44,148 @@ def blocks_of_four():
 def corpora(tmp_path_factory):
   """A corpus of thirty pairs, and one of eleven with another relation."""
   base = tmp_path_factory.mktemp("corpora")
-  main = folder_of(base / "main", 0, 30, list("abcd"))
-  other = folder_of(base / "other", 50, 11, ["b", "c", "d", "x"])
+  examples = [example(i) for i in range(41)]
+  main = folder_of(base / "main", examples[:30], ["a", "b", "c", "d"])
+  other = folder_of(base / "other", examples[30:], ["b", "c", "d", "x"])
   return main, str(other)
 
 
-def mixed(corpora, *, memory_gib=1.0, share=None, **options):
+def mixed(corpora, *, memory_gib=1.0, **options):
   main, other = corpora
-  data = dataclasses.replace(
-    data_of(), mixture=Mixture(folders=(other,), **options)
-  )
-  batch = {"tokens": 32, "shapes": 2, "row_multiple": 2}
-  split = opened(
+  options = Mixture(folders=(other,), **options)
+  return opened(
     Dataset(main).split("train"),
-    READS,
-    data=data,
-    memory_gib=memory_gib,
-    **batch,
+    REQUIRED,
+    data=dataclasses.replace(data_of(), mixture=options),
+    **{"memory_gib": memory_gib, "tokens": 32, "shapes": 2, "row_multiple": 2},
   )
-  return split if share is None else dataclasses.replace(split, shard=share)
 
 
-def drawn(split, epoch):
-  """Returns the number of occurrences of each sentence in an epoch."""
-  by_name = collections.Counter()
-  for train_batch in split.batches(Position(epoch)):
-    ids = train_batch.batch["source_id_BS"]
-    by_name.update((ids[ids >= 100] - 100).tolist())
-    if train_batch.after.epoch > epoch:
-      return by_name
-
-
-SMALL = 2e-6  # GiB, of which the thirty and eleven take several times as much
+def occurrences(loader, epoch):
+  """Returns the number of times that an epoch reads each example."""
+  ids = [planned.ids for planned in loader.batch_sampler.epoch(epoch)]
+  return collections.Counter(np.concatenate(ids).tolist())
 
 
 @pytest.mark.parametrize("memory_gib", [1.0, SMALL])
 def test_an_epoch_reads_a_corpus_as_often_as_its_weight(corpora, memory_gib):
-  split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
-  assert split.in_memory == (memory_gib == 1)
-  windows = {p.window for p in split.batch_sampler.epoch(0)}
-  assert (len(windows) == 1) == split.in_memory
-  parts = []
+  def loader():
+    return mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
+
+  windows = {planned.window for planned in loader().batch_sampler.epoch(0)}
+  assert loader().in_memory == (memory_gib == 1) == (len(windows) == 1)
+  third = []  # examples that an epoch reads for the third time
   for epoch in (0, 1, 2):
-    result = drawn(split, epoch)
-    assert [result[i] for i in range(30)] == [1] * 30
-    more = [i for i in range(50, 61) if result[i] == 3]
-    assert {result[i] for i in range(50, 61)} == {2, 3}
-    assert abs(len(more) - 0.3 * 11) < 1
-    assert sum(result.values()) == 30 + 22 + len(more)
-    parts.append(more)
-  assert parts[0] != parts[1] or parts[1] != parts[2]
-  assert drawn(
-    mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib), 1
-  ) == (drawn(split, 1))
+    result = occurrences(loader(), epoch)
+    assert result == occurrences(loader(), epoch)
+    assert {result[i] for i in FIRST} == {1}
+    assert {result[i] for i in SECOND} == {2, 3}
+    third.append({i for i in SECOND if result[i] == 3})
+    assert abs(len(third[-1]) - 0.3 * 11) < 1
+  assert third[0] != third[1] or third[1] != third[2]
+
+
+def test_the_rounding_of_a_fractional_rate_is_sampled(corpora):
+  """In every epoch 3 or 4 of 11 · 0.3, on average 3.3."""
+  loader = mixed(corpora, weights=(0.0, 0.3))
+  counts = [occurrences(loader, epoch).total() for epoch in range(100)]
+  assert {*counts} == {3, 4}
+  assert 3.1 < np.mean(counts) < 3.5
 
 
 def test_weights_of_zero_and_one_half(corpora):
-  split = mixed(corpora, weights=(0.5, 0.0))
-  result = drawn(split, 3)
-  assert result != drawn(split, 4)
-  assert set(result) <= set(range(30)) and set(result.values()) == {1}
-  assert len(result) == 15
+  loader = mixed(corpora, weights=(0.5, 0.0))
+  first, second = (occurrences(loader, epoch) for epoch in (3, 4))
+  assert first != second
+  assert set(first) <= FIRST and set(first.values()) == {1}
+  assert len(first) == 15
 
 
-def test_rates():
-  assert mixture.rates(Mixture(weights=(1.0, 0.5)), [900, 100]) == [1, 0.5]
-  # n ∝ sqrt(N): 30 to 10, of 1,000 in all 750 and 250.
-  even = mixture.rates(Mixture(temperature=2.0), [900, 100])
-  assert even == pytest.approx([750 / 900, 2.5])
-  both = mixture.rates(Mixture(temperature=2.0, weights=(1.0, 2.0)), [900, 100])
-  assert both == pytest.approx([750 / 900, 5.0])
-  for weights in ((1.0,), (0.0, 0.0)):
-    with pytest.raises(InputError, match=r"mixture.weights=.* one above 0"):
-      mixture.rates(Mixture(weights=weights), [900, 100])
+@pytest.mark.parametrize(
+  ("options", "expected"),
+  [
+    ({"weights": (1.0, 0.5)}, [1, 0.5]),
+    # n ∝ sqrt(N): 30 to 10, of 1,000 in all 750 and 250.
+    ({"temperature": 2.0}, [750 / 900, 2.5]),
+    ({"temperature": 2.0, "weights": (1.0, 2.0)}, [750 / 900, 5.0]),
+  ],
+)
+def test_rates(options, expected):
+  rates = mixture.rates(Mixture(**options), [900, 100])
+  assert rates == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (0.0, 0.0)])
+def test_rejects_invalid_weights(weights):
+  with pytest.raises(InputError, match=r"mixture.weights=.* one above 0"):
+    mixture.rates(Mixture(weights=weights), [900, 100])
 
 
 def test_examples_are_counted_by_corpus(corpora):
-  split = mixed(corpora, weights=(1.0, 2.0))
+  loader = mixed(corpora, weights=(1.0, 2.0))
+  assert loader.messages[0] == "examples an epoch: main 30 x 1, other 11 x 2"
   count = collections.Counter()
-  for train_batch in split.batches(Position()):
-    count.update(train_batch.corpora)
-    assert (
-      sum(train_batch.corpora.values()) == train_batch.batch["weight_B"].sum()
-    )
-    if train_batch.after.epoch:
-      break
+  for _, one in zip(loader.batch_sampler.epoch(0), loader.batches(Position())):
+    count.update(one.corpora)
+    assert sum(one.corpora.values()) == one.batch["weight_B"].sum()
   assert count == {"main": 30, "other": 22}
-  assert split.messages[0] == "examples an epoch: main 30 x 1, other 11 x 2"
-
-
-def by_number(split):
-  """Returns the source features of each sentence by its index."""
-  by_name = {}
-  for train_batch in split.batches(Position()):
-    batch = train_batch.batch
-    for row in range(len(batch["weight_B"])):
-      ids = batch["source_id_BS"][row]
-      index = ids[(ids >= 100) & (ids < 900)] - 100
-      if len(index):
-        by_name[int(index[0])] = {k: v[row] for k, v in batch.items()}
-    if train_batch.after.epoch:
-      return by_name
 
 
 def test_maps_relations_to_those_of_the_first_corpus(corpora):
-  split = mixed(corpora)
-  result = by_number(split)
-  # There: b c d x = 1 2 3 4; here b c d = 2 3 4, and x is not known.
-  assert result[1]["source_relation_BW"][:3].tolist() == [1, 2, 3]
-  assert result[50]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
-  # 50, 53, 56 and 59 have four words.
-  (message,) = split.messages[1:]
-  assert message.startswith(f"{corpora[1]}: 4 words have a relation that ")
+  loader = mixed(corpora)
+  rows = epoch_of(loader)
+  # The ids 1, 2, 3, 4 are a, b, c, d in the first corpus and b, c, d, x in the
+  # second one; the first corpus has no x.
+  assert rows[2]["source_relation_BW"][:4].tolist() == [1, 2, 3, 4]
+  assert rows[32]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
+  # 32, 35 and 38 have four words.
+  (message,) = loader.messages[1:]
+  assert message.startswith(f"{corpora[1]}: 3 words have a relation that ")
   assert message.endswith("are read without it: x")
 
 
-def test_maps_lemmas_to_those_of_the_first_corpus(corpora):
-  """Lemmas that the first corpus lacks become unknown."""
-  main, other = (Dataset(folder) for folder in corpora)
-  open_ = {"annotations": ["lemma"]}
-  ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]
-  main.manifest.update(open_, labels={"source": {"lemma": ours}})
-  other.manifest.update(open_, labels={"source": {"lemma": theirs}})
-  result = mixture._label_tables(
-    main.manifest, other.manifest, ["source_lemma", "source_relation"]
+def test_maps_unknown_lemmas_to_the_unknown_label():
+  first, other = (
+    {
+      "annotations": ["lemma"],
+      "labels": {"source": {"lemma": ["<unk>", *labels]}},
+      "relations": {"source": ["a"]},
+    }
+    for labels in (["a", "b"], ["b", "x", "a"])
   )
-  # There: none, <unk>, b, x and a are 0 to 4.
-  assert result["source_lemma"].tolist() == [0, 1, 3, 1, 2]
-  assert "source_lemma" not in mixture._label_tables(
-    main.manifest, other.manifest, []
-  )
-  assert "source_lemma" not in mixture._label_tables(
-    main.manifest, main.manifest, ["source_lemma"]
-  )
+  names = ["source_lemma", "source_relation"]
+  tables = mixture._label_tables(first, other, names)
+  assert tables.keys() == {"source_lemma"}  # relations are equal
+  assert tables["source_lemma"].tolist() == [0, 1, 3, 1, 2]
 
 
 def test_tags_precede_the_sources_of_other_corpora(corpora):
-  result, plain = (
-    by_number(mixed(corpora, tags=True)),
-    by_number(mixed(corpora)),
-  )
+  tagged, plain = epoch_of(mixed(corpora, tags=True)), epoch_of(mixed(corpora))
   tag = 1000  # after the vocabulary
-  assert result[3]["source_id_BS"][0] == 103
-  one, bare = result[50], plain[50]
-  words = 4
-  assert one["source_id_BS"][: words + 2].tolist() == [
-    tag,
-    *bare["source_id_BS"][:words],
-    EOS,
-  ]
-  assert one["source_word_BS"][: words + 2].tolist() == [-1, 0, 1, 2, 3, -1]
-  assert one["source_parent_mid_BS"][: words + 2].tolist() == [
-    0,
-    *(bare["source_parent_mid_BS"][: words + 1] + 1),
-  ]
+  assert tagged[3]["source_id_BS"][0] == plain[3]["source_id_BS"][0]
+  row, bare = tagged[32], plain[32]
+  assert row["source_id_BS"][:6].tolist() == [tag, 10, 11, 12, 13, EOS]
+  assert row["source_word_BS"][:6].tolist() == [-1, 0, 1, 2, 3, -1]
+  middle_S = bare["source_parent_mid_BS"][:5] + 1
+  assert row["source_parent_mid_BS"][:6].tolist() == [0, *middle_S]
   np.testing.assert_array_equal(
-    one["source_tree_distance_BWW"][:4, :4],
+    row["source_tree_distance_BWW"][:4, :4],
     bare["source_tree_distance_BWW"][:4, :4],
   )
 
 
 def test_names_a_corpus_that_does_not_match(corpora, tmp_path):
   main, other = corpora
-  strange = shutil.copytree(other, tmp_path / "strange")
-  manifest = manifests.read(strange)
+  folder = shutil.copytree(other, tmp_path / "strange")
+  manifest = manifests.read(folder)
   for side in schema.SIDES:
     manifest["vocabulary"][side]["sha256"] = "6" * 64
-  manifests.write(strange, manifest)
-  with pytest.raises(
-    InputError, match=r"strange/vocabulary.model.*is not that"
+  manifests.write(folder, manifest)
+  folder_of(tmp_path / "bare", [example(0)], [], sides=[])
+  for name, message in (
+    ("strange", r"strange/vocabulary.model.*is not that"),
+    ("nowhere", r"nowhere is missing"),
+    ("bare", r"mixture, .*bare: this system reads"),
   ):
-    mixed((main, str(strange)))
-  with pytest.raises(InputError, match=r"nowhere is missing"):
-    mixed((main, str(tmp_path / "nowhere")))
-  bare = folder_of(tmp_path / "bare", 0, 3, [], sides=[])
-  with pytest.raises(InputError, match=r"mixture, .*bare: this system reads"):
-    mixed((main, str(bare)))
+    with pytest.raises(InputError, match=message):
+      mixed((main, str(tmp_path / name)))
