@@ -4,7 +4,8 @@ import control_trees
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toy_folders import opened, values
+import tensorflow_datasets as tfds
+from toy_folders import opened
 
 from jaxsyn.configs import base
 from jaxsyn.data import schema
@@ -19,8 +20,9 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.preprocess import build, features, verify
 
-# "zum" is a token of two words; "x" is no part of speech.
-TREES = """\
+# "zum" is a token of two words; "x" is no part of speech; the third line has no
+# tree.
+UPOS = """\
 # text = er geht zum Haus
 1\ter\ter\tPRON\t_\t_\t2\tnsubj\t_\t_
 2\tgeht\tgehen\tVERB\t_\tTense=Pres\t0\troot\t_\tX=1
@@ -32,128 +34,109 @@ TREES = """\
 # text = ja
 1\tja\tja\tx\t_\t_\t0\troot\t_\t_
 
-"""
+""" + conllu.to_text(conllu.unparsed("oh je"), "3")
 LABELS = ANNOTATIONS["upos"].labels
-PRON, VERB, ADP, NOUN = (
-  LABELS.index(name) + 1 for name in ("PRON", "VERB", "ADP", "NOUN")
-)
+UPOS_IDS = [
+  [LABELS.index(name) + 1 for name in ("PRON", "VERB", "ADP", "NOUN")],
+  [0],
+  [0, 0],
+]
+# Lemmas and features of the training and the validation split. In training, a
+# occurs 3 times, b and c twice, d and <unk> once; one word has none. In the
+# validation split, d is frequent.
+LEMMAS = [["b", "a", "a"], ["c", "a", "<unk>"], ["d", "b", "_"], ["c"]]
+FEATS = [["A=1", "_", "B=2|A=1"], ["A=1|B=2", "_", "A=1"], ["_"] * 3, ["C=3"]]
+HELD_OUT = [["d", "d", "e"], ["d", "a", "_"]]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-  """A treebank, its third line not parsed, prepared with parts of speech."""
-  raw = tmp_path_factory.mktemp("raw")
-  none = conllu.to_text(conllu.unparsed("oh je"), "3")
-  (raw / "de.conllu").write_text(TREES + none)
-  (raw / "en").write_text("he goes\nyes\noh dear\n")
+def treebank(lemmas, feats):
+  """Returns CoNLL-U; the first word of a sentence is the root."""
+  lines = []
+  for lemma_W, feats_W in zip(lemmas, feats):
+    lines.append(f"# text = {' '.join('w' * len(lemma_W))}")
+    for i, (lemma, feature) in enumerate(zip(lemma_W, feats_W)):
+      lines.append(
+        f"{i + 1}\tw\t{lemma}\tX\t_\t{feature}\t{min(i, 1)}\tdep\t_\t_"
+      )
+    lines.append("")
+  return "\n".join([*lines, ""])
+
+
+def folder_of(raw, annotations, splits):
+  """Prepares treebanks; returns the dataset directory and the config."""
   config = base.get_config()
   config.data.update(name="toy", directory=str(raw / "data"), test=())
-  config.data.validation = "train"
-  config.prepare.splits.train = ("de.conllu", "en")
-  config.prepare.parse.annotations = ("upos",)
+  config.data.validation = [*splits][-1]
+  for name, text in splits.items():
+    (raw / f"{name}.conllu").write_text(text)
+    (raw / f"{name}.en").write_text("yes\n" * text.count("# text"))
+    config.prepare.splits[name] = (f"{name}.conllu", f"{name}.en")
+  config.prepare.parse.annotations = annotations
   config.prepare.vocabulary.update(size=60, joint=False, type="char")
   return build.run(config, str(raw)), config
 
 
-def test_annotation_is_prepared_and_read_as_a_feature(folder, capsys):
-  directory, config = folder
-  verify.run(directory)
-  assert "is intact" in capsys.readouterr().out
-  assert build.run(config, str(directory.parent)) == directory
-  assert "prepared already" in capsys.readouterr().out
-  records = Dataset(directory).split("train")
-  expected = [[PRON, VERB, ADP, NOUN], [0], [0, 0]]
-  assert [one["source_upos"].tolist() for one in records] == expected
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory):
+  raw = tmp_path_factory.mktemp("closed")
+  return folder_of(raw, ("upos",), {"train": UPOS})
 
-  split = opened(records, ["source_upos"], tokens=600)
-  collected = [
-    values(split.all_examples, "source_upos", i).tolist() for i in range(3)
-  ]
-  assert collected == expected
-  batch = next(split.batches(Position())).batch
+
+@pytest.fixture(scope="module")
+def opened_labels(tmp_path_factory):
+  """A dataset with at most three labels of an annotation."""
+  raw = tmp_path_factory.mktemp("open")
+  splits = {
+    "train": treebank(LEMMAS, FEATS),
+    "validation": treebank(HELD_OUT, [["_"] * 3] * 2),
+  }
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(features, "_LABELS", 3)
+    directory, _ = folder_of(raw, ("lemma", "feats"), splits)
+  return directory
+
+
+def values_of(directory, split, feature):
+  return [one[feature].tolist() for one in Dataset(directory).split(split)]
+
+
+def test_modifiers_read_the_annotations_of_words(closed):
+  directory, _ = closed
+  assert values_of(directory, "train", "source_upos") == UPOS_IDS
+  loader = opened(
+    Dataset(directory).split("train"), ["source_upos"], tokens=600
+  )
+  batch = next(loader.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)
   batch = {name: jnp.asarray(array) for name, array in batch.items()}
   view = sentence_features(batch, "source")
   word_S, upos_S = view.word_BS[row], view.annotation_BS("upos")[row]
   for word, upos in zip(word_S.tolist(), upos_S.tolist()):
-    assert upos == (expected[0][word] if word >= 0 else 0)
+    assert upos == (UPOS_IDS[0][word] if word >= 0 else 0)
 
 
-def test_given_conllu_keeps_annotation_columns(folder):
-  path = manifests.sentence_file(folder[0], "conllu", "train", "source")
+def test_stored_trees_keep_annotation_columns(closed):
+  path = manifests.sentence_file(closed[0], "conllu", "train", "source")
   first, *_ = conllu.read(path)
   row_W = [line.split("\t") for line in first.line_W]
   assert row_W[1][2:6] == ["gehen", "VERB", "_", "Tense=Pres"]
   assert [row[9] for row in row_W] == ["_", "X=1", "_", "_"]
 
 
-def test_rejects_data_without_the_annotation(folder):
-  config = folder[1].copy_and_resolve_references()
+def test_rejects_unknown_annotations(closed):
+  directory, config = closed
+  config = config.copy_and_resolve_references()
   config.prepare.parse.annotations = ("upso",)
-  with pytest.raises(
-    InputError, match=r"annotations\[0\] has no annotation 'upso'.*upos"
-  ):
-    build.run(config, str(folder[0].parent))
-  manifest = manifests.read(folder[0])
-  with pytest.raises(
-    InputError, match=r"annotations.0. has no annotation .tone..*upos"
-  ):
-    manifests.write(folder[0], {**manifest, "annotations": ["tone"]})
-
-
-# Lemmas: a 3, b 2, c 2, d 1, "<unk>" 1; nothing is said of one word.
-LEMMAS = [["b", "a", "a"], ["c", "a", "<unk>"], ["d", "b", "_"], ["c"]]
-FEATS = [["A=1", "_", "B=2|A=1"], ["A=1|B=2", "_", "A=1"], ["_"] * 3, ["C=3"]]
-# Of validation, not counted: "d" is more frequent than "b" with it.
-HELD_OUT = [["d", "d", "e"], ["d", "a", "_"]]
-
-
-def rows(lemmas, feats=None):
-  """A block of CoNLL-U a sentence; the first word is the root."""
-  for i, words in enumerate(lemmas):
-    yield f"# text = {' '.join('w' * len(words))}"
-    for j, lemma in enumerate(words):
-      message = feats[i][j] if feats else "_"
-      yield f"{j + 1}\tw\t{lemma}\tX\t_\t{message}\t{min(j, 1)}\tdep\t_\t_"
-    yield ""
-
-
-@pytest.fixture(scope="module")
-def opened_labels(tmp_path_factory):
-  """Lemmas and features of a treebank, three and no limit that counts."""
-  raw = tmp_path_factory.mktemp("open")
-  for name, item, feats in (("a", LEMMAS, FEATS), ("b", HELD_OUT, None)):
-    (raw / f"{name}.conllu").write_text("\n".join(rows(item, feats)) + "\n")
-    (raw / f"{name}.en").write_text("yes\n" * len(item))
-  config = base.get_config()
-  config.data.update(name="toy", directory=str(raw / "data"), test=())
-  config.prepare.splits.train = ("a.conllu", "a.en")
-  config.prepare.splits.validation = ("b.conllu", "b.en")
-  config.prepare.parse.annotations = ("lemma", "feats")
-  config.prepare.vocabulary.update(size=60, joint=False, type="char")
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(features, "_LABELS", 3)
-    return build.run(config, str(raw)), config
-
-
-def test_open_labels_are_the_most_frequent_of_training(opened_labels):
-  manifest = manifests.read(opened_labels[0])
-  # Equally frequent ones by their characters; what is rare is the first.
-  assert manifest["labels"] == {
-    "source": {
-      "lemma": ["<unk>", "a", "b", "c"],
-      "feats": ["<unk>", "A=1", "A=1|B=2", "C=3"],
-    }
-  }
-  assert dict(schema.label_counts(manifest, "source")) == {
-    "upos": 17,
-    "lemma": 4,
-    "feats": 4,
-  }
+  message = r"annotations\[0\] has no annotation 'upso'.*upos"
+  with pytest.raises(InputError, match=message):
+    build.run(config, str(directory.parent))
+  manifest = {**manifests.read(directory), "annotations": ["tone"]}
+  with pytest.raises(InputError, match=r"has no annotation .tone..*upos"):
+    manifests.write(directory, manifest)
 
 
 @pytest.mark.parametrize(
-  "split, feature, expected",
+  ("split", "feature", "expected"),
   [
     ("train", "lemma", [[3, 2, 2], [4, 2, 1], [1, 3, 0], [4]]),
     ("train", "feats", [[2, 0, 3], [3, 0, 2], [0, 0, 0], [4]]),
@@ -161,34 +144,36 @@ def test_open_labels_are_the_most_frequent_of_training(opened_labels):
   ],
 )
 def test_words_have_the_ids_of_their_labels(
-  opened_labels, split, feature, expected, capsys
+  opened_labels, split, feature, expected
 ):
-  records = Dataset(opened_labels[0]).split(split)
-  result = [one[f"source_{feature}"].tolist() for one in records]
-  assert result == expected
-  verify.run(opened_labels[0])  # which makes them once more, from the trees
+  assert values_of(opened_labels, split, f"source_{feature}") == expected
+
+
+def test_open_labels_are_the_most_frequent_of_training(opened_labels, capsys):
+  manifest = manifests.read(opened_labels)
+  # Equally frequent labels are sorted; the first label is that of rare ones.
+  labels = {
+    "lemma": ["<unk>", "a", "b", "c"],
+    "feats": ["<unk>", "A=1", "A=1|B=2", "C=3"],
+  }
+  assert manifest["labels"] == {"source": labels}
+  counts = dict(schema.label_counts(manifest, "source"))
+  assert counts == {"upos": 17, "lemma": 4, "feats": 4}
+  folder = manifests.tfds_folder(opened_labels, manifest)
+  info = tfds.builder_from_directory(folder).info
+  names = info.features["source_lemma"].feature.names
+  assert names == ["<none>", *labels["lemma"]]
+  verify.run(opened_labels)  # makes the values again from the trees
   assert "is intact" in capsys.readouterr().out
 
 
-def test_dataset_documentation_has_the_labels(opened_labels):
-  import tensorflow_datasets as tfds
-
-  manifest = manifests.read(opened_labels[0])
-  folder = manifests.tfds_folder(opened_labels[0], manifest)
-  info = tfds.builder_from_directory(folder).info
-  lemma = info.features["source_lemma"].feature
-  assert lemma.names == ["<none>", "<unk>", "a", "b", "c"]
-
-
 def test_rejects_invalid_labels_in_a_manifest(opened_labels):
-  directory, _ = opened_labels
-  manifest = manifests.read(directory)
+  manifest = manifests.read(opened_labels)
   expected = manifest["labels"]["source"]
   for labels, message in (
     ({}, "labels must be of the open annotations, "),
     ({"source": {"lemma": expected["lemma"]}}, "labels must be of the open"),
     ({"source": expected, "target": expected}, "labels must be of the open"),
-    ({"source": {**expected, "upos": ["<unk>"]}}, "labels must be of the open"),
     ({"source": {**expected, "lemma": ["a"]}}, r"lemma must be .*<unk> first"),
     (
       {"source": {**expected, "lemma": ["<unk>", "a", "a"]}},
@@ -196,7 +181,7 @@ def test_rejects_invalid_labels_in_a_manifest(opened_labels):
     ),
   ):
     with pytest.raises(InputError, match=message):
-      manifests.write(directory, {**manifest, "labels": labels})
+      manifests.write(opened_labels, {**manifest, "labels": labels})
 
 
 def test_raw_text_gets_annotations_of_the_parser(shared_data, tmp_path):

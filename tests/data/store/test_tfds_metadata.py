@@ -109,6 +109,7 @@ def test_tfds_reads_a_prepared_directory(prepared):
   info = builder.info
   assert info.supervised_keys == ("source_text", "target_text")
   assert info.homepage == "none"
+  assert info.disable_shuffling  # TFDS keeps the order of the text
   assert "quickstart: en to qaa, vocabulary of 300 subwords" in info.description
   assert "source side (quickstart.udpipe)" in info.description
   assert "Sentence pairs: train 600" in info.description
