@@ -60,13 +60,10 @@ def test_the_config_of_two_files(folder):
     "test": (*files, "41-80"),
   }
   assert config.prepare.raw_dir == str(folder / "My first-1")
-  assert config.data.directory == str(folder / "My first-1" / "data")
   data = config.data
-  assert (data.name, data.source_language, data.target_language) == (
-    "my_first_1",
-    "en",
-    "fr",
-  )
+  assert data.directory == str(folder / "My first-1" / "data")
+  assert data.name == "my_first_1"
+  assert (data.source_language, data.target_language) == ("en", "fr")
   assert config.prepare.parse.sides == ()
   assert config.prepare.vocabulary.size == 1000
   assert (config.train.steps, config.train.patience) == (2000, 10)
@@ -83,32 +80,29 @@ def test_the_config_of_two_files(folder):
   assert not [line for line in made.messages if "warning" in line]
 
 
-def test_the_config_is_formatted():
-  train, rest = corpus(30, "m/train"), corpus(3, "m/dev", 100)
-  for name, options in {
-    "cut": {},
-    "given": {"dev": rest, "test": rest},
-  }.items():
-    made = unparsed("m", train, name=name, **options)
-    ruff = [sys.executable, "-m", "ruff", "--config", ROOT / "pyproject.toml"]
-    for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
-      command = [*ruff[:3], *words, *ruff[3:], made.path]
-      done = subprocess.run(command, capture_output=True, text=True)
-      assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-
-
-def test_given_validation_and_test_files(folder):
+def test_given_validation_and_test_files():
   train, dev = corpus(5), corpus(3, "elsewhere/dev", first=100)
-  config = loaded(unparsed("mine", train, dev=dev, test=dev))
+  given = unparsed("mine", train, dev=dev, test=dev)
   dev_files = ("../elsewhere/dev.en", "../elsewhere/dev.fr")
-  assert config.prepare.splits == {
+  assert loaded(given).prepare.splits == {
     "train": ("../text/train.en", "../text/train.fr"),
     "validation": dev_files,
     "test": dev_files,
   }
-  made = unparsed("other", corpus(50, "text/more"), dev=dev)
-  splits = loaded(made).prepare.splits
+  mixed = unparsed("other", corpus(50, "text/more"), dev=dev)
+  splits = loaded(mixed).prepare.splits
   assert splits["test"][2] == "1-5" and splits["train"][2] == "6-"
+
+
+def test_the_config_is_formatted():
+  train, rest = corpus(30, "m/train"), corpus(3, "m/dev", 100)
+  cut = unparsed("m", train, name="cut")
+  given = unparsed("m", train, name="given", dev=rest, test=rest)
+  for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
+    ruff = [sys.executable, "-m", "ruff", *words]
+    options = ["--config", ROOT / "pyproject.toml", cut.path, given.path]
+    done = subprocess.run([*ruff, *options], capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 
 def test_files_in_the_folder_move_with_it(folder):
@@ -126,7 +120,7 @@ def test_a_table_of_two_columns():
   assert "en, by the text" in made.messages[0]
 
 
-def test_warns_of_a_language_that_contradicts_the_file_name():
+def test_languages_of_names_text_and_flags():
   train = Files(
     write("train.de", map(ENGLISH.format, range(20))),
     write("train.fr", map(FRENCH.format, range(20))),
@@ -140,20 +134,18 @@ def test_warns_of_a_language_that_contradicts_the_file_name():
   made = unparsed("declared", train, languages=("en", ""))
   assert loaded(made).data.source_language == "en"
   assert not [line for line in made.messages if "warning" in line]
+  numbers = [*map(str, range(20))]
+  train = Files(write("a", numbers), write("b", numbers))
+  with pytest.raises(InputError, match=r"a: which language .* --source_lang"):
+    unparsed("unknown", train)
 
 
-def test_too_few_lines_to_hold_out(folder):
-  for count in (1, 19):
-    message = f"{count} pairs, {count} different ones; to hold .* 20 are needed"
-    with pytest.raises(InputError, match=message):
-      unparsed("mine", corpus(count))
+def test_needs_enough_pairs_to_hold_some_out(folder):
   same = Files(write("train.en", ["a"] * 100), write("train.fr", ["b"] * 100))
-  with pytest.raises(InputError, match="100 pairs, 1 different ones; to hold"):
-    unparsed("mine", same)
+  for train, counts in ((corpus(19), "19 pairs, 19"), (same, "100 pairs, 1")):
+    with pytest.raises(InputError, match=rf"{counts} different .*hold .* 20"):
+      unparsed("mine", train)
   assert not (folder / "mine").exists()
-
-
-def test_one_line_is_enough_if_the_splits_are_given():
   one = corpus(1)
   made = unparsed("mine", one, dev=one, test=one)
   assert [line for line in made.messages if "in training" in line] == [
@@ -177,41 +169,29 @@ def test_never_replaces_a_config():
 
 
 def test_dataset_names():
-  for name, message in {
-    "Mine": "--name Mine: lower case letters",
-    "raw": "--name raw: .* none of conllu, raw, text, work",
-    "../mine": "--name ../mine: lower case",
-  }.items():
-    with pytest.raises(InputError, match=message):
+  for name in ("Mine", "raw", "../mine"):
+    with pytest.raises(InputError, match=f"--name {name}: lower case letters"):
       unparsed("mine", corpus(20), name=name)
   for called, name in {"text": "corpus_text", "2026": "corpus_2026"}.items():
     made = unparsed(called, corpus(20))
     assert made.path == pathlib.Path(called, f"{name}.py")
 
 
-def test_a_language_that_cannot_be_detected():
-  numbers = [*map(str, range(20))]
-  train = Files(write("a", numbers), write("b", numbers))
-  with pytest.raises(
-    InputError, match=r"a: which language is the source\?.* --source_language"
-  ):
-    unparsed("mine", train)
-
-
 @pytest.mark.parametrize(
-  ("language", "sides", "message"),
+  ("language", "model", "message"),
   [
-    ("de", ("source",), "The source is parsed by UDPipe's model of de."),
-    ("zh-CN", ("source",), "The source is parsed by UDPipe's model of zh."),
-    ("th", (), "UDPipe has no model of th. For trees, remove this file and"),
+    ("de", "", "The source is parsed by UDPipe's model of de."),
+    ("zh-CN", "zh", "The source is parsed by UDPipe's model of zh."),
+    ("th", None, "UDPipe has no model of th. For trees, remove this file and"),
   ],
 )
-def test_names_the_parser_model_of_the_language(language, sides, message):
+def test_names_the_parser_model_of_the_language(language, model, message):
   made = new.run("mine", corpus(20), languages=(language, ""))
   parse = loaded(made).prepare.parse
-  assert parse.sides == sides and message in "".join(made.messages)
-  assert parse.source.parser.model == ("zh" if language == "zh-CN" else "")
-  run = "mine/mine.py:pascal" if sides else "mine/mine.py"
+  assert parse.sides == (() if model is None else ("source",))
+  assert parse.source.parser.model == (model or "")
+  assert message in "".join(made.messages)
+  run = "mine/mine.py" if model is None else "mine/mine.py:pascal"
   assert f"--config {run} --workdir" in made.commands[1]
 
 
@@ -226,20 +206,19 @@ def test_a_given_parser_model(shared_data):
     new.run("other", corpus(20), parsers=("no.udpipe", "none"))
 
 
-def test_a_large_corpus_has_published_options(monkeypatch):
-  for pairs, dropout, updates in (
-    (200_000, 0.3, 20_000),
-    (1_000_000, 0.1, 100_000),
-  ):
-    size = new.SIZES[pairs]
-    with monkeypatch.context() as patch:
-      patch.setattr(new, "SIZES", {16: size})
-      made = unparsed(f"n{pairs}", corpus(20))
-    config = cli.load(str(made.path))
-    assert config.model.width == 512
-    assert config.model.transformer.dropout == dropout
-    assert config.batch.tokens == 32_768
-    assert config.train.steps == updates
+@pytest.mark.parametrize(
+  ("pairs", "dropout", "updates"),
+  [(200_000, 0.3, 20_000), (1_000_000, 0.1, 100_000)],
+)
+def test_a_large_corpus_has_published_options(
+  monkeypatch, pairs, dropout, updates
+):
+  monkeypatch.setattr(new, "SIZES", {16: new.size_of(pairs)})
+  config = cli.load(str(unparsed("large", corpus(20)).path))
+  assert config.model.width == 512
+  assert config.model.transformer.dropout == dropout
+  assert config.batch.tokens == 32_768
+  assert config.train.steps == updates
 
 
 def test_the_command_does_not_import_jax():

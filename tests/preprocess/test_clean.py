@@ -1,4 +1,4 @@
-"""Cleaning: each reason by a pair made for it."""
+"""Cleaning of the training split: each reason, duplicates, languages."""
 
 import dataclasses
 import gzip
@@ -35,17 +35,13 @@ def kept(pairs, **options):
       clean=dataclasses.replace(OFF, **options),
     )
     stage_runs.run(context)
-    chunks = context.chunks("train")
     rows = [
       context.chunk(chunk).lines[row]
-      for chunk in chunks
+      for chunk in context.chunks("train")
       for row in clean.kept_rows(context, chunk)
     ]
     dropped = context.summary("duplicates")["dropped"]["train"]
     return rows, {reason: n for reason, n in dropped.items() if n}
-
-
-GOOD = ("a b", "c d")
 
 
 @pytest.mark.parametrize(
@@ -69,75 +65,50 @@ def test_each_reason_drops_its_pair(options, bad, good):
   assert rows == [1] and sum(dropped.values()) == 1
   if options:
     assert [*dropped] == [*options]
-    assert kept([bad, good])[0][-1] == 1
+    assert kept([bad, good])[0] == [0, 1]
 
 
-def test_duplicates_keep_the_first():
+def test_a_pair_counts_once_for_the_first_reason():
+  pairs = [("", "1 2 3 4"), ("1 2 3 4", "x"), ("a b", "c d")]
+  assert kept(pairs, max_words=3) == ([2], {"empty": 1, "max_words": 1})
+  with pytest.raises(InputError, match=r"no .* left of 2 .*max_characters 2"):
+    kept([("aa", "b"), ("a", "bb")], max_characters=1)
+
+
+def test_duplicates_keep_the_first(monkeypatch):
   pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a", "b")]
   assert kept(pairs, duplicates=True) == ([0, 1, 3], {"duplicates": 2})
+  # In other chunks and partitions.
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 1500)
+  lines = [str(i * i % 4099) for i in range(6000)]
+  first = {line: i for i, line in reversed([*enumerate(lines)])}
+  rows, dropped = kept([*zip(lines, lines)], duplicates=True)
+  assert rows == sorted(first.values())
+  assert dropped == {"duplicates": 6000 - len(first)}
 
 
-def test_language():
-  english, german = "Two young men are playing.", "Zwei Männer spielen draußen."
-  pairs = [
-    (english, german),
-    (german, english),  # neither side is confirmed
-    (english, english),  # the target is not
-    (german, german),  # the source is not
-  ]
-  assert kept(pairs, language=True) == ([0], {"language": 3})
-  dropped = {"language": 6, "duplicates": 1}
-  both = kept(pairs[::-1] * 2, language=True, duplicates=True)
-  assert both == ([3], dropped)
-
-
-def test_language_of_real_captions(shared_data):
+def test_both_sides_must_have_their_language(shared_data):
+  folder = shared_data / "multi30k"
   sides = [
-    read_lines(shared_data / "multi30k" / f"train.{code}.gz")[:3000]
-    for code in ("en", "de")
+    read_lines(folder / f"train.{code}.gz")[:600] for code in ("en", "de")
   ]
-  pairs = list(zip(*sides))
-  right, dropped = kept(pairs, language=True)
-  assert len(right) + dropped["language"] == 3000
-  assert dropped["language"] < 15  # 0.5 %
-  assert kept(pairs[::-1], language=True)[1] == dropped
-  turned = [(b, a) for a, b in pairs]
-  with pytest.raises(InputError, match=r"is left of 3000 \(dropped: language"):
-    kept(turned, language=True)
-
-
-def test_unknown_language():
+  captions = list(zip(*sides))
+  _, dropped = kept(captions, language=True)
+  assert dropped.get("language", 0) < 3  # 0.5 %
+  english, german = "Two young men are playing.", "Zwei Männer spielen draußen."
+  pairs = [(english, german), (german, english), (english, english)]
+  pairs.append((german, german))
+  assert kept(pairs, language=True) == ([0], {"language": 3})
+  both = kept(pairs[::-1] * 2, language=True, duplicates=True)
+  assert both == ([3], {"language": 6, "duplicates": 1})
+  with pytest.raises(InputError, match=r"is left of 1 \(dropped: language 1"):
+    kept(pairs[1:2], language=True)
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
     clean.filters(dataclasses.replace(OFF, language=True), "qaa", "de")
 
 
-def test_a_pair_counts_once_for_the_first_reason():
-  pairs = [("", "1 2 3 4"), ("1 2 3 4", "x"), GOOD]
-  assert kept(pairs, max_words=3) == (
-    [2],
-    {"empty": 1, "max_words": 1},
-  )
-
-
-def test_reports_that_no_pair_is_left():
-  with pytest.raises(
-    InputError, match=r"no training pair is left of 2 .*max_characters 2"
-  ):
-    kept([("aa", "b"), ("a", "bb")], max_characters=1)
-
-
-def test_duplicates_far_apart(tmp_path, monkeypatch):
-  """In other chunks, groups of chunks and partitions: the first stays."""
-  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 1500)
-  lines = [str(i * i % 4099) for i in range(6000)]
-  first = {line: i for i, line in reversed([*enumerate(lines)])}
-  result, dropped = kept([*zip(lines, lines)], duplicates=True)
-  assert result == sorted(first.values())
-  assert dropped == {"duplicates": 6000 - len(first)}
-
-
 def write(config, name, lines):
-  """Writes a raw file anew; the trees of a source too."""
+  """Writes a raw file again; for a source also its trees."""
   folder = Path(config.prepare.raw_dir)
   data = "".join(f"{line}\n" for line in lines).encode()
   if name.endswith(".gz"):
@@ -148,37 +119,43 @@ def write(config, name, lines):
     trees.write_text("".join(map(chain, lines)))
 
 
-def test_drops_training_pairs_with_nul(tmp_path):
-  config = corpus(tmp_path)
-  lines = lines_of(config, "train.en")
-  write(config, "train.de.gz", ["a\x00b", *lines[1:]])
-  folder = build.run(config)
-  assert manifests.read(folder)["splits"]["train"]["dropped"]["control"] == 1
-
-
 # Nothing to see in any of these; SentencePiece leaves no subword of the first
 # four, and of the others its blank and an unknown one.
 UNSEEN = ("\u200b", "\ufeff", "\u2581", " \u3000", "\u200d\u200d", "\u00ad")
 
 
-def test_pairs_without_subwords(tmp_path):
-  """They trained EOS to give EOS."""
+def test_only_the_training_split_is_cleaned(tmp_path):
+  """Pairs without subwords would train EOS to give EOS."""
   config = corpus(tmp_path)
+  long = " ".join(["dog"] * 200)
   lines = lines_of(config, "train.en")
-  write(config, "train.en", [*UNSEEN, *lines[6:]])
-  write(config, "train.de.gz", [*lines[:6], *UNSEEN, *lines[12:]])
-  tests = lines_of(config, "test.en")
-  write(config, "test.en", [*UNSEEN, tests[6]])
+  write(config, "train.en", [*UNSEEN, *lines[6:20], long, *lines[21:]])
+  target = [*lines[:6], *UNSEEN, "a\x00b", *lines[13:]]
+  write(config, "train.de.gz", target)
+  write(config, "test.en", [*UNSEEN, long])
   folder = build.run(config)
-  facts = manifests.read(folder)["splits"]
-  assert facts["train"]["dropped"]["empty"] == 12
-  assert facts["train"]["blank"] == {"source": 0, "target": 0}
-  for one in Dataset(folder).split("train"):
+  splits = manifests.read(folder)["splits"]
+  assert splits["train"]["dropped"] == {
+    "empty": 12,
+    "control": 1,
+    "max_words": 1,
+    "max_characters": 0,
+    "max_subwords": 0,
+  }
+  assert splits["train"]["blank"] == {"source": 0, "target": 0}
+  train = [*Dataset(folder).split("train")]
+  kept_lines = [*range(14, 21), *range(22, 61)]
+  assert [int(one["line"]) for one in train] == kept_lines
+  for one in train:
     assert len(one["source_id"]) > 1 and len(one["target_id"]) > 1
-  # What is to be scored stays, and is told.
-  assert facts["test"]["blank"] == {"source": 4, "target": 0}
-  ids = [one["source_id"].tolist() for one in Dataset(folder).split("test")]
+  # Pairs that are scored stay, and are counted.
+  assert splits["test"]["dropped"] == {}
+  assert splits["test"]["blank"] == {"source": 4, "target": 0}
+  test = [*Dataset(folder).split("test")]
+  ids = [one["source_id"].tolist() for one in test]
   assert [len(item) for item in ids[:6]] == [1, 1, 1, 1, 3, 3]
-  assert ids[0] == [EOS]
+  assert ids[0] == [EOS] and len(test[0]["source_head"]) == 0
+  assert len(test[6]["source_head"]) == 200
   report = (folder / "report.txt").read_text()
-  assert "dropped    empty 12" in report and "no text    source 4" in report
+  assert "dropped    empty 12, control 1, max_words 1" in report
+  assert "no text    source 4" in report

@@ -1,5 +1,9 @@
-"""The same files are made by any number of chunks, processes and machines."""
+"""Stages of preparation: equal files for any chunks, processes and machines.
 
+The corpus has repeated and long lines, all optional features and a random subset.
+"""
+
+import dataclasses
 import functools
 import gzip
 import os
@@ -13,14 +17,23 @@ import time
 from concurrent import futures
 
 import loaded_modules
+import numpy as np
 import object_store
 import pytest
 import stage_runs
-from raw_corpora import command, corpus, nothing_made, records_of
+from raw_corpora import (
+  chain,
+  command,
+  corpus,
+  lines_of,
+  nothing_made,
+  records_of,
+)
 
 from jaxsyn.config import read_config
-from jaxsyn.data.options import DataConfig
+from jaxsyn.data.options import DataConfig, Subset
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import (
   build,
@@ -29,6 +42,7 @@ from jaxsyn.preprocess import (
   job,
   runners,
   stages,
+  verify,
   vocabulary,
 )
 from jaxsyn.preprocess.outputs import Outputs
@@ -37,14 +51,34 @@ from jaxsyn.preprocess.toy import parser
 from jaxsyn.storage import files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LINES, PAIRS = 1200, 400  # of the training split, and of its subset
+OPTIONAL = {"source_head", "source_other_head", "source_brackets", "links"}
 
 
 def large(tmp_path):
-  """A corpus of several chunks and shards, of which cleaning drops some."""
-  config = corpus(tmp_path, train=2500, test=40)
-  config.prepare.shard_mib = 0.2
+  """A corpus of several chunks and shards, with everything that a line can have."""
+  config = corpus(tmp_path, train=LINES, test=40)
+  raw, source = (
+    pathlib.Path(config.prepare.raw_dir),
+    lines_of(config, "train.en"),
+  )
+  inputs_of_lines = {
+    "train.other": lambda line: chain(line).replace("dep", "obj"),
+    "train.brackets": lambda line: f"(S (X {') (X '.join(line.split())}))\n",
+    "train.align": lambda line: (
+      " ".join(f"{i}-{i}" for i in range(len(line.split()))) + "\n"
+    ),
+  }
+  for name, make in inputs_of_lines.items():
+    (raw / name).write_text("".join(map(make, source)))
+  config.prepare.parse.source_alternatives = {"train": ("train.other",)}
+  config.prepare.parse.source_brackets = {"train": "train.brackets"}
+  config.prepare.alignments = {"train": ("train.align",)}
+  for split in ("train", "test"):
+    config.prepare.parse.source_conllu[split] = f"{split}.conllu"
   config.prepare.clean.update(duplicates=True, max_words=7)
-  config.prepare.workers = 1
+  config.prepare.subset.update(pairs=PAIRS, seed=5)
+  config.prepare.update(shard_mib=0.05, workers=1)
   return config
 
 
@@ -56,11 +90,166 @@ def whole(tmp_path_factory):
   return config, folder, records_of(folder)
 
 
-def again(whole, tmp_path):
-  """The same input for another folder."""
+def again(whole, tmp_path, copy_raw=False):
+  """The same input for another folder, or a copy of it."""
   config = whole[0].copy_and_resolve_references()
   config.data.directory = str(tmp_path / "out")
+  if copy_raw:
+    shutil.copytree(config.prepare.raw_dir, tmp_path / "raw")
+    config.prepare.raw_dir = str(tmp_path / "raw")
   return config
+
+
+def test_shards_are_full_and_hold_the_same_examples(whole):
+  manifest = manifests.read(whole[1])
+  train = manifest["splits"]["train"]
+  assert len(train["shards"]) > 3
+  # Each but the last is full, and would not be without its last record.
+  limit = 0.05 * (1 << 20)
+  sizes = [shard["bytes"] for shard in train["shards"]]
+  assert all(limit <= size < limit + 2000 for size in sizes[:-1])
+  for side in ("source", "target"):
+    paths = manifests.sentence_files(whole[1], manifest, "text", "train", side)
+    counts = [gzip.decompress(p.read_bytes()).count(b"\n") for p in paths]
+    assert counts == [shard["examples"] for shard in train["shards"]]
+
+
+def test_draws_clean_lines_and_records_them(whole):
+  config, folder, _ = whole
+  manifest = manifests.read(folder)
+  train = manifest["splits"]["train"]
+  numbers = [int(example["line"]) for example in Dataset(folder).split("train")]
+  drawn = gzip.decompress((folder / "text" / "train.drawn.gz").read_bytes())
+  assert (
+    numbers == sorted(set(numbers)) == [int(line) for line in drawn.split()]
+  )
+  assert len(numbers) == PAIRS == train["examples"]
+  dropped = train["dropped"]
+  assert train["lines"] == PAIRS + sum(dropped.values()) == LINES
+  assert train["subset"] == {
+    "pairs": PAIRS,
+    "of": LINES - dropped["duplicates"] - dropped["max_words"],
+    "seed": 5,
+    "lines": "text/train.drawn.gz",
+  }
+  assert "text/train.drawn.gz" in manifest["files"]
+  report = (folder / "report.txt").read_text()
+  assert (
+    f"subset     {PAIRS} of {train['subset']['of']:,} clean pairs" in report
+  )
+  # None is a line that cleaning would drop.
+  texts = [lines_of(config, "train.en")[number - 1] for number in numbers]
+  assert len(set(texts)) == PAIRS
+  assert max(len(text.split()) for text in texts) == 7
+  assert min(dropped["duplicates"], dropped["max_words"]) > 20
+
+
+def test_equals_preparing_a_file_with_exactly_these_lines(whole, tmp_path):
+  """Vocabulary, trees, alternatives, brackets, links: all but the numbers."""
+  folder = whole[1]
+  train = [*Dataset(folder).split("train")]
+  chosen = [int(example["line"]) - 1 for example in train]
+  config = again(whole, tmp_path, copy_raw=True)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  for path in raw.glob("train.*"):
+    packed, data = path.suffix == ".gz", path.read_bytes()
+    end = b"\n\n" if path.suffix in (".conllu", ".other") else b"\n"
+    rows = (gzip.decompress(data) if packed else data).split(end)
+    data = b"".join(rows[i] + end for i in chosen)
+    path.write_bytes(gzip.compress(data) if packed else data)
+  config.prepare.subset.pairs = 0
+  other = build.run(config)
+  for name in (
+    "vocabulary.model",
+    "text/test.source.gz",
+    "text/test.target.gz",
+  ):
+    assert (folder / name).read_bytes() == (other / name).read_bytes()
+  for split in ("train", "test"):
+    mine, theirs = (Dataset(path).split(split) for path in (folder, other))
+    for number, (one, two) in enumerate(zip(mine, theirs, strict=True), 1):
+      assert two["line"] == number
+      assert set(one) == set(two) > OPTIONAL
+      for name in set(one) - {"line"}:
+        np.testing.assert_array_equal(one[name], two[name], name)
+  assert all(len(example[name]) for example in train for name in OPTIONAL)
+
+
+def two_processes(config, monkeypatch):
+  config.prepare.workers = 2
+
+
+def small_chunks(config, monkeypatch):
+  monkeypatch.setattr(job, "MIN_LINES", 64)
+  monkeypatch.setattr(job, "MAX_LINES", 64)
+  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 500)
+
+
+@pytest.mark.parametrize("change", [two_processes, small_chunks])
+def test_files_depend_on_neither_chunks_nor_processes(
+  whole, tmp_path, monkeypatch, change
+):
+  config = again(whole, tmp_path)
+  change(config, monkeypatch)
+  assert records_of(build.run(config)) == whole[2]
+
+
+def test_the_first_of_several_errors_is_reported(whole, tmp_path):
+  config = again(whole, tmp_path, copy_raw=True)
+  config.prepare.workers = 2
+  path = pathlib.Path(config.prepare.raw_dir) / "train.conllu"
+  blocks = path.read_text().split("\n\n")
+  for index in (1100, 500):
+    blocks[index] = blocks[index].replace("\t_\t", "\t", 1)
+  path.write_text("\n\n".join(blocks))
+  line = 1 + "\n\n".join(blocks[:500]).count("\n") + 2
+  with pytest.raises(InputError, match=rf"train\.conllu:{line}: 9 columns"):
+    build.run(config)
+  assert nothing_made(config)
+
+
+def interrupted(config, monkeypatch):
+  """Prepares all but the publication; returns outputs of tasks, and new files."""
+
+  def stop(*_):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(build.publish, "publish", stop)
+    with pytest.raises(KeyboardInterrupt):
+      build.run(config)
+  folder = pathlib.Path(config.data.directory)
+  (outputs,), (new,) = folder.glob("work/stages-*"), folder.glob(".new-*")
+  return outputs, new
+
+
+def flip(path, place):
+  data = bytearray(path.read_bytes())
+  data[place] ^= 1
+  path.write_bytes(data)
+
+
+def test_rebuilds_corrupt_outputs_of_an_interrupted_run(
+  whole, tmp_path, monkeypatch
+):
+  config = again(whole, tmp_path)
+  outputs, new = interrupted(config, monkeypatch)
+  for piece in ("read/0", "duplicates/0", "encode/1"):
+    flip(outputs / piece, 100)
+    for later in ("trees", "shards"):
+      shutil.rmtree(outputs / later)
+    (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
+    with pytest.raises(InputError, match=rf"{piece} changed while .* again"):
+      build.run(config)
+    assert interrupted(config, monkeypatch) == (outputs, new)
+    assert records_of(new) == whole[2]
+  flip(min(new.glob("toy/*/*tfrecord*")), 500)
+  interrupted(config, monkeypatch)
+  assert records_of(new) == whole[2]
+  # Outputs of another version of jaxsyn are removed.
+  older = outputs.rename(outputs.with_name(outputs.name.rpartition("-")[0]))
+  assert records_of(build.run(config)) == whole[2]
+  assert not older.exists()
 
 
 def test_trains_the_vocabulary_on_a_sample(tmp_path, monkeypatch):
@@ -77,181 +266,140 @@ def test_trains_the_vocabulary_on_a_sample(tmp_path, monkeypatch):
   assert samples[0] == samples[1] and 70 < len(samples[0]) < 130
 
 
-def test_shards_are_full_and_hold_the_same_examples(whole):
-  manifest = manifests.read(whole[1])
-  train = manifest["splits"]["train"]
-  assert len(train["shards"]) > 3
-  assert train["lines"] == train["examples"] + sum(train["dropped"].values())
-  assert train["dropped"]["duplicates"] > 50 < train["dropped"]["max_words"]
-  # Each but the last is full, and would not be without its last record.
-  limit = 0.2 * (1 << 20)
-  sizes = [shard["bytes"] for shard in train["shards"]]
-  assert all(limit <= size < limit + 2000 for size in sizes[:-1])
-  for side in ("source", "target"):
-    paths = manifests.sentence_files(whole[1], manifest, "text", "train", side)
-    counts = [gzip.decompress(p.read_bytes()).count(b"\n") for p in paths]
-    assert counts == [shard["examples"] for shard in train["shards"]]
-
-
-def test_two_processes_give_the_same_files(whole, tmp_path):
-  config = again(whole, tmp_path)
-  config.prepare.workers = 2
-  assert records_of(build.run(config)) == whole[2]
-
-
-def test_the_first_of_several_errors_is_reported(whole, tmp_path):
-  config = again(whole, tmp_path)
-  config.prepare.workers = 2
-  raw = tmp_path / "raw"
-  shutil.copytree(config.prepare.raw_dir, raw)
-  blocks = (raw / "train.conllu").read_text().split("\n\n")
-  for index in (2300, 1500):
-    blocks[index] = blocks[index].replace("\t_\t", "\t", 1)
-  (raw / "train.conllu").write_text("\n\n".join(blocks))
-  config.prepare.raw_dir = str(raw)
-  config.prepare.parse.source_conllu.train = "train.conllu"
-  line = 1 + "\n\n".join(blocks[:1500]).count("\n") + 2
-  with pytest.raises(InputError, match=rf"train\.conllu:{line}: 9 columns"):
-    build.run(config)
-  assert nothing_made(config)
-
-
-def test_records_do_not_depend_on_chunks(whole, tmp_path, monkeypatch):
-  monkeypatch.setattr(job, "MIN_LINES", 64)
-  monkeypatch.setattr(job, "MAX_LINES", 64)
-  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 900)
-  assert records_of(build.run(again(whole, tmp_path))) == whole[2]
-
-
-def test_several_files_per_side_make_the_same_records(whole, tmp_path):
-  """Several files a side, by name or pattern; or two columns of one."""
-  config = again(whole, tmp_path)
-  raw = pathlib.Path(config.prepare.raw_dir)
-  source = (raw / "train.en").read_bytes().splitlines(keepends=True)
-  target = gzip.decompress((raw / "train.de.gz").read_bytes())
-  target = target.splitlines(keepends=True)
-  parts = tmp_path / "parts"
-  parts.mkdir()
-  for path in raw.iterdir():
-    shutil.copy(path, parts)
-  (parts / "a.en").write_bytes(b"".join(source[:700]))
-  (parts / "b.en.gz").write_bytes(gzip.compress(b"".join(source[700:])))
-  for i in range(3):
-    part = b"".join(target[1000 * i : 1000 * (i + 1)])
-    (parts / f"train-{i}.de").write_bytes(part)
-  config.prepare.raw_dir = str(parts)
-  config.prepare.splits.train = ("a.en,b.en.gz", "train-?.de")
-  folder = build.run(config)
-  assert records_of(folder) == whole[2]
-  named = manifests.read(folder)["splits"]["train"]["files"]
-  assert named == ["a.en", "b.en.gz", *(f"train-{i}.de" for i in range(3))]
-  table = b"".join(
-    a[:-1] + b"\t" + b for a, b in zip(source, target, strict=True)
+def rows_of_subset(context, size, seed):
+  """Returns the drawn rows of cleaned lines, which are in one chunk."""
+  prepare = dataclasses.replace(
+    context.config.prepare, subset=Subset(size, seed)
   )
-  (parts / "train.tsv.gz").write_bytes(gzip.compress(table))
-  config.prepare.splits.train = ("train.tsv.gz",)
-  assert records_of(build.run(config)) == whole[2]
+  config = dataclasses.replace(context.config, prepare=prepare)
+  other = job.JobContext(dataclasses.replace(context.job, config=config))
+  other.outputs.write_summary("duplicates", clean.select(other, []))
+  return clean.kept_rows(other, 0)
 
 
-def test_names_files_of_unequal_length(tmp_path):
+def test_every_line_is_drawn_equally_often(tmp_path):
+  """Chi-square over 600 seeds: 20 of 60 lines, and pairs of lines."""
+  text = [f"line {index}" for index in range(60)]
+  context = stage_runs.context_of(tmp_path, {"train": (text, text)})
+  stage_runs.run(context, ("read", "clean"))
+  combined = np.zeros((60, 60))
+  for seed in range(600):
+    rows = rows_of_subset(context, 20, seed)
+    assert len(rows) == 20 and rows == sorted(rows)
+    combined[np.ix_(rows, rows)] += 1
+  counts = np.diag(combined)
+  # Of a count the variance is 600 (1/3) (2/3); 59 degrees of freedom.
+  chi = ((counts - 600 / 3) ** 2).sum() / (600 * 2 / 9) * 59 / 60
+  assert 35 < chi < 90
+  share = 20 * 19 / (60 * 59)
+  of_both = combined[np.triu_indices(60, 1)] - 600 * share
+  assert abs(of_both).max() < 4.5 * np.sqrt(600 * share * (1 - share))
+
+
+def test_a_smaller_subset_is_in_a_larger_one_of_the_same_seed(tmp_path):
+  text = [*(f"line {index}" for index in range(59)), ""]
+  context = stage_runs.context_of(tmp_path, {"train": (text, text)})
+  stage_runs.run(context, ("read", "clean"))
+  subsets = [set(rows_of_subset(context, n, 5)) for n in (1, 20, 58, 59)]
+  assert [*map(len, subsets)] == [1, 20, 58, 59]
+  assert subsets[0] < subsets[1] < subsets[2] < subsets[3]
+  message = (
+    r"subset\.pairs is 60, but .* has 59 clean pairs, of 60\. .* most 59"
+  )
+  with pytest.raises(InputError, match=message):
+    rows_of_subset(context, 60, 5)
+
+
+def test_verify_finds_changed_line_numbers(whole, tmp_path, capsys):
+  config, folder, _ = whole
+  verify.run(folder)
+  assert "is intact" in capsys.readouterr().out
+  copy = tmp_path / "copy"
+  shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("work"))
+  path = copy / "text" / "train.drawn.gz"
+  path.write_bytes(gzip.compress(b"1\n2\n3\n", mtime=0))
+  with pytest.raises(InputError, match=r"train\.drawn\.gz"):
+    verify.run(copy)
+  assert build.run(config) == folder
+  assert "is prepared already" in capsys.readouterr().out
+
+
+def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
   config = corpus(tmp_path)
-  raw = pathlib.Path(config.prepare.raw_dir)
-  for name, count in (("a.en", 3), ("b.en", 5), ("a.de", 3), ("b.de", 4)):
-    (raw / name).write_text("x\n" * count)
-  config.prepare.parse.sides = ()
-  config.prepare.splits.train = ("a.en,b.en", "a.de,b.de")
-  with pytest.raises(
-    InputError, match=r"b\.en has 5 lines, but \S*b\.de has 4: .* line 5 of"
-  ):
-    build.run(config)
+  config.prepare.subset.update(pairs=40, seed=1)
+  config.prepare.max_subwords = 10
+  folder = build.run(config)
+  train = manifests.read(folder)["splits"]["train"]
+  assert train["dropped"]["max_subwords"] > 0
+  assert train["examples"] == 40 - train["dropped"]["max_subwords"]
+  drawn = folder / "text" / "train.drawn.gz"
+  assert gzip.decompress(drawn.read_bytes()).count(b"\n") == 40
+  verify.run(folder)
+  config.prepare.subset.pairs = 0
+  assert "subset" not in manifests.read(build.run(config))["splits"]["train"]
+  assert not drawn.exists()
 
 
-def test_reads_zstandard(whole, tmp_path):
-  zstandard = pytest.importorskip("zstandard", reason="not installed")
-  config = corpus(tmp_path)
-  expected = records_of(build.run(config))
-  raw = pathlib.Path(config.prepare.raw_dir)
-  text = (raw / "train.en").read_bytes()
-  cut = len(text) // 2
-  pack = zstandard.ZstdCompressor().compress
-  packed = pack(text[:cut]) + pack(text[cut:])  # of two frames
-  (raw / "train.en.zst").write_bytes(packed)
-  config.prepare.splits.train = ("train.en.zst", "train.de.gz")
-  assert records_of(build.run(config)) == expected
-  (raw / "train.en.zst").write_bytes(packed[:-5])
-  with pytest.raises(InputError, match=r"train\.en\.zst cannot be unpacked"):
-    build.run(config)
+def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
+  config = read_config(again(whole, tmp_path))
+  sections = DataConfig(config.data, config.prepare)
+  loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
+  outputs = Outputs(tmp_path / "stages")
+  prepare_job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
+  with runners.start_workers(prepare_job, 2) as workers:
+    run_tasks = functools.partial(runners.run_on_workers, workers)
+    stages.run(job.JobContext(prepare_job), run_tasks)
+    found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
+  assert found == [[]] * 4
+  assert stages.results(job.JobContext(prepare_job), "shards")
 
 
-def interrupted(config, monkeypatch):
-  """Prepares all but the publication; returns the folder of task outputs."""
-
-  def stop(*_):
-    raise KeyboardInterrupt
-
-  with monkeypatch.context() as patch:
-    patch.setattr(build.publish, "publish", stop)
-    with pytest.raises(KeyboardInterrupt):
-      build.run(config)
-  (folder,) = pathlib.Path(config.data.directory).glob("work/stages-*")
-  return folder
-
-
-@pytest.mark.parametrize("piece", ["read/0", "duplicates/0", "encode/1"])
-def test_rebuilds_corrupt_outputs(whole, tmp_path, monkeypatch, piece):
-  config = again(whole, tmp_path)
-  folder = interrupted(config, monkeypatch)
-  data = (folder / piece).read_bytes()
-  flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
-  (folder / piece).write_bytes(flipped)
-  for later in ("trees", "shards"):
-    shutil.rmtree(folder / later)
-  (new,) = (tmp_path / "out").glob(".new-*")
-  (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
-  with pytest.raises(InputError, match=rf"{piece} changed while .* again"):
-    build.run(config)
-  assert records_of(build.run(config)) == whole[2]
+def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
+  config = read_config(whole[0])
+  loaded = inputs.read_inputs(config, "", whole[1] / "raw")
+  outputs = Outputs(whole[1] / "work" / "stages")
+  pickled = pickle.dumps(
+    loaded.job(outputs, whole[1] / "new", whole[1] / "work")
+  )
+  first = runners.context_of(pickled)
+  assert runners.context_of(bytes(bytearray(pickled))) is first
+  with futures.ThreadPoolExecutor(1) as pool:
+    assert pool.submit(runners.context_of, pickled).result() is not first
 
 
-def test_rebuilds_a_corrupt_shard_before_publication(
-  whole, tmp_path, monkeypatch
-):
-  config = again(whole, tmp_path)
-  interrupted(config, monkeypatch)
-  shard = sorted((tmp_path / "out").glob(".new-*/toy/*/*tfrecord*"))[0]
-  data = bytearray(shard.read_bytes())
-  data[500] ^= 1
-  shard.write_bytes(data)
-  assert records_of(build.run(config)) == whole[2]
+def test_splits_the_command_line_for_beam():
+  words = "x --config a.py --runner=R --config.seed=1 --nobeam --project p"
+  ours, theirs = runners.split_command_line(
+    words.split(), {"config", "raw_dir", "beam"}
+  )
+  assert ours == ["x", "--config", "a.py", "--config.seed=1", "--nobeam"]
+  assert theirs == ["--runner=R", "--project", "p"]
 
 
-def test_repeats_unfinished_work_of_an_older_version(
-  whole, tmp_path, monkeypatch
-):
-  config = again(whole, tmp_path)
-  folder = interrupted(config, monkeypatch)
-  older = folder.rename(folder.with_name(folder.name.rpartition("-")[0]))
-  assert records_of(build.run(config)) == whole[2]
-  assert not older.exists()
+def test_reports_missing_beam_and_unknown_options():
+  try:
+    import apache_beam  # noqa: F401
+  except ImportError:
+    message = r"pip install -e '\.\[beam\]'"
+  else:
+    message = "has an option --runnner=DirectRunner"
+  with pytest.raises(InputError, match=message):
+    runners.check_beam_options(["--runnner=DirectRunner"])
+
+
+IN_MEMORY = ["--direct_running_mode=in_memory"]
 
 
 def test_runs_on_beam_in_this_process(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  config = again(whole, tmp_path)
-  options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
+  config = again(whole, tmp_path, copy_raw=True)
+  options = ["--runner=DirectRunner", *IN_MEMORY]
   runner = functools.partial(runners.beam, options)
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
-  raw = tmp_path / "raw"
-  shutil.copytree(config.prepare.raw_dir, raw)
-  config.prepare.raw_dir = str(raw)
-  config.prepare.parse.source_conllu.test = str(raw / path.name)
-  (raw / path.name).write_bytes(path.read_bytes().replace(b"\t_\t", b"\t", 1))
+  path.write_bytes(path.read_bytes().replace(b"\t_\t", b"\t", 1))
   with pytest.raises(InputError, match=r"^\S*test\.conllu:1: 9 columns"):
     build.run(config, runner=runner)
-
-
-IN_MEMORY = ["--direct_running_mode=in_memory"]
 
 
 def block_folder(context, raw):
@@ -277,14 +425,11 @@ def hide_text(context, raw):
 )
 def test_beam_reports_why_it_failed(whole, tmp_path, options, change, message):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  config = again(whole, tmp_path)
-  raw = tmp_path / "raw"
-  shutil.copytree(config.prepare.raw_dir, raw)
-  config.prepare.raw_dir = str(raw)
+  config = again(whole, tmp_path, copy_raw=True)
 
   def runner(context):
     if change:
-      change(context, raw)
+      change(context, tmp_path / "raw")
     return runners.beam(options, context)
 
   with pytest.raises(InputError, match=message):
@@ -349,62 +494,3 @@ def test_runs_on_dask_with_an_object_store_and_a_killed_worker(
     } == due
   (copy,) = (cache / "jaxsyn" / "files").glob("*/*")
   assert copy.read_bytes() == model.read_bytes()
-
-
-def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
-  config = read_config(again(whole, tmp_path))
-  sections = DataConfig(config.data, config.prepare)
-  loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
-  outputs = Outputs(tmp_path / "stages")
-  prepare_job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
-  with runners.start_workers(prepare_job, 2) as workers:
-    run_tasks = functools.partial(runners.run_on_workers, workers)
-    stages.run(job.JobContext(prepare_job), run_tasks)
-    found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
-  assert found == [[]] * 4
-  assert stages.results(job.JobContext(prepare_job), "shards")
-
-
-def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
-  config = read_config(whole[0])
-  loaded = inputs.read_inputs(config, "", whole[1] / "raw")
-  outputs = Outputs(whole[1] / "work" / "stages")
-  pickled = pickle.dumps(
-    loaded.job(outputs, whole[1] / "new", whole[1] / "work")
-  )
-  first = runners.context_of(pickled)
-  assert runners.context_of(bytes(bytearray(pickled))) is first
-  with futures.ThreadPoolExecutor(1) as pool:
-    assert pool.submit(runners.context_of, pickled).result() is not first
-
-
-def test_splits_the_command_line_for_beam():
-  ours, theirs = runners.split_command_line(
-    [
-      "x",
-      "--config",
-      "a.py",
-      "--runner=R",
-      "--config.seed=1",
-      "--project",
-      "p",
-    ],
-    {"config", "raw_dir", "beam"},
-  )
-  assert ours == ["x", "--config", "a.py", "--config.seed=1"]
-  assert theirs == ["--runner=R", "--project", "p"]
-
-
-def test_reports_missing_beam_and_unknown_options(whole, tmp_path):
-  flag = "--runnner=DirectRunner"
-  words = command(again(whole, tmp_path), "--beam", flag)
-  done = subprocess.run(
-    words, cwd=ROOT, capture_output=True, text=True, check=False
-  )
-  assert done.returncode == 2 and "Traceback" not in done.stderr
-  try:
-    import apache_beam  # noqa: F401
-  except ImportError:
-    assert "pip install -e '.[beam]'" in done.stderr
-  else:
-    assert f"has an option {flag}" in done.stderr
