@@ -1,0 +1,490 @@
+"""Further parses, alignments and constituency trees, from files to batches."""
+
+import collections
+import dataclasses
+import gzip
+import itertools
+import pathlib
+
+import numpy as np
+import pytest
+from raw_corpora import corpus, lines_of
+from toy_folders import data_of, opened
+
+from jaxsyn.configs import quickstart
+from jaxsyn.data import schema
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import HostShard
+from jaxsyn.data.options import Mixture, Sampling
+from jaxsyn.data.sentence import align, linearise, tree
+from jaxsyn.data.sentence.controls import Sampled
+from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
+from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.rows import InvalidExampleError, Rows
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import build, penn, verify
+
+LINES, DROPPED = 60, 7  # pairs of the corpus, and index of a pair without text
+
+
+def block(words, heads, relation, comment=""):
+  """CoNLL-U of a tree; heads from 0, a root is its own."""
+  rows = [comment] if comment else []
+  for i, (word, head) in enumerate(zip(words, heads)):
+    above, label = (0, "root") if head == i else (head + 1, relation)
+    rows.append(f"{i + 1}\t{word}\t_\t_\t_\t_\t{above}\t{label}\t_\t_")
+  return "".join(f"{row}\n" for row in rows) + "\n" if rows else ""
+
+
+def star(index, line):
+  """All words depend on the last; every third line was not parsed."""
+  words = line.split()
+  comment = "# parsed = no" if words and index % 3 == 0 else ""
+  return block(words, [len(words) - 1] * len(words), "all", comment)
+
+
+def back(index, line):
+  """Each word depends on the next; in every fourth line the words are others."""
+  words = line.split()
+  if words and index % 4 == 0:  # the first letter is a word
+    words[:1] = [words[0][:1], words[0][1:] or "\u200b"]
+    text = block(words, [0] * len(words), "x")
+    return text.replace("root\t_\t_", "root\t_\tSpaceAfter=No", 1)
+  heads = [min(i + 1, len(words) - 1) for i in range(len(words))]
+  return block(words, heads, "back")
+
+
+def crossed(line):
+  """Links word i with the last word but i."""
+  words = len(line.split())
+  return " ".join(f"{i}-{words - 1 - i}" for i in range(words))
+
+
+def bracketed(line):
+  """The first word is a noun phrase, the others are a verb phrase."""
+  if not line:
+    return "()"
+  first, *rest = line.split()
+  words = " ".join(f"(X {word})" for word in rest)
+  return f"(S (NP (N {first})) (VP {words}))"
+
+
+def with_features(tmp_path, makers=(star, back), **sizes):
+  """A corpus with further parses, alignments and constituency trees in training.
+
+  One line has no text, one has no links, one has no constituency tree and one
+  has the constituency tree of another text.
+  """
+  config = corpus(tmp_path, **sizes)
+  config.prepare.workers = 1
+  raw = pathlib.Path(config.prepare.raw_dir)
+  lines = lines_of(config, "train.en")
+  links, brackets = map(crossed, lines), map(bracketed, lines)
+  links, brackets = list(links), list(brackets)
+  lines[DROPPED] = links[DROPPED] = links[0] = ""
+  brackets[3], brackets[6] = "(())", "(S (NP (N cat)) (VP (V purrs)))"
+  best = (raw / "train.conllu").read_text().split("\n\n")
+  best[DROPPED : DROPPED + 1] = []
+  (raw / "train.conllu").write_text("\n\n".join(best))
+  texts = {"train.en": lines, "train.align": links, "train.mrg": brackets}
+  for name, content in texts.items():
+    (raw / name).write_text("".join(f"{line}\n" for line in content))
+  names = [f"train.{make.__name__}.conllu" for make in makers]
+  for make, name in zip(makers, names):
+    blocks = itertools.starmap(make, enumerate(lines))
+    (raw / name).write_text("".join(blocks))
+  config.prepare.parse.source_alternatives["train"] = tuple(names)
+  config.prepare.parse.source_brackets["train"] = "train.mrg"
+  config.prepare.alignments["train"] = ("train.align",)
+  return config
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+  config = with_features(tmp_path_factory.mktemp("features"))
+  return config, build.run(config)
+
+
+def alternatives(one):
+  """Heads and relations of each parse beside the best."""
+  words = max(1, len(one["source_head"]))
+  heads, relations = (
+    one[f"source_other_{item}"].reshape(-1, words).tolist()
+    for item in ("head", "relation")
+  )
+  return [*zip(heads, relations)]
+
+
+def test_features_stay_with_their_lines(made):
+  """Also after a pair that is dropped."""
+  config, folder = made
+  manifest = manifests.read(folder)
+  ids = schema.relation_ids(manifest["relations"]["source"])
+  assert {"all", "back", "dep", "root"} <= ids.keys()
+  assert manifest["brackets"] == {"source": ["NP", "S", "VP"]}
+  vocabulary = Vocabulary(folder / "vocabulary.model")
+  names = linearise.symbols(manifest["brackets"]["source"])
+  lines, counts = lines_of(config, "train.en"), collections.Counter()
+  train_split = [*Dataset(folder).split("train")]
+  assert len(train_split) == LINES - 1
+  for one in train_split:
+    index = int(one["line"]) - 1
+    assert index != DROPPED
+    words = len(lines[index].split())
+    due = []
+    if index % 3:
+      root = words - 1
+      due.append(([root] * words, [ids["all"]] * root + [ids["root"]]))
+    if index % 4:
+      heads = [min(i + 1, words - 1) for i in range(words)]
+      due.append((heads, [ids["back"]] * (words - 1) + [ids["root"]]))
+    assert alternatives(one) == due
+    assert one["source_head"].tolist() == [max(0, i - 1) for i in range(words)]
+    counts.update(used=len(due))
+    counts["no tree"] += index % 3 == 0
+    counts["other words"] += index % 4 == 0
+    links = one["links"].reshape(-1, 2).tolist()
+    text = " ".join(f"{i}-{j}" for i, j in links)
+    assert text == (crossed(lines[index]) if index else "")
+    assert {*one["source_unit"].tolist()} == {-1, *range(words)}
+    signs = one["source_brackets"]
+    if index in (3, 6):
+      assert signs.tolist() == []
+      continue
+    # Assembled again from subwords, it is the tree that was given.
+    shown = [names[k] for k in linearise.skeleton(signs, heads=False)]
+    assert " ".join(shown) == "(S (NP ) (VP ) )"
+    runs = np.split(signs, np.flatnonzero(signs < 0))
+    runs = [run[run >= 0] for run in runs if (run >= 0).any()]
+    found = [vocabulary.decode(one["source_id"][run]) for run in runs]
+    first, _, rest = lines[index].partition(" ")
+    assert found == [first, rest]
+  assert manifest["splits"]["train"]["optional"] == {
+    "alternatives.source": dict(counts),
+    "brackets": {"used": LINES - 3, "other words": 1, "no tree": 1},
+    "alignments": {"used": LINES - 2, "no links": 1},
+  }
+  report = (folder / "report.txt").read_text()
+  assert f"alternatives.source used {counts['used']}" in report
+  assert "brackets   used 57, other words 1, no tree 1" in report
+  assert manifest["splits"]["test"]["optional"] == {}
+  for one in Dataset(folder).split("test"):  # a split that was given none
+    for name in ("source_other_head", "source_brackets", "links"):
+      assert one[name].size == 0
+  verify.run(folder)
+
+
+READS = ("source_relation", "source_parent_mid", "source_tree_distance")
+
+
+def loader_of(folder, reads=READS, rate=0.0, share=None, **options):
+  """Returns a loader of training batches with sampled parses."""
+  data = dataclasses.replace(data_of(), tree=Sampled(rate), **options)
+  split = Dataset(folder).split("train")
+  sizes = {"tokens": 512, "shapes": 2, "row_multiple": 2}
+  loader = opened(split, reads, data=data, **sizes)
+  return loader if share is None else dataclasses.replace(loader, shard=share)
+
+
+def rows_of(loader, epoch):
+  batches = loader.batches(Position(epoch))
+  for planned, train_batch in zip(loader.batch_sampler.epoch(epoch), batches):
+    for row, index in enumerate(planned.ids.tolist()):
+      yield index, {k: v[row] for k, v in train_batch.batch.items()}
+
+
+def test_each_parse_is_sampled_equally_often_as_a_whole(made):
+  """Its heads, its relations, and the features that follow from them."""
+  _, folder = made
+  examples, loader = [*Dataset(folder).split("train")], loader_of(folder)
+  (message,) = loader.messages
+  assert "one of all source parses; each" in message
+  counts = collections.Counter()
+  for epoch in range(20):
+    for index, row in rows_of(loader, epoch):
+      assert not any("other" in name for name in row)
+      one = examples[index]
+      words = len(one["source_head"])
+      best = (one["source_head"].tolist(), one["source_relation"].tolist())
+      parses = [best, *alternatives(one)]
+      sampled = tuple(
+        row[f"source_{name}_BW"][:words].tolist()
+        for name in ("head", "relation")
+      )
+      which = parses.index(sampled)  # one of them, whole
+      if len({str(heads) for heads, _ in parses}) == len(parses):
+        counts[len(parses), which] += 1
+      head_W, word_S = np.array(sampled[0]), one["source_word"]
+      np.testing.assert_array_equal(
+        row["source_parent_mid_BS"][: len(word_S)],
+        tree.parent_mid(word_S, head_W),
+      )
+      np.testing.assert_array_equal(
+        row["source_tree_distance_BWW"][:words, :words],
+        tree.tree_distance(head_W),
+      )
+  for size in (2, 3):
+    times = [counts[size, which] for which in range(size)]
+    total = sum(times)
+    deviation = (total * (size - 1)) ** 0.5 / size
+    assert total > 150
+    assert max(abs(n - total / size) for n in times) < 4 * deviation
+  assert counts[1, 0] > 0  # sentences with the best alone
+
+
+def test_sampled_parses_resume_exactly_and_agree_on_two_hosts(made):
+  _, folder = made
+  loader = loader_of(folder, rate=0.2)
+  walk = [*itertools.islice(loader.batches(Position()), 8)]
+  again = next(loader_of(folder, rate=0.2).batches(walk[4].after)).batch
+  for name, array in again.items():
+    np.testing.assert_array_equal(array, walk[5].batch[name])
+  shares = [
+    loader_of(folder, rate=0.2, share=HostShard((part,), 2)).batches(Position())
+    for part in (0, 1)
+  ]
+  for complete, *parts in zip(walk, *shares):
+    for name, array in complete.batch.items():
+      both = np.concatenate([part.batch[name] for part in parts])
+      np.testing.assert_array_equal(both, array)
+
+
+def test_a_mixture_needs_further_parses_in_all_folders_or_none(made, tmp_path):
+  _, folder = made
+  plain = corpus(tmp_path / "plain")
+  plain.prepare.vocabulary.like = str(folder)
+  mixture = Mixture(folders=(str(build.run(plain)),))
+  with pytest.raises(InputError, match=r"mixture, .*source_alternatives"):
+    loader_of(folder, mixture=mixture)
+  # Relations of the others have the ids of the first.
+  more = with_features(tmp_path / "more", (back,), train=20)
+  more.prepare.vocabulary.like = str(folder)
+  loader = loader_of(folder, mixture=Mixture(folders=(str(build.run(more)),)))
+  ids = schema.relation_ids(manifests.read(folder)["relations"]["source"])
+  found = set()
+  for epoch in range(3):
+    for index, row in rows_of(loader, epoch):
+      if index >= LINES - 1:
+        found.update(row["source_relation_BW"].tolist())
+  assert found == {0, ids["dep"], ids["root"], ids["back"]}
+
+
+def test_gold_trees_as_further_parses(prepared, tmp_path):
+  """The best is parsed, of some lines of the raw file, on both sides."""
+  config = quickstart.get_config("pascal")
+  config.data.directory = str(tmp_path / "out")
+  raw = prepared.parent / "raw"
+  config.prepare.raw_dir = str(raw)
+  config.prepare.splits["train"] = ("train.en", "train.qaa", "401-460")
+  config.prepare.vocabulary.size = 200
+  config.prepare.workers = 1
+  config.prepare.parse.source_alternatives["train"] = ("train.en.conllu",)
+  config.prepare.parse.target_alternatives["train"] = ("train.qaa.conllu",) * 2
+  split = Dataset(build.run(config)).split("train")
+  for side, language, times in (("source", "en", 1), ("target", "qaa", 2)):
+    blocks = (raw / f"train.{language}.conllu").read_text().split("\n\n")[:-1]
+    gold = [
+      [row.split("\t") for row in rows.splitlines() if row[0] != "#"]
+      for rows in blocks
+    ]
+    labels = ["", *split.dataset.manifest["relations"][side]]
+    differ = 0
+    for one in split:
+      rows = gold[int(one["line"]) - 1]
+      heads = [
+        int(row[6]) - 1 if row[6] != "0" else i for i, row in enumerate(rows)
+      ]
+      assert one[f"{side}_other_head"].tolist() == heads * times
+      found = [labels[i] for i in one[f"{side}_other_relation"]]
+      assert found == [row[7] for row in rows] * times
+      differ += one[f"{side}_head"].tolist() != heads
+    # The best tree of the target is gold too; UDPipe errs.
+    assert (differ > 0) == (side == "source")
+
+
+@pytest.mark.parametrize("sides", [(), ("source", "target")])
+def test_batches_have_links_also_with_sampled_subwords(made, sides):
+  split = Dataset(made[1]).split("train")
+  data = dataclasses.replace(data_of(), sampling=Sampling(sides, alpha=0.5))
+  loader = opened(split, {"links"}, data=data, tokens=512, shapes=2)
+  resampled = 0
+  for index, row in rows_of(loader, 0):
+    one = split[index]
+    size = (row["target_id_BT"] != 0).sum()
+    resampled += size != len(one["target_id"])
+    source, target = row["source_unit_BS"], row["target_unit_BT"]
+    is_linked = source[None, :] == max(source) - target[:, None]
+    is_linked &= (source >= 0) & (target >= 0)[:, None] & (one["line"] > 1)
+    np.testing.assert_array_equal(row["links_BTS"], is_linked)
+  assert (resampled > 20) == bool(sides)
+
+
+def test_maps_links_of_tokenized_words_to_words_of_the_text(tmp_path):
+  config = corpus(tmp_path)
+  config.prepare.parse.sides = ()
+  raw = pathlib.Path(config.prepare.raw_dir)
+  lines = [f"{line}, or so." for line in lines_of(config, "train.en")]
+  counts = [len(line.split()) - 2 for line in lines]
+  files = {
+    "train.en": lines,
+    "train.de": lines,
+    "train.en.tok": [line.replace(", or so.", " , or so .") for line in lines],
+    "train.de.tok": [line.replace("so.", "so .") for line in lines],
+    # The comma, "so", and the full stop; word 2 of the raw text ends in it.
+    "train.align": [
+      f"{n}-{n - 1} {n + 2}-{n + 1} {n + 3}-{n + 2}" for n in counts
+    ],
+  }
+  for name, content in files.items():
+    (raw / name).write_text("".join(f"{line}\n" for line in content))
+  config.prepare.splits["train"] = ("train.en", "train.de")
+  names = ("train.align", "train.en.tok", "train.de.tok")
+  config.prepare.alignments["train"] = names
+  for one, n in zip(Dataset(build.run(config)).split("train"), counts):
+    assert one["links"].reshape(-1, 2).tolist() == [[n - 1] * 2, [n + 1] * 2]
+
+
+def other_cycle(x):
+  """A cycle in the second parse alone."""
+  half = len(x) // 2
+  return np.append(x[:half], (np.arange(half) + 1) % half)
+
+
+@pytest.mark.parametrize(
+  ("name", "change", "message"),
+  [
+    ("source_other_head", lambda x: x[:-1], "has a part"),
+    ("source_other_head", lambda x: x - 9, "must be from 0 to"),
+    ("source_other_head", other_cycle, "has a cycle"),
+    ("source_other_relation", lambda x: x[1:], "has another number of values"),
+    ("source_other_relation", lambda x: x + 99, "must be from 0 to"),
+    ("links", lambda x: x[1:], "has half a link"),
+    ("links", lambda x: -x - 1, "must be from 0 to 2147483647, got -"),
+    ("source_unit", lambda x: x + 99, "must be from -1 to "),
+    ("target_unit", lambda x: x[1:], "has another number of values"),
+  ],
+)
+def test_rejects_malformed_examples(made, name, change, message):
+  split = Dataset(made[1]).split("train")
+  one = next(x for x in split if len(alternatives(x)) == 2)
+  manifest = split.dataset.manifest
+  example_check.check(Rows.of([one], one), manifest)
+  bad = {**one, name: change(one[name]).astype(one[name].dtype)}
+  with pytest.raises(InvalidExampleError, match=f"{name} {message}"):
+    example_check.check(Rows.of([split[0], bad], one), manifest)
+
+
+def test_constituency_trees_work_without_dependency_trees(tmp_path, capsys):
+  """The auxiliary task needs the one kind only; files may be compressed."""
+  config = corpus(tmp_path)
+  config.prepare.parse.sides = ()
+  path = tmp_path / "train.mrg.gz"
+  trees = map(bracketed, lines_of(config, "train.en"))
+  path.write_bytes(gzip.compress("".join(f"{t}\n" for t in trees).encode()))
+  config.prepare.parse.source_brackets["train"] = str(path)
+  folder = build.run(config)
+  data = data_of(task="source", brackets="constituency")
+  both = opened(Dataset(folder).split("train"), (), data=data)
+  first, _ = both.auxiliary
+  assert len(both) - first == 60
+
+
+DUCK = "(ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))"
+
+
+def spans_of(text, penn_tree):
+  return align.spans(map(penn.spellings, penn_tree.words), text)
+
+
+@pytest.mark.parametrize(
+  ("line", "words", "signs"),
+  [
+    (DUCK, "A duck waits .", "ROOT S NP 0 1 ) VP 2 ) 3 ) )"),
+    # Traces and empty constituents are removed.
+    (
+      "((S (NP-SBJ (-NONE- *)) (VP (VB Go) (NP (-NONE- *T*-1)))))",
+      "Go",
+      "<> S VP 0 ) ) )",
+    ),
+    ("(S (NP a duck) waits)", "a duck waits", "S NP 0 1 ) 2 )"),
+  ],
+)
+def test_reads_penn_brackets(line, words, signs):
+  found = penn.parse(line, "x:1")
+  assert found.words == tuple(words.split())
+  names = {"": "<>", CLOSE: ")"}
+  assert " ".join(str(names.get(s, s)) for s in found.signs) == signs
+
+
+@pytest.mark.parametrize("line", ["()", "(())", "( )", "(NN duck)"])
+def test_a_line_without_constituents_has_no_tree(line):
+  assert penn.parse(line, "x:1") is None
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("(S (NP (DT A)", r"x:7: 2 brackets are not closed"),
+    ("S (NP))", r"x:7: 'S' is outside"),
+    (")", r"x:7: a bracket is closed that was not opened"),
+    ("(S (X a) b))", r"x:7: '\)' comes after the end"),
+    (f"{DUCK} {DUCK}", r"x:7: '\(' comes after the end .* one tree per line"),
+  ],
+)
+def test_rejects_malformed_trees(line, message):
+  with pytest.raises(InputError, match=message):
+    penn.parse(line, "x:7")
+
+
+@pytest.mark.parametrize(
+  ("words", "text"),
+  [
+    ("-LRB- a -RRB- -LSB- -RSB- -LCB- -RCB-", "(a) [] {}"),
+    ("`` a '' b", '"a" b'),
+    ("`` a ''", "“a”"),
+    ("`` a ''", "``a''"),
+    ("` a '", "‘a’"),
+    (r"1\/2 \*", "1/2 *"),
+    ("-LRB- --", "-LRB- –"),
+    ("do n't", "don't"),
+    ("a b", "\u200ba \u00a0b"),
+  ],
+)
+def test_penn_spellings_are_found_in_the_text(words, text):
+  leaves = " ".join(f"(X {word})" for word in words.split())
+  start_W, end_W = spans_of(text, penn.parse(f"(S {leaves})", "x:1"))
+  assert len(start_W) == len(words.split())
+  assert start_W[1:] >= end_W[:-1]
+  covered = "".join(text[a:b] for a, b in zip(start_W, end_W, strict=True))
+  assert covered == text.replace(" ", "").strip("\u200b").replace("\u00a0", "")
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    ("A cat waits.", r"word 'duck' is not in the text .* 'cat waits\.'"),
+    ("A duck", r"word 'waits' is not in the text where it reads ''"),
+    ("A duck waits. Now", r"no word covers the text from 'Now'"),
+  ],
+)
+def test_another_text_is_a_mismatch(text, message):
+  with pytest.raises(align.MismatchError, match=message):
+    spans_of(text, penn.parse(DUCK, "x:1"))
+
+
+def test_subwords_are_inside_their_constituents(tmp_path):
+  """Characters as subwords: ▁ A ▁ d u c k ▁ w a i t s ."""
+  options = Subwords(size=99, type="char")
+  vocabulary = train(["A duck waits."], tmp_path / "v", options)
+  ids = {"NP": 1, "ROOT": 2, "S": 3, "VP": 4}
+  found = penn.bracketing(
+    penn.parse(DUCK, "x:1"), "A duck waits.", vocabulary, ids=ids
+  )
+  NP, ROOT, S, VP = map(opening, ids.values())
+  assert found.dtype == np.int32
+  assert found.tolist() == [
+    *(ROOT, S, NP, *range(7), CLOSE),
+    *(VP, *range(7, 13), CLOSE, 13, CLOSE, CLOSE),
+  ]
