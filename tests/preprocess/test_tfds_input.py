@@ -1,7 +1,7 @@
-"""Datasets of TFDS as raw text: built by a real builder, prepared, trained on."""
+"""Datasets of TFDS as raw text: built by a real builder, then prepared."""
 
-import json
 import pathlib
+import shutil
 import subprocess
 import sys
 from typing import ClassVar
@@ -19,6 +19,7 @@ from jaxsyn.preprocess import build
 array_record = pytest.importorskip(
   "array_record.python.array_record_module", reason="not installed"
 )
+FORMATS = ("array_record", "tfrecord")
 
 
 class Captions(tfds.core.GeneratorBasedBuilder):
@@ -104,60 +105,61 @@ def plain(tmp_path_factory):
   return config, records, pairs
 
 
-def prepared_records(plain, tmp_path, **splits):
+@pytest.fixture(scope="module")
+def folders(plain, tmp_path_factory):
+  """Folder of the pairs as `Translations` in each file format."""
+  folder = folder_of(Translations, plain[2], tmp_path_factory.mktemp("tfds"))
+  copy = tmp_path_factory.mktemp("copy") / "1.0.0"
+  shutil.copytree(folder, copy)
+  return {"array_record": folder, "tfrecord": as_tfrecords(copy)}
+
+
+def config_of(plain, tmp_path, **splits):
   config = plain[0].copy_and_resolve_references()
   config.data.directory = str(tmp_path / "out")
   config.prepare.splits.update(splits)
-  return records_of(build.run(config))
+  return config
 
 
-@pytest.mark.parametrize("file_format", ["array_record", "tfrecord"])
+@pytest.mark.parametrize("file_format", FORMATS)
 def test_translation_features_give_the_records_of_plain_files(
-  plain, tmp_path, file_format
+  plain, folders, tmp_path, file_format
 ):
-  folder = folder_of(Translations, plain[2], tmp_path / "tfds")
-  if file_format == "tfrecord":
-    as_tfrecords(folder)
-  entry = f"tfds:{folder}"
-  records = prepared_records(
-    plain, tmp_path, train=(entry,), test=(entry, "test")
-  )
-  assert records == plain[1]
+  entry = f"tfds:{folders[file_format]}"
+  config = config_of(plain, tmp_path, train=(entry,), test=(entry, "test"))
+  assert records_of(build.run(config)) == plain[1]
 
 
-def test_named_text_features_slices_and_lines(plain, tmp_path, monkeypatch):
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_named_text_features_slices_and_lines(
+  plain, tmp_path, monkeypatch, file_format
+):
   """A dataset by name, in the data directory of TFDS."""
   both = {"pairs": [*plain[2]["train"], *plain[2]["test"]]}
-  folder_of(TextPairs, both, tmp_path / "tfds")
+  folder = folder_of(TextPairs, both, tmp_path / "tfds")
+  if file_format == "tfrecord":
+    as_tfrecords(folder)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-  config = plain[0].copy_and_resolve_references()
-  config.data.directory = str(tmp_path / "out")
+  config = config_of(
+    plain,
+    tmp_path,
+    train=("tfds:text_pairs", "pairs[:60]"),
+    test=("tfds:text_pairs:1.0.0", "pairs", "61-"),
+  )
   config.prepare.fields = ("query", "answer/text")
   raw = pathlib.Path(config.prepare.raw_dir)
   trees = [(raw / f"{name}.conllu").read_text() for name in plain[2]]
   (tmp_path / "all.conllu").write_text("".join(trees))
   config.prepare.parse.source_conllu.test = str(tmp_path / "all.conllu")
-  config.prepare.splits.train = ("tfds:text_pairs", "pairs[:60]")
-  config.prepare.splits.test = ("tfds:text_pairs:1.0.0", "pairs", "61-")
   records = records_of(build.run(config))
   test = manifests.read(config.data.directory)["splits"]["test"]
-  assert test["files"] == ["text_pairs-pairs.array_record-00000-of-00001"]
+  assert test["files"] == [f"text_pairs-pairs.{file_format}-00000-of-00001"]
   # The line of each test record counts from the start of the dataset.
   shards = [name for name in records if "train" in name and "toy-" in name]
   assert shards and all(records[name] == plain[1][name] for name in shards)
-
-
-def test_json_lines_give_the_records_of_plain_files(plain, tmp_path):
-  config = plain[0].copy_and_resolve_references()
-  for split, pairs in plain[2].items():
-    path = tmp_path / f"{split}.jsonl"
-    with path.open("w") as file:
-      for source, target in pairs:
-        value = {"id": 1, "translation": {"en": source, "de": target}}
-        file.write(json.dumps(value) + "\n")
-    config.prepare.splits[split] = (f"{split}.jsonl",)
-  config.prepare.raw_dir = str(tmp_path)
-  config.data.directory = str(tmp_path / "out")
+  config.prepare.splits.test = ("tfds:text_pairs", "pairs[60:]")
+  trees = str(raw / "test.conllu")
+  config.prepare.parse.source_conllu.test = trees
   assert records_of(build.run(config)) == plain[1]
 
 
@@ -166,8 +168,8 @@ def test_line_breaks_in_a_text_become_blanks(plain, tmp_path, capsys):
   source, target = pairs["train"][0]
   pairs["train"][0] = source.replace(" ", "\n", 1), target
   entry = f"tfds:{folder_of(Translations, pairs, tmp_path / 'tfds')}"
-  records = prepared_records(plain, tmp_path, train=(entry,))
-  assert records == plain[1]
+  folder = build.run(config_of(plain, tmp_path, train=(entry,)))
+  assert records_of(folder) == plain[1]
   assert "1 texts have line breaks" in capsys.readouterr().out
 
 
@@ -182,47 +184,58 @@ def test_line_breaks_in_a_text_become_blanks(plain, tmp_path, capsys):
     (("tfds:../raw",), (), r"nor as a folder with dataset_info\.json"),
   ],
 )  # fmt: skip
-def test_reports_what_a_dataset_lacks(plain, tmp_path, entry, fields, message):
-  config = plain[0].copy_and_resolve_references()
-  config.data.directory = str(tmp_path / "out")
-  folder = folder_of(Translations, plain[2], tmp_path / "tfds")
+def test_reports_a_missing_split_feature_or_dataset(
+  plain, folders, tmp_path, entry, fields, message
+):
+  folder = folders["array_record"]
   entry = tuple(part.format(f"tfds:{folder}") for part in entry)
-  config.prepare.splits.train, config.prepare.fields = entry, fields
+  config = config_of(plain, tmp_path, train=entry)
+  config.prepare.fields = fields
   with pytest.raises(InputError, match=message):
     build.run(config)
   assert nothing_made(config)
 
 
-@pytest.mark.parametrize("file_format", ["array_record", "tfrecord"])
-@pytest.mark.parametrize("fault", ["cut", "flipped", "missing"])
-def test_reports_corrupt_shards(plain, tmp_path, file_format, fault):
-  config = plain[0].copy_and_resolve_references()
-  config.data.directory = str(tmp_path / "out")
-  folder = folder_of(Translations, plain[2], tmp_path / "tfds")
-  if file_format == "tfrecord":
-    as_tfrecords(folder)
+def flip(data):
+  for place in range(100, 400, 50):
+    data[place] ^= 1
+  return data
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize(
+  ("corrupt", "message"),
+  [
+    (lambda data: data[:200], ""),
+    (flip, ""),
+    (lambda data: data[:0], ""),
+    (None, "is missing"),
+  ],
+  ids=["cut", "flipped", "empty", "missing"],
+)
+def test_reports_corrupt_shards(
+  plain, folders, tmp_path, file_format, corrupt, message
+):
+  folder = tmp_path / "tfds"
+  shutil.copytree(folders[file_format], folder)
   (shard,) = folder.glob(f"*-train.{file_format}-*")
   data = bytearray(shard.read_bytes())
-  if fault == "flipped":
-    for place in range(100, 400, 50):
-      data[place] ^= 1
-  shard.write_bytes(data[:200] if fault == "cut" else data)
-  if fault == "missing":
-    shard.unlink()
-  config.prepare.splits.train = (f"tfds:{folder}",)
-  with pytest.raises(InputError, match=rf"{shard.name}"):
+  shard.unlink()
+  if corrupt:
+    shard.write_bytes(corrupt(data))
+  config = config_of(plain, tmp_path, train=(f"tfds:{folder}",))
+  with pytest.raises(InputError, match=rf"{shard.name}.*{message}"):
     build.run(config)
   assert nothing_made(config)
 
 
-def test_reading_a_dataset_loads_neither_tensorflow_nor_jax(plain, tmp_path):
-  folder = folder_of(Translations, plain[2], tmp_path / "tfds")
+def test_reading_a_dataset_loads_neither_tensorflow_nor_jax(folders):
   code = (
     "import sys\n"
     "from jaxsyn.preprocess import tfds_input\n"
     "from jaxsyn.preprocess.readers import READERS\n"
-    f"found = tfds_input.sources('tfds:{folder}', 'test', raw_dir='',"
-    " wanted={'source': 'en', 'target': 'de'})\n"
+    f"found = tfds_input.sources('tfds:{folders['tfrecord']}', 'test',"
+    " raw_dir='', wanted={'source': 'en', 'target': 'de'})\n"
     "(source,) = found['source']\n"
     "print(len(list(READERS['tfds'].texts(source))))\n"
     "print(*{'jax', 'tensorflow'} & set(sys.modules))\n"
@@ -230,5 +243,4 @@ def test_reading_a_dataset_loads_neither_tensorflow_nor_jax(plain, tmp_path):
   done = subprocess.run(
     [sys.executable, "-c", code], capture_output=True, text=True, check=True
   )
-  count = len(plain[2]["test"])
-  assert done.stdout.split() == [str(count)]
+  assert done.stdout.split() == ["7"]

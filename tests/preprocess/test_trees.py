@@ -1,53 +1,58 @@
-"""Stored parses of runs of lines, and trees given as CoNLL-U."""
+"""Trees of lines: stored parses, given trees, warnings, and the report."""
 
 import gzip
+import itertools
+import re
 
+import numpy as np
 import pytest
 import stage_runs
 from raw_corpora import chain
 
+from jaxsyn.data import schema
 from jaxsyn.data.options import Clean, SideParser, Trees
 from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.data.sentence.vocabulary import Subwords
-from jaxsyn.preprocess import trees
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.data.store.tfrecord import ENTRY
+from jaxsyn.preprocess import report, trees
 from jaxsyn.preprocess.outputs import Outputs
-
-LINES = [f"Sentence number {i} is here ." for i in range(2000)]
-
-
-def test_runs_cover_all_lines():
-  result = trees.runs_of_lines(LINES)
-  assert [i for chunk in result for i in chunk] == list(range(2000))
-  assert len(result) > 8
-  assert trees.runs_of_lines([]) == []
-  assert trees.runs_of_lines(["same"] * 1025) == [
-    range(0, 512),
-    range(512, 1024),
-    range(1024, 1025),
-  ]
+from jaxsyn.preprocess.tree_warnings import count, find_warnings
 
 
-def test_a_new_line_changes_one_run():
+def test_runs_cover_all_lines_and_change_little():
+  lines = [f"Sentence number {i} is here ." for i in range(2000)]
+  runs = trees.runs_of_lines(lines)
+  assert [i for run in runs for i in run] == list(range(2000))
+  assert len(runs) > 8
+
   def texts(lines):
-    return {
-      tuple(lines[i] for i in chunk) for chunk in trees.runs_of_lines(lines)
-    }
+    return {tuple(lines[i] for i in run) for run in trees.runs_of_lines(lines)}
 
-  edited = [*LINES[:700], "One more line .", *LINES[700:]]
-  assert len(texts(edited) - texts(LINES)) <= 2
+  edited = [*lines[:700], "One more line .", *lines[700:]]
+  assert len(texts(edited) - texts(lines)) <= 2
+  assert trees.runs_of_lines([]) == []
+  same = trees.runs_of_lines(["same"] * 1025)
+  assert same == [range(0, 512), range(512, 1024), range(1024, 1025)]
 
 
 @pytest.fixture(scope="module")
-def parser(shared_data):
-  path = shared_data / "udpipe" / "english.udpipe"
-  if not path.is_file():
-    pytest.skip(f"no parser at {path}")
-  return UDPipe(path)
+def parser(prepared):
+  """The quickstart's parser."""
+  return UDPipe(prepared / "parser.source.udpipe")
 
 
 LONG = "ten thousand words " * 3333
-TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
+# The parser splits the third line into two sentences.
+TEXT = [
+  "The king slept.",
+  "",
+  "A dog cried. The old king slept.",
+  "a\x00b",
+  LONG,
+]
 
 
 @pytest.fixture
@@ -59,61 +64,73 @@ def out(tmp_path):
 def test_parses_lines(parser, tmp_path, out):
   text = trees.parse_lines(TEXT, parser, tmp_path, out)
   blocks = conllu.blocks_of_text(text, "trees")
-  result = list(conllu.match(blocks, TEXT, "text"))
-  assert [p.text for p in result] == TEXT
-  assert [p.parsed for p in result] == [True, False, True, False, False]
-  assert result[4].head_W == (0,)  # no 100 million distances
-  assert (result[4].start_W, result[4].end_W) == ((0,), (len(LONG) - 1,))
-  assert result[0].head_W == parser(TEXT[0]).head_W
-  ids = [
-    comment.removeprefix("# sent_id = ")
-    for block in blocks
-    for comment in block.comments
-    if comment.startswith("# sent_id")
-  ]
+  found = list(conllu.match(blocks, TEXT, "text"))
+  assert [p.text for p in found] == TEXT
+  assert [p.parsed for p in found] == [True, False, True, False, False]
+  assert found[4].head_W == (0,)  # no 100 million distances
+  assert (found[4].start_W, found[4].end_W) == ((0,), (len(LONG) - 1,))
+  assert found[0].head_W == parser(TEXT[0]).head_W
+  ids = re.findall(r"^# sent_id = (.*)$", text, re.MULTILINE)
   assert ids == ["0", "2", "3", "4"]
 
 
-def trees_options(model="", **options):
+def trees_of(tmp_path, texts, model="", given=None, **prepare):
+  """Returns the result, rows, CoNLL-U and parses of the first chunk."""
   sides = SideParser(UDPipeSpec(model)), SideParser(UDPipeSpec())
-  return Trees(("source",), *sides, **options)
-
-
-def trees_of(context):
-  """The result, rows, CoNLL-U and parses of the first chunk."""
-  before = (*stage_runs.SELECTION, "vocabulary")
-  (result,) = stage_runs.run(context, (*before, "trees"))
-  text = context.outputs.read("trees/0", "conllu.source").decode()
+  parse = Trees(("source",), *sides, source_conllu=given or {})
+  context = stage_runs.context_of(
+    tmp_path, {"train": texts}, parse=parse, **prepare
+  )
+  stages = (*stage_runs.SELECTION, "vocabulary", "trees")
+  (result,) = stage_runs.run(context, stages)
+  text = context.outputs.read("trees/0", "conllu.source")
+  sizes = context.outputs.read_array("trees/0", "sizes.conllu.source")
+  assert sizes.sum() == len(text)
   examples, _ = trees.examples_of(context, 0)
-  return result, examples.rows, text, examples.parses["source"]
+  return result, examples.rows, text.decode(), examples.parses["source"]
 
 
 def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
-  lines = ["", "Two men play.", "", LONG, "I can't. You can!"]
-  context = stage_runs.context_of(
+  lines = ["", "The king slept.", "", LONG]
+  lines += [f"The dog of the {i} kings cried." for i in range(700)]
+  result, rows, text, parses = trees_of(
     tmp_path,
-    {"train": (lines, ["x"] * 5)},
-    parse=trees_options(model=str(parser.path)),
-    vocabulary=Subwords(size=30),
+    (lines, ["x"] * len(lines)),
+    model=str(parser.path),
+    vocabulary=Subwords(size=60),
   )
-  facts, rows, text, parses = trees_of(context)
-  assert rows == [1, 4]
-  assert facts["dropped"] == {"empty": 0, "max_subwords": 0}
+  assert rows == [1, *range(4, 704)]
+  assert result["dropped"] == {"empty": 0, "max_subwords": 0}
+  # Several runs of lines have been parsed.
+  assert len([*tmp_path.glob("cache/parse/*.gz")]) > 1
   blocks = conllu.blocks_of_text(text, "trees")
-  assert [block.name for block in blocks] == ["train-2", "train-5"]
-  assert parses == [parser(lines[1]), parser(lines[4])]
+  assert [block.name for block in blocks] == [f"train-{i + 1}" for i in rows]
+  assert parses[:3] == [parser(lines[i]) for i in rows[:3]]
   labels = {label for one in parses for label in one.relation_W}
-  assert facts["relations"]["source"] == sorted(labels)
-  sizes = context.outputs.read_array("trees/0", "sizes.conllu.source")
-  assert sizes.sum() == len(text.encode())
+  assert result["relations"]["source"] == sorted(labels)
 
 
-class Counting:
+def test_given_trees_are_read_for_the_kept_lines(tmp_path):
+  lines = ["a b", "c", "", "d e"]
+  (tmp_path / "all.conllu").write_text("".join(map(chain, lines)))
+  result, rows, _, parses = trees_of(
+    tmp_path,
+    (lines, ["x", "x y z", "x", "x"]),
+    given={"train": "all.conllu"},
+    clean=Clean(max_words=2),
+    vocabulary=Subwords(size=20),
+    max_subwords=9,
+  )
+  assert rows == [0, 3]
+  assert result["relations"] == {"source": ["dep", "root"]}
+  assert [p.head_W for p in parses] == [(0, 0), (0, 0)]
+
+
+class CountingParser:
   """A parser that records the lines it has parsed."""
 
-  def __init__(self, parser, beam=0):
-    self.parser, self.lines = parser, []
-    self.key = f"{parser.identity.sha256}:{beam}:5000"
+  def __init__(self, parser, key="one"):
+    self.parser, self.lines, self.key = parser, [], key
 
   def conllu_all(self, lines, names):
     self.lines += lines
@@ -121,48 +138,183 @@ class Counting:
 
 
 def test_parses_each_line_once(parser, tmp_path, out):
-  counting = Counting(parser)
+  counting = CountingParser(parser)
   text = trees.parse_lines(TEXT, counting, tmp_path, out)
   assert trees.parse_lines(TEXT, counting, tmp_path, out) == text
   assert counting.lines == TEXT
-  # Another beam is another parser; other lines are others.
-  trees.parse_lines(TEXT, Counting(parser, beam=1), tmp_path, out)
+  other = CountingParser(parser, "two")
+  trees.parse_lines(TEXT, other, tmp_path, out)
+  assert other.lines == TEXT
   trees.parse_lines(TEXT[:2], counting, tmp_path, out)
   assert counting.lines == TEXT + TEXT[:2]
   assert len([*tmp_path.glob("*.gz")]) == 3
 
 
-DAMAGE = {
-  "cut": lambda data: data[:40],
-  "empty": lambda data: b"",
-  "flipped": lambda data: data[:90] + bytes([data[90] ^ 4]) + data[91:],
-  "another one": lambda data: gzip.compress(b"# chunk = 0.conllu.gz\n"),
-}
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_repeats_corrupt_parses(parser, tmp_path, out, how):
+@pytest.mark.parametrize(
+  "corrupt",
+  [
+    lambda data: data[:40],
+    lambda data: b"",
+    lambda data: data[:90] + bytes([data[90] ^ 4]) + data[91:],
+    lambda data: gzip.compress(b"# chunk = 0.conllu.gz\n"),
+  ],
+  ids=["cut", "empty", "flipped", "another file"],
+)
+def test_repeats_corrupt_parses(parser, tmp_path, out, corrupt):
   expected = trees.parse_lines(TEXT, parser, tmp_path, out)
   (path,) = tmp_path.glob("*.gz")
   original = path.read_bytes()
-  path.write_bytes(DAMAGE[how](original))
+  path.write_bytes(corrupt(original))
   assert trees.parse_lines(TEXT, parser, tmp_path, out) == expected
   assert path.read_bytes() == original
   assert out.header.messages == [f"corrupt: {path}; parsing its lines again"]
 
 
-def test_given_trees_are_read_for_the_kept_lines(tmp_path):
-  lines = ["a b", "c", "", "d e"]
-  (tmp_path / "all.conllu").write_text("".join(map(chain, lines)))
-  context = stage_runs.context_of(
-    tmp_path,
-    {"train": (lines, ["x", "x y z", "x", "x"])},
-    clean=Clean(max_words=2),
-    parse=trees_options(source_conllu={"train": "all.conllu"}),
-    vocabulary=Subwords(size=20),
-    max_subwords=9,
+def parse_of(words, head_W, relation_W=None, parsed=True):
+  ends = list(itertools.accumulate(len(word) + 1 for word in words))
+  starts = (0, *ends[:-1])
+  end_W = tuple(start + len(word) for start, word in zip(starts, words))
+  relation_W = relation_W or ("nsubj",) * len(words)
+  return Parse(
+    " ".join(words), starts, end_W, tuple(head_W), relation_W, parsed
   )
-  facts, rows, _, parses = trees_of(context)
-  assert rows == [0, 3]
-  assert facts["relations"] == {"source": ["dep", "root"]}
-  assert [p.head_W for p in parses] == [(0, 0), (0, 0)]
+
+
+WORDS, TREE = list("abcdefgh"), [0, 0, 0, 2, 2, 2, 2, 2]
+LABELS = ("root", "case", "det", "obj", "nsubj", "mark", "amod", "obl")
+FLAT, CHAIN, ZIGZAG = (
+  [0] * 8,
+  [0, 0, 1, 2, 3, 4, 5, 6],
+  [1, 2, 3, 3, 3, 4, 5, 6],
+)
+
+
+def test_counts_by_hand():
+  found = count(
+    [
+      parse_of(WORDS, FLAT),
+      parse_of(WORDS, CHAIN),
+      parse_of(WORDS, ZIGZAG),
+      parse_of(["\u3042" * 20, "b" * 21], [0, 0], ("root", "dep:x")),
+      parse_of(["x"], [0], parsed=False),
+      Parse(" ", (), (), (), (), parsed=False),
+    ]
+  )
+  assert found == {
+    "lines": 5,
+    "unparsed": 1,
+    "trees": 3,
+    "flat": 1,
+    "chains": 2,
+    "characters": 8 + 8 + 8 + 41,
+    "uncut": 21,
+    "relation dep": 1,
+    "relation nsubj": 24,
+    "relation root": 1,
+  }
+  assert find_warnings(found) == []  # too few
+
+
+@pytest.mark.parametrize(
+  ("parses", "message"),
+  [
+    ([parse_of(["x"], [0], parsed=False)] * 3, "lines have no tree"),
+    ([parse_of(WORDS, FLAT)] * 5, "trees have all words on one"),
+    ([parse_of(WORDS, CHAIN)], "trees have each word on a neighbor"),
+    ([parse_of(WORDS, TREE, ("dep",) * 8)] * 5, "have no relation but dep or"),
+    ([parse_of(["x" * 200], [0])], "characters are of words of more than 20"),
+    (
+      [parse_of(WORDS, TREE, ("compound",) * 8)] * 80,
+      r"of the words have the same relation \(usual: at most 28 %\)",
+    ),
+    (
+      [parse_of(WORDS, TREE, ("obj", "nsubj", "obl", "amod") * 2)] * 80,
+      r"of the words are function words \(usual: at least 12 %\)",
+    ),
+  ],
+)
+def test_each_kind_causes_a_warning(parses, message):
+  usual = [parse_of(WORDS, TREE, LABELS)] * 25
+  assert find_warnings(count(usual)) == []
+  warnings = find_warnings(count(usual + parses))
+  assert any(re.search(message, warning) for warning in warnings)
+
+
+@pytest.mark.parametrize("language", ["en", "cs", "tr", "zh", "ja"])
+def test_gold_trees_cause_no_warning(shared_data, language):
+  blocks = conllu.read(shared_data / "ud" / f"{language}_pud.conllu.gz")
+  first = itertools.islice(blocks, 150)
+  parses = [conllu.attach([block], block.text) for block in first]
+  assert find_warnings(count(parses)) == []
+
+
+def test_a_model_of_another_language_causes_a_warning(shared_data):
+  german = UDPipe(shared_data / "udpipe" / "german.udpipe")
+  for name in ("multi30k/val.de.gz", "multi30k/val.cs.gz", "enja/train.ja.gz"):
+    with gzip.open(shared_data / name, "rt", encoding="utf-8") as file:
+      lines = [line.rstrip("\n") for line in itertools.islice(file, 40)]
+    warnings = find_warnings(count(german.parses(lines)))
+    assert bool(warnings) == ("de.gz" not in name), warnings
+
+
+def test_counts_unknown_subwords_and_sentences_without_trees():
+  ids = {"source_id": [[5, 1, 1, 3], [3]], "target_id": [[1, 3], [4, 3]]}
+  columns = ids | {"source_parsed": [1, 0]}
+  examples = [
+    {
+      name: np.array(column[i], schema.FEATURES[name].dtype)
+      for name, column in columns.items()
+    }
+    for i in range(2)
+  ]
+  rows = Rows.of(examples, [*columns])
+  counts = {"unknown.source": 2, "unknown.target": 1, "unparsed": 1}
+  assert report.count(rows, ["source"]) == counts
+  assert report.count(rows, []) == counts | {"unparsed": 0}
+
+
+SPLIT = {
+  "lines": 5,
+  "examples": 4,
+  "dropped": {"empty": 3, "max_words": 0},
+  "unparsed": 1,
+  "unknown": {"source": 2, "target": 0},
+  "blank": {"source": 1, "target": 0},
+  "tree_warnings": {"source": ["9.0 % of the trees are odd"]},
+  "optional": {"brackets": {"used": 3, "other words": 0, "no tree": 1}},
+}
+
+
+def test_report():
+  index = np.zeros(4, ENTRY)
+  index["source"], index["source_words"] = [5, 1, 3, 5], [3, 0, 1, 3]
+  index["target"] = [2, 2, 9, 2]
+  empty = {"dropped": {}, "blank": {}, "tree_warnings": {}, "optional": {}}
+  text = report.text(
+    "toy: en to de",
+    {"train": SPLIT, "test": SPLIT | empty | {"examples": 0}},
+    {"train": index, "test": index[:0]},
+    sides=["source"],
+    left_out={"extra": "no file"},
+  )
+  train, test = text.split("\n\ntest: ")
+  assert train.splitlines() == [
+    "toy: en to de",
+    "",
+    "train: 4 of 5 pairs",
+    "  dropped    empty 3",
+    "  unparsed   1",
+    "  no text    source 1",
+    "  brackets   used 3, no tree 1",
+    "  source     subwords per sentence: mean 3.50, median 3, 99 % 5, max 5; 2 "
+    "unknown (20.00 %)",
+    "             words per sentence: mean 1.75, median 1, 99 % 3, max 3; 1.43 "
+    "subwords per word",
+    "  target     subwords per sentence: mean 3.75, median 2, 99 % 9, max 9; 0 "
+    "unknown (0.00 %)",
+    "  warning    source: 9.0 % of the trees are odd",
+    "             Is config.prepare.parse.source of this language? See "
+    "docs/parsers.md.",
+  ]
+  assert "dropped    none" in test and "sentence: none; 2 unknown" in test
+  assert test.endswith("\n\nleft out: extra (no file)\n")
