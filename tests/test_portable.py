@@ -1,4 +1,4 @@
-"""Every system's training step and search lower for GPUs and TPUs.
+"""Training steps and searches of all kinds of systems lower for GPUs and TPUs.
 
 The tests stop at the input of XLA; test_compiled_programs.py compiles some.
 """
@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from models_under_test import batch_of, plan_of, sentence
+from models_under_test import batch_of, plan_of, sentence, windows_of
 from tables_under_test import decode_options, request_of, run_search
 
 from jaxsyn.configs.systems import SYSTEMS
@@ -20,18 +20,23 @@ PLATFORMS = ("cuda", "tpu")
 
 
 def programs(plan):
-  """Returns keys that are equal for equal training steps, and for equal searches."""
-  spec, losses = plan.spec, tuple(sorted(plan.recipe.losses.items()))
-  return (spec, losses), (
-    spec.architecture,
-    spec.modifiers.decoder,
-    spec.modifiers.cross,
-  )
+  """Returns keys that are equal for similar training steps, and for similar searches.
+
+  Systems with the same kinds of modifiers and losses differ in options only.
+  """
+  architecture = plan.spec.architecture
+  kinds = [type(architecture), *map(type, windows_of(plan).values())]
+  modifiers = plan.spec.modifiers
+  stacks = [
+    tuple(type(spec) for _, spec in modifiers.modifiers_in(stack))
+    for stack in ("encoder", "decoder", "cross")
+  ]
+  return (*kinds, *stacks, *sorted(plan.recipe.losses)), (*kinds, *stacks[1:])
 
 
-# One system for each key: controls differ in their data only, and many systems
-# have the same decoder.
-STEPS, SEARCHES = ({} for _ in range(2))
+# One system for each key.
+STEPS: dict[object, str] = {}
+SEARCHES: dict[object, str] = {}
 for _name in SYSTEMS:
   _step, _search = programs(plan_of(_name))
   STEPS.setdefault(_step, _name)

@@ -235,6 +235,7 @@ def test_content_but_no_names_of_files_change_the_key(tmp_path, options, make):
     ("prepare.subset.seed", 9, False),  # without a subset
     ("prepare.subset.pairs", 10, True),
     ("prepare.splits.test", ("test.en", "test.de.gz", "1-7"), True),
+    ("prepare.splits.test", ("copy.en", "test.de.gz"), True),  # in the manifest
     ("prepare.shard_mib", 9.0, True),
     ("data.name", "other", True),
     ("data.target_language", "fr", True),
@@ -244,6 +245,7 @@ def test_options_that_affect_files_change_the_key(
   tmp_path, option, value, changes
 ):
   config = corpus(tmp_path)
+  write(tmp_path / "raw" / "copy.en", lines_of(config, "test.en"))
   plain = key_of(config)
   set_options(config, {option: value})
   assert (key_of(config) != plain) == changes

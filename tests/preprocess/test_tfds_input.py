@@ -208,7 +208,7 @@ def flip(data):
   [
     (lambda data: data[:200], ""),
     (flip, ""),
-    (lambda data: data[:0], ""),
+    (lambda data: data[:0], "(has 0 examples|missing or corrupt)"),
     (None, "is missing"),
   ],
   ids=["cut", "flipped", "empty", "missing"],
