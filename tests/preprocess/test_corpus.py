@@ -7,7 +7,6 @@ import pytest
 import zstandard
 
 from jaxsyn import new
-
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import corpus
 from jaxsyn.preprocess.corpus import CorpusStats, Files, Side, corpus_stats
