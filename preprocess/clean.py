@@ -67,7 +67,7 @@ LIMITS: dict[str, Callable[..., bool]] = {
 def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
-  """Returns the filters that the options select, by reason, in order."""
+  """Returns the selected filters in order: reason of dropping -> function."""
   found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
   for reason, function in LIMITS.items():
     limit = getattr(options, reason)
@@ -106,10 +106,11 @@ def _language_filter(source_language: str, target_language: str) -> Filter:
 
 
 def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Applies the filters to a chunk of lines, and checks optional input.
+  """Finds the pairs of a chunk that the filters drop; checks optional input.
 
   Writes "reasons": 0 for each line that is kept, otherwise the index of its
-  filter, from 1; and "keys.N", hashes of the kept pairs in partition N.
+  filter, from 1; and "keys.N", the hashes and line indices of the kept pairs
+  whose hash is in partition N.
 
   Raises:
     InputError: A line has NUL, or input of an optional feature is malformed.
@@ -128,7 +129,15 @@ def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
   )
   out.write("reasons", reason_P.tobytes())
   rows = np.flatnonzero(reason_P == 0)
-  _check_nul(chunk, pairs, rows.tolist())
+  for row in rows.tolist():
+    # UDPipe and other programs end a text at NUL. Other control characters do
+    # no harm, and texts for scoring must stay as they were published.
+    for side, line in zip(schema.SIDES, pairs[row]):
+      if "\0" in line:
+        raise InputError(
+          f"{chunk.place(side, row)}: there is a NUL character in the line."
+          " Remove it from the file (tr -d '\\000')."
+        )
   if chunk.is_train and options.duplicates:
     for partition, table in enumerate(_keys(chunk, pairs, rows)):
       out.write(f"keys.{partition}", table.tobytes())
@@ -145,23 +154,6 @@ def _first_reason(pair: Pair, tests: Sequence[Filter]) -> int:
     if test(*pair):
       return index
   return 0
-
-
-def _check_nul(
-  chunk: Chunk, pairs: Sequence[Pair], rows: Sequence[int]
-) -> None:
-  """Raises InputError for NUL in the given rows, with FILE:LINE.
-
-  UDPipe and other programs end a text at NUL. Other control characters do no
-  harm, and texts for scoring must stay as they were published.
-  """
-  for row in rows:
-    for side, line in zip(schema.SIDES, pairs[row]):
-      if "\0" in line:
-        raise InputError(
-          f"{chunk.place(side, row)}: there is a NUL character in the line."
-          " Remove it from the file (tr -d '\\000')."
-        )
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
@@ -202,7 +194,7 @@ def pair_key(pair: Pair) -> bytes:
 def _keys(
   chunk: Chunk, pairs: Sequence[Pair], rows: np.ndarray
 ) -> list[np.ndarray]:
-  """Returns the hashes and line indices of pairs, a table per partition."""
+  """Returns the hash and line index of each pair, grouped by hash partition."""
   keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
   both = np.frombuffer(keys, "<u8").reshape(-1, 2)
   lines = (rows + chunk.lines.start).astype("<u8")
@@ -277,7 +269,7 @@ def select(context: JobContext, results: Sequence[Result]) -> Result:
 
 
 def kept_rows(context: JobContext, number: int) -> list[int]:
-  """Returns the indices of lines in a chunk that cleaning and subset keep."""
+  """Returns the indices of lines in a chunk that become training or test pairs."""
   chunk, summary = context.chunk(number), context.summary("duplicates")
   duplicates = context.duplicates(summary["partitions"])
   rows = _clean_rows(context, number, duplicates)

@@ -12,11 +12,12 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.readers import reader_of
+from jaxsyn.preprocess import reading
+from jaxsyn.preprocess.raw import Source
+from jaxsyn.preprocess.readers import READERS, reader_of
 from jaxsyn.scoring import tokenizers
 
 MIN_PAIRS = 20  # in a corpus from which pairs are held out
@@ -77,18 +78,12 @@ class Files:
       InputError: A line is not UTF-8 or does not have two columns, or the files
         have different numbers of lines.
     """
-    if not self.target:
-      for number, line in enumerate(text.lines_of(self.source), 1):
-        row = line.split("\t")
-        if len(row) != 2:
-          raise InputError(
-            f"{self.source}:{number}: {len(row)} columns, but a pair has two. "
-            "To take the first two of more: cut -f1,2."
-          )
-        yield row[0], row[1]
-      return
     counts = [0, 0]
-    sides = map(text.lines_of, (self.source, self.target))
+    texts = READERS["text" if self.target else "tsv"].texts
+    sides = [
+      texts(Source(pathlib.Path(name), field=str(column)))
+      for column, name in enumerate((self.source, self.target or self.source))
+    ]
     for pair in itertools.zip_longest(*sides):
       source, target = pair
       counts[0] += source is not None
@@ -96,11 +91,7 @@ class Files:
       if source is not None and target is not None:
         yield source, target
     if counts[0] != counts[1]:
-      raise InputError(
-        f"{self.source} has {counts[0]} lines, but {self.target} has {counts[1]}:"
-        " line N of one must be the translation of line N of the other. Look at "
-        f"line {min(counts) + 1} of the longer file, and before."
-      )
+      raise reading.unequal_error(self.names, counts)
 
 
 @dataclasses.dataclass
@@ -136,7 +127,7 @@ class Side:
     return not tokenizers.without_blanks(self.sample)
 
   def length(self, lines: int) -> str:
-    """Returns the mean line length as text, in words or in characters."""
+    """Returns the mean length of a line, such as "11.9 words", for messages."""
     if self.has_blanks:
       return f"{self.words / lines:.1f} words"
     return f"{self.letters / lines:.1f} characters"

@@ -46,7 +46,7 @@ class Alternatives(OptionalFeature):
   }
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Returns the relations in the parses that are used: side -> relations."""
+    """Returns the relation labels in the usable parses: side -> labels."""
     relations = {}
     for side in self._sides(examples.chunk.context.config.prepare):
       parses, _ = _matching_parses(examples, side)
@@ -88,7 +88,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns the further parses with the words of the best parse, and counts.
+  """Returns the further parses that have the words of the best, and counts.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was
@@ -119,7 +119,7 @@ def _matching_parses(
 
 
 class Alignments(OptionalFeature):
-  """Word alignments, as links between the words of both sides.
+  """Word alignments: links between source and target words.
 
   Its files are the links and, if other words than those between blanks were
   aligned, the source words and the target words.
@@ -216,7 +216,7 @@ class Annotations(OptionalFeature):
   name = "annotations"
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Writes side -> annotation -> label -> number of words in training."""
+    """Counts the words with each label: side -> annotation -> label -> count."""
     names = examples.chunk.context.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():

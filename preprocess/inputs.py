@@ -64,7 +64,7 @@ class Inputs:
   left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def has_trees(self, side: str) -> bool:
-    """Returns whether the trees of a side are given and not parsed."""
+    """Returns whether files give the trees of a side, so that none is parsed."""
     return f"trees.{side}" in self.splits[self.config.data.train].streams
 
   def sha256(self, split: SplitInput) -> str:
@@ -84,7 +84,7 @@ class Inputs:
   def job(
     self, outputs: Outputs, new: pathlib.Path, cache: pathlib.Path
   ) -> PrepareJob:
-    """Returns the preparation job for workers; arguments as in `PrepareJob`."""
+    """Returns the job that workers run; arguments as in `PrepareJob`."""
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
@@ -160,7 +160,7 @@ def _texts(
   entry: options.SplitEntry,
   raw_files: raw.RawFiles,
 ) -> Streams:
-  """Returns the text files of each side that a split's config entry names."""
+  """Returns the source and target files that the config names for a split."""
   data, fields = config.data, config.prepare.fields
   wanted = dict(zip(schema.SIDES, fields)) or {
     side: getattr(data, f"{side}_language") for side in schema.SIDES
@@ -186,7 +186,7 @@ def _texts(
 def _given_streams(
   config: DataConfig, split: str, raw_files: raw.RawFiles
 ) -> Streams:
-  """Returns the given trees and the optional input of a split."""
+  """Returns the files of trees and of optional features for a split."""
   parse, named = config.prepare.parse, {}
   for side in parse.sides:
     if given := getattr(parse, f"{side}_conllu"):

@@ -68,7 +68,7 @@ class SplitInput:
 
   @property
   def paths(self) -> list[pathlib.Path]:
-    """Paths of all input files of the split, without duplicates."""
+    """Different paths of all input files of the split."""
     sources = itertools.chain.from_iterable(self.streams.values())
     return list(dict.fromkeys(source.path for source in sources))
 
@@ -101,6 +101,11 @@ class PrepareJob:
   parsers: Mapping[str, tuple[ParserSpec, Identity]]
 
   @property
+  def paths(self) -> set[pathlib.Path]:
+    """Paths of all input files."""
+    return {path for split in self.splits for path in split.paths}
+
+  @property
   def streams(self) -> list[tuple[SplitInput, str]]:
     """Pairs of split and stream name, for all input streams of the job."""
     return [(split, name) for split in self.splits for name in split.streams]
@@ -110,7 +115,7 @@ class PrepareJob:
 
 
 class JobContext:
-  """A preparation job with its loaded parsers, vocabularies and summaries.
+  """A preparation job with its parsers, vocabularies and stage summaries, once loaded.
 
   Attributes:
     job: Job that is prepared.
@@ -144,13 +149,13 @@ class JobContext:
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   def summary(self, stage: str) -> Result:
-    """Returns the summary of a finished stage, from a file that is read only once."""
+    """Returns the combined result of a finished stage, which is read only once."""
     if stage not in self._summaries:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]
 
   def duplicates(self, partitions: int) -> np.ndarray:
-    """Returns the sorted line indices of repeated training pairs, read once.
+    """Returns the sorted line indices of repeated training pairs.
 
     Args:
       partitions: Number of `clean.find_duplicates` tasks.
@@ -170,7 +175,7 @@ class JobContext:
 
   @functools.cached_property
   def line_ranges(self) -> list[range]:
-    """Range of line indices that each split takes from its files."""
+    """Range of line indices that each split selects from its files."""
     return [range(*pair) for pair in self.summary("read")["lines"]]
 
   @functools.cached_property
@@ -197,11 +202,6 @@ class JobContext:
   def train_chunks(self) -> list[int]:
     """Indices of the training split's chunks of lines."""
     return self.chunks(self.config.data.train)
-
-  @property
-  def chunk_count(self) -> int:
-    """Number of chunks of lines in all splits."""
-    return len(self.all_chunks)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Encoded:
 
 
 def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
-  """Returns the value of an option of config.prepare by its dotted name."""
+  """Returns the value of an option of config.prepare, given its dotted name."""
   value: Any = prepare
   for name in option.split("."):
     value = getattr(value, name)
@@ -99,7 +99,7 @@ class OptionalFeature:
     """Raises InputError for malformed input, before the text is parsed."""
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Returns the labels in a chunk, or writes their counts as a part."""
+    """Collects the labels in the examples of a chunk, for `manifest`."""
     return {}
 
   def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
@@ -112,7 +112,7 @@ class OptionalFeature:
     return {}
 
   def encode(self, examples: Examples) -> Encoded | None:
-    """Returns the features of the examples of a chunk."""
+    """Returns this feature's arrays for the examples of a chunk."""
     return None
 
 
@@ -122,7 +122,7 @@ def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
 
 
 def total(results: Sequence[Mapping[str, Mapping[str, int]]]) -> Result:
-  """Returns the sum of the counts of several chunks: stream -> use -> number."""
+  """Adds the counts of several chunks: stream -> use -> number of lines."""
   counts: dict[str, collections.Counter[str]] = {}
   for result in results:
     for stream, of_stream in result.items():

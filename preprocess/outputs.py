@@ -85,9 +85,6 @@ class TaskOutput:
   def write_json(self, part: str, content: Any) -> None:
     self.write(part, json.dumps(content, ensure_ascii=False).encode())
 
-  def write_header(self) -> None:
-    self.write_json(_HEADER, vars(self.header))
-
   def add_message(self, message: str) -> None:
     """Adds a line to print for the user when the task is done."""
     self.header.messages.append(message)
@@ -125,10 +122,10 @@ class Outputs:
     ):
       output = TaskOutput(archive, task)
       yield output
-      output.write_header()
+      output.write_json(_HEADER, vars(output.header))
 
   def read(self, task: str, part: str) -> bytes:
-    """Returns the bytes of a named part in a finished task's output file.
+    """Returns the bytes of a named part of a finished task's output.
 
     Raises:
       InputError: The file is corrupt; it is removed, and the next run repeats
@@ -185,9 +182,12 @@ class Outputs:
   def all_finished(
     self, tasks: Iterable[str], deep: bool = False
   ) -> list[Header | None]:
-    """Returns `finished` of each task; `deep` has no effect on object stores.
+    """Returns the output file headers of tasks, None for tasks that must run.
 
-    These have checksums of their own.
+    Args:
+      tasks: Names of the tasks.
+      deep: Whether to compare checksums, as in `finished`; without effect on
+        object stores, which have checksums of their own.
     """
     if remote.is_remote(self.folder):
       return remote.each(self.finished, tasks)

@@ -133,7 +133,7 @@ _Signs = tuple[str | int | _Word, ...]  # labels, CLOSE, and words
 
 
 def _closed(content: Sequence[str | _Signs]) -> _Signs:
-  """Returns the signs of a bracket, given its label, words and constituents."""
+  """Returns a complete bracket as one sequence of labels, words and CLOSE."""
   label = content[0] if content and isinstance(content[0], str) else ""
   children = content[1:] if label else content
   if len(children) == 1 and isinstance(children[0], str):  # a pre-terminal
@@ -145,7 +145,7 @@ def _closed(content: Sequence[str | _Signs]) -> _Signs:
 
 
 def spellings(word: str) -> tuple[str, ...]:
-  """Returns possible spellings in raw text for a word of a Penn tree."""
+  """Returns the possible spellings in raw text of a word in a Penn tree."""
   bare = word.replace("\\", "")  # 1\/2
   return (word, *_SPELLINGS.get(word, ()), bare)
 
@@ -224,7 +224,7 @@ class Brackets(OptionalFeature):
 
 
 def _penn_trees(examples: Examples) -> list[PennTree | None]:
-  """Returns the constituency tree of each example, None without one.
+  """Returns the constituency tree of each example, or None.
 
   Raises:
     InputError: A line of the chunk has no valid tree or several trees, or it is

@@ -52,8 +52,18 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
   text = report.text(
     title, splits, indexes, sides=described["sides"], left_out=left_out
   )
+  # TFDS takes a second to load, and input errors should be reported first.
+  from jaxsyn.data.store import tfds_metadata
+
   with files.filled_folder(job.new) as folder:
-    _write_tfds_metadata(folder, context, title, splits)
+    tfds_metadata.write_metadata(
+      manifests.tfds_folder(folder, described),
+      name=described["name"],
+      version=described["version"],
+      features=tfds_metadata.tfds_features(described),
+      splits=splits,
+      title=title,
+    )
     files.write_text(folder / "report.txt", text)
   names = files.names(job.new)
   sums = {
@@ -157,26 +167,6 @@ def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
   return (
     f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
     f" of {' and '.join(sizes.values())} subwords, {trees}"
-  )
-
-
-def _write_tfds_metadata(
-  folder: pathlib.Path,
-  context: JobContext,
-  title: str,
-  splits: Mapping[str, Mapping[str, Any]],
-) -> None:
-  # TFDS takes a second to load, and input errors should be reported first.
-  from jaxsyn.data.store import tfds_metadata
-
-  described = context.manifest
-  tfds_metadata.write_metadata(
-    manifests.tfds_folder(folder, described),
-    name=described["name"],
-    version=described["version"],
-    features=tfds_metadata.tfds_features(described),
-    splits=splits,
-    title=title,
   )
 
 

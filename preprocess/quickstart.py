@@ -20,12 +20,12 @@ from absl import flags
 from jaxsyn import cli
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.alignments import pharaoh
-from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
 from jaxsyn.preprocess.toy import corpus, parser
 from jaxsyn.preprocess.toy.corpus import Sizes
 from jaxsyn.storage import files
+from jaxsyn.utils import exits
 
 PARSER = "quickstart.udpipe"
 REPORT = "report.json"
@@ -73,13 +73,8 @@ def run(
   """
   sizes = sizes or Sizes()
   output = pathlib.Path(output)
-  try:
-    output.mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    raise InputError(
-      f"cannot make the folder {output}: {error.strerror}. Choose another "
-      "--output."
-    ) from error
+  exits.check_target(os.fspath(output), "--output", folder=True)
+  output.mkdir(parents=True, exist_ok=True)
   splits = corpus.make_splits(seed, sizes)
   for split, pairs in splits.items():
     for side, language in zip(schema.SIDES, LANGUAGES):

@@ -42,7 +42,7 @@ class Source:
   total: int = 0
 
   def content_key(self, sha256: str) -> str:
-    """Returns a string that identifies the text of this source.
+    """Returns a string that is equal for sources with equal text.
 
     Args:
       sha256: Hash of the file.
@@ -182,9 +182,11 @@ class RawFiles:
       raise InputError(message) from None
 
   def named(self, option: str, file: str) -> pathlib.Path:
-    """Returns the path of a file that another option of config.prepare names.
+    """Returns the path of an additional input file, such as a file of trees.
 
-    The file is a download, a name in `raw_dir`, or a path.
+    Args:
+      option: Option of config.prepare that names the file, for messages.
+      file: Name of a download or of a file in `raw_dir`, or a path.
     """
     if file in self.downloads:
       return self.find(file)

@@ -50,7 +50,8 @@ def _table(source: Source) -> Iterator[str]:
     if len(columns) != 2:
       raise InputError(
         f"{source.path}:{number}: {len(columns)} columns, but a pair has two,"
-        " its source and its target, with a tab between them."
+        " its source and its target, with a tab between them. To take the first"
+        " two of more: cut -f1,2."
       )
     yield columns[column]
 

@@ -60,7 +60,7 @@ def read(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 
 def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
-  """Yields chunks of the lines that a split selects from its files.
+  """Cuts the lines or trees that a split selects into chunks.
 
   An invalid range selects all lines; `line_range` raises its error later.
   """
@@ -117,7 +117,7 @@ def _read_trees(
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Checks that files of a split have equally many lines; returns the counts.
+  """Checks that all files of a split have equally many lines.
 
   Returns:
     "counts": split -> stream -> number of lines in each file; and "lines", the
@@ -158,10 +158,20 @@ def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
     i = next(i for i, (a, b) in enumerate(zip(*texts)) if a != b)
     names = [str(split.streams[side][i].path) for side in schema.SIDES]
     lengths = [of_side[i] for of_side in texts]
-  raise InputError(
-    f"{names[0]} has {lengths[0]} lines, but {names[1]} has {lengths[1]}: line N"
-    " of one must be the translation of line N of the other. Look at line"
-    f" {min(lengths) + 1} of the longer file, and before."
+  raise unequal_error(names, lengths)
+
+
+def unequal_error(names: Sequence[str], lines: Sequence[int]) -> InputError:
+  """Returns the error for two files of a pair with different numbers of lines.
+
+  Args:
+    names: Names of the two files.
+    lines: Number of lines in each file.
+  """
+  return InputError(
+    f"{names[0]} has {lines[0]} lines, but {names[1]} has {lines[1]}: line N of"
+    " one must be the translation of line N of the other. Look at line"
+    f" {min(lines) + 1} of the longer file, and before."
   )
 
 

@@ -79,7 +79,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 
 def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
-  """Returns the optional features of each example, and statistics of them.
+  """Encodes the optional features of each example, and counts their input.
 
   Returns:
     Features of each example; "optional", the `counts` of `optional.Encoded`,
@@ -139,7 +139,7 @@ def _check_matches(split: SplitInput, counts: Result) -> None:
 def _shards(
   context: JobContext, chunks: Sequence[int], results: Sequence[Result]
 ) -> list[list[Part]]:
-  """Returns the rows of chunks that each shard of a split contains."""
+  """Returns the parts of chunks that each shard of a split contains."""
   size = round(context.config.prepare.shard_mib * _MIB)
   shards: list[list[Part]] = [[]]
   room = size
@@ -217,7 +217,7 @@ def _content(
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
-  """Writes content as gzip without a time; equal content gives equal bytes."""
+  """Writes content as gzip, without a time, so that equal content gives equal bytes."""
   with (
     # Level 6 compresses text as well as 9, three times as fast.
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,

@@ -14,7 +14,7 @@ Counts = dict[str, int]
 
 
 def count(rows: Rows, sides: Sequence[str]) -> Counts:
-  """Returns statistics of examples; those of several batches may be added.
+  """Counts unknown subwords and sentences without a tree in a batch of examples.
 
   Args:
     rows: Examples.

@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import itertools
 import os
 import pickle
 import threading
@@ -43,11 +42,11 @@ _AGAIN = "See the log of the runner. Run the same command again to continue."
 
 @contextlib.contextmanager
 def local(context: JobContext) -> Iterator[stages.Run]:
-  """Yields a function that runs tasks on this machine.
+  """Yields a function that runs preparation tasks on this machine.
 
   It uses worker processes in proportion to the size of the input, or none.
   """
-  size = sum(map(files.size_of, set(_input_paths(context.job))))
+  size = sum(map(files.size_of, context.job.paths))
   wanted = context.config.prepare.workers or cores()
   count = min(wanted, size // _BYTES_PER_PROCESS)
   if count > 1:
@@ -55,11 +54,6 @@ def local(context: JobContext) -> Iterator[stages.Run]:
       yield functools.partial(run_on_workers, workers)
   else:
     yield functools.partial(_run_in_process, context)
-
-
-def _input_paths(job: PrepareJob) -> list[os.PathLike[str]]:
-  sources = [split.streams[name] for split, name in job.streams]
-  return [source.path for source in itertools.chain(*sources)]
 
 
 def _run_in_process(
@@ -107,7 +101,7 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
   parsed, runner = check_beam_options(options)
   job = context.job
   if runner in _REMOTE_RUNNERS:
-    for path in (job.outputs.folder, *_input_paths(job)):
+    for path in (job.outputs.folder, *sorted(job.paths)):
       if not remote.is_remote(path):
         raise InputError(
           f"--runner={runner}: its workers cannot read {path}. Put the raw text"
@@ -189,11 +183,11 @@ def _error_files(outputs: Outputs, stage: str) -> list[str]:
   return [f"{stage}/{name}" for name in names]
 
 
-_loaded = threading.local()  # the job of this thread, and its context
+_loaded = threading.local()  # pickled job of this thread, and its context
 
 
 def context_of(job: bytes) -> JobContext:
-  """Returns the context of a pickled job, whose parsers a thread loads once."""
+  """Returns a pickled job with its loaded data; each thread loads it once."""
   if getattr(_loaded, "job", None) != job:
     _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
   return _loaded.context

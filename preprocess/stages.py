@@ -42,7 +42,7 @@ class Stage(NamedTuple):
 
 
 def _chunks(context: JobContext) -> int:
-  return context.chunk_count
+  return len(context.all_chunks)
 
 
 STAGES = {

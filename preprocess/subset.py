@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   options: Subset, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Samples the training subset; returns its largest (random number, line).
+  """Samples the training subset; returns its largest [random number, line].
 
   Args:
     options: Size and seed of the subset.
@@ -65,7 +65,7 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
 def is_drawn(
   seed: int, lines: np.ndarray, last_drawn: Sequence[int]
 ) -> np.ndarray:
-  """Returns whether each clean training line is in a random subset.
+  """Returns a mask of the clean training lines that are in the subset.
 
   Args:
     seed: Seed of the subset.

@@ -54,7 +54,7 @@ _RELATION = "relation "  # and a relation: the name of its number of words
 
 
 def count(parses: Iterable[Parse]) -> Stats:
-  """Returns statistics of parsed lines; those of several chunks may be added.
+  """Counts properties of the trees of some lines, such as flat trees.
 
   Returns:
     Number of
@@ -89,7 +89,7 @@ def count(parses: Iterable[Parse]) -> Stats:
 
 
 class Share(NamedTuple):
-  """A percentage, and its limit for trees of a suitable parser.
+  """A percentage of lines, trees, words or characters, and its usual limit.
 
   Attributes:
     part: Name of a statistic.

@@ -103,7 +103,7 @@ def examples_of(
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Merges the results of all chunks: manifest entries, drop counts and warnings.
+  """Combines all chunks: manifest entries, counts of dropped pairs, warnings.
 
   Raises:
     InputError: No training pair is left, or no constituency tree has a label.
@@ -182,7 +182,7 @@ def _parsed(
   names: Sequence[str],
   out: TaskOutput,
 ) -> tuple[list[Parse], list[str]]:
-  """Returns the parse of each line by the parser of a side, and its CoNLL-U.
+  """Parses lines of one side; returns the parse of each and its CoNLL-U.
 
   A line that the parser splits into sentences has several trees.
 
@@ -230,7 +230,7 @@ def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
 def parse_lines(
   lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: TaskOutput
 ) -> str:
-  """Returns the parses of lines as CoNLL-U, stored by an earlier run or new.
+  """Parses lines, unless an earlier run has stored their parses.
 
   Sentence ids are indices of lines.
 

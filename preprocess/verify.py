@@ -107,10 +107,10 @@ def _split_fault(dataset: Dataset, name: str) -> str:
 
 
 def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
-  """Compares blocks of records with text and trees; yields their sizes.
+  """Compares records with text and trees; yields the size of each block.
 
   Raises:
-    InvalidExampleError: A record is wrong; has its number in the block.
+    InvalidExampleError: A record is wrong; has its index in the block.
     InputError: The text, trees or records of the split cannot be read.
   """
   records, last = dataset.split(name), 0

@@ -23,11 +23,11 @@ _SAMPLE = 1_000_000  # training pairs that a vocabulary is trained on, about
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns the vocabularies that config.prepare.vocabulary.like names, by side.
+  """Returns the vocabularies of config.prepare.vocabulary.like, by side.
 
   Raises:
-    InputError: The path has no dataset, or its vocabulary is joint and the
-      configured vocabulary is not, or vice versa.
+    InputError: The path has no dataset, or only one of its vocabulary and the
+      configured vocabulary is joint.
   """
   options = config.prepare.vocabulary
   if not options.like:

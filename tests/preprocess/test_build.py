@@ -15,7 +15,7 @@ import web_server
 import zstandard
 from raw_corpora import chain, command, corpus, lines_of, records_of
 
-from jaxsyn.configs import base, mafand_en_hau, multi30k_de_en, pud
+from jaxsyn.configs import base, multi30k_de_en, pud
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -244,20 +244,6 @@ def test_multi30k_leaves_out_test_sets_that_are_missing(shared_data, tmp_path):
   assert set(manifest["left_out"]) == late
   assert set(manifest["splits"]) == splits - late
   assert manifest["splits"]["train"]["lines"] == 29_000
-
-
-def test_keeps_news_in_hausa(shared_data, tmp_path):
-  config = mafand_en_hau.get_config()
-  config.data.directory = str(tmp_path / "out")
-  config.prepare.parse.sides = ()
-  config.prepare.update(workers=1, shard_mib=64)
-  config.prepare.splits.train = (*config.prepare.splits.train[:2], "1-1500")
-  splits = manifests.read(build.run(config, str(shared_data / "mafand")))[
-    "splits"
-  ]
-  assert splits["train"]["examples"] > 0.99 * 1500
-  counts = splits["validation"]["examples"], splits["test"]["examples"]
-  assert counts == (1300, 1500)
 
 
 def test_uses_the_vocabulary_of_another_folder(made, tmp_path):

@@ -48,7 +48,7 @@ from jaxsyn.preprocess import (
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
-from jaxsyn.storage import files, remote
+from jaxsyn.storage import checksums, files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINES, PAIRS = 1200, 400  # of the training split, and of its subset
@@ -319,6 +319,12 @@ def test_verify_finds_changed_line_numbers(whole, tmp_path, capsys):
   path = copy / "text" / "train.drawn.gz"
   path.write_bytes(gzip.compress(b"1\n2\n3\n", mtime=0))
   with pytest.raises(InputError, match=r"train\.drawn\.gz"):
+    verify.run(copy)
+  # With checksums of the new content, records are compared with it.
+  manifest = manifests.read(copy)
+  sums = checksums.file_checksums(copy, manifest["files"])
+  manifests.write(copy, {**manifest, "files": sums})
+  with pytest.raises(InputError, match=r"line \d+ is not in .*train\.drawn"):
     verify.run(copy)
   assert build.run(config) == folder
   assert "is prepared already" in capsys.readouterr().out
