@@ -22,7 +22,7 @@ from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import subset
 from jaxsyn.preprocess.features import OPTIONAL
-from jaxsyn.preprocess.job import Chunk, JobContext, SplitInput
+from jaxsyn.preprocess.job import Chunk, JobContext
 from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 
@@ -166,22 +166,18 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   for split in context.job.splits:
     of_split = [results[n] for n in context.chunks(split.name)]
     if not any(result["has_text"] for result in of_split):
-      raise _no_text_error(context, split)
+      source, target = (split.file_names(side) for side in schema.SIDES)
+      what = f"no line taken of {source} has text, and text in {target} too"
+      if not sum(context.summary("read")["counts"][split.name]["source"]):
+        what = f"{source} and {target} are empty"
+      raise InputError(
+        f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
+      )
     dropped[split.name] = {
       reason: sum(r["dropped"][reason] for r in of_split)
       for reason in of_split[0]["dropped"]
     }
   return {"dropped": dropped}
-
-
-def _no_text_error(context: JobContext, split: SplitInput) -> InputError:
-  source, target = (split.file_names(side) for side in schema.SIDES)
-  what = f"no line taken of {source} has text, and text in {target} too"
-  if not sum(context.summary("read")["counts"][split.name]["source"]):
-    what = f"{source} and {target} are empty"
-  return InputError(
-    f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
-  )
 
 
 def pair_key(pair: Pair) -> bytes:

@@ -341,15 +341,6 @@ def test_keeps_the_old_dataset_after_an_error(made, tmp_path):
   assert manifests.read(folder)["splits"]["test"]["examples"] == 7
 
 
-def test_reports_a_folder_that_cannot_be_written(tmp_path):
-  config = corpus(tmp_path)
-  (tmp_path / "out").write_text("a file")
-  with pytest.raises(
-    InputError, match=r"config.data.directory \S* is a file; name a folder"
-  ):
-    build.run(config)
-
-
 def test_work_on_another_disk(made, tmp_path):
   config = corpus(tmp_path)
   folder = pathlib.Path(config.data.directory)

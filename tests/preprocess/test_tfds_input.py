@@ -23,23 +23,23 @@ FORMATS = ("array_record", "tfrecord")
 
 
 class Captions(tfds.core.GeneratorBasedBuilder):
-  """Sentence pairs of a test, with a feature that no preparation reads."""
+  """Sentence pairs of a test in two forms, and features that are not read."""
 
   VERSION = tfds.core.Version("1.0.0")
   pairs: ClassVar[dict[str, list[tuple[str, str]]]] = {}
-  texts: ClassVar[dict[str, object]] = {}
-  example: staticmethod
 
   def _info(self):
+    languages = ["en", "de"]
+    features = {
+      "translation": tfds.features.Translation(languages=languages),
+      "query": tfds.features.Text(),
+      "answer": {"text": tfds.features.Text()},
+      "score": tfds.features.Scalar(np.float32),
+      "tags": tfds.features.Sequence(tfds.features.Text()),
+    }
     return tfds.core.DatasetInfo(
       builder=self,
-      features=tfds.features.FeaturesDict(
-        {
-          **self.texts,
-          "score": tfds.features.Scalar(np.float32),
-          "tags": tfds.features.Sequence(tfds.features.Text()),
-        }
-      ),
+      features=tfds.features.FeaturesDict(features),
       disable_shuffling=True,
     )
 
@@ -47,33 +47,23 @@ class Captions(tfds.core.GeneratorBasedBuilder):
     return {split: self._generate_examples(split) for split in self.pairs}
 
   def _generate_examples(self, split):
-    for i, pair in enumerate(self.pairs[split]):
-      yield i, {**self.example(*pair), "score": 0.5, "tags": ["a", "b"]}
+    for i, (source, target) in enumerate(self.pairs[split]):
+      yield (
+        i,
+        {
+          "translation": {"en": source, "de": target},
+          "query": source,
+          "answer": {"text": target},
+          "score": 0.5,
+          "tags": ["a", "b"],
+        },
+      )
 
 
-class Translations(Captions):
-  """Pairs as a `Translation` feature."""
-
-  texts: ClassVar = {
-    "translation": tfds.features.Translation(languages=["en", "de"])
-  }
-  example = staticmethod(lambda s, t: {"translation": {"en": s, "de": t}})
-
-
-class TextPairs(Captions):
-  """Pairs as two text features."""
-
-  texts: ClassVar = {
-    "query": tfds.features.Text(),
-    "answer": {"text": tfds.features.Text()},
-  }
-  example = staticmethod(lambda s, t: {"query": s, "answer": {"text": t}})
-
-
-def folder_of(builder_class, pairs, data_dir):
+def folder_of(pairs, data_dir):
   """Builds a dataset; returns the folder of its version."""
-  builder_class.pairs = pairs
-  builder = builder_class(data_dir=data_dir, file_format="array_record")
+  Captions.pairs = pairs
+  builder = Captions(data_dir=data_dir, file_format="array_record")
   builder.download_and_prepare()
   return pathlib.Path(builder.data_dir)
 
@@ -107,9 +97,10 @@ def plain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folders(plain, tmp_path_factory):
-  """Folder of the pairs as `Translations` in each file format."""
-  folder = folder_of(Translations, plain[2], tmp_path_factory.mktemp("tfds"))
-  copy = tmp_path_factory.mktemp("copy") / "1.0.0"
+  """The dataset in each file format; its split "both" has all pairs."""
+  pairs = plain[2] | {"both": [*plain[2]["train"], *plain[2]["test"]]}
+  folder = folder_of(pairs, tmp_path_factory.mktemp("tfds"))
+  copy = tmp_path_factory.mktemp("copy") / folder.parent.name / folder.name
   shutil.copytree(folder, copy)
   return {"array_record": folder, "tfrecord": as_tfrecords(copy)}
 
@@ -132,19 +123,15 @@ def test_translation_features_give_the_records_of_plain_files(
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_named_text_features_slices_and_lines(
-  plain, tmp_path, monkeypatch, file_format
+  plain, folders, tmp_path, monkeypatch, file_format
 ):
   """A dataset by name, in the data directory of TFDS."""
-  both = {"pairs": [*plain[2]["train"], *plain[2]["test"]]}
-  folder = folder_of(TextPairs, both, tmp_path / "tfds")
-  if file_format == "tfrecord":
-    as_tfrecords(folder)
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+  monkeypatch.setenv("TFDS_DATA_DIR", str(folders[file_format].parents[1]))
   config = config_of(
     plain,
     tmp_path,
-    train=("tfds:text_pairs", "pairs[:60]"),
-    test=("tfds:text_pairs:1.0.0", "pairs", "61-"),
+    train=("tfds:captions", "both[:60]"),
+    test=("tfds:captions:1.0.0", "both", "61-"),
   )
   config.prepare.fields = ("query", "answer/text")
   raw = pathlib.Path(config.prepare.raw_dir)
@@ -153,11 +140,11 @@ def test_named_text_features_slices_and_lines(
   config.prepare.parse.source_conllu.test = str(tmp_path / "all.conllu")
   records = records_of(build.run(config))
   test = manifests.read(config.data.directory)["splits"]["test"]
-  assert test["files"] == [f"text_pairs-pairs.{file_format}-00000-of-00001"]
+  assert test["files"] == [f"captions-both.{file_format}-00000-of-00001"]
   # The line of each test record counts from the start of the dataset.
   shards = [name for name in records if "train" in name and "toy-" in name]
   assert shards and all(records[name] == plain[1][name] for name in shards)
-  config.prepare.splits.test = ("tfds:text_pairs", "pairs[60:]")
+  config.prepare.splits.test = ("tfds:captions", "both[60:]")
   trees = str(raw / "test.conllu")
   config.prepare.parse.source_conllu.test = trees
   assert records_of(build.run(config)) == plain[1]
@@ -167,7 +154,7 @@ def test_line_breaks_in_a_text_become_blanks(plain, tmp_path, capsys):
   pairs = {name: [*some] for name, some in plain[2].items()}
   source, target = pairs["train"][0]
   pairs["train"][0] = source.replace(" ", "\n", 1), target
-  entry = f"tfds:{folder_of(Translations, pairs, tmp_path / 'tfds')}"
+  entry = f"tfds:{folder_of(pairs, tmp_path / 'tfds')}"
   folder = build.run(config_of(plain, tmp_path, train=(entry,)))
   assert records_of(folder) == plain[1]
   assert "1 texts have line breaks" in capsys.readouterr().out
@@ -177,8 +164,8 @@ def test_line_breaks_in_a_text_become_blanks(plain, tmp_path, capsys):
   ("entry", "fields", "message"),
   [
     (("{}", "dev"), (), r"there is no split 'dev' in .* splits are t"),
-    (("{}",), ("query", "title"), r"no text feature 'query' for the source; its"
-      r" text features are translation/de, translation/en\. .*fields"),
+    (("{}",), ("title", "query"), r"no text feature 'title' for the source; its"
+      r" text features are answer/text, query, translation/de, .*\. .*fields"),
     (("{}",), ("translation/en", "tags"), r"no text feature 'tags'"),
     (("tfds:nothing/here",), (), r"there is no dataset nothing/here.*TFDS_DATA"),
     (("tfds:../raw",), (), r"nor as a folder with dataset_info\.json"),
