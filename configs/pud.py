@@ -43,7 +43,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def pud(source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the config of one direction.
+  """Returns the config of one translation direction.
 
   Raises:
     InputError: There is no treebank of a language.

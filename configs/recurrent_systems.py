@@ -1,4 +1,4 @@
-"""Recurrent systems.
+"""Systems with a recurrent encoder and decoder.
 
 Part of the table in `configs/systems.py`. The methods are those of Chen et al.
 2018, "Syntax-Directed Attention for Neural Machine Translation" (AAAI), and its
@@ -69,7 +69,7 @@ def gru_graph(config: ConfigDict) -> None:
 
 
 def _size(config: ConfigDict) -> FieldReference:
-  """Returns the size of V, which follows a width that is set later.
+  """Returns the width of vector V as a reference to the model width.
 
   The paper has 260, with embeddings of 620.
   """

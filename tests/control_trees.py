@@ -7,7 +7,7 @@ from jaxsyn.data.store.rows import Rows
 
 
 def linear(words):
-  return controls.linear_trees(np.array([words]))
+  return controls.Linear().heads(np.zeros(words), np.array([words]), [0])
 
 
 def random(words, seed):

@@ -204,11 +204,7 @@ def parameters(plan: Plan, batch, seed: int = 0):
 
 def apply(params, batch, key, model, train):
   return model.apply(
-    {"params": params},
-    batch,
-    train=train,
-    method=forward,
-    rngs={"syntax": key},
+    {"params": params}, batch, train=train, method=forward, rngs={"syntax": key}
   )
 
 
@@ -303,3 +299,22 @@ def without_modifiers(plan: Plan, *, without_trees: bool = False) -> Plan:
     system=baseline.config.system,
   )
   return resolve(config, JOINT)
+
+
+# One sentence has far more words than subwords, one has one word, one has none but
+# EOS, and one is longer than all others together. Tests share this batch, so that
+# programs are compiled once.
+PAIRS = [
+  sentence(5, 6, 1),
+  sentence(3, 4, 226, bare=17),  # its three words are neighbors in the tree
+  sentence(7, 8, 3),
+  sentence(1, 3, 4),
+  sentence(0, 2, 5),
+  sentence(60, 5, 6),
+]
+BATCH = batch_of(PAIRS, extra=2)
+
+
+def real(pair, out_BTV, row: int) -> np.ndarray:
+  """The logits of a sentence in a batch without padding."""
+  return np.asarray(out_BTV[row, : len(pair["target_id_BT"])])

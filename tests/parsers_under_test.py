@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import importlib.util
 import json
@@ -11,8 +12,30 @@ import pytest
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import PARSERS
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
+from jaxsyn.storage import checksums
 
 KINDS = tuple(PARSERS)
+
+
+@functools.cache
+def udpipe(data: pathlib.Path, language: str) -> UDPipe:
+  """A real parser, which takes seconds to load."""
+  path = data / "udpipe" / f"{language}.udpipe"
+  return UDPipe(path, checksums.sha256_of(path))
+
+
+def spec_of(kind: str, data: pathlib.Path, made_once):
+  """The options of a real parser of a kind; a skip if it is not installed."""
+  if kind == "udpipe":
+    return PARSERS[kind](str(udpipe(data, "english").path))
+  if kind == "spacy":
+    make = functools.partial(spacy_pipeline, data=data)
+    return PARSERS[kind](str(made_once("spacy_pipeline", make)))
+  if not importlib.util.find_spec("stanza"):
+    pytest.skip("Stanza is not installed: pip install -e '.[stanza]'")
+  make = functools.partial(stanza_models, data=data)
+  return PARSERS[kind](folder=str(made_once("stanza_models", make)))
 
 
 def spacy_pipeline(
@@ -47,18 +70,12 @@ def spacy_pipeline(
   nlp.to_disk(folder)
 
 
-def gold(data: pathlib.Path, index: int) -> list[conllu.Block]:
+def gold(data: pathlib.Path, count: int) -> list[conllu.Block]:
   """The first short trees of a treebank."""
   path = data / "ud" / "en_ewt-dev.conllu.gz"
   with gzip.open(path, "rt", encoding="utf-8") as file:
     blocks = conllu.blocks_of_text(file.read(), "gold")
-  return [b for b in blocks if 5 <= len(b.form_W) <= 15][:index]
-
-
-def needs(kind: str) -> None:
-  """Skips what is not installed here."""
-  if kind == "stanza" and not importlib.util.find_spec("stanza"):
-    pytest.skip("Stanza is not installed: pip install -e '.[stanza]'")
+  return [b for b in blocks if 5 <= len(b.form_W) <= 15][:count]
 
 
 def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
@@ -113,5 +130,5 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
 
 
 def _words_of(block: conllu.Block) -> int:
-  """Of a tree without multi-word tokens: as many as its last number says."""
+  """Number of words in a tree without multi-word tokens: its last id."""
   return int(block.line_W[-1].split("\t")[0])

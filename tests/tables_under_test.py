@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from numpy.testing import assert_allclose
 
 import jaxsyn.decode.strategies  # noqa: F401 (strategies register themselves)
 from jaxsyn.data.schema import BOS, EOS, PAD
@@ -164,7 +165,7 @@ def search_tables(
 def assert_same_hypotheses(result, expected):
   """Asserts equal subwords and close log probabilities and scores."""
   assert [one.tokens for one in result] == [one.tokens for one in expected]
-  np.testing.assert_allclose(
+  assert_allclose(
     [(one.log_p, one.score) for one in result],
     [(one.log_p, one.score) for one in expected],
     rtol=1e-5,

@@ -77,7 +77,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Rows that differ in one respect.
+  """Ablation table: rows that differ in one respect.
 
   Attributes:
     source: Paper and number of the table.

@@ -53,7 +53,7 @@ from jaxsyn.configs.papers.ablation import Row, Table
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """A column of the paper's Table 1.
+  """Options of one translation task, a column of the paper's Table 1.
 
   Attributes:
     source, target: Language codes.

@@ -37,7 +37,7 @@ from jaxsyn.configs.papers.ablation import Row, Table
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """Setting of the paper.
+  """Options of one translation task of the paper.
 
   Attributes:
     train: Beginning of the names of the training files.

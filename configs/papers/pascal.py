@@ -30,7 +30,7 @@ from jaxsyn.data.schema import SPECIAL
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """One column of the paper's tables.
+  """Options of one translation task, a column of the paper's tables.
 
   Attributes:
     source, target: Language codes.

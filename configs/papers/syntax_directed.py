@@ -60,7 +60,7 @@ from jaxsyn.configs.papers.ablation import Row, Table
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """A half of the paper's Tables 1 and 2.
+  """Options of one translation task, half of the paper's Tables 1 and 2.
 
   Attributes:
     source, target: Language codes.

@@ -32,14 +32,14 @@ def _log_fallback(reason: str) -> None:
 
 
 class Memory(NamedTuple):
-  """Keys and values: BMHK; in a cache BNHTK."""
+  """Keys and values of attention, BMHK; in a cache BNHTK."""
 
   k: Array
   v: Array
 
 
 class CrossAttentionCache(NamedTuple):
-  """A memory in the layout that the products of decoding steps read.
+  """Keys and values of the source, in the layout that decoding steps read.
 
   In the layout of `Memory` it would be copied in every step.
   """
@@ -168,7 +168,7 @@ class Attention(nn.Module):
   def _fused(
     self, v_BMHK: Array, allowed_B1QM: Array, features: SentenceFeatures
   ) -> Array:
-    """Computes `mix` by JAX's function; modifiers add to one bias."""
+    """Returns the mixed values by JAX's fused function; modifiers add to one bias."""
     q_BQHK, k_BMHK = features.query_BQHK, features.key_BMHK
     modifiers = [getattr(self, name) for name, _ in self.modifiers]
     (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]

@@ -24,7 +24,7 @@ from jaxsyn.syntax import Modifier, ModifierSpec, SentenceFeatures
 
 
 class EncoderDecoder(nn.Module):
-  """Base of models, with the embeddings and their modifiers.
+  """Base of encoder-decoder modules, with the embeddings and their modifiers.
 
   Training calls `encode`, `decode` and `logits`; decoding calls `encode`,
   `project_memory`, `start`, `advance` and `reorder`. Decoding reorders sentences
@@ -59,7 +59,7 @@ class EncoderDecoder(nn.Module):
     raise NotImplementedError
 
   def project_memory(self, encoded: Any) -> Any:
-    """Adds to `encoded` what all decoding steps read."""
+    """Returns the encoded batch with the values that all decoding steps read."""
     raise NotImplementedError
 
   def start(self, encoded: Any, beams: int, length: int) -> Any:

@@ -36,7 +36,7 @@ from jaxsyn.syntax import (
 
 @struct.dataclass
 class GruEncoded:
-  """An encoded batch.
+  """A batch that the recurrent model has encoded.
 
   Attributes:
     annotations: annotation_BSE of the encoder, then those of windows that have
@@ -51,7 +51,7 @@ class GruEncoded:
 
 
 class GruModel(EncoderDecoder):
-  """Module of `Gru`."""
+  """Module of the recurrent model."""
 
   def setup(self) -> None:
     super().setup()

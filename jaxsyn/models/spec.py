@@ -150,7 +150,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-  """All that defines a model's module.
+  """Complete specification of a model: options, vocabulary sizes and modifiers.
 
   Attributes:
     model: Section config.model.

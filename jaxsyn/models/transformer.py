@@ -28,7 +28,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 @struct.dataclass
 class TransformerEncoded:
-  """An encoded batch.
+  """A batch that the Transformer has encoded.
 
   Attributes:
     memory_BSD: Output of the encoder.
@@ -49,7 +49,7 @@ class Cache:
 
 
 class TransformerModel(EncoderDecoder):
-  """Module of `Transformer`."""
+  """Module of the Transformer."""
 
   def setup(self) -> None:
     super().setup()

@@ -66,6 +66,8 @@ def _residual(spec: ModelSpec) -> Residual:
 
 
 class EncoderLayer(nn.Module):
+  """Self-attention and a feed-forward layer."""
+
   spec: ModelSpec
   layer: int
 
@@ -92,6 +94,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
+  """Self-attention, cross-attention and a feed-forward layer."""
+
   spec: ModelSpec
   layer: int
 

@@ -25,7 +25,7 @@ from jaxsyn.syntax.modifier import Modifier
 
 
 def nearness_BSS(features: SentenceFeatures, normalise: str) -> Array:
-  """Returns 1 for the same word, falling to 0 for distant words and without a path.
+  """Returns the nearness of two subwords in the tree: 1 in a word, 0 without a path.
 
   Args:
     features: Features with `word_BS` and `tree_distance_BWW`.

@@ -20,7 +20,9 @@ from jaxsyn.syntax.relative import Labelled, LabelledModifier
 
 
 def depth_BQM(features: SentenceFeatures) -> Array:
-  """Returns depth(m) - depth(q) (Eq. 16, Table 1); undefined without words.
+  """Returns the difference of depths in the tree, depth(m) - depth(q) (Eq. 16).
+
+  It is undefined where a subword has no word.
 
   Args:
     features: Features with `word_BS` and `head_BW`.
@@ -30,7 +32,7 @@ def depth_BQM(features: SentenceFeatures) -> Array:
 
 
 def distance_BQM(features: SentenceFeatures) -> Array:
-  """Returns the edges between two words, negative if m comes before q.
+  """Returns the number of edges between two words, negative if m comes before q.
 
   The distance is ±255 in different trees, and at most ±254 otherwise.
 

@@ -108,7 +108,7 @@ class SubwordFactor(Factor):
 
 
 def _annotation_factor(name: str) -> type[Factor]:
-  """Returns the factor of an annotation that has labels."""
+  """Creates the factor class of an annotation that has labels."""
 
   class AnnotationFactor(Factor):
     required_feature = name

@@ -40,7 +40,7 @@ Feature = Any
 
 @struct.dataclass
 class SentenceFeatures:
-  """All that a modifier may read, of one side of a batch.
+  """Features of the sentences on one side of a batch, which modifiers may read.
 
   Sequences are right-padded; indices count from 0.
 
@@ -125,14 +125,14 @@ class SentenceFeatures:
 
   @property
   def is_parent_BWX(self) -> Array:
-    """Whether x is the parent of w, by `parent_BW`; False for all x of a root."""
+    """Whether word x is the parent of word w; a root has no parent here."""
     parent_BW, index_W = self.parent_BW, jnp.arange(self.head_BW.shape[1])
     has_parent_BW = jnp.any(self.in_word_BWS, axis=2) & (parent_BW != index_W)
     return has_parent_BW[:, :, None] & (parent_BW[:, :, None] == index_W)
 
   @property
   def parent_word_BS(self) -> Array:
-    """`parent_BW` of a subword's word; -1 without a word or a tree."""
+    """Parent of a subword's word, as in `parent_BW`; -1 without a word or a tree."""
     parent_BS = self._expand_words(self.parent_BW, -1)
     return self.where_parsed(parent_BS, -1)
 

@@ -20,13 +20,13 @@ HIDDEN = -1e9
 
 
 def gaussian_exponent(distance: Array, sigma: Array | float) -> Array:
-  """Returns -d² / 2σ² in float32."""
+  """Returns the exponent of a Gaussian, -d² / 2σ², in float32."""
   return -0.5 * jnp.square(distance.astype(jnp.float32) / sigma)
 
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(OnHeads):
-  """Weights of all pairs of positions, a Gaussian of some distance d.
+  """Options of Gaussian weights of attention scores, by some distance d.
 
   weight = c · exp(-d² / 2σ²)
   """
@@ -65,7 +65,7 @@ class GaussianModifier(HeadsModifier):
     return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
-    """Returns -d² / 2σ², exponent_BHQM in float32; H may be 1."""
+    """Returns the exponents -d² / 2σ², exponent_BHQM in float32; H may be 1."""
     return gaussian_exponent(distance_BQM[:, None], self.sigma_1111())
 
   def apply_weights(

@@ -31,7 +31,7 @@ BUCKETS, FARTHEST = 32, 128
 
 
 def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
-  """Returns the range of each distance, from 0.
+  """Returns the index of the range that contains each distance, from 0.
 
   A distance n < half = buckets // 2 is a range of its own; a larger one is in
   range half + floor(ln(n / half) / ln(farthest / half) · (buckets - half)), at

@@ -37,7 +37,7 @@ VECTORS = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
 def gaussian_bias_BHQM(
   centre_BHQ: Array, window_BHQ: Array, position_M: Array
 ) -> Array:
-  """Returns -(m - P)² / 2σ² with σ = D / 2.
+  """Returns the Gaussian bias of scores, -(m - P)² / 2σ² with σ = D / 2.
 
   Args:
     centre_BHQ: Center P in subwords, fractional.

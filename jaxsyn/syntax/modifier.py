@@ -145,18 +145,18 @@ class ModifierSpec(Choice):
 
   @property
   def train_only_features(self) -> tuple[str, ...]:
-    """Features that it reads in training only."""
+    """Features that the modifier reads in training only."""
     return ()
 
   @property
   def is_additive(self) -> bool:
-    """Whether it only adds to scores, as config.model.attention="fused" needs."""
+    """Whether the modifier only adds to scores, as "fused" attention requires."""
     stages = self.modifier
     return stages.rescore is Modifier.rescore and stages.mix is Modifier.mix
 
   @property
   def at_embeddings(self) -> bool:
-    """Whether it changes the input or output of the encoder, not its layers."""
+    """Whether the modifier changes the encoder's input or output, not its layers."""
     stages = self.modifier
     return (
       stages.embed is not Modifier.embed
@@ -184,11 +184,11 @@ class ModifierSpec(Choice):
     )
 
   def exclusive_targets(self, stack_shape: StackShape) -> set[str]:
-    """Returns descriptions of what no other modifier may replace as well."""
+    """Returns descriptions of values that no other modifier may replace too."""
     return set()
 
   def is_active(self, stack_shape: StackShape) -> bool:
-    """Returns whether it does anything; otherwise it is not created."""
+    """Returns whether the modifier changes anything; others are not created."""
     is_disabled = self.disabled_options and all(
       getattr(self, n) == v for n, v in self.disabled_options.items()
     )

@@ -17,7 +17,7 @@ from jaxsyn.syntax.maps import publish
 
 @dataclasses.dataclass(frozen=True)
 class PairBias(OnAllHeads):
-  """score + b, where b depends on the head and the kind of pair."""
+  """Options of a learned bias of scores, by attention head and kind of pair."""
 
   @property
   def is_additive(self) -> bool:
@@ -25,7 +25,7 @@ class PairBias(OnAllHeads):
 
 
 class PairBiasModifier(HeadsModifier):
-  """Base of modules with a table of biases."""
+  """Base of modules that add biases from a table to the scores."""
 
   def setup(self) -> None:
     if self.site.layer < 0:  # the module that all layers share

@@ -121,7 +121,7 @@ collect.defvjp(
 
 @dataclasses.dataclass(frozen=True)
 class Labelled(OnAllHeads):
-  """Learned vectors for the labels of pairs, shared by a layer's heads."""
+  """Options of learned vectors for labels of pairs, shared by a layer's heads."""
 
   keys: bool = option(True, "Whether label vectors a^K are added to the keys.")
   values: bool = option(
@@ -150,7 +150,7 @@ class Labelled(OnAllHeads):
 
 
 class LabelledModifier(HeadsModifier):
-  """Base of modules that label pairs."""
+  """Base of modules that label pairs of positions and learn vectors of labels."""
 
   def setup(self) -> None:
     spec: Labelled = self.spec

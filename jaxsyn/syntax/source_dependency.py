@@ -80,7 +80,7 @@ def units(features: SentenceFeatures, length: int) -> tuple[Array, Array]:
 
 
 class Surroundings(nn.Module):
-  """Vector V of each subword: a max-pooled convolution over its word's unit.
+  """Encoder of tree neighbors: a max-pooled convolution over each word's unit.
 
   V = tanh(max_u (b + Σ_o K_oᵀ x_{u+o})) over the members u of the unit; x is the
   mean of a word's subwords. A learned vector "/", initialized to 0, pads both

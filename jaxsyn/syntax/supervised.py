@@ -71,7 +71,7 @@ def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(OnHeads):
-  """Heads whose scores are replaced, and whose weights a loss supervises."""
+  """Options of parsing heads: scores are replaced, and a loss trains weights."""
 
   gold: Literal["off", "training", "always"] = option(
     "off",

@@ -36,7 +36,7 @@ MAX_EDGES = 5  # number of first edges of a path that are encoded
 
 
 def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Returns the edges up to the lowest common ancestor, and down from it.
+  """Returns the numbers of edges up to the lowest common ancestor and down.
 
   Args:
     features: Features with `head_BW` and `tree_distance_BWW`.

@@ -24,6 +24,7 @@ from models_under_test import (
   sentence,
   windows_of,
 )
+from numpy.testing import assert_array_equal
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.attention import Attention
@@ -69,7 +70,7 @@ FEATURES = SOURCE.with_positions().replace(
 
 
 def attentions():
-  """One (system, stack, layer) for each set of modifiers of an attention."""
+  """One (system, stack, layer) for each combination of modifiers' names."""
   sites = {}
   for system in SYSTEMS:
     plan = plan_of(system)
@@ -78,7 +79,8 @@ def attentions():
     for stack in ("encoder", "decoder"):
       for layer in (0, 1):
         modifiers = plan.spec.modifiers.modifiers_in_layer(stack, layer)
-        sites.setdefault((stack, modifiers), (system, stack, layer))
+        names = [name for name, _ in modifiers]
+        sites[stack, *names] = system, stack, layer  # the last has most options
   return sorted(sites.values())
 
 
@@ -86,8 +88,7 @@ def attend(spec, stack, layer, params=None):
   """Attention of a system: parameters, calls of `rescore`, weights, output."""
   modifiers = spec.modifiers.modifiers_in_layer(stack, layer)
   attention = Attention(spec.attention_site(stack, layer), 0.0, modifiers)
-  dtype = jnp.dtype(spec.model.dtype)
-  x_BSD = X_BSD.astype(dtype)
+  x_BSD = X_BSD.astype(spec.model.dtype)
   features = FEATURES.replace(inputs=(x_BSD, x_BSD))
   allowed_B1QM = FEATURES.real_BS[:, None, None, :]
   if stack == "decoder":
@@ -144,14 +145,8 @@ def test_scores_are_float32_up_to_the_softmax(system, stack, layer):
       assert error.max() <= ULP * abs(expected).max()
     else:
       assert (error <= 1e-5 * (1 + abs(expected))).all(), name
-
-
-@pytest.mark.parametrize("system, stack, layer", attentions())
-def test_attention_is_near_that_of_float32(system, stack, layer):
-  plan = plan_of(system)
-  params, _, _, expected = attend(plan.spec, stack, layer)
-  *_, result = attend(half(plan).spec, stack, layer, params)
-  error = abs(np.asarray(result, np.float32) - expected)
+  *_, expected = attend(plan.spec, stack, layer, params)
+  error = abs(np.asarray(out, np.float32) - expected)
   # Queries, keys and values have three digits; of scores up to 30, as here, a
   # unit in the last place is 1/8.
   assert error.max() < abs(expected).max() / 16
@@ -164,61 +159,55 @@ def context_step(cross, annotations, query_BNG, features):
 
 
 @pytest.mark.parametrize(
-  "system", [name for name in SYSTEMS if windows_of(plan_of(name))]
+  "system", [name for name in SYSTEMS if name.startswith("gru_double")]
 )
 def test_alignment_scores_are_float32_up_to_the_softmax(system):
-  plan = plan_of(system)
-  windows, rng = windows_of(plan).values(), np.random.default_rng(2)
-  annotations = tuple(
-    rounded(rng.normal(size=(B, S, 24)))
-    for _ in range(1 + sum(w.has_own_annotations for w in windows))
-  )
-  query_BNG = rounded(rng.normal(size=(B, 2, 12)))
-  inputs = annotations, query_BNG, FEATURES
-  cross = Contexts(plan.spec)
-  shapes = jax.eval_shape(
-    lambda: cross.init(jax.random.key(0), *inputs, method=context_step)
-  )
-  params, scores, weights = random_params(shapes["params"]), [], []
+  plan, rng = plan_of(system), np.random.default_rng(2)
+  windows = windows_of(plan).values()
+  sequences = 1 + sum(window.has_own_annotations for window in windows)
+  annotations = tuple(rng.normal(size=(sequences, B, S, 24)))
+  query_BNG = rng.normal(size=(B, 2, 12))
 
   def record(call, arguments, options, context):
     out = call(*arguments, **options)
     if isinstance(context.module, Window) and context.method_name == "__call__":
       assert arguments[0].dtype == out[0].dtype == jnp.float32
-      scores.append(np.asarray(arguments[0]))
     return out
 
-  for spec in (plan.spec, half(plan).spec):
-    dtype = jnp.dtype(spec.model.dtype)
-    cast = [x.astype(dtype) for x in annotations]
-    inputs = tuple(cast), query_BNG.astype(dtype), FEATURES
+  def apply(spec, params):
+    """Parameters, contexts and weights of one step."""
+    dtype, cross = jnp.dtype(spec.model.dtype), Contexts(spec)
+    cast = tuple(rounded(x).astype(dtype) for x in annotations)
+    inputs = cast, rounded(query_BNG).astype(dtype), FEATURES
+    if params is None:
+      shapes = jax.eval_shape(
+        lambda: cross.init(jax.random.key(0), *inputs, method=context_step)
+      )
+      params = random_params(shapes["params"])
     with nn.intercept_methods(record):
-      contexts, result, _ = Contexts(spec).apply(
+      contexts, weights, _ = cross.apply(
         {"params": params}, *inputs, method=context_step
       )
     assert all(c.dtype == dtype for c in contexts)
-    weights.append(result)
-  count = len(scores) // 2
-  for one, other in zip(scores[:count], scores[count:]):
-    assert abs(one - other).max() < 2 * ULP * abs(one).max()
-  for one, other in zip(*weights):
+    return params, weights
+
+  params, expected = apply(plan.spec, None)
+  _, result = apply(half(plan).spec, params)
+  for one, other in zip(result, expected):
     assert abs(one - other).max() < 0.015
 
 
 def test_trained_parameters_stay_float32():
-  """Parameters, both moments and the average; losses within 1 %."""
-  losses = []
-  for plan in (plan_of("pascal"), half(plan_of("pascal"))):
-    recipe = plan.recipe.replace(optimiser=optax.adam(3e-3), ema=0.9)
-    state = jax.jit(functools.partial(first_state, recipe, seed=0))(BATCH)
-    step = jax.jit(functools.partial(train_step, recipe=recipe))
-    for _ in range(20):
-      state, metrics = step(state, BATCH)
-    leaves = jax.tree.leaves((state.params, state.opt, state.ema))
-    assert {str(x.dtype) for x in leaves} == {"float32", "int32"}
-    losses.append(np.divide(*metrics["terms"]["nll"]))
-  assert losses[1] == pytest.approx(losses[0], rel=0.01)
-  assert losses[0] < 2  # 3 at first
+  """Parameters, both moments and the average; and the model learns."""
+  recipe = half(plan_of("pascal", encoder_layers=1)).recipe
+  recipe = recipe.replace(optimiser=optax.adam(3e-3), ema=0.9)
+  state = jax.jit(functools.partial(first_state, recipe, seed=0))(BATCH)
+  step = jax.jit(functools.partial(train_step, recipe=recipe))
+  for _ in range(20):
+    state, metrics = step(state, BATCH)
+  leaves = jax.tree.leaves((state.params, state.opt, state.ema))
+  assert {str(x.dtype) for x in leaves} == {"float32", "int32"}
+  assert np.divide(*metrics["terms"]["nll"]) < 2  # 3 at first
 
 
 def test_gradients_of_a_frequent_subword_add_up_in_float32():
@@ -231,4 +220,4 @@ def test_gradients_of_a_frequent_subword_add_up_in_float32():
     return jnp.sum(table.apply(params, ids).astype(jnp.float32))
 
   gradient = jax.grad(total)(params)["params"]["embedding"]
-  np.testing.assert_array_equal(gradient, [[600, 600], [0, 0], [0, 0]])
+  assert_array_equal(gradient, [[600, 600], [0, 0], [0, 0]])

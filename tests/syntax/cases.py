@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from numpy.testing import assert_allclose
 
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.sentence.spectrum import eigenvectors
@@ -261,6 +262,6 @@ def check_gradients(loss, params, atol: float = 1e-3) -> None:
       jax.grad(flat_loss)(flat),
     )
   )()
-  np.testing.assert_allclose(gradient, (up - down) / (2 * STEP), atol=atol)
+  assert_allclose(gradient, (up - down) / (2 * STEP), atol=atol)
   for leaf in jax.tree.leaves(unravel(gradient)):
     assert np.abs(leaf).max() > 5 * atol

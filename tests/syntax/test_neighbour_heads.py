@@ -1,65 +1,59 @@
 """Heads on near words: visible words by walks on the tree, gates by loops."""
 
-import dataclasses
-
+import cases
 import control_trees
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import (
+  FEATURES,
   HEADS,
   QUERY,
   SCORE,
   SENTENCES,
   K,
   Sentence,
-  features_of,
   heads_of,
-  normal,
-  rescore,
-  sigmoid,
 )
-from models_under_test import check_modifier, modifiers_of, plan_of
+from models_under_test import modifiers_of, plan_of
+from numpy.testing import assert_allclose
 
-from jaxsyn.errors import InputError
 from jaxsyn.syntax.neighbour_heads import RELATIONS, NeighbourHeads
 
-NEAR = NeighbourHeads(hops=2, context=0, eos=False)
 # Sixty words: a chain; a star with words without subwords; a random tree with
 # words of up to two subwords. And two random trees in one sentence.
+TREE, ONE, OTHER = (
+  control_trees.random(*sizes).tolist() for sizes in ((60, 7), (8, 1), (9, 2))
+)
 LONG = (
   Sentence((*range(60), -1), (0, *range(59))),
   Sentence((*range(0, 60, 3), 58, 58, 59, -1), (30,) * 60),
-  Sentence(
-    (*np.repeat(np.arange(60), np.arange(60) % 3).tolist(), -1),
-    tuple(int(w) for w in control_trees.random(60, 7)),
-  ),
-  Sentence(
-    (*range(17), -1),
-    tuple(
-      int(w)
-      for w in [*control_trees.random(8, 1), *(8 + control_trees.random(9, 2))]
-    ),
-  ),
+  Sentence((*(w for w in range(60) for _ in range(w % 3)), -1), tuple(TREE)),
+  Sentence((*range(17), -1), (*ONE, *(8 + w for w in OTHER))),
 )
 
 
-def sees(spec, sentence, q, m):
-  """Whether a query sees a key, for relations and for hops without context."""
-  one, other = sentence.word[q], sentence.word[m]
-  if q == m or min(one, other) < 0 or one == other:
-    return q == m or one == other >= 0
-  above, below = sentence.ancestors(one), sentence.ancestors(other)
-  edges = sentence.word_edges(one, other)
-  return {
-    "parent": above[:1] == [other],
-    "children": below[:1] == [one],
-    "siblings": bool(above and below) and above[0] == below[0],
-    "ancestors": other in above,
-    "descendants": one in below,
-    "hops": edges is not None and edges <= spec.hops,
-  }[spec.relation]
+def sees_relative(spec, sentence):
+  """The mask of a relation, and of hops without context and EOS."""
+
+  def sees(q, m):
+    one, other = sentence.word[q], sentence.word[m]
+    if q == m or min(one, other) < 0 or one == other:
+      return q == m or one == other >= 0
+    above, below = sentence.ancestors(one), sentence.ancestors(other)
+    edges = sentence.word_edges(one, other)
+    return {
+      "parent": above[:1] == [other],
+      "children": below[:1] == [one],
+      "siblings": bool(above and below) and above[0] == below[0],
+      "ancestors": other in above,
+      "descendants": one in below,
+      "hops": edges is not None and edges <= spec.hops,
+    }[spec.relation]
+
+  size = range(len(sentence.word))
+  return np.array([[sees(q, m) for m in size] for q in size])
 
 
 def within(sentence, start, edges):
@@ -87,13 +81,13 @@ def sees_with_context(spec, sentence):
 def check_weights(spec, sentences, score, visible_of, gate_of=None, **options):
   """Compares attention weights after the mask with loops, in all heads."""
   features = options["features"]
-  new = rescore(spec, score, **options)
+  new = cases.rescore(spec, score, **options)
   real = features.real_BS[:, None, None, :]
   masked = jnp.where(real, new, jnp.finfo(jnp.float32).min)
   weight = np.asarray(jax.nn.softmax(masked))
   for b, sentence in enumerate(sentences):
     size = len(sentence.word)
-    visible = visible_of(sentence)
+    visible = visible_of(spec, sentence)
     for h in range(HEADS):
       e = np.exp(score[b, h, :size, :size].astype(np.float64))
       expected = e / e.sum(-1, keepdims=True)
@@ -102,39 +96,32 @@ def check_weights(spec, sentences, score, visible_of, gate_of=None, **options):
         gate = gate_of(b, h, size)[:, None] if gate_of else 1.0
         expected = gate * local + (1 - gate) * expected
       result = weight[b, h, :size]
-      np.testing.assert_allclose(result[:, :size], expected, atol=2e-6)
+      assert_allclose(result[:, :size], expected, atol=2e-6)
       assert not result[:, size:].any()
 
 
 @pytest.mark.parametrize("relation", [*RELATIONS, "hops"])
-@pytest.mark.parametrize(
-  "gate, heads", [("none", None), ("query", (2, 0)), ("query", None)]
-)
+@pytest.mark.parametrize("gate, heads", [("none", None), ("query", (2, 0))])
 def test_weights_equal_loops(relation, gate, heads):
-  spec = dataclasses.replace(NEAR, relation=relation, gate=gate, heads=heads)
-  selected, params, gate_of = list(heads_of(spec)), {}, None
+  hops = {} if relation != "hops" else {"hops": 2, "context": 0, "eos": False}
+  spec = NeighbourHeads(relation=relation, gate=gate, heads=heads, **hops)
+  params, gate_of = {}, None
   if gate == "query":
-    count = len(selected)
-    params = {"gate_HK": normal(count, K), "gate_H": normal(count)}
+    count = len(heads)
+    params = {"gate_HK": cases.normal(count, K), "gate_H": cases.normal(count)}
 
     def gate_of(b, h, size):
-      i = selected.index(h)
+      i = heads.index(h)
       logit = QUERY[b, :size, h] @ params["gate_HK"][i] * K**0.5
-      return sigmoid(logit + params["gate_H"][i])
+      return cases.sigmoid(logit + params["gate_H"][i])
 
-  def visible_of(sentence):
-    size = range(len(sentence.word))
-    rows = [[sees(spec, sentence, q, m) for m in size] for q in size]
-    return np.array(rows)
-
-  features = features_of(SENTENCES)
   check_weights(
     spec,
     SENTENCES,
     SCORE,
-    visible_of,
+    sees_relative,
     gate_of,
-    features=features,
+    features=FEATURES,
     params=params,
   )
 
@@ -144,51 +131,35 @@ def test_weights_equal_loops(relation, gate, heads):
 def test_published_systems_equal_loops(gated, sentences):
   name = "neighbour_heads_gated" if gated else "neighbour_heads"
   spec = modifiers_of(plan_of(name))["neighbour_heads"]
-  spec = dataclasses.replace(spec, heads=None if gated else (0, 1))
-  features = features_of(sentences)
+  features = cases.features_of(sentences)
   B, S = features.word_BS.shape
-  x, u_D, bias = normal(B, S, HEADS * K), normal(HEADS * K), 0.3
-  params = {"gate_D": u_D, "gate_bias": np.float32(bias)} if gated else {}
+  x, u_D, bias = cases.normal(B, S, HEADS * K), cases.normal(HEADS * K), 0.3
   features = features.replace(inputs=(0 * x, x))
   not_read = np.full((B, S, HEADS, K), np.nan, np.float32)
 
   def gate_of(b, h, size):
-    return sigmoid(x[b, :size].astype(np.float64) @ u_D + bias)
+    return cases.sigmoid(x[b, :size].astype(np.float64) @ u_D + bias)
 
   check_weights(
     spec,
     sentences,
-    normal(B, HEADS, S, S),
-    lambda sentence: sees_with_context(spec, sentence),
+    cases.normal(B, HEADS, S, S),
+    sees_with_context,
     gate_of if gated else None,
     features=features,
-    params=params,
+    params={"gate_D": u_D, "gate_bias": np.float32(bias)} if gated else {},
     q=not_read,
     k=not_read,
   )
 
 
-@pytest.mark.parametrize("context", [0, 3])
-def test_context_words_widen_the_mask(context):
-  spec = NeighbourHeads(hops=1, context=context, eos=False, heads=None)
-  features = features_of(LONG)
-  B, S = features.word_BS.shape
-  score, zeros = np.zeros((B, HEADS, S, S)), np.zeros((B, S, HEADS, K))
-  new = np.asarray(rescore(spec, score, features, zeros, zeros))
-  for b, sentence in enumerate(LONG):
-    size = len(sentence.word)
-    expected = sees_with_context(spec, sentence)
-    np.testing.assert_array_equal(new[b, 0, :size, :size] > -1e8, expected)
-
-
 def test_large_scores_do_not_unmask_pairs():
   spec = NeighbourHeads(relation="parent", gate="query", heads=None)
   params = {"gate_HK": np.zeros((HEADS, K)), "gate_H": np.full(HEADS, 1e4)}
-  features = features_of(SENTENCES)
-  real = features.real_BS[:, None, None, :]
+  real = FEATURES.real_BS[:, None, None, :]
 
   def weights(score):
-    new = rescore(spec, score, features, params=params)
+    new = cases.rescore(spec, score, params=params)
     return jax.nn.softmax(jnp.where(real, new, jnp.finfo(jnp.float32).min))
 
   for score in (1e4 * SCORE, 0 * SCORE):
@@ -196,13 +167,3 @@ def test_large_scores_do_not_unmask_pairs():
     slope = jax.grad(lambda score: jnp.sum(weights(score)[:, :, :, 0]))(score)
     assert np.isfinite(weight).all() and np.isfinite(slope).all()
     assert weight[0, 0, 0, 2:].max() == 0  # on itself and its parent only
-
-
-@pytest.mark.parametrize(
-  "option", [{"hops": 2}, {"context": 0}, {"eos": False}]
-)
-def test_rejects_options_of_hops_with_other_relations(option):
-  with pytest.raises(InputError, match="does nothing with relation='children'"):
-    check_modifier(
-      "encoder", "neighbour_heads", {"relation": "children"} | option
-    )

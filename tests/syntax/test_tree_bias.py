@@ -1,20 +1,11 @@
 """Graphormer's biases on trees: paths by hand, loops, gradients."""
 
-import jax.numpy as jnp
+import cases
 import numpy as np
 import pytest
-from cases import (
-  FEATURES,
-  RELATIONS,
-  SCORE,
-  check_gradients,
-  expected_scores,
-  heads_of,
-  normal,
-  real_pairs,
-  rescore,
-)
+from cases import FEATURES, RELATIONS, heads_of, normal, rescore
 from models_under_test import batch_of, parameters, plan_of, sentence
+from numpy.testing import assert_allclose
 
 from jaxsyn.syntax import tree_bias
 from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
@@ -28,10 +19,14 @@ def params_of(spec):
   return params
 
 
-@pytest.mark.parametrize("kind", ["distance", "steps"])
-@pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize(
-  "clip, max_edges, heads", [(8, 9, None), (2, 3, (2, 0))]
+  "kind, edges, clip, max_edges, heads",
+  [
+    ("distance", False, 2, 3, None),
+    ("distance", True, 8, 9, (2, 0)),
+    ("steps", True, 2, 3, None),
+    ("steps", False, 8, 9, (2, 0)),
+  ],
 )
 def test_scores_equal_loops(monkeypatch, kind, edges, clip, max_edges, heads):
   monkeypatch.setattr(tree_bias, "MAX_EDGES", max_edges)
@@ -58,47 +53,34 @@ def test_scores_equal_loops(monkeypatch, kind, edges, clip, max_edges, heads):
       score += sum(biases) / len(biases)
     return score
 
-  np.testing.assert_allclose(
-    real_pairs(rescore(spec, params=params)),
-    expected_scores(spec, score_of),
+  assert_allclose(
+    cases.real_pairs(rescore(spec, params=params)),
+    cases.expected_scores(spec, score_of),
     atol=2e-6,
   )
 
 
 def test_steps_and_edges_by_hand():
   up, down = (np.asarray(x[0]) for x in steps_BWW(FEATURES))
-  # "The monkey eats a ripe banana": The-monkey, monkey-The, monkey-banana,
-  # The-eats, ripe-a, The-banana, banana-The.
+  # "The monkey eats a ripe banana": monkey-The, The-eats, ripe-a, The-banana.
   for one, other, steps in (
-    (0, 1, (1, 0)), (1, 0, (0, 1)), (1, 5, (1, 1)), (0, 2, (2, 0)),
-    (4, 3, (1, 1)), (0, 5, (2, 1)), (5, 0, (1, 2)), (4, 4, (0, 0)),
-  ):  # fmt: skip
+    (1, 0, (0, 1)),
+    (0, 2, (2, 0)),
+    (4, 3, (1, 1)),
+    (0, 5, (2, 1)),
+  ):
     assert (up[one, other], down[one, other]) == steps
   edge = np.asarray(edges_EBWW(FEATURES, 4, RELATIONS))
   # The (det 2) up to monkey (nsubj 3) up to eats, down to banana (obj 4).
   assert edge[:, 0, 0, 5].tolist() == [2, 3, 4 + 6, -1]
   assert edge[:, 0, 5, 0].tolist() == [4, 3 + 6, 2 + 6, -1]
-  assert edge[:, 0, 2, 2].tolist() == [-1] * 4
   assert edge[:, 1, 0, 3].tolist() == [-1] * 4  # another tree
   # Word 2 of the third sentence has an unknown relation.
   assert edge[:, 2, 3, 1].tolist() == [3, 0, -1, -1]
-  assert edge[:, 2, 1, 3].tolist() == [0 + 6, 3 + 6, -1, -1]
-
-
-def test_gradients_equal_differences(monkeypatch):
-  monkeypatch.setattr(tree_bias, "MAX_EDGES", 1)
-  spec = TreeBias(kind="steps", clip=1, edges=True)
-  weight = real_pairs(normal(*SCORE.shape)) / 20
-
-  def loss(params):
-    bias = rescore(spec, params=params) - SCORE
-    return jnp.sum(bias * weight) + jnp.sum((bias * weight) ** 2)
-
-  check_gradients(loss, params_of(spec))
 
 
 def test_all_layers_share_one_table():
-  batch = batch_of([sentence(5, 6, 1), sentence(3, 4, 226, bare=17)])
+  batch = batch_of([sentence(3, 4, 226, bare=17)])
   params = parameters(plan_of("tree_bias_steps_edges"), batch)
   assert {*params["encoder_tree_bias"]} == {"bias_LH", "edge_ERH"}
   for layer in ("encoder_0", "encoder_1"):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from cases import features_of
+from numpy.testing import assert_allclose, assert_array_equal
 from paper_references import Step
 
 from jaxsyn.syntax import AttentionSite
@@ -67,8 +68,8 @@ def check_weights(spec, reference, sentences, count=1, **more):
       )
       expected = reference.weights(step)
       attended = sum(j * w for j, w in enumerate(expected))
-      np.testing.assert_allclose(result[b, n, t, :size], expected, atol=1e-5)
-      np.testing.assert_array_equal(result[b, n, t, size:], 0)
+      assert_allclose(result[b, n, t, :size], expected, atol=1e-5)
+      assert_array_equal(result[b, n, t, size:], 0)
 
 
 def predicted_position(share: float) -> dict:

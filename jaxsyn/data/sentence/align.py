@@ -100,9 +100,9 @@ def words_of_pieces(
   start_W: Sequence[int],
   end_W: Sequence[int],
 ) -> list[int]:
-  """Returns the index of the word that each subword belongs to.
+  """Returns the word index of each subword, by character offsets.
 
-  All are NO_WORD if there are no words. A subword belongs to the word that contains
+  All are NO_WORD (-1) if there are no words. A subword belongs to the word that contains
   its first visible character. A subword without visible characters belongs to the
   word of the next subword, or of the previous one at the end of the sentence.
   Examples are a lone "▁", and all but the last subword of a character that
@@ -112,7 +112,7 @@ def words_of_pieces(
   Args:
     text: The unchanged sentence.
     begin, end: Offsets of each subword's first character and after its last one.
-    start_W, end_W: The same of each word.
+    start_W, end_W: Offsets of each word's first character and after its last one.
   """
   if not len(start_W):
     return [NO_WORD] * len(begin)
@@ -140,7 +140,7 @@ def words_of_pieces(
 def before_composing(
   text: str, start_W: Sequence[int], end_W: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Converts word offsets in the NFC form of a text to offsets in the text.
+  """Converts word offsets in the NFC form of a text to offsets in the raw text.
 
   Args:
     text: The text, not normalized.
@@ -159,7 +159,7 @@ def before_composing(
       unicodedata.combining(character) or "\u1161" <= character <= "\u11c2"
     )
   ]
-  start: list[int] = []  # of each character of the NFC
+  start: list[int] = []  # of each character of the NFC form, in the text
   end: list[int] = []
   composed = []
   for low, high in zip(first, [*first[1:], len(text)]):

@@ -27,7 +27,7 @@ _WORD = re.compile(r"\S+")
 def parse_links(
   line: str, where: str, *, possible: bool
 ) -> tuple[Links, Links]:
-  """Returns the sure links and all links in a line of word alignments.
+  """Parses a line of word alignments; returns its sure links, and all links.
 
   Args:
     line: Line in Pharaoh format; blank: no links.
@@ -65,10 +65,10 @@ def spans(text: str) -> tuple[list[int], list[int]]:
 
 
 def units_of_pieces(text: str, pieces: Pieces) -> list[int]:
-  """Returns the whitespace-separated word of each subword; NO_WORD for EOS.
+  """Returns the index of each subword's blank-separated word; -1 for EOS.
 
-  A word index above the number of subwords also becomes NO_WORD; this happens only
-  if earlier words have no visible characters.
+  A word index above the number of subwords also becomes -1; this happens only if
+  earlier words have no visible characters.
   """
   words = words_of_pieces(text, pieces.begin, pieces.end, *spans(text))
   count = len(words)

@@ -76,7 +76,7 @@ class Parse:
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Block]:
-  """Parses a CoNLL-U file, plain or compressed, and yields its sentences.
+  """Yields the sentences of a CoNLL-U file, which may be compressed.
 
   Empty nodes (8.1) are skipped; several roots are allowed.
 
@@ -88,38 +88,28 @@ def read(path: str | os.PathLike[str]) -> Iterator[Block]:
 
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
-  """Returns the trees in a CoNLL-U string; errors show `name` as the file."""
-  return list(blocks_of_lines(text.encode().split(b"\n"), name))
-
-
-def blocks_of_lines(
-  lines: Iterable[bytes], name: str, above: int = 0
-) -> Iterator[Block]:
-  """Parses consecutive lines of a CoNLL-U file, and yields their sentences.
+  """Returns the trees in a CoNLL-U string.
 
   Args:
-    lines: Lines without line ends; the first line begins a sentence.
+    text: CoNLL-U.
     name: File name for messages.
-    above: Number of lines of the file before these.
   """
-  return strict_items(blocks(lines, name, above=above))
+  return list(strict_items(blocks(text.encode().split(b"\n"), name)))
 
 
 def blocks(
-  lines: Iterable[bytes | None],
-  file: str,
-  replace: bool = False,
-  above: int = 0,
+  lines: Iterable[bytes | None], file: str, replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the trees of CoNLL-U lines, Faulty for malformed ones, and PAUSE.
+  """Yields the trees of CoNLL-U lines, a `Faulty` for each malformed tree.
+
+  A PAUSE among the lines is yielded too.
 
   Args:
     lines: Lines and pauses from `text.raw_lines`.
     file: File name for messages.
     replace: Whether to replace bytes that are not UTF-8 with U+FFFD.
-    above: See `blocks_of_lines`.
   """
-  first = above + 1  # first line of the sentence
+  first = 1  # first line of the sentence
   block: list[bytes] = []
   for raw in itertools.chain(lines, [b""]):
     if raw is PAUSE:
@@ -141,7 +131,7 @@ def blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Returns the tree of one sentence, its error, or None for comments only."""
+  """Returns the tree of one sentence, or a `Faulty`; None: only comments."""
   texts = [decode_line(raw) for raw in lines]
   comments = tuple(text for _, text in texts if text.startswith("#"))
   rows: list[Row] = []
@@ -174,7 +164,7 @@ def _block(
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
-  """Returns the parse of a raw line, made from the trees of its sentences.
+  """Returns the parse of a raw line, made from its CoNLL-U trees.
 
   Forms and text are compared as in `align.spans`. All roots are kept.
 
@@ -214,7 +204,7 @@ def match(
   first: int = 1,
   last: bool = True,
 ) -> Iterator[Parse]:
-  """Yields the parse of each line in a text, made from a sequence of trees.
+  """Yields the parse of each line of a text, made from CoNLL-U trees in order.
 
   A line takes as many trees as its visible characters need, none if it has none.
 
@@ -258,10 +248,7 @@ def match(
 
 
 def unparsed(text: str) -> Parse:
-  """Returns a Parse for a line that has no tree: every word is a root.
-
-  Its words are separated by blanks.
-  """
+  """Returns the parse of a line without a tree: words between blanks, all roots."""
   words = [(token,) for token in text.split() if visible(token)]
   start, end = map(tuple, spans(words, text))
   head, relation = tuple(range(len(words))), ("root",) * len(words)

@@ -1,4 +1,4 @@
-"""Checks the lines of a CoNLL-U sentence and joins them to a tree of tokens.
+"""Conversion of the rows of a CoNLL-U sentence to a tree of surface tokens.
 
 `jaxsyn.data.sentence.conllu` reads the lines. A token of a tree is a surface token
 of UD: German "zum" (two syntactic words) is one token, because it is one word in the
@@ -34,7 +34,7 @@ _Token = tuple[int, int, str, bool]
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """Dependency tree of a CoNLL-U file, with joined multi-word tokens.
+  """Dependency tree of one CoNLL-U sentence, with joined multi-word tokens.
 
   Attributes:
     file: File name for messages.
@@ -64,7 +64,7 @@ class Block:
 
   @property
   def parsed(self) -> bool:
-    """Whether the sentence has a tree: no comment marks it as NOT_PARSED."""
+    """Whether the sentence has a tree: no comment says "parsed = no"."""
     return NOT_PARSED not in self.comments
 
   @functools.cached_property
@@ -94,7 +94,7 @@ def comment_value(comments: Iterable[str], pattern: str) -> str:
 def joined(
   file: str, line: int, comments: tuple[str, ...], rows: Sequence[Row]
 ) -> Block:
-  """Returns the tree of surface tokens of a sentence with at least one row."""
+  """Returns a sentence's tree of surface tokens, given one or more CoNLL-U rows."""
   words, tokens = _checked(file, rows)
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
@@ -180,7 +180,7 @@ def _checked(file: str, rows: Sequence[Row]) -> tuple[list[Row], list[_Token]]:
 
 
 def _depths(file: str, heads: list[int], words: Sequence[Row]) -> list[int]:
-  """Returns each word's depth (roots: 1); checks that the heads form a tree."""
+  """Returns the depth of each word (roots: 1), after a check for cycles."""
   for word, head in enumerate(heads):
     if head > len(words):
       raise InputError(

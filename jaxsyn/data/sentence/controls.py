@@ -1,4 +1,4 @@
-"""Dependency trees for a model: the parser's, noisy ones, and controls.
+"""Types of dependency trees: the parser's, noisy ones, and controls.
 
 A control (linear or random trees) is independent of the text, so it shows what a
 system gains from any tree. `sentence.example.replace_trees` replaces the parser's
@@ -23,7 +23,7 @@ from jaxsyn.options.bounds import Range
 
 @dataclasses.dataclass(frozen=True)
 class TreeControl(Choice):
-  """Base of registered tree types, which set the parent of each word.
+  """A type of trees: a rule for the parent of each word.
 
   Attributes:
     control: Whether the trees are independent of the text.
@@ -85,7 +85,9 @@ class Linear(TreeControl):
   def heads(
     self, head_W: np.ndarray, words: np.ndarray, seeds: Sequence[int]
   ) -> np.ndarray:
-    return linear_trees(words)
+    first_W = np.repeat(np.cumsum(words) - words, words)
+    word_W = np.arange(len(first_W)) - first_W
+    return np.maximum(word_W - 1, 0).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,17 +129,6 @@ class WrongParents(TreeControl):
       for sentence_W, seed in zip(sentences, seeds, strict=True)
     ]
     return np.concatenate([np.zeros(0, np.int32), *trees])
-
-
-def linear_trees(words: np.ndarray) -> np.ndarray:
-  """Returns control trees in which each word's parent is the word before it.
-
-  Takes the number of words of each tree; the parents (int32) of all trees follow one
-  another.
-  """
-  first_W = np.repeat(np.cumsum(words) - words, words)
-  word_W = np.arange(len(first_W)) - first_W
-  return np.maximum(word_W - 1, 0).astype(np.int32)
 
 
 _TREES_TOGETHER = 512  # trees of similar size that are decoded in parallel

@@ -1,4 +1,4 @@
-"""Makes the arrays of `jaxsyn.data.schema` from parsed sentence pairs.
+"""Encoding of parsed sentence pairs as the arrays of `jaxsyn.data.schema`.
 
 Preparation and translation call the same `encode_all`, so they agree. Other functions
 change examples: their trees, tags that mark a task, and the subwords of the source.
@@ -48,7 +48,7 @@ def encode_all(
   tree: TreeControl = PARSED,
   seed: int = 0,
 ) -> Rows:
-  """Returns the arrays of sentence pairs as `Rows`.
+  """Encodes sentence pairs: subword ids, words, and features of the trees.
 
   A line that could not be parsed has `*_parsed` 0 and words that are their own roots.
 
@@ -105,7 +105,7 @@ def _encode_parses(
   tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
-  """Returns the feature arrays of one parsed side, by name without the side."""
+  """Returns the arrays of parsed sentences, by feature name without the side."""
   encoded = [vocabulary.encode(parse.text) for parse in parses]
   id_S, subwords = _with_eos(pieces.id for pieces in encoded)
   words = np.array([len(parse.head_W) for parse in parses])
@@ -189,9 +189,9 @@ def replace_trees(
 def replace_heads(
   rows: Rows, side: str, head_W: np.ndarray, derived: Collection[str]
 ) -> Rows:
-  """Returns examples in which the parents of one side's words are replaced.
+  """Returns examples with given parents of the words on one side.
 
-  All other features are shared, such as relations.
+  All other features, such as relations, are shared with the given examples.
 
   Args:
     rows: Examples with the heads of this side, and its words if they are needed.
@@ -216,14 +216,14 @@ def replace_heads(
 def insert_tag(
   example: Mapping[str, np.ndarray], tag: int
 ) -> dict[str, np.ndarray]:
-  """Returns an example with a tag as in `insert_tags`."""
+  """Returns one example with a tag before and after its source subwords."""
   return insert_tags(Rows.of([example], example), tag).examples()[0]
 
 
 def insert_tags(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
-  """Returns examples with a tag before each source, and maybe before its EOS.
+  """Returns examples with a tag subword before, and by default after, each source.
 
-  A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
+  The second tag is before EOS. A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
   EOS) does not change, so that its translation stays empty. Any feature may be
   missing.
   """

@@ -1,4 +1,4 @@
-"""Linearizes trees as bracketed sequences, for auxiliary tasks.
+"""Bracketed sequences that represent trees, for auxiliary parsing tasks.
 
 A *bracketing* is an array of integers: CLOSE; `opening(k)`, the opening bracket of
 label k; or an index from 0, a word or subword between the brackets. `skeleton` removes
@@ -24,12 +24,12 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the text of each symbol, given the bracket labels from label 1."""
+  """Returns the text of each bracket symbol, given the labels from label 1."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
 def opening(label: int | np.ndarray) -> int | np.ndarray:
-  """Converts a label to the integer (at most -2) of its opening bracket, and back."""
+  """Converts a label to the integer of its opening bracket (≤ -2), and back."""
   return -2 - label
 
 
@@ -75,7 +75,7 @@ def linearise(
 
 
 def numbers(bracketing: np.ndarray) -> np.ndarray:
-  """Returns the symbol index of each bracketing element; HEAD for words."""
+  """Returns the symbol index of each element of a bracketing; HEAD for words."""
   bracket = np.where(bracketing == CLOSE, END, OPEN + opening(bracketing))
   return np.where(bracketing >= 0, HEAD, bracket).astype(np.int32)
 
@@ -100,7 +100,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
 
 
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:
-  """Returns a bracketing with each word replaced by its subword positions.
+  """Returns a bracketing in which subword positions replace words.
 
   A word without subwords is omitted.
   """

@@ -1,4 +1,4 @@
-"""Replaces parents in dependency trees, as if a parser had made errors.
+"""Noise in dependency trees: replaced parents, as if a parser had made errors.
 
 `replace_parents` serves sampled trees (`jaxsyn.data.loader.tree_sampling`): it replaces
 the parents of given words in many trees at once, with given random numbers.

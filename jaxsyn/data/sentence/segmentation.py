@@ -1,4 +1,4 @@
-"""Samples subword segmentations with the pieces and scores of SentencePiece.
+"""Sampling of subword segmentations, given the scores of SentencePiece.
 
 SentencePiece can sample too, but its random numbers differ between processes for the
 same seed (version 0.2.3), so runs could not be resumed exactly.
@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping
 BLANK = "▁"  # SentencePiece's blank before each word
 Segment = Callable[[str, Mapping[str, float], float, random.Random], list[int]]
 
-_WORD = re.compile(
-  f"^[^{BLANK}]+|{BLANK}[^{BLANK}]*"
-)  # of subwords without blanks
+# A word with the blank before it; no subword contains parts of two words.
+_WORD = re.compile(f"^[^{BLANK}]+|{BLANK}[^{BLANK}]*")
 _NONE = -math.inf  # score of an impossible merge or segmentation
 # SentencePiece's score of an unknown character is this much below the lowest score.
 _PENALTY = 10.0

@@ -28,9 +28,9 @@ _CACHED_TREES = 1 << 16  # about 50 MB of sentences of 25 words
 def eigenvectors(heads: Sequence[np.ndarray]) -> list[np.ndarray]:
   """Returns each tree's Laplacian eigenvectors for the smallest eigenvalues.
 
-  They are cached, so callers must not modify them. They are in ascending order of the eigenvalues, which are positive. A tree has one
-  eigenvalue 0, a forest one for each of its trees; their vectors are uninformative
-  and omitted. The basis of equal eigenvalues is the projection of the first word that
+  They are cached, so callers must not modify them. They are in ascending order of
+  the eigenvalues, which are positive. A tree has one eigenvalue 0, a forest one for
+  each of its trees; their vectors are uninformative and omitted. The basis of equal eigenvalues is the projection of the first word that
   has a nonzero projection, then that of the next such word, orthogonalized, and so
   on. So the first nonzero component of each vector is positive, and vectors of two
   trees of a forest do not mix. Components up to 0.01 count as 0 in this, and all are

@@ -29,7 +29,7 @@ def is_conllu(path: str | os.PathLike[str]) -> bool:
 def sentences(
   path: str, trees: bool, errors: str = "strict"
 ) -> Iterator[Source | Faulty | None]:
-  """Yields the lines or parses of an input, and PAUSE before it waits for more.
+  """Yields the lines or parses of an input, and a PAUSE during each wait.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
   when the next one begins. A tree without sent_id is complete at its blank line.

@@ -18,7 +18,6 @@ import io
 import os
 import select
 import sys
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
@@ -98,12 +97,13 @@ def arriving_lines(
 
 
 def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields lines or trees; treats invalid ones as --errors says.
+  """Yields lines or trees, and handles invalid ones by an error mode.
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
-    errors: Error mode. "strict": raises the InputError of a Faulty. "replace": a
-      Faulty keeps its replacement text. "skip": a Faulty loses its text.
+    errors: Error mode, the value of --errors. "strict": raises the InputError of a
+      Faulty. "replace": a Faulty keeps its replacement text. "skip": a Faulty loses
+      its text.
   """
   for item in items:
     if isinstance(item, Faulty):
@@ -115,12 +115,12 @@ def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
 
 def strict_items(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields input items without pauses; raises InputError at the first error."""
+  """Yields lines or trees without pauses; raises InputError at the first error."""
   return (item for item in handle_errors(items, "strict") if item is not PAUSE)
 
 
 def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Decodes a raw line; returns an error message ("" for none) and the text."""
+  """Decodes the bytes of a line; returns an error message, or "", and the text."""
   fault = ""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
@@ -151,7 +151,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the lines of an input as bytes, and PAUSE before it waits for more.
+  """Yields the lines of an input as bytes, and a PAUSE during each wait.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 
@@ -261,11 +261,6 @@ def _zstandard_blocks(file: io.BufferedReader, name: str) -> Iterator[bytes]:
     raise EOFError(str(error)) from None
   if not unpack.eof:
     raise EOFError("it ends too early")
-
-
-def to_nfc(line: str) -> str:
-  """Returns a line in Unicode NFC, in which characters are composed."""
-  return unicodedata.normalize("NFC", line)
 
 
 @contextlib.contextmanager

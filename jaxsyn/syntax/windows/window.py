@@ -50,7 +50,7 @@ class Window(nn.Module):
     return ()
 
   def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the inputs of its own annotations, BSD of any width.
+    """Returns the inputs of the window's own annotations, BSD of any width.
 
     Only for windows whose spec sets `has_own_annotations`.
 

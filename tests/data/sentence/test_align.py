@@ -1,52 +1,38 @@
-"""Tests the alignment of words and subwords by character offsets."""
-
-from __future__ import annotations
+"""Alignment of words and subwords by character offsets."""
 
 import pytest
 
 from jaxsyn.data.sentence import align
 
-
-@pytest.mark.parametrize(
-  "character, seen",
-  [
-    ("a", True),
-    ("日", True),
-    ("\u0301", True),  # a combining mark
-    ("🏽", True),  # a skin tone
-    ("\U000e0fff", True),  # not assigned (yet)
-    (" ", False),
-    ("\t", False),
-    ("\u00a0", False),
-    ("\u3000", False),
-    ("\u2028", False),
-    ("\u200b", False),  # zero-width space
-    ("\u200d", False),  # zero-width joiner
-    ("\ufeff", False),
-    ("\x00", False),
-  ],
-)
-def test_is_visible_and_visible_agree(character, seen):
-  assert align.is_visible(character) == seen
-  assert align.visible(f"x{character}y") == (f"x{character}y" if seen else "xy")
+# With a combining mark, a skin tone and a code point that is not assigned.
+VISIBLE = "a日\u0301🏽\U000e0fff"
+INVISIBLE = " \t\xa0\u3000\u2028\u200b\u200d\ufeff\x00"
 
 
-def test_blank_is_the_only_invisible_printable_character():
+def test_visible_characters():
+  assert align.visible(f"x{VISIBLE}y") == f"x{VISIBLE}y"
+  assert align.visible(f"x{INVISIBLE}y") == "xy"
   for character in map(chr, range(1 << 16)):
-    seen = character * align.is_visible(character)
-    assert align.visible(character) == seen
+    expected = character * align.is_visible(character)
+    assert align.visible(character) == expected
+
+
+def test_spans_of_words():
+  words = [("ab",), ("x", "b"), ("\u200b",), ("c.",)]
+  assert align.spans(words, "ab b  c .") == ([0, 3, 4, 6], [2, 4, 4, 9])
 
 
 @pytest.mark.parametrize(
-  ("text", "pieces", "words", "expected"),
+  "text, pieces, words, expected",
   [
-    # "▁a" "b" "▁c" "d.": the last starts in "cd".
+    # "▁a" "b" "▁c" "d.": the last one starts in "cd".
     (
       "ab cd.",
       [(0, 1), (1, 2), (2, 4), (4, 6)],
       [(0, 2), (3, 5), (5, 6)],
       [0, 0, 1, 1],
     ),
+    ("cd.", [(0, 2), (2, 3)], [(0, 2), (2, 3)], [0, 1]),
     # A blank takes the next word, or the previous one at the end.
     (
       "ab cd ",
@@ -55,12 +41,7 @@ def test_blank_is_the_only_invisible_printable_character():
       [0, 0, 1, 1, 1],
     ),
     # "▁1" "⁄" "2" of "½" in "a ½": a blank, an empty span, the character.
-    (
-      "a ½",
-      [(0, 1), (1, 2), (2, 2), (2, 3)],
-      [(0, 1), (2, 3)],
-      [0, 1, 1, 1],
-    ),
+    ("a ½", [(0, 1), (1, 2), (2, 2), (2, 3)], [(0, 1), (2, 3)], [0, 1, 1, 1]),
     # The parser left U+200B on "a"; the piece "▁b" spans "\u200b b".
     ("a\u200b b", [(0, 1), (1, 4)], [(0, 2), (3, 4)], [0, 1]),
     # A word without characters gets no subwords.
@@ -70,11 +51,20 @@ def test_blank_is_the_only_invisible_printable_character():
     ("", [], [], []),
     ("\u200b", [(0, 1)], [], [-1]),
     ("\u200b", [(0, 1)], [(0, 0)], [0]),
-    ("a", [], [(0, 1)], []),
   ],
 )
 def test_words_of_pieces(text, pieces, words, expected):
   begin, end = [a for a, _ in pieces], [b for _, b in pieces]
   start_W, end_W = [a for a, _ in words], [b for _, b in words]
-  found = align.words_of_pieces(text, begin, end, start_W, end_W)
-  assert found == expected
+  result = align.words_of_pieces(text, begin, end, start_W, end_W)
+  assert result == expected
+
+
+def test_offsets_before_composing():
+  # NFC: "é", blank, one syllable of Hangul from three letters, "x".
+  text = "e\u0301 \u1112\u1161\u11abx"
+  start_W, end_W = align.before_composing(text, [0, 2, 3], [1, 3, 4])
+  assert (start_W, end_W) == ((0, 3, 6), (2, 6, 7))
+  # A Malayalam vowel sign of two letters, neither of which is a mark.
+  with pytest.raises(align.MismatchError):
+    align.before_composing("\u0d46\u0d3e", [0], [1])

@@ -1,4 +1,4 @@
-"""Tests reading and writing of text files."""
+"""Reading and writing of text files."""
 
 import gzip
 
@@ -20,36 +20,38 @@ from jaxsyn.errors import InputError
   ],
 )
 def test_lines_end_at_newlines_alone(tmp_path, content, lines):
-  (tmp_path / "a").write_bytes(content)
-  (tmp_path / "a.gz").write_bytes(gzip.compress(content))
-  (tmp_path / "a.zst").write_bytes(zstandard.compress(content))
-  for name in ("a", "a.gz", "a.zst"):
+  pack = {"a": bytes, "a.gz": gzip.compress, "a.zst": zstandard.compress}
+  for name, compress in pack.items():
+    (tmp_path / name).write_bytes(compress(content))
     assert read_lines(tmp_path / name) == lines
+    if content and name != "a":  # several frames
+      path = tmp_path / f"two_{name}"
+      path.write_bytes(compress(content[:1]) + compress(content[1:]))
+      assert read_lines(path) == lines
 
 
 PLAIN = b"a\n" * 1000
 
 
 @pytest.mark.parametrize(
-  ("name", "content", "message"),
+  "name, content, message",
   [
     ("a", b"fine\nf\xfcr\n", r"a:2: byte 2 \(0xfc\) is not UTF-8"),
     ("a", "two\n".encode("utf-16"), r"a:1: byte 1 .* iconv -f utf-16"),
-    ("a.zst", zstandard.compress(PLAIN)[:-3], "cannot be unpacked"),
-    ("a.gz", gzip.compress(PLAIN)[:-9], "cannot be unpacked"),
-    ("a.zst", PLAIN, r"unpacked .*does not start as"),
-    ("a.gz", PLAIN, r"unpacked .*does not start as"),
+    ("a.zst", zstandard.compress(PLAIN)[:-3], "a.zst cannot be unpacked"),
+    ("a.gz", gzip.compress(PLAIN)[:-9], "a.gz cannot be unpacked"),
+    ("a.zst", PLAIN, r"a.zst cannot be unpacked .*does not start as"),
+    ("a.gz", None, "a.gz is missing"),
   ],
 )
-def test_bad_files_are_named(tmp_path, name, content, message):
-  with pytest.raises(InputError, match=f"{name} is missing"):
-    read_lines(tmp_path / name)
-  (tmp_path / name).write_bytes(content)
+def test_errors_name_the_file(tmp_path, name, content, message):
+  if content is not None:
+    (tmp_path / name).write_bytes(content)
   with pytest.raises(InputError, match=message):
     read_lines(tmp_path / name)
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
+def test_files_are_written_atomically(tmp_path, capsys):
   path = tmp_path / "out" / "a"
   with writer(path) as write:
     write("ä")
@@ -59,3 +61,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     write("half")
     raise KeyError
   assert not list(tmp_path.glob("b*"))
+  with writer("-") as write:
+    write("c")
+    assert capsys.readouterr().out == "c\n"

@@ -5,10 +5,9 @@ import numpy as np
 import paper_references as papers
 import pytest
 from cases import SENTENCES, Sentence, features_of
+from numpy.testing import assert_array_equal
 from window_cases import SITE, check_weights, weights_of
 
-from jaxsyn.errors import InputError
-from jaxsyn.options import ConfigPath, from_config
 from jaxsyn.syntax.windows.flexible import Flexible
 
 
@@ -33,11 +32,5 @@ def test_span_is_off_in_training():
     for one in (features.replace(train=True), features)
   )
   # 0.731 · j² / 4.5 is at most 1 up to j = √(4.5 / 0.731) = 2.48.
-  np.testing.assert_array_equal(evaluated > 0, np.arange(7) <= 2)
+  assert_array_equal(evaluated > 0, np.arange(7) <= 2)
   assert (trained > 0).all()
-
-
-@pytest.mark.parametrize("options", [{"sigma": 0.0}, {"span": -0.1}])
-def test_rejects_invalid_options(options):
-  with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(Flexible, options, ConfigPath("config", "x"))

@@ -14,6 +14,7 @@ from models_under_test import (
   plan_of,
   sentence,
 )
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
@@ -30,33 +31,27 @@ PARAMS = parameters(DOUBLE, BATCH)
 def encode(model, batch):
   features = sentence_features(batch, "source")
   inputs = batch["source_id_BS"], features
-  return model.apply({"params": PARAMS}, *inputs, method="encode")
+  return model.apply({"params": PARAMS}, *inputs, method="encode").annotations
 
 
-def annotations(plan, batch=BATCH):
-  return encode(plan.recipe.model, batch).annotations
-
-
-def test_annotations_encode_the_vectors():
+def test_annotations_encode_the_vectors_of_relatives():
   values = PARAMS["decoder_0"]["cross"]["source_dependency"]["surroundings"]
   model = DOUBLE.recipe.model.bind({"params": PARAMS})
   x_BSD = model.source_table(BATCH["source_id_BS"])
   v_BSP = Surroundings(6).apply({"params": values}, x_BSD, FEATURES)
-  first, second = annotations(DOUBLE)
+  first, second = encode(DOUBLE.recipe.model, BATCH)
   expected = model.encoder[1](v_BSP, FEATURES)
-  np.testing.assert_allclose(second, expected, atol=1e-5)
-  np.testing.assert_array_equal(first, annotations(BASELINE)[0])
-
-
-def test_reads_only_the_relatives_of_a_word():
+  assert_allclose(second, expected, atol=1e-5)
+  (plain,) = encode(BASELINE.recipe.model, BATCH)
+  assert_array_equal(first, plain)
   # The second sentence has one word, whose unit is empty.
   id_BS = BATCH["source_id_BS"]
   is_first_BS = jnp.arange(id_BS.shape[1]) == 0
   other = dict(BATCH, source_id_BS=jnp.where(is_first_BS, 23 - id_BS, id_BS))
-  was, out = annotations(DOUBLE), annotations(DOUBLE, other)
-  assert not np.allclose(was[0][1], out[0][1], atol=1e-3)
-  np.testing.assert_array_equal(was[1][1], out[1][1])
-  assert not np.allclose(was[1][0], out[1][0], atol=1e-3)
+  new_first, new_second = encode(DOUBLE.recipe.model, other)
+  assert not np.allclose(first[1], new_first[1], atol=1e-3)
+  assert_array_equal(second[1], new_second[1])
+  assert not np.allclose(second[0], new_second[0], atol=1e-3)
 
 
 def test_falls_back_to_global_attention_without_a_tree():
@@ -68,22 +63,5 @@ def test_falls_back_to_global_attention_without_a_tree():
   batch = dict(BATCH, source_parsed_B=jnp.array([1, 0, 0], jnp.uint8))
   out = logits(single, params, batch)
   was = logits(BASELINE, params, batch)
-  np.testing.assert_allclose(out[1:], was[1:], atol=1e-5)
+  assert_allclose(out[1:], was[1:], atol=1e-5)
   assert not np.allclose(out[0], was[0], atol=1e-3)
-
-
-def test_weights_are_a_softmax_of_its_own_scores():
-  model = DOUBLE.recipe.model.bind({"params": PARAMS})
-  cross, encoded = model.decoder.cross, annotations(DOUBLE)
-  shared = cross.project_memory(encoded, FEATURES)
-  hidden = DOUBLE.spec.architecture.hidden
-  query_BNG = np.random.default_rng(0).normal(size=(3, 2, hidden))
-  query_BNG = jnp.asarray(query_BNG, jnp.float32)
-  past = cross.start(FEATURES, 2)
-  _, weights, _ = cross(query_BNG, past, shared, FEATURES)
-  real_B1S = FEATURES.real_BS[:, None]
-  for align, annotation_BSE, weight in zip(cross.alignment, encoded, weights):
-    score_BNS = align(query_BNG, align.project_memory(annotation_BSE))
-    expected = jax.nn.softmax(jnp.where(real_B1S, score_BNS, -jnp.inf))
-    np.testing.assert_allclose(weight, expected, atol=1e-6)
-  assert not np.allclose(*weights, atol=1e-2)

@@ -14,13 +14,13 @@ import dataclasses
 import json
 import pathlib
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import MismatchError, before_composing, visible
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.text import to_nfc
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
 from jaxsyn.options import Choice, ConfigPath
@@ -138,7 +138,7 @@ class Parser(abc.ABC):
     ]
 
   def _parse(self, lines: Sequence[str]) -> list[tuple[Parse, list[str]]]:
-    """Returns the parse of each line, and the parser's CoNLL-U if it matches."""
+    """Returns the parse of each line, and the parser's trees as CoNLL-U texts."""
     # Programs written in C end a text at a NUL.
     indices = [
       i
@@ -226,7 +226,7 @@ def not_installed(package: str, install: str) -> InputError:
 
 
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns the parse in CoNLL-U text, and the trees if they match the line."""
+  """Returns the parse of a line and its trees, if CoNLL-U text matches the line."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -242,11 +242,11 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Returns the parse of a line, and whether its trees match only its NFC."""
+  """Returns the parse of a line, and whether its trees match only the NFC form."""
   try:
     return conllu.attach(trees, line), False
   except InputError:
-    composed = to_nfc(line)
+    composed = unicodedata.normalize("NFC", line)
     if composed == line:
       raise
   parse = conllu.attach(trees, composed)

@@ -1,15 +1,17 @@
-"""Tests behavior that all parsers share: difficult lines and identity."""
+"""Behavior that all parsers share: difficult lines and identity."""
 
 from __future__ import annotations
 
 import pickle
+import unicodedata
 
 import parsers_under_test
 import pytest
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parsers import PARSERS
+from jaxsyn.data.sentence.parsers import PARSERS, Parser
+from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT
 
@@ -42,42 +44,16 @@ def words(parse):
   return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
 
 
-@pytest.fixture(scope="module")
-def spec_of(shared_data, made_once):
-  """A function kind -> what a config says of a real parser of that kind."""
-  english = shared_data / "udpipe" / "english.udpipe"
-  if not english.is_file():
-    pytest.skip(f"no parser at {english}")
-
-  def make(kind):
-    parsers_under_test.needs(kind)
-    if kind == "udpipe":
-      return PARSERS[kind](str(english))
-    if kind == "spacy":
-      pipeline = made_once(
-        "spacy_pipeline",
-        lambda path: parsers_under_test.spacy_pipeline(path, shared_data),
-      )
-      return PARSERS[kind](str(pipeline))
-    models = made_once(
-      "stanza_models",
-      lambda path: parsers_under_test.stanza_models(path, shared_data),
-    )
-    return PARSERS[kind](folder=str(models))
-
-  return make
-
-
 @pytest.fixture(params=parsers_under_test.KINDS, scope="module")
-def found(request, spec_of, tmp_path_factory):
+def spec(request, shared_data, made_once, tmp_path_factory):
   at = ROOT / "prepare" / "parse" / "source" / request.param
-  spec = spec_of(request.param)
-  return spec.resolve(at, "en", tmp_path_factory.mktemp("own"), {})
+  spec = parsers_under_test.spec_of(request.param, shared_data, made_once)
+  return spec.resolve(at, "en", tmp_path_factory.mktemp("models"), {})
 
 
 @pytest.fixture(scope="module")
-def parser(found):
-  return found.open()
+def parser(spec):
+  return spec.open()
 
 
 def test_each_line_has_one_parse(parser):
@@ -85,10 +61,8 @@ def test_each_line_has_one_parse(parser):
   for i, (parse, line) in enumerate(zip(parses, LINES, strict=True)):
     assert parse.text == line
     assert parse.parsed == (i not in UNPARSED), line
-    found = visible("".join(words(parse)))
-    assert found == visible(line) or len(line) > 5000
-    # A tree, or several: all words lead to a root.
-    for word in range(len(parse.head_W)):
+    assert visible("".join(words(parse))) == visible(line) or len(line) > 5000
+    for word in range(len(parse.head_W)):  # all words lead to a root
       for _ in parse.head_W:
         word = parse.head_W[word]
       assert parse.head_W[word] == word
@@ -99,10 +73,8 @@ def test_each_line_has_one_parse(parser):
   assert words(parses[4])[0] == "I"
   assert parses[1].head_W == parses[2].head_W == ()
   assert len(words(parses[3])) >= 8
-
-
-def test_lines_parsed_together_equal_lines_alone(parser):
-  assert parser.parses(LINES) == [parser(line) for line in LINES]
+  alone = [parser(line) for line in LINES]
+  assert parses == alone
   assert parser.parses([]) == parser.conllu_all([], []) == []
 
 
@@ -121,18 +93,59 @@ def test_written_conllu_reads_back(parser):
   assert "# parsed = no" in texts[10]
 
 
-def test_identity_is_recorded_and_reopens(found, parser, tmp_path):
+def test_identity_is_recorded_and_reopens(spec, parser, tmp_path):
   identity = parser.identity
-  assert identity.kind == found.kind and PARSERS[identity.kind] is type(found)
-  assert identity.entry()["name"] in str(identity)
-  again = pickle.loads(pickle.dumps(found)).open(identity.sha256)
+  assert identity.kind == spec.kind and PARSERS[identity.kind] is type(spec)
+  assert Identity.of({**identity.entry(), "file": "x"}) == identity
+  assert identity.name in str(identity)
+  again = pickle.loads(pickle.dumps(spec)).open(identity.sha256)
   assert again.identity == identity and again.key == parser.key
   assert again(LINES[0]) == parser(LINES[0])
   with pytest.raises(InputError) as error:
-    found.at(str(tmp_path / "nowhere")).open()
+    spec.at(str(tmp_path / "nowhere")).open()
   assert "\n" not in str(error.value) and "nowhere" in str(error.value)
 
 
-def test_different_parsers_have_different_keys(spec_of):
-  specs = spec_of("udpipe"), spec_of("spacy")
-  assert len({spec.open().key for spec in specs}) == 2
+class AnswerParser(Parser):
+  """A parser that gives the same trees for all lines."""
+
+  identity = Identity("udpipe", "answers")
+
+  def __init__(self, *forms: str):
+    heads = ["0", *("1" for _ in forms)]
+    self.tree = "".join(
+      f"{i}\t{form}\t_\t_\t_\t_\t{head}\tx\t_\t_\n"
+      for i, (form, head) in enumerate(zip(forms, heads), 1)
+    )
+
+  def _texts(self, lines):
+    return [f"# newdoc\n{self.tree}\n"] * len(lines)
+
+
+@pytest.mark.parametrize(
+  "forms, expected, is_parsed",
+  [
+    (["a", "man"], ["a", "man"], True),
+    (["a"], ["a", "man"], False),  # characters are lost
+    (["a", "\tman"], ["a", "man"], False),  # malformed
+  ],
+)
+def test_trees_that_do_not_match_the_line_are_dropped(
+  forms, expected, is_parsed
+):
+  parser = AnswerParser(*forms)
+  parse, (text,) = parser("a man"), parser.conllu_all(["a man"], ["3"])
+  assert words(parse) == expected and parse.parsed == is_parsed
+  assert ("# parsed = no" in text) == (not is_parsed)
+  assert "# sent_id = 3\n" in text and "newdoc" not in text
+
+
+def test_trees_of_the_composed_line_get_offsets_of_the_line():
+  line = "un e\u0301te\u0301"
+  parser = AnswerParser("un", unicodedata.normalize("NFC", "e\u0301te\u0301"))
+  parse = parser(line)
+  assert parse.parsed and words(parse) == ["un", "e\u0301te\u0301"]
+  # The written words are those of the line.
+  (text,) = parser.conllu_all([line], ["1"])
+  (block,) = conllu.blocks_of_text(text, "x")
+  assert conllu.attach([block], line) == parse

@@ -1,44 +1,37 @@
-"""Tests the spaCy parser with a pipeline that is trained here."""
+"""The spaCy parser, with a pipeline that is trained here."""
 
 from __future__ import annotations
+
+import shutil
 
 import parsers_under_test
 import pytest
 
-from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parsers.spacy import SpacyParser, SpacySpec
 from jaxsyn.errors import InputError
 
 
 @pytest.fixture(scope="module")
 def pipeline(shared_data, made_once):
-  return made_once(
-    "spacy_pipeline",
-    lambda path: parsers_under_test.spacy_pipeline(path, shared_data),
-  )
+  return parsers_under_test.spec_of("spacy", shared_data, made_once).model
 
 
 @pytest.fixture(scope="module")
 def parser(pipeline):
-  return SpacyParser(str(pipeline))
-
-
-def whole(nlp, line):
-  """spaCy's own way to parse a line as one sentence."""
-  doc = nlp.make_doc(line)
-  for word in doc[1:]:
-    word.is_sent_start = False
-  return nlp(doc)
+  return SpacyParser(pipeline)
 
 
 def test_words_and_heads_equal_spacy(parser, pipeline, shared_data):
   import spacy
 
   nlp = spacy.load(pipeline)
-  lines = [b.text for b in parsers_under_test.gold(shared_data, 80)][40:]
+  lines = [b.text for b in parsers_under_test.gold(shared_data, 60)][40:]
   lines += ["He sleeps. She reads. They can't!", "私は学生です。"]
   for line, parse in zip(lines, parser.parses(lines), strict=True):
-    doc = whole(nlp, line)
+    doc = nlp.make_doc(line)
+    for word in doc[1:]:
+      word.is_sent_start = False
+    doc = nlp(doc)
     assert parse.parsed and len(list(doc.sents)) == 1
     assert parse.start_W == tuple(word.idx for word in doc)
     assert parse.end_W == tuple(word.idx + len(word) for word in doc)
@@ -50,11 +43,9 @@ def test_words_and_heads_equal_spacy(parser, pipeline, shared_data):
 
 
 def test_blanks_are_not_words(parser):
-  line = "  He   sleeps \t in\u3000 the  park .  "
-  parse = parser(line)
+  parse = parser("  He   sleeps \t in\u3000 the  park .  ")
   words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
-  assert words == ["He", "sleeps", "in", "the", "park", "."]
-  assert all(map(visible, words)) and parse.parsed
+  assert words == ["He", "sleeps", "in", "the", "park", "."] and parse.parsed
 
 
 def test_rejects_a_pipeline_without_a_parser(tmp_path):
@@ -66,11 +57,9 @@ def test_rejects_a_pipeline_without_a_parser(tmp_path):
 
 
 def test_hash_covers_all_files(parser, pipeline, tmp_path):
-  import shutil
-
   copy = shutil.copytree(pipeline, tmp_path / "copy")
-  assert SpacyParser(str(copy)).identity == parser.identity
-  assert "spaCy 3." in parser.identity.version
   meta = (copy / "meta.json").read_text()
   (copy / "meta.json").write_text(meta + "\n")
-  assert SpacySpec(str(copy)).open().identity.key != parser.identity.key
+  other = SpacySpec(str(copy)).open().identity
+  assert other.key != parser.identity.key
+  assert other.name == parser.identity.name and "spaCy 3." in other.version
