@@ -19,7 +19,7 @@ from absl import flags
 
 from benchmarks.figures import show
 from jaxsyn import cli
-from jaxsyn.scoring.metrics import scorer_of
+from jaxsyn.scoring.settings import Settings
 from jaxsyn.scoring.significance import TESTS, Draws, difference
 
 LEVEL = 0.05
@@ -52,7 +52,7 @@ def called_different(
   for trial in range(trials):
     random = np.random.default_rng((seed, trial))
     reference, one, other = _test_set(random, sentences, planted)
-    scorer = scorer_of(metric, [reference], "none")
+    (scorer,) = Settings((metric,), "none").scorers([reference])
     first, second = (scorer.measure(s) for s in (one, other))
     draws = Draws(samples, seed=int(random.integers(2**31)))
     compared = difference(

@@ -71,7 +71,7 @@ _CHILD = "from jaxsyn import compare; compare.child()"
 
 @dataclasses.dataclass(frozen=True)
 class CompareOutcome:
-  """The end of a comparison.
+  """Results of a comparison, or the signal that stopped it.
 
   Attributes:
     signal: Name of the signal that stopped it, or "".

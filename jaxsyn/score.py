@@ -54,7 +54,7 @@ def run(
   source_conllu: Path | None = None,
   source_language: str = "",
 ) -> Results:
-  """Scores files.
+  """Scores files of translations against references.
 
   Args:
     references: Files, plain or .gz, with one sentence on each line.
@@ -164,7 +164,7 @@ def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
 def _parses(
   source_conllu: Path, sources: Mapping[str, Sequence[str]], count: int
 ) -> list[conllu.Parse]:
-  """Returns the trees of all lines."""
+  """Reads the trees of the source lines."""
   blocks = list(conllu.read(source_conllu))
   for name, lines in sources.items():
     return list(conllu.match(blocks, lines, name))
@@ -177,7 +177,7 @@ def _parses(
 
 
 def _report_tokenizers(values: flags.FlagValues) -> None:
-  """Prints the tokenizers that were not given by name, on stderr."""
+  """Prints on stderr which tokenizers were selected by language."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
     print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)

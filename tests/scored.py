@@ -1,6 +1,12 @@
-"""Scores of a few lines."""
+"""Scorers, and scores of a few lines."""
 
-from jaxsyn.scoring.metrics import scorer_of
+from jaxsyn.scoring.settings import Settings
+
+
+def scorer_of(metric, references, tokenizer="13a", **options):
+  """The scorer of one metric; options are settings."""
+  (scorer,) = Settings((metric,), tokenizer, **options).scorers(references)
+  return scorer
 
 
 def score(hypotheses, references, metric="bleu", tokenizer="13a", **options):

@@ -25,6 +25,7 @@ from benchmarks.experiment.systems import (
 )
 from jaxsyn.comparison import planned_jobs, run_result
 from jaxsyn.comparison.results import Point, from_json
+from jaxsyn.comparison.run_result import PackedArray
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 
@@ -79,7 +80,7 @@ def driven(tmp_path_factory, prepared, environment):
   return work
 
 
-def test_collects_results(driven):
+def test_collects_results_once(driven):
   results = Experiment(driven, driven / "results").read_results("E0")
   assert sorted(r.name for r in results) == [
     "pascal seed 0",
@@ -91,62 +92,83 @@ def test_collects_results(driven):
     assert result.config["data"]["directory"] == "tiny"
   for path in driven.glob("results/E0/*.json"):
     assert str(driven) not in path.read_text()
-
-
-def test_does_not_repeat_runs_whose_results_are_collected(driven):
-  """The folder of the runs was removed after they were collected."""
+  # The folder of the runs was removed after they were collected.
   assert not [*driven.glob("runs/*/*/seed_0")]
 
 
+@pytest.fixture(scope="module")
+def template():
+  """A collected result, with 40 sentences of one test set."""
+  path = ROOT / "results" / "E0" / "neighbour_heads_default.seed_0.json"
+  result = run_result.read(path)
+  return with_rows(result, lambda name, rows: rows[:40])
+
+
+def with_rows(result, edit):
+  """A result with edited statistics of its first test set."""
+  name, test = next(iter(result.tests.items()))
+  metrics = {
+    metric: dataclasses.replace(
+      stored,
+      sentences=PackedArray.of(edit(metric, stored.sentences.unpacked())),
+    )
+    for metric, stored in test.metrics.items()
+  }
+  facts = {
+    fact: PackedArray.of(values.unpacked()[:40])
+    for fact, values in test.facts.items()
+  }
+  test = dataclasses.replace(test, sentences=40, metrics=metrics, facts=facts)
+  return dataclasses.replace(result, tests={name: test})
+
+
 @pytest.fixture(scope="module", params=["neighbour_heads"])
-def complete(driven, tmp_path_factory, request):
+def complete(template, tmp_path_factory, request):
   """Result files of E0, E1a and E1b with known scores; the parameter is T."""
   folder = tmp_path_factory.mktemp("complete")
-  template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
   scores = {"half_rate": -1.0, request.param: -1.2, "rotary": -1.1}
-
-  def write(name, system, seed, score):
-    facts = dataclasses.replace(template.facts, best_score=score)
-    result = dataclasses.replace(
-      template, system=system, seed=seed, facts=facts
-    )
-    block = folder / "results" / name
-    block.mkdir(parents=True, exist_ok=True)
-    run_result.write(block / f"{system}.seed_{seed}.json", result)
-
+  rng = np.random.default_rng(0)
   for name in ("E0", "E1a", "E1b"):
     block = BLOCKS[name]
+    (folder / "results" / name).mkdir(parents=True)
     for text, seed in itertools.product(block.systems, range(block.seeds)):
       system = text.partition("=")[0]
-      score = next(
-        (s for end, s in scores.items() if system.endswith(end)), -2.0
+      matches = (s for end, s in scores.items() if system.endswith(end))
+      facts = dataclasses.replace(
+        template.facts, best_score=next(matches, -2.0)
       )
-      write(name, system, seed, score)
+      chosen = rng.integers(40, size=40)  # runs differ
+      result = with_rows(template, lambda _, rows, chosen=chosen: rows[chosen])
+      result = dataclasses.replace(
+        result, system=system, seed=seed, facts=facts
+      )
+      file = folder / "results" / name / f"{system}.seed_{seed}.json"
+      run_result.write(file, result)
   return Experiment(folder, folder / "results")
 
 
 def test_chooses_recipe_and_systems_by_validation(complete):
   assert best_trial(complete) == "half_rate"
-  best = best_system
-  assert best(WITH_TREES, complete) == "neighbour_heads"
-  assert best(WITHOUT_TREES, complete) == "rotary"
+  assert best_system(WITH_TREES, complete) == "neighbour_heads"
+  assert best_system(WITHOUT_TREES, complete) == "rotary"
 
 
-@pytest.mark.parametrize("complete", WITH_TREES, indirect=True)
-@pytest.mark.parametrize("name", BLOCKS)
-def test_all_systems_of_a_block_have_valid_configs(name, complete):
-  systems = systems_of(name, complete)
-  names = [system.name for system in systems]
-  assert len(set(names)) == len(names)  # also where T is pascal
-  for system in systems:
-    train, corpus = system.config.train, BLOCKS[name].corpus
-    assert train.steps == BLOCKS[name].updates
-    assert (train.patience, train.minutes) == (0, 0.0)
-    rate = system.config.optimiser.learning_rate
-    if name != "E0" and corpus != "generated":
-      assert rate == 0.005
-    if "random_tree" in system.name:
-      assert type(system.config.data.tree).__name__ == "Random"
+@pytest.mark.parametrize(
+  "complete", ["pascal", "dependency_relative_both"], indirect=True
+)
+def test_all_systems_of_all_blocks_have_valid_configs(complete):
+  for name, block in BLOCKS.items():
+    systems = systems_of(name, complete)
+    names = [system.name for system in systems]
+    assert len(set(names)) == len(names)  # also where T is pascal
+    for system in systems:
+      train = system.config.train
+      assert train.steps == block.updates
+      assert (train.patience, train.minutes) == (0, 0.0)
+      if name != "E0" and block.corpus != "generated":
+        assert system.config.optimiser.learning_rate == 0.005
+      if "random_tree" in system.name:
+        assert type(system.config.data.tree).__name__ == "Random"
 
 
 def test_a_block_waits_for_the_blocks_that_it_depends_on(complete, tmp_path):
@@ -158,21 +180,12 @@ def test_a_block_waits_for_the_blocks_that_it_depends_on(complete, tmp_path):
     systems_of("E5_hau", complete)
 
 
-def test_spread_is_pooled_over_systems(driven):
+def test_spread_is_pooled_over_systems(template):
   """Two systems of three runs: variances 1 and 3 give sqrt(2)."""
-  template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
-  test = template.tests["test"]
-  stored = test.metrics["log_likelihood"]
 
   def run(system, value):
-    rows = np.tile([value, 1.0], (test.sentences, 1))
-    metrics = {
-      "log_likelihood": dataclasses.replace(
-        stored, sentences=run_result.PackedArray.of(rows)
-      )
-    }
-    tests = {"test": dataclasses.replace(test, metrics=metrics)}
-    return dataclasses.replace(template, system=system, tests=tests)
+    result = with_rows(template, lambda *_: np.tile([value, 1.0], (40, 1)))
+    return dataclasses.replace(result, system=system)
 
   results = [run("a", v) for v in (-1.0, -2.0, -3.0)]
   results += [run("b", v) for v in (-2.0, -2.0, -5.0)]
@@ -218,44 +231,13 @@ def test_rejects_a_collected_result_of_another_config(driven, prepared):
     runs._is_collected(job, driven / "results" / "E0")
 
 
-def test_report_tests_the_hypotheses_of_the_design(driven, tmp_path):
+def test_report_tests_the_hypotheses_of_the_design(complete):
   """H1 to H3 for each system with trees of E1a; `rotary` is L."""
-  template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
-  results = tmp_path / "results"
-  rng = np.random.default_rng(0)
-  for name in ("E0", "E1a", "E1b"):
-    for text, seed in itertools.product(
-      BLOCKS[name].systems, range(BLOCKS[name].seeds)
-    ):
-      system = text.partition("=")[0]
-      score = -1.0 if system == "rotary" else -2.0
-      facts = dataclasses.replace(template.facts, best_score=score)
-      test = template.tests["test"]
-      metrics = {}
-      for metric, stored in test.metrics.items():
-        rows = stored.sentences.unpacked()
-        # Runs differ: each has sentences of its own of the template.
-        rows = rows[rng.integers(len(rows), size=len(rows))]
-        packed = run_result.PackedArray.of(rows)
-        metrics[metric] = dataclasses.replace(stored, sentences=packed)
-      (results / name).mkdir(parents=True, exist_ok=True)
-      run_result.write(
-        results / name / f"{system}.seed_{seed}.json",
-        dataclasses.replace(
-          template,
-          system=system,
-          seed=seed,
-          facts=facts,
-          tests={"test": dataclasses.replace(test, metrics=metrics)},
-        ),
-      )
-  folder = reports.report("E1a", Experiment(tmp_path, results))
+  folder = reports.report("E1a", complete)
   loaded = from_json((folder / "report.json").read_text())
-  family = {tuple(pair) for pair in loaded.family}
-  expected = {
+  assert {tuple(pair) for pair in loaded.family} == {
     (system, other)
     for system in ("pascal", "deps_san", "neighbour_heads")
     for other in ("transformer", f"{system}_random_tree", "rotary")
   }
-  assert family == expected
   assert (folder / "report.html").is_file()

@@ -13,9 +13,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jaxsyn import inspect, train
+from jaxsyn import inspect
 from jaxsyn.config import read_config
-from jaxsyn.configs import systems
+from jaxsyn.configs import quickstart, systems
 from jaxsyn.data.loader.collate import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
@@ -38,8 +38,6 @@ LINES = ["The duck arrived .", LONG, "", "  ", "duck"]
 
 
 def config_of(system, prepared):
-  from jaxsyn.configs import quickstart
-
   config = quickstart.get_config("")
   config.model.update(width=32)
   config.model.transformer.update(
@@ -48,24 +46,8 @@ def config_of(system, prepared):
   config.model.gru.hidden = 16
   systems.apply(config, system)
   config.data.directory = str(prepared)
-  config.batch.update(tokens=1024, shapes=1)
-  config.train.update(steps=2, evaluate_every=2, save_every=2, log_every=2)
-  config.train.validation_sentences = 1
   config.decode.update(beam=1, max_length_factor=1.0, max_length_offset=2)
   return config
-
-
-@pytest.fixture(scope="module")
-def trained(prepared, tmp_path_factory):
-  """Directory of a run that was trained for two steps."""
-  folder = tmp_path_factory.mktemp("runs") / "pascal"
-  train.run(config_of("pascal", prepared), folder)
-  return folder
-
-
-@pytest.fixture(scope="module")
-def session(trained):
-  return Session(trained)
 
 
 def initial_parameters(run, checkpoint):
@@ -76,14 +58,19 @@ def initial_parameters(run, checkpoint):
   return Parameters(state.params, (0,)), ()
 
 
+def open_untrained(folder, **options):
+  with mock.patch("jaxsyn.session.parameters.read", initial_parameters):
+    return Session(folder, **options)
+
+
 def untrained(system, prepared, folder):
   workdir.create(folder, read_config(config_of(system, prepared)))
   return open_untrained(folder)
 
 
-def open_untrained(folder, **options):
-  with mock.patch("jaxsyn.session.parameters.read", initial_parameters):
-    return Session(folder, **options)
+@pytest.fixture(scope="module")
+def session(prepared, tmp_path_factory):
+  return untrained("pascal", prepared, tmp_path_factory.mktemp("run"))
 
 
 def written(seen, folder, index=1, **options):
@@ -96,48 +83,44 @@ def written(seen, folder, index=1, **options):
 
 
 def test_attention_and_weightings_of_a_sentence(session):
-  short, long = inspect.attention_of(session, [LINES[0], LONG])
-  source = short.source
+  seen, _ = inspect.attention_of(session, [LINES[0], LONG])
+  source = seen.source
   assert source.words == ("The", "duck", "arrived", ".")
-  assert "".join(source.subwords[:-1]).replace("▁", " ").split() == [
-    *source.words
-  ]
+  text = "".join(source.subwords[:-1]).replace("▁", " ")
+  assert tuple(text.split()) == source.words
   assert source.parsed and source.tree == "parsed"
   assert source.head_of_units() == source.head_W == source.given_head_W
-  best = [result[0].text for result in session([LINES[0], LONG])]
-  assert [short.translation, long.translation] == best
-  for seen in (short, long):
-    assert [(m.place, m.layer) for m in seen.attention] == [
-      *[("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)]
-    ]
-    words = (*seen.source.words, "</s>")
-    for m in seen.attention:
-      assert m.value_HQM.shape == (4, len(m.rows), len(m.columns))
-      np.testing.assert_allclose(m.value_HQM.sum(2), 1.0, atol=1e-5)
-      assert m.heads == (0, 1, 2, 3)
-      on = m.place == "encoder" and m.layer == 0
-      assert m.parts == (*[("parent_scaled",) if on else ()] * 2, (), ())
-    assert seen.find("encoder", 1).rows == words
-    cross = seen.find("cross", 0)
-    assert cross.columns == words
-    assert "".join(cross.rows) == seen.translation.replace(" ", "") + "</s>"
-    decoder = seen.find("decoder", 0)
-    assert decoder.columns == ("<s>", *cross.rows[:-1])
-    # The row of word w reads BOS and the words up to w.
-    above = np.triu(np.ones(decoder.value_HQM.shape[1:], bool), 2)
-    assert (decoder.value_HQM[:, above] == 0).all()
-    (weighting,) = seen.weightings
-    assert (weighting.part, weighting.kind) == ("parent_scaled", "weighting")
-    assert (weighting.layer, weighting.heads) == (0, (0, 1))
-    assert weighting.rows == weighting.columns == seen.source.subwords
+  assert seen.translation == session([LINES[0]])[0][0].text
+  assert [(m.place, m.layer) for m in seen.attention] == [
+    *[("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)]
+  ]
+  words = (*source.words, "</s>")
+  for m in seen.attention:
+    assert m.value_HQM.shape == (4, len(m.rows), len(m.columns))
+    np.testing.assert_allclose(m.value_HQM.sum(2), 1.0, atol=1e-5)
+    assert m.heads == (0, 1, 2, 3)
+    on = m.place == "encoder" and m.layer == 0
+    assert m.parts == (*[("parent_scaled",) if on else ()] * 2, (), ())
+  assert seen.find("encoder", 1).rows == words
+  cross, decoder = seen.find("cross", 0), seen.find("decoder", 0)
+  assert cross.columns == words
+  assert "".join(cross.rows) == seen.translation.replace(" ", "") + "</s>"
+  assert decoder.columns == ("<s>", *cross.rows[:-1])
+  # The row of word w reads BOS and the words up to w.
+  above = np.triu(np.ones(decoder.value_HQM.shape[1:], bool), 2)
+  assert (decoder.value_HQM[:, above] == 0).all()
+  (weighting,) = seen.weightings
+  assert (weighting.part, weighting.kind) == ("parent_scaled", "weighting")
+  assert (weighting.layer, weighting.heads) == (0, (0, 1))
+  assert weighting.rows == weighting.columns == source.subwords
   # Where the parent is one subword, its column has the peak, 1 / √2π.
-  weight_QM = short.find("encoder", 0, "parent_scaled").value_HQM[0]
+  weight_QM = seen.find("encoder", 0, "parent_scaled").value_HQM[0]
   mid_S = source.example["source_parent_mid"]
   for row, mid in enumerate(mid_S):
     if mid == int(mid):
       assert weight_QM[row, int(mid)] == pytest.approx(0.39894, abs=1e-5)
   with pytest.raises(KeyError, match="tree_scaled"):
-    short.find("encoder", 0, "tree_scaled")
+    seen.find("encoder", 0, "tree_scaled")
 
 
 def test_maps_do_not_depend_on_padding_or_the_batch(session):
@@ -172,16 +155,15 @@ def test_maps_do_not_depend_on_padding_or_the_batch(session):
 
 
 def test_the_command_writes_pictures_json_and_the_probe(
-  trained, environment, tmp_path
+  runs, environment, tmp_path
 ):
-  source = tmp_path / "in.txt"
+  source, output = tmp_path / "in.txt", tmp_path / "out"
   source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-  output = tmp_path / "out"
   done = subprocess.run(
     [
-      *(sys.executable, "-m", "jaxsyn.inspect"),
-      *("--workdir", str(trained), "--input", str(source)),
-      *("--output", str(output), "--limit", "2", "--layers", "0"),
+      *(sys.executable, "-m", "jaxsyn.inspect", "--output", str(output)),
+      *("--workdir", str(runs["pascal"]), "--input", str(source)),
+      *("--limit", "2", "--layers", "0"),
     ],
     env=environment,
     cwd=ROOT,
@@ -190,36 +172,26 @@ def test_the_command_writes_pictures_json_and_the_probe(
   )
   assert done.returncode == 0, done.stderr
   assert "2 sentences drawn, 2 in the probe" in done.stdout
-  chosen = "the best checkpoint by validation BLEU (13a): "
-  assert f"parameters: {chosen}" in done.stdout
   assert "2 empty lines were skipped" in done.stderr
-  assert "layer 1 head 3" in done.stdout and "parent_scaled" in done.stdout
+  assert "layer 0 head 3" in done.stdout and "parent_scaled" in done.stdout
+  figures = ["tree", "parent_scaled.encoder_0", "attention.encoder_0"]
+  figures += ["attention.decoder_0", "attention.cross_0"]
   names = {path.name for path in output.iterdir()}
-  assert names == {
-    *("probe.json", "index.html"),
-    *(
-      f"sentence_000{n}{end}"
-      for n in (1, 2)
-      for end in (
-        ".json",
-        ".tree.png",
-        ".parent_scaled.encoder_0.png",
-        *(f".attention.{p}_0.png" for p in ("encoder", "decoder", "cross")),
-      )
-    ),
-  }
+  expected = {"probe.json", "index.html"}
+  for prefix in ("sentence_0001", "sentence_0002"):
+    expected |= {f"{prefix}.json", *(f"{prefix}.{x}.png" for x in figures)}
+  assert names == expected
   for path in output.glob("*.png"):
     image = matplotlib.image.imread(path)
     assert min(image.shape[:2]) > 60 and image[..., :3].std() > 0.02, path
-
   page = (output / "index.html").read_text()
   assert all(f'"{name}"' in page for name in names - {"index.html"})
   assert f"2. {LONG} → " in page
 
   document = json.loads((output / "sentence_0002.json").read_text())
   assert document["text"] == LONG and document["number"] == 2
-  lengths = {len(document[name]) for name in ("words", "heads", "relations")}
-  assert lengths == {14}
+  for name in ("words", "heads", "relations"):
+    assert len(document[name]) == 14
   assert len(document["word_of_subword"]) == len(document["subwords"])
   assert document["word_of_subword"][-1] == -1
   assert len(document["attention"]) == 3 * 4  # encoder, decoder, cross; heads
@@ -229,15 +201,14 @@ def test_the_command_writes_pictures_json_and_the_probe(
     np.testing.assert_allclose(weight_QM.sum(1), 1.0, atol=1e-4)
   (weighting,) = document["weightings"]
   assert weighting["heads"] == [0, 1]
-  assert np.array(weighting["weights"]).max() == pytest.approx(0.399, abs=0.05)
 
   probe = json.loads((output / "probe.json").read_text())
   assert probe["skipped"] == {"empty": 2, "too_long": 0, "no_tree": 0}
-  assert probe["checkpoint"].startswith(chosen)
-  assert probe["checkpoint"].endswith(" at step 2")
+  assert probe["checkpoint"].startswith("the best checkpoint by validation")
+  assert f"parameters: {probe['checkpoint']}" in done.stdout
   assert probe["words"] == 4 + 14  # the line of one word has no other word
   parts = [head["parts"] for head in probe["heads"]]
-  assert parts == [["parent_scaled"]] * 2 + [[]] * 6
+  assert parts == [["parent_scaled"]] * 2 + [[]] * 2
 
 
 def test_the_probe_does_not_depend_on_the_figures(session, tmp_path):
@@ -353,21 +324,23 @@ def test_draws_but_does_not_probe_unparsed_lines(session, tmp_path):
   assert report.probe["sentences"] == 1
 
 
-def test_names_invalid_input(session, trained, tmp_path):
-  with pytest.raises(InputError, match="no layer 2; they count from 0 to 1"):
-    inspect.run(session, [LONG], tmp_path, layers=[2])
-  with pytest.raises(InputError, match=r"no sentence to inspect \(2 empty"):
-    inspect.run(session, ["", " \u200b"], tmp_path)
-  with pytest.raises(InputError, match="sentence 2 has no words"):
-    inspect.attention_of(session, [LONG, ""])
+def test_rejects_invalid_input(session, tmp_path):
   (tmp_path / "file").write_text("")
-  with pytest.raises(InputError, match="file is a file; name a folder"):
-    inspect.run(session, [LONG], tmp_path / "file")
-  short = Session(trained, longest=5)
-  with pytest.raises(InputError, match="subwords are too many"):
-    inspect.attention_of(short, [LONG])
-  with pytest.raises(InputError, match=r"0 empty lines, 1 too long"):
-    inspect.run(short, [LONG], tmp_path)
+  short = open_untrained(session.run.workdir, longest=5)
+  for opened, lines, options, message in (
+    (session, [LONG], {"layers": [2]}, "no layer 2; they count from 0 to 1"),
+    (session, ["", " \u200b"], {}, r"no sentence to inspect \(2 empty"),
+    (session, [LONG], {"output": tmp_path / "file"}, "file is a file; name a"),
+    (short, [LONG], {}, "0 empty lines, 1 too long"),
+  ):
+    with pytest.raises(InputError, match=message):
+      inspect.run(opened, lines, **{"output": tmp_path} | options)
+  for opened, lines, message in (
+    (session, [LONG, ""], "sentence 2 has no words"),
+    (short, [LONG], "subwords are too many"),
+  ):
+    with pytest.raises(InputError, match=message):
+      inspect.attention_of(opened, lines)
 
 
 @pytest.mark.parametrize(
@@ -376,10 +349,7 @@ def test_names_invalid_input(session, trained, tmp_path):
     ({}, "--workdir is missing"),
     ({"workdir": "x"}, "--input is missing"),
     ({"workdir": "x", "input": "y"}, "x is not the folder of a run"),
-    (
-      {"workdir": "x", "input": "y", "layers": ["a"]},
-      "--layers=a: numbers from 0",
-    ),
+    ({"workdir": "x", "input": "y", "layers": ["a"]}, "--layers=a: numbers"),
   ],
 )
 def test_names_missing_and_invalid_flags(options, message):

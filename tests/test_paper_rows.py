@@ -446,8 +446,13 @@ def test_options_of_a_row(table, row):
   }
   assert set(config.losses) == {"nll"} | losses
   plan = plan_of(table, row)
-  assert not plan.spec.modifiers.cross
+  modifiers = plan.spec.modifiers
+  assert not modifiers.cross
   assert bool(ROWS[table][row].windows) == bool(windows_of(plan))
+  names = {name for name, _ in modifiers.modifiers_at_embeddings("encoder")}
+  expected = {"label_embedding": ROWS[table][row].label}
+  expected["source_dependency"] = ROWS[table][row].vector
+  assert names == {name for name, size in expected.items() if size}
 
 
 @pytest.mark.parametrize("table, row", TRANSFORMERS)
@@ -537,13 +542,6 @@ def test_embeddings_of_a_row_equal_the_reference(table, row):
       if spec.architecture.positions:
         x_D = x_D + np.r_[np.sin(s * rate), np.cos(s * rate)]
       np.testing.assert_allclose(result.memory_BSD[b, s], x_D, atol=2e-5)
-
-
-@pytest.mark.parametrize("table, row", TRANSFORMERS)
-def test_only_label_embeddings_change_embeddings(table, row):
-  modifiers = plan_of(table, row).spec.modifiers
-  names = [name for name, _ in modifiers.modifiers_at_embeddings("encoder")]
-  assert names == (["label_embedding"] if ROWS[table][row].label else [])
 
 
 def context_steps(cross, annotations, query_TBNG, features):

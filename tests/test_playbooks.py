@@ -22,6 +22,7 @@ from models_under_test import (
   sentence,
   without_modifiers,
 )
+from scored import score
 from tables_under_test import Tables, random_params, request_of, run_search
 from window_cases import SITE
 
@@ -38,7 +39,7 @@ from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.options import unused_option_error
 from jaxsyn.plan import resolve
-from jaxsyn.scoring.metrics import METRICS, scorer_of
+from jaxsyn.scoring.metrics import METRICS
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimizers import OPTIMIZERS
@@ -77,8 +78,8 @@ FUNCTIONS = {
   for block in documents.blocks(path)
   for name in re.findall(r"^def (\w+)\(config\):", block.code)
 }
-# How a config asks for what has no system of its own.
-ASKED = {
+# Changes of a config that select a component without a system.
+SELECT = {
   "coverage": lambda c: c.losses.update(coverage=LOSSES.section("coverage")),
   "lion": lambda c: c.optimiser.update(name="lion"),
   "repeat": lambda c: c.data.second.update(task="repeat"),
@@ -90,13 +91,13 @@ BATCH = batch_of([sentence(4, 6, 1), sentence(6, 5, 2)], extra=2)
 
 @pytest.fixture
 def follow(monkeypatch):
-  """A function (*names) that follows playbooks and returns the plan of all."""
+  """A function: names of examples, options -> plan with all of them."""
 
   def added(name):
     cls, table = LINES[name]
     ((file, code),) = [f for f in FILES if f"class {cls}(" in f[1]]
     module = types.ModuleType(name)
-    if (documents.ROOT / file).exists():  # what is added to it, it stands in
+    if (documents.ROOT / file).exists():  # the code is added to this file
       present = file.removesuffix(".py").replace("/", ".")
       vars(module).update(vars(importlib.import_module(present)))
     monkeypatch.setitem(sys.modules, name, module)
@@ -119,14 +120,14 @@ def follow(monkeypatch):
         monkeypatch.setitem(systems.SYSTEMS, function, scope[function])
         systems.apply(config, function)
     for name in names:
-      ASKED.get(name, lambda _: None)(config)
+      SELECT.get(name, lambda _: None)(config)
     config.update_from_flattened_dict(options)
     return resolve(read_config(config), JOINT)
 
   return followed
 
 
-def test_every_table_has_its_playbook_and_every_file_is_in_one():
+def test_every_registry_has_a_guide():
   assert {table for _, table in LINES.values()} == set(TABLES)
   assert len(FILES) == len(LINES)
 
@@ -147,7 +148,7 @@ def test_added_components_are_trained(follow):
     assert np.all((moved == 0) | np.isclose(moved, rate, rtol=1e-3))
 
 
-def test_the_part_reads_the_tree_where_there_is_one(follow):
+def test_modifier_reads_the_tree_where_there_is_one(follow):
   plan = follow("tree_damped")
   assert plan.features == {"source_tree_distance"}
   params = parameters(plan, BATCH)
@@ -159,7 +160,7 @@ def test_the_part_reads_the_tree_where_there_is_one(follow):
   np.testing.assert_array_equal(plain[0], baseline[0])
 
 
-def test_the_window_looks_near_where_it_looked_before(follow):
+def test_window_is_near_the_last_position(follow):
   spec = dict(follow("near").config.model.family.windows)["near"]
   window, view = spec.make(SITE), sentence_features(BATCH, "source")
   rows, size = view.real_BS.shape
@@ -175,7 +176,7 @@ def test_the_window_looks_near_where_it_looked_before(follow):
   )
 
 
-def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
+def test_architecture_ignores_padding_and_rejects_modifiers(follow):
   plan = follow("convolution")
   params = parameters(plan, BATCH)
   single = batch_of([sentence(4, 6, 1)])
@@ -193,24 +194,20 @@ def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
     resolve(read_config(config), JOINT)
 
 
-def test_what_the_family_inherits_is_as_the_data_set_has_the_other_s(follow):
+def test_architecture_inherits_the_sizes_of_the_data_set(follow):
   follow("convolution")
   config = quickstart.get_config("convolution")
-  expected, present = config.model.convolution, config.model.transformer
-  assert (expected.encoder_layers, expected.dropout, expected.kernel) == (
-    2,
-    0.1,
-    3,
-  )
-  expected.encoder_layers = 3
-  assert (expected.encoder_layers, present.encoder_layers) == (3, 2)
-  present.update(encoder_layers=1, heads=2)
-  assert (expected.encoder_layers, expected.heads) == (3, 2)
+  sizes, present = config.model.convolution, config.model.transformer
+  assert (sizes.encoder_layers, sizes.dropout, sizes.kernel) == (2, 0.1, 3)
+  sizes.encoder_layers = 3
+  present.heads = 2
+  assert (sizes.encoder_layers, present.encoder_layers) == (3, 2)
+  assert sizes.heads == 2
   assert not unused_option_error(Config, config, "model.transformer.heads")
   assert unused_option_error(Config, config, "model.gru.hidden")
 
 
-def test_the_objective_is_zero_where_all_is_seen_once(follow):
+def test_loss_is_zero_if_each_source_subword_is_covered_once(follow):
   loss = dict(follow("coverage").recipe.losses)["coverage"]
   real_T, real_S = (
     np.sum(np.asarray(BATCH[f"{name}"]) != PAD, axis=1)
@@ -228,7 +225,7 @@ def test_the_objective_is_zero_where_all_is_seen_once(follow):
     np.testing.assert_allclose(total / count, expected, atol=1e-6)
 
 
-def test_the_schedule_ends_at_zero(follow):
+def test_schedule_ends_at_zero(follow):
   plan = follow("cosine", **{"optimiser.cosine.updates": 100})
   rate = plan.config.optimiser.schedule.make(2.0, 16)
   np.testing.assert_allclose(
@@ -236,15 +233,14 @@ def test_the_schedule_ends_at_zero(follow):
   )
 
 
-def test_the_metric_counts_words(follow):
+def test_metric_counts_words(follow):
   follow("overlap")
   # {a b} and {b c} share one word of three; the nearest reference is taken.
-  scorer = scorer_of("overlap", [["a b", "x"], ["q", "y"]])
-  measured = scorer.measure(["b c", "y"])
-  np.testing.assert_allclose(measured.value, 100 * (1 / 3 + 1) / 2)
+  value = score(["b c", "y"], [["a b", "x"], ["q", "y"]], "overlap").value
+  np.testing.assert_allclose(value, 100 * (1 / 3 + 1) / 2)
 
 
-def test_the_second_task_has_the_source_as_its_target(follow):
+def test_auxiliary_task_has_the_source_as_its_target(follow):
   plan = follow("repeat")
   task = plan.config.data.second.task
   assert plan.tag is not None
@@ -260,7 +256,7 @@ def test_the_second_task_has_the_source_as_its_target(follow):
   assert words == [7, 8] and tag == again >= 20 and tag != plan.tag
 
 
-def test_the_annotation_reads_a_column(follow):
+def test_annotation_reads_a_column(follow):
   follow("number")
   rows = [
     "1\tdogs\tdog\tNOUN\t_\tCase=Nom|Number=Plur\t2\tnsubj\t_\t_",
@@ -271,7 +267,7 @@ def test_the_annotation_reads_a_column(follow):
   np.testing.assert_array_equal(ANNOTATIONS["number"]().array(parse), [2, 0])
 
 
-def test_a_search_that_is_added_searches(follow):
+def test_decoding_strategy_has_a_minimum_length(follow):
   decode = follow("longer", **{"decode.longer.minimum": 4}).config.decode
   id_BS = np.array([[7, 5, 3], [9, 3, 0]])
   params, batch = random_params(12, 9.0), {"source_id_BS": id_BS}

@@ -21,7 +21,6 @@ from jaxsyn.comparison.hierarchical import (
   with_verdict,
 )
 from jaxsyn.comparison.inference import (
-  DEFAULT,
   POOLED,
   ErrorVariance,
   Inference,
@@ -47,9 +46,9 @@ def of_runs(
   systems: Sequence[str],
   failed: Sequence[results.FailedRun] = (),
   *,
-  inference: Inference = DEFAULT,
+  inference: Inference,
 ) -> results.Comparison:
-  """Compares systems by their runs.
+  """Compares systems, given the results of their runs.
 
   Args:
     runs: Results of finished runs.
@@ -169,7 +168,7 @@ def _test_set(
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
-  """Returns the results on a test set, without examples."""
+  """Returns scores, differences and buckets of a test set, without examples."""
   draws, first = settings.draws, _first(scored)
   resamples = resampled(scored, draws)
   in_tables: list[results.ComparedBucket] = []
@@ -209,9 +208,10 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 
 def resampled(scored: Scored, draws: significance.Draws) -> list[np.ndarray]:
-  """Returns score_LJ of all runs on resampled test sets, under each metric.
+  """Returns the scores of all runs on resampled test sets.
 
-  The resamples are the same for all runs, so that all differences are paired.
+  There is one array, score_LJ, for each metric. The resamples are the same for all
+  runs, so that all differences are paired.
   """
   measured = [scored[system][seed] for system, seed in _run_rows(scored)]
   return [significance.bootstrap(runs, draws) for runs in zip(*measured)]
@@ -221,18 +221,16 @@ def over_sentences(
   scored: Scored,
   compared_pairs: Pairs,
   settings: Settings,
-  resamples: Sequence[np.ndarray] | None = None,
+  resamples: Sequence[np.ndarray],
 ) -> tuple[results.SeedDifference, ...]:
-  """Compares runs of two systems that have the same seed.
+  """Compares pairs of systems seed by seed, over sentences.
 
   Args:
     scored: Statistics of all runs.
     compared_pairs: Systems, and what each is compared with.
     settings: Tests.
-    resamples: Result of `resampled`, if known.
+    resamples: Result of `resampled`.
   """
-  if resamples is None:
-    resamples = resampled(scored, settings.draws)
   rows = _run_rows(scored)
   singles = []
   for system, other in compared_pairs:
@@ -256,8 +254,8 @@ def over_seeds(
   scored: Scored,
   compared_pairs: Pairs,
   draws: significance.Draws,
-  inference: Inference = DEFAULT,
-  resamples: Sequence[np.ndarray] | None = None,
+  inference: Inference,
+  resamples: Sequence[np.ndarray],
 ) -> tuple[Hierarchical, ...]:
   """Compares pairs of systems over seeds and sentences.
 
@@ -266,10 +264,8 @@ def over_seeds(
     compared_pairs: Systems, and what each is compared with.
     draws: Resampling.
     inference: Error variance and margins.
-    resamples: Result of `resampled`, if known.
+    resamples: Result of `resampled`.
   """
-  if resamples is None:
-    resamples = resampled(scored, draws)
   rows = _run_rows(scored)
   errors = {e.metric: e for e in error_variances(scored, inference)}
   differences = []
@@ -304,7 +300,7 @@ def over_seeds(
 def error_variances(
   scored: Scored, inference: Inference
 ) -> tuple[ErrorVariance, ...]:
-  """Returns the error variance of each metric; () if it is not pooled."""
+  """Returns the pooled error variance of each metric; () for separate ones."""
   if inference.variance != POOLED:
     return ()
   variances = []
@@ -322,14 +318,17 @@ def in_buckets(
   scored: Scored,
   compared_pairs: Pairs,
   draws: significance.Draws,
-  inference: Inference = DEFAULT,
+  inference: Inference,
 ) -> list[results.ComparedBucket]:
   """Returns scores and differences on the sentences of each bucket."""
   in_table = []
   for bucket, part in buckets.parts(table, scored):
     differences: tuple[Hierarchical, ...] = ()
     if bucket.count >= buckets.FEWEST:
-      differences = over_seeds(part, compared_pairs, draws, inference)
+      resamples = resampled(part, draws)
+      differences = over_seeds(
+        part, compared_pairs, draws, inference, resamples
+      )
     in_table.append(
       results.ComparedBucket(
         **vars(bucket), scores=summaries(part), differences=differences

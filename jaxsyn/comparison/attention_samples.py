@@ -1,4 +1,4 @@
-"""Attention of a few sentences of a test set: SYSTEM/seed_0/look.
+"""Writes attention figures of a few test sentences, in SYSTEM/seed_0/look.
 
 The sentences are selected by length and are the same for all systems. The files
 of sentence N are as in `jaxsyn.inspect`:
@@ -39,7 +39,7 @@ SHORTEST, LONGEST = 7, 13  # words
 
 
 def sample(directory: str, split: str) -> list[Parse]:
-  """Returns the trees of the sampled sentences; fewer if few have the length.
+  """Returns the trees of up to SENTENCES test sentences of medium length.
 
   Args:
     directory: Dataset directory.
@@ -55,7 +55,7 @@ def sample(directory: str, split: str) -> list[Parse]:
 
 
 def record(session: Session, data: Data, folder: pathlib.Path) -> None:
-  """Writes the attention of a session in sentences of the first test set."""
+  """Writes attention figures of a run, for sentences of its first test set."""
   parses = sample(data.directory, data.test[0])
   try:
     sentences = attention_of(session, parses) if parses else []
@@ -66,7 +66,7 @@ def record(session: Session, data: Data, folder: pathlib.Path) -> None:
 
 
 def write(sentences: Sequence[Sentence], folder: pathlib.Path) -> None:
-  """Writes the files of inspected sentences, all or none."""
+  """Writes JSON and figures of inspected sentences into a new folder."""
   with files.publish_folder(folder) as new:
     for index, sentence in enumerate(sentences, start=1):
       text = to_json(sentence, index)

@@ -1,4 +1,4 @@
-"""Controls: systems on trees without syntactic information.
+"""Detection of controls: systems whose trees have no syntactic information.
 
 A control differs from its system only in config.data.tree: its trees are linear
 or random (`jaxsyn.data.sentence.controls`).
@@ -19,7 +19,7 @@ _FREE = ("system", "seed", "data.tree", *(f"data.{name}" for name in TREES))
 
 
 def control_of(system: str, configs: Configs) -> str:
-  """Returns the first system that a system is a control of, or "".
+  """Returns the system whose trees a control replaces; "" if it is no control.
 
   Args:
     system: Name of the system.
@@ -35,12 +35,12 @@ def control_of(system: str, configs: Configs) -> str:
 
 
 def controls(system: str, configs: Configs) -> tuple[str, ...]:
-  """Returns the controls of a system; for the arguments see `control_of`."""
+  """Returns the names of a system's controls, see `control_of`."""
   return tuple(name for name in configs if control_of(name, configs) == system)
 
 
 def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
-  """Returns each system with the baseline, then each with its controls."""
+  """Returns pairs to compare: systems with the baseline, then with controls."""
   compared = [(system, baseline) for system in configs if system != baseline]
   for system in configs:
     for control in controls(system, configs):

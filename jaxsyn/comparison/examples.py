@@ -26,7 +26,7 @@ def add(
   runs: Mapping[TrainingJob, RunResult],
   metrics: Sequence[str],
 ) -> Comparison:
-  """Returns a comparison with examples, which need the text of the test sets.
+  """Adds example sentences to a comparison, from the text of the test sets.
 
   Args:
     results: Results of the comparison.
@@ -55,7 +55,7 @@ def choose(
   scored: Scored,
   translations: Translations,
 ) -> tuple[str, tuple[Example, ...]]:
-  """Returns the metric, and the sentences with the largest differences.
+  """Selects the sentences whose scores differ most between systems.
 
   Sentences are ranked by means over seeds. An example shows the runs of the seed
   with the largest difference.
@@ -64,6 +64,9 @@ def choose(
     sources, references: Text of the test set.
     scored: Statistics of all runs.
     translations: Translations of all runs.
+
+  Returns:
+    The title of the selecting metric, and the sentences.
   """
   first = next(iter(next(iter(scored.values())).values()))
   names = [measured.scorer.name for measured in first]

@@ -1,4 +1,4 @@
-"""Facts about a run in addition to its scores: time, speed, size, machine, code."""
+"""Facts about a run besides its scores: time, speed, size, machine, code."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def of_run(
 
 
 def dataset(job: TrainingJob) -> results.DatasetFacts:
-  """Returns the dataset of a run."""
+  """Returns languages, sizes and hashes of a run's dataset."""
   data, manifest = job.config.data, job.system.manifest
   return results.DatasetFacts(
     name=data.name,
@@ -80,7 +80,7 @@ def dataset(job: TrainingJob) -> results.DatasetFacts:
 
 
 def curve(job: TrainingJob) -> tuple[results.Point, ...]:
-  """Returns the validations of a run."""
+  """Returns the learning curve of a run, from its log."""
   points = []
   not_values = ("kind", "step", "time", "minutes", "seconds", "tokenizer")
   for record in job.validations():
@@ -104,7 +104,7 @@ def machine() -> results.Machine:
 
 
 def record_commit(run: pathlib.Path) -> str | None:
-  """Adds the commit of this code to those that have trained a run.
+  """Records the Git commit of this code in a run directory.
 
   Returns:
     All commits, with commas: several if the run was resumed with other code;

@@ -51,9 +51,6 @@ class Inference:
   margins: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-DEFAULT = Inference()
-
-
 @dataclasses.dataclass(frozen=True)
 class ErrorVariance:
   """Error variance of the linear model for one metric and test set.
@@ -82,7 +79,7 @@ class ErrorVariance:
 def error_variance(
   metric: str, scores: Mapping[str, Mapping[int, float]]
 ) -> ErrorVariance | None:
-  """Fits the linear model of this module.
+  """Estimates the error variance of a run with the module's linear model.
 
   Args:
     metric: Title of the metric.
@@ -181,7 +178,7 @@ def inference_flags() -> None:
 
 
 def read_inference(values: flags.FlagValues) -> Inference:
-  """Returns the options of a command line.
+  """Reads --family, --variance and --margin from a command line.
 
   Raises:
     InputError: A value is invalid.

@@ -70,7 +70,7 @@ def likelihoods(session: Session, split: str) -> Measured:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitText:
-  """The sentences of a test set, and facts of the sources for buckets."""
+  """Sentences of a test set, and facts of the sources for buckets."""
 
   sources: list[str]
   references: list[str]
@@ -92,7 +92,7 @@ def read_test(job: TrainingJob, split: str) -> SplitText:
 
 
 class Measurer:
-  """Measures the translations of runs; reads each test set once."""
+  """Function that measures the translations of runs, reading test sets once."""
 
   def __init__(self, settings: Settings):
     """Creates a measurer from settings `with_defaults`."""
@@ -166,7 +166,7 @@ class Measurer:
   def _metrics(
     self, job: TrainingJob, split: str, names: Sequence[str]
   ) -> dict[str, MetricStatistics]:
-    """Returns statistics by name of the metric."""
+    """Measures the translations of a run under some metrics."""
     _, scorers = self._open(job, split)
     lines = read_lines(job.hypotheses(split))
     return {

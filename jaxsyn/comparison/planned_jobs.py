@@ -43,7 +43,7 @@ FORMAT = 2
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class System:
-  """A system to compare.
+  """A system to compare: its name and config.
 
   Attributes:
     name: Name of the system and of its directory.
@@ -63,7 +63,7 @@ class System:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingJob:
-  """A run of a comparison: a system with a seed, and its directory."""
+  """A run of a comparison: a system, a seed, and the run directory."""
 
   folder: pathlib.Path
   system: System
@@ -164,7 +164,7 @@ def jobs(
 
 
 def without_missing_splits(system: System) -> System:
-  """Returns the system without test splits that preparation left out.
+  """Returns the system without optional test splits that have no files.
 
   Raises:
     InputError: All test splits were left out.
@@ -217,7 +217,7 @@ def check(system: System, folder: pathlib.Path) -> Plan:
 
 
 def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
-  """Checks all systems.
+  """Checks that all systems can be trained.
 
   Raises:
     InputError: Some systems cannot be trained; the message lists all of them.
@@ -276,7 +276,7 @@ def record_systems(
 
 
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
-  """Returns the names of finished runs in the directory that are not given."""
+  """Returns the names of other finished runs in the directory."""
   runs = {job.run for job in jobs}
   return [
     f"{system} {path.parent.name.replace('_', ' ')}"

@@ -86,7 +86,7 @@ class RunFacts:
 
 @dataclasses.dataclass(frozen=True)
 class SeedRun:
-  """A system with one seed.
+  """A run of a system: facts, learning curve and scores.
 
   Attributes:
     commit: Git commit of the code; None outside a checkout.
@@ -116,7 +116,7 @@ class FailedRun:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFacts:
-  """A dataset.
+  """Languages, sizes and hashes of a dataset.
 
   Attributes:
     pairs: Split -> number of sentence pairs.
@@ -135,7 +135,7 @@ class DatasetFacts:
 
 @dataclasses.dataclass(frozen=True)
 class ComparedSystem:
-  """A compared system.
+  """A system of a comparison, with its config and controls.
 
   Attributes:
     config: Complete config of its first run.
@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns the same difference for each seed, over sentences."""
+    """Returns the difference between the same systems for each seed."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Returns a difference with an interval: over sentences for one seed."""
+    """Returns the difference, or for a single seed that over sentences."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -340,7 +340,7 @@ class Comparison:
 def find(
   entries: Sequence[Any], system: str, metric: str, *, baseline: str = ""
 ) -> Any:
-  """Returns the summary or difference of a system; None if there is none."""
+  """Returns the first entry of a system under a metric; None without one."""
   for entry in entries:
     if (entry.system, entry.metric) != (system, metric):
       continue

@@ -47,7 +47,7 @@ _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")
 
 @dataclasses.dataclass(frozen=True)
 class PackedArray:
-  """An array in JSON.
+  """A compressed array in JSON.
 
   Attributes:
     dtype: Name of the NumPy type.
@@ -133,7 +133,7 @@ class SplitStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-  """The result of a run.
+  """Facts, config and sentence statistics of a finished run.
 
   Attributes:
     format: Version of the file format.
@@ -176,13 +176,13 @@ def sha256_of_lines(lines: Iterable[str]) -> str:
 
 
 def write(path: pathlib.Path, result: RunResult) -> None:
-  """Writes a result with its checksum, atomically."""
+  """Writes the result of a run with its checksum, atomically."""
   content = dataclasses.asdict(result)
   files.write_json(path, checksums.add_checksum(content))
 
 
 def read(path: pathlib.Path) -> RunResult:
-  """Reads a result.
+  """Reads the result of a run.
 
   Raises:
     InputError: The file is missing, corrupt, or has another format.
@@ -208,7 +208,7 @@ def read(path: pathlib.Path) -> RunResult:
 
 
 def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
-  """Reads several results.
+  """Reads the results of several runs.
 
   Args:
     paths: Files, or directories that are searched for files named result.json;

@@ -36,7 +36,7 @@ Slot = Mapping[str, str]  # environment variables of one process at a time
 
 
 class ProgressLog:
-  """Lines with times, printed and appended to log.txt."""
+  """Log of a comparison: lines with times, printed and added to log.txt."""
 
   def __init__(self, folder: pathlib.Path, stream: TextIO | None = None):
     self._file = (folder / "log.txt").open("a", encoding="utf-8")
@@ -54,7 +54,7 @@ class ProgressLog:
 
 @dataclasses.dataclass
 class JobState:
-  """What the runner records about a job.
+  """Process, progress and restarts of a job.
 
   Attributes:
     starts: Number of starts since the run last progressed.
@@ -77,7 +77,7 @@ class JobState:
 
 @dataclasses.dataclass(frozen=True)
 class RunnerResult:
-  """The end of a call of `JobRunner.run`.
+  """Failed runs, and the signal that stopped the runner.
 
   Attributes:
     signal: Name of the signal that stopped it, or "".
@@ -89,7 +89,7 @@ class RunnerResult:
 
 
 class JobRunner:
-  """Runs jobs in order, one in each slot at a time."""
+  """Runs training jobs in order, one process in each slot at a time."""
 
   def __init__(
     self,
@@ -213,7 +213,7 @@ class JobRunner:
         )
 
   def _report_status(self, job: TrainingJob) -> None:
-    """Writes a line about a run without news for a while."""
+    """Writes the last output of a run that had no line for a while."""
     state = self._states[job]
     interval = LATER_STATUS_SECONDS if state.reported else STATUS_SECONDS
     if time.monotonic() - state.line_time < interval:

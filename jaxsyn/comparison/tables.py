@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import (
@@ -29,7 +28,7 @@ MARKS = ((0.01, "‡"), (0.05, "†"))
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """A cell of a table.
+  """Text of a table cell, and its style.
 
   Attributes:
     text: Plain text.
@@ -43,7 +42,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """A table.
+  """Headings and rows of a table.
 
   Attributes:
     head: Headings of the columns.
@@ -64,7 +63,7 @@ class Table:
 
 
 def scores(results: Comparison) -> Table:
-  """Returns the scores of all systems: mean ± standard deviation over seeds."""
+  """Returns the table of scores: mean ± standard deviation over seeds."""
   columns = [(split, m) for split in results.splits for m in results.metrics]
   tasks = published_tasks(results)
   head = ["system", "seeds", *score_columns(results)]
@@ -92,7 +91,7 @@ def scores(results: Comparison) -> Table:
 
 
 def systems(results: Comparison) -> Table:
-  """Returns the description of each system, and its options."""
+  """Returns the table of systems: descriptions and differing options."""
   base = flat(results.system(results.baseline).config)
   rows = []
   for system, _ in results.ordered():
@@ -118,17 +117,14 @@ def description(system: ComparedSystem) -> str:
     return (
       f"Control of {system.control_of}: {system.config['data']['tree']} trees."
     )
-  functions = [SYSTEMS.get(name) for name in _names(system.config)]
+  names = str(system.config.get("system", "")).split("+")
+  functions = [SYSTEMS.get(name) for name in names]
   lines = [(f.__doc__ or "").partition("\n")[0] for f in functions if f]
   return " ".join(lines)
 
 
-def _names(config: dict[str, Any]) -> list[str]:
-  return str(config.get("system", "")).split("+")
-
-
 def differences(results: Comparison) -> Table:
-  """Returns all tested pairs, over seeds and sentences and for each seed."""
+  """Returns the table of differences: over seeds and sentences, and by seed."""
   margins = {d.margin for split in results.splits for d in split.over_seeds}
   with_margin = bool(margins - {None})
   head = ["split", "metric", "system", "against", "difference"]
@@ -156,7 +152,7 @@ def differences(results: Comparison) -> Table:
 
 
 def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
-  """Returns the primary metric by length and by each fact of the tree."""
+  """Returns tables of the primary metric by length and by tree facts."""
   metric = results.metrics[0]
   tables = {}
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
@@ -171,7 +167,7 @@ def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
 
 
 def runs(results: Comparison) -> Table:
-  """Returns scores and facts of each run."""
+  """Returns the table of runs: scores, training time and size."""
   head = ["system", "seed", *score_columns(results)]
   head += ["selected by validation", "best", "at step", "steps", "ended by"]
   head += ["minutes", "tokens/s", "parameters"]

@@ -24,7 +24,7 @@ STEP = 0.36  # inches between two levels of arcs
 def trees(
   seen: Sentence, heading: str = "", translation: str = ""
 ) -> dict[str, Figure]:
-  """Draws the trees of a sentence.
+  """Draws the parsed, the control's and the predicted tree of a sentence.
 
   Args:
     seen: The sentence.

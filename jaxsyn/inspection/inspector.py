@@ -36,7 +36,7 @@ class SentenceTooLongError(InputError):
 
 
 def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
-  """Inspects a few sentences, for notebooks and programs.
+  """Returns attention, tree and translation of a few sentences.
 
   Args:
     session: Opened run.
@@ -162,7 +162,7 @@ def read_source(
 
 
 def _subwords(line: str, pieces: Pieces) -> Iterator[str]:
-  """Yields the text of each subword, "▁" at the start and for spaces."""
+  """Yields the text of each subword, with "▁" for a space before it."""
   for index, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
     is_start = not index or line[begin:end][:1].isspace()
     yield (BLANK if is_start else "") + line[begin:end].strip()

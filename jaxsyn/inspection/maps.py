@@ -82,7 +82,7 @@ class Map:
 
 
 class MapReader:
-  """Function that returns the maps of sentences."""
+  """Function that computes attention and modifier outputs of sentences."""
 
   def __init__(
     self,
@@ -91,7 +91,7 @@ class MapReader:
     *,
     batch_transform: BatchTransform | None = None,
   ):
-    """Initializes the function.
+    """Prepares a model that publishes its maps.
 
     Args:
       model: The model; parameters are arguments of each call.

@@ -37,7 +37,7 @@ class Units:
 
 
 class TargetUnits(NamedTuple):
-  """Units of a translation.
+  """Rows, columns and subwords of a translation.
 
   Attributes:
     rows: Units of decoder and cross-attention: predicted words, then EOS.

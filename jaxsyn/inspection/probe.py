@@ -27,7 +27,7 @@ SHARES = ("self", "end")  # mean weight on the word itself, and on EOS
 
 
 class Probe:
-  """Accumulator of hits over sentences.
+  """Counter of attended parents, children and neighbors over sentences.
 
   Attributes:
     sentences: Number of sentences with at least two words.
@@ -48,7 +48,7 @@ class Probe:
     head_W: Sequence[int],
     size_W: Sequence[int] | np.ndarray | None = None,
   ) -> None:
-    """Adds a sentence.
+    """Counts the hits of a sentence.
 
     Args:
       attention: Pooled attention of each layer, (H, words + 1, words + 1), EOS

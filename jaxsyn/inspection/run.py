@@ -56,7 +56,7 @@ summary { margin: 0.5em 0 }</style>
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-  """Result of `run`.
+  """Output folder and probe of an inspection.
 
   Attributes:
     output: Folder of the files.

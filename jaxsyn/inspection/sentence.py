@@ -55,7 +55,7 @@ class ReadSource:
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-  """An inspected sentence.
+  """A sentence with its translation, attention and modifier outputs.
 
   Attributes:
     source: The source sentence.

@@ -43,7 +43,7 @@ class Agreement:
 
 
 def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
-  """Scores files of links, one line for each sentence pair.
+  """Computes the alignment error rate of files of word alignments.
 
   Args:
     reference: File of sure links, i-j, and possible ones, i?j or ipj.
@@ -99,7 +99,7 @@ def _read(path: Path, *, possible: bool) -> list[tuple[Links, Links]]:
 
 
 def as_text(agreements: dict[str, Agreement]) -> str:
-  """Returns a table in percent."""
+  """Returns a text table of alignment error rates, in percent."""
   rows = [["alignment", "AER", "precision", "recall", "links"]]
   for name, one in agreements.items():
     rates = (one.aer, one.precision, one.recall)

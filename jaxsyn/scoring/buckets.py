@@ -43,7 +43,7 @@ Facts = dict[str, list[float | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Buckets:
-  """The buckets of one fact.
+  """The buckets into which one fact divides the sentences.
 
   Attributes:
     by: Name of the fact.
@@ -61,7 +61,7 @@ def sentence_facts(
   parses: Sequence[Parse] | None = None,
   language: str = "",
 ) -> Facts:
-  """Returns the facts of each source sentence.
+  """Returns length and tree facts of each source sentence.
 
   With trees, length is counted in words of the trees. Otherwise words are
   separated by spaces, or, in languages without spaces, those of the default
@@ -103,7 +103,7 @@ def dependency_length(parse: Parse) -> float:
 
 
 def clauses(parse: Parse) -> int:
-  """Returns the number of clauses."""
+  """Returns the number of clauses in a tree."""
   return sum(
     head == word or _without_subtype(relation) in CLAUSES
     for word, (head, relation) in enumerate(zip(parse.head_W, parse.relation_W))
@@ -123,16 +123,15 @@ def check_edges(edges: Sequence[int]) -> None:
 
 
 def in_buckets(facts: Facts, edges: Sequence[int] = EDGES) -> list[Buckets]:
-  """Returns the buckets of each fact.
+  """Divides the sentences into buckets, for each fact.
 
   Args:
     facts: Facts of `sentence_facts`.
-    edges: Upper ends of the buckets by length, in words.
+    edges: Upper ends of the buckets by length, in words, ascending from 1.
 
   Raises:
-    InputError: An unknown fact; edges do not ascend from 1.
+    InputError: An unknown fact.
   """
-  check_edges(edges)
   return [_table(by, values, edges) for by, values in facts.items()]
 
 
@@ -174,7 +173,7 @@ def _integer_labels(ends: Sequence[int], first: int) -> list[str]:
 
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
-  """Yields each bucket with its part of the translations; {} if empty."""
+  """Yields each bucket with the statistics of its sentences; {} if empty."""
   for index, label in enumerate(table.labels):
     chosen_B = table.bucket_B == index
     count = int(chosen_B.sum())

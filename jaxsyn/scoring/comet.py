@@ -1,4 +1,4 @@
-"""COMET: a trained model that reads source, translation and reference.
+"""COMET, a metric by a trained model of source, translation and reference.
 
 Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation" (EMNLP), and 2022,
 "COMET-22" (WMT). COMET requires NumPy 1 and JAX requires NumPy 2, so COMET has an
@@ -46,7 +46,7 @@ Sample = tuple[str, str, str]  # source, translation, reference
 
 @dataclasses.dataclass(frozen=True)
 class Comet(Metric):
-  """COMET: the mean of its sentence scores, times 100."""
+  """COMET, the mean of sentence scores times 100."""
 
   model: str = option(
     "Unbabel/wmt22-comet-da",
@@ -159,7 +159,7 @@ class CometProcess:
     return scores
 
   def _read(self, failure: str) -> Any:
-    """Returns the next answer; raises InputError if there is none."""
+    """Reads the next answer of the process; raises InputError if it ended."""
     assert self._process.stdout
     line = self._process.stdout.readline()
     if not line:
@@ -176,7 +176,7 @@ class CometProcess:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-  """Closes the input, at which the process ends."""
+  """Ends a COMET process by closing its standard input."""
   assert process.stdin and process.stdout
   process.stdin.close()
   process.stdout.close()

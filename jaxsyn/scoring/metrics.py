@@ -9,14 +9,14 @@ Letters: I statistic of a sentence; J sum of statistics; X n-gram order.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import sacrebleu
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import ConfigPath, Registry
+from jaxsyn.options import Registry
 from jaxsyn.scoring.ribes import Ribes
 from jaxsyn.scoring.scorers import (
   Lines,
@@ -30,7 +30,7 @@ from jaxsyn.scoring.tokenizers import OF_BLANKS, bleu_of, cutter
 
 
 class SacreBleuMetric(Metric):
-  """A metric of sacreBLEU.
+  """A metric that sacreBLEU computes.
 
   Attributes:
     formula: sacreBLEU's metric, which computes the score of a sum.
@@ -54,10 +54,10 @@ class SacreBleuMetric(Metric):
     cut: Callable[[str], str] = str,
     **signature_parts: str,
   ) -> Scorer:
-    """Returns the scorer of a metric of sacreBLEU that has read the references.
+    """Returns the scorer of one of sacreBLEU's metrics.
 
     Args:
-      metric: sacreBLEU's metric.
+      metric: sacreBLEU's metric, which has read the references.
       references: The references.
       cut: Applied to each hypothesis first, as it was to the references.
       **signature_parts: Entries that replace those of sacreBLEU's signature.
@@ -268,23 +268,6 @@ METRICS: Registry[Metric] = Registry(
   "metric",
   {"bleu": Bleu, "chrf": ChrF, "ter": Ter, "ribes": Ribes, "exact": Exact},
 )
-
-
-def scorer_of(
-  metric: str,
-  references: Sequence[Lines],
-  tokenizer: str = "13a",
-  *,
-  lowercase: bool = False,
-) -> Scorer:
-  """Returns the scorer of a metric of METRICS.
-
-  Raises:
-    InputError: The metric or tokenizer is unknown or not installed; references
-      differ in length.
-  """
-  spec = METRICS[METRICS.check_name(metric, ConfigPath("--metrics"))]()
-  return spec.scorer(References(references, tokenizer, lowercase))
 
 
 def heading(title: str) -> str:

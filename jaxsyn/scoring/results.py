@@ -11,7 +11,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """A score.
+  """Score of translations under one metric.
 
   Attributes:
     metric: Title of a metric.
@@ -75,7 +75,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-  """A set of sentences; see `jaxsyn.scoring.buckets`.
+  """A set of test sentences with a similar length or tree.
 
   Attributes:
     by, label: For instance "source length" and "11-20".
@@ -91,7 +91,7 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class ScoredBucket(Bucket):
-  """A bucket of systems with one translation each.
+  """A bucket with the scores of systems that have one translation each.
 
   Attributes:
     scores: System -> metric -> score; {} without sentences.
@@ -105,7 +105,7 @@ class ScoredBucket(Bucket):
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-  """Results of systems with one translation each.
+  """Scores and differences of systems that have one translation each.
 
   Attributes:
     scores: System -> its scores.

@@ -27,7 +27,7 @@ ALPHA, BETA = 0.25, 0.10  # the defaults of the authors' program, as in WAT
 
 
 class Ribes(Metric):
-  """RIBES, in percent."""
+  """RIBES, the mean over sentences in percent."""
 
   title = "RIBES"
   of_words = True
@@ -54,7 +54,7 @@ def sentence(
 def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
   """Returns the reference positions of the aligned words of a hypothesis.
 
-  They are in the order of the hypothesis, and may be repeated.
+  The positions are in the order of the hypothesis, and may be repeated.
   """
   # One letter for each word makes n-grams substrings, which are fast to find.
   letter: dict[str, str] = {}
@@ -107,7 +107,7 @@ def _ribes(reference: Sequence[str], hypothesis: Sequence[str]) -> float:
 
 
 def _ascending(place: Sequence[int]) -> int:
-  """Returns the number of pairs in ascending order."""
+  """Returns how many pairs of numbers are in ascending order."""
   before: list[int] = []
   count = 0
   for value in place:

@@ -1,4 +1,4 @@
-"""Metrics, scorers, and the statistics of measured translations.
+"""Interface of metrics, and statistics of scored translations.
 
 A score is a function of a sum over sentences: of n-gram counts for BLEU, of edits
 for TER, of the sentence scores for RIBES. `Measured` stores the summands of each
@@ -60,7 +60,7 @@ class References:
 
   @property
   def case(self) -> str:
-    """The entry of a signature."""
+    """The signature's entry about case."""
     return f"case:{'lc' if self.lowercase else 'mixed'}"
 
 
@@ -94,7 +94,7 @@ class Metric(Choice):
     raise NotImplementedError
 
   def score(self, sum_I: np.ndarray) -> float:
-    """Returns the score of a set of sentences, from their sum."""
+    """Returns the score of a set of sentences, from the sum of statistics."""
     return float(self.scores(sum_I[np.newaxis])[0])
 
   def scores(self, sum_JI: np.ndarray) -> np.ndarray:
@@ -106,7 +106,7 @@ class Metric(Choice):
     return self.scores(statistic_BI)
 
   def ranking_score(self, sum_I: np.ndarray) -> float:
-    """Returns the score that selects the best checkpoint."""
+    """Returns the score by which checkpoints are ranked."""
     return self.score(sum_I)
 
 
@@ -191,7 +191,7 @@ def mean_statistics(score_B: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """The statistics of a system's translations under one metric."""
+  """Statistics of a system's translations under one metric."""
 
   scorer: Scorer
   statistic_BI: np.ndarray
@@ -224,7 +224,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class MeanOfSets(Measured):
-  """A system's translations of several test sets: the mean of their scores.
+  """Statistics of several test sets, whose score is the mean of their scores.
 
   Attributes:
     parts: Translations of each test set.
@@ -243,7 +243,7 @@ class MeanOfSets(Measured):
 
 
 def mean_of_sets(parts: Sequence[Measured]) -> MeanOfSets:
-  """Returns the mean of test sets under one metric."""
+  """Combines the statistics of several test sets under one metric."""
   sentences = sum(part.scorer.sentences for part in parts)
   scorer = dataclasses.replace(parts[0].scorer, sentences=sentences)
   return MeanOfSets(scorer, np.empty((0, 0)), tuple(parts))

@@ -24,7 +24,7 @@ SELECTIONS: Registry[Metric] = Registry(
 
 
 class Selected(NamedTuple):
-  """The score of translations of the validation split.
+  """Score of a checkpoint on the validation split.
 
   Attributes:
     values: Values to log: the score by the metric's name, and the "tokenizer".
@@ -36,7 +36,7 @@ class Selected(NamedTuple):
 
 
 class Selector:
-  """The selecting metric with its references."""
+  """Function that scores translations by the metric that selects checkpoints."""
 
   def __init__(self, train: Train, references: Sequence[str]):
     """Reads the references.
@@ -67,7 +67,7 @@ def name_of(selection: str) -> str:
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
-  """Returns a name such as "BLEU (13a)".
+  """Returns the name of a selecting metric with tokenizer: "BLEU (13a)".
 
   Args:
     train: Section of a config `with_defaults`, or metadata of `save_best`.

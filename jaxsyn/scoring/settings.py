@@ -1,4 +1,4 @@
-"""Settings of `score` and `compare`, and their flags."""
+"""Scoring options of `jaxsyn score` and `jaxsyn compare`, and their flags."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Settings:
     ]
 
   def with_defaults(self, language: str) -> Settings:
-    """Returns settings that name the tokenizer of a target language.
+    """Returns the settings with a named tokenizer, by default the language's.
 
     Raises:
       InputError: A metric or tokenizer is unknown or not installed.

@@ -45,7 +45,7 @@ Pair = tuple[Measured, Measured]  # the baseline and the system
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-  """Number and seed of random draws.
+  """Number and seed of the random draws of a test.
 
   Attributes:
     samples: Samples of each test; 0: 1000 resamples, 10000 shuffles.
@@ -162,7 +162,7 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
 
 
 def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
-  """Returns differences after swapping the translations of random sentences."""
+  """Returns differences of two systems whose translations are swapped at random."""
   if isinstance(baseline, MeanOfSets) and isinstance(system, MeanOfSets):
     pairs = zip(baseline.parts, system.parts)
     return _mean_over_sets([shuffled(*pair, draws) for pair in pairs])
@@ -179,7 +179,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields sacreBLEU's draws in blocks of rows; it draws all at once."""
+  """Yields the random swaps of sacreBLEU's test, in blocks of rows."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave none.
@@ -190,10 +190,11 @@ def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the mean over test sets; samples are on the last axis.
+  """Returns the mean over test sets of resampled scores.
 
-  Each test set is drawn with the same random numbers. Shifting the samples of one
-  set against another pairs samples that were drawn independently.
+  Samples are on the last axis. All test sets are drawn with the same random
+  numbers. Shifting the samples of one set against another pairs samples that were
+  drawn independently.
   """
   shifted = [
     np.roll(one, shift, axis=-1) for shift, one in enumerate(resamples)
@@ -217,17 +218,17 @@ def interval_of(difference_J: np.ndarray) -> tuple[float, float]:
 
 
 def share(hits: np.ndarray) -> float:
-  """Returns a p-value that cannot be 0: one more sample counts as a hit."""
+  """Returns a p-value above 0: the share of hits, with one hit added."""
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 
 def paired_test(
   name: str, pair: Pair, draws: Draws, resampled: np.ndarray | None = None
 ) -> PairedTest:
-  """Runs a test of TESTS.
+  """Runs a significance test on two systems.
 
   Args:
-    name: Name of the test.
+    name: Name in TESTS.
     pair: The baseline and the system.
     draws: Random draws.
     resampled: Result of `bootstrap`, if known.

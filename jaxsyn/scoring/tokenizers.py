@@ -1,4 +1,4 @@
-"""Tokenizers for scoring, by language.
+"""Tokenizers for scoring, and their selection by language.
 
 The tokenizers are sacreBLEU's. Its default, "13a", separates punctuation from
 words between spaces. In a script without spaces a sentence would be one word, and
@@ -58,20 +58,9 @@ LANGUAGES = {
   "dz": Language(("char",), "dzo dzongkha"),
 }
 # Prefixes of Unicode names of letters, in scripts without spaces between words.
-_UNSPACED = tuple(
-  f"{script} "
-  for script in (
-    [
-      "CJK",
-      "HIRAGANA",
-      "KATAKANA",
-      "THAI",
-      "LAO",
-      "KHMER",
-      "MYANMAR",
-      "TIBETAN",
-    ]
-  )
+_UNSPACED = (
+  *("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR "),
+  "TIBETAN ",
 )
 
 
@@ -93,7 +82,7 @@ def default(language: str) -> str:
 
 
 def summary(language: str) -> str:
-  """Returns one line: the tokenizer of a language, and the reason."""
+  """Returns a line with the tokenizer of a language and the reason for it."""
   chosen, suitable = default(language), _suitable(language)
   if suitable and chosen == suitable[0]:
     return f"tokenizer {chosen}, which fits {language!r}."
@@ -151,7 +140,7 @@ def cutter(
 def bleu_of(
   tokenizer: str, lowercase: bool = False, **options: Any
 ) -> sacrebleu.BLEU:
-  """Returns sacreBLEU's BLEU, which includes the tokenizer.
+  """Returns sacreBLEU's BLEU with a tokenizer.
 
   Raises:
     InputError: The tokenizer is unknown or not installed.
@@ -179,12 +168,12 @@ def _install(tokenizer: str) -> str:
 
 
 def _parts(language: str) -> list[str]:
-  """Returns language, script and region."""
+  """Splits the code of a language into language, script and region."""
   return re.split(r"[-_@. ]+", language.strip().lower())
 
 
 def _suitable(language: str) -> tuple[str, ...]:
-  """Returns the tokenizers that are better than 13a, best first."""
+  """Returns the tokenizers that suit a language better than 13a, best first."""
   first, *other_parts = _parts(language)
   for script in other_parts:
     for known in LANGUAGES.values():

@@ -1,17 +1,13 @@
 """Sampled sentences, and the files of their attention."""
 
-import gzip
-import shutil
 import xml.etree.ElementTree
 
 import numpy as np
-import pytest
 import toy_folders
 
 from jaxsyn.comparison import attention_samples
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
-from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 
 
@@ -27,19 +23,6 @@ def test_samples_sentences_by_length(prepared, tmp_path):
     assert parse.parsed and 7 <= len(parse.head_W) <= 13
   manifests.write(tmp_path, toy_folders.manifest_of(tmp_path, sides=[]))
   assert attention_samples.sample(str(tmp_path), "test") == []  # no trees
-
-
-@pytest.mark.parametrize("kind", ["text", "conllu"])
-def test_rejects_corrupt_text_and_trees(prepared, tmp_path, kind):
-  folder = shutil.copytree(prepared, tmp_path / "copy")
-  (path,) = (folder / kind).glob("test.source.*")
-  content = gzip.decompress(path.read_bytes())
-  path.write_bytes(gzip.compress(content + b"\n", mtime=0))
-  with pytest.raises(InputError, match=rf"{path.name} has .* Prepare the data"):
-    attention_samples.sample(str(folder), "test")
-  path.unlink()
-  with pytest.raises(InputError, match=rf"{path.name}: No such file"):
-    attention_samples.sample(str(folder), "test")
 
 
 def test_replaces_old_samples(tmp_path):

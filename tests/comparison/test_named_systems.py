@@ -1,17 +1,19 @@
 """Systems of a comparison, named on the command line."""
 
 import pathlib
+import re
 import sys
 
 import pytest
 from absl import flags
 from ml_collections import config_flags
 
+from jaxsyn import cli
 from jaxsyn.comparison import named_systems
 from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import as_dict
+from jaxsyn.configs import base
 from jaxsyn.errors import InputError
-from jaxsyn.utils import addresses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -69,8 +71,6 @@ def test_a_config_anywhere_has_the_tables_of_papers(given, tmp_path):
   mine.write_text((ROOT / "configs" / "multi30k_de_en.py").read_text())
   systems = given("--systems=pascal/layers", config=str(mine))
   assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
-  with pytest.raises(InputError, match=r"--config pud:pascal names a system"):
-    given("--systems=pascal", config=f"{addresses.FOLDER}/pud.py:pascal")
 
 
 def test_options_of_one_system(given):
@@ -140,13 +140,11 @@ def test_parses_systems(text, expected):
       "pascal_random_tree is pascal_random_tree because it has config.data.tree"
       "='random'",
     ),
-    ("pascal,pascal", "names one twice: pascal, pascal"),
     (
       "pascal --systems=pascal=dasa,data.tree=random",
       "names one twice: pascal, pascal",
     ),
     ("x=dasa", "'x=dasa' has no option; it must be SYSTEM, NAME=SYSTEM,OPTION"),
-    ("x=", "'x=' must be SYSTEM, NAME"),
     ("../x=dasa,data.tree=linear", "must be SYSTEM, NAME"),
     ("pascal,", "'' must be SYSTEM, NAME"),
     (
@@ -162,11 +160,6 @@ def test_parses_systems(text, expected):
       "is for all systems, and --systems x sets it too",
     ),
     ("pascall", "no system 'pascall'"),
-    ("data.tree=random", "'data.tree=random' is an option of no system"),
-    (
-      "pascal,data.tree=random",
-      "'data.tree=random' is an option of no system",
-    ),
     (
       "x=dasa,train.steps=9,pascal,data.tree=random",
       "'data.tree=random' is an option of no system",
@@ -199,3 +192,10 @@ def test_rejects_invalid_command_lines(given, words, message):
 def test_rejects_a_command_line_without_systems(given):
   with pytest.raises(InputError, match="--systems is missing: SYSTEM, NAME="):
     given()
+
+
+def test_error_explains_how_to_set_an_option_of_one_system():
+  config, path = base.get_config(), "parts.encoder.dasa.strength"
+  message = f'set it for one: --systems "NAME=SYSTEM,{path}='
+  with pytest.raises(InputError, match=re.escape(message)):
+    cli.check_option(config, path, multiple=True)

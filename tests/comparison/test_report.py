@@ -46,12 +46,6 @@ def with_split(**changes):
   return made(splits=(dataclasses.replace(split, **changes),))
 
 
-def test_json_round_trip():
-  others = {"PBSMT (Moses)": {"nc11 test": 16.35}}
-  content = made(ablation=results.Ablation("A", "Which layer?", others))
-  assert results.from_json(results.to_json(content)) == content
-
-
 @pytest.mark.parametrize(
   ("old", "new", "message"),
   [
@@ -127,6 +121,7 @@ def test_published_scores_have_a_column():
   others = {"Moses": {"nc11 test": 16.35}}
   ablation = results.Ablation("A", "Which layer?", others)
   content = made(systems=(first, *rest), ablation=ablation)
+  assert results.from_json(results.to_json(content)) == content
   text = report.markdown(content)
   assert "published BLEU, nc11 test" in text
   assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
@@ -143,7 +138,7 @@ def test_the_interval_of_one_seed_is_over_sentences():
   assert "p-values are over sentences alone" in text
 
 
-def test_reports_notes_and_commits_of_runs():
+def test_reports_notes_commits_and_translating_parameters():
   (run,) = made().runs
   facts = dataclasses.replace(run.facts, notes=("parameters of step 5",))
   noted = dataclasses.replace(run, seed=1, commit="beef", facts=facts)
@@ -151,20 +146,14 @@ def test_reports_notes_and_commits_of_runs():
   for text in (report.as_text(content), report.markdown(content)):
     assert "transformer seed 1: parameters of step 5" in text
     assert "of the code: 9.9 (c0ffee): 1 runs, 9.9 (beef): 1 runs." in text
-
-
-@pytest.mark.parametrize(
-  ("section", "options", "expected"),
-  [
+  first, *rest = made().systems
+  for section, options, expected in (
     ("train", {"average": 3}, "with the mean of the last 3 checkpoints, beam"),
     ("decode", {"checkpoint": "last"}, "with the last checkpoint, beam"),
-  ],
-)
-def test_reports_the_translating_parameters(section, options, expected):
-  first, *rest = made().systems
-  config = first.config | {section: first.config[section] | options}
-  first = dataclasses.replace(first, config=config)
-  assert expected in report.markdown(made(systems=(first, *rest)))
+  ):
+    config = first.config | {section: first.config[section] | options}
+    changed = dataclasses.replace(first, config=config)
+    assert expected in report.markdown(made(systems=(changed, *rest)))
 
 
 def renamed(name):
@@ -214,8 +203,6 @@ def test_markdown_shows_names_unchanged(name):
 
 @pytest.mark.parametrize("start", ["# b", "1. c", "> q", "- l", "+ m"])
 def test_a_markdown_paragraph_starts_no_block(start):
-  text = report.markdown(made(config_file="", overrides=(), failed=()))
-  assert f"\n\n{start}" not in text
   runs = made().runs
   facts = dataclasses.replace(runs[0].facts, notes=(start,))
   content = made(
@@ -285,7 +272,7 @@ def test_page_is_complete_and_reproducible(content, tmp_path):
   assert page.html(made(), tmp_path) == content
 
 
-def test_page_has_the_texts_of_the_report(content):
+def test_page_has_the_texts_of_the_report(content, tmp_path):
   shown = re.sub(r"\s+", " ", " ".join(Parsed(content).text))
   for text in (
     *("30.50 ± 0.50", "31.50 ± 0.50†", "29.50 ± 0.50‡"),
@@ -298,17 +285,11 @@ def test_page_has_the_texts_of_the_report(content):
     assert text in shown, text
   assert '<td class="control">pascal_random_tree</td>' in content
   assert '<td class="number best">31.50 ± 0.50†</td>' in content
-
-
-def test_page_escapes_names(tmp_path):
   content = page.html(renamed(HOSTILE[0] + HOSTILE[7]), tmp_path)
   assert "<script>alert" not in content and "&lt;script&gt;alert" in content
-
-
-def test_page_of_one_run(tmp_path):
-  content = with_split(over_seeds=(), buckets=())
-  single = dataclasses.replace(content, systems=content.systems[:1], seeds=(0,))
-  assert "One seed" in page.html(single, tmp_path)
+  one = with_split(over_seeds=(), buckets=())
+  one = dataclasses.replace(one, systems=one.systems[:1], seeds=(0,))
+  assert "One seed" in page.html(one, tmp_path)
 
 
 def test_page_has_attention_samples(tmp_path):
@@ -343,16 +324,22 @@ def test_marks_differences_to_the_reference(hypothesis, reference, marked):
 
 def test_curves_of_the_likelihood(content, tmp_path):
   assert "log-likelihood" not in content  # no run has it
-  points = (
-    results.Point(3, 0.5, {"bleu": 2.0, "log_likelihood": -4.0}),
-    results.Point(6, 1.0, {"bleu": 29.5, "log_likelihood": -2.5}),
-  )
-  runs = [dataclasses.replace(run, curve=points) for run in made().runs]
+  (run,) = made().runs
+  first = {3: -4.0, 6: -2.5}
+  runs = []
+  for seed, values in enumerate(
+    (first, {3: -5.0})
+  ):  # the second run is shorter
+    points = tuple(
+      results.Point(step, 0.5, {"bleu": 2.0, "log_likelihood": value})
+      for step, value in values.items()
+    )
+    runs.append(dataclasses.replace(run, seed=seed, curve=points))
   scored = made(runs=tuple(runs))
   (axes,) = plots.curves(scored, scored.system("pascal"), "log_likelihood").axes
   assert axes.get_ylabel() == "validation log-likelihood"
-  means = [x for x in axes.lines if x.get_marker() == "o"]
-  assert [list(x.get_ydata()) for x in means] == [[-4.0, -2.5]] * len(means)
+  (mean,) = [x for x in axes.lines if x.get_marker() == "o"]
+  assert (list(mean.get_xdata()), list(mean.get_ydata())) == ([3], [-4.5])
   parsed = page.html(scored, tmp_path)
   assert "<h3>BLEU</h3>" in parsed and "<h3>log-likelihood</h3>" in parsed
 
@@ -377,9 +364,9 @@ def test_figure_of_differences_equals_the_table():
 
 def test_figure_of_buckets_has_no_point_for_few_sentences():
   content = made()
-  (split,) = content.splits
   pascal = content.system("pascal")
-  (axes,) = plots.by_fact(content, split, by="depth", system=pascal).axes
+  figure = plots.by_fact(content, content.splits[0], by="depth", system=pascal)
+  (axes,) = figure.axes
   (line,) = [x for x in axes.lines if x.get_marker() == "o"]
   assert list(line.get_ydata()) == [0.7]
   labels = [label.get_text() for label in axes.get_xticklabels()]
@@ -389,15 +376,14 @@ def test_figure_of_buckets_has_no_point_for_few_sentences():
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
-@pytest.mark.parametrize("width", [1280, 400])
-def test_page_fits_a_browser(content, tmp_path, width):
+def test_page_fits_a_small_browser(content, tmp_path):
   path = tmp_path / "report.html"
   path.write_text(content.replace("</body>", f"{MEASURE}</body>"))
   done = subprocess.run(
     [
       *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
       *(f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars"),
-      *(f"--window-size={width},900", "--virtual-time-budget=5000"),
+      *("--window-size=400,900", "--virtual-time-budget=5000"),
       path.as_uri(),
     ],
     capture_output=True,

@@ -84,14 +84,10 @@ def test_a_grid_of_heads_has_room_for_all():
     assert image.std() > 0.01 and max(image.shape) < 6000
 
 
-def test_heads_with_one_matrix_share_a_panel():
+def test_titles_name_heads_and_their_modifiers():
   same = shown(np.ones((3, 2, 2)), "tree_scaled", "weighting")
   (panel,) = pictures.panels(same)
   assert panel.title == "heads 0, 1, 2"
-  assert len(pictures.panels(shown(np.ones((3, 2, 2))))) == 3  # attention
-
-
-def test_title_of_a_head_names_its_modifiers():
   attention = dataclasses.replace(
     shown(np.ones((2, 2, 2))), parts=(("relative", "tree_scaled"), ())
   )

@@ -1,6 +1,7 @@
 """Pooling by numbers that can be checked by hand."""
 
 import numpy as np
+import pytest
 
 from jaxsyn.inspection.pooling import Units, pool, source_units, target_units
 
@@ -10,19 +11,16 @@ def test_a_row_is_a_mean_and_a_column_a_sum():
   units = source_units(("a", "b"), [0, 0, 1, -1])
   assert units.labels == ("a", "b", "</s>")
   assert units.unit_S == (0, 0, 1, 2)
-  weight_HQM = np.array(
-    [
-      [
-        [0.1, 0.2, 0.3, 0.4],
-        [0.5, 0.1, 0.2, 0.2],
-        [0.0, 0.0, 1.0, 0.0],
-        [0.25, 0.25, 0.25, 0.25],
-      ]
-    ]
-  )
+  weight_QM = [
+    [0.1, 0.2, 0.3, 0.4],
+    [0.5, 0.1, 0.2, 0.2],
+    [0.0, 0.0, 1.0, 0.0],
+    [0.25, 0.25, 0.25, 0.25],
+  ]
   # a: mean of (0.1 + 0.2, 0.3, 0.4) and (0.5 + 0.1, 0.2, 0.2).
   expected = [[0.45, 0.25, 0.3], [0.0, 1.0, 0.0], [0.5, 0.25, 0.25]]
-  np.testing.assert_allclose(pool(weight_HQM, units, units)[0], expected)
+  pooled_HQM = pool(np.array([weight_QM]), units, units)
+  np.testing.assert_allclose(pooled_HQM[0], expected)
 
 
 def test_rows_of_any_shape_still_sum_to_one():
@@ -63,20 +61,17 @@ def test_words_of_a_translation_begin_at_blanks():
   assert subwords == ("the", " d", "og", ".", "</s>")
 
 
-def test_a_blank_that_is_a_subword_of_its_own():
-  pieces = ["▁the", "▁", "dog"]
-  rows, _, _ = target_units([0, 1, 2], decoder(pieces))
-  assert rows.labels == ("the", "dog", "</s>")
-  assert rows.unit_S == (0, 1, 1, 2)
-
-
-def test_without_blanks_every_subword_is_a_word():
-  rows, columns, _ = target_units([0, 1, 2], decoder(["犬", "が", "いる"]))
-  assert rows.labels == ("犬", "が", "いる", "</s>")
-  assert columns.unit_S == (0, 1, 2, 3)
-
-
-def test_an_empty_translation():
-  rows, columns, subwords = target_units([], decoder([]))
-  assert (rows.labels, columns.labels) == (("</s>",), ("<s>",))
-  assert subwords == ("</s>",)
+@pytest.mark.parametrize(
+  ("pieces", "labels", "row_S", "column_S"),
+  [
+    # A blank that is a subword of its own.
+    (["▁the", "▁", "dog"], ("the", "dog"), (0, 1, 1, 2), (0, 1, 2, 2)),
+    # Without blanks every subword is a word.
+    (["犬", "が", "いる"], ("犬", "が", "いる"), (0, 1, 2, 3), (0, 1, 2, 3)),
+    ([], (), (0,), (0,)),
+  ],
+)
+def test_words_without_blanks_before_them(pieces, labels, row_S, column_S):
+  rows, columns, _ = target_units(range(len(pieces)), decoder(pieces))
+  assert rows.labels == (*labels, "</s>") and rows.unit_S == row_S
+  assert columns.labels == ("<s>", *labels) and columns.unit_S == column_S

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from scored import scorer_of
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 from jaxsyn.score import in_buckets
 from jaxsyn.scoring import buckets
-from jaxsyn.scoring.metrics import METRICS, scorer_of
+from jaxsyn.scoring.metrics import METRICS
 from jaxsyn.scoring.settings import Settings
 
 
@@ -71,28 +72,23 @@ def test_tree_facts_by_hand():
   assert facts["tree depth"] == [3, 3, 0]
   assert facts["dependency length"] == [7 / 4, 16 / 7, 0.0]
   assert facts["clauses"] == [2, 1, 1]
-  depth, length, clauses, crossing = by_tree(DOG, HEARING, YES)
-  assert labels(depth) == ["3-4", "3-4", "0-2"]
-  assert labels(length) == ["1.5-2", "2-2.5", "<=1.5"]
-  assert labels(clauses) == ["2", "1", "1"]
-  assert labels(crossing) == ["projective", "non-projective", "projective"]
+  unparsed = conllu.unparsed("no tree here")
+  depth, length, clauses, crossing = by_tree(DOG, HEARING, YES, unparsed)
+  none = buckets.NO_TREE
+  assert labels(depth) == ["3-4", "3-4", "0-2", none]
+  assert labels(length) == ["1.5-2", "2-2.5", "<=1.5", none]
+  assert labels(clauses) == ["2", "1", "1", none]
+  assert labels(crossing) == [
+    *("projective", "non-projective", "projective", none)
+  ]
+  assert all(none not in table.labels for table in by_tree(DOG))
 
 
 def test_clauses_are_roots_and_clausal_relations():
   relations = "root csubj ccomp xcomp advcl acl parataxis csubj:pass conj obj"
   tree = parse("a b c d e f g h i j", [0, *[1] * 9], relations)
   assert buckets.clauses(tree) == 8
-  assert buckets.clauses(parse("a b", [0, 1], "root conj")) == 1
   assert buckets.clauses(parse("a b", [0, 0], "root root")) == 2
-
-
-def test_lines_without_a_tree_have_a_bucket():
-  unparsed = conllu.unparsed(""), conllu.unparsed("no tree here")
-  for table in by_tree(DOG, *unparsed):
-    assert labels(table)[1:] == [buckets.NO_TREE] * 2
-    assert table.labels[-1] == buckets.NO_TREE
-  for table in by_tree(DOG):
-    assert buckets.NO_TREE not in table.labels
 
 
 def test_buckets_add_up_to_the_whole():
@@ -116,15 +112,12 @@ def test_buckets_add_up_to_the_whole():
     assert [b.label for b in result] == list(table.labels)
     assert sum(b.count for b in result) == len(lines)
     assert sum(b.share for b in result) == pytest.approx(1.0)
-    for complete in [*measured["a"], *measured["b"]]:
-      parts = [complete.part(table.bucket_B == i) for i in range(len(result))]
-      sums = [part.statistic_BI.sum(axis=0) for part in parts]
-      np.testing.assert_allclose(sum(sums), complete.statistic_BI.sum(axis=0))
     for index, bucket in enumerate(result):
       check_bucket(bucket, table.bucket_B == index, measured)
 
 
 def check_bucket(bucket, chosen_B, measured):
+  """Scores are those of the bucket's sentences alone."""
   if not bucket.count:
     assert bucket.scores == {} and bucket.differences == ()
   for system in bucket.scores:

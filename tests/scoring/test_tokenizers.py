@@ -1,17 +1,19 @@
 """Tokenizers of languages, and scores of raw text without spaces."""
 
 import importlib.util
-import subprocess
 import sys
+import types
 
 import pytest
 import sacrebleu
 from scored import score
 
+from jaxsyn import score as command
 from jaxsyn.config import read_config, with_defaults
 from jaxsyn.configs import base
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, selection, tokenizers
+from jaxsyn.scoring.settings import Settings
 
 MECAB = bool(importlib.util.find_spec("MeCab"))
 JAPANESE = "ja-mecab" if MECAB else "char"
@@ -125,44 +127,44 @@ def test_ter_counts_words_of_the_tokenizer():
   assert "tok:tercom" in by_13a.signature
 
 
-@pytest.mark.parametrize(
-  ("language", "by", "label"),
-  [
+def test_source_length_without_spaces():
+  lines = ["我昨天去了图书馆。" * 2, ""]  # nine characters, twice
+  for language, by, label in (
     ("zh", "source length in words of zh", "11-20"),
     ("", "source length", "1-10"),
-  ],
-)
-def test_source_length_without_spaces(language, by, label):
-  lines = ["我昨天去了图书馆。" * 2, ""]  # nine characters, twice
-  facts = buckets.sentence_facts(lines, language=language)
-  (table,) = buckets.in_buckets(facts, (10, 20))
-  assert table.by == by
-  assert [table.labels[i] for i in table.bucket_B] == [label, "0"]
+  ):
+    facts = buckets.sentence_facts(lines, language=language)
+    (table,) = buckets.in_buckets(facts, (10, 20))
+    assert table.by == by
+    assert [table.labels[i] for i in table.bucket_B] == [label, "0"]
 
 
 @pytest.mark.parametrize(
   ("options", "tokenizer", "message"),
   [
-    (["--language", "jpn"], JAPANESE, "--language: tokenizer "),
-    (["--language", "ja", "--tokenizer", "char"], "char", ""),
-    ([], "13a", "no spaces between its words"),
+    ({"language": "jpn"}, JAPANESE, "--language: tokenizer "),
+    ({"language": "ja", "tokenizer": "char"}, "char", ""),
+    ({}, "13a", "no spaces between its words"),
   ],
 )
-def test_command_selects_the_tokenizer(tmp_path, options, tokenizer, message):
+def test_command_selects_and_reports_the_tokenizer(
+  tmp_path, capsys, options, tokenizer, message
+):
   reference, hypothesis = tmp_path / "reference", tmp_path / "hypothesis"
   reference.write_text("\n".join(RAW["ja"]) + "\n")
   hypothesis.write_text("\n".join(PARTLY["ja"]) + "\n")
-  done = subprocess.run(
-    [
-      *(sys.executable, "-m", "jaxsyn.score", "--reference", reference),
-      *("--hypothesis", hypothesis, "--metrics", "bleu,ribes", *options),
-    ],
-    capture_output=True,
-    text=True,
-    check=True,
+  values = {"tokenizer": "", "language": "", "source": "", **options}
+  settings = Settings(("bleu", "ribes"), values["tokenizer"])
+  result = command.run(
+    [reference], [hypothesis], settings, language=values["language"]
   )
-  assert done.stdout.count(f"tok:{tokenizer}") == 2
-  assert message in done.stderr and bool(message) == bool(done.stderr)
+  for score_ in result.scores[str(hypothesis)]:
+    assert f"tok:{tokenizer}" in score_.signature
+  command._report_tokenizers(
+    types.SimpleNamespace(**values, reference=[reference])
+  )
+  error = capsys.readouterr().err
+  assert message in error and bool(message) == bool(error)
 
 
 def test_defaults_record_the_tokenizer():
