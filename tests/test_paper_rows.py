@@ -1,15 +1,15 @@
-"""All rows of all tables of the papers, by what their heads compute.
+"""All rows of all tables of the papers: their systems and options.
 
-`ROWS` specifies by hand, from the papers, the heads and options of each row; the
-references in `paper_references` compute scores, weights and outputs by loops. The
-row's config, resolved, must give the same. A row that is not in `ROWS` fails.
+`ROWS` lists by hand, from the papers, the modifiers, windows, losses and options of
+each row. The row's config must have them, and no others. A row that is not in
+`ROWS` fails. The layers of one row for each modifier are compared with loops
+(`paper_references`); tests/syntax has the equations of all options.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -20,33 +20,25 @@ import numpy as np
 import paper_references as papers
 import pytest
 from cases import Sentence, features_of
-from flax import linen as nn
-from models_under_test import JOINT, windows_of
+from models_under_test import JOINT
 from paper_references import (
   Dbsa,
-  Flexible,
-  Local,
   Parent,
   ParentOnly,
   Plain,
   Related,
-  Sdatt,
   Sisa,
   Tree,
-  Whole,
 )
 from test_ablations import TABLES, field, row_of
 
 from jaxsyn.config import read_config
-from jaxsyn.models.gru_decoder import Contexts
-from jaxsyn.models.transformer import TransformerModel
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.maps import COLLECTION, Maps
 
 LAYERS, HEADS, WIDTH = 6, 8, 16  # all Transformers of the papers have 6 and 8
-PLAIN, PARENT, TREE = Plain(), Parent(1.0), Tree(1.0)
-Heads = Mapping[int, tuple[Plain, ...]]
+Options = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,47 +46,33 @@ class Expected:
   """Specification of a row.
 
   Attributes:
-    encoder, decoder: Layer, from 1 -> its first heads; all others are plain.
-    training: Encoder heads in training; None: the same.
-    dropped: Head that computes what noise drops in training.
-    drops: What is dropped at a time: "row", "pair" or None.
-    probability: Probability of dropping.
-    label: Number of dimensions of the label embedding.
-    vector: Number of dimensions of the vector of tree neighbors.
-    windows: Contexts of a recurrent decoder.
+    encoder, decoder: Modifier -> options that the paper specifies.
+    heads: Layers, from 1, and number of heads with the encoder's modifier.
+    windows: Window of a recurrent decoder -> options.
     options: Dotted option -> value.
   """
 
-  encoder: Heads = dataclasses.field(default_factory=dict)
-  decoder: Heads = dataclasses.field(default_factory=dict)
-  training: Heads | None = None
-  dropped: Plain = PLAIN
-  drops: str | None = None
-  probability: float = 0.0
-  label: int = 0
-  vector: int = 0
-  windows: tuple[Whole, ...] = ()
-  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  encoder: Mapping[str, Options] = dataclasses.field(default_factory=dict)
+  decoder: Mapping[str, Options] = dataclasses.field(default_factory=dict)
+  heads: tuple[range, int] = (range(1, LAYERS + 1), HEADS)
+  windows: Mapping[str, Options] = dataclasses.field(default_factory=dict)
+  options: Options = dataclasses.field(default_factory=dict)
 
 
-def pascal(head=PARENT, layer=1, ignore=0.4, **options):
+def pascal(layer=1, ignore=0.4, parent=None, **options):
   """Table 2, NC11 En-De: two heads, variance 1, q = 0.4."""
   options = {
     "optimiser.learning_rate": 7e-4,
     "optimiser.adam.beta2": 0.997,
     **options,
   }
-  drops = "row" if ignore else None
-  return Expected(
-    {layer: (head,) * 2}, drops=drops, probability=ignore, options=options
-  )
+  parent = {"apply": "multiply", "ignore": ignore, **(parent or {"sigma": 1.0})}
+  heads = (range(layer, layer + 1), 2)
+  return Expected({"parent_scaled": parent}, heads=heads, options=options)
 
 
-def deps_san(head=TREE, first=1, last=3, training=None, **more):
+def deps_san(first=1, last=3, **tree):
   """All heads of layers 1 to 3, σ = 1; section 3.3."""
-  layers = range(first, last + 1)
-  if training is not None:
-    training = dict.fromkeys(layers, (training,) * HEADS)
   options = {
     "train.steps": 80_000,
     "decode.beam": 5,
@@ -102,16 +80,18 @@ def deps_san(head=TREE, first=1, last=3, training=None, **more):
     "prepare.vocabulary.size": 60_000,
     "prepare.clean.max_words": 80,
   }
-  heads = dict.fromkeys(layers, (head,) * HEADS)
-  return Expected(heads, training=training, options=options, **more)
+  tree = {"apply": "multiply", "sigma": 1.0, "random_sparse": 0.0} | tree
+  tree = {"wink": 0, "wink_at_evaluation": False} | tree
+  heads = (range(first, last + 1), HEADS)
+  return Expected({"tree_scaled": tree}, heads=heads, options=options)
 
 
-def sparse(dropped):
-  """RS-Sparse with q = 0.1."""
-  return deps_san(dropped=dropped, drops="pair", probability=0.1)
+def rival(name, **options):
+  """A PASCAL head in all heads of the first layer, in the paper of Deps-SAN."""
+  return Expected({name: options}, heads=(range(1, 2), HEADS))
 
 
-def related(positions=True, **options):
+def related(positions=True, label="depth", clip=2, keys=True, values=True):
   """Omote et al., sections 5.1 and 5.3.
 
   1,341,417 / 256 = 5,239.9 updates, 30 times, or 1,000 updates, 50 times.
@@ -124,9 +104,8 @@ def related(positions=True, **options):
   }
   if not positions:
     training["train.evaluate_every"] = 1000
-  heads = (Related(**options),) * HEADS
-  layers = dict.fromkeys(range(1, LAYERS + 1), heads)
-  return Expected(layers, options=training)
+  labels = {"label": label, "clip": clip, "keys": keys, "values": values}
+  return Expected({"dependency_relative": labels}, options=training)
 
 
 DEGUCHI = {  # Deguchi et al. 2021, section 5.1, appendices A and C
@@ -154,10 +133,11 @@ def parsing(**weights):
   options |= {f"losses.{name}.weight": w for name, w in weights.items()}
   if "synchronisation" in weights:
     options["losses.synchronisation.layer"] = -2  # 5 of 6, from 1
-  return Expected({1: (Dbsa(),)}, {1: (Dbsa(),)}, options=options)
+  part = {"dbsa": {"bias": True}}
+  return Expected(part, part, heads=(range(1, 2), 1), options=options)
 
 
-def recurrent(*windows, **more):
+def recurrent(encoder=None, **windows):
   """Chen et al. 2018, sections 3.2 and 4.2; dropout and clipping of Nematus."""
   options = {
     "model.family": "gru",
@@ -183,9 +163,16 @@ def recurrent(*windows, **more):
     "data.test": ("newstest2013", "newstest2014", "newstest2015"),
     "prepare.splits.validation": ("newstest2012.en", "newstest2012.de"),
   }
-  return Expected(windows=windows, options=options, **more)
+  return Expected(encoder or {}, windows=windows, options=options)
 
 
+# Windows of Luong et al. 2015 (D = 10, σ = D / 2), Shu & Nakayama 2017, and Chen et
+# al. 2018 (four edges, σ = 2).
+GLOBAL: Options = {}
+LOCAL = {"reach": 10, "sigma": 5.0}
+FLEXIBLE = {"sigma": 1.5}
+SYNTAX = {"apply": "multiply", "edges": 4, "sigma": 2.0, "position": "interp"}
+SOURCE_DEPENDENCY = {"size": 260}  # Chen et al. 2017
 SECOND = {"data.second.task": "none"}
 UNFILTERED, FILTERED = (
   {"prepare.clean.language": value} for value in (False, True)
@@ -210,50 +197,53 @@ ROWS: dict[str, dict[str, Expected]] = {
     "pascal": pascal(ignore=0.0, **FILTERED),
     "ignoring": pascal(**FILTERED),
   },
-  "pascal/layers": {
-    f"layer_{layer}": pascal(layer=layer) for layer in range(1, 7)
-  },
+  "pascal/layers": {f"layer_{n}": pascal(n) for n in range(1, 7)},
   "pascal/results": {
     "transformer": Expected(options=SECOND),
-    "label_embedding": Expected(label=10, options=SECOND),
-    "sisa": Expected({1: (Sisa(),)}, options=SECOND | SISA),
+    "label_embedding": Expected(
+      {"label_embedding": {"size": 10}}, options=SECOND
+    ),
+    "sisa": Expected(
+      {"sisa": {}}, heads=(range(1, 2), 1), options=SECOND | SISA
+    ),
     "multitask": Expected(options=MULTITASK),
     "pascal": pascal(**SECOND),
   },
   "pascal/variance": {
-    "parent_only": pascal(ParentOnly()),
-    **{f"variance_{v}": pascal(Parent(v)) for v in (1, 4, 9, 16, 25)},
+    "parent_only": pascal(parent={"weighting": "parent_only"}),
+    **{
+      f"variance_{v}": pascal(parent={"sigma": v**0.5})
+      for v in (1, 4, 9, 16, 25)
+    },
   },
   "deps_san/results": {
     "transformer": Expected(),
-    "pascal": Expected({1: (PARENT,) * HEADS}),
-    "pascal_ignoring": Expected(
-      {1: (PARENT,) * HEADS}, drops="row", probability=0.4
-    ),
+    "pascal": rival("parent_scaled", sigma=1.0, ignore=0.0),
+    "pascal_ignoring": rival("parent_scaled", sigma=1.0, ignore=0.4),
     "deps_san": deps_san(),
-    "deps_san_rs": sparse(Tree(1.0, counts=6)),
-    "deps_san_wink": deps_san(training=Tree(1.0, within=6)),
+    "deps_san_rs": deps_san(random_sparse=0.1, random_distance=6, fill="far"),
+    "deps_san_wink": deps_san(wink=6, fill="far"),
   },
   "dependency_relative/results": {
     "transformer": Expected(),
     "dependency_relative": related(),
   },
   "deps_san/layers": {
-    f"layers_{first}_{last}": deps_san(first=first, last=last)
+    f"layers_{first}_{last}": deps_san(first, last)
     for first, last in ((1, 3), (1, 1), (1, 2), (1, 4), (4, 6), (1, 6))
   },
   "deps_san/variance": {
-    **{f"sigma_{s}": deps_san(Tree(s)) for s in (1, 2, 4, 8, 16, 32)},
-    **{f"variance_{v}": deps_san(Tree(v**0.5)) for v in (2, 8, 32)},
+    **{f"sigma_{s}": deps_san(sigma=s) for s in (1, 2, 4, 8, 16, 32)},
+    **{f"variance_{v}": deps_san(sigma=v**0.5) for v in (2, 8, 32)},
   },
   "deps_san/sparse": {
     "none": deps_san(),
-    "rs": sparse(Tree(1.0, counts=6)),
-    "rs_one": sparse(Plain()),
-    "wink": deps_san(training=Tree(1.0, within=6)),
-    "wink_2": deps_san(training=Tree(1.0, within=2)),
-    "wink_mask": deps_san(training=Tree(1.0, within=6, beyond="hidden")),
-    "wink_mask_always": deps_san(Tree(1.0, within=6, beyond="hidden")),
+    "rs": deps_san(random_sparse=0.1, random_distance=6, fill="far"),
+    "rs_one": deps_san(random_sparse=0.1, fill="one"),
+    "wink": deps_san(wink=6, fill="far"),
+    "wink_2": deps_san(wink=2, fill="far"),
+    "wink_mask": deps_san(wink=6, fill="mask"),
+    "wink_mask_always": deps_san(wink=6, fill="mask", wink_at_evaluation=True),
   },
   "dependency_relative/keys_values": {
     "both": related(positions=False),
@@ -276,22 +266,26 @@ ROWS: dict[str, dict[str, Expected]] = {
     for w in (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
   },
   "syntax_directed/results": {
-    "gru_global": recurrent(Whole()),
-    "gru_local": recurrent(Local()),
-    "gru_flexible": recurrent(Flexible()),
-    "gru_syntax": recurrent(Sdatt()),
-    "gru_sdr": recurrent(Whole(), vector=260),
-    "gru_double_local": recurrent(Whole(), Local()),
-    "gru_double_flexible": recurrent(Whole(), Flexible()),
-    "gru_double_syntax": recurrent(Whole(), Sdatt()),
-    "gru_double_sdr": recurrent(Whole(), Whole("source_dependency", own=True)),
+    "gru_global": recurrent(**{"global": GLOBAL}),
+    "gru_local": recurrent(local=LOCAL),
+    "gru_flexible": recurrent(flexible=FLEXIBLE),
+    "gru_syntax": recurrent(syntax=SYNTAX),
+    "gru_sdr": recurrent(
+      {"source_dependency": SOURCE_DEPENDENCY}, **{"global": GLOBAL}
+    ),
+    "gru_double_local": recurrent(**{"global": GLOBAL}, local=LOCAL),
+    "gru_double_flexible": recurrent(**{"global": GLOBAL}, flexible=FLEXIBLE),
+    "gru_double_syntax": recurrent(**{"global": GLOBAL}, syntax=SYNTAX),
+    "gru_double_sdr": recurrent(
+      **{"global": GLOBAL}, source_dependency=SOURCE_DEPENDENCY
+    ),
   },
   "syntax_directed/position": {
-    position: recurrent(Sdatt(position=position))
+    position: recurrent(syntax=SYNTAX | {"position": position})
     for position in ("interp", "hard", "expected")
   },
 }
-# Rows whose equations are tested in tests/syntax: test_localness.py,
+# Rows of rivals, whose equations are tested in tests/syntax: test_localness.py,
 # test_context.py, test_relative.py.
 TESTED_ELSEWHERE = {
   "deps_san/results": {
@@ -306,8 +300,6 @@ ALL_ROWS = [
   for row in TABLES[table].rows
   if row.name not in TESTED_ELSEWHERE.get(table, ())
 ]
-TRANSFORMERS = [at for at in ALL_ROWS if "syntax_directed" not in at[0]]
-RECURRENT = [at for at in ALL_ROWS if at not in TRANSFORMERS]
 
 # A chain of nine words with a branch and up to eight edges, where the third word
 # has two subwords and the sixth three. And a short sentence of two trees.
@@ -320,40 +312,70 @@ SENTENCES = (
   Sentence((0, 0, 1, 2, 3, -1), (1, 1, 2, 2), (2, 5, 1, 3)),
 )
 SOURCE = features_of(SENTENCES).replace(eigenvectors_BWE=None)
-ID_BS = np.where(
-  SOURCE.real_BS, 3 + np.arange(SOURCE.real_BS.size).reshape(2, -1) % 15, 0
+X_BSD = (
+  np.random.default_rng(0)
+  .normal(size=(*SOURCE.real_BS.shape, WIDTH))
+  .astype(np.float32)
 )
-RNG = np.random.default_rng(0)
-X_BSD = RNG.normal(size=(*SOURCE.real_BS.shape, WIDTH)).astype(np.float32)
 
 
 @functools.cache
 def plan_of(table: str, row: str):
   """The plan of a row, in the paper's depth with a few units."""
   config = row_of(table, row)
-  model = config.model
-  model.width = WIDTH
-  if model.family == "transformer":
-    sizes = model.transformer
+  config.model.width = WIDTH
+  if config.model.family == "transformer":
+    sizes = config.model.transformer
     assert (sizes.encoder_layers, sizes.heads) == (LAYERS, HEADS)
-    assert sizes.decoder_layers == LAYERS
-    assert sizes.norm == "post"
+    assert (sizes.decoder_layers, sizes.norm) == (LAYERS, "post")
     sizes.feed_forward = 8
     for kind in ("dropout", "attention_dropout", "activation_dropout"):
       sizes[kind] = 0.0
-  else:
-    model.gru.hidden = 6
-    for section in (config.parts.encoder, model.gru.windows):
-      if "source_dependency" in section:
-        assert section.source_dependency.size == 260
-        section.source_dependency.size = 5
   return resolve(read_config(config), JOINT)
 
 
-def random_params(module, *inputs, method=None):
+def test_each_row_has_an_expectation():
+  assert {(t, r) for t, rows in ROWS.items() for r in rows} == set(ALL_ROWS)
+
+
+def chosen(section, expected):
+  """The part of a config's sections that an expectation specifies."""
+  return {
+    name: {option: section[name][option] for option in expected.get(name, ())}
+    for name in section
+  }
+
+
+@pytest.mark.parametrize("table, row", ALL_ROWS)
+def test_components_and_options_of_a_row(table, row):
+  config, expected = row_of(table, row), ROWS[table][row]
+  options = expected.options
+  assert {path: field(config, path) for path in options} == options
+  losses = [path.split(".")[1] for path in options if path[:7] == "losses."]
+  assert set(config.losses) == {"nll", *losses}
+  assert not config.parts.cross
+  for section, parts in (
+    (config.parts.encoder, expected.encoder),
+    (config.parts.decoder, expected.decoder),
+    (config.model.gru.windows, expected.windows),
+  ):
+    if config.model.family == "gru" or section is not config.model.gru.windows:
+      assert chosen(section, parts) == parts
+  modifiers = plan_of(table, row).spec.modifiers
+  layers, heads = expected.heads
+  for name, spec in modifiers.modifiers_in("encoder"):
+    if name in ("label_embedding", "source_dependency"):  # at embeddings
+      continue
+    active = spec.active_heads(LAYERS, HEADS)
+    assert set(active) == {
+      (layer - 1, head) for layer in layers for head in range(heads)
+    }
+
+
+def random_params(module, *inputs):
   """Random parameters, the same under the same name in all models."""
   keys = {"params": jax.random.key(0), "syntax": jax.random.key(1)}
-  shapes = jax.eval_shape(lambda: module.init(keys, *inputs, method=method))
+  shapes = jax.eval_shape(lambda: module.init(keys, *inputs))
 
   def sample(path, x):
     name = jax.tree_util.keystr(path)
@@ -363,258 +385,53 @@ def random_params(module, *inputs, method=None):
   return jax.tree_util.tree_map_with_path(sample, shapes["params"])
 
 
-LAYER_RESULTS: dict[Any, tuple] = {}
-
-
-def run_layer(spec, stack: str, index: int, train: bool):
-  """A layer of the row's model: parameters, scores, weights, output.
-
-  Scores are those after the last modifier, before the mask; None without one.
-  Layers with the same modifiers run once.
-  """
-  # The Transformers of the papers differ outside of their layers only.
-  family = dataclasses.replace(spec.architecture, positions=True)
-  model = dataclasses.replace(spec.model, tie_embeddings=True, family=family)
-  key = (stack, spec.modifiers.modifiers_in_layer(stack, index), model, train)
-  if key in LAYER_RESULTS:
-    return LAYER_RESULTS[key]
-  x_BSD, scores, features = jnp.asarray(X_BSD), [], SOURCE.replace(train=train)
-  if stack == "encoder":
-    layer, inputs = EncoderLayer(spec, index), (x_BSD, features)
-  else:
-    layer, inputs = DecoderLayer(spec, index), (x_BSD, x_BSD, features, SOURCE)
-
-  def record_scores(call, arguments, options, context):
-    out = call(*arguments, **options)
-    if context.method_name == "rescore":
-      scores.append(np.asarray(out))
-    return out
-
-  params = random_params(layer, *inputs)
-  with nn.intercept_methods(record_scores):
+@pytest.mark.parametrize(
+  ("table", "row", "head", "count"),
+  [
+    ("pascal/results", "transformer", Plain(), HEADS),
+    ("pascal/results", "pascal", Parent(1.0), 2),
+    ("pascal/variance", "variance_9", Parent(9.0), 2),
+    ("pascal/variance", "parent_only", ParentOnly(), 2),
+    ("pascal/results", "sisa", Sisa(), 1),
+    ("deps_san/results", "deps_san", Tree(1.0), HEADS),
+    ("deps_san/variance", "variance_8", Tree(8**0.5), HEADS),
+    ("dependency_relative/results", "dependency_relative", Related(), HEADS),
+    ("dbsa/results", "dbsa", Dbsa(), 1),
+  ],
+)
+def test_first_layers_of_a_row_equal_loops(table, row, head, count):
+  """Attention weights of all heads, and output of the first encoder layer."""
+  spec = plan_of(table, row).spec
+  heads = (*[head] * count, *[Plain()] * (HEADS - count))
+  x_BSD = jnp.asarray(X_BSD)
+  inputs = {
+    "encoder": (x_BSD, SOURCE),
+    "decoder": (x_BSD, x_BSD, SOURCE, SOURCE),
+  }
+  stacks = {"encoder": EncoderLayer(spec, 0)}
+  if ROWS[table][row].decoder:
+    stacks["decoder"] = DecoderLayer(spec, 0)
+  for stack, layer in stacks.items():
+    params = random_params(layer, *inputs[stack])
     out, state = layer.apply(
-      {"params": params},
-      *inputs,
-      rngs={"syntax": jax.random.key(7)},
-      mutable=[COLLECTION],
+      {"params": params}, *inputs[stack], mutable=[COLLECTION]
     )
-  (weight,) = Maps.of(state).find(stack=stack, kind="weight_BHQM")
-  out = np.asarray(out[0]) if stack == "encoder" else None
-  result = params, (scores or [None])[-1], np.asarray(weight.value), out
-  LAYER_RESULTS[key] = result
-  return result
-
-
-REFERENCES: dict[Any, list] = {}
-
-
-def reference(params, stack: str, heads):
-  """Scores, weights (HSS) and output (SD) of each sentence."""
-  heads = (*heads, *[PLAIN] * (HEADS - len(heads)))
-  key = (id(params), stack, heads)
-  if key not in REFERENCES:
+    (weight,) = Maps.of(state).find(stack=stack, kind="weight_BHQM")
     attention = params["attention"]
     projections = {"query", "key", "value", "output"}
-    modifiers = [
-      attention[name] for name in attention if name not in projections
-    ]
-    assert len(modifiers) <= 1
-    inputs = heads, modifiers[0] if modifiers else {}
-    REFERENCES[key] = []
+    modifier = [x for name, x in attention.items() if name not in projections]
+    arguments = heads, (*modifier, {})[0]
     for b, sentence in enumerate(SENTENCES):
-      x_SD = X_BSD[b, : len(sentence.word)].astype(float)
-      REFERENCES[key].append(
-        papers.encoder_layer(params, *inputs, sentence, x_SD)
-        if stack == "encoder"
-        else papers.self_attention(
-          attention, *inputs, sentence, x_SD, causal=True
-        )
-      )
-  return REFERENCES[key]
-
-
-def test_each_row_has_a_reference():
-  assert {(t, r) for t, rows in ROWS.items() for r in rows} == set(ALL_ROWS)
-
-
-@pytest.mark.parametrize("table, row", ALL_ROWS)
-def test_options_of_a_row(table, row):
-  config, options = row_of(table, row), ROWS[table][row].options
-  assert {path: field(config, path) for path in options} == options
-  losses = {
-    path.split(".")[1] for path in options if path.startswith("losses.")
-  }
-  assert set(config.losses) == {"nll"} | losses
-  plan = plan_of(table, row)
-  modifiers = plan.spec.modifiers
-  assert not modifiers.cross
-  assert bool(ROWS[table][row].windows) == bool(windows_of(plan))
-  names = {name for name, _ in modifiers.modifiers_at_embeddings("encoder")}
-  expected = {"label_embedding": ROWS[table][row].label}
-  expected["source_dependency"] = ROWS[table][row].vector
-  assert names == {name for name, size in expected.items() if size}
-
-
-@pytest.mark.parametrize("table, row", TRANSFORMERS)
-def test_attention_of_a_row_equals_the_reference(table, row):
-  """Weights of all heads of all layers, and outputs of encoder layers."""
-  expected, spec = ROWS[table][row], plan_of(table, row).spec
-  for stack, index in itertools.product(("encoder", "decoder"), range(LAYERS)):
-    params, _, weight_BHQM, out_BSD = run_layer(spec, stack, index, False)
-    heads = getattr(expected, stack).get(index + 1, ())
-    results = reference(params, stack, heads)
-    for b, (_, weight_HSS, out_SD) in enumerate(results):
-      size = weight_HSS.shape[1]
-      result_HSS = weight_BHQM[b, :, :size, :size]
-      np.testing.assert_allclose(result_HSS, weight_HSS, atol=2e-6)
+      size = len(sentence.word)
+      x_SD = X_BSD[b, :size].astype(float)
       if stack == "encoder":
-        np.testing.assert_allclose(out_BSD[b, :size], out_SD, atol=2e-5)
-
-
-@pytest.mark.parametrize("table, row", TRANSFORMERS)
-def test_training_scores_of_a_row_equal_the_reference(table, row):
-  """Each score is that of the head, or where noise drops, that of `dropped`."""
-  expected, spec = ROWS[table][row], plan_of(table, row).spec
-  training = expected.training
-  training = expected.encoder if training is None else training
-  for index in range(LAYERS):
-    params, score_BHQM, _, _ = run_layer(spec, "encoder", index, True)
-    heads, kept = training.get(index + 1, ()), []
-    if score_BHQM is None:
-      assert not heads
-      continue
-    wanted = reference(params, "encoder", heads)
-    others = reference(params, "encoder", [expected.dropped] * len(heads))
-    for b, ((score_HSS, *_), (other_HSS, *_)) in enumerate(zip(wanted, others)):
-      size = score_HSS.shape[1]
-      result_HSS = score_BHQM[b, :, :size, :size]
-      is_kept = np.isclose(result_HSS, score_HSS, atol=2e-5)
-      if not expected.drops:
-        assert is_kept.all()
-        continue
-      is_dropped = np.isclose(result_HSS, other_HSS, atol=2e-5)
-      if expected.drops == "row":
-        is_kept, is_dropped = is_kept.all(-1), is_dropped.all(-1)
-      assert (is_kept | is_dropped).all()
-      differs = (is_kept != is_dropped)[: len(heads)]
-      if expected.drops == "pair":  # one sample for all heads
-        shared = is_kept[:, differs.all(0)]
-        assert (shared == shared[0]).all()
-        differs = differs[:1]
-      kept += is_kept[: len(differs)][differs].tolist()
-    if expected.drops:  # five standard deviations
-      p, share = expected.probability, np.mean(kept)
-      assert abs(1 - share - p) < 5 * (p * (1 - p) / len(kept)) ** 0.5
-      assert 0 < share < 1
-
-
-EMBEDDINGS = [
-  ("pascal/results", "transformer"),
-  ("pascal/results", "label_embedding"),
-  ("deps_san/results", "transformer"),
-  ("dbsa/results", "transformer"),
-  ("dependency_relative/results", "transformer"),
-  ("dependency_relative/keys_values", "none"),  # without positions
-]
-
-
-@pytest.mark.parametrize("table, row", EMBEDDINGS)
-def test_embeddings_of_a_row_equal_the_reference(table, row):
-  expected, spec = ROWS[table][row], plan_of(table, row).spec
-  # Without encoder layers the encoding is the embedding.
-  options = {"encoder_layers": 0, "decoder_layers": 1}
-  family = dataclasses.replace(spec.architecture, **options)
-  section = dataclasses.replace(spec.model, family=family)
-  model = TransformerModel(dataclasses.replace(spec, model=section))
-  inputs = ID_BS, SOURCE
-  params = random_params(model, *inputs, method="encode")
-  result = model.apply({"params": params}, *inputs, method="encode")
-  table_name = "source_table" if "source_table" in params else "target_table"
-  table_VD = np.asarray(params[table_name]["embedding"], float)
-  rate = 10_000.0 ** (-np.arange(WIDTH // 2) / (WIDTH // 2 - 1))
-  for b, sentence in enumerate(SENTENCES):
-    for s, word in enumerate(sentence.word):
-      x_D = table_VD[ID_BS[b, s]] * WIDTH**0.5
-      if expected.label:
-        labels = params["label_embedding"]["table"]["embedding"]
-        label = labels[sentence.relation[word] if word >= 0 else 0]
-        x_D = np.r_[x_D[: -expected.label], label]
-      if spec.architecture.positions:
-        x_D = x_D + np.r_[np.sin(s * rate), np.cos(s * rate)]
-      np.testing.assert_allclose(result.memory_BSD[b, s], x_D, atol=2e-5)
-
-
-def context_steps(cross, annotations, query_TBNG, features):
-  """Weights (TBNS) and contexts (TBNE) of each window, step by step."""
-  source = cross.project_memory(annotations, features)
-  past = cross.start(features, query_TBNG.shape[2])
-  out = []
-  for query_BNG in query_TBNG:
-    contexts, weights, past = cross(query_BNG, past, source, features)
-    out.append((weights, contexts))
-  return out
-
-
-@pytest.mark.parametrize("table, row", RECURRENT)
-def test_windows_of_a_row_equal_the_reference(table, row):
-  windows, spec = ROWS[table][row].windows, plan_of(table, row).spec
-  assert not spec.modifiers.decoder
-  rng = np.random.default_rng(1)
-  annotations = tuple(
-    rng.normal(size=(*SOURCE.real_BS.shape, 12)).astype(np.float32)
-    for _ in range(1 + sum(window.own for window in windows))
-  )
-  query_TBNG = rng.normal(size=(3, 2, 2, 6)).astype(np.float32)
-  cross = Contexts(spec)
-  inputs = annotations, jnp.asarray(query_TBNG), SOURCE
-  params = random_params(cross, *inputs, method=context_steps)
-  steps = cross.apply({"params": params}, *inputs, method=context_steps)
-  for b, n in np.ndindex(2, 2):
-    sentence, attended = SENTENCES[b], [0.0] * len(windows)
-    size = len(sentence.word)
-    for t, (weights, contexts) in enumerate(steps):
-      assert len(weights) == len(windows)
-      sequences = 0
-      for c, window in enumerate(windows):
-        sequences += window.own
-        index = sequences if window.own else 0
-        annotation_SE = annotations[index][b, :size].astype(float)
-        query_G = query_TBNG[t, b, n].astype(float)
-        score_S = papers.alignment(
-          params[f"alignment_{index}"], query_G, annotation_SE
+        _, weight_HSS, out_SD = papers.encoder_layer(
+          params, *arguments, sentence, x_SD
         )
-        step = papers.Step(
-          sentence, score_S, query_G, params.get(window.name, {}), attended[c]
+        np.testing.assert_allclose(out[0][b, :size], out_SD, atol=2e-5)
+      else:
+        _, weight_HSS, _ = papers.self_attention(
+          attention, *arguments, sentence, x_SD, causal=True
         )
-        weight_S = window.weights(step)
-        attended[c] = sum(j * w for j, w in enumerate(weight_S))
-        np.testing.assert_allclose(weights[c][b, n, :size], weight_S, atol=5e-6)
-        np.testing.assert_array_equal(weights[c][b, n, size:], 0)
-        np.testing.assert_allclose(
-          contexts[c][b, n], np.array(weight_S) @ annotation_SE, atol=2e-5
-        )
-
-
-@pytest.mark.parametrize("row", ["gru_sdr", "gru_double_sdr"])
-def test_source_dependency_of_a_row_equals_the_reference(row):
-  """V inside the embedding, or as a sequence of its own."""
-  plan = plan_of("syntax_directed/results", row)
-  site = plan.spec.attention_site("encoder", -1)
-  if row == "gru_sdr":
-    ((name, spec),) = plan.spec.modifiers.modifiers_at_embeddings("encoder")
-    method = "embed"
-  else:
-    name, spec = "source_dependency", windows_of(plan)["source_dependency"]
-    site, method = dataclasses.replace(site, width=6), "sequence"
-  assert name == "source_dependency"
-  module, inputs = spec.make(site), (jnp.asarray(X_BSD), SOURCE)
-  params = random_params(module, *inputs, method=method)
-  result = module.apply({"params": params}, *inputs, method=method)
-  for b, sentence in enumerate(SENTENCES):
-    words = range(len(sentence.head))
-    x_WD = {w: X_BSD[b, sentence.subwords(w)].mean(0) for w in words}
-    for s, word in enumerate(sentence.word):
-      members = papers.unit(sentence.head, words, word, 10)
-      v = papers.unit_vector(params["surroundings"], members, x_WD)
-      expected = np.r_[X_BSD[b, s, :-5], v] if method == "embed" else v
-      np.testing.assert_allclose(result[b, s], expected, atol=1e-5)
+      result_HSS = np.asarray(weight.value)[b, :, :size, :size]
+      np.testing.assert_allclose(result_HSS, weight_HSS, atol=2e-6)

@@ -91,7 +91,7 @@ def test_equal_systems_and_single_seeds():
 
 
 def test_false_alarms_with_three_seeds():
-  trials = 100
+  trials = 200
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
   for spread in ("some_seeds", "many_seeds"):
     result = called_different(spread, 3, trials, sentences=100, samples=200)
