@@ -15,7 +15,6 @@ import numpy as np
 from cases import Sentence
 
 Params = Mapping  # nested names -> arrays
-HIDDEN = -1e9
 
 
 def sigmoid(x: float) -> float:
@@ -96,24 +95,14 @@ class Tree(Plain):
 
   Attributes:
     sigma: Standard deviation, in edges.
-    within: Wink-Sparse: maximum distance of words that are not dropped.
-    beyond: Dropped pairs: "far", weight 0, or "hidden".
-    counts: Distance of all pairs of words, as if dropped by RS-Sparse.
   """
 
   sigma: float
-  within: int | None = None
-  beyond: str = "far"
-  counts: int | None = None
 
   def score(self, head, i, j):
     edges = head.sentence.edges(i, j)
     if edges is None:
       return 0.0
-    if self.counts is not None and head.sentence.word[i] >= 0:
-      edges = self.counts
-    if self.within is not None and edges > self.within:
-      return HIDDEN if self.beyond == "hidden" else 0.0
     return head.plain(i, j) * density(edges, self.sigma)
 
 

@@ -22,6 +22,7 @@ CONFIG = {
   },
   "train": {"selection": "bleu", "tokenizer": "", "average": 1},
 }
+
 DATA = results.DatasetFacts(
   "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
 )
@@ -79,6 +80,8 @@ def split_made():
   )
   texts = {"transformer": "q", "pascal": "x <y> z", "pascal_random_tree": ""}
   scores = {"transformer": 10.0, "pascal": 60.0, "pascal_random_tree": 20.0}
+  small, large = (summary("pascal", 3.0),), (summary("pascal", 4.0),)
+  differences = (over_seeds("pascal", 0.7, 0.2),)
   return results.TestSet(
     name="test",
     sentences=20,
@@ -92,17 +95,8 @@ def split_made():
     ),
     errors=(),
     buckets=(
-      results.ComparedBucket(
-        "depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()
-      ),
-      results.ComparedBucket(
-        "depth",
-        "3",
-        16,
-        0.8,
-        (summary("pascal", 4.0),),
-        (over_seeds("pascal", 0.7, 0.2),),
-      ),
+      results.ComparedBucket("depth", "0-2", 4, 0.2, small, ()),
+      results.ComparedBucket("depth", "3", 16, 0.8, large, differences),
     ),
     example_metric="chrF",
     examples=(results.Example(7, "a <b> c", "x y z", 1, scores, texts),),
@@ -112,18 +106,12 @@ def split_made():
 def made(**changes):
   """Three systems, one of them a control, on one test set."""
   configs = {name: as_dict(config_of(name)) for name in SCORES}
-  entries = [
-    results.ComparedSystem(
-      name,
-      CONFIG
-      | {"system": name, "data": {"tree": configs[name]["data"]["tree"]}},
-      DATA,
-      controls(name, configs),
-      control_of(name, configs),
-      {},
-    )
-    for name in SCORES
-  ]
+  entries = []
+  for name in SCORES:
+    tree = {"tree": configs[name]["data"]["tree"]}
+    config = CONFIG | {"system": name, "data": tree}
+    related = controls(name, configs), control_of(name, configs)
+    entries.append(results.ComparedSystem(name, config, DATA, *related, {}))
   run = results.SeedRun(
     "transformer",
     0,
