@@ -143,7 +143,7 @@ def _baseline(name: Path | None, hypotheses: Sequence[Path]) -> str:
   name = names[0] if name is None else os.fspath(name)
   if name not in names:
     raise InputError(
-      f"the baseline {name} is no hypothesis. {did_you_mean(name, names)}"
+      f"the baseline {name} is not a hypothesis. {did_you_mean(name, names)}"
     )
   return name
 

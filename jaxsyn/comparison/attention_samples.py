@@ -29,7 +29,6 @@ from jaxsyn.inspection import pictures
 from jaxsyn.inspection.arcs import trees
 from jaxsyn.inspection.attention_sampler import informative_maps
 from jaxsyn.inspection.inspector import attention_of
-from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.sentence import Sentence, to_json
 from jaxsyn.session import Session
 from jaxsyn.storage import files
@@ -93,15 +92,7 @@ def as_svg(figure: Figure) -> bytes:
 
 def _figures(sentence: Sentence) -> dict[str, Figure]:
   figures = trees(sentence)
-  if maps := _first_layer(sentence):
+  if maps := informative_maps(sentence.attention):
     panels = [panel for one in maps for panel in pictures.panels(one)]
     figures["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
   return figures
-
-
-def _first_layer(sentence: Sentence) -> list[Map]:
-  """Returns the first layer with a modifier; for an RNN, its cross-attention."""
-  if chosen := informative_maps(sentence.attention):
-    return [chosen]
-  cross = [m for m in sentence.attention if m.place == "cross"]
-  return [m for m in cross if m.layer == cross[0].layer]

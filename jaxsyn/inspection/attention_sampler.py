@@ -7,7 +7,7 @@ matplotlib.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -66,15 +66,22 @@ class AttentionSampler:
     """Returns names and figures; the parameters must be on one device."""
     figures = []
     for i, maps in encoder_attention(self._maps, params, self._sources):
-      if chosen := informative_maps(maps):
+      for chosen in informative_maps(maps):
         figures.append((f"attention/{i + 1}", pictures.picture(chosen)))
     return sorted(figures, key=lambda entry: entry[0])
 
 
-def informative_maps(maps: Iterable[Map]) -> Map | None:
-  """Returns the first encoder layer with a modifier, or the first layer."""
+def informative_maps(maps: Sequence[Map]) -> list[Map]:
+  """Returns attention of the first encoder layer with a modifier.
+
+  Without modifiers, returns that of the first layer, and for a recurrent encoder
+  cross-attention, one map for each window.
+  """
   encoder = [m for m in maps if m.place == "encoder"]
-  return next((m for m in encoder if any(m.parts)), next(iter(encoder), None))
+  if encoder:
+    return [next((m for m in encoder if any(m.parts)), encoder[0])]
+  cross = [m for m in maps if m.place == "cross"]
+  return [m for m in cross if m.layer == cross[0].layer]
 
 
 def _readable(

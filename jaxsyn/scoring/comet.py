@@ -155,7 +155,7 @@ class CometProcess:
       raise self._error("ended") from None
     scores: list[float] = self._read("ended")
     if len(scores) != len(samples) or not all(map(math.isfinite, scores)):
-      raise self._error("gave a score that is no number")
+      raise self._error("returned a score that is not a number")
     return scores
 
   def _read(self, failure: str) -> Any:

@@ -93,7 +93,7 @@ def test_scores_of_sentences_and_their_mean(comet):
   [
     ("corrupt", r"cannot be loaded: ValueError: no weights"),
     ("ends", "ended: libraries print this"),
-    ("nan", "gave a score that is no number"),
+    ("nan", "returned a score that is not a number"),
   ],
 )
 def test_reports_failures_of_the_process(comet, content, message):

@@ -138,3 +138,9 @@ def test_words_depend_on_tokenizer_and_case(
 ):
   scorer = scorer_of("ribes", [["Ja, gut."]], tokenizer, lowercase=lowercase)
   assert scorer.measure([hypothesis]).value == pytest.approx(expected)
+
+
+def test_lines_of_thousands_of_words_take_seconds():
+  assert of("w " * 20_000, "w w") == 0.0
+  many = [str(index) for index in range(20_000)]
+  assert ribes.sentence([many], many) == 1.0

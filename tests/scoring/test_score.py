@@ -159,7 +159,7 @@ def test_json_has_the_same_results(files):
     (["empty"], {}, "empty has 0 lines"),
     (["empty"], {"reference": "empty"}, "empty is empty"),
     (["a", "a"], {}, "is given twice"),
-    (["a", "b"], {"baseline": "c"}, "the baseline .*c is no hypothesis"),
+    (["a", "b"], {"baseline": "c"}, "the baseline .*c is not a hypothesis"),
     (["a"], {"significance": "bootstrapp"}, "Did you mean 'bootstrap'"),
     (["a"], {"metrics": ()}, "--metrics must name one or more, each"),
     (["a"], {"metrics": ("bleu", "bleu")}, "--metrics must name one or more"),
