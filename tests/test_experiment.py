@@ -1,6 +1,7 @@
 """Tests the driver of the experiment with runs on a small corpus."""
 
 import dataclasses
+import functools
 import itertools
 import pathlib
 import shutil
@@ -28,6 +29,7 @@ from jaxsyn.comparison.results import Point, from_json
 from jaxsyn.comparison.run_result import PackedArray
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
+from jaxsyn.scoring.settings import Settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -114,11 +116,7 @@ def with_rows(result, edit):
     )
     for metric, stored in test.metrics.items()
   }
-  facts = {
-    fact: PackedArray.of(values.unpacked()[:40])
-    for fact, values in test.facts.items()
-  }
-  test = dataclasses.replace(test, sentences=40, metrics=metrics, facts=facts)
+  test = dataclasses.replace(test, sentences=40, metrics=metrics, facts={})
   return dataclasses.replace(result, tests={name: test})
 
 
@@ -153,9 +151,7 @@ def test_chooses_recipe_and_systems_by_validation(complete):
   assert best_system(WITHOUT_TREES, complete) == "rotary"
 
 
-@pytest.mark.parametrize(
-  "complete", ["pascal", "dependency_relative_both"], indirect=True
-)
+@pytest.mark.parametrize("complete", ["pascal"], indirect=True)
 def test_all_systems_of_all_blocks_have_valid_configs(complete):
   for name, block in BLOCKS.items():
     systems = systems_of(name, complete)
@@ -231,8 +227,10 @@ def test_rejects_a_collected_result_of_another_config(driven, prepared):
     runs._is_collected(job, driven / "results" / "E0")
 
 
-def test_report_tests_the_hypotheses_of_the_design(complete):
+def test_report_tests_the_hypotheses_of_the_design(complete, monkeypatch):
   """H1 to H3 for each system with trees of E1a; `rotary` is L."""
+  settings = functools.partial(Settings, samples=20)
+  monkeypatch.setattr(reports, "Settings", settings)
   folder = reports.report("E1a", complete)
   loaded = from_json((folder / "report.json").read_text())
   assert {tuple(pair) for pair in loaded.family} == {

@@ -22,7 +22,6 @@ from models_under_test import (
   sentence,
   without_modifiers,
 )
-from scored import score
 from tables_under_test import Tables, random_params, request_of, run_search
 from window_cases import SITE
 
@@ -40,6 +39,7 @@ from jaxsyn.models.contract import sentence_features
 from jaxsyn.options import unused_option_error
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.metrics import METRICS
+from jaxsyn.scoring.scorers import References
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimizers import OPTIMIZERS
@@ -236,8 +236,9 @@ def test_schedule_ends_at_zero(follow):
 def test_metric_counts_words(follow):
   follow("overlap")
   # {a b} and {b c} share one word of three; the nearest reference is taken.
-  value = score(["b c", "y"], [["a b", "x"], ["q", "y"]], "overlap").value
-  np.testing.assert_allclose(value, 100 * (1 / 3 + 1) / 2)
+  references = References([["a b", "x"], ["q", "y"]])
+  measured = METRICS["overlap"]().scorer(references).measure(["b c", "y"])
+  np.testing.assert_allclose(measured.value, 100 * (1 / 3 + 1) / 2)
 
 
 def test_auxiliary_task_has_the_source_as_its_target(follow):

@@ -454,7 +454,7 @@ def test_checks_the_teacher_before_training(config_of, tmp_path):
   option = "losses.distillation.teacher"
 
   def distilled(run):
-    return config_of("distilled", **{option: run})
+    return config_of("distilled", **{option: run, "data.test": ("test",)})
 
   for run, message in (
     ("", "names no run"),
@@ -492,7 +492,8 @@ def test_lists_runs_left_out_of_the_report(copied, config_of):
 
 def test_neutral_options_may_change(copied, config_of):
   name = "pascal_random_tree"
-  config = read_config(config_of(name, **{"train.log_every": 3}))
+  options = {"train.log_every": 3, "data.test": ("test",)}
+  config = read_config(config_of(name, **options))
   planned_jobs.record_systems(copied, [planned_jobs.System(name, config)])
   again = planned_jobs.job(copied, name, 1)
   assert (again.config.train.log_every, again.config.seed) == (3, 1)
