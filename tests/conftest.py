@@ -159,26 +159,45 @@ def made_once(tmp_path_factory):
   return folder
 
 
-@pytest.fixture(scope="module")
-def bucket():
-  """The name of an empty bucket on an S3 server."""
+@pytest.fixture(scope="session")
+def amazon_server():
+  """URL of an S3 server with a bucket."""
   import object_store
 
   from jaxsyn.storage import remote
 
   port = object_store.free_port()
-  with object_store.running(object_store.moto(port), port):
-    remote.filesystem(object_store.BUCKET).mkdir(object_store.BUCKET)
-    yield object_store.BUCKET
+  with object_store.started(object_store.moto(port), port) as url:
+    with object_store.found_at(url):
+      remote.filesystem(object_store.BUCKET).mkdir(object_store.BUCKET)
+    yield url
 
 
 @pytest.fixture(scope="module")
-def google_bucket():
-  """The name of an empty bucket on an emulator of Google Cloud Storage."""
+def bucket(amazon_server):
+  """Name of the bucket on an S3 server; tests use folders of their own in it."""
+  import object_store
+
+  with object_store.found_at(amazon_server):
+    yield object_store.BUCKET
+
+
+@pytest.fixture(scope="session")
+def google_server():
+  """URL of an emulator of Google Cloud Storage with a bucket."""
   import object_store
 
   port = object_store.free_port()
-  with object_store.running(object_store.google(port), port, "gs"):
+  with object_store.started(object_store.google(port), port) as url:
+    yield url
+
+
+@pytest.fixture(scope="module")
+def google_bucket(google_server):
+  """Name of the bucket on the emulator; tests use folders of their own in it."""
+  import object_store
+
+  with object_store.found_at(google_server, "gs"):
     yield object_store.GOOGLE_BUCKET
 
 

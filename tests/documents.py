@@ -1,4 +1,4 @@
-"""Reads README, CONTRIBUTING and the guides: their code, links and headings."""
+"""Readers of the code, links and headings of README, CONTRIBUTING and the guides."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Block:
   """A fenced block.
 
   Attributes:
-    language: what stands behind the fence.
-    code: its lines.
+    language: Language after the fence.
+    code: Lines of the block.
     place: FILE:LINE, for messages.
-    not_run: why it is not run, as the line above says; "": it is.
+    not_run: Reason, in the line above, not to run the block; "" to run it.
   """
 
   language: str
@@ -48,7 +48,7 @@ class Block:
 
 
 def blocks(path: pathlib.Path) -> list[Block]:
-  """The fenced blocks of a document in order."""
+  """Returns the fenced blocks of a document in order."""
   collected: list[Block] = []
   lines = path.read_text(encoding="utf-8").splitlines()
   opened = None
@@ -79,7 +79,7 @@ def _kind(line: str) -> str:
 
 @functools.cache
 def features() -> dict[str, tuple[set[str], set[str]]]:
-  """What docs/systems.md says that each system reads, and to translate."""
+  """Returns the features of docs/systems.md by system: all, and in translation."""
   page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
   rows = re.findall(r"^\| `(\w+)` \|.*\|(.*?)\|(.*?)\|$", page, re.MULTILINE)
   values = {
@@ -91,13 +91,13 @@ def features() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def text(path: pathlib.Path) -> str:
-  """A document without its fenced blocks."""
+  """Returns a document without its fenced blocks."""
   content = path.read_text(encoding="utf-8")
   return re.sub(r"^```.*?^```$", "", content, flags=re.DOTALL | re.MULTILINE)
 
 
 def anchors(path: pathlib.Path) -> set[str]:
-  """What a link to a heading of a document may end in, as GitHub makes it."""
+  """Returns the anchors of a document's headings, as GitHub makes them."""
   if included := re.search(r"^```\{include\} (\S+)$", path.read_text(), re.M):
     return anchors(path.parent / included[1])
   result: set[str] = set()
@@ -108,5 +108,5 @@ def anchors(path: pathlib.Path) -> set[str]:
 
 
 def links(path: pathlib.Path) -> list[str]:
-  """The addresses that a document links to, pictures too."""
+  """Returns the targets of the links and pictures in a document."""
   return re.findall(r"\]\(([^)\s]+)\)", text(path))

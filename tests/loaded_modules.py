@@ -1,4 +1,4 @@
-"""Which heavy packages a process has loaded; it loads nothing itself."""
+"""Heavy packages that a process has loaded; the module itself loads none."""
 
 import sys
 

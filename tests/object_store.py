@@ -65,9 +65,8 @@ def _program(name: str, package: str) -> str:
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int, scheme: str = "s3"):
-  """Runs a server, and sets the environment variables of its clients."""
-  url = f"http://127.0.0.1:{port}"
+def started(command: list[str], port: int):
+  """Runs a server in a `with` block; yields its URL."""
   process = subprocess.Popen(
     command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
   )
@@ -77,11 +76,17 @@ def running(command: list[str], port: int, scheme: str = "s3"):
         socket.create_connection(("127.0.0.1", port), 5).close()
         break
       time.sleep(0.1)
-    with found_at(url, scheme):
-      yield url
+    yield f"http://127.0.0.1:{port}"
   finally:
     process.kill()
     process.wait()
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int, scheme: str = "s3"):
+  """Runs a server, and sets the environment variables of its clients."""
+  with started(command, port) as url, found_at(url, scheme):
+    yield url
 
 
 def _variables(url: str, scheme: str) -> dict[str, str]:

@@ -2,12 +2,13 @@
 
 import dataclasses
 import importlib
+import json
 import pathlib
 
 import documents
 import pytest
 
-from jaxsyn.config import read_config
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -26,13 +27,8 @@ DATA_SETS = sorted(
   for path in (ROOT / "configs").glob("*.py")
   if path.stem not in ("__init__", "base") and "systems" not in path.stem
 )
-PAPERS = (
-  "pascal",
-  "deps_san",
-  "dependency_relative",
-  "dbsa",
-  "syntax_directed",
-)
+PAPERS = ("pascal", "deps_san", "dependency_relative", "dbsa")
+PAPERS += ("syntax_directed",)
 ADDRESSES = DATA_SETS + [
   f"papers.{paper}:{task}"
   for paper in PAPERS
@@ -52,7 +48,7 @@ def changed(**fields):
   return config
 
 
-def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
+def test_tasks_add_symbols_after_the_vocabulary():
   manifest = JOINT | {"relations": {"source": ["det", "obj"]}}
 
   def sizes(system):
@@ -79,7 +75,6 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
       {"decode__max_length_factor": 0.0, "decode__max_length_offset": 0},
       "an output can have no subword",
     ),
-    ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
     (
       {"data__second__brackets": "constituency", "data__tree": "linear"},
@@ -87,15 +82,6 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
     ),
     ({"train__average": 9}, r"config\.train\.average=9 is more than"),
     ({"losses": {}}, "nothing to train on"),
-    ({"losses": {"nil": {}}}, "no loss 'nil'. Did you mean 'nll'"),
-    (
-      {"losses": {"nll": {"smooth": 1}}},
-      r"config\.losses\.nll has no option 'smooth'",
-    ),
-    (
-      {"parts__encoder": {"parent_scale": {}}},
-      "has no modifier 'parent_scale'. Did you mean 'parent_scaled'",
-    ),
     (
       {"parts__encoder": {"parent_scaled": {"simga": 2.0}}},
       "no option 'simga'. Did you mean 'sigma'",
@@ -129,18 +115,18 @@ def test_tied_embeddings_need_one_vocabulary():
   assert (spec.source_vocabulary, spec.target_vocabulary) == (100, 90)
 
 
-def test_systems_joined_by_plus_bring_all_their_parts():
+def test_combined_systems_have_all_modifiers():
   config = multi30k_en_de.get_config("pascal+deps_san_random_tree")
   assert set(config.parts.encoder) == {"parent_scaled", "tree_scaled"}
   assert config.system == "pascal+deps_san_random_tree"
   assert config.data.tree == "random"
-  with pytest.raises(InputError, match=r"no system 'relativ'"):
-    multi30k_en_de.get_config("pascal+relativ")
 
 
 @pytest.mark.parametrize(
-  "mix, message",
+  "system, message",
   [
+    ("pascall", r"no system 'pascall'.* Did you mean 'pascal'"),
+    ("pascal+relativ", r"no system 'relativ'"),
     (
       "pascal_linear_tree+deps_san_random_tree",
       r"they set config\.data\.tree to 'linear' and 'random'",
@@ -150,21 +136,17 @@ def test_systems_joined_by_plus_bring_all_their_parts():
     ("multitask+mixed_encoder", r"second\.task to 'parse' and 'source'"),
   ],
 )
-def test_systems_that_contradict_each_other_do_not_mix(mix, message):
+def test_rejects_unknown_and_contradictory_systems(system, message):
   with pytest.raises(InputError, match=message):
-    multi30k_en_de.get_config(mix)
-
-
-def test_an_unknown_system_is_named():
-  with pytest.raises(
-    InputError, match=r"no system 'pascall'.* Did you mean 'pascal'"
-  ):
-    multi30k_en_de.get_config("pascall")
+    multi30k_en_de.get_config(system)
 
 
 @pytest.mark.parametrize("index", range(len(ADDRESSES)))
 def test_configs_of_all_files_and_systems_resolve(index):
-  """Each file with a few systems, and each system with a few files."""
+  """Each file with a few systems, and each system with a few files.
+
+  The configs can also be written as JSON.
+  """
   name, _, task = ADDRESSES[index].partition(":")
   module = importlib.import_module(f"jaxsyn.configs.{name}")
   for system in list(systems.SYSTEMS)[index % 6 :: 6]:
@@ -172,10 +154,11 @@ def test_configs_of_all_files_and_systems_resolve(index):
     plan = resolve(config, JOINT)
     assert config.system == system
     assert plan.features == documents.features()[system][0]
+    assert read_config(json.loads(json.dumps(as_dict(config)))) == config
 
 
 @pytest.mark.parametrize(
-  "one, other, clash",
+  "one, other, error",
   [
     ({"layers": (0,), "heads": (1,)}, {"layers": (0,), "heads": (1, 2)}, True),
     ({"layers": (0,), "heads": None}, {"layers": None, "heads": (3,)}, True),
@@ -184,15 +167,14 @@ def test_configs_of_all_files_and_systems_resolve(index):
   ],
 )
 def test_rejects_two_modifiers_that_replace_the_same_scores(
-  monkeypatch, one, other, clash
+  monkeypatch, one, other, error
 ):
   for name in ("first", "second"):
     monkeypatch.setitem(MODIFIERS, name, Sisa)
   config = read_config(changed(parts__encoder={"first": one, "second": other}))
-  if not clash:
+  if error:
+    message = r"encoder: first and second both replace the scores of"
+    with pytest.raises(InputError, match=message):
+      resolve(config, JOINT)
+  else:
     assert len(resolve(config, JOINT).spec.modifiers.encoder) == 2
-    return
-  with pytest.raises(
-    InputError, match=r"encoder: first and second both replace the scores of"
-  ):
-    resolve(config, JOINT)

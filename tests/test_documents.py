@@ -1,11 +1,11 @@
-"""What README, CONTRIBUTING and the guides say is so: code, names, links.
+"""Tests the code, names and links in README, CONTRIBUTING and the guides.
 
-Every fenced block of a shell or of Python is run as it stands, in a scratch
-folder, but for the substitutions below; or the line above it says why not:
+Fenced blocks of a shell or of Python are run in a scratch folder, with the
+substitutions below, unless the line above has a reason not to:
 `<!-- not run: downloads a corpus -->`. A block of Python whose first line is
-`# folder/file.py` becomes that file, and a `diff` is applied. A `text` block must
-have lines like those of the previous command's output. Blocks of a document run
-in order, in one folder.
+`# folder/file.py` is written to that file, and a `diff` is applied. A `text` block
+must have lines like those of the previous command's output. Blocks of a document
+run in order, in one folder.
 """
 
 import dataclasses
@@ -136,7 +136,7 @@ def _run(code: list[str], folder: pathlib.Path, environment) -> str:
 
 
 def _checkout(folder: pathlib.Path, prepared: pathlib.Path) -> None:
-  """What a reader has who did all that stands before: a checkout with data."""
+  """Makes a checkout with the data that the documents use."""
   shutil.copytree(
     ROOT / "configs", folder / "configs", ignore=lambda *_: ["__pycache__"]
   )
@@ -168,7 +168,7 @@ def _checkout(folder: pathlib.Path, prepared: pathlib.Path) -> None:
 
 @pytest.fixture(scope="module")
 def checkout(prepared, made_once, environment):
-  """A function (folder) that puts a checkout with a trained run there."""
+  """Returns a function that makes a checkout with a trained run in a folder."""
   train = substituted(
     "python -m jaxsyn.train --config configs/quickstart.py:pascal"
     " --workdir runs/quickstart/pascal/seed_0"
@@ -236,12 +236,8 @@ def _copy_code(folder: pathlib.Path) -> None:
   )
 
 
-def test_the_readme_can_be_read_in_one_go():
-  assert len(README.read_text().splitlines()) <= 200
-
-
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
-def test_every_link_leads_somewhere(path):
+def test_links_have_targets(path):
   for link in documents.links(path):
     if link.startswith(("https://", "http://")):
       continue
@@ -266,7 +262,7 @@ def _everything() -> str:
   return "\n".join(path.read_text() for path in DOCUMENTS)
 
 
-def test_every_flag_named_is_one_of_ours():
+def test_flags_exist():
   ours = "\n".join(
     path.read_text()
     for folder in ("jaxsyn", "preprocess", "benchmarks")
@@ -287,7 +283,7 @@ def test_every_flag_named_is_one_of_ours():
       assert flag in known, line
 
 
-def test_every_option_named_is_one_of_ours():
+def test_options_exist():
   known = {row.name for row in describe(Config)}
   by_name = tuple(  # sections whose fields the data set names
     f"{row.name}." for row in describe(Config) if "by name" in row.type
@@ -301,7 +297,7 @@ def test_every_option_named_is_one_of_ours():
     assert option in known or named, option
 
 
-def test_every_system_named_is_one_of_ours():
+def test_systems_exist():
   address = r"--config (?!\S*papers/)[\w/]+(?:\.py)?:([\w+]+)"
   named = re.findall(address, _everything())
   for group in re.findall(r"SYSTEMS=([\w,+]+)", _everything()):
@@ -317,7 +313,7 @@ def test_every_system_named_is_one_of_ours():
     ), name
 
 
-def test_the_guide_has_every_system_with_the_features_it_reads():
+def test_the_table_of_systems_has_the_features_that_they_read():
   assert set(documents.features()) == set(systems.SYSTEMS)
   for name, values in documents.features().items():
     config = systems.apply(base.get_config(), name)
@@ -325,7 +321,7 @@ def test_the_guide_has_every_system_with_the_features_it_reads():
     assert values == (plan.features, plan.translation_features), name
 
 
-def test_the_readme_has_the_figures_of_the_results():
+def test_figures_of_the_readme_are_in_the_results():
   rows = re.findall(r"^\| .*` \| .* ± .*$", README.read_text(), re.MULTILINE)
   results = (ROOT / "docs" / "results.md").read_text().splitlines()
   assert len(rows) > 2 and not {*rows} - {*results}

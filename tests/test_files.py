@@ -23,11 +23,7 @@ def folder(request, tmp_path):
   return files.path_of(f"{request.getfixturevalue('bucket')}/{name}")
 
 
-def names(folder):
-  return sorted(os.listdir(folder))
-
-
-def test_failed_writes_leave_only_the_old_file(folder):
+def test_failed_writes_leave_only_the_old_content(folder):
   path = folder / "a" / "b.json"
   files.write_json(path, {"é": 1})
   with pytest.raises(RuntimeError), files.publish(path, "w") as file:
@@ -36,32 +32,30 @@ def test_failed_writes_leave_only_the_old_file(folder):
   assert files.read_json(path) == {"é": 1}
   assert files.is_file(path) and not files.is_file(path.parent)
   assert files.names(folder) == ["a/b.json"]
-
-
-def test_replaces_directories_completely(folder):
-  for content in ("1", "2"):
+  for content in ("1", "2"):  # a directory is replaced with all its files
     with files.publish_folder(folder / "f", f"file{content}") as new:
       (new / f"file{content}").write_text(content)
-    assert files.names(folder) == [f"f/file{content}"]
+    assert files.names(folder / "f") == [f"file{content}"]
   with pytest.raises(RuntimeError), files.publish_folder(folder / "f", "file2"):
     raise RuntimeError
-  assert files.names(folder) == ["f/file2"]
+  assert files.names(folder / "f") == ["file2"]
   files.remove_folder(folder / "f", "file2")
-  assert files.names(folder) == []
+  assert files.names(folder) == ["a/b.json"]
 
 
 def test_lists_files_of_stores_as_local_files(bucket, tmp_path):
-  remote_folder = f"{bucket}/list"
+  stored = f"{bucket}/list"
   for name in ("a.en", "a-b/c", "a/b.en", "a[1].en", "b1.en", "b2.de"):
-    for folder in (tmp_path, remote_folder):
+    for folder in (tmp_path, stored):
       files.write_bytes(f"{folder}/{name}", b"1")
   for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
-    expected = files.names(tmp_path, pattern)
-    assert files.names(remote_folder, pattern) == expected
+    assert files.names(stored, pattern) == files.names(tmp_path, pattern)
   for prefix in ("a", "b"):
-    expected = [path.name for path in files.folders(tmp_path, prefix)]
-    found = files.folders(remote_folder, prefix)
-    assert [path.name for path in found] == expected
+    local, remote_folders = (
+      [path.name for path in files.folders(folder, prefix)]
+      for folder in (tmp_path, stored)
+    )
+    assert local == remote_folders
 
 
 @pytest.mark.parametrize("change", ["flip", "cut", "grow", "remove"])
@@ -70,23 +64,21 @@ def test_detects_and_names_corrupt_files(folder, change):
   files.write_bytes(folder / "original", data)
   files.copy(folder / "original", folder / "a")
   files.write_bytes(folder / "b", b"")
+  assert files.size_of(folder / "a") == len(data)
   digests = [checksums.sha256_of(folder / n) for n in ("original", "a")]
   assert digests[0] == digests[1]
   expected = checksums.file_checksums(folder, ["b", "a"])
   assert expected["a"] == {"bytes": len(data), "crc32c": checksums.crc32c(data)}
   assert checksums.corrupt_files(folder, expected) == ""
-  if change == "flip":
-    files.write_bytes(folder / "a", data[:-1] + bytes([data[-1] ^ 1]))
-    assert checksums.corrupt_files(folder, expected, lambda name: False) == ""
-  elif change == "cut":
-    files.write_bytes(folder / "a", data[:-1])
-  elif change == "grow":
-    files.write_bytes(folder / "a", data + b"0")
-  else:
+  if change == "remove":
     files.remove(folder / "a")
+  else:
+    flipped = data[:-1] + bytes([data[-1] ^ 1])
+    changed = {"flip": flipped, "cut": data[:-1], "grow": data + b"0"}
+    files.write_bytes(folder / "a", changed[change])
   assert f"{folder}/a" in checksums.corrupt_files(folder, expected)
-  if change != "flip":  # the size alone differs
-    assert checksums.corrupt_files(folder, expected, lambda name: False)
+  sizes_alone = checksums.corrupt_files(folder, expected, lambda name: False)
+  assert bool(sizes_alone) == (change != "flip")
 
 
 def test_reads_from_any_position(folder):
@@ -124,10 +116,10 @@ def test_uploads_the_last_file_after_all_others(bucket, monkeypatch):
   assert files.names(folder) == ["b/c", "metadata.json", "y"]
 
 
-@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\n--"])
-def test_writes_every_byte_to_google_storage(google_bucket, end):
-  files.write_bytes(f"{google_bucket}/a", b"\x00\xff" + end)
-  assert files.read_bytes(f"{google_bucket}/a") == b"\x00\xff" + end
+def test_writes_every_byte_to_google_storage(google_bucket):
+  for end in (b"\r", b"\n", b"\r\n", b"\n\n--"):
+    files.write_bytes(f"{google_bucket}/a", b"\x00\xff" + end)
+    assert files.read_bytes(f"{google_bucket}/a") == b"\x00\xff" + end
 
 
 def test_leaves_no_file_on_a_full_disk(tmp_path, monkeypatch):
@@ -142,29 +134,24 @@ def test_leaves_no_file_on_a_full_disk(tmp_path, monkeypatch):
       files.write_text(tmp_path / "a", "a" * 18)
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-  assert names(tmp_path) == []
+  assert os.listdir(tmp_path) == []
 
 
-def test_permissions_are_those_of_plain_files(tmp_path):
+def test_written_files_equal_plain_files(tmp_path):
+  """Permissions, links, special files and names of 255 bytes."""
+  (tmp_path / "plain").write_text("é\n")
   files.write_text(tmp_path / "a", "é\n")
-  (tmp_path / "b").write_text("é\n")
   assert (tmp_path / "a").read_bytes() == "é\n".encode()
-  assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
-
-
-def test_writes_through_links_and_special_files(tmp_path):
-  (tmp_path / "link").symlink_to(tmp_path / "real")
+  assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "plain").st_mode
+  (tmp_path / "link").symlink_to(tmp_path / "target")
   files.write_text(tmp_path / "link", "x")
   assert (tmp_path / "link").is_symlink()
-  assert (tmp_path / "real").read_text() == "x"
+  assert (tmp_path / "target").read_text() == "x"
   files.write_text("/dev/null", "x")
   assert not os.path.isfile("/dev/null")
-
-
-def test_writes_files_with_the_longest_names(tmp_path):
-  name = "語" * 85  # 255 bytes
-  files.write_text(tmp_path / name, "x")
-  assert names(tmp_path) == [name]
+  longest = "語" * 85
+  files.write_text(tmp_path / longest, "x")
+  assert {*os.listdir(tmp_path)} == {"a", "link", "plain", "target", longest}
 
 
 def test_killed_writers_leave_the_old_file(tmp_path):
@@ -178,19 +165,16 @@ def test_killed_writers_leave_the_old_file(tmp_path):
   )
   done = subprocess.run([sys.executable, "-c", code, path])
   assert done.returncode == -signal.SIGKILL
-  assert path.read_text() == "old"
-  assert len(names(tmp_path)) == 2
+  assert path.read_text() == "old" and len(os.listdir(tmp_path)) == 2
   files.remove_unfinished(tmp_path)
-  assert names(tmp_path) == ["a"]
+  assert os.listdir(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize(
-  "dtype", ["float32", "int32", "bool", ml_dtypes.bfloat16]
-)
-@pytest.mark.parametrize("shape", [(), (0, 3), (3, 2), (1_000_003, 1)])
-def test_checksums_of_arrays_equal_those_of_their_bytes(dtype, shape):
-  array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-  assert checksums.crc32c(array) == checksums.crc32c(array.tobytes())
+def test_checksums_of_arrays_equal_those_of_their_bytes():
+  for dtype in ("float32", "int32", "bool", ml_dtypes.bfloat16):
+    for shape in [(), (0, 3), (3, 2), (1_000_003, 1)]:
+      array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+      assert checksums.crc32c(array) == checksums.crc32c(array.tobytes())
 
 
 @pytest.mark.parametrize(

@@ -137,42 +137,23 @@ def address(tmp_path):
   return str(folder)
 
 
-def first_cell(path) -> str:
+def code_cells(path) -> list[str]:
   cells = nbformat.read(path, as_version=4).cells
-  return next(cell.source for cell in cells if cell.cell_type == "code")
+  return [cell.source for cell in cells if cell.cell_type == "code"]
 
 
 def test_all_notebooks_find_or_clone_the_checkout_alike():
   parts = {
-    first_cell(path).partition("# Uploaded")[2].partition("os.chdir")[0]
+    code_cells(path)[0].partition("# Uploaded")[2].partition("os.chdir")[0]
     for path in NOTEBOOKS
   }
   assert len(parts) == 1 and "git clone" in parts.pop()
 
 
-def test_first_cell_runs_again_after_a_restart(address, tmp_path):
-  """It requires a restart, which begins in the notebook's folder again."""
-  first = first_cell(ROOT / "notebooks" / "colab.ipynb")
-  assert 'REPOSITORY = ""' in first
-  first = first.replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
-  content = tmp_path / "content"
-  content.mkdir()
-  kernel = Kernel(content)
-  try:
-    for _ in range(2):
-      for _ in range(2):  # also twice without a restart
-        kernel.run(first)
-        folder = kernel.run("print(pathlib.Path.cwd(), end='')")
-        assert folder == str(content / "jaxsyn")
-      kernel.restart()
-  finally:
-    kernel.close()
-
-
 def test_uploaded_files_are_found_and_new_writes_their_config(
   address, tmp_path, monkeypatch
 ):
-  """Files lie where the kernel starts, not in the checkout."""
+  """Files are where the kernel starts, not in the checkout, also after a restart."""
   content = tmp_path / "content"
   content.mkdir()
   for language, line in (("en", "a dog runs"), ("fr", "un chien court")):
@@ -181,14 +162,16 @@ def test_uploaded_files_are_found_and_new_writes_their_config(
   monkeypatch.setenv("NOTEBOOK_SOURCE", "corpus.en")
   monkeypatch.setenv("NOTEBOOK_TARGET", "corpus.fr")
   monkeypatch.setenv("NOTEBOOK_PARSER", "none")
-  active = nbformat.read(ROOT / "notebooks" / "colab.ipynb", as_version=4).cells
-  code = [cell.source for cell in active if cell.cell_type == "code"]
+  code = code_cells(ROOT / "notebooks" / "colab.ipynb")
+  assert 'REPOSITORY = ""' in code[0]
+  first = code[0].replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
   kernel = Kernel(content)
   try:
     for _ in range(2):
-      kernel.run(
-        code[0].replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
-      )
+      for _ in range(2):  # also twice without a restart
+        kernel.run(first)
+        here = kernel.run("print(pathlib.Path.cwd(), end='')")
+        assert here == str(content / "jaxsyn")
       for source in code[1:4]:  # settings, devices, config
         kernel.run(source)
       kernel.run("assert config.prepare.raw_dir == str(START / 'mine')")
@@ -211,24 +194,17 @@ def test_pages_have_code_text_and_pictures():
   notebook = {
     "cells": [
       {"cell_type": "markdown", "source": ["# See [it](colab.ipynb)"]},
-      {
-        "cell_type": "code",
-        "source": ["!ls\n", "1"],
-        "outputs": [text, picture],
-      },
+      {"cell_type": "code", "source": ["1"], "outputs": [text, picture]},
       {"cell_type": "code", "source": ["2"], "outputs": [picture]},
     ]
   }
-  text, pictures = notebook_pages.page(notebook, "tpu")
+  page, pictures = notebook_pages.page(notebook, "tpu")
   assert pictures == {"tpu_0.png": b"heigho", "tpu_1.png": b"heigho"}
-  assert (
-    text
-    == """# See [it](colab.md)
+  expected = """# See [it](colab.md)
 
 ```{code-block} python
 :force:
 
-!ls
 1
 ```
 
@@ -247,7 +223,7 @@ b
 
 ![](tpu_1.png)
 """
-  )
+  assert page == expected
 
 
 def test_outputs_of_another_notebook_are_not_shown(tmp_path, monkeypatch):
@@ -255,10 +231,9 @@ def test_outputs_of_another_notebook_are_not_shown(tmp_path, monkeypatch):
   cell = {"cell_type": "code", "source": ["7"]}
   output = {"output_type": "stream", "name": "stdout", "text": ["seven"]}
   colab = json.loads((ROOT / "notebooks" / "colab.ipynb").read_text())
-  for active, shown in (
-    ([*colab["cells"][:-1], {**colab["cells"][-1], "outputs": [output]}], True),
-    ([{**cell, "outputs": [output]}], False),
-  ):
+  executed = [*colab["cells"][:-1], {**colab["cells"][-1], "outputs": [output]}]
+  other = [{**cell, "outputs": [output]}]
+  for active, shown in ((executed, True), (other, False)):
     (tmp_path / "colab.ipynb").write_text(json.dumps({"cells": active}))
     notebook_pages.write(tmp_path / "pages")
     page = (tmp_path / "pages" / "colab.md").read_text()

@@ -1,9 +1,7 @@
 """Tests options: their bounds, registries, help texts and validation."""
 
-import collections
 import copy
 import dataclasses
-import json
 import math
 import random
 import re
@@ -20,17 +18,23 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import (
   CHECKPOINT_MODE,
+  Choice,
   ConfigPath,
+  Range,
   Registry,
+  choice,
   config_dict,
   describe,
   fields_of,
   from_config,
   metadata,
   neutral_options,
+  option,
   resumable_options,
   siblings,
+  with_default,
 )
+from jaxsyn.options.bounds import Count
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS, WINDOWS
 from jaxsyn.training.losses import LOSSES
@@ -119,6 +123,20 @@ def outside(kind, form):
   values += [] if form.above else [form.low - 1, form.low - 2]
   values += [] if form.below else [form.high + 1]
   return [v for v in values if type(v) not in (int, float) or v not in form]
+
+
+@pytest.mark.parametrize(
+  ("bounds", "inside", "outside"),
+  [
+    (Range(0, 1), (0, 0.5, 1), (-1e-9, 1.1, math.nan)),
+    (Range(0, 1, above=True), (1e-9, 1), (0, -1, 1.1)),
+    (Range(0, 1, below=True), (0, 0.999), (-1, 1)),
+    (Range(1, 3, also=-1), (-1, 1, 3), (-2, 0, 4)),
+  ],
+)
+def test_bounds_of_ranges(bounds, inside, outside):
+  assert all(value in bounds for value in inside)
+  assert not any(value in bounds for value in outside)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +244,7 @@ def test_mutated_configs_are_read_or_rejected():
     multi30k_en_de.get_config(name).to_dict() for name in systems.SYSTEMS
   ]
   accepted = rejected = 0
-  for _ in range(1500):
+  for _ in range(400):
     config = copy.deepcopy(draw.choice(plain))
     for path in draw.sample(list(leaves(config)), draw.choice((1, 1, 2))):
       section = config
@@ -243,7 +261,39 @@ def test_mutated_configs_are_read_or_rejected():
     except InputError as error:
       assert "config" in str(error), error
       rejected += 1
-  assert accepted > 100 and rejected > 500, (accepted, rejected)
+  assert accepted > 30 and rejected > 130, (accepted, rejected)
+
+
+@dataclasses.dataclass(frozen=True)
+class Square(Choice):
+  width: Count = option(3, "Width.")
+  margin: Count = option(1, "Margin.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rectangle(Square):
+  margin: Count = with_default(Square, "margin", 2)
+  height: Count = option(5, "Height.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+  form: Square = choice(
+    Registry("form", {"square": Square, "rectangle": Rectangle}),
+    "square",
+    "Form of the figure.",
+  )
+
+
+def test_inherited_options_follow_those_of_the_base():
+  config = config_dict(Figure)
+  config.square.update(width=7, margin=9)
+  assert config.rectangle.to_dict() == {"width": 7, "margin": 2, "height": 5}
+  config.rectangle.width = 8
+  config.form = "rectangle"
+  assert config.square.width == 7
+  figure = from_config(Figure, config.to_dict(), ConfigPath("figure"))
+  assert figure == Figure(Rectangle(width=8, height=5))
 
 
 def test_an_option_set_to_none_can_still_be_set():
@@ -251,38 +301,6 @@ def test_an_option_set_to_none_can_still_be_set():
   assert section.heads is None
   section.heads = (2,)
   assert section.heads == (2,)
-
-
-def sections(cls=Config):
-  """Yields a section, its subsections and registered choices, and bases."""
-  for one in cls.__mro__:
-    if dataclasses.is_dataclass(one):
-      yield one
-  for _, hint in fields_of(cls).values():
-    if dataclasses.is_dataclass(hint):
-      yield from sections(hint)
-  if cls is Config:
-    for table in TABLES.values():
-      for spec in table.values():
-        yield from sections(spec)
-
-
-def test_no_option_is_declared_twice():
-  by_text = collections.defaultdict(list)
-  for cls in dict.fromkeys(sections()):
-    bases = [b for b in cls.__mro__[1:] if dataclasses.is_dataclass(b)]
-    for field in dataclasses.fields(cls):
-      if field.name not in vars(cls).get("__annotations__", {}):
-        continue
-      expected = metadata(field)
-      same = [b for b in bases if field.name in fields_of(b)]
-      if same and expected is metadata(fields_of(same[0])[field.name][0]):
-        base, hint = fields_of(same[0])[field.name]
-        narrower = fields_of(cls)[field.name][1] != hint
-        assert narrower or field.default != base.default
-        continue
-      by_text[field.name, expected.meaning].append(cls.__name__)
-  assert {t: c for t, c in by_text.items() if len(c) > 1} == {}
 
 
 def test_descriptions_of_options_are_complete():
@@ -347,9 +365,3 @@ NEUTRAL = """
 def test_options_that_a_resumed_run_may_change(options, names):
   prefixes = tuple(f"config.{name}." for name in names.split())
   assert options == {n for n in ROWS if f"{n}.".startswith(prefixes)}
-
-
-@pytest.mark.parametrize("system", systems.SYSTEMS)
-def test_configs_can_be_written_as_json(system):
-  config = read_config(multi30k_en_de.get_config(system))
-  assert read_config(json.loads(json.dumps(as_dict(config)))) == config

@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn.arrays.product import product
 
-# Axes of what a layer is given, of its weight, and how many are contracted.
+# Shapes of the input and the weight, and the number of contracted axes.
 SHAPES = {
   "wider": ((3, 5, 4), (4, 9), 1),
   "narrower": ((3, 5, 9), (9, 4), 1),
@@ -17,8 +17,11 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("case", SHAPES)
+CASES = [(case, "float32") for case in SHAPES]
+CASES += [(case, "bfloat16") for case in ("wider", "from heads")]
+
+
+@pytest.mark.parametrize(("case", "dtype"), CASES)
 def test_value_and_gradients_are_those_of_dot_general(case, dtype):
   x_shape, weight_shape, axes = SHAPES[case]
   rng = np.random.default_rng(0)
@@ -42,8 +45,8 @@ def test_value_and_gradients_are_those_of_dot_general(case, dtype):
 
 
 @pytest.mark.parametrize(("platform", "own"), [("cpu", True), ("tpu", False)])
-def test_a_program_has_the_gradient_of_the_device_it_is_made_for(platform, own):
-  """Also where it is made on another machine."""
+def test_gradients_are_reordered_in_programs_for_a_cpu_only(platform, own):
+  """Also in programs that are compiled on another machine."""
 
   def gradients(x, weight):
     return jax.grad(
