@@ -32,7 +32,7 @@ BLOCK = 1000  # lines
 def run(
   session: Session, lines: list[str], passes: int, *, latency: int = 0
 ) -> Figures:
-  """Translates lines and measures the parts of it.
+  """Measures the parsing, search and translation of lines.
 
   Args:
     session: An opened run.

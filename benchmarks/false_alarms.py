@@ -34,7 +34,7 @@ def called_different(
   planted: float = 0.0,
   seed: int = 0,
 ) -> dict[str, int]:
-  """Counts the trials whose p-value is below 0.05.
+  """Returns the number of trials with a p-value below 0.05, by test.
 
   Args:
     metric: Name in `jaxsyn.scoring.metrics.METRICS`.
@@ -71,7 +71,7 @@ def called_different(
 
 
 def _test_set(random, sentences: int, planted: float):
-  """Returns a reference and two systems; words are numbers below 500."""
+  """Returns a random reference and two translations; words are numbers."""
   reference, one, other = [], [], []
   for _ in range(sentences):
     words = (500 * random.random(random.integers(5, 31)) ** 2).astype(int)

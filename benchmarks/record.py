@@ -1,4 +1,4 @@
-"""Records what the project computes, to prove that a redesign changed nothing.
+"""Records the results of all systems and commands, to compare two versions.
 
   python -m benchmarks.record --output before.json
   python -m benchmarks.record --output after.json
@@ -57,7 +57,7 @@ Record = dict[str, Any]
 
 
 def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
-  """Makes the sections of a record.
+  """Returns a record with the given sections.
 
   Args:
     work: Folder for data and runs.
@@ -308,7 +308,7 @@ def get_config(system="transformer"):
 
 
 def _files(folder: pathlib.Path) -> dict[str, str]:
-  """Returns the files of a folder; digests of those that hold arrays."""
+  """Returns the files of a folder, with digests of those with arrays."""
   return {
     str(path.relative_to(folder)): shards.sha256(path.read_bytes())
     if path.suffix in (".safetensors", ".npz", ".model")

@@ -1,4 +1,4 @@
-"""Measures the false-alarm rate of the test over seeds and sentences.
+"""Measures the false-alarm rate of the significance tests of `jaxsyn.compare`.
 
   python -m benchmarks.seed_alarms --trials 500 [--sentences 200] [--planted 0.3]
 
@@ -50,7 +50,7 @@ def called_different(
   samples: int = 300,
   planted: float = 0.0,
 ) -> dict[str, int]:
-  """Counts the trials with p < 0.05, with and without the correction."""
+  """Returns the number of trials with p < 0.05, with and without correction."""
   seed_sd, sentence_sd, run_sd = SPREADS[spread]
   even = np.full(sentences, 1 / sentences)
   hits: dict[str, int] = collections.Counter(corrected=0, bootstrap=0)
@@ -78,7 +78,7 @@ def called_different(
 
 
 class _Scores:
-  """The scores of systems in one comparison.
+  """Sentence scores of all systems and seeds in one comparison.
 
   Attributes:
     value_LY: Mean score by system and seed.
@@ -128,7 +128,7 @@ def false_alarm_rates(
   planted: float = 0.3,
   margin: float = 1.0,
 ) -> dict[str, float]:
-  """Draws comparisons of equal systems with a baseline.
+  """Returns the rates of significant results among equal systems.
 
   Args:
     systems: Number of systems with the baseline.

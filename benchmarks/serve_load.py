@@ -40,7 +40,7 @@ MEMORY_EVERY = 10.0  # seconds
 
 
 class Load:
-  """Clients and their measurements.
+  """Simulated clients of a server, and their measurements.
 
   Attributes:
     seconds: Response times by path.
@@ -123,10 +123,10 @@ class Load:
 
 
 async def run(load: Load, clients: int, pid: int = 0) -> None:
-  """Sends requests until the time is over.
+  """Sends the requests of all clients until the end of the measurement.
 
   Args:
-    load: Where measurements are collected.
+    load: Clients, which collect the measurements.
     clients: Number of simultaneous clients.
     pid: Process id of the server, to measure its memory; 0: none.
   """

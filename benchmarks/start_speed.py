@@ -31,7 +31,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
-  """Trains in a process for some steps.
+  """Returns the start-up times and speeds of a training process.
 
   Args:
     command: Command of the training, without --workdir.

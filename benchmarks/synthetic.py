@@ -55,7 +55,7 @@ class Text:
   def batches(
     self, features: Collection[str], rows: int, count: int
   ) -> list[Batch]:
-    """Returns batches of one shape.
+    """Returns random batches of one shape.
 
     Args:
       features: Names of features, in addition to the subwords.

@@ -68,7 +68,7 @@ def sized(system: str, size: str, **options: Any) -> Config:
 
 
 class Trainer:
-  """A model with its training state and compiled steps.
+  """Model with its train state and compiled training steps.
 
   Attributes:
     layout: Devices of the training.
@@ -90,17 +90,17 @@ class Trainer:
       self.program(self.layout.place_batch(batch))
 
   def program(self, batch: Mapping[str, Any]) -> Program:
-    """Returns the compiled step for a batch on the devices."""
+    """Returns the compiled training step for the shape of a batch."""
     return self.layout.compile_train(self.step, self.state, batch)
 
   def take(self, batch: Mapping[str, Any]) -> Any:
-    """Starts a step on a batch on the devices; returns its metrics."""
+    """Starts a training step on a batch on the devices; returns its metrics."""
     self.state, metrics = self.program(batch)(self.state, batch)
     return metrics
 
 
 class DatasetTrainer:
-  """A trainer with the batches of a dataset."""
+  """Trainer with the batches of a dataset."""
 
   def __init__(self, config: Config, data: str):
     records = Dataset(data).split("train")
@@ -117,7 +117,7 @@ class DatasetTrainer:
     self.batches = (one.batch for one in self.loader.batches(Position()))
 
   def step(self) -> int:
-    """Takes one step and waits for it; returns its number of tokens."""
+    """Trains one step and waits for it; returns its number of tokens."""
     batch = next(self.batches)
     placed = self.trainer.layout.place_batch(batch)
     jax.block_until_ready(self.trainer.take(placed))
@@ -133,7 +133,7 @@ def run(
   shapes: int,
   seconds: float,
 ) -> Figures:
-  """Trains systems in turns.
+  """Measures the training speed of systems that train in turns.
 
   Args:
     data: Dataset directory.

@@ -1,4 +1,4 @@
-"""What all tests share. JAX is set up here, before any test imports it."""
+"""Fixtures of all tests, and the setup of JAX before any test imports it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from absl import logging
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # see `eight_devices`
-# Most of the time would go into making tiny programs fast. So the tests compile
-# quickly in this process: without LLVM's passes, and by XLA's older emitters of
-# loops, since those by MLIR take three times as long; and so do most commands in
-# processes of their own: see `users_environment`. Parts to compile side by side
-# cost more than they save where they are small.
+# Programs of the tests are tiny, so they are compiled quickly rather than well:
+# without LLVM's passes, and with XLA's older loop emitters, since those based on
+# MLIR take three times as long. See also `users_environment`.
 _FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):
-  # jaxlib 0.11 has none but the newer, and ends a process that has the flag.
+  # jaxlib 0.11 only has the newer ones, and rejects the flag.
   _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 QUICK = {
   "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
@@ -30,28 +28,26 @@ QUICK = {
 }
 os.environ.update(QUICK)
 
-# Programs are compiled once in a run of the tests: its workers, and what they
-# start, keep them in one folder, which is empty at first and not the user's.
-# Workers begin with the environment of the process that starts them.
+# Programs are compiled once in a run of the tests: all processes share a cache,
+# which is empty at first. Workers inherit these environment variables.
 if "PYTEST_XDIST_WORKER" not in os.environ:
   _programs = tempfile.TemporaryDirectory(
     prefix="jaxsyn_programs_", ignore_cleanup_errors=True
   )
   os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
-  # Of the smallest, writing is dearer than compiling once a process.
+  # Writing the smallest programs takes longer than compiling them.
   os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-  # So are modules, of which a command imports thousands: half a second a process.
+  # Bytecode of the thousands of modules that a command imports is shared, too.
   os.environ["PYTHONPYCACHEPREFIX"] = f"{_programs.name}/bytecode"
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# What tracing makes is seldom garbage: fewer looks for it.
+# Tracing creates many objects that are rarely garbage: collect less often.
 gc.set_threshold(50_000)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-# Folders with tests of the models and their data. They are quick unless they train
-# or prepare something first.
+# Folders whose tests are quick unless they use a fixture that trains or prepares.
 QUICK_FOLDERS = ("data", "decode", "models", "scoring", "syntax")
 SLOW_FIXTURES = {"prepared", "runs", "tiny"}
 
@@ -70,7 +66,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def same_verbosity():
-  """Commands that are called here set it for their process."""
+  """Restores the log level, which commands set for their process."""
   before = logging.get_verbosity()
   yield
   logging.set_verbosity(before)
@@ -78,16 +74,13 @@ def same_verbosity():
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-  """Of commands in processes of their own.
-
-  There are many of them: each program is compiled once for all.
-  """
+  """Environment of commands in processes, which cache all their programs."""
   return os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 
 @pytest.fixture(scope="session")
 def users_environment(environment) -> dict[str, str]:
-  """The same, but that programs are optimised as users' are: in twice the time."""
+  """Environment in which programs are optimized as for users, at twice the time."""
   return {k: v for k, v in environment.items() if k not in QUICK}
 
 
@@ -101,12 +94,9 @@ def _devices(count: int) -> None:
 
 @pytest.fixture(scope="module")
 def eight_devices():
-  """Eight devices for a file, simulated; all others have one.
-
-  Programs of eight take twice as long to compile and to run.
-  """
-  # On few cores they dead-lock in collectives unless the thread pool is larger
-  # than the devices (XLA's in-process rendezvous).
+  """Eight simulated devices during a test file; all other files have one."""
+  # On few cores, collectives deadlock unless there are more threads than devices
+  # (XLA's in-process rendezvous).
   os.environ["PJRT_NPROC"] = "64"
   _devices(8)
   yield
@@ -116,7 +106,7 @@ def eight_devices():
 
 @pytest.fixture
 def little_memory():
-  """This process may have 4 GiB more than it has."""
+  """Limits the memory of this process to 4 GiB more than it uses."""
   pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
   now = pages * os.sysconf("SC_PAGE_SIZE")
   before = resource.getrlimit(resource.RLIMIT_AS)
@@ -127,7 +117,7 @@ def little_memory():
 
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
-  """The folder of real corpora, treebanks and parsers, or a skip."""
+  """Folder of real corpora, treebanks and parsers; skips the test without it."""
   path = pathlib.Path(
     os.environ.get("JAXSYN_DATA", ROOT.parent / "shared" / "data")
   )
@@ -138,10 +128,10 @@ def shared_data() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-  """A function (name, make) -> a folder that one worker makes for all.
+  """Returns a function (name, make) for a folder that all workers share.
 
-  `make` is called with the folder by the first who asks for the name; others
-  wait for it. Tests only read what lies there.
+  `make(folder)` is called once per name, while other workers wait. Tests only
+  read the folder.
   """
   base = tmp_path_factory.getbasetemp()
   if "PYTEST_XDIST_WORKER" in os.environ:
@@ -203,10 +193,7 @@ def google_bucket(google_server):
 
 @pytest.fixture(scope="session")
 def prepared(made_once) -> pathlib.Path:
-  """A small corpus, really prepared: grammar, UDPipe, SentencePiece, records.
-
-  600 pairs to train on, so that everything that follows is quick.
-  """
+  """Dataset directory of a generated corpus with 600 training pairs."""
 
   def make(folder):
     from jaxsyn.configs import quickstart as config_file
@@ -227,7 +214,7 @@ def prepared(made_once) -> pathlib.Path:
 
 @pytest.fixture
 def tiny(prepared):
-  """A function system -> config of a tiny model on the prepared corpus."""
+  """Returns a function from a system to a tiny config on the prepared corpus."""
   from jaxsyn.configs import quickstart as config_file
 
   def make(system: str = "pascal"):
@@ -241,8 +228,8 @@ def tiny(prepared):
     config.train.update(
       steps=6, evaluate_every=3, save_every=2, log_every=2, minutes=0.0
     )
-    # Outputs of a model that has learnt little are as long as they may be, and
-    # there is a program for 16, 32, 64, ... subwords.
+    # Outputs of an untrained model have the maximum length, and there is a
+    # program for each of 16, 32, 64, ... subwords.
     config.decode.update(beam=2, max_length_factor=0.0, max_length_offset=15)
     return config
 
@@ -251,7 +238,7 @@ def tiny(prepared):
 
 @pytest.fixture(scope="session")
 def runs(made_once, prepared) -> dict[str, pathlib.Path]:
-  """Tiny runs by system, trained a little: two read trees, and one does not."""
+  """Run directories of tiny systems, trained for 20 steps."""
   names = ("pascal", "deps_san", "gru_global")
 
   def make(folder):

@@ -32,6 +32,7 @@ from jaxsyn.options import (
   option,
   resumable_options,
   siblings,
+  unused_option_error,
   with_default,
 )
 from jaxsyn.options.bounds import Count
@@ -290,8 +291,13 @@ def test_inherited_options_follow_those_of_the_base():
   config.square.update(width=7, margin=9)
   assert config.rectangle.to_dict() == {"width": 7, "margin": 2, "height": 5}
   config.rectangle.width = 8
-  config.form = "rectangle"
   assert config.square.width == 7
+  assert not unused_option_error(Figure, config, "square.margin")
+  message = "config.rectangle.height counts only where config.form is"
+  assert message in unused_option_error(Figure, config, "rectangle.height")
+  config.form = "rectangle"
+  assert not unused_option_error(Figure, config, "square.width")
+  assert unused_option_error(Figure, config, "square.margin")
   figure = from_config(Figure, config.to_dict(), ConfigPath("figure"))
   assert figure == Figure(Rectangle(width=8, height=5))
 

@@ -1,4 +1,4 @@
-"""The command: see `benchmarks.accelerator`."""
+"""Command `python -m benchmarks.accelerator`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def run(
   only: str = "",
   measure: Callable[[Measurement, float], Iterator[Row]],
 ) -> None:
-  """Takes measurements until the time is over.
+  """Runs measurements until the time limit, and writes their results.
 
   Args:
     out: JSON file; Markdown tables are written next to it.
     limits: Sizes of the measurements.
     minutes: Time limit of all of them.
     only: Regular expression for the beginning of names; "": all.
-    measure: Function (measurement, remaining seconds) -> rows.
+    measure: Function from a measurement and the remaining seconds to rows.
   """
   chosen = choose(limits, only)
   end = time.monotonic() + 60 * minutes
@@ -67,7 +67,7 @@ def run(
 
 
 def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
-  """Returns the measurements whose names match a regular expression at the start."""
+  """Returns the measurements whose names start with a regular expression."""
   every = measurements(limits)
   try:
     chosen = [one for one in every if re.match(only, one.name)]
@@ -82,7 +82,7 @@ def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
 
 
 def in_process(measurement: Measurement, seconds: float) -> Iterator[Row]:
-  """Takes a measurement in a new process."""
+  """Runs a measurement in a new process; yields its rows."""
   command = [sys.executable, "-m", "benchmarks.accelerator", *sys.argv[1:]]
   return rows_of([*command, f"--line={measurement.name}"], seconds)
 

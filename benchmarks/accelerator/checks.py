@@ -77,14 +77,14 @@ def _batch(plan: Plan) -> dict[str, np.ndarray]:
 
 
 def _state(plan: Plan, device: jax.Device) -> Any:
-  """Returns the first state, which is drawn on the CPU, on a device."""
+  """Returns the initial train state, computed on the CPU, on a device."""
   first = functools.partial(first_state, plan.recipe, _batch(plan), 0)
   with jax.default_device(_cpu()):
     return jax.device_put(jax.jit(first)(), device)
 
 
 def _negative_gradient(plan: Plan, device: jax.Device) -> Any:
-  """Returns the update of gradient descent with rate 1."""
+  """Returns the parameter update of gradient descent with rate 1."""
   descent = dataclasses.replace(plan.recipe, optimiser=optax.sgd(1.0))
   plan = dataclasses.replace(plan, recipe=descent)
   before, batch = _state(plan, device), jax.device_put(_batch(plan), device)
@@ -109,7 +109,7 @@ def _check_gradient(system: str, dtypes: list[str]) -> list[Row]:
 
 
 def gradients(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Checks the gradient of each system, of paired ones in bfloat16, too."""
+  """Compares the gradients of systems with those on a CPU."""
   with exact_products(), ThreadPoolExecutor(COMPILERS) as pool:
     futures = {}
     for system in limits.checked:
@@ -124,7 +124,7 @@ def gradients(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def steps(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Checks some updates by Adam: on a CPU, repeated, and with pmap."""
+  """Compares training losses with a CPU, with a second run and with pmap."""
   no_dropout = {  # replicas draw their own
     f"model.transformer.{name}": 0.0
     for name in ("dropout", "attention_dropout", "activation_dropout")
@@ -171,7 +171,7 @@ def _relative(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def translations(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Checks the translations and scores of a beam search."""
+  """Compares the translations of a beam search with those on a CPU."""
   found = best_translations()
   if jax.default_backend() == "cpu":
     expected = best_translations()

@@ -1,4 +1,4 @@
-"""Sizes of the measurements."""
+"""Sizes of models, batches and data in the accelerator benchmark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHECKED = tuple(name for name in systems.SYSTEMS if name != "given_weighting")
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkLimits:
-  """Sizes of the measurements.
+  """Sizes of models, batches and data in the accelerator benchmark.
 
   Attributes:
     sizes: Names in `train_speed.SIZES`, the most important first.

@@ -1,4 +1,4 @@
-"""The measurements in their order, and their results as JSON and Markdown."""
+"""List of all measurements, and their results as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_REACHED, RUNNING, DONE, FAILED = "not reached", "running", "done", "failed"
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-  """A measurement.
+  """Named measurement of the accelerator benchmark.
 
   Attributes:
     name: Name, as --only matches it.
@@ -74,7 +74,7 @@ def measurements(limits: BenchmarkLimits) -> list[Measurement]:
 
 
 class MeasurementFailed(Exception):
-  """A process of a measurement failed.
+  """Error of a measurement whose process failed.
 
   Attributes:
     output: End of its standard error.
@@ -87,7 +87,7 @@ class MeasurementFailed(Exception):
 
 @dataclasses.dataclass
 class Result:
-  """The state and the rows of a measurement."""
+  """State and rows of a measurement."""
 
   name: str
   table: str
@@ -99,7 +99,7 @@ class Result:
 
 
 class Results:
-  """The results of all measurements, written after each row.
+  """Results of all measurements, written to files after each row.
 
   Args:
     path: JSON file; the tables are written to a .md file next to it.

@@ -19,7 +19,7 @@ from jaxsyn.training.step import first_params
 
 
 class _NoText(Vocabulary):
-  """A vocabulary without subwords: translations are ids."""
+  """Vocabulary without subwords, for translations that are only ids."""
 
   def __init__(self) -> None:
     self.size = 0
@@ -30,7 +30,7 @@ class _NoText(Vocabulary):
 
 @dataclasses.dataclass(frozen=True)
 class RandomModel:
-  """A model with random parameters, and random examples to translate.
+  """Model with random parameters, and random examples to translate.
 
   Such a model rarely predicts EOS, so that a translation is as long as its
   source, which is the limit.

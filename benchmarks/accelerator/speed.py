@@ -74,7 +74,7 @@ def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
 
 
 class DeviceTrainer:
-  """A trainer with batches on the device.
+  """Compiled training step with its batches on the device.
 
   Attributes:
     compile_seconds: Time to compile the first state and the step.
@@ -107,7 +107,7 @@ class DeviceTrainer:
     self.tokens = float(np.mean(counts))
 
   def steps(self) -> float:
-    """Takes some steps; returns the seconds of one."""
+    """Returns the seconds of a training step, as a mean over `STEPS` steps."""
     trainer = self._trainer
     with Timer() as timer:
       for i in range(STEPS):
@@ -169,7 +169,7 @@ def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
 def batch_sizes(
   limits: BenchmarkLimits, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Measures ever larger batches, until the memory does not suffice."""
+  """Measures training with larger and larger batches until memory is exhausted."""
   for tokens in limits.ladder:
     try:
       yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)

@@ -1,1 +1,1 @@
-"""The experiment of docs/experiment.md: what are trees worth?"""
+"""Experiment of docs/experiment.md on the value of syntax trees."""

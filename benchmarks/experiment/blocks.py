@@ -25,7 +25,7 @@ WITH_TREES = (  # candidates for T
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """A dataset of the experiment.
+  """Dataset of the experiment.
 
   Attributes:
     config: Name of a file in configs/.
@@ -66,7 +66,7 @@ CORPORA = {
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """A block of the experiment on one dataset.
+  """Group of systems that are trained on one dataset and compared.
 
   Attributes:
     corpus: Name in CORPORA. Blocks with the same corpus and number of updates

@@ -1,4 +1,4 @@
-"""The status of all blocks and the report of a block, from result files."""
+"""Status of all blocks and report of a block, from result files."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Returns the update after which the best validation improves less than FLAT.
+  """Returns the update after which validation improves by less than `FLAT`.
 
   Returns:
     "-" where it still improves by more in the last quarter of the run.

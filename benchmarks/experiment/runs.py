@@ -170,7 +170,7 @@ def _is_collected(job: planned_jobs.TrainingJob, folder: pathlib.Path) -> bool:
 
 
 def child() -> None:
-  """Trains one run on one core, as `compare.child`."""
+  """Trains one run on one core, in a child process of `run`."""
   os.sched_setaffinity(0, {int(os.environ[_CORE])})
   nice = int(os.environ[_NICE])
   os.nice(nice)

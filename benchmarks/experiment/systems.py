@@ -1,4 +1,4 @@
-"""Systems of a block, and the selection of T and L on validation data."""
+"""Systems of a block, and the selection of the best ones on validation data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jaxsyn.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-  """Folders of the experiment.
+  """Folders and process priority of the experiment.
 
   Attributes:
     work: Folder of data and runs.
@@ -91,7 +91,7 @@ def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
 
 
 def best_trial(experiment: Experiment) -> str:
-  """Returns the trial of E0 with the best sum over both systems.
+  """Returns the training recipe of block E0 with the best validation score.
 
   Raises:
     InputError: Block E0 is not complete.

@@ -1,4 +1,4 @@
-"""Names of arrays, what_LETTERS such as score_BHQM, and their check.
+"""Array names such as score_BHQM, whose letters specify the shape.
 
 The letters specify the shape, and `agree` checks them in public modules.
 `LETTERS` have one meaning everywhere. A file that needs another axis declares it

@@ -67,7 +67,7 @@ USER_MODE, CHECKPOINT_MODE = ValidationMode.USER, ValidationMode.CHECKPOINT
 
 
 class Choice:
-  """Base of registered classes: frozen dataclasses that options can select."""
+  """Base class of the frozen dataclasses that options can select."""
 
   @classmethod
   def fits(cls, field: str) -> bool:
@@ -80,7 +80,7 @@ NamedSpecs = tuple[tuple[str, S], ...]
 
 
 class Registry(dict[str, type[S]]):
-  """Names of the classes that an option can select.
+  """Dict from names to the classes that an option can select.
 
   The order is that in which the classes are applied. Classes that need the
   registry are added to it later.
@@ -235,7 +235,7 @@ def range_of(cls: type, field: str) -> Range:
 
 
 def siblings(details: OptionMetadata) -> dict[str, type]:
-  """Returns the choices whose sections are next to a `choice` field.
+  """Returns the classes whose config sections are next to a `choice` field.
 
   Choices without options have no section.
   """
