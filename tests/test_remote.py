@@ -81,17 +81,6 @@ def upload_folder(source, target, but=()):
   remote.upload(source, target, names)
 
 
-def test_reads_plain_and_compressed_text(folder):
-  lines = ["one", "", "é " * 1000]
-  data = "".join(line + "\n" for line in lines).encode()
-  files.write_bytes(f"{folder}/a.en", data)
-  files.write_bytes(f"{folder}/a.en.gz", gzip.compress(data))
-  for name in ("a.en", "a.en.gz"):
-    assert list(text.lines_of(f"{folder}/{name}")) == lines
-  with pytest.raises(InputError, match="is missing or is not a file"):
-    list(text.lines_of(f"{folder}/b.en"))
-
-
 def test_locking_logs_a_warning(folder, caplog):
   with lock.exclusive_lock(folder), lock.shared_lock(folder):
     assert f"object store of {folder} has no locks" in caplog.text
@@ -343,6 +332,11 @@ def test_errors_of_stores_name_path_and_remedy(folder, monkeypatch):
       lambda: workdir.open_run(folder),
     ),
     (InputError, "there is no s3://bucket/", lambda: manifests.read(folder)),
+    (
+      InputError,
+      "is missing or is not a file",
+      lambda: list(text.lines_of(f"{folder}/a.en")),
+    ),
   ):
     with pytest.raises(kind, match=message):
       call()
