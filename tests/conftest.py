@@ -17,16 +17,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # see `eight_devices`
 # Programs of the tests are tiny, so they are compiled quickly rather than well:
 # without LLVM's passes, and with XLA's older loop emitters, since those based on
-# MLIR take three times as long. See also `users_environment`.
+# MLIR take three times as long.
 _FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):
   # jaxlib 0.11 only has the newer ones, and rejects the flag.
   _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-QUICK = {
-  "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-  "XLA_FLAGS": " ".join(_FLAGS),
-}
-os.environ.update(QUICK)
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.environ["XLA_FLAGS"] = " ".join(_FLAGS)
 
 # Programs are compiled once in a run of the tests: all processes share a cache,
 # which is empty at first. Workers inherit these environment variables.
@@ -76,12 +73,6 @@ def same_verbosity():
 def environment() -> dict[str, str]:
   """Environment of commands in processes, which cache all their programs."""
   return os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-
-
-@pytest.fixture(scope="session")
-def users_environment(environment) -> dict[str, str]:
-  """Environment in which programs are optimized as for users, at twice the time."""
-  return {k: v for k, v in environment.items() if k not in QUICK}
 
 
 def _devices(count: int) -> None:

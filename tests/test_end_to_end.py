@@ -42,35 +42,26 @@ SIZES = {
 def command(prepared, environment):
   """A function that runs a command in a process of its own."""
 
-  def run(module, *words, variables=environment, **options):
+  def run(module, *words, **options):
     command = [sys.executable, "-m", f"jaxsyn.{module}", *map(str, words)]
     return subprocess.run(
-      command, env=variables, cwd=ROOT, capture_output=True, **options
+      command, env=environment, cwd=ROOT, capture_output=True, **options
     )
 
   return run
 
 
 @pytest.fixture(scope="module")
-def training(prepared):
-  """A function for the arguments of a training command."""
-
-  def words(workdir, **changes):
-    options = {"data.directory": prepared, **SIZES, **changes}
-    return [
-      *("--config", "configs/quickstart.py:pascal_ignoring"),
-      *("--workdir", workdir),
-      *(f"--config.{name}={value}" for name, value in options.items()),
-    ]
-
-  return words
-
-
-@pytest.fixture(scope="module")
-def straight(command, training, tmp_path_factory):
+def straight(prepared, command, tmp_path_factory):
   """An uninterrupted run of 60 steps, and its output."""
   workdir = tmp_path_factory.mktemp("runs") / "straight"
-  done = command("train", *training(workdir), text=True)
+  options = {"data.directory": prepared, **SIZES}
+  done = command(
+    *("train", "--config", "configs/quickstart.py:pascal_ignoring"),
+    *("--workdir", workdir),
+    *(f"--config.{name}={value}" for name, value in options.items()),
+    text=True,
+  )
   assert done.returncode == 0, done.stderr
   return workdir, done.stdout
 
@@ -108,21 +99,6 @@ def test_a_training_logs_its_progress_and_is_run_once(straight, trained_here):
   end = trained_here(workdir)
   assert (end.step, end.reason, end.compilations) == (60, "steps", 0)
   assert (workdir / "log.jsonl").read_text() == log
-
-
-def test_eight_devices_train_the_same_run(
-  straight, command, training, users_environment, tmp_path
-):
-  changes = {"train.mesh.fsdp": 2, "train.mesh.tensor": 2, "train.steps": 15}
-  eight = {"JAX_NUM_CPU_DEVICES": "8", "PJRT_NPROC": "64"}
-  command(
-    *("train", *training(tmp_path / "run", **changes)),
-    variables={**users_environment, **eight},
-    check=True,
-  )
-  logged = steps_logged(tmp_path / "run")
-  expected = steps_logged(straight[0])[15]
-  assert logged == {15: pytest.approx(expected, rel=1e-5)}
 
 
 def test_stops_if_the_loss_is_not_finite(trained_here, tmp_path):
