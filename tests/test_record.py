@@ -50,3 +50,6 @@ def test_compares_records_to_the_last_digit(tmp_path, capsys):
   printed = capsys.readouterr().out
   assert "systems / pascal / log[0] / loss: 0.30000000000000004" in printed
   assert "systems / gru_sdr: only after" in printed
+  for old, new in (([1, 2], [1]), ([1], [1, 2])):
+    message = f"log: {len(old)} entries before, {len(new)} after"
+    assert list(record.differences({"log": old}, {"log": new})) == [message]
