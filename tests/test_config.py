@@ -8,7 +8,7 @@ import pathlib
 import documents
 import pytest
 
-from jaxsyn.config import as_dict, read_config
+from jaxsyn.config import as_dict, read_config, with_defaults
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -113,6 +113,14 @@ def test_tied_embeddings_need_one_vocabulary():
   model = dataclasses.replace(config.model, tie_embeddings=False)
   spec = resolve(dataclasses.replace(config, model=model), APART).spec
   assert (spec.source_vocabulary, spec.target_vocabulary) == (100, 90)
+
+
+def test_the_target_language_selects_the_tokenizer_of_scores():
+  languages = {"data__source_language": "en", "data__target_language": "zh"}
+  config = read_config(changed(**languages))
+  assert with_defaults(config).train.tokenizer == "zh"
+  config = read_config(changed(**languages, train__tokenizer="char"))
+  assert with_defaults(config).train.tokenizer == "char"
 
 
 def test_combined_systems_have_all_modifiers():

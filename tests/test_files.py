@@ -30,6 +30,9 @@ def test_failed_writes_leave_only_the_old_content(folder):
     file.write("half")
     raise RuntimeError
   assert files.read_json(path) == {"é": 1}
+  with files.publish(path, flush=False) as file:
+    file.write(b"2")
+  assert files.read_json(path) == 2
   assert files.is_file(path) and not files.is_file(path.parent)
   assert files.names(folder) == ["a/b.json"]
   for content in ("1", "2"):  # a directory is replaced with all its files
@@ -92,7 +95,7 @@ def test_reads_from_any_position(folder):
     assert file.seek(20_000) and file.read(1) == b""
 
 
-def test_uploads_the_last_file_after_all_others(bucket, monkeypatch):
+def test_the_last_file_is_uploaded_last_and_removed_first(bucket, monkeypatch):
   folder, last_file = f"{bucket}/last", "metadata.json"
 
   def write(names):
@@ -114,6 +117,14 @@ def test_uploads_the_last_file_after_all_others(bucket, monkeypatch):
   assert [exists for exists, _ in uploads] == [False] * 3
   assert uploads[-1][1].endswith(last_file)
   assert files.names(folder) == ["b/c", "metadata.json", "y"]
+  removed, remove = [], store.rm_file
+  monkeypatch.setattr(
+    store, "rm_file", lambda path: removed.append(path) or remove(path)
+  )
+  remote.move(folder, f"{folder}_2", last=last_file)
+  assert removed[0].endswith(last_file) and len({*removed}) == 3
+  assert files.names(folder) == []
+  assert files.names(f"{folder}_2") == ["b/c", "metadata.json", "y"]
 
 
 def test_writes_every_byte_to_google_storage(google_bucket):

@@ -311,13 +311,20 @@ def test_cached_copies_are_made_once_and_verified(
   assert not cached.exists()
 
 
-def test_errors_of_stores_name_path_and_remedy(folder, monkeypatch):
+def test_errors_of_stores_name_path_and_remedy(
+  folder, google_bucket, monkeypatch
+):
   for kind, message, call in (
     (StoreError, "bucket does not exist", lambda: remote.check("s3://none/a")),
     (
       StoreError,
       "bucket does not exist",
       lambda: files.write_text("s3://none/a", "x"),
+    ),
+    (
+      StoreError,
+      "bucket does not exist",
+      lambda: files.write_text("gs://none/a", "x"),
     ),
     (InputError, "name of a bucket is missing", lambda: remote.check("s3://")),
     (InputError, "ftp://", lambda: files.path_of("ftp://host/run")),
