@@ -1,4 +1,4 @@
-"""Tests training on sampled trees, from resuming to validation."""
+"""Tests training on sampled trees, from the config to validation."""
 
 import dataclasses
 import shutil
@@ -24,112 +24,97 @@ from jaxsyn.training import hosts
 from jaxsyn.training.mesh import Layout
 from jaxsyn.validation import Validator
 
-STEPS = 6
-
 
 @pytest.fixture(scope="module")
-def made(made_once, prepared):
-  """Runs of PASCAL: on sampled trees and on the parser's."""
-
-  def make(folder):
-    for name in ("sampled", "parsed"):
-      config = quickstart.get_config("pascal")
-      config.data.directory, config.data.tree = str(prepared), name
-      config.data.sampled.rate = 0.5
-      config.model.width = 32
-      config.model.transformer.update(
-        encoder_layers=1, decoder_layers=1, feed_forward=32, dropout=0.0
-      )
-      config.batch.update(tokens=12_000, shapes=1)
-      config.optimiser.learning_rate = 0.01
-      config.optimiser.inverse_sqrt.warmup = 1
-      config.train.update(steps=STEPS, evaluate_every=STEPS, save_every=1)
-      config.train.update(keep=STEPS, log_every=1, minutes=0.0)
-      config.train.selection = "log_likelihood"
-      train.run(config, folder / name)
-
-  return made_once("sampled", make)
+def run(prepared, tmp_path_factory):
+  """A run of PASCAL on sampled trees, otherwise like the shared run."""
+  config = quickstart.get_config("pascal")
+  config.data.directory, config.data.tree = str(prepared), "sampled"
+  config.data.sampled.rate = 0.5
+  config.model.width = 32
+  config.model.transformer.update(
+    encoder_layers=1, decoder_layers=1, feed_forward=32
+  )
+  config.batch.update(tokens=1024, shapes=1)
+  config.train.update(steps=2, evaluate_every=2, minutes=0.0)
+  config.train.selection = "log_likelihood"
+  folder = tmp_path_factory.mktemp("sampled") / "run"
+  train.run(config, folder)
+  return folder
 
 
-def test_validation_and_translation_use_the_best_parse(made, prepared):
-  """As of the same parameters with the parser's trees, whatever was drawn."""
-  session = Session(made / "sampled", checkpoint="last", beam=2)
-  plain = Session(made / "parsed", beam=2)
+def test_validation_and_translation_use_the_best_parse(run, runs, prepared):
+  session = Session(run, checkpoint="last", beam=2)
+  plain = Session(runs["pascal"], beam=2)
   assert session.sources.tree == plain.sources.tree == "parsed"
-  lines = (prepared.parent / "raw" / "test.en").read_text().splitlines()[:5]
-  for line in lines:
+  for line in Dataset(prepared).text("test", "source")[:5]:
     one, other = (s.sources.example(line) for s in (session, plain))
     assert "source_parent_mid" in one and one.keys() == other.keys()
     for name in one:
       np.testing.assert_array_equal(one[name], other[name])
 
-  def scores(tree):
+  def score(tree):
     data = dataclasses.replace(session.plan.config.data, tree=tree)
     config = dataclasses.replace(session.plan.config, data=data)
     plan = resolve(config, manifests.read(prepared))
-    layout = Layout("jit", config.train.mesh)
     split = Dataset(prepared).split("validation")
-    validator = Validator(plan, layout, split)
+    validator = Validator(plan, Layout("jit", config.train.mesh), split)
     return validator(session.params).values["log_likelihood"]
 
-  best = scores(TREES["parsed"]())
-  assert scores(TREES["sampled"](1.0)) == best
-  assert scores(TREES["random"]()) != best
+  best = score(TREES["parsed"]())
+  assert score(TREES["sampled"](1.0)) == best
+  assert score(TREES["random"]()) != best
 
 
-def test_another_rate_is_another_run(made, tmp_path):
-  folder = shutil.copytree(made / "sampled", tmp_path / "run")
+def test_another_rate_is_another_run(run, tmp_path):
+  folder = shutil.copytree(run, tmp_path / "run")
   config = Session(folder).plan.config
-  tree = TREES["sampled"](0.3)
-  data = dataclasses.replace(config.data, tree=tree)
+  data = dataclasses.replace(config.data, tree=TREES["sampled"](0.3))
   with pytest.raises(InputError, match=r"config\.data\.sampled\.rate"):
     train.run(dataclasses.replace(config, data=data), folder)
 
 
-NOTHING = r"config\.data\.tree='sampled' does nothing here: .*'transformer'"
-
-
-def plan_of(tiny, prepared, system, tree="sampled"):
-  config = tiny(system)
-  config.data.tree = tree
-  return resolve(read_config(config), manifests.read(prepared))
-
-
 @pytest.mark.parametrize("system", systems.SYSTEMS)
-def test_of_every_system_the_trees_that_it_reads_are_drawn(system):
-  """Those of which its features are heads, or follow from them."""
+def test_samples_the_trees_that_a_system_reads(system):
+  """Its features are parents of words or follow from them."""
   config = quickstart.get_config(system)
   if config.data.second.task != "none":
-    return  # refused: test_second_tasks_are_refused
+    return  # sampled trees and auxiliary tasks are incompatible
   config.data.tree = "sampled"
   plan = resolve(read_config(config), JOINT)
-  due = {
+  stored = [COMPUTED_FROM.get(name, name) for name in plan.features]
+  expected = {
     name.partition("_")[0]
-    for name in (COMPUTED_FROM.get(name, name) for name in plan.features)
+    for name in stored
     if name.endswith(("_head", "_parent_mid", "_tree_distance"))
   }
-  assert {*plan.sampled_sides} == due
-  assert due or system not in ("pascal", "deps_san", "dasa")
+  assert {*plan.sampled_sides} == expected
+  assert expected or system not in ("pascal", "deps_san", "dasa")
 
 
-def test_some_system_has_to_read_trees(tiny, prepared):
-  plain, reading = (
-    plan_of(tiny, prepared, name) for name in ("transformer", "deps_san")
-  )
-  parsed = plan_of(tiny, prepared, "pascal", "parsed")
-  check_trees([plain, reading])
-  check_trees([parsed, plan_of(tiny, prepared, "transformer", "parsed")])
-  for plans in ([plain], [plain, parsed]):
-    with pytest.raises(InputError, match=NOTHING):
-      check_trees(plans)
+UNUSED = r"config\.data\.tree='sampled' does nothing here: .*'transformer'"
 
 
-def test_commands_refuse_what_does_nothing(
+def test_a_system_must_read_the_sampled_trees(tiny, prepared):
+  def plan_of(system, tree):
+    config = tiny(system)
+    config.data.tree = tree
+    return resolve(read_config(config), manifests.read(prepared))
+
+  unused = plan_of("transformer", "sampled")
+  check_trees([unused, plan_of("deps_san", "sampled")])
+  check_trees([plan_of("transformer", "parsed")])
+  for others in ([], [plan_of("pascal", "parsed")]):
+    with pytest.raises(InputError, match=UNUSED):
+      check_trees([unused, *others])
+
+
+def test_commands_reject_trees_that_no_system_reads(
   tiny, prepared, tmp_path, monkeypatch
 ):
   config = tiny("transformer")
   config.data.tree = "sampled"
-  with pytest.raises(InputError, match=NOTHING):
+  with pytest.raises(InputError, match=UNUSED):
     compare.run({"transformer": config}, tmp_path / "comparison", 1)
   values = flags.FlagValues()
   config_flags.DEFINE_config_file("config", flag_values=values)
@@ -140,6 +125,6 @@ def test_commands_refuse_what_does_nothing(
   words += ["--config.data.tree=sampled", "--config.train.steps=1"]
   monkeypatch.setattr(sys, "argv", ["train", *words])
   values(sys.argv)
-  with pytest.raises(InputError, match=NOTHING):
+  with pytest.raises(InputError, match=UNUSED):
     train._main(values)
   assert not [*tmp_path.iterdir()]

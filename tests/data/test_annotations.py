@@ -123,18 +123,6 @@ def test_stored_trees_keep_annotation_columns(closed):
   assert [row[9] for row in row_W] == ["_", "X=1", "_", "_"]
 
 
-def test_rejects_unknown_annotations(closed):
-  directory, config = closed
-  config = config.copy_and_resolve_references()
-  config.prepare.parse.annotations = ("upso",)
-  message = r"annotations\[0\] has no annotation 'upso'.*upos"
-  with pytest.raises(InputError, match=message):
-    build.run(config, str(directory.parent))
-  manifest = {**manifests.read(directory), "annotations": ["tone"]}
-  with pytest.raises(InputError, match=r"has no annotation .tone..*upos"):
-    manifests.write(directory, manifest)
-
-
 @pytest.mark.parametrize(
   ("split", "feature", "expected"),
   [

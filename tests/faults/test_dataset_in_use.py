@@ -17,24 +17,16 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.storage import lock
 
-READ = """
-import sys, time
-from jaxsyn.data.store import manifests
-with manifests.in_use(sys.argv[1:]):
-  print("reads", flush=True)
-  time.sleep(60)
-"""
 
-
-def reader(folder):
-  """Starts a process that reads a dataset directory."""
+def start(kind, folder):
+  """Starts a process that locks a dataset directory, as `in_use` or prepare."""
+  code = "import sys, time; from jaxsyn.storage import lock\n"
+  code += f"with lock.{kind}_lock(sys.argv[1]):\n"
+  code += "  print('locked', flush=True); time.sleep(60)"
   process = subprocess.Popen(
-    [sys.executable, "-c", READ, str(folder)],
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
+    [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True
   )
-  assert process.stdout.readline() == "reads\n"
+  assert process.stdout.readline() == "locked\n"
   return process
 
 
@@ -43,21 +35,28 @@ def end(process):
   process.communicate()
 
 
-@pytest.fixture
-def dataset(tmp_path):
-  """A config whose data is prepared, and the same with another vocabulary."""
-  config = corpus(tmp_path)
+@pytest.fixture(scope="module")
+def prepared_config(tmp_path_factory):
+  config = corpus(tmp_path_factory.mktemp("corpus"))
   build.run(config)
-  other = config.copy_and_resolve_references()
-  other.prepare.vocabulary.size += 1
-  return config, other
+  return config
 
 
-def test_prepare_names_every_process_that_reads(dataset):
-  config, other = dataset
+@pytest.fixture
+def config(prepared_config, tmp_path):
+  """The config of a copy of the dataset."""
+  config = prepared_config.copy_and_resolve_references()
+  old, config.data.directory = config.data.directory, str(tmp_path / "out")
+  shutil.copytree(old, config.data.directory)
+  return config
+
+
+def test_prepare_names_every_process_that_reads(config):
   folder = config.data.directory
   before = records_of(folder)
-  first, killed, last = reader(folder), reader(folder), reader(folder)
+  other = config.copy_and_resolve_references()
+  other.prepare.vocabulary.size += 1
+  first, killed, last = (start("shared", folder) for _ in range(3))
   end(killed)
   with pytest.raises(InputError) as error:
     build.run(other)
@@ -71,13 +70,13 @@ def test_prepare_names_every_process_that_reads(dataset):
   end(first)
   with pytest.raises(InputError, match=rf"in use by .*process {last.pid} on"):
     build.run(other)
-  end(last)  # killed, and prepare works at once
+  end(last)
   build.run(other)
   assert records_of(folder) != before
 
 
-def test_lock_files_do_not_grow(dataset):
-  folder = pathlib.Path(dataset[0].data.directory)
+def test_lock_files_do_not_grow(config):
+  folder = pathlib.Path(config.data.directory)
   for _ in range(3):
     with manifests.in_use([folder]), manifests.in_use([folder]):
       text = (folder / lock.FILE).read_text()
@@ -85,17 +84,9 @@ def test_lock_files_do_not_grow(dataset):
       assert len(text.splitlines()) == 2
 
 
-def test_rejects_a_directory_during_preparation(dataset):
-  folder = dataset[0].data.directory
-  code = READ.replace(
-    "manifests.in_use(sys.argv[1:])", "lock.exclusive_lock(sys.argv[1])"
-  )
-  process = subprocess.Popen(
-    [sys.executable, "-c", "from jaxsyn.storage import lock" + code, folder],
-    stdout=subprocess.PIPE,
-    text=True,
-  )
-  assert process.stdout.readline() == "reads\n"
+def test_rejects_a_directory_during_preparation(config):
+  folder = config.data.directory
+  process = start("exclusive", folder)
   message = rf"{folder} is in use by process {process.pid} on .* Wait until"
   with pytest.raises(InputError, match=message), manifests.in_use([folder]):
     pass
@@ -104,10 +95,10 @@ def test_rejects_a_directory_during_preparation(dataset):
     pass
 
 
-def test_read_only_directories_can_be_read(dataset, tmp_path):
+def test_read_only_directories_can_be_read(config, tmp_path):
   with disks.disk(tmp_path / "disk", "4m") as disk:
-    shutil.copytree(dataset[0].data.directory, disk / "with")
-    shutil.copytree(dataset[0].data.directory, disk / "without")
+    shutil.copytree(config.data.directory, disk / "with")
+    shutil.copytree(config.data.directory, disk / "without")
     (disk / "without" / lock.FILE).unlink()
     disks.read_only(disk)
     both = disk / "with", disk / "without"
@@ -125,11 +116,12 @@ def test_training_locks_its_dataset(tiny, tmp_path):
   config.batch.shapes = 1
   config.train.update(steps=1, evaluate_every=9, selection="log_likelihood")
   directory, attempts = config.data.directory, []
+  # Other tests may read the same dataset at the same time.
+  message = rf"in use by .*process {os.getpid()} on"
 
   def try_to_lock(batch):
     with (
-      # Other tests may read the same dataset at the same time.
-      pytest.raises(InputError, match=rf"in use by .*process {os.getpid()} on"),
+      pytest.raises(InputError, match=message),
       lock.exclusive_lock(directory),
     ):
       pass

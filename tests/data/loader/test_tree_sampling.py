@@ -11,7 +11,7 @@ from toy_folders import data_of, epoch_of, opened, same, write_dataset
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
-from jaxsyn.data.options import Mixture, Sampling
+from jaxsyn.data.options import Sampling
 from jaxsyn.data.schema import EOS, FEATURES, OTHER_TREE
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
@@ -276,25 +276,6 @@ def test_resamples_trees_and_subwords_together(prepared):
     expected = tree.parent_mid(row["source_word_BS"][:size], np.array(head_W))
     np.testing.assert_array_equal(row["source_parent_mid_BS"][:size], expected)
   assert changed > 12
-
-
-def test_resamples_all_corpora_of_a_mixture(records, tmp_path):
-  """A tag belongs to no word and is its own parent."""
-  rest = list(examples(range(100, 120)))
-  split_of(tmp_path, rest)
-  mixture = Mixture(folders=(str(tmp_path),), tags=True)
-  loader = loader_of(records, REQUIRED[:1], data={"mixture": mixture})
-  rows, changed = epoch_of(loader), 0
-  assert len(rows) == 110
-  for i, stored in enumerate(rest):
-    row, head_W = rows[90 + i], heads_of(rows[90 + i], stored)
-    changed += head_W != stored["source_head"].tolist()
-    word_S = np.append(-1, stored["source_word"])
-    np.testing.assert_array_equal(
-      row["source_parent_mid_BS"][: len(word_S)],
-      tree.parent_mid(word_S, np.array(head_W)),
-    )
-  assert changed > 10
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pathlib
 import re
 import threading
 import time
+import urllib.request
 
 import pytest
 import web_server
@@ -162,10 +163,18 @@ def test_rejects_invalid_addresses(tmp_path, url):
     fetch.get(tmp_path / "a", fetch.Download(url))
 
 
-def test_redirects_stay_encrypted():
-  fetch._check_url("https://mirror.org/a", "https://example.org/a")
-  with pytest.raises(InputError, match=r"http://mirror.org/a, which is not"):
-    fetch._check_url("http://mirror.org/a", "https://example.org/a")
+def test_rejects_redirects_to_addresses_without_encryption(
+  server, download, tmp_path, monkeypatch
+):
+  urlopen = urllib.request.urlopen
+
+  def redirected(request, timeout):
+    return urlopen(download.url, timeout=timeout)
+
+  monkeypatch.setattr(urllib.request, "urlopen", redirected)
+  with pytest.raises(InputError, match=rf"{download.url}, which is not encr"):
+    fetch.get(tmp_path / "a", fetch.Download("https://example.org/a"))
+  assert names(tmp_path) == []
 
 
 def test_rejects_a_server_that_stops_sending(server, tmp_path, monkeypatch):

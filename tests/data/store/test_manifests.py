@@ -171,15 +171,6 @@ def test_names_what_a_directory_lacks(folder):
     manifests.read(folder / "nowhere")
 
 
-def test_sizes_beyond_32_bits(folder):
-  content = manifests.read(folder)
-  shard = content["splits"]["train"]["shards"][0]
-  content["files"][f"toy/1.0.0/{shard['file']}"]["bytes"] = 2**40
-  shard["bytes"] = 2**40
-  manifests.write(folder, content)
-  assert manifests.read(folder) == content
-
-
 def test_lists_the_features_of_a_batch():
   manifest = toy_folders.manifest_of()
   assert schema.features_for(manifest, ["source_parent_mid"]) == (
@@ -197,25 +188,26 @@ def test_lists_the_features_of_a_batch():
     (
       [],
       ("source_head", "target_head", "source_relation"),
-      "this system reads source_head, source_relation, target_head, but the "
-      "prepared data has no trees of the source and the target side. Prepare it "
-      "again with --config.prepare.parse.sides=\"('source','target',)\".",
+      r"reads source_head, source_relation, target_head, .* no trees of the "
+      r"source and the target side.*parse\.sides=\"\('source','target',\)\"",
+    ),
+    (
+      ["source"],
+      ("target_head",),
+      r"no trees of the target side.*parse\.sides=\"\('source','target',\)\"",
     ),
     (
       ["source"],
       ["source_upos"],
-      "this system reads source_upos, but the prepared data has no such "
-      "annotation. Prepare it again with "
-      "--config.prepare.parse.annotations=\"('upos',)\".",
+      r"reads source_upos, .* no such annotation.*annotations=\"\('upos',\)\"",
     ),
   ],
 )
 def test_names_missing_features_with_the_option_to_set(
   sides, required, message
 ):
-  with pytest.raises(InputError) as error:
+  with pytest.raises(InputError, match=message):
     schema.features_for(toy_folders.manifest_of(sides=sides), required)
-  assert str(error.value) == message
 
 
 def test_reads_a_manifest_without_newer_options(tmp_path):
