@@ -307,7 +307,7 @@ def relation_ids(labels: Iterable[str]) -> dict[str, int]:
 
 
 def encoding(manifest: Manifest) -> dict[str, Any]:
-  """Returns a dataset's keyword arguments for `sentence.example.encode_all`.
+  """Returns the arguments with which `encode_all` encodes a dataset's sentences.
 
   Returns: dictionary with "relations", side -> relation label -> id;
     "annotations"; and "labels", side -> open annotation -> label -> id.

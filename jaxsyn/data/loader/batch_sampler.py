@@ -21,7 +21,6 @@ import numpy as np
 from jaxsyn.data.loader.batch_shapes import (
   LengthCounts,
   Shape,
-  by_area,
   choose_shapes,
   round_up,
 )
@@ -105,11 +104,8 @@ class BatchSampler:
       return max(1, tokens // max(s, t) // row_multiple) * row_multiple
 
     grid = expected.rounded(length_multiple)
-    chosen = (
-      by_area(grid.greedy(shapes)) if shapes else choose_shapes(grid, rows)
-    )
     self.shapes = []
-    for s, t in chosen:
+    for s, t in choose_shapes(grid, shapes, rows):
       # Of all examples that fit, since examples move on to larger shapes.
       fits_C = (counts.length_C2 <= (s, t)).all(1)
       most_words = counts.words_C2[fits_C].max(0, initial=1)

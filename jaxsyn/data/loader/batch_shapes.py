@@ -41,29 +41,30 @@ class Shape:
 
 
 def choose_shapes(
-  counts: LengthCounts, rows: Callable[[int, int], int]
+  counts: LengthCounts, limit: int, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
   """Returns (source, target) lengths of batches, chosen for little padding.
 
-  Minimizes the positions of an epoch plus MIN_GAIN times the number of shapes,
-  which is at most MAX_SHAPES. The result does not depend on seeds or on the
-  length of a run.
+  The result does not depend on seeds or on the length of a run.
 
   Args:
     counts: Counts of rounded lengths.
+    limit: Maximum number of shapes. 0 minimizes the positions of an epoch plus
+      MIN_GAIN times the number of shapes, which is at most MAX_SHAPES.
     rows: Function from two lengths to the rows of a batch.
+
+  Returns: pairs of lengths, sorted by their sums.
   """
-  chosen = counts.greedy(MAX_SHAPES)
-  candidates = [by_area(chosen[:count]) for count in range(1, len(chosen) + 1)]
+  chosen = counts.greedy(limit or MAX_SHAPES)
+  fewest = len(chosen) if limit else 1
+  candidates = [
+    sorted(chosen[:count], key=lambda pair: (sum(pair), pair))
+    for count in range(fewest, len(chosen) + 1)
+  ]
   cost = [
     counts.positions(some, rows) + MIN_GAIN * len(some) for some in candidates
   ]
   return candidates[int(np.argmin(cost))]
-
-
-def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
-  """Returns the (source, target) lengths of batch shapes, sorted by sum."""
-  return sorted(lengths, key=lambda p: (p[0] + p[1], p))
 
 
 class LengthCounts(NamedTuple):

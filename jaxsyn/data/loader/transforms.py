@@ -181,7 +181,7 @@ class ExamplesInMemory(Examples):
   ) -> Iterator[Rows]:
     rows = self.all.of_features(features)
     for block in blocks:
-      yield rows.part(*self.block_start[block : block + 2].tolist())
+      yield rows.take(np.arange(*self.block_start[block : block + 2]))
 
 
 def translations(

@@ -215,7 +215,7 @@ def _check(manifest: Manifest) -> None:
 
 
 def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
-  """Yields field, value and rule where a rule that is no type is violated."""
+  """Yields the field, value and rule of each violation that no type excludes."""
   sides = [*manifest.sides]
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
@@ -387,7 +387,7 @@ def vocabulary(
 
 
 def check_vocabulary(
-  manifest: Manifest, vocabulary: Vocabulary, side: str = "source"
+  manifest: Manifest, vocabulary: Vocabulary, side: str
 ) -> None:
   """Raises InputError unless a dataset was prepared with the given vocabulary."""
   expected = manifest["vocabulary"][side]

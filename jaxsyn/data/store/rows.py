@@ -81,14 +81,6 @@ class Rows:
       {name: self.start[name] for name in names},
     )
 
-  def part(self, begin: int, end: int) -> Rows:
-    """Returns a view of the examples from begin to end - 1, without copying."""
-    flat, start = {}, {}
-    for feature, starts in self.start.items():
-      flat[feature] = self.flat[feature][starts[begin] : starts[end]]
-      start[feature] = starts[begin : end + 1] - starts[begin]
-    return Rows(flat, start)
-
   def take(self, ids: np.ndarray) -> Rows:
     """Returns the examples with given indices, in the given order."""
     flat, start = {}, {}
@@ -104,7 +96,7 @@ class Rows:
     return np.diff(self.start[feature])
 
   def examples_with(self, feature: str, bad: np.ndarray) -> np.ndarray:
-    """Returns the mask of examples, given that of bad values of a feature."""
+    """Returns the mask of examples that have a bad value of a feature."""
     row = np.searchsorted(self.start[feature], np.flatnonzero(bad), "right") - 1
     return np.isin(np.arange(len(self)), row)
 
@@ -172,7 +164,7 @@ class Lengths(NamedTuple):
 
 
 def measure(feature: str) -> tuple[str, str]:
-  """Returns a key that is equal for features with equal numbers of values."""
+  """Returns a key that is equal for features with as many values per example."""
   axes = FEATURES[feature].axes
   return axes, side_of(feature) if axes in _OF_SIDE else ""
 

@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn.data.loader import batch_shapes
 from jaxsyn.data.loader.batch_sampler import BatchSampler, Position
-from jaxsyn.data.loader.batch_shapes import LengthCounts, by_area
+from jaxsyn.data.loader.batch_shapes import LengthCounts, choose_shapes
 from jaxsyn.data.store.rows import Lengths
 from jaxsyn.errors import InputError
 
@@ -39,8 +39,8 @@ def test_plans_four_pairs_of_two_lengths():
   # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
   source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
   active = LengthCounts.of(Lengths(source, source, none, none)).rounded(1)
-  assert by_area(active.greedy(1)) == [(4, 4)]
-  assert by_area(active.greedy(5)) == [(2, 2), (4, 4)]
+  for limit, lengths in ((1, [(4, 4)]), (5, [(2, 2), (4, 4)])):
+    assert choose_shapes(active, limit, lambda s, t: 8) == lengths
 
 
 @pytest.mark.parametrize(("copies", "expected"), [(1, 4), (4, 8), (12, 12)])
