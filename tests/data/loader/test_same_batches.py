@@ -10,49 +10,41 @@ from toy_folders import data_of, epoch_of, opened, same
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.options import Mixture, Sampling
-from jaxsyn.data.sentence.controls import Sampled
+from jaxsyn.data.sentence.controls import Sampled, WrongParents
 from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
 
-READS = (
+REQUIRED = (
   *("source_parent_mid", "source_tree_distance", "source_relation"),
   *("target_head", "target_parent_mid"),
 )
 BOTH = Sampling(sides=("source", "target"), alpha=0.3)
 SETTINGS = {
   "parsed": {},
-  "wrong_parents": {"tree": "wrong_parents"},
-  "sampled": {"tree": "sampled"},
-  "parse": {"task": "parse", "weight": 0.25},
-  "subwords": {"sampling": BOTH},
-  "subwords and trees": {"sampling": BOTH, "tree": "sampled"},
-  "mixture": {"mixture": {"weights": (1.0, 1.5), "tags": True}},
-  "mixture of sampled trees": {"mixture": {}, "tree": "sampled"},
+  "wrong_parents": {"tree": WrongParents()},
+  "parse": {"second": data_of(task="parse", weight=0.25).second},
+  "subwords and trees": {"sampling": BOTH, "tree": Sampled(0.4)},
+  "mixture of sampled trees": {
+    "mixture": Mixture(weights=(1.0, 1.5), tags=True),
+    "tree": Sampled(0.4),
+  },
 }
 SMALL = 250e3 / 2**30  # GiB: several windows an epoch
-
-
-def data(name, folder):
-  options = dict(SETTINGS[name])
-  made = {n: options.pop(n) for n in ("mixture", "sampling") if n in options}
-  if "mixture" in made:
-    made["mixture"] = Mixture(folders=(str(folder),), **made["mixture"])
-  if options.get("tree") == "sampled":
-    del options["tree"]
-    made["tree"] = Sampled(0.4)
-  return dataclasses.replace(data_of(**options), **made)
 
 
 @pytest.fixture(params=SETTINGS)
 def loader(request, prepared, monkeypatch):
   """A function that opens a loader of a setting."""
   monkeypatch.setattr(dataset, "BLOCK", 64)
-  settings = data(request.param, prepared)
+  data = dataclasses.replace(data_of(), **SETTINGS[request.param])
+  if data.mixture.tags:
+    mixture = dataclasses.replace(data.mixture, folders=(str(prepared),))
+    data = dataclasses.replace(data, mixture=mixture)
 
   def make(**options):
     split = Dataset(prepared).split("train")
     options = {"tokens": 4000, "shapes": 3, **options}
-    return opened(split, READS, data=settings, seed=3, **options)
+    return opened(split, REQUIRED, data=data, seed=3, **options)
 
   return make
 

@@ -4,13 +4,17 @@ import json
 import shutil
 import types
 
+import mutants
+import numpy as np
 import pytest
 import toy_folders
+from corruptions import corrupted
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums
 
@@ -169,6 +173,31 @@ def test_names_what_a_directory_lacks(folder):
     manifests.read(folder)
   with pytest.raises(InputError, match=r"nowhere is missing"):
     manifests.read(folder / "nowhere")
+
+
+def test_mutated_manifests_are_rejected_or_name_files_of_the_directory(folder):
+  """Mutates the bytes, and the content with a valid checksum."""
+  path = folder / manifests.FILE
+  intact, data = manifests.read(folder), path.read_bytes()
+  rejected = 0
+  for seed in range(100):
+    rng = np.random.default_rng(seed)
+    path.write_bytes(corrupted(data, rng))
+    try:
+      assert manifests.read(folder) == intact  # only blanks differ
+    except InputError as error:
+      assert "manifest.json" in str(error)
+    put(folder, mutants.tree(intact, rng))
+    try:
+      loaded = manifests.read(folder)
+      for name in manifests.file_names(loaded):
+        inside = (folder / name).resolve().relative_to(folder.resolve())
+        assert inside.as_posix() == name
+      for split in loaded["splits"]:
+        assert len(list(Dataset(folder).split(split))) in (0, 1, 11)
+    except InputError:
+      rejected += 1
+  assert rejected > 80
 
 
 def test_lists_the_features_of_a_batch():
