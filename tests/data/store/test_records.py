@@ -214,7 +214,12 @@ VALUES = [
   ("source_parent_mid", field(0x1A, b""), "is missing or not stored as"),
   ("source_id", field(0x1A, b"\x08\x0a\x08\x03"), "is missing or not stored"),
   ("source_id", field(0x1A, field(0x0A, b"\x0a") * 2), "is missing or not"),
-  ("source_id", field(0x1A, b"\x0a" + b"\xff" * 6), "is missing or not stored"),
+  # A length of six bytes, the last of which would be the value 0.
+  (
+    "source_id",
+    field(0x1A, b"\x0a\x82" + b"\x80" * 4 + b"\0\x03"),
+    "is missing",
+  ),
   ("source_tree_distance", field(0x0A, b""), "is missing or not stored as"),
   ("source_text", field(0x0A, field(0x0A, b"a") * 2), "is missing or not"),
   ("source_id", field(0x1A, field(0x0A, b"\x0a\x83")), "ends within a number"),
