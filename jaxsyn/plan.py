@@ -25,6 +25,7 @@ from jaxsyn.models.spec import ModelSpec, Placement
 from jaxsyn.options import ROOT, ConfigPath
 from jaxsyn.syntax import StackShape
 from jaxsyn.training import optimizers
+from jaxsyn.training.distillation import TeacherLoss
 from jaxsyn.training.step import Recipe
 
 MAX_UNPARSED = 0.05  # share of sentences; `prepare` warns at the same one
@@ -212,7 +213,10 @@ def _reads_trees(plan: Plan) -> bool:
   data = plan.config.data
   if data.tree.sampled and plan.sampled_sides:
     return True
-  if any(loss.has_teacher for _, loss in plan.config.losses):
+  if any(
+    isinstance(loss, TeacherLoss) and loss.teacher and loss.weight
+    for _, loss in plan.config.losses
+  ):
     return True
   parents = not data.tree.sampled and sides_of_heads(plan.features)
   return bool(parents) or (data.tree.replaces and data.second.task.any)

@@ -1,1 +1,1 @@
-"""The objective, the optimiser, one pure step and the loop around it."""
+"""Training: losses, optimizers, the training step and the training loop."""

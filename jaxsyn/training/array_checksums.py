@@ -54,10 +54,11 @@ def arrays_by_name(tree: Tree) -> dict[str, Any]:
 
 
 def start_checksums(tree: Tree) -> Callable[[], Checksums]:
-  """Copies this process's shards to the host; returns a function of their checksums.
+  """Copies the arrays of this process to the host, to compute their checksums.
 
-  The function computes the checksums, while the devices may already change the
-  arrays.
+  Returns:
+    A function that computes the checksums. The devices may already change the
+    arrays.
   """
   leaves = arrays_by_name(tree)
   for leaf in leaves.values():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
+from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import ConfigPath
 from jaxsyn.syntax.maps import Maps
+from jaxsyn.training.objective import Loss
 
 MIN_WEIGHT = 1e-30  # lower bound of attention weights in logarithms
 _CROSS_KINDS = ("weight_BHQM", "weight_BTS")  # of attention, of GRU windows
@@ -54,6 +58,31 @@ def check_heads(at: ConfigPath, heads: Sequence[int], count: int) -> None:
 def layer_index(layer: int, layers: int) -> int:
   """Returns the index, from 0, of a layer that `check_layer` accepts."""
   return layer if layer >= 0 else max(layer + layers, 0)
+
+
+class LayerLoss(Loss):
+  """Base class of the losses that read the attention weights of one layer.
+
+  Attributes:
+    stack: "encoder", or "cross" for the cross-attention of the decoder.
+    layer: Option with the layer, from 0, or from the end if negative.
+  """
+
+  stack: ClassVar[str]
+  layer: int
+
+  def check(self, at: ConfigPath, spec: ModelSpec) -> None:
+    layers = spec.stack_shape(self.stack).layers
+    stack = "decoder" if self.stack == "cross" else self.stack
+    check_layer(at / "layer", self.layer, layers, stack)
+
+  def with_defaults(self, spec: ModelSpec) -> Any:
+    layers = spec.stack_shape(self.stack).layers
+    layer = layer_index(self.layer, layers)
+    return dataclasses.replace(self, **{"layer": layer})
+
+  def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    return ((self.stack, self.with_defaults(spec).layer),)
 
 
 def cross_attention(maps: Maps, layer: int) -> Array:

@@ -240,7 +240,7 @@ def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _write_errors(workdir: pathlib.Path) -> Iterator[None]:
-  """Turns the exceptions of Orbax for a full disk or a store into one message."""
+  """Raises errors of a full disk or an object store as one message."""
   try:
     yield
   except (InputError, StoreError):

@@ -25,6 +25,7 @@ from jaxsyn.syntax.heads import take_heads
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.attention_options import (
   MIN_WEIGHT,
+  LayerLoss,
   check_heads,
   check_layer,
   layer_index,
@@ -64,10 +65,6 @@ class TeacherLoss(Loss):
 
   sides: ClassVar[tuple[str, ...]] = ("source",)
 
-  @property
-  def has_teacher(self) -> bool:
-    return bool(self.teacher and self.weight)
-
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
@@ -96,7 +93,7 @@ class TeacherLoss(Loss):
 
 
 @dataclasses.dataclass(frozen=True)
-class Distillation(TeacherLoss):
+class Distillation(LayerLoss, TeacherLoss):
   """Cross-entropy of attention heads against those of a teacher.
 
   With the weights T of the teacher's heads and S of the student's,
@@ -125,6 +122,8 @@ class Distillation(TeacherLoss):
     "head at the same place in `teacher_heads`.",
   )
 
+  stack: ClassVar[str] = "encoder"
+
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
@@ -152,21 +151,13 @@ class Distillation(TeacherLoss):
     return {TEACHER_ATTENTION: weight_BHSS.astype(jnp.float32)}
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    shape = spec.stack_shape("encoder")
-    check_layer(at / "layer", self.layer, shape.layers, "encoder")
-    check_heads(at / "heads", self.heads, shape.heads)
+    super().check(at, spec)
+    check_heads(at / "heads", self.heads, spec.stack_shape("encoder").heads)
     if len(self.heads) != len(self.teacher_heads):
       raise (at / "heads").error(
         f"={self.heads} must be as many as teacher_heads={self.teacher_heads}: "
         "each learns one of them."
       )
-
-  def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    return (("encoder", self.with_defaults(spec).layer),)
-
-  def with_defaults(self, spec: ModelSpec) -> Distillation:
-    layers = spec.stack_shape("encoder").layers
-    return dataclasses.replace(self, layer=layer_index(self.layer, layers))
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     weight_BHQM = _head_weights(maps, self.layer, self.heads)
@@ -178,7 +169,7 @@ class Distillation(TeacherLoss):
     return loss_BHQ.sum((1, 2)), count_BHQ.astype(jnp.float32).sum((1, 2))
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns how often the largest weight is at the teacher's position."""
+    """Returns how often the largest weight of a head is where the teacher's is."""
     weight_BHQM = _head_weights(maps, self.layer, self.heads)
     ours_BHQ = jnp.argmax(weight_BHQM, axis=3)
     theirs_BHQ = jnp.argmax(batch[TEACHER_ATTENTION], axis=3)

@@ -10,7 +10,7 @@ import collections
 import difflib
 import fnmatch
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -74,12 +74,12 @@ def check(patterns: Sequence[str], params: Tree) -> str:
     return ""
   arrays = arrays_by_name(params)
   for pattern in patterns:
-    if not any(map(_matches(pattern), arrays)):
+    if not fnmatch.filter(arrays, pattern):
       raise InputError(
         f"{OPTION}: {pattern!r} matches no parameter. "
         f"{_suggestion(pattern, list(arrays))}"
       )
-  frozen = [name for name in arrays if any(_matches(p)(name) for p in patterns)]
+  frozen = [name for name in arrays if _matches(name, patterns)]
   if len(frozen) == len(arrays):
     raise InputError(
       f"{OPTION}={tuple(patterns)!r} matches all {len(arrays)} parameters: nothing "
@@ -95,13 +95,13 @@ def check(patterns: Sequence[str], params: Tree) -> str:
   )
 
 
-def _matches(pattern: str) -> Callable[[str], bool]:
-  return lambda name: fnmatch.fnmatchcase(name, pattern)
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+  return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_frozen(path: Any, patterns: Sequence[str]) -> bool:
   name = jax.tree_util.keystr(path, simple=True, separator="/")
-  return any(_matches(pattern)(name) for pattern in patterns)
+  return _matches(name, patterns)
 
 
 def _suggestion(pattern: str, names: Sequence[str]) -> str:

@@ -30,9 +30,8 @@ from jaxsyn.options.bounds import Amount, Layer, Range
 from jaxsyn.syntax.maps import Maps
 from jaxsyn.training.attention_options import (
   MIN_WEIGHT,
-  check_layer,
+  LayerLoss,
   cross_attention,
-  layer_index,
 )
 from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
 
@@ -40,7 +39,7 @@ MEAN = -1  # value of `head` for the mean of all heads
 
 
 @dataclasses.dataclass(frozen=True)
-class GuidedAlignment(Loss):
+class GuidedAlignment(LayerLoss):
   """Cross-entropy of a cross-attention head against given word alignments."""
 
   weight: Amount = with_default(Loss, "weight", 0.05)
@@ -56,10 +55,10 @@ class GuidedAlignment(Loss):
   )
 
   required_features: ClassVar[tuple[str, ...]] = ("links",)
+  stack: ClassVar[str] = "cross"
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    layers = spec.stack_shape("decoder").layers
-    check_layer(at / "layer", self.layer, layers, "decoder")
+    super().check(at, spec)
     windows = getattr(spec.architecture, "windows", ())
     heads = len(windows) or spec.stack_shape("cross").heads
     if self.head >= heads:
@@ -67,13 +66,6 @@ class GuidedAlignment(Loss):
         f": {self.head} is not one of the {heads} heads of the layer; they "
         f"count from 0 to {heads - 1}, and -1 is the mean of all."
       )
-
-  def with_defaults(self, spec: ModelSpec) -> GuidedAlignment:
-    layers = spec.stack_shape("decoder").layers
-    return dataclasses.replace(self, layer=layer_index(self.layer, layers))
-
-  def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    return (("cross", self.with_defaults(spec).layer),)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     weight_BTS = self._weights(maps)

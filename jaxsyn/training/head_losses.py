@@ -20,7 +20,7 @@ from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.features import gather_words
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.syntax.supervised import Supervised
-from jaxsyn.training.attention_options import check_layer, layer_index
+from jaxsyn.training.attention_options import LayerLoss
 from jaxsyn.training.objective import (
   AuxiliaryMetrics,
   Batch,
@@ -51,7 +51,9 @@ def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Heads(Loss):
-  """-log weight at the parent, as a mean over subwords that can see their parent.
+  """Cross-entropy of parsing heads, as a mean over subwords that see their parent.
+
+  It is -log of the weight at the parent.
 
   Several parsing layers or modifiers have the same weight.
   """
@@ -130,7 +132,7 @@ class TargetHeads(_Heads):
 
 
 @dataclasses.dataclass(frozen=True)
-class Synchronisation(Loss):
+class Synchronisation(LayerLoss):
   """Loss of the source parse, mapped by the cross-attention, against the target's.
 
   With the parses E and D of encoder and decoder and the cross-attention C (mean
@@ -175,11 +177,12 @@ class Synchronisation(Loss):
     'matches rows="input" of `dbsa`.',
   )
 
+  stack: ClassVar[str] = "cross"
+
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     for stack in SIDES:
       _check_parser(at, spec, stack)
-    layers = spec.stack_shape("decoder").layers
-    check_layer(at / "layer", self.layer, layers, "decoder")
+    super().check(at, spec)
     if self.normalise == "renorm" and self.temperature != 1:
       raise (at / "temperature").error(
         f"={self.temperature} does nothing with normalise='renorm'; take 'log'."
@@ -187,9 +190,7 @@ class Synchronisation(Loss):
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     source_BSS, target_BTT = (parses(maps, s)[-1].value for s in SIDES)
-    layers = len(maps.find(stack="cross", kind="weight_BHQM"))
-    layer = layer_index(self.layer, layers)
-    cross_BHTS = maps.at(Address("cross", layer, "", "weight_BHQM"))
+    cross_BHTS = maps.at(Address("cross", self.layer, "", "weight_BHQM"))
     cross_BTS = jnp.mean(cross_BHTS, axis=1)
     real_BT = real_targets(batch)
     if self.alignment == "input":

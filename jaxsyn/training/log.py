@@ -1,4 +1,4 @@
-"""Log of a run: log.jsonl, progress on the terminal, and other writers.
+"""Log of a run: log.jsonl, progress on the terminal, TensorBoard and others.
 
 A record is a flat dictionary of numbers. A resumed run drops the records after its
 first step, so that the file reads like that of one uninterrupted run.
@@ -107,7 +107,7 @@ class Log:
     self._minutes = config.train.minutes
     if not self._is_silent:
       self._open(workdir, config, start)
-    # Last, since nobody would close it if a writer cannot be opened.
+    # Last, since it would stay open if a writer cannot be opened.
     self._bar = Bar(
       "training",
       config.train.steps,

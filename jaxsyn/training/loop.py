@@ -66,10 +66,13 @@ class ValidationScores(NamedTuple):
 
 
 class Validation(Protocol):
-  """Function that scores parameters on the validation split."""
+  """Function that scores parameters on the validation split.
+
+  The parameters of `compile` are shapes with shardings.
+  """
 
   def compile(self, params: Params) -> None:
-    """Compiles all programs of a call for shapes and shardings, in a thread."""
+    """Compiles the programs of a call; the loop calls this in a thread."""
 
   def __call__(self, params: Params) -> ValidationScores: ...
 
@@ -133,8 +136,7 @@ def train(training: Training) -> TrainingEnd:
   restored = training.checkpoints.restore(abstract)
   start, state, progress = restored or (0, None, Progress())
   if reason := finish_reason(training.config, start, progress):
-    shapes = len(training.loader.batch_sampler.shapes)
-    return TrainingEnd(start, reason, progress, shapes, compilations=0)
+    return _end(training, start, reason, progress)
   log = Log(training.checkpoints.workdir, training.config, start)
   for message in training.messages:
     log.say(message)
@@ -171,9 +173,8 @@ class _Loop:
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
     self._coordinator = StopCoordinator(_IN_FLIGHT, start)
     self._meter = Meter(
-      training.config, training.recipe.losses, start, progress.minutes
+      training.config, training.recipe.losses, start, progress
     )
-    self._meter.resume(progress.window)
     self._say_waiting, self._say_compiled = False, True
     self._compiler = self._start_compiler(abstract)
     log.note = self._compiler.note
@@ -222,7 +223,7 @@ class _Loop:
     try:
       state = self._layout.place_state(restored or self._first_state())
     except StopRequestedError as stop:
-      return self._end(start, str(stop))
+      return _end(self._training, start, str(stop), self._progress)
     step, reason = start, self._stop_reason(start)
     self._log.start_clock()
     position = Position(self._progress.epoch, self._progress.batch)
@@ -251,7 +252,7 @@ class _Loop:
           reason = reason or self._stop_reason(step)
         if step % train.save_every == 0 or reason:
           self._save(step, state)
-    return self._end(step, reason)
+    return _end(self._training, step, reason, self._progress)
 
   def _first_state(self) -> TrainState:
     state: TrainState = self._compiler.get(_FIRST_STATE)()
@@ -262,7 +263,7 @@ class _Loop:
   def _step(
     self, state: TrainState, step: int, batches: Iterator[TrainBatch]
   ) -> TrainState:
-    """Returns the state after the next batch; StopRequestedError changes nothing."""
+    """Trains on the next batch, and returns the new state."""
     start = time.monotonic()
     train_batch = next(batches)
     waited = time.monotonic() - start
@@ -379,19 +380,18 @@ class _Loop:
     stored = self._layout.take_state(state)
     self._training.checkpoints.save(step, stored, self._progress)
 
-  def _end(self, step: int, reason: str) -> TrainingEnd:
-    return TrainingEnd(
-      step,
-      reason,
-      self._progress,
-      shapes=len(self._training.loader.batch_sampler.shapes),
-      compilations=self._layout.compilations["train"],
-    )
-
   def close(self) -> None:
     """Ends the profile and the compiler threads."""
     self._training.profile.close()
     self._compiler.close()
+
+
+def _end(
+  training: Training, step: int, reason: str, progress: Progress
+) -> TrainingEnd:
+  shapes = len(training.loader.batch_sampler.shapes)
+  compilations = training.layout.compilations["train"]
+  return TrainingEnd(step, reason, progress, shapes, compilations)
 
 
 def _shape_of(batch: Mapping[str, np.ndarray]) -> tuple[int, ...]:

@@ -152,9 +152,9 @@ def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
 class Layout:
   """Devices of a run, the placement of its arrays, and its compiled programs.
 
-  A train state has three forms that differ only with pmap, which adds an axis of
-  devices: as stored in checkpoints (`storage`, `take_state`), as placed for steps
-  (`place_state`), and as shapes of the latter (`placed`).
+  With pmap, a state that is placed for steps (`place_state`) has an axis of devices
+  that a state in a checkpoint (`take_state`) lacks. `placed` and `stored` return
+  the shapes and shardings of these two forms.
 
   Attributes:
     mesh: Mesh of the devices.
@@ -171,7 +171,8 @@ class Layout:
     config: MeshConfig,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """
+    """Opens the devices.
+
     Args:
       parallelism: "jit" or "pmap".
       config: Sizes of the mesh.
@@ -203,7 +204,7 @@ class Layout:
     self._by_rows = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
   def shardings(self, tree: Any) -> Any:
-    """Returns the sharding of each array of a placed state (or its shapes)."""
+    """Returns the sharding of each array of a state that is placed for steps."""
     if self.is_pmap:
       sharding = NamedSharding(self.mesh, PartitionSpec("data"))
       return jax.tree.map(lambda x: sharding, tree)
@@ -214,11 +215,12 @@ class Layout:
       tree,
     )
 
-  def storage(self, tree: Any) -> Any:
-    """Returns the sharding of each array in a stored state, or for its shapes."""
+  def stored(self, abstract: Any) -> Any:
+    """Returns the shapes and shardings of a state in a checkpoint."""
+    shardings = self.shardings(abstract)
     if self.is_pmap:
-      return jax.tree.map(lambda x: self._replicated, tree)
-    return self.shardings(tree)
+      shardings = jax.tree.map(lambda x: self._replicated, abstract)
+    return _with_shardings(abstract, shardings)
 
   def place_state(self, state: Any) -> Any:
     """Returns a stored state placed for steps."""
@@ -240,11 +242,6 @@ class Layout:
         lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), abstract
       )
     return _with_shardings(abstract, self.shardings(abstract))
-
-  def placed_rows(self, abstract: Any) -> Any:
-    """Returns the shapes and shardings of a batch of all hosts."""
-    shardings = jax.tree.map(lambda x: self._by_rows, abstract)
-    return _with_shardings(abstract, shardings)
 
   def replicate(self, tree: Any) -> Any:
     """Returns arrays that are complete on each device."""

@@ -15,14 +15,14 @@ from jaxsyn.training.options import TrainingConfig
 
 
 class Meter:
-  """Accumulator of the numbers in the next log record."""
+  """Accumulator of the means, counts and speeds in the next log record."""
 
   def __init__(
     self,
     config: TrainingConfig,
     losses: Mapping[str, Loss],
     start: int,
-    minutes: float = 0.0,
+    progress: Progress,
   ):
     """Starts the clock.
 
@@ -30,19 +30,19 @@ class Meter:
       config: Config of the run.
       losses: Terms of the objective, by name.
       start: Step from which the run starts.
-      minutes: Training time until then.
+      progress: Progress of the run at this step, with the sums of its window.
     """
     self._config, self._losses = config, losses
-    self._eta_origin = start, minutes  # from where the speed is measured
+    # From here, the speed is measured.
+    self._eta_origin = start, progress.minutes
     optimiser = config.optimiser
     self._schedule = optimiser.schedule.make(
       optimiser.learning_rate, config.model.width
     )
     self._peak_flops = peak_flops()
-    self.resume(LogWindow())
+    self._resume(progress.window)
 
-  def resume(self, window: LogWindow) -> None:
-    """Continues a window from a checkpoint."""
+  def _resume(self, window: LogWindow) -> None:
     self._window = window
     self._since = time.monotonic() - window.seconds
 
@@ -91,7 +91,7 @@ class Meter:
   def record(
     self, step: int, progress: Progress, compiling: bool = False
   ) -> dict[str, Any] | None:
-    """Returns the numbers since the last record; None if there was no step.
+    """Returns a log record of the steps since the last one; None for no steps.
 
     Args:
       step: Step of the run.
@@ -127,7 +127,7 @@ class Meter:
       values["eta_minutes"] = self._remaining_minutes(step, progress.minutes)
     if self._peak_flops:
       values["mfu"] = values["flops"] / self._peak_flops
-    self.resume(LogWindow(grad_norm=window.grad_norm))
+    self._resume(LogWindow(grad_norm=window.grad_norm))
     return values
 
   def _remaining_minutes(self, step: int, minutes: float) -> float:

@@ -64,11 +64,6 @@ class Loss(Choice):
   positions: ClassVar[tuple[str, ...]] = ()
   full_context = False
 
-  @property
-  def has_teacher(self) -> bool:
-    """Whether another run, which may read trees, provides the targets."""
-    return False
-
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     """Checks the options against the model.
 
@@ -112,7 +107,7 @@ class Loss(Choice):
     raise NotImplementedError
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns metrics for validation, such as the accuracy of a taught head."""
+    """Returns metrics for validation, such as the accuracy of a parsing head."""
     return {}
 
 

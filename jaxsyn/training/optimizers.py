@@ -23,7 +23,7 @@ from jaxsyn.training.schedules import SCHEDULES, Schedule
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerSpec(Choice):
-  """Base of the optimizers."""
+  """Base class of the optimizers, with their options."""
 
   def make(self) -> optax.GradientTransformation:
     """Returns the update of gradients, before the learning rate."""
@@ -93,7 +93,7 @@ OPTIMIZERS: Registry[OptimizerSpec] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class Optimiser:
-  """Optimizer, learning rate, clipping and weight decay."""
+  """Options of the optimizer, learning rate, clipping and weight decay."""
 
   name: OptimizerSpec = choice(
     OPTIMIZERS,

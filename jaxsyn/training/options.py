@@ -24,7 +24,7 @@ from jaxsyn.training.optimizers import Optimiser
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """Axes of the device mesh; rows are split over all remaining devices."""
+  """Sizes of the device mesh; rows are split over all remaining devices."""
 
   fsdp: Axis = option(
     1,
@@ -41,7 +41,7 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Writers:
-  """Logs in addition to log.jsonl."""
+  """Options of TensorBoard and Weights & Biases logs."""
 
   tensorboard: bool = option(
     True, "Whether to write TensorBoard files into the run directory."
@@ -67,7 +67,7 @@ class Writers:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Initialization from the parameters of another run: docs/fine_tuning.md."""
+  """Options of initialization from another run: docs/fine_tuning.md."""
 
   run: str = option(
     "",
@@ -90,7 +90,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-  """Training steps, validation, checkpoints and log."""
+  """Options of training steps, validation, checkpoints and logs."""
 
   steps: Count = option(
     20_000,
@@ -211,7 +211,7 @@ class Train:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(DataConfig):
-  """The sections that training reads."""
+  """Config sections that training reads."""
 
   seed: Seed = option(
     0,

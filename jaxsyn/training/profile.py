@@ -20,7 +20,8 @@ class Profile:
   def __init__(
     self, steps: str, folder: os.PathLike[str] | str, run_steps: int
   ):
-    """
+    """Reads the range of steps.
+
     Args:
       steps: "FIRST-LAST", from 1 as in the log; "" records none.
       folder: Run directory.

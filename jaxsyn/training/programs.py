@@ -32,11 +32,8 @@ _POLL_SECONDS = 0.1  # between two checks of signals during a wait
 def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
   """Returns shapes, types and shardings of a train state in a checkpoint."""
   state = jax.eval_shape(lambda: first_state(recipe, batch, 0))
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    state,
-    layout.storage(state),
-  )
+  stored: TrainState = layout.stored(state)
+  return stored
 
 
 def compile_first_state(

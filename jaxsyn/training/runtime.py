@@ -105,7 +105,7 @@ def keep_freed_memory() -> bool:
 
 @contextlib.contextmanager
 def enough_memory(doing: str, lower: str) -> Iterator[None]:
-  """Turns a lack of memory, on the host or a device, into one error message.
+  """Raises a lack of memory, on the host or a device, as one error message.
 
   Args:
     doing: Description of the work in the `with` block, with its shapes.

@@ -16,7 +16,7 @@ _FIRST_RATE = 1e-7  # learning rate of the first update, as in fairseq
 
 @dataclasses.dataclass(frozen=True)
 class Schedule(Choice):
-  """Base of the schedules."""
+  """Base class of the learning-rate schedules, with their options."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
     """Returns the learning rate as a function of the update, from 0 (float32).

@@ -72,7 +72,8 @@ class StopCoordinator:
   """
 
   def __init__(self, max_steps: int, start: int):
-    """
+    """Starts measuring the time of steps.
+
     Args:
       max_steps: Maximum number of steps between two checks.
       start: First step, at which all hosts check.
