@@ -15,6 +15,7 @@ import re
 import jax
 import pytest
 from jax.experimental import topologies
+from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks import synthetic
 from jaxsyn.config import read_config
@@ -108,9 +109,12 @@ def compiled_step(case):
   recipe = dataclasses.replace(plan.recipe, logits=logits)
   state = abstract_state(recipe, layout, batch)
   step = functools.partial(train_step, recipe=recipe)
-  return layout.compile_train(
-    step, layout.placed(state), layout.placed_rows(batch)
-  )
+  rows = NamedSharding(layout.mesh, PartitionSpec(("data", "fsdp")))
+  placed = {
+    name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows)
+    for name, x in batch.items()
+  }
+  return layout.compile_train(step, layout.placed(state), placed)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -9,6 +9,7 @@ from without_parser import translated
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 
@@ -44,18 +45,17 @@ def test_dbsa_learns_to_parse_and_translates_without_a_parser(
   )
 
 
-def test_gold_parents_in_translation_need_a_parser(tiny, prepared):
-  needs = []
-  for system, gold in (
-    ("sisa", "off"),
-    ("sisa", "training"),
-    ("sisa", "always"),
-  ):
-    config = tiny(system)
-    config.parts.encoder.sisa.gold = gold
-    manifest = json.loads((prepared / "manifest.json").read_text())
-    needs.append(resolve(read_config(config), manifest).translation_features)
-  assert needs == [frozenset(), frozenset(), {"source_head"}]
+@pytest.mark.parametrize(
+  "gold, features",
+  [("off", set()), ("training", set()), ("always", {"source_head"})],
+)
+def test_gold_parents_in_translation_need_a_parser(
+  tiny, prepared, gold, features
+):
+  config = tiny("sisa")
+  config.parts.encoder.sisa.gold = gold
+  plan = resolve(read_config(config), manifests.read(prepared))
+  assert plan.translation_features == features
 
 
 def test_names_a_parser_that_is_not_installed(prepared, monkeypatch):

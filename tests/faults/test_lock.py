@@ -16,27 +16,38 @@ from jaxsyn.storage import lock
 KEEP_LOCK = """
 import sys, time
 from jaxsyn.storage import lock
-with lock.exclusive_lock(sys.argv[1]):
-  print("mine", flush=True)
+with lock.exclusive_lock(sys.argv[1], wait=len(sys.argv) > 2):
+  print("locked", flush=True)
   time.sleep(60)
 """
+WAIT_FOR_LOCK = """
+import fcntl, sys
+from jaxsyn.storage import lock
+with lock.flock(sys.argv[1], fcntl.LOCK_EX, "waiting"):
+  print("locked")
+"""
+
+
+def start(code, *arguments):
+  return subprocess.Popen(
+    [sys.executable, "-c", code, *map(str, arguments)],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
 
 
 @pytest.fixture
 def holder(tmp_path):
   """A process that has locked a directory."""
-  process = subprocess.Popen(
-    [sys.executable, "-c", KEEP_LOCK, str(tmp_path / "run")],
-    stdout=subprocess.PIPE,
-    text=True,
-  )
-  assert process.stdout.readline() == "mine\n"
+  process = start(KEEP_LOCK, tmp_path / "run")
+  assert process.stdout.readline() == "locked\n"
   yield process
   process.kill()
   process.communicate()
 
 
-def test_error_names_the_process_with_the_lock(tmp_path, holder):
+def test_a_lock_ends_with_a_killed_process(tmp_path, holder):
   message = (
     rf"run is in use by process {holder.pid} on {socket.gethostname()} since "
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. Wait"
@@ -46,46 +57,23 @@ def test_error_names_the_process_with_the_lock(tmp_path, holder):
     lock.exclusive_lock(tmp_path / "run"),
   ):
     pass
-
-
-def test_lock_ends_with_a_killed_process(tmp_path, holder):
-  os.kill(holder.pid, signal.SIGKILL)
-  holder.wait()
+  waiting = start(KEEP_LOCK, tmp_path / "run", "wait")
+  with pytest.raises(subprocess.TimeoutExpired):
+    waiting.wait(1)
+  for process in (holder, waiting):
+    assert process is holder or process.stdout.readline() == "locked\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
   with lock.exclusive_lock(tmp_path / "run"):
     pass
 
 
-def test_waits_for_the_lock_on_request(tmp_path, holder):
-  waiting = subprocess.Popen(
-    [
-      *(sys.executable, "-c"),
-      KEEP_LOCK.replace("(sys.argv[1])", "(sys.argv[1], wait=True)"),
-      str(tmp_path / "run"),
-    ],
-    stdout=subprocess.PIPE,
-    text=True,
-  )
-  with pytest.raises(subprocess.TimeoutExpired):
-    waiting.wait(1)
-  holder.kill()
-  assert waiting.stdout.readline() == "mine\n"
-  waiting.kill()
-  waiting.communicate()
-
-
 def test_prints_a_message_before_waiting(tmp_path):
-  words = f"lock.flock({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
-  code = f"import fcntl\nfrom jaxsyn.storage import lock\nwith {words}: print('mine')"
-  with lock.flock(tmp_path, fcntl.LOCK_EX, "not said"):
-    waiting = subprocess.Popen(
-      [sys.executable, "-c", code],
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    assert waiting.stderr.readline() == "waiting for it\n"
+  with lock.flock(tmp_path, fcntl.LOCK_EX, "not printed"):
+    waiting = start(WAIT_FOR_LOCK, tmp_path)
+    assert waiting.stderr.readline() == "waiting\n"
     assert waiting.poll() is None
-  assert waiting.communicate() == ("mine\n", "")
+  assert waiting.communicate() == ("locked\n", "")
 
 
 def test_a_process_can_lock_a_directory_twice(tmp_path):
@@ -104,11 +92,11 @@ def test_warns_about_a_file_system_without_locks(tmp_path, monkeypatch, caplog):
     assert f"file system of {tmp_path} has no locks" in caplog.text
 
 
-def test_rejects_paths_that_are_not_directories(tmp_path):
+@pytest.mark.parametrize("path", ["file", "file/run"])
+def test_rejects_paths_that_are_not_directories(tmp_path, path):
   (tmp_path / "file").write_text("")
-  for path in (tmp_path / "file", tmp_path / "file" / "run"):
-    with (
-      pytest.raises(InputError, match=r"is a file, or below one.*--workdir"),
-      lock.exclusive_lock(path),
-    ):
-      pass
+  with (
+    pytest.raises(InputError, match=r"is a file, or below one.*--workdir"),
+    lock.exclusive_lock(tmp_path / path),
+  ):
+    pass

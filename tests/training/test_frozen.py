@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from models_under_test import JOINT, batch_of, config_of, sentence
 
+from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.errors import InputError
@@ -22,19 +23,24 @@ BATCH = batch_of([sentence(5, 6, 1), sentence(2, 6, 2)])
 PATTERNS = ("encoder_*", "*table/*")
 
 
+def is_frozen(name):
+  """Returns whether PATTERNS match a name."""
+  return name.startswith("encoder_") or "table/" in name
+
+
 def recipe_of(patterns, ema=0.0, **changes):
   config = base.get_config()
   config.optimiser.update(changes)
   tiny = config_of("transformer")
-  train = dataclasses.replace(tiny.train, freeze=patterns, ema=ema)
+  options = dataclasses.replace(tiny.train, freeze=patterns, ema=ema)
   optimiser = read_config(config).optimiser
   return resolve(
-    dataclasses.replace(tiny, train=train, optimiser=optimiser), JOINT
+    dataclasses.replace(tiny, train=options, optimiser=optimiser), JOINT
   ).recipe
 
 
-def after(recipe, steps=3):
-  first = first_state(recipe, BATCH, 0)
+def after(recipe, steps):
+  first = jax.jit(lambda: first_state(recipe, BATCH, 0))()
   step = jax.jit(lambda state: train_step(state, BATCH, recipe))
   state = first
   for _ in range(steps):
@@ -42,9 +48,7 @@ def after(recipe, steps=3):
   return first, state, metrics
 
 
-@pytest.mark.parametrize(
-  ("rule", "accumulate"), [("adam", 2), ("muon", 1), ("adadelta", 1)]
-)
+@pytest.mark.parametrize(("rule", "accumulate"), [("adam", 2), ("muon", 1)])
 def test_frozen_parameters_stay_and_others_move(rule, accumulate):
   recipe = recipe_of(
     PATTERNS,
@@ -56,35 +60,24 @@ def test_frozen_parameters_stay_and_others_move(rule, accumulate):
     accumulate=accumulate,
     ema=0.9,
   )
-  first, last, _ = after(recipe, steps=4)
+  first, last, _ = after(recipe, steps=2 * accumulate)
   before = arrays_by_name(first.params)
   for tree in (last.params, last.ema):
     for name, value in arrays_by_name(tree).items():
       same = np.array_equal(value, before[name])
-      stays = name.startswith("encoder_") or "table/" in name
       # The biases of keys have no gradient.
-      assert same or not stays, name
-      assert not same or stays or name.endswith("key/bias"), name
+      assert same == is_frozen(name) or name.endswith("key/bias"), name
 
 
 @pytest.mark.parametrize("rule", ["adam", "muon", "adadelta"])
 def test_the_optimizer_has_no_state_for_frozen_parameters(rule):
-  def size(patterns):
-    recipe = recipe_of(patterns, name=rule, learning_rate=0.01)
-    state = jax.eval_shape(lambda: first_state(recipe, BATCH, 0))
-    params = arrays_by_name(state.params)
-    free = {
-      name: x
-      for name, x in params.items()
-      if not any(frozen._matches(p)(name) for p in patterns)
-    }
-    numbers = sum(x.size for x in free.values())
-    return sum(x.size for x in jax.tree.leaves(state.opt)), numbers
-
-  (state_size, free), (full_state_size, parameters) = size(PATTERNS), size(())
-  assert free < parameters / 2
-  assert state_size <= 2 * free + 10  # two moments, and a few counters
-  assert state_size < full_state_size / 2
+  recipe = recipe_of(PATTERNS, name=rule, learning_rate=0.01)
+  state = jax.eval_shape(lambda: first_state(recipe, BATCH, 0))
+  sizes = {name: x.size for name, x in arrays_by_name(state.params).items()}
+  free = sum(size for name, size in sizes.items() if not is_frozen(name))
+  assert free < sum(sizes.values()) / 2
+  # Two moments, and a few counters.
+  assert sum(x.size for x in jax.tree.leaves(state.opt)) <= 2 * free + 10
 
 
 def test_clipping_uses_the_norm_of_the_other_gradients():
@@ -111,28 +104,15 @@ def test_reports_frozen_parameters():
   assert frozen.check(("encoder_*",), params) == (
     "frozen: 2 of 3 parameters (9 of 29 numbers), encoder_0 (2)"
   )
-  with pytest.raises(InputError) as error:
+  with pytest.raises(InputError, match=r"'encodr_0/kernel'.*encoder_0/kernel"):
     frozen.check(("encoder_*", "encodr_0/kernel"), params)
-  assert str(error.value) == (
-    "config.train.freeze: 'encodr_0/kernel' matches no parameter. Similar: "
-    "encoder_0/kernel, decoder_0/kernel, encoder_0. Names start with "
-    "decoder_0, encoder_0; * is any text."
-  )
   with pytest.raises(InputError, match="nothing is left to train"):
     frozen.check(("*",), params)
 
 
-def test_a_run_reports_frozen_parameters(tiny, tmp_path, capsys):
-  from jaxsyn import train
-
+def test_a_run_rejects_patterns_without_parameters(tiny, tmp_path):
   config = tiny("transformer")
-  config.train.update(steps=1, selection="log_likelihood")
-  config.batch.shapes = 1
   config.train.freeze = ("encdoer_*",)
   with pytest.raises(InputError, match="Similar: encoder"):
     train.run(config, tmp_path / "run")
   assert not (tmp_path / "run").exists()
-  config.train.freeze = ("encoder_*",)
-  train.run(config, tmp_path / "run")
-  output = "".join(capsys.readouterr())
-  assert "frozen: 34 of 63 parameters" in output

@@ -1,7 +1,5 @@
 """The guided alignment loss, its gradients and its options."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
-from jaxsyn.training.step import evaluate_step, outputs
+from jaxsyn.training.step import outputs
 
 PAIRS = [sentence(5, 6, 1), sentence(3, 4, 2), sentence(7, 8, 3)]
 BATCH = batch_of(PAIRS, extra=1)
@@ -61,9 +59,8 @@ def test_only_linked_subwords_have_a_gradient():
   batch = {"links_BTS": jnp.asarray(links_BTS)}
 
   def value(weight_BHTS):
-    return GuidedAlignment(layer=0, head=1)(None, maps_of(weight_BHTS), batch)[
-      0
-    ]
+    loss = GuidedAlignment(layer=0, head=1)
+    return loss(None, maps_of(weight_BHTS), batch)[0]
 
   got = np.asarray(jax.grad(value)(weight_BHTS))
   assert np.isfinite(got).all() and np.isfinite(value(weight_BHTS))
@@ -80,11 +77,6 @@ def plan_with(system="guided_alignment", loss=None, **model):
     **(loss or {}),
   }
   return resolve(read_config(config), JOINT)
-
-
-def trace(plan):
-  params = parameters(plan, BATCH)
-  jax.eval_shape(lambda: evaluate_step(params, BATCH, plan.recipe))
 
 
 def gradient(plan):
@@ -125,39 +117,19 @@ def test_one_head_of_the_last_layer_but_one_is_guided():
   )
   by_head = got["decoder_1"]["cross"]["query"]["kernel"]  # D, H, K
   assert np.abs(by_head[:, 0]).max() > 0 and not np.abs(by_head[:, 1]).any()
-  mean = gradient(plan_with(decoder_layers=3, loss={"head": MEAN, "layer": 1}))
-  by_head = mean[1]["decoder_1"]["cross"]["query"]["kernel"]
-  assert (np.abs(by_head).max(axis=(0, 2)) > 0).all()
 
 
 def test_fused_attention_publishes_the_guided_layer():
   plain, fused = (
     plan_with(decoder_layers=2, attention=kind) for kind in ("einsum", "fused")
   )
-  assert (
-    fused.spec.published_maps == (("cross", 0),)
-    and not plain.spec.published_maps
-  )
-  trace(fused)
-  _, maps = jax.eval_shape(
-    lambda: outputs(fused.recipe, parameters(fused, BATCH), BATCH, train=False)
-  )
-  assert [p.address for p in maps["guided_alignment"].published] == [
-    Address("cross", 0, "", "weight_BHQM")
-  ]
+  assert fused.spec.published_maps == (("cross", 0),)
+  assert not plain.spec.published_maps
   (one, ours), (other, theirs) = gradient(plain), gradient(fused)
   assert one == pytest.approx(float(other), rel=1e-5)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), ours, theirs
   )
-
-
-def test_rematerialized_layers_publish_maps():
-  plan = plan_with()
-  for kind in ("attention", "layer"):
-    train = dataclasses.replace(plan.config.train, remat=kind)
-    config = dataclasses.replace(plan.config, train=train)
-    trace(resolve(config, JOINT))
 
 
 def test_windows_of_a_recurrent_decoder_are_heads():
@@ -181,8 +153,6 @@ def test_windows_of_a_recurrent_decoder_are_heads():
     ),
     ("guided_alignment", {"layer": -3}, r"\.layer: -3 is not one of"),
     ("guided_alignment", {"head": 2}, r"\.head: 2 is not one of the 2 heads"),
-    ("guided_alignment", {"head": -2}, r"head must be from 0 to .*, or -1"),
-    ("guided_alignment", {"weight": -1.0}, r"weight must be from 0"),
     ("gru_global", {"head": 1}, r"\.head: 1 is not one of the 1 heads"),
   ],
 )

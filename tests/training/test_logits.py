@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -11,12 +12,12 @@ from models_under_test import VOCABULARY, batch_of, plan_of, sentence
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
 PAIRS = [sentence(3, 7, 1), sentence(4, 4, 3), sentence(0, 2, 5)]
-BATCH = batch_of(PAIRS)
+BATCH = batch_of(PAIRS) | {"weight_B": jnp.array([1.0, 0.5, 0.25])}
 B, T = BATCH["target_id_BT"].shape
 ROW = B * VOCABULARY  # logits of one position of each sentence
 
 
-def compiled(logits, system="sync_attention"):
+def compiled(logits, system="distilled_words"):
   """Returns a state, a step and an evaluation; the optimizer state is the gradient."""
   recipe = plan_of(system, encoder_layers=1, dropout=0.1).recipe.replace(
     logits=logits // jax.device_count(), optimiser=optax.trace(0.0)

@@ -3,7 +3,6 @@
 Model, data, steps, checkpoints and log are real.
 """
 
-import dataclasses
 import itertools
 import json
 import os
@@ -22,11 +21,11 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training import loop
-from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
+from jaxsyn.training.checkpoint_writer import CheckpointWriter
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.runtime import enough_memory
-from jaxsyn.training.stopping import finish_reason
+from jaxsyn.utils import progress
 
 
 class GivenScores:
@@ -54,14 +53,17 @@ class GivenScores:
 
 
 class Gated(Layout):
-  """A layout that calls a function with the index of a shape before compiling it."""
+  """A layout that calls a function before it compiles the step for a shape.
+
+  The arguments are the index of the shape, and `compilations`.
+  """
 
   def __init__(self, config, gate):
     super().__init__("jit", config)
     self._gate, self._seen = gate, itertools.count()
 
   def compile_train(self, step, state, batch):
-    self._gate(next(self._seen))
+    self._gate(next(self._seen), self.compilations)
     return super().compile_train(step, state, batch)
 
 
@@ -70,7 +72,9 @@ def train(tiny, prepared, tmp_path):
   """A function that trains in one folder with a given validation."""
   records = Dataset(prepared).split("train")
 
-  def run(validation, *, shapes=1, gate=lambda index: None, **changes):
+  def run(
+    validation, *, shapes=1, gate=lambda index, compilations: None, **changes
+  ):
     config = tiny("transformer")
     config.model.update(width=16)
     config.model.transformer.update(encoder_layers=1, feed_forward=16)
@@ -107,32 +111,27 @@ def train(tiny, prepared, tmp_path):
   return run
 
 
-def logged(folder) -> list[dict]:
+def logged(folder, kind="validation") -> list[dict]:
   lines = (folder / "log.jsonl").read_text().splitlines()
-  return [r for r in map(json.loads, lines) if r["kind"] == "validation"]
+  return [r for r in map(json.loads, lines) if r["kind"] == kind]
 
 
 def test_patience_counts_validations_since_the_best(train, tmp_path):
-  validation = GivenScores(5.0, 4.0, 6.0, 6.0, 3.0, 5.9)
-  ended = train(validation, patience=3)
-  assert (ended.reason, ended.step, len(validation.params)) == (
-    "patience",
-    6,
-    6,
+  """The likelihood breaks ties; a perfect tie is no improvement."""
+  validation = GivenScores(
+    *((0.0, -7.0), (0.0, -6.0), (0.0, -5.0), (0.0, -5.5), (0.1, -6.5)),
+    *((0.1, -6.4), (0.0, -4.0), (0.1, -6.4)),
   )
-  progress = ended.progress
-  assert (progress.bad, progress.best_step, progress.best_score) == (3, 3, 6.0)
+  ended = train(validation, patience=2)
+  assert (ended.reason, ended.step) == ("patience", 8)
+  assert len(validation.params) == 8
   records = logged(tmp_path)
-  assert [r["best_bleu"] for r in records] == [5.0, 5.0, 6.0, 6.0, 6.0, 6.0]
-  assert [r["best_step"] for r in records] == [1, 1, 3, 3, 3, 3]
+  assert [r["best_step"] for r in records] == [1, 2, 3, 3, 5] + [6] * 3
+  assert [r["best_bleu"] for r in records] == [0.0] * 4 + [0.1] * 4
+  assert (ended.progress.bad, ended.progress.best_rank) == (2, [0.1, -6.4])
   # The run is finished: nothing is evaluated again.
-  again = train(GivenScores(), patience=3)
-  assert (again.reason, again.step, again.compilations) == ("patience", 6, 0)
-
-
-def test_without_patience_a_run_ends_at_its_last_step(train):
-  ended = train(GivenScores(5.0, 4.0, 3.0, 2.0), steps=4)
-  assert (ended.reason, ended.step, ended.progress.bad) == ("steps", 4, 3)
+  again = train(GivenScores(), patience=2)
+  assert (again.reason, again.step, again.compilations) == ("patience", 8, 0)
 
 
 def test_patience_is_counted_over_resumed_parts(train):
@@ -153,21 +152,10 @@ def test_lost_evaluations_are_counted_once(train, tmp_path):
   assert [r["step"] for r in logged(tmp_path)] == [1, 2, 3, 4]
 
 
-def test_the_likelihood_breaks_ties(train, tmp_path):
-  validation = GivenScores(
-    *((0.0, -7.0), (0.0, -6.0), (0.0, -5.0), (0.0, -5.5), (0.1, -6.5)),
-    *((0.1, -6.4), (0.0, -4.0), (0.1, -6.4)),
-  )
-  ended = train(validation, patience=2)
-  # Neither a better likelihood at a lower score nor a perfect tie is better.
-  assert [r["best_step"] for r in logged(tmp_path)] == [1, 2, 3, 3, 5] + [6] * 3
-  assert (ended.reason, ended.step) == ("patience", 8)
-  assert ended.progress.best_rank == [0.1, -6.4]
-
-
 def test_saves_the_parameters_with_the_best_score(train, tmp_path):
   validation = GivenScores(1.0, 7.0, 3.0, 2.0)
-  train(validation, steps=4)
+  ended = train(validation, steps=4)
+  assert (ended.reason, ended.step, ended.progress.bad) == ("steps", 4, 2)
   checkpoints = CheckpointWriter(tmp_path)
   abstract = jax.eval_shape(lambda: validation.params[0])
   best = checkpoints.restore_params("best", abstract, False)
@@ -194,48 +182,42 @@ def test_nan_is_never_the_best_score(train):
     train(GivenScores(5.0, (6.0, float("nan"))), save_every=1)
 
 
-@pytest.fixture
-def straight(train, tmp_path):
-  """Losses of six steps with two shapes, and the final parameters."""
+def steps_of(folder) -> list[tuple]:
+  return [(r["step"], r["loss"]) for r in logged(folder, "train")]
+
+
+def test_compilation_and_signals_during_it_do_not_change_training(
+  train, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
+  options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
   validation = GivenScores(1.0)
-  ended = train(validation, shapes=2, steps=6, evaluate_every=6, log_every=1)
+  ended = train(validation, gate=lambda index, _: time.sleep(index), **options)
   assert (ended.step, ended.compilations) == (6, 2)
-  losses = steps_of(tmp_path)
+  output = capsys.readouterr()
+  assert output.out.count("waits until its shape") == 1
+  # The first state, two shapes, and the validation.
+  assert "compiling programs: 3 of 4" in output.err
+  # The remaining time is in all records from the end of the compilation.
+  with_time = ["eta_minutes" in record for record in logged(tmp_path, "train")]
+  assert with_time == sorted(with_time) and with_time[-1] > with_time[0]
+  losses, params = steps_of(tmp_path), validation.params[0]
   shutil.rmtree(tmp_path)
   tmp_path.mkdir()
-  return losses, validation.params[0]
-
-
-def steps_of(folder) -> list[tuple]:
-  lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-  return [(r["step"], r["loss"]) for r in lines if r["kind"] == "train"]
-
-
-def test_the_order_of_batches_does_not_depend_on_compilation(
-  train, straight, tmp_path, capsys
-):
-  def late(index):
-    time.sleep(1.0 * index)
-
-  validation = GivenScores(1.0)
-  train(validation, shapes=2, gate=late, steps=6, evaluate_every=6, log_every=1)
-  assert steps_of(tmp_path) == straight[0]
-  jax.tree.map(np.testing.assert_array_equal, validation.params[0], straight[1])
-  assert capsys.readouterr().out.count("waits until its shape") == 1
-
-
-def test_a_signal_during_compilation_stops_at_once(train, straight, tmp_path):
   compilers = threading.Event()
 
   def stuck(at):
-    def gate(index):
-      if index == at:
-        os.kill(os.getpid(), signal.SIGTERM)
-        compilers.wait()
+    def gate(index, compilations):
+      if index != at:
+        return
+      while not at and not compilations["first state"]:
+        time.sleep(0.1)
+      time.sleep(0.5)  # then the loop waits for this program
+      os.kill(os.getpid(), signal.SIGTERM)
+      compilers.wait()
 
     return gate
 
-  options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
   first = train(GivenScores(), gate=stuck(0), **options)
   assert (first.reason, first.step, first.compilations) == ("SIGTERM", 0, 0)
   assert not list((tmp_path / "checkpoints").iterdir())
@@ -245,12 +227,12 @@ def test_a_signal_during_compilation_stops_at_once(train, straight, tmp_path):
   compilers.set()
   validation = GivenScores(1.0)
   assert train(validation, **options).reason == "steps"
-  assert steps_of(tmp_path) == straight[0]
-  jax.tree.map(np.testing.assert_array_equal, validation.params[0], straight[1])
+  assert steps_of(tmp_path) == losses
+  jax.tree.map(np.testing.assert_array_equal, validation.params[0], params)
 
 
 def test_an_error_of_a_compiler_thread_ends_the_run(train):
-  def fail(index):
+  def fail(index, compilations):
     if index:
       raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB")
 
@@ -261,17 +243,3 @@ def test_an_error_of_a_compiler_thread_ends_the_run(train):
     enough_memory("a", "b"),
   ):
     train(GivenScores(), shapes=2, gate=fail, evaluate_every=100)
-
-
-def test_finish_reason(tiny):
-  config = read_config(tiny("transformer"))
-  edit = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
-  config = dataclasses.replace(config, train=edit)
-
-  def reason(step=0, **known):
-    return finish_reason(config, step, Progress(**known))
-
-  assert reason(8, bad=1, minutes=0.9) == ""
-  assert reason(9) == "steps"
-  assert reason(1, minutes=1.0) == "minutes"
-  assert reason(1, bad=2) == "patience"

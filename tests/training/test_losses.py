@@ -9,12 +9,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.errors import InputError
-from jaxsyn.training.losses import (
-  LOSSES,
-  NegativeLogLikelihood,
-  cross_entropy,
-  token_log_probability,
-)
+from jaxsyn.training.losses import LOSSES, NegativeLogLikelihood, cross_entropy
 from jaxsyn.training.objective import Loss
 
 
@@ -36,18 +31,10 @@ def test_smoothed_loss_against_loops():
   total, count = NegativeLogLikelihood()(jnp.asarray(logits), {}, batch)
   np.testing.assert_allclose(total, expected, rtol=1e-5)
   assert count == index
-  log_p = token_log_probability(jnp.asarray(logits), jnp.asarray(ids))
-  np.testing.assert_allclose(
-    log_p,
-    np.take_along_axis(jax.nn.log_softmax(logits), ids[..., None], 2)[..., 0],
-    atol=1e-5,
-  )
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_gradient_of_the_cross_entropy_equals_automatic_differentiation(
-  smoothing,
-):
+def test_gradient_of_the_cross_entropy_equals_automatic_differentiation():
+  smoothing = 0.3
   rng = np.random.default_rng(2)
   logits_BTV = jnp.asarray(rng.normal(size=(2, 3, 5)), jnp.float32)
   id_BT = jnp.asarray(rng.integers(0, 5, (2, 3)))
@@ -72,11 +59,13 @@ def test_the_weight_of_an_example_scales_the_sum_and_not_the_count():
   logits_BTV = jnp.array(np.random.default_rng(1).normal(size=(2, 2, 5)))
   batch = {"target_id_BT": jnp.array([[4, 3], [3, 0]])}
   loss = NegativeLogLikelihood(smoothing=0.0)
-  log_p_BT = token_log_probability(logits_BTV, batch["target_id_BT"])
+  log_p_BTV = np.asarray(jax.nn.log_softmax(logits_BTV))
   batch["weight_B"] = jnp.array([1.0, 0.25])
   total, count = loss(logits_BTV, {}, batch)
   assert count == 3
-  by_hand = -(log_p_BT[0, 0] + log_p_BT[0, 1] + 0.25 * log_p_BT[1, 0])
+  by_hand = -(
+    log_p_BTV[0, 0, 4] + log_p_BTV[0, 1, 3] + 0.25 * log_p_BTV[1, 0, 3]
+  )
   assert total == pytest.approx(float(by_hand))
 
 
@@ -96,8 +85,7 @@ def test_rejects_a_loss_without_its_map(tiny, monkeypatch, tmp_path):
   config.losses.spread = LOSSES.section("spread")
   with pytest.raises(
     InputError,
-    match=r"^config\.losses\.spread reads the map stack='encoder', "
-    r"kind='weight_BHQM', which nothing in this model publishes\. There are: "
-    r"stack='cross', modifier='global', kind='weight_BTS' of layer 0\.",
+    match=r"losses\.spread reads the map stack='encoder', kind='weight_BHQM'"
+    r".*There are: stack='cross', modifier='global', kind='weight_BTS' of layer",
   ):
     train.run(config, tmp_path / "run")

@@ -3,7 +3,7 @@
 The test reads the checkpoints with Orbax only.
 """
 
-import dataclasses
+import itertools
 import shutil
 
 import jax
@@ -14,15 +14,10 @@ from jax.profiler import ProfileData
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart as config_file
-from jaxsyn.data.loader.batch_sampler import PlannedBatch
-from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
-from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.step import moving_average
-from jaxsyn.validation import Validator
 
 DECAY, STEPS, KEPT, EVERY = 0.9, 7, 4, 2  # batches an update
 
@@ -34,15 +29,10 @@ def read(workdir, step):
     return jax.tree.map(np.asarray, reader.restore(path))
 
 
-@pytest.mark.parametrize("steps", ["0-3", "5-4"])
+@pytest.mark.parametrize("steps", ["0-3", "5-4", "100-101"])
 def test_rejects_invalid_profile_steps(steps, tmp_path):
-  with pytest.raises(InputError, match=f"profile='{steps}': FIRST-LAST"):
+  with pytest.raises(InputError, match=f"profile='{steps}'"):
     Profile(steps, tmp_path, run_steps=100)
-
-
-def test_rejects_a_profile_of_steps_after_the_run(tmp_path):
-  with pytest.raises(InputError, match=r"profile='100-101': .* only 100"):
-    Profile("100-101", tmp_path, run_steps=100)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +47,9 @@ def make(prepared):
     config.model.transformer.update(
       encoder_layers=1, decoder_layers=1, feed_forward=16, heads=2
     )
-    config.optimiser.update(accumulate=EVERY, learning_rate=0.05)
-    config.optimiser.inverse_sqrt.update(warmup=1)
+    config.optimiser.update(
+      name="muon", accumulate=EVERY, learning_rate=0.05, schedule="constant"
+    )
     config.train.update(
       ema=DECAY,
       evaluate_every=4,
@@ -114,17 +105,8 @@ def test_the_moving_average_against_its_definition(straight):
     assert (moved > 0.01) == (n > 1)
 
 
-def test_the_moving_average_by_hand():
-  """1, 4, 10 with decay .9: 1; 4.9 / 1.9; (.81 + 3.6 + 10) / 2.71."""
-  average = np.float32(100)
-  for n, (p, wanted) in enumerate([(1, 1), (4, 4.9 / 1.9), (10, 14.41 / 2.71)]):
-    average = moving_average(
-      average, np.float32(p), decay=0.9, updates=np.int32(n + 1)
-    )
-    assert float(average) == pytest.approx(wanted, rel=1e-6)
-    assert n or average == 1  # the initial 100 has no weight
-  # A decay near 1 gives almost the mean.
-  average = np.float32(100)
+def test_a_moving_average_with_a_decay_near_1_is_the_mean():
+  average = np.float32(100)  # the initial value has no weight
   for n, p in enumerate([1, 4, 10]):
     average = moving_average(
       average, np.float32(p), decay=0.99999, updates=np.int32(n + 1)
@@ -134,7 +116,6 @@ def test_the_moving_average_by_hand():
 
 def test_evaluation_and_translation_use_the_average(straight):
   workdir, states = straight
-  assert [p.name for p in (workdir / "best").iterdir() if p.name.isdigit()]
   best = Session(workdir, checkpoint="best", beam=1).params
   last = Session(workdir, checkpoint="last", beam=1).params
   (step,) = (int(p.name) for p in (workdir / "best").glob("[0-9]*"))
@@ -154,12 +135,8 @@ def test_resumes_exactly_between_two_updates(straight, resumed):
 def test_profiles_the_requested_steps(resumed):
   (path,) = (resumed / "plugins" / "profile").glob("*/*.xplane.pb")
   data = ProfileData.from_file(str(path))
-  names = [
-    event.name
-    for plane in data.planes
-    for line in plane.lines
-    for event in line.events
-  ]
+  lines = itertools.chain.from_iterable(plane.lines for plane in data.planes)
+  names = [event.name for line in lines for event in line.events]
   assert sum("PjitFunction" in name or "Execute" in name for name in names) >= 2
 
 
@@ -173,30 +150,3 @@ def test_translation_uses_the_mean_of_the_newest_two_checkpoints(resumed):
     np.testing.assert_allclose(x, wanted, atol=1e-7)
     if wanted.any():
       assert np.abs(wanted - np.mean(old, axis=0)).max() > 1e-3
-
-
-def test_validation_does_not_depend_on_batches(straight, monkeypatch):
-  workdir, states = straight
-  session = Session(workdir, beam=1)
-  plan = session.plan
-  validator = Validator(
-    plan,
-    Layout("jit", plan.config.train.mesh),
-    Dataset(plan.config.data.directory).split("validation"),
-  )
-  sampler = validator._loader.batch_sampler
-  planned = sampler.in_order()
-  ids = np.concatenate([b.ids for b in planned])
-  shapes = [dataclasses.astuple(b.shape) for b in planned]
-  shape = Shape(24, *np.max(shapes, axis=0)[1:].tolist())
-  assert len(ids) == 24
-  collected = []
-  for pieces in ([ids], [ids[:1], ids[1:4], ids[4:]]):
-    batches = [PlannedBatch(shape, piece) for piece in pieces]
-    monkeypatch.setattr(sampler, "in_order", lambda b=batches: b)
-    collected.append(validator(states[STEPS]["ema"]).values)
-    del collected[-1]["seconds"]
-  assert {"loss/nll", "loss/source_heads", "uas/source", "perplexity"} <= {
-    *collected[0]
-  }
-  assert collected[1] == pytest.approx(collected[0], rel=1e-5)

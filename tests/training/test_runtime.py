@@ -1,6 +1,7 @@
 """Memory, the cache of compiled programs, and XLA's log."""
 
 import os
+import pathlib
 import platform
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.errors import InputError
-from jaxsyn.training.runtime import enough_memory
+from jaxsyn.training.runtime import enough_memory, set_up_jax
 
 PAGE_FAULTS = """
 import resource
@@ -65,9 +66,8 @@ def test_training_out_of_memory_names_the_batches(
   tiny, tmp_path, little_memory
 ):
   config = tiny("transformer")
-  config.batch.update(tokens=20_000_000, shapes=1)
+  config.batch.update(tokens=5_000_000, shapes=1)
   config.model.transformer.encoder_layers = 1
-  config.train.parallelism = "jit"
   with pytest.raises(
     InputError,
     match=r"(?s)out of memory \(.*training on batches of sentences x source x "
@@ -76,99 +76,67 @@ def test_training_out_of_memory_names_the_batches(
     train.run(config, tmp_path / "run")
 
 
-COMPILE = """
-import jax, jax.numpy as jnp
-from jaxsyn.training.runtime import set_up_jax
-set_up_jax()
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-hits = []
-jax.monitoring.register_event_listener(
-  lambda event, **_: hits.append(event) if event.endswith("/cache_hits") else None
-)
-jax.jit(lambda x: jnp.sin(x) + 41)(jnp.ones(3)).block_until_ready()
-print("reused" if hits else "compiled")
-"""
-
-
-def compile_program(environment, **variables):
-  """Returns whether a new process reused a program, and its standard error."""
-  env = {k: v for k, v in environment.items() if "CACHE" not in k}
-  done = subprocess.run(
-    [sys.executable, "-W", "ignore", "-c", COMPILE],
-    env=env | {name: str(value) for name, value in variables.items()},
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  return done.stdout == "reused\n", done.stderr
-
-
-@pytest.fixture(scope="module")
-def filled(environment, tmp_path_factory):
-  """A private cache with the program of `compile_program`."""
-  home = tmp_path_factory.mktemp("cache") / "home"
-  assert compile_program(environment, XDG_CACHE_HOME=home) == (False, "")
-  path = home / "jaxsyn" / "programs"
-  for each in (home, path.parent, path):
-    assert each.stat().st_mode & 0o7777 == 0o700
-  return path
-
-
 @pytest.fixture
-def cache(filled):
-  """The same, with its modes and owner restored afterwards."""
-  yield filled
-  os.chown(filled, os.getuid(), -1)
-  for path in (filled, filled.parent, filled.parent.parent):
-    path.chmod(0o700)
+def program_cache(monkeypatch, tmp_path):
+  """A function that calls set_up_jax; returns the cache of compiled programs."""
+  monkeypatch.setattr("jaxsyn.training.runtime.keep_freed_memory", lambda: True)
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  before = jax.config.jax_compilation_cache_dir
+
+  def set_up(folder=None):
+    jax.config.update("jax_compilation_cache_dir", folder and str(folder))
+    set_up_jax()
+    return jax.config.jax_compilation_cache_dir
+
+  yield set_up
+  jax.config.update("jax_compilation_cache_dir", before)
 
 
-def test_programs_in_a_private_cache_are_reused(cache, environment):
-  chosen = compile_program(environment, JAX_COMPILATION_CACHE_DIR=cache)
-  assert chosen == (True, "")
+def test_the_program_cache_is_private(program_cache, tmp_path, capsys):
+  path = tmp_path / "jaxsyn" / "programs"
+  assert program_cache() == str(path)
+  for each in (path.parent, path):
+    assert each.stat().st_mode & 0o022 == 0
+  (tmp_path / "link").symlink_to(path)
+  assert program_cache(tmp_path / "link") == str(path)
+  tmp_path.chmod(0o1777)  # as /tmp
+  assert program_cache() == str(path)
+  assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-  ("depth", "mode", "is_used"),
-  [(0, 0o1777, False), (1, 0o770, False), (2, 0o1777, True)],
-)
-def test_a_cache_that_others_can_write_to_is_not_used(
-  cache, environment, depth, mode, is_used
+@pytest.mark.parametrize("depth, mode", [(0, 0o1777), (1, 0o770)])
+def test_a_program_cache_that_others_can_write_to_is_not_used(
+  program_cache, tmp_path, capsys, depth, mode
 ):
-  home = cache.parent.parent
-  path = (cache, cache.parent, home)[depth]
-  path.chmod(mode)
-  before = sorted(cache.iterdir())
-  reused, output = compile_program(environment, XDG_CACHE_HOME=home)
-  assert reused == is_used
-  assert (output == "") == is_used and output.count("\n") == (not is_used)
-  if not is_used:
-    assert output.startswith("warning: compiled programs are neither kept nor ")
-    assert f"can be written to by others: chmod go-w {path}." in output
-    assert sorted(cache.iterdir()) == before
+  path = pathlib.Path(program_cache())
+  shared = (path, path.parent)[depth]
+  shared.chmod(mode)
+  assert program_cache() is None
+  message = capsys.readouterr().err
+  assert message.startswith("warning: compiled programs are neither kept nor ")
+  assert f"can be written to by others: chmod go-w {shared}." in message
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can change an owner")
-def test_a_cache_of_another_user_is_not_used(cache, environment, tmp_path):
-  os.chown(cache, 65534, 65534)
-  (tmp_path / "link").symlink_to(cache)
-  reused, output = compile_program(
-    environment, JAX_COMPILATION_CACHE_DIR=tmp_path / "link"
-  )
-  assert not reused
-  assert f"{cache} belongs to user 65534: remove it, or " in output
+def test_a_program_cache_of_another_user_is_not_used(program_cache, capsys):
+  path = program_cache()
+  os.chown(path, 65534, 65534)
+  assert program_cache(path) is None
+  assert f"{path} belongs to user 65534: remove it" in capsys.readouterr().err
+
+
+LOG = """
+import logging
+import jax
+from jaxsyn.training.runtime import set_up_jax
+set_up_jax()
+jax.jit(lambda x: x).lower(1).compile()
+logging.getLogger('jax').warning('a warning of JAX')
+"""
 
 
 def test_xla_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):
   """The error is one that XLA logs with the level of its compilation alarm."""
-  code = (
-    "import jax\n"
-    "from jaxsyn.training.runtime import set_up_jax\n"
-    "set_up_jax()\n"
-    "jax.jit(lambda x: x).lower(1).compile()\n"
-    "import logging\n"
-    "logging.getLogger('jax').warning('a warning of JAX')\n"
-  )
   (tmp_path / "file").touch()
   env = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
   env |= {
@@ -180,7 +148,7 @@ def test_xla_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):
   shown = {}
   for level in ("", "2"):
     done = subprocess.run(
-      [sys.executable, "-c", code],
+      [sys.executable, "-c", LOG],
       env=env | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}),
       capture_output=True,
       text=True,
