@@ -27,7 +27,7 @@ from jaxsyn.utils import exits
 
 def command(word):
   if word == "abandon":
-    exits.abandon(ThreadPoolExecutor().submit(time.sleep, 60))
+    exits.abandon(ThreadPoolExecutor().submit(time.sleep, 300))
   if word == "warn":
     logging.warning("%d is odd", 3)
   if word == "open":
