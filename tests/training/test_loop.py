@@ -187,7 +187,7 @@ def steps_of(folder) -> list[tuple]:
 
 
 def test_compilation_and_signals_during_it_do_not_change_training(
-  train, tmp_path, capsys, monkeypatch
+  train, tmp_path, capsys, monkeypatch, request
 ):
   monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
@@ -205,6 +205,7 @@ def test_compilation_and_signals_during_it_do_not_change_training(
   shutil.rmtree(tmp_path)
   tmp_path.mkdir()
   compilers = threading.Event()
+  request.addfinalizer(compilers.set)  # or Python would wait at its exit
 
   def stuck(at):
     def gate(index, compilations):
