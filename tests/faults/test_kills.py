@@ -35,15 +35,13 @@ class Command:
   """A command that is killed.
 
   Attributes:
-    words: Words of the command line, without the output folder.
-    folder: Option of the output folder.
+    arguments: Function from the output folder to the command line.
     progress: Pattern of files that appear in the folder during the work.
     seconds: Time after the first of these files in which the signal is sent.
     result: Function from the output folder to what must be equal.
   """
 
-  words: list[str]
-  folder: str
+  arguments: Callable[[pathlib.Path], list[str]]
   progress: str
   seconds: float
   result: Callable[[pathlib.Path], object]
@@ -110,7 +108,7 @@ def run(
     Whether the command ended by itself.
   """
   process = subprocess.Popen(
-    [*command.words, f"{command.folder}={folder}"],
+    command.arguments(folder),
     cwd=ROOT,
     env=environment,
     stdout=subprocess.PIPE,
@@ -137,21 +135,29 @@ def run(
   return sent is None
 
 
-def check_kills(command, folder, environment, seed: int) -> None:
+@dataclasses.dataclass(frozen=True)
+class Intact:
+  """A command, and its result when it is not killed."""
+
+  command: Command
+  result: object
+
+
+def check_kills(intact: Intact, folder, environment, seed: int) -> None:
   """Asserts that a command that is interrupted twice has the same result."""
-  assert run(command, folder / "intact", environment)
-  rng, killed = np.random.default_rng(seed), folder / "killed"
+  rng = np.random.default_rng(seed)
   for kill in (signal.SIGKILL, SIGNALS[int(rng.integers(2))]):
-    if run(command, killed, environment, kill, rng):
+    if run(intact.command, folder, environment, kill, rng):
       break  # it ended before the signal
-  assert run(command, killed, environment)
-  assert command.result(killed) == command.result(folder / "intact")
+  assert run(intact.command, folder, environment)
+  assert intact.command.result(folder) == intact.result
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_prepare_continues_after_kills(tmp_path, environment, seed):
-  raw = corpus(tmp_path, train=4000, test=50).prepare.raw_dir
-  config = tmp_path / "toy.py"
+@pytest.fixture(scope="module")
+def preparation(tmp_path_factory, environment) -> Intact:
+  folder = tmp_path_factory.mktemp("preparation")
+  raw = corpus(folder, train=4000, test=50).prepare.raw_dir
+  config = folder / "toy.py"
   config.write_text(
     "from jaxsyn.configs import base\n"
     "def get_config():\n"
@@ -166,15 +172,21 @@ def test_prepare_continues_after_kills(tmp_path, environment, seed):
     f"      {raw!r} + f'/{{split}}.conllu')\n"
     "  return config\n"
   )
-  words = [sys.executable, "-m", "preprocess.build", "--config", str(config)]
-  command = Command(
-    words, "--config.data.directory", "work/*", 2.0, dataset_files
-  )
-  check_kills(command, tmp_path, environment, seed)
+
+  def arguments(directory):
+    return [
+      *(sys.executable, "-m", "preprocess.build", "--config", str(config)),
+      f"--config.data.directory={directory}",
+    ]
+
+  command = Command(arguments, "work/*", 2.0, dataset_files)
+  assert run(command, folder / "intact", environment)
+  return Intact(command, dataset_files(folder / "intact"))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_training_resumes_after_kills(tmp_path, prepared, environment, seed):
+@pytest.fixture(scope="module")
+def training(tmp_path_factory, prepared, environment) -> Intact:
+  folder = tmp_path_factory.mktemp("training")
   options = {
     "data.directory": prepared,
     "model.width": 16,
@@ -185,15 +197,33 @@ def test_training_resumes_after_kills(tmp_path, prepared, environment, seed):
     "optimiser.accumulate": 3,
     "batch.tokens": 1024,
     "batch.shapes": 1,
-    "train.steps": 80,
+    "train.steps": 120,
     "train.save_every": 2,
     "train.evaluate_every": 40,
     "train.log_every": 25,  # windows are interrupted
     "train.minutes": 0.0,
     "train.selection": "log_likelihood",
   }
-  words = [sys.executable, "-m", "jaxsyn.train"]
-  words += ["--config", "configs/quickstart.py:sisa"]
-  words += [f"--config.{name}={value}" for name, value in options.items()]
-  command = Command(words, "--workdir", "checkpoints/*", 3.0, train_state)
-  check_kills(command, tmp_path, environment, seed)
+
+  def arguments(workdir):
+    return [
+      *(sys.executable, "-m", "jaxsyn.train", "--workdir", str(workdir)),
+      *("--config", "configs/quickstart.py:sisa"),
+      *(f"--config.{name}={value}" for name, value in options.items()),
+    ]
+
+  command = Command(arguments, "checkpoints/*", 3.0, train_state)
+  assert run(command, folder / "intact", environment)
+  return Intact(command, train_state(folder / "intact"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_prepare_continues_after_kills(
+  preparation, tmp_path, environment, seed
+):
+  check_kills(preparation, tmp_path / "killed", environment, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_training_resumes_after_kills(training, tmp_path, environment, seed):
+  check_kills(training, tmp_path / "killed", environment, seed)

@@ -66,7 +66,7 @@ def test_training_out_of_memory_names_the_batches(
   tiny, tmp_path, little_memory
 ):
   config = tiny("transformer")
-  config.batch.update(tokens=5_000_000, shapes=1)
+  config.batch.update(tokens=20_000_000, shapes=1)
   config.model.transformer.encoder_layers = 1
   with pytest.raises(
     InputError,
