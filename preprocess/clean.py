@@ -265,7 +265,7 @@ def select(context: JobContext, results: Sequence[Result]) -> Result:
 
 
 def kept_rows(context: JobContext, number: int) -> list[int]:
-  """Returns the indices of lines in a chunk that become training or test pairs."""
+  """Returns the indices of lines in a chunk that are clean and in the subset."""
   chunk, summary = context.chunk(number), context.summary("duplicates")
   duplicates = context.duplicates(summary["partitions"])
   rows = _clean_rows(context, number, duplicates)

@@ -216,7 +216,7 @@ class Annotations(OptionalFeature):
   name = "annotations"
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Counts the words with each label: side -> annotation -> label -> count."""
+    """Counts words by label, and writes side -> annotation -> label -> count."""
     names = examples.chunk.context.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():

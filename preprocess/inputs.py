@@ -64,7 +64,7 @@ class Inputs:
   left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def has_trees(self, side: str) -> bool:
-    """Returns whether files give the trees of a side, so that none is parsed."""
+    """Returns whether files give the trees of a side, instead of a parser."""
     return f"trees.{side}" in self.splits[self.config.data.train].streams
 
   def sha256(self, split: SplitInput) -> str:

@@ -115,7 +115,7 @@ class PrepareJob:
 
 
 class JobContext:
-  """A preparation job with its parsers, vocabularies and stage summaries, once loaded.
+  """A preparation job with its loaded parsers, vocabularies and summaries.
 
   Attributes:
     job: Job that is prepared.
@@ -149,7 +149,7 @@ class JobContext:
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   def summary(self, stage: str) -> Result:
-    """Returns the combined result of a finished stage, which is read only once."""
+    """Returns the combined result of a finished stage, read from its file once."""
     if stage not in self._summaries:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]

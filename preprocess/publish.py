@@ -173,7 +173,7 @@ def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
 def check_no_user_files(
   directory: pathlib.Path, name: str, inputs: Iterable[pathlib.Path]
 ) -> None:
-  """Raises InputError if publishing would delete input or other files of the user.
+  """Raises InputError if publishing would delete files of the user.
 
   Hidden files are ignored.
 

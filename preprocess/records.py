@@ -217,7 +217,7 @@ def _content(
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
-  """Writes content as gzip, without a time, so that equal content gives equal bytes."""
+  """Writes content as gzip; equal content gives equal bytes at any time."""
   with (
     # Level 6 compresses text as well as 9, three times as fast.
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,

@@ -14,7 +14,7 @@ Counts = dict[str, int]
 
 
 def count(rows: Rows, sides: Sequence[str]) -> Counts:
-  """Counts unknown subwords and sentences without a tree in a batch of examples.
+  """Counts unknown subwords and sentences without a tree in some examples.
 
   Args:
     rows: Examples.

@@ -159,7 +159,7 @@ def texts(source: Source) -> Iterator[str]:
 
 
 def _tf_records(source: Source) -> Iterator[bytes]:
-  """Yields the serialized examples that a split reads from a TFRecord file."""
+  """Yields the serialized examples of a split from a TFRecord file."""
   selected = range(source.first, source.first + source.count)
   count = 0
   try:
@@ -178,7 +178,7 @@ def _tf_records(source: Source) -> Iterator[bytes]:
 
 
 def _array_records(source: Source) -> Iterator[bytes]:
-  """Yields the serialized examples that a split reads from an ArrayRecord file."""
+  """Yields the serialized examples of a split from an ArrayRecord file."""
   try:
     from array_record.python import array_record_module
   except ImportError:
