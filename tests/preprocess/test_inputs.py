@@ -359,18 +359,6 @@ def test_reports_trees_of_other_lines(tmp_path, trees, lines, message):
     chunks_of(tmp_path, lines, 1, streams)
 
 
-@pytest.mark.parametrize("after", [b"", b"\nlast"])
-def test_reports_a_line_that_is_too_long(tmp_path, monkeypatch, after):
-  monkeypatch.setattr(text, "LONGEST", 10)
-  path = tmp_path / "text"
-  streams = {"source": [path], "target": [path]}
-  path.write_bytes(b"one\n" * 2 + b"x" * 10 + after)
-  chunks_of(tmp_path / "good", "", 1, streams)
-  path.write_bytes(b"one\n" * 2 + b"x" * 11 + after)
-  with pytest.raises(InputError, match=r"text:3: .* than 10 bytes"):
-    chunks_of(tmp_path / "bad", "", 1, streams)
-
-
 TREE = """# sent_id = 1
 # text = Vom Haus\u00a0 .
 1-2\tVom\t_\t_\t_\t_\t_\t_\t_\t_

@@ -418,11 +418,6 @@ def test_reads_penn_brackets(line, words, signs):
   assert " ".join(str(names.get(s, s)) for s in found.signs) == signs
 
 
-@pytest.mark.parametrize("line", ["()", "(())", "( )", "(NN duck)"])
-def test_a_line_without_constituents_has_no_tree(line):
-  assert penn.parse(line, "x:1") is None
-
-
 @pytest.mark.parametrize(
   ("line", "message"),
   [
@@ -461,17 +456,9 @@ def test_penn_spellings_are_found_in_the_text(words, text):
   assert covered == text.replace(" ", "").strip("\u200b").replace("\u00a0", "")
 
 
-@pytest.mark.parametrize(
-  ("text", "message"),
-  [
-    ("A cat waits.", r"word 'duck' is not in the text .* 'cat waits\.'"),
-    ("A duck", r"word 'waits' is not in the text where it reads ''"),
-    ("A duck waits. Now", r"no word covers the text from 'Now'"),
-  ],
-)
-def test_another_text_is_a_mismatch(text, message):
-  with pytest.raises(align.MismatchError, match=message):
-    spans_of(text, penn.parse(DUCK, "x:1"))
+def test_a_line_without_constituents_has_no_tree():
+  for line in ("()", "(())", "( )", "(NN duck)"):
+    assert penn.parse(line, "x:1") is None
 
 
 def test_subwords_are_inside_their_constituents(tmp_path):
