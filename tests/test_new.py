@@ -195,8 +195,8 @@ def test_names_the_parser_model_of_the_language(language, model, message):
   assert f"--config {run} --workdir" in made.commands[1]
 
 
-def test_a_given_parser_model(shared_data):
-  model = str(shared_data / "udpipe" / "english.udpipe")
+def test_a_given_parser_model(prepared):
+  model = str(prepared / "parser.source.udpipe")
   config = loaded(new.run("mine", corpus(20), parsers=(model, model)))
   assert config.prepare.parse.sides == ("source", "target")
   assert config.prepare.parse.source.parser.model == model

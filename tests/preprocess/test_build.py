@@ -1,6 +1,7 @@
 """Complete preparations: repeated, repaired, killed, and beside files of the user."""
 
 import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -200,17 +201,17 @@ def test_parallel_treebanks(shared_data, tmp_path):
   """Real gold trees: multi-word tokens, crossing arcs, text without blanks."""
   config = pud.pud("de", "ja")
   config.data.directory = str(tmp_path / "out")
-  ranges = {"train": "1-80", "validation": "801-810", "test": "901-910"}
+  ranges = {"train": "1-80", "validation": "81-90", "test": "91-100"}
   for split, lines in ranges.items():
     files = config.prepare.splits[split][:2]
     config.prepare.splits[split] = (*files, lines)
   folder = build.run(config, str(shared_data / "ud"))
   manifest = manifests.read(folder)
   assert manifest["sides"] == ["source", "target"]
-  trees = [
-    list(conllu.read(shared_data / "ud" / f"{language}_pud.conllu.gz"))
-    for language in ("de", "ja")
+  paths = [
+    shared_data / "ud" / f"{code}_pud.conllu.gz" for code in ("de", "ja")
   ]
+  trees = [[*itertools.islice(conllu.read(path), 100)] for path in paths]
   for split, lines in ranges.items():
     first, last = map(int, lines.split("-"))
     assert manifest["splits"][split]["unparsed"] == 0
