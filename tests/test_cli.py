@@ -175,40 +175,6 @@ def test_names_of_config_files(tmp_path, monkeypatch):
     addresses.file_of("pudd.py")
 
 
-def test_main_exits_with_the_status_of_an_error(monkeypatch, capsys):
-  monkeypatch.setattr(cli, "parse", lambda _, **more: None)
-
-  def failing(error):
-    def fail(_):
-      raise error
-
-    return fail
-
-  with pytest.raises(SystemExit) as stopped:
-    cli.main(failing(InputError("a field")))
-  assert stopped.value.code == 2
-  assert capsys.readouterr().err == "error: a field\n"
-  with pytest.raises(KeyError, match="a bug"):
-    cli.main(failing(KeyError("a bug")))
-
-
-def test_exits_if_the_reader_of_standard_output_ends():
-  code = (
-    "from jaxsyn import cli; cli.parse = lambda _, **more: None;"
-    "cli.main(lambda _: [print('line', flush=True) for _ in range(100000)])"
-  )
-  process = subprocess.Popen(
-    [sys.executable, "-c", code],
-    cwd=ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-  )
-  process.stdout.readline()
-  process.stdout.close()
-  assert process.stderr.read() == b""
-  assert process.wait() == 141
-
-
 @pytest.fixture
 def defined():
   """Returns a function that defines a command's flags, until the test ends."""

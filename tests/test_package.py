@@ -81,7 +81,3 @@ def test_run_sh_installs_requirements_of_a_command_once(
   if commands == ["quickstart", "quickstart"]:
     assert "== installing" not in done.stdout
     assert len([line for line in called if "jaxsyn.compare" in line]) == 2
-
-
-def test_the_package_has_a_command():
-  assert PROJECT["project"]["scripts"] == {"jaxsyn": "jaxsyn.__main__:main"}
