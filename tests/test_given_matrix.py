@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from jaxsyn import train
 from jaxsyn.errors import InputError
@@ -12,48 +13,49 @@ from jaxsyn.session import Session
 
 def losses(workdir):
   lines = (workdir / "log.jsonl").read_text().splitlines()
-  return [
-    (r["step"], r.get("loss", r.get("perplexity")))
-    for r in map(json.loads, lines)
-  ]
+  entries = map(json.loads, lines)
+  return [(e["step"], e.get("loss", e.get("perplexity"))) for e in entries]
 
 
 def matrix(value):
-  def change(batch):
+  def transform(batch):
     shape = (*batch["source_id_BS"].shape, batch["source_id_BS"].shape[1])
     return {**batch, "source_weighting_BSS": np.full(shape, value)}
 
-  return change
+  return transform
 
 
 def test_a_matrix_of_ones_equals_the_baseline(tiny, tmp_path):
-  def config(system):
+  for system, transform in (
+    ("transformer", None),
+    ("given_weighting", matrix(1.0)),
+  ):
     config = tiny(system)
     config.batch.shapes = 1
     config.model.transformer.encoder_layers = 1
     config.train.update(steps=2, evaluate_every=2, validation_sentences=2)
-    return config
-
-  train.run(config("transformer"), tmp_path / "plain")
-  train.run(config("given_weighting"), tmp_path / "mine", matrix(1.0))
+    train.run(config, tmp_path / system, transform)
   # XLA may fuse the same arithmetic differently.
-  np.testing.assert_allclose(
-    losses(tmp_path / "mine"), losses(tmp_path / "plain"), rtol=1e-6
+  assert_allclose(
+    losses(tmp_path / "given_weighting"),
+    losses(tmp_path / "transformer"),
+    rtol=1e-6,
   )
-  lines = ["The duck arrived .", "Ducks ."]
 
-  def scores(folder, edit):
-    session = Session(tmp_path / folder, batch_transform=edit)
+  def scores(system, transform):
+    session = Session(tmp_path / system, batch_transform=transform)
+    lines = ["The duck arrived .", "Ducks ."]
     return [best[0].score for best in session(lines)]
 
-  plain = scores("plain", None)
-  np.testing.assert_allclose(scores("mine", matrix(1.0)), plain, rtol=1e-5)
-  assert not np.allclose(scores("mine", matrix(9.0)), plain, rtol=1e-4)
+  plain = scores("transformer", None)
+  ones, nines = (scores("given_weighting", matrix(x)) for x in (1.0, 9.0))
+  assert_allclose(ones, plain, rtol=1e-5)
+  assert not np.allclose(nines, plain, rtol=1e-4)
 
 
 def test_rejects_a_matrix_of_another_shape(tiny, tmp_path):
-  def change(batch):
+  def transform(batch):
     return {**batch, "source_weighting_BSS": np.ones((1, 2, 2))}
 
   with pytest.raises(InputError, match="source_weighting_BSS of shape"):
-    train.run(tiny("given_weighting"), tmp_path / "bad", change)
+    train.run(tiny("given_weighting"), tmp_path / "bad", transform)

@@ -1,11 +1,11 @@
 """Systems that read trees, on data in which sentences have none."""
 
 import dataclasses
-import json
 
 import pytest
 import raw_corpora
 
+import jaxsyn.plan
 from jaxsyn import compare, train
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence import conllu
@@ -14,125 +14,101 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import check_parsed, resolve
 from jaxsyn.preprocess import build
 
-SIDES = ("source", "target")
-
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-  """A function (name, parsed): prepares data in which some sentences have no tree.
-
-  `parsed` is split -> side -> function: whether sentence i has a tree.
-  """
+def folders(tmp_path_factory):
+  """Dataset directories: no trees; and trees of most training sources only."""
   base = tmp_path_factory.mktemp("unparsed")
 
-  def make(name, parsed):
+  def make(name, is_parsed):
     config = raw_corpora.corpus(base / name)
-    config.prepare.parse.sides = SIDES
+    config.prepare.parse.sides = ("source", "target")
     for split in ("train", "test"):
-      source = raw_corpora.lines_of(config, f"{split}.en")
-      for side, lines in zip(SIDES, (source, [s.upper() for s in source])):
+      lines = raw_corpora.lines_of(config, f"{split}.en")
+      for side in ("source", "target"):
+        texts = lines if side == "source" else [line.upper() for line in lines]
         path = base / name / "raw" / f"{split}.{side}.conllu"
-        blocks = []
-        for i, line in enumerate(lines):
-          parse = conllu.unparsed(line)
-          if parsed[split][side](i):
-            blocks.append(raw_corpora.chain(line))
-          else:
-            blocks.append(conllu.to_text(parse, str(i)))
+        blocks = [
+          raw_corpora.chain(line)
+          if is_parsed(split, side, i)
+          else conllu.to_text(conllu.unparsed(line), str(i))
+          for i, line in enumerate(texts)
+        ]
         path.write_text("".join(blocks))
         config.prepare.parse[f"{side}_conllu"][split] = str(path)
     build.run(config, str(base / name / "raw"))
     return config.data.directory
 
-  return make
+  def most_sources(split, side, i):
+    return (split, side) == ("train", "source") and i % 10 > 0
 
-
-@pytest.fixture(scope="module")
-def folders(corpus):
-  def all_(_):
-    return True
-
-  def none(_):
-    return False
-
-  complete, no = dict.fromkeys(SIDES, all_), dict.fromkeys(SIDES, none)
   return {
-    "none": corpus("none", {"train": no, "test": no}),
-    "source": corpus(
-      "source",
-      {split: {"source": all_, "target": none} for split in ("train", "test")},
-    ),
-    "some": corpus(
-      "some",
-      {
-        "train": {"source": lambda i: i % 10 > 0, "target": all_},
-        "test": no,
-      },
-    ),
-    "few": corpus(
-      "few",
-      {
-        "train": {"source": lambda i: i % 30 > 0, "target": all_},
-        "test": complete,
-      },
-    ),
+    "none": make("none", lambda split, side, i: False),
+    "most": make("most", most_sources),
   }
 
 
-def config_of(tiny, folder, system, tree="parsed"):
-  config = tiny(system)
-  config.data.directory, config.data.tree = folder, tree
-  config.data.validation, config.batch.shapes = "test", 1
-  config.train.update(steps=1, evaluate_every=1, selection="log_likelihood")
-  return config
+@pytest.fixture
+def config_of(tiny, folders):
+  """A function (folder, system, tree) -> config."""
+
+  def make(folder, system, tree="parsed"):
+    config = tiny(system)
+    config.data.directory, config.data.tree = folders[folder], tree
+    config.data.validation, config.batch.shapes = "test", 1
+    config.train.update(steps=1, evaluate_every=1, selection="log_likelihood")
+    return config
+
+  return make
+
+
+def warnings_of(config, **data):
+  """The warnings of `check_parsed`, with other options of config.data."""
+  dataset = Dataset(config.data.directory)
+  plan = resolve(read_config(config), dataset.manifest)
+  data = dataclasses.replace(plan.config.data, **data)
+  config = dataclasses.replace(plan.config, data=data)
+  return check_parsed(dataclasses.replace(plan, config=config), dataset)
 
 
 @pytest.mark.parametrize(
   "folder, system, tree, side",
   [
-    ("none", "pascal", "parsed", "source"),
     ("none", "pascal", "random", "source"),
     ("none", "pascal", "linear", "source"),
     ("none", "pascal", "wrong_parents", "source"),
     ("none", "label_embedding", "parsed", "source"),
     ("none", "gru_syntax", "parsed", "source"),
-    ("source", "dbsa", "parsed", "target"),
-    ("source", "sync_attention", "parsed", "target"),
+    ("most", "dbsa", "parsed", "target"),
+    ("most", "sync_attention", "parsed", "target"),
   ],
 )
 def test_rejects_training_without_any_tree(
-  tiny, folders, tmp_path, folder, system, tree, side
+  config_of, folder, system, tree, side
 ):
-  config = config_of(tiny, folders[folder], system, tree)
   message = (
     rf"none of the 60 training sentences in .*/{folder}/out has a tree of the "
-    rf"{side}, which system '{system}' reads\. Prepare the data again with a "
-    rf"parser \(config\.prepare\.parse\.{side}\.parser\)"
+    rf"{side}, which system '{system}' reads\. .*\.parse\.{side}\.parser\)"
   )
   with pytest.raises(InputError, match=message):
+    warnings_of(config_of(folder, system, tree))
+
+
+def test_commands_reject_training_without_any_tree(config_of, tmp_path):
+  config = config_of("none", "pascal")
+  with pytest.raises(InputError, match="none of the 60 training sentences"):
     train.run(config, tmp_path / "run")
-  with pytest.raises(InputError, match=message):
-    compare.run({system: config}, tmp_path / "comparison", 1)
+  with pytest.raises(InputError, match="none of the 60 training sentences"):
+    compare.run({"pascal": config}, tmp_path / "comparison", 1)
   assert not [*tmp_path.iterdir()]
 
 
-def test_a_system_without_trees_trains_on_unparsed_sentences(
-  tiny, folders, tmp_path, capsys
+def test_training_warns_of_many_unparsed_sentences(
+  config_of, folders, tmp_path, capsys
 ):
-  config = config_of(tiny, folders["none"], "transformer")
-  assert train.run(config, tmp_path / "run").step == 1
-  assert "warning" not in capsys.readouterr().out
-
-
-def test_warns_of_many_unparsed_sentences(tiny, folders, tmp_path, capsys):
-  config = config_of(tiny, folders["some"], "pascal")
-  train.run(config, tmp_path / "run")
-  message = [
-    line.replace(folders["some"], "DATA")
-    for line in capsys.readouterr().out.splitlines()
-    if line.startswith("warning")
-  ]
-  assert message == [
+  train.run(config_of("most", "pascal"), tmp_path / "run")
+  lines = capsys.readouterr().out.replace(folders["most"], "DATA").splitlines()
+  assert [line for line in lines if line.startswith("warning")] == [
     "warning: 6 of the 60 sentences of split 'train' in DATA (10.0 %) have no "
     "tree of the source; there system 'pascal' works as the plain model.",
     "warning: 7 of the 7 sentences of split 'test' in DATA (100.0 %) have no "
@@ -140,23 +116,19 @@ def test_warns_of_many_unparsed_sentences(tiny, folders, tmp_path, capsys):
   ]
 
 
-def test_does_not_warn_of_few_unparsed_sentences(tiny, folders):
-  with open(f"{folders['few']}/manifest.json") as file:
-    manifest = json.load(file)
-  assert manifest["splits"]["train"]["unparsed"] == 2
-  config = read_config(config_of(tiny, folders["few"], "pascal"))
-  assert check_parsed(resolve(config, manifest), Dataset(folders["few"])) == []
+def test_does_not_warn_of_few_sentences_or_systems_without_trees(
+  config_of, monkeypatch
+):
+  assert warnings_of(config_of("none", "transformer")) == []
+  monkeypatch.setattr(jaxsyn.plan, "MAX_UNPARSED", 0.11)
+  (warning,) = warnings_of(config_of("most", "pascal"))
+  assert "split 'test'" in warning
 
 
-def test_counts_trees_of_all_corpora_of_a_mixture(tiny, folders):
-  config = config_of(tiny, folders["none"], "pascal")
-  config = read_config(config)
-  mixture = dataclasses.replace(config.data.mixture, folders=(folders["few"],))
-  data = dataclasses.replace(config.data, mixture=mixture)
-  with open(f"{folders['none']}/manifest.json") as file:
-    plan = resolve(config, json.load(file))
-  plan = dataclasses.replace(
-    plan, config=dataclasses.replace(config, data=data)
+def test_counts_trees_of_all_corpora_of_a_mixture(config_of, folders):
+  config = config_of("none", "pascal")
+  mixture = dataclasses.replace(
+    read_config(config).data.mixture, folders=(folders["most"],)
   )
-  message = check_parsed(plan, Dataset(folders["none"]))
-  assert message[0].startswith("62 of the 120 sentences of split 'train'")
+  warning, *_ = warnings_of(config, mixture=mixture)
+  assert warning.startswith("66 of the 120 sentences of split 'train'")

@@ -1,4 +1,4 @@
-"""Tests that trees with wrong parents are equal throughout a run and recorded."""
+"""Trees with wrong parents are equal throughout a run, and recorded."""
 
 import dataclasses
 import shutil
@@ -8,28 +8,22 @@ import numpy as np
 import pytest
 import results_made
 from control_trees import replace_trees
+from numpy.testing import assert_array_equal
 from toy_folders import data_of, opened
 
 from jaxsyn import train
 from jaxsyn.comparison import facts, tables
-from jaxsyn.comparison.controls import control_of
-from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
-from jaxsyn.data.loader.batch_sampler import Position
-from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.transforms import wrong_parents
-from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
+from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.store.dataset import Dataset, Split
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session, workdir
 from jaxsyn.training.checkpoint_writer import Progress
 
-READS = tuple(
-  f"{side}_{name}"
-  for side in ("source", "target")
-  for name in ("head", "relation", "parent_mid", "tree_distance")
-)
+SIDES = ("source", "target")
+FEATURES = ("head", "relation", "parent_mid", "tree_distance")
 RATE = 0.3
 
 
@@ -37,117 +31,61 @@ def data(rate=RATE):
   return dataclasses.replace(data_of(), tree=WrongParents(rate))
 
 
-def expected(records, seed, rate=RATE):
-  """Number of the example -> the features that `replace_trees` gives it."""
-  return [
-    replace_trees(
-      replace_trees(one, "source", tree=WrongParents(rate), seed=seed),
-      "target",
-      tree=WrongParents(rate),
-      seed=seed,
-    )
-    for one in records
-  ]
+def load(records, rate=RATE, **options):
+  required = [f"{side}_{name}" for side in SIDES for name in FEATURES]
+  options = {"data": data(rate), "seed": 3, **options}
+  return opened(records, required, **options)
 
 
-def check(batch, ids, wanted):
-  """Compares rows of a batch with examples, feature by feature."""
-  for row, index in enumerate(ids):
-    for side, axis in (("source", "S"), ("target", "T")):
-      one = wanted[index]
-      words = len(one[f"{side}_head"])
-      for name, letters in (
-        ("head", "W"),
-        ("relation", "W"),
-        ("parent_mid", axis),
-      ):
-        full = one[f"{side}_{name}"]
-        result = batch[f"{side}_{name}_B{letters}"][row, : len(full)]
-        np.testing.assert_array_equal(result, full)
-      square = batch[f"{side}_tree_distance_BWW"][row, :words, :words]
-      np.testing.assert_array_equal(
-        square.ravel(), one[f"{side}_tree_distance"].ravel()
-      )
+def with_wrong_parents(records, seed):
+  """The examples, with the trees that `replace_trees` gives each of them."""
+  examples = list(records)
+  for side in SIDES:
+    examples = [
+      replace_trees(one, side, tree=WrongParents(RATE), seed=seed)
+      for one in examples
+    ]
+  return examples
 
 
-def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
-  records = Dataset(prepared).split("train")
-  wanted = expected(records, seed=3)
-  parsed = list(records)
-  edited = sum(
-    (a["source_head"] != b["source_head"]).any() for a, b in zip(wanted, parsed)
-  )
-  assert edited > 500  # of 600
-  for memory_gib, tokens, hosts in ((1.0, 4000, 1), (3e-4, 1500, 2)):
-    split = opened(
-      records,
-      READS,
-      data=data(),
-      seed=3,
-      memory_gib=memory_gib,
-      tokens=tokens,
-      row_multiple=2,
-    )
-    assert split.in_memory == (memory_gib == 1)
-    for part in range(hosts):
-      share = HostShard((part,), hosts)
-      values = dataclasses.replace(split, shard=share)
-      for epoch in (0, 2):
-        for planned, train_batch in zip(
-          split.batch_sampler.epoch(epoch), values.batches(Position(epoch))
-        ):
-          rows = share.rows(planned.shape.rows)
-          ids = planned.ids[rows[rows < len(planned.ids)]]
-          check(train_batch.batch, ids.tolist(), wanted)
-  evaluation = opened(records, READS, data=data(), seed=3, training=False)
-  for planned, batch in zip(
-    evaluation.batch_sampler.in_order(), evaluation.in_order()
-  ):
-    check(batch, planned.ids.tolist(), wanted)
-
-
-def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
-  records = Dataset(prepared).split("validation")
-  splits = [
-    opened(records, READS, data=one, seed=3) for one in (data(0.0), data_of())
-  ]
-  for one, other in zip(*(split.in_order() for split in splits), strict=True):
-    assert one.keys() == other.keys()
-    for name in one:
-      np.testing.assert_array_equal(one[name], other[name])
-      assert one[name].dtype == other[name].dtype
-
-
-def test_rates_and_seeds_have_trees_of_their_own(prepared):
+def test_trees_depend_on_rate_and_seed(prepared):
   records = Dataset(prepared).split("validation")
   found = {}
   for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
-    split = opened(records, READS, data=data(rate), seed=seed)
-    heads = split.all_examples.flat["source_head"].tolist()
+    loader = load(records, rate, seed=seed)
+    heads = loader.all_examples.flat["source_head"].tolist()
     assert found.setdefault((rate, seed), heads) == heads
     counted = wrong_parents(records, data(rate), seed)
     assert abs(counted["source"] - rate) < 0.06
   assert len({*map(tuple, found.values())}) == 3
+  examples = with_wrong_parents(records, seed=3)
+  heads = np.concatenate([one["source_head"] for one in examples])
+  assert found[0.3, 3] == heads.tolist()
+  # Rate 0 equals parsed trees bit for bit.
+  loaders = load(records, 0.0), load(records, data=data_of())
+  for one, other in zip(*(split.in_order() for split in loaders), strict=True):
+    assert one.keys() == other.keys()
+    for name in one:
+      assert_array_equal(one[name], other[name])
+      assert one[name].dtype == other[name].dtype
 
 
 def test_sentences_without_a_tree_do_not_count(prepared):
   class HalfParsed(Split):
-    """All words of the other half are roots: they cannot be wrong."""
+    """All words of every second sentence are roots: they cannot be wrong."""
 
     def rows(self, features):
       for rows in super().rows(features):
         parsed = np.arange(len(rows)) % 2
-        head_W = rows.flat["source_head"].copy()
         words = rows.sizes("source_head")
-        own_W = np.arange(len(head_W))
-        own_W -= np.repeat(rows.start["source_head"][:-1], words)
+        own_W = np.concatenate([np.arange(size) for size in words])
         is_root_W = np.repeat(parsed == 0, words)
-        head_W[is_root_W] = own_W[is_root_W]
-        flat = rows.flat | {
+        head_W = np.where(is_root_W, own_W, rows.flat["source_head"])
+        changed = {
           "source_parsed": parsed.astype(np.uint8),
-          "source_head": head_W,
+          "source_head": head_W.astype(np.int32),
         }
-        yield Rows(flat, rows.start)
+        yield Rows(rows.flat | changed, rows.start)
 
   records = HalfParsed(Dataset(prepared), "validation")
   rates = wrong_parents(records, data(1.0), 3)
@@ -168,7 +106,7 @@ def trained(made_once, prepared):
       encoder_layers=1, decoder_layers=1, feed_forward=32, dropout=0.0
     )
     config.batch.update(tokens=12_000, shapes=1)
-    config.train.update(steps=2, evaluate_every=2, save_every=1, log_every=1)
+    config.train.update(steps=1, evaluate_every=1, save_every=1, log_every=1)
     config.train.update(minutes=0.0, selection="log_likelihood")
     train.run(config, folder / "run")
 
@@ -179,28 +117,30 @@ def test_translation_of_raw_text_uses_the_prepared_trees(trained, prepared):
   session = Session(trained, checkpoint="last", beam=2)
   assert session.sources.tree == "wrong_parents"
   for split in ("test", "train"):
-    records = Dataset(prepared).split(split)
+    records = list(Dataset(prepared).split(split))[:24]
     lines = (prepared.parent / "raw" / f"{split}.en").read_text().splitlines()
-    wanted = expected(records, seed=5)
-    differ = 0
-    for line, one, parsed in list(zip(lines, wanted, records))[:24]:
+    changed = 0
+    examples = with_wrong_parents(records, seed=5)
+    for line, one, parsed in zip(lines, examples, records):
       loaded = session.sources.example(line)
-      for name in loaded:
-        if name != "line":
-          np.testing.assert_array_equal(loaded[name], one[name], name)
-      differ += (loaded["source_head"] != parsed["source_head"]).any()
-    assert differ > 15
+      for name in {*loaded} - {"line"}:
+        assert_array_equal(loaded[name], one[name], name)
+      changed += (loaded["source_head"] != parsed["source_head"]).any()
+    assert changed > 15
 
 
-def test_records_the_rate_of_every_split(trained, prepared):
+def test_a_run_records_the_rate_of_every_split(trained, prepared):
   result = workdir.wrong_parents(trained)
   assert [*result] == ["train", "validation", "test"]
   config = Session(trained).plan.config
   for split, rates in result.items():
     records = Dataset(prepared).split(split)
     assert rates == wrong_parents(records, config.data, 5)
-    assert [*rates] == ["source", "target"]
+    assert [*rates] == [*SIDES]
     assert abs(rates["source"] - RATE) < 0.05
+  job = types.SimpleNamespace(run=trained, records=list)
+  outcome = types.SimpleNamespace(step=2, reason="", progress=Progress())
+  assert facts.of_run(job, outcome, {}, ()).wrong_parents == result
 
 
 def test_rejects_a_corrupt_record_of_rates(trained, tmp_path):
@@ -214,55 +154,31 @@ def test_rejects_a_corrupt_record_of_rates(trained, tmp_path):
     workdir.wrong_parents(folder)
 
 
-def test_logs_the_rates_and_rejects_another_rate(trained, tmp_path, capsys):
+def test_a_resumed_run_logs_the_rates_and_rejects_others(
+  trained, tmp_path, capsys
+):
   folder = shutil.copytree(trained, tmp_path / "run")
   config = Session(folder).plan.config
-  longer = dataclasses.replace(
-    config, train=dataclasses.replace(config.train, steps=3)
-  )
-  train.run(longer, folder)
-  rates = workdir.wrong_parents(folder)
-  output = capsys.readouterr().out
-  for split in ("train", "validation", "test"):
-    assert (
-      f"wrong parents of {split}: source {100 * rates[split]['source']:.2f} %"
-    ) in output
+  other = dataclasses.replace(config.data, tree=WrongParents(0.6))
   with pytest.raises(InputError, match=r"config\.data\.wrong_parents\.rate"):
-    other = dataclasses.replace(config.data, tree=WrongParents(0.6))
     train.run(dataclasses.replace(config, data=other), folder)
+  longer = dataclasses.replace(config.train, steps=2)
+  capsys.readouterr()
+  train.run(dataclasses.replace(config, train=longer), folder)
+  output = capsys.readouterr().out
+  for split, rates in workdir.wrong_parents(folder).items():
+    percent = f"{100 * rates['source']:.2f} %"
+    assert f"wrong parents of {split}: source {percent}" in output
 
 
-def test_wrong_parents_are_not_a_control_and_have_none(tiny):
-  plain = read_config(tiny("neighbour_heads"))
-
-  def on(tree):
-    data = dataclasses.replace(plain.data, tree=tree)
-    return as_dict(dataclasses.replace(plain, data=data))
-
-  configs = {
-    "wrong": on(WrongParents()),
-    "plain": on(Parsed()),
-    "random": on(Random()),
-    "linear": on(Linear()),
-  }
-  assert [control_of(name, configs) for name in configs] == [
-    *("", "", "plain", "plain")
-  ]
-
-
-def test_results_and_reports_have_the_rates(trained):
-  job = types.SimpleNamespace(run=trained, records=list)
-  outcome = types.SimpleNamespace(step=2, reason="", progress=Progress())
-  rates = facts.of_run(job, outcome, {}, ()).wrong_parents
-  assert rates == workdir.wrong_parents(trained)
+def test_reports_have_the_rates():
   results = results_made.made()
   (plain,) = results.runs
   (split,) = plain.scores
-  of_run = dataclasses.replace(
+  rates = dataclasses.replace(
     plain.facts, wrong_parents={split: {"source": 0.125}}
   )
-  runs = (dataclasses.replace(plain, seed=1, facts=of_run), plain)
+  runs = (dataclasses.replace(plain, seed=1, facts=rates), plain)
   table = tables.runs(dataclasses.replace(results, runs=runs))
   assert table.head[-1] == "wrong parents"
-  shares = [row[-1].text for row in table.rows]
-  assert shares == [f"{split} source 12.50 %", ""]
+  assert [row[-1].text for row in table.rows] == [f"{split} source 12.50 %", ""]
