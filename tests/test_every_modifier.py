@@ -21,11 +21,11 @@ from models_under_test import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
+from jaxsyn.arrays.shapes import split
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data import schema
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.plan import resolve
-from jaxsyn.shapes import split
 from jaxsyn.syntax import MODIFIERS
 
 # A second shape, of one short sentence, with more room for words than for subwords.

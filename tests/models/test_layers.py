@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from jaxsyn.sinusoids import sinusoids
+from jaxsyn.arrays.sinusoids import sinusoids
 
 
 def encodings(positions, width, last):
