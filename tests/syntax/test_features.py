@@ -29,6 +29,9 @@ def test_words_of_subwords_equal_loops():
     assert {*zip(*np.nonzero(is_parent_WX))} == edges
   chain = Sentence((*range(9), -1), (0, *range(8)))
   assert features_of([chain]).depth_BS[0, :9].tolist() == list(range(9))
+  # The root has no subwords, so that its child counts as a root.
+  no_root = features_of([Sentence((1, 2, -1), (0, 0, 1))])
+  assert no_root.parent_word_BS[0, :3].tolist() == [1, 1, -1]
 
 
 def test_tree_distance_of_subwords():
