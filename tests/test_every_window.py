@@ -93,7 +93,7 @@ def test_hypotheses_are_independent(case):
 
 
 def test_rows_of_padding_are_finite(case):
-  """Weights, of which none is on padding, and gradients."""
+  """Both weights and gradients."""
   empty = FEATURES.replace(real_BS=FEATURES.real_BS.at[1].set(False))
 
   def value(score_BNS):

@@ -37,6 +37,14 @@ def test_weights_by_hand():
   assert_allclose(weight_S[11:22], weight_S[11:0:-1], rtol=1e-4)
 
 
+def test_rows_of_padding_have_no_weight():
+  features = line_of(7)
+  features = features.replace(real_BS=jnp.zeros_like(features.real_BS))
+  params, score = predicted_position(0.5), np.zeros((1, 1, 9))
+  weight = weights_of(Local(), score, params=params, features=features)
+  assert not weight.any()
+
+
 @pytest.mark.parametrize("reach", [0, 2])
 def test_weights_equal_loops(reach):
   reference = papers.Local(reach=reach, sigma=1.3)
