@@ -16,7 +16,7 @@ from jaxsyn.data.loader.batch_sampler import (
   Position,
 )
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
-from jaxsyn.data.loader.collate import pad, words_of
+from jaxsyn.data.loader.collate import apply_batch_transform, pad, words_of
 from jaxsyn.data.loader.loader import (
   SINGLE_HOST,
   DataLoader,
@@ -120,6 +120,29 @@ def test_translation_and_training_pad_equally():
   for name, array in pad(EXAMPLES, SOURCE_NAMES, **sizes).items():
     np.testing.assert_array_equal(array, trained[name])
     assert (array.shape, array.dtype) == (empty[name].shape, empty[name].dtype)
+
+
+def test_applies_the_batch_transform_of_the_caller():
+  def add(batch):
+    return {**batch, "weighting_BSS": np.ones((3, 5, 5))}
+
+  loader = dataclasses.replace(loader_of(stored(EXAMPLES)), batch_transform=add)
+  planned = PlannedBatch(Shape(3, 5, 4, source_words=3), np.arange(3))
+  assert loader.batch(planned)["weighting_BSS"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ("result", "message"),
+  [
+    (None, "batch transform returned NoneType"),
+    ({"x": 1.0}, r"made x of shape \(\); its first axis must be the 3 rows"),
+    ({"x": np.ones((2, 5))}, r"made x of shape \(2, 5\); its first axis"),
+  ],
+)
+def test_rejects_invalid_results_of_a_batch_transform(result, message):
+  batch = {"source_id_BS": np.zeros((3, 5))}
+  with pytest.raises(InputError, match=message):
+    apply_batch_transform(batch, lambda batch: result)
 
 
 NARROW = ("source_word", "source_head", "source_tree_distance")
