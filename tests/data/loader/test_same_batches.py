@@ -88,3 +88,16 @@ def test_examples_do_not_depend_on_order_or_windows(loader):
   for other in (loader(memory_gib=SMALL), loader(tokens=2000)):
     if other.examples_per_epoch == len(other):  # else, other examples are read
       assert rows_of(other, 1) == rows_of(plain, 1)
+
+
+def test_batches_do_not_depend_on_the_features_of_a_system(
+  prepared, monkeypatch
+):
+  """So that systems are compared on the same batches."""
+  monkeypatch.setattr(dataset, "BLOCK", 64)
+  split, plans = Dataset(prepared).split("train"), []
+  for required in ((), REQUIRED):
+    loader = opened(split, required, memory_gib=SMALL, tokens=4000)
+    plan = loader.batch_sampler.epoch(0)
+    plans.append([(planned.window, planned.ids.tolist()) for planned in plan])
+  assert plans[0] == plans[1]
