@@ -102,7 +102,8 @@ class SentenceFeatures:
   def in_word_BWS(self) -> Array:
     """Whether a subword belongs to a word."""
     word_B1S = jnp.where(self.real_BS, self.word_BS, -1)[:, None]
-    return word_B1S == jnp.arange(self.head_BW.shape[1])[:, None]
+    words = self._required("head_BW").shape[1]
+    return word_B1S == jnp.arange(words)[:, None]
 
   @property
   def parent_BW(self) -> Array:
@@ -112,7 +113,7 @@ class SentenceFeatures:
     `parent_mid`. A root is its own parent, and so is a word without any such
     ancestor.
     """
-    head_BW = self.head_BW.astype(jnp.int32)
+    head_BW = self._required("head_BW").astype(jnp.int32)
     index_W = jnp.arange(head_BW.shape[1])
     has_subwords_BW = jnp.any(self.in_word_BWS, axis=2)
     nearest_BW = jnp.where(has_subwords_BW, index_W, head_BW)
@@ -126,7 +127,8 @@ class SentenceFeatures:
   @property
   def is_parent_BWX(self) -> Array:
     """Whether word x is the parent of word w; a root has no parent here."""
-    parent_BW, index_W = self.parent_BW, jnp.arange(self.head_BW.shape[1])
+    parent_BW = self.parent_BW
+    index_W = jnp.arange(parent_BW.shape[1])
     has_parent_BW = jnp.any(self.in_word_BWS, axis=2) & (parent_BW != index_W)
     return has_parent_BW[:, :, None] & (parent_BW[:, :, None] == index_W)
 
@@ -139,7 +141,7 @@ class SentenceFeatures:
   @property
   def depth_BW(self) -> Array:
     """Edges from each word to its root."""
-    head_BW = self.head_BW
+    head_BW = self._required("head_BW")
     depth_BW = (head_BW != jnp.arange(head_BW.shape[1])).astype(jnp.int32)
     # Pointer doubling: after k rounds, depth counts up to 2**k edges.
     for _ in range(max(1, (head_BW.shape[1] - 1).bit_length())):
@@ -155,12 +157,12 @@ class SentenceFeatures:
   @property
   def relation_BS(self) -> Array:
     """Relation of a subword's word to its parent; 0 where there is no word."""
-    return self._expand_words(self.relation_BW, 0)
+    return self._expand_words(self._required("relation_BW"), 0)
 
   @property
   def tree_distance_BSS(self) -> Array:
     """Edges between the words of two subwords; 255 where one has no word."""
-    return self.expand_pairs(self.tree_distance_BWW, 255)
+    return self.expand_pairs(self._required("tree_distance_BWW"), 255)
 
   def annotation_BS(self, name: str) -> Array:
     """Returns the label of a subword's word; 0 where there is no word.
@@ -212,6 +214,20 @@ class SentenceFeatures:
     arrays = {n: getattr(self, n) for n in names if n[-1].isupper()}
     agree(**arrays)
     return self
+
+  def _required(self, name: str) -> Array:
+    """Returns an array of the batch.
+
+    Raises:
+      ValueError: The batch does not contain it.
+    """
+    value = getattr(self, name)
+    if value is None:
+      raise ValueError(
+        f"the batch has no {name}: a modifier must name the features that it "
+        "reads in required_features"
+      )
+    return value
 
   def _expand_words(self, value_BW: Array, fill: int) -> Array:
     value_BS = gather_words(value_BW, self.word_BS)

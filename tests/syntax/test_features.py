@@ -51,6 +51,20 @@ def test_last_subwords_of_words():
   assert no_eos.is_last_of_word_BS.tolist() == [[False, True, True]]
 
 
+@pytest.mark.parametrize(
+  ("name", "derived"),
+  [
+    ("head_BW", "parent_word_BS"),
+    ("head_BW", "depth_BS"),
+    ("relation_BW", "relation_BS"),
+    ("tree_distance_BWW", "tree_distance_BSS"),
+  ],
+)
+def test_missing_features_are_named(name, derived):
+  with pytest.raises(ValueError, match=f"no {name}.*required_features"):
+    getattr(FEATURES.replace(**{name: None}), derived)
+
+
 def test_rejects_features_of_different_sizes():
   with pytest.raises(ValueError, match="axis S: word_BS has 7"):
     FEATURES.replace(word_BS=FEATURES.word_BS[:, :7]).check()
