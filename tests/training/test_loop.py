@@ -53,14 +53,17 @@ class GivenScores:
 
 
 class Gated(Layout):
-  """A layout that calls a function with the index of a shape before compiling it."""
+  """A layout that calls a function before it compiles the step for a shape.
+
+  The arguments are the index of the shape, and `compilations`.
+  """
 
   def __init__(self, config, gate):
     super().__init__("jit", config)
     self._gate, self._seen = gate, itertools.count()
 
   def compile_train(self, step, state, batch):
-    self._gate(next(self._seen))
+    self._gate(next(self._seen), self.compilations)
     return super().compile_train(step, state, batch)
 
 
@@ -69,7 +72,9 @@ def train(tiny, prepared, tmp_path):
   """A function that trains in one folder with a given validation."""
   records = Dataset(prepared).split("train")
 
-  def run(validation, *, shapes=1, gate=lambda index: None, **changes):
+  def run(
+    validation, *, shapes=1, gate=lambda index, compilations: None, **changes
+  ):
     config = tiny("transformer")
     config.model.update(width=16)
     config.model.transformer.update(encoder_layers=1, feed_forward=16)
@@ -182,12 +187,12 @@ def steps_of(folder) -> list[tuple]:
 
 
 def test_compilation_and_signals_during_it_do_not_change_training(
-  train, tmp_path, capsys, monkeypatch
+  train, tmp_path, capsys, monkeypatch, request
 ):
   monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
   validation = GivenScores(1.0)
-  ended = train(validation, gate=lambda index: time.sleep(index), **options)
+  ended = train(validation, gate=lambda index, _: time.sleep(index), **options)
   assert (ended.step, ended.compilations) == (6, 2)
   output = capsys.readouterr()
   assert output.out.count("waits until its shape") == 1
@@ -200,12 +205,17 @@ def test_compilation_and_signals_during_it_do_not_change_training(
   shutil.rmtree(tmp_path)
   tmp_path.mkdir()
   compilers = threading.Event()
+  request.addfinalizer(compilers.set)  # or Python would wait at its exit
 
   def stuck(at):
-    def gate(index):
-      if index == at:
-        os.kill(os.getpid(), signal.SIGTERM)
-        compilers.wait()
+    def gate(index, compilations):
+      if index != at:
+        return
+      while not at and not compilations["first state"]:
+        time.sleep(0.1)
+      time.sleep(0.5)  # then the loop waits for this program
+      os.kill(os.getpid(), signal.SIGTERM)
+      compilers.wait()
 
     return gate
 
@@ -223,7 +233,7 @@ def test_compilation_and_signals_during_it_do_not_change_training(
 
 
 def test_an_error_of_a_compiler_thread_ends_the_run(train):
-  def fail(index):
+  def fail(index, compilations):
     if index:
       raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB")
 

@@ -16,12 +16,8 @@ from jaxsyn.training.mesh import Layout, make_mesh
 from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
-BATCH = {
-  k: np.asarray(v)
-  for k, v in batch_of(
-    [sentence(3 + i % 5, 4 + i % 3, i) for i in range(16)]
-  ).items()
-}
+PAIRS = [sentence(3 + i % 5, 4 + i % 3, i) for i in range(16)]
+BATCH = {k: np.asarray(v) for k, v in batch_of(PAIRS).items()}
 ONE = Mesh(fsdp=1, tensor=1)
 STEPS = 10  # after which devices still agree
 
@@ -88,11 +84,11 @@ def test_training_noise_depends_on_the_step():
   assert first == again != later
 
 
-def test_sums_do_not_depend_on_batches():
+def test_sums_do_not_depend_on_batches_and_padding():
   recipe = plan_of("pascal_ignoring").recipe
   params = start(recipe).params
   evaluate = jax.jit(functools.partial(evaluate_step, recipe=recipe))
-  complete = evaluate(params, BATCH)
+  complete = evaluate(params, batch_of(PAIRS, extra=2))
   parts = [
     evaluate(params, {k: v[i : i + 4] for k, v in BATCH.items()})
     for i in range(0, 16, 4)
