@@ -11,25 +11,17 @@ from jaxsyn.data.schema import UNK
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import attention_of
-from jaxsyn.scoring import pairwise
 from jaxsyn.session import Session
-from jaxsyn.session.alignments import Aligner, replace_unknown
+from jaxsyn.session.alignments import Aligner
 from jaxsyn.session.finishing import Finish, by_risk
 
 LINES = ["the duck arrives .", "a cow sleeps .", "the farmer saw a cow ."]
-TEXTS = [
-  "Der Hund läuft über die Straße .",
-  "Ein Hund läuft auf der Straße .",
+SAMPLES = [
   "Die Katze schläft .",
-  "",
-  "a",
-  "ab",
-  " a  b ",
-  "aaaaaaaaaa",
-  "aaaa",
-  "犬が走る",
-  "犬が走った。",
-  "⁇ ⁇ 🦆",
+  "Der Hund läuft über die Straße .",
+  *["Ein Hund läuft auf der Straße ."] * 2,
+  *["", "a", "ab", " a  b ", "aaaaaaaaaa", "aaaa"],
+  *["犬が走る", "犬が走った。", "⁇ ⁇ 🦆"],
 ]
 
 
@@ -38,34 +30,24 @@ def session(runs):
   return Session(runs["pascal"])
 
 
-def test_pairwise_chrf_equals_sacrebleu():
-  metric = CHRF()
-  expected = [
-    [metric.sentence_score(one, [other]).score for other in TEXTS]
-    for one in TEXTS
-  ]
-  np.testing.assert_allclose(pairwise.chrf(TEXTS), expected, atol=1e-9)
-  assert np.ptp(expected) == 100
-
-
 def test_minimum_bayes_risk_prefers_the_most_typical_sample():
-  texts = [TEXTS[i] for i in (2, 0, 1, 1, 9, 3)]
   samples = [
     Translation(text, score=-1.0, log_p=-float(n), ids=(n,))
-    for n, text in enumerate(texts)
+    for n, text in enumerate(SAMPLES)
   ]
   result = by_risk(samples)
   metric = CHRF()
   utility = {
-    text: np.mean([metric.sentence_score(text, [t]).score for t in texts])
-    for text in texts
+    text: np.mean([metric.sentence_score(text, [t]).score for t in SAMPLES])
+    for text in SAMPLES
   }
-  expected = sorted(utility, key=lambda text: -utility[text])
-  assert [one.text for one in result] == expected
+  assert {one.text for one in result} == set(SAMPLES)
+  assert len(result) == len(utility)
   for one in result:
     assert one.score == pytest.approx(utility[one.text], abs=1e-9)
-    assert one.log_p == -texts.index(one.text)  # of the first equal sample
-  assert result[0].text == TEXTS[1]
+    assert one.log_p == -SAMPLES.index(one.text)  # of the first equal sample
+  assert (np.diff([one.score for one in result]) <= 0).all()
+  assert result[0].text == SAMPLES[2]
   assert by_risk([]) == []
 
 
@@ -87,19 +69,17 @@ def test_alignments_are_the_maxima_of_pooled_attention(runs, system):
     assert best.links == tuple((int(i), j) for j, i in enumerate(expected))
 
 
-def test_ensemble_aligns_by_the_weighted_mean(runs):
-  folders = [runs["pascal"], runs["deps_san"]]
-  both = Session(folders, weights=[3, 1])
+def test_ensemble_aligns_by_the_weighted_mean(runs, session):
+  other = Session(runs["deps_san"])
+  both = Session([runs["pascal"], runs["deps_san"]], weights=[3, 1])
   (nbest,) = both(LINES[:1])
 
   def weights(session):
     examples = session.read(LINES[:1])
     return Aligner(session).weights(LINES[:1], examples, nbest[:1])[0]
 
-  one, other = (weights(Session(folder)) for folder in folders)
-  np.testing.assert_allclose(
-    weights(both), 0.75 * one + 0.25 * other, atol=1e-6
-  )
+  expected = 0.75 * weights(session) + 0.25 * weights(other)
+  np.testing.assert_allclose(weights(both), expected, atol=1e-6)
 
 
 def test_unknown_words_are_replaced_by_source_words(session):
@@ -114,11 +94,8 @@ def test_unknown_words_are_replaced_by_source_words(session):
   ((finished,),) = Finish(session, unknowns=True)(LINES[:1], examples, [[one]])
   expected = [aligned.unknown[0], "kamu", aligned.unknown[1]]
   assert "⁇" in one.text and finished.text.split() == expected
-  assert replace_unknown("⁇ a ⁇", ("b",)) == "b a ⁇"
 
 
 def test_rejects_a_missing_layer(session):
-  with pytest.raises(
-    InputError, match=r"--alignment_layer=1: the decoder of .* has 1 layers"
-  ):
+  with pytest.raises(InputError, match=r"--alignment_layer=1: .* has 1 layers"):
     Aligner(session, 1)

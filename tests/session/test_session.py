@@ -2,18 +2,18 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_flags import parsed
 
-from jaxsyn import translate
+from jaxsyn import score, translate
 from jaxsyn.data.sentence import vocabulary
 from jaxsyn.data.sentence.vocabulary import Subwords
 from jaxsyn.decode.requests import Request
+from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError
-from jaxsyn.session import Session
+from jaxsyn.session import Session, forcing
 from jaxsyn.storage import checksums, files
 
 LINES = [
@@ -23,14 +23,14 @@ LINES = [
 ]
 
 
-def numbers(nbest):
-  return [[one.score, one.log_p] for one in nbest]
-
-
-def assert_close(result, expected, atol=1e-5):
+def assert_close(result, expected):
   for one, other in zip(result, expected, strict=True):
     assert [best.ids for best in one] == [best.ids for best in other]
-    np.testing.assert_allclose(numbers(one), numbers(other), atol=atol)
+    np.testing.assert_allclose(
+      [(best.score, best.log_p) for best in one],
+      [(best.score, best.log_p) for best in other],
+      atol=1e-5,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,50 +38,52 @@ def single(runs):
   return Session(runs["pascal"], nbest=3)
 
 
+@pytest.fixture(scope="module")
+def members(runs):
+  """Sessions whose architectures and features differ."""
+  return [Session(runs[name]) for name in ("pascal", "gru_global", "deps_san")]
+
+
+@pytest.fixture(scope="module")
+def ensemble(members):
+  folders = [member.run.workdir for member in members]
+  return Session(folders, weights=[5, 3, 2], nbest=2)
+
+
 def test_ensemble_of_one_run_equals_the_run(runs, single):
   twice = Session([runs["pascal"]] * 2, weights=[3, 1], nbest=3)
   assert_close(twice(LINES), single(LINES))
-  targets = ["ein", "der Hund", ""]
-  for one, other in zip(
-    twice.force(LINES, targets), single.force(LINES, targets), strict=True
-  ):
-    assert one.subwords == other.subwords
-    np.testing.assert_allclose(one.log_p, other.log_p, atol=1e-5)
 
 
-def test_ensemble_is_the_normalized_weighted_sum_of_log_probabilities(runs):
-  """The architectures and features of the members differ."""
-  names = ["pascal", "gru_global", "deps_san"]
-  weights = np.array([0.5, 0.3, 0.2])
-  combined = Session([runs[n] for n in names], weights=10 * weights)
-  members = [Session(runs[name]) for name in names]
-  ((best,),) = combined(LINES[:1])
-  (forced,) = combined.force(LINES[:1], [best.ids])
-  V = combined.sources.vocabularies[1].size
-  for position in range(2):
-    # Log probability of every possible subword under each member.
-    inputs = [[*best.ids[:position], token] for token in range(V)]
-    each = [
-      [one.log_p[position] for one in session.force(LINES[:1] * V, inputs)]
-      for session in members
-    ]
-    mixed_V = weights @ np.array(each)
-    mixed_V -= np.log(np.exp(mixed_V).sum())
-    np.testing.assert_allclose(
-      forced.log_p[position], mixed_V[best.ids[position]], atol=1e-4
-    )
-    assert np.ptp(np.array(each)[:, best.ids[position]]) > 0.01
+def test_ensemble_is_the_normalized_weighted_sum_of_log_probabilities(
+  members, ensemble
+):
+  ((best, _),) = ensemble(LINES[:1])
+  (forced,) = ensemble.force(LINES[:1], [best.ids])
+  V = ensemble.sources.vocabularies[1].size
+  # Log probability of every possible second subword under each member.
+  targets = [[best.ids[0], token] for token in range(V)]
+  each = [
+    [one.log_p[1] for one in member.force(LINES[:1] * V, targets)]
+    for member in members
+  ]
+  mixed_V = np.array([0.5, 0.3, 0.2]) @ np.array(each)
+  mixed_V -= np.log(np.exp(mixed_V).sum())
+  token = best.ids[1]
+  np.testing.assert_allclose(forced.log_p[1], mixed_V[token], atol=1e-4)
+  assert np.ptp(np.array(each)[:, token]) > 0.01
 
 
-def test_forced_scores_equal_those_of_the_search(runs, single):
-  ensemble = Session([runs["pascal"], runs["gru_global"]], nbest=3)
+def test_forced_scores_equal_those_of_the_search(single, ensemble):
   for session in (single, ensemble):
     result = session(LINES)
     lines = [line for line, nbest in zip(LINES, result) for _ in nbest]
     best = [one for nbest in result for one in nbest]
     scored = session.force(lines, [one.ids for one in best])
     np.testing.assert_allclose(
-      [[one.score, one.total] for one in scored], numbers(best), atol=1e-4
+      [(one.score, one.total) for one in scored],
+      [(one.score, one.log_p) for one in best],
+      atol=1e-4,
     )
     for one, other in zip(scored, best):
       assert one.total == pytest.approx(sum(one.log_p), abs=1e-5)
@@ -93,21 +95,11 @@ def test_members_of_an_ensemble_can_be_checkpoints(runs):
   folder = runs["pascal"]
   both = Session([f"{folder}@10", f"{folder}@20"])
   assert both.chosen == "the checkpoint of step 10; the checkpoint of step 20"
-  first, second = Session(f"{folder}@10"), Session(folder, checkpoint="20")
   log_p = [
-    session.force(LINES[:1], [[7, 8]])[0].log_p for session in (first, second)
+    session.force(LINES[:1], [[7, 8]])[0].log_p
+    for session in (Session(f"{folder}@10"), Session(folder, checkpoint="20"))
   ]
   assert np.abs(np.diff(log_p, axis=0)).max() > 1e-4
-
-
-def test_ensemble_has_one_example_per_run(runs):
-  names = ["pascal", "deps_san", "gru_global"]
-  examples = Session([runs[name] for name in names]).read(LINES)
-  assert [len(example) for example in examples] == [3] * 3
-  for example, other in zip(examples, Session(runs["deps_san"]).read(LINES)):
-    assert example[1].keys() == other.keys()
-    for name in other:
-      np.testing.assert_array_equal(example[1][name], other[name])
 
 
 def test_rejects_invalid_weights_and_other_vocabularies(runs, tmp_path):
@@ -143,12 +135,30 @@ def test_samples_depend_on_seed_and_index_only(runs):
   assert result[0] != result[4]  # the same line with another index
   again = session([Request(LINES[0], index=4)])
   assert [best.ids for best in again[0]] == [best.ids for best in result[4]]
-  (fewer,) = Session(runs["pascal"], **options | {"nbest": 2})(LINES[:1])
-  assert [best.ids for best in fewer] == [best.ids for best in result[0][:2]]
-  scored = session.force([LINES[0]] * 4, [best.ids for best in result[0]])
-  np.testing.assert_allclose(
-    [one.total for one in scored], [b.log_p for b in result[0]], atol=1e-4
+
+
+def test_prefixes_affect_only_their_own_lines(single):
+  prefix = "faner na"
+  requests = [
+    Request(LINES[0], prefix=prefix),
+    Request(LINES[1]),
+    Request(""),
+    Request(LINES[1], prefix=prefix),
+  ]
+  result = single(requests)
+  assert_close(result[1:2], single(LINES)[1:2])
+  assert result[2] == [EMPTY_TRANSLATION]
+  for request, nbest in zip(requests, result, strict=True):
+    assert all(one.text.startswith(request.prefix) for one in nbest)
+  assert_close(single(requests[3:]), result[3:])  # alone as in a batch
+  scored = single.force(
+    [LINES[1]] * len(result[3]), [one.ids for one in result[3]]
   )
+  np.testing.assert_allclose(
+    [one.total for one in scored], [one.log_p for one in result[3]], atol=1e-4
+  )
+  with pytest.raises(InputError, match=r"line 2 of the input: the prefix '☃'"):
+    single([LINES[0], Request("a", prefix="☃")])
 
 
 def test_limits_the_output_positions_of_a_prefix(runs):
@@ -171,47 +181,47 @@ def test_limits_the_output_positions_of_a_prefix(runs):
     usual.output_request(Request(LINES[0], "a" * 2000))
 
 
-def test_command_scores_given_translations(runs, single, tmp_path, environment):
+@pytest.fixture
+def force(runs, tmp_path, capsys):
+  """A function that scores hypotheses with `jaxsyn score --force`."""
   source, target = tmp_path / "a.en", tmp_path / "a.de"
   source.write_text("\n".join(LINES) + "\n")
 
-  def score(hypotheses, *options):
+  def run(hypotheses, *options):
     target.write_text(hypotheses)
-    return subprocess.run(
-      [
-        sys.executable,
-        "-m",
-        "jaxsyn.score",
-        "--force",
-        f"--workdir={runs['pascal']}",
-        f"--source={source}",
-        f"--hypothesis={target}",
-        *options,
-      ],
-      env=environment,
-      capture_output=True,
-      text=True,
-    )
+    paths = f"--source={source}", f"--hypothesis={target}"
+    folder = f"--workdir={runs['pascal']}"
+    with parsed(score, "--force", folder, *paths, *options) as values:
+      forcing.main(values)
+    return capsys.readouterr().out.splitlines()
 
+  return run
+
+
+def test_command_scores_given_translations(force, single):
   texts = ["ein Hund", "", "der der"]
-  done = score("\n".join(texts) + "\n")
-  assert done.returncode == 0, done.stderr
   expected = single.force(LINES, texts)
-  rows = [line.split("\t") for line in done.stdout.splitlines()]
+  rows = [line.split("\t") for line in force("\n".join(texts) + "\n")]
   assert [row[0] for row in rows] == ["0", "1", "2"]
-  for row, one in zip(rows, expected):
+  for row, one in zip(rows, expected, strict=True):
     assert float(row[1]) == pytest.approx(one.total, abs=1e-4)
     assert float(row[2]) == pytest.approx(one.score, abs=1e-4)
     assert int(row[3]) == len(one.log_p)
   nbest = "2 ||| der der ||| -1\n0 ||| ein Hund ||| x= 1 ||| -2\n"
-  done = score(nbest, "--nbest_list", "--json")
-  output = [json.loads(line) for line in done.stdout.splitlines()]
-  assert [one["line"] for one in output] == [2, 0]
-  assert output[1]["text"] == "ein Hund"
-  for one, index in zip(output, (2, 0)):
+  lines = force(nbest, "--nbest_list", "--json", "--alignments")
+  for line, index in zip(lines, (2, 0), strict=True):
+    one = json.loads(line)
+    assert (one["line"], one["text"]) == (index, texts[index])
+    assert [pair.split("-")[1] for pair in one["alignments"].split()] == [
+      *"01"
+    ]
     pieces, log_p = zip(*one["subwords"])
     assert pieces == expected[index].subwords
     np.testing.assert_allclose(log_p, expected[index].log_p, atol=1e-4)
-  done = score("7 ||| der\n", "--nbest_list")
-  assert done.returncode == 2
-  assert "of line 7, but there are 3 sources" in done.stderr
+  for hypotheses, options, message in (
+    ("7 ||| der\n", ["--nbest_list"], "of line 7, but there are 3 sources"),
+    ("der\n", ["--nbest_list"], r"a\.de:1: 'der' is no line of an n-best"),
+    ("der\n", [], r"a\.de has 1 lines, but .*a\.en has 3"),
+  ):
+    with pytest.raises(InputError, match=message):
+      force(hypotheses, *options)

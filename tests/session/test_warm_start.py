@@ -2,56 +2,59 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
 import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn import train
 from jaxsyn.config import read_config
+from jaxsyn.data.loader.collate import pad
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import parameters, warm_start, workdir
 from jaxsyn.session.matching import Named, labels, match
 from jaxsyn.training.array_checksums import arrays_by_name
+from jaxsyn.training.step import first_state
 
 
-def shortened(config):
-  """Sets one step, with a learning rate that changes nothing measurable."""
-  config.batch.shapes = 1
-  config.optimiser.update(name="adam", learning_rate=1e-12, schedule="constant")
-  config.train.update(
-    steps=1, evaluate_every=9, save_every=1, log_every=1, ema=0.0
-  )
-  config.train.selection = "log_likelihood"
-  return config
+@pytest.fixture
+def config_of(tiny, runs):
+  """A function system -> config of a model like those of `runs`, to be started."""
 
-
-@pytest.fixture(scope="module")
-def base(made_once, prepared):
-  """The directory of a run of the plain Transformer."""
-  from jaxsyn.configs import quickstart as config_file
-
-  def make(folder):
-    config = shortened(config_file.get_config("transformer"))
-    config.data.directory = str(prepared)
-    config.model.update(width=32)
-    config.model.transformer.update(
-      encoder_layers=2, decoder_layers=1, feed_forward=32, heads=4
+  def make(system, **start):
+    config = tiny(system)
+    config.model.transformer.update(encoder_layers=1)
+    config.batch.shapes = 1
+    # The learning rate changes nothing measurable.
+    config.optimiser.update(
+      name="adam", learning_rate=1e-12, schedule="constant"
     )
-    config.seed = 7
-    train.run(config, folder)
+    config.train.update(
+      steps=1, evaluate_every=9, save_every=1, ema=0.0, log_every=1
+    )
+    config.train.selection = "log_likelihood"
+    config.train.start.update({"run": str(runs["pascal"]), **start})
+    return config
 
-  return made_once("warm_start_base", make)
+  return make
 
 
-def started_from(base, config, **start):
-  config = shortened(config)
-  config.train.start.update({"run": str(base), **start})
-  return config
+def started(config, folder):
+  """Returns the warm start of a new run, and a state before it."""
+  config = read_config(config)
+  plan = resolve(config, manifests.read(config.data.directory))
+  warm = warm_start.read(
+    config.train.start, plan, config.data.directory, folder
+  )
+  batch = pad([], plan.model_features, subwords=4, words=4, rows=1)
+  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
+  return warm, first_state(plan.recipe, batch, config.seed)
 
 
 def params_of(folder):
@@ -60,57 +63,48 @@ def params_of(folder):
   return jax.device_get(arrays_by_name(loaded.params))
 
 
-def origin_of(folder):
-  return json.loads((folder / warm_start.FILE).read_text())
-
-
-def assert_copied(base, folder):
-  current = params_of(folder)
-  for name, value in params_of(base).items():
-    np.testing.assert_allclose(current[name], value, atol=1e-9, err_msg=name)
-
-
-def test_same_model_begins_with_the_final_parameters(tiny, base, tmp_path):
+def test_training_begins_with_the_final_parameters(config_of, runs, tmp_path):
   """A resumed run does not read the other run again."""
-  other = shutil.copytree(base, tmp_path / "other")
-  config = started_from(other, tiny("transformer"), checkpoint="last")
+  other = shutil.copytree(runs["pascal"], tmp_path / "other")
+  config = config_of("pascal", run=str(other), checkpoint="last")
   new = tmp_path / "new"
   train.run(config, new)
-  assert_copied(base, new)
-  existing, origin = params_of(base), origin_of(new)
-  assert origin["taken"] == sorted(params_of(new)) == sorted(existing)
+  old, current = params_of(other), params_of(new)
+  for name, value in old.items():
+    np.testing.assert_allclose(current[name], value, atol=1e-9, err_msg=name)
+  origin = json.loads((new / warm_start.FILE).read_text())
+  assert origin["taken"] == sorted(current) == sorted(old)
   assert not origin["fresh"] and not origin["rows"] and not origin["left"]
-  assert origin["sha256"] == warm_start.sha256_of(existing)
-  assert origin["steps"] == [1] and origin["system"] == "transformer"
+  assert origin["sha256"] == warm_start.sha256_of(old)
+  assert origin["steps"] == [20] and origin["system"] == "pascal"
   shutil.rmtree(other)
   config.train.steps = 2
   assert train.run(config, new).step == 2
-  assert origin_of(new) == origin
-  config.train.start.run = str(base)  # it did not begin with that
+  assert json.loads((new / warm_start.FILE).read_text()) == origin
+  config.train.start.run = str(runs["pascal"])  # it did not begin with that
   with pytest.raises(InputError, match=r"config\.train\.start\.run was"):
     train.run(config, new)
 
 
-def test_additional_parameters_are_random(tiny, base, tmp_path):
-  config = started_from(base, tiny("label_embedding"))
-  train.run(config, tmp_path / "new")
-  assert_copied(base, tmp_path / "new")
-  fresh = origin_of(tmp_path / "new")["fresh"]
-  assert fresh == ["label_embedding/table/embedding"]
-
-
-def test_names_parameters_of_another_shape(tiny, base, tmp_path, capsys):
-  config = started_from(base, tiny("transformer"))
+def test_new_and_other_parameters_are_random(config_of, runs, tmp_path):
+  config = config_of("label_embedding")
   config.model.transformer.update(feed_forward=64, decoder_layers=2)
-  train.run(config, tmp_path / "new")
-  origin, output = origin_of(tmp_path / "new"), capsys.readouterr().out
+  warm, before = started(config, tmp_path)
+  after = arrays_by_name(warm(before).params)
+  before, old = arrays_by_name(before.params), params_of(runs["pascal"])
+  fresh = {name for name in after if name not in old}
+  assert "label_embedding/table/embedding" in fresh
+  assert any(name.startswith("decoder_1/") for name in fresh)
+  differing = warm.origin["differing"]
   name = "encoder_0/feed_forward/inner/kernel"
-  assert origin["differing"][name] == (
-    f"{name} is (32, 32) there and (32, 64) here"
-  )
-  assert any(name.startswith("decoder_1/") for name in origin["fresh"])
-  assert "random, since the shape differs: " in output
-  assert f"{sorted(origin['differing'])[0]} is (" in output
+  assert differing[name] == f"{name} is (32, 32) there and (32, 64) here"
+  assert {*warm.origin["fresh"]} == fresh | {*differing}
+  for name, value in after.items():
+    is_random = name in warm.origin["fresh"]
+    expected = before[name] if is_random else old[name]
+    np.testing.assert_array_equal(value, expected, err_msg=name)
+  (line,) = (line for line in warm.messages if "shape differs: " in line)
+  assert f"{min(differing)} is (" in line
 
 
 @pytest.mark.parametrize(
@@ -124,108 +118,83 @@ def test_names_parameters_of_another_shape(tiny, base, tmp_path, capsys):
   ],
 )
 def test_rejects_runs_and_checkpoints_that_do_not_fit(
-  tiny, base, tmp_path, monkeypatch, start, message
+  config_of, tmp_path, monkeypatch, start, message
 ):
   monkeypatch.chdir(tmp_path)
-  config = started_from(base, tiny("gru_global"), **start)
+  config = config_of("gru_global", **start)
   config.model.update(width=48)
   with pytest.raises(InputError, match=message):
     train.run(config, "new")
   assert not (tmp_path / "new").exists()
 
 
-def test_moving_average_begins_with_the_same_parameters(tiny, base, tmp_path):
-  config = started_from(base, tiny("transformer"))
-  config.train.update(ema=0.9, steps=1)
-  config.optimiser.accumulate = 2  # no update yet
-  train.run(config, tmp_path / "new")
-  existing, current = params_of(base), params_of(tmp_path / "new")
-  for name, value in existing.items():
-    np.testing.assert_array_equal(current[name], value, err_msg=name)
-
-
-def test_warm_start_on_a_mesh(tiny, base, tmp_path, eight_devices):
-  config = started_from(base, tiny("transformer"))
-  config.train.mesh.update(fsdp=2, tensor=2)
-  train.run(config, tmp_path / "new")
-  assert_copied(base, tmp_path / "new")
+def test_moving_average_begins_with_the_same_parameters(config_of, tmp_path):
+  config = config_of("pascal")
+  config.train.ema = 0.9
+  warm, before = started(config, tmp_path)
+  state = warm(before)
+  for name, value in arrays_by_name(state.params).items():
+    average = arrays_by_name(state.ema)[name]
+    np.testing.assert_array_equal(average, value, err_msg=name)
+    assert average is not value  # no buffer can be donated twice
 
 
 # Embeddings of the pieces a, b, c, and of c, d.
 ABC = np.array([[1.0, 1.5], [2.0, 2.5], [3.0, 3.5]], np.float32)
 CD = np.array([[7.0, 7.5], [8.0, 8.5]], np.float32)
+SOURCE, TARGET = "source_table/embedding", "target_table/embedding"
 
 
 def matched(new, old, unknown="drawn"):
-  """Matches two models, each name -> (array, labels of its first axis)."""
+  """Matches two models, each name -> (array, labels of an axis, the axis)."""
   models = [
     Named(
-      {name: array for name, (array, _) in model.items()},
-      {name: {0: tuple(pieces)} for name, (_, pieces) in model.items()},
+      {name: array for name, (array, _, _) in model.items()},
+      {name: {axis: tuple(p)} for name, (_, p, axis) in model.items()},
     )
     for model in (new, old)
   ]
   return match(*models, unknown)
 
 
-def shape(rows):
-  return jax.ShapeDtypeStruct((rows, 2), np.float32)
+def shape(*sizes):
+  return jax.ShapeDtypeStruct(sizes, np.float32)
 
 
 def test_rows_match_by_their_pieces():
-  new = {"target_table/embedding": (shape(4), "cxab")}
-  old = {"target_table/embedding": (ABC, "abc")}
+  new, old = {TARGET: (shape(4, 2), "cxab", 0)}, {TARGET: (ABC, "abc", 0)}
   arrays, differing = matched(new, old)
-  result = arrays["target_table/embedding"]
+  result = arrays[TARGET]
   assert not differing and result.rows == (3, 4)
-  assert result.known.all(1).tolist() == [True, False, True, True]
-  assert result.known.any(1).tolist() == [True, False, True, True]
+  known = [[True] * 2, [False] * 2, [True] * 2, [True] * 2]
+  assert result.known.tolist() == known
   assert result.value[[0, 2, 3]].tolist() == ABC[[2, 0, 1]].tolist()
-  result = matched(new, old, "mean")[0]["target_table/embedding"]
+  result = matched(new, old, "mean")[0][TARGET]
   assert result.known is None and result.rows == (3, 4)
   assert result.value[1].tolist() == [2.0, 2.5]  # (1 + 2 + 3) / 3
 
 
-def test_a_shared_table_becomes_two():
-  new = {
-    "source_table/embedding": (shape(2), "ba"),
-    "target_table/embedding": (shape(2), "cb"),
-  }
-  arrays, _ = matched(new, {"target_table/embedding": (ABC, "abc")})
-  assert arrays["source_table/embedding"].value.tolist() == ABC[[1, 0]].tolist()
-  assert arrays["target_table/embedding"].value.tolist() == ABC[[2, 1]].tolist()
-
-
-def test_two_tables_become_one_and_the_target_has_precedence():
-  new = {"target_table/embedding": (shape(4), "abcd")}
-  old = {
-    "source_table/embedding": (ABC, "abc"),
-    "target_table/embedding": (CD, "cd"),
-  }
-  result = matched(new, old)[0]["target_table/embedding"]
+def test_shared_and_separate_tables_match():
+  shared = {TARGET: (ABC, "abc", 0)}
+  # A shared table becomes two, and an output projection.
+  new = {SOURCE: (shape(2, 2), "ba", 0), TARGET: (shape(2, 2), "cb", 0)}
+  new["output/kernel"] = (shape(2, 2), "ca", 1)
+  arrays, _ = matched(new, shared)
+  assert arrays[SOURCE].value.tolist() == ABC[[1, 0]].tolist()
+  assert arrays[TARGET].value.tolist() == ABC[[2, 1]].tolist()
+  assert arrays["output/kernel"].value.tolist() == ABC[[2, 0]].T.tolist()
+  # Two tables become one; entries of the target have precedence.
+  two = {SOURCE: (ABC, "abc", 0), TARGET: (CD, "cd", 0)}
+  result = matched({TARGET: (shape(4, 2), "abcd", 0)}, two)[0][TARGET]
   assert result.known is None
   assert result.value.tolist() == [*ABC[:2].tolist(), *CD.tolist()]
 
 
-def test_a_tied_output_becomes_a_separate_one():
-  new = Named(
-    {"output/kernel": jax.ShapeDtypeStruct((2, 2), np.float32)},
-    {"output/kernel": {1: ("c", "a")}},
-  )
-  old = Named(
-    {"target_table/embedding": ABC},
-    {"target_table/embedding": {0: ("a", "b", "c")}},
-  )
-  result = match(new, old, "drawn")[0]["output/kernel"]
-  assert result.value.tolist() == ABC[[2, 0]].T.tolist()
-
-
 def test_other_widths_differ_even_with_equal_pieces():
-  new = {"target_table/embedding": (shape(2), "ab")}
-  old = {"target_table/embedding": (np.zeros((2, 3), np.float32), "ab")}
+  new = {TARGET: (shape(2, 2), "ab", 0)}
+  old = {TARGET: (np.zeros((2, 3), np.float32), "ab", 0)}
   arrays, differing = matched(new, old)
-  assert not arrays
-  assert "(2, 3) there and (2, 2) here" in differing["target_table/embedding"]
+  assert not arrays and "(2, 3) there and (2, 2) here" in differing[TARGET]
 
 
 def test_axes_of_subwords_and_relations_have_labels(tiny, prepared):
@@ -236,13 +205,31 @@ def test_axes_of_subwords_and_relations_have_labels(tiny, prepared):
   result = labels(resolve(config, manifest), manifest, prepared)
   vocabulary = manifests.vocabulary(prepared, manifest, "target")
   pieces = vocabulary.pieces(range(vocabulary.size))
-  table = result["target_table/embedding"][0]
+  table = result[TARGET][0]
   assert table[: len(pieces)] == tuple(pieces)
   assert table[len(pieces) :][:2] == ("<TR>", "<PA>")
   assert result["output/kernel"][1] == result["output/bias"][0] == table
   relations = result["label_embedding/table/embedding"][0]
   assert relations == ("", *manifest["relations"]["source"])
   assert set(result) == {
-    *("target_table/embedding", "output/kernel", "output/bias"),
+    *(TARGET, "output/kernel", "output/bias"),
     "label_embedding/table/embedding",
   }
+
+
+def test_parameters_have_the_sharding_of_the_state(
+  config_of, runs, tmp_path, eight_devices
+):
+  warm, before = started(config_of("pascal"), tmp_path)
+  mesh = Mesh(np.reshape(jax.devices(), (4, 2)), ("fsdp", "tensor"))
+  specs = {0: (), 1: ("fsdp",), 2: ("tensor", "fsdp"), 3: ("fsdp", "tensor")}
+
+  def shard(x):
+    return jax.device_put(x, NamedSharding(mesh, PartitionSpec(*specs[x.ndim])))
+
+  params = jax.tree.map(shard, before.params)
+  state = warm(dataclasses.replace(before, params=params))
+  after, old = arrays_by_name(state.params), params_of(runs["pascal"])
+  for name, value in arrays_by_name(params).items():
+    np.testing.assert_array_equal(after[name], old[name], err_msg=name)
+    assert after[name].sharding == value.sharding
