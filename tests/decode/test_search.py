@@ -84,7 +84,10 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model):
   score_BO = log_p_BO / np.array([len(output) for output in outputs]) ** 0.7
   for row in range(3):
     order = np.argsort(-score_BO[row])
-    for name, expected_O in (("score", score_BO[row]), ("log_p", log_p_BO[row])):
+    for name, expected_O in (
+      ("score", score_BO[row]),
+      ("log_p", log_p_BO[row]),
+    ):
       found_N = getattr(result, f"{name}_BN")[row]
       np.testing.assert_allclose(found_N[:13], expected_O[order], atol=1e-5)
     best = result.token_BNT[row, 0]
@@ -113,8 +116,9 @@ def test_a_sentence_is_translated_equally_alone_and_in_a_batch(model):
 @pytest.mark.parametrize("size, count", [(5, 20), (40, 9), (3001, 9)])
 def test_continuations_are_the_best_of_all(size, count):
   rng = np.random.default_rng(size)
-  # Logits in steps of a quarter: many are equal, without rounding.
-  logits_BNV = rng.integers(-20, 20, (4, 3, size)) / 4
+  # Logits in steps of a quarter, without rounding: the largest is rare, and many
+  # others are equal.
+  logits_BNV = np.round(4 * rng.normal(0, 1.5, (4, 3, size))) / 4
   log_p_BN = -rng.integers(0, 40, (4, 3)) / 4
   log_p_BN[1, 1:] = NEG_INF  # only one hypothesis
   last_B = np.array([False, False, True, False])

@@ -2,95 +2,122 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from jaxsyn import export, train
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
-from jaxsyn.session import Session
+from jaxsyn.exporting.ctranslate2 import write
+from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.session import Session, workdir
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="extra ctranslate2")
 LINES = ["the small dog sees a cat .", "the cat sleeps .", "a house"]
-
-MODELS = {
-  "pre": {},
-  "post, two tables, an output, no positions": dict(
-    norm="post",
-    positions=False,
-    activation="gelu",
-    tie_embeddings=False,
-    tie_output=False,
-    decoder_layers=2,
-  ),
+POST_NORM = {
+  "norm": "post",
+  "positions": False,
+  "activation": "gelu",
+  "tie_embeddings": False,
+  "tie_output": False,
+  "decoder_layers": 2,
 }
 
 
-def trained(tiny, folder, system="transformer", **changes):
-  config = tiny(system)
-  for name, value in changes.items():
-    model = config.model
-    (model if name in model else model.transformer)[name] = value
-  config.batch.shapes = 1
-  config.train.update(
-    steps=20, evaluate_every=20, save_every=20, selection="log_likelihood"
-  )
-  train.run(config, folder)
-  return folder
+@pytest.fixture
+def trained(tiny, tmp_path):
+  """A function that trains a Transformer with changed options of the model."""
+
+  def make(**changes):
+    config = tiny("transformer")
+    for name, value in changes.items():
+      model = config.model
+      (model if name in model else model.transformer)[name] = value
+    config.batch.shapes = 1
+    config.train.update(
+      steps=5, evaluate_every=5, save_every=5, selection="log_likelihood"
+    )
+    train.run(config, tmp_path / "run")
+    return tmp_path / "run"
+
+  return make
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_translates_and_scores_like_the_run(tiny, tmp_path, name):
-  run = trained(tiny, tmp_path / "run", **MODELS[name])
-  out = tmp_path / "out"
+@pytest.mark.parametrize("options", [{}, POST_NORM], ids=["pre", "post"])
+def test_translates_and_scores_like_the_run(trained, tmp_path, options):
+  run, out = trained(**options), tmp_path / "out"
   export.run(run, out, "ctranslate2")
   translator = ctranslate2.Translator(
     str(out), compute_type="float32", intra_threads=1
   )
   session = Session(run, beam=1, max_length_factor=0.0, max_length_offset=30)
-  ours = [best for (best,) in session(LINES)]
   source, target = session.sources.vocabularies
-  pieces = source.pieces(range(source.size))
-  tokens = [[pieces[i] for i in source.ids(line)] for line in LINES]
   theirs = translator.translate_batch(
-    tokens,
+    tokens_of(LINES, source),
     beam_size=1,
     max_decoding_length=29,
-    return_scores=True,
     length_penalty=0,
     suppress_sequences=[["<pad>"], ["<s>"]],
   )
-  ids = {piece: i for i, piece in enumerate(target.pieces(range(target.size)))}
-  for item, other in zip(ours, theirs):
-    (tokens,) = other.hypotheses
-    assert tuple(ids[token] for token in tokens) == item.ids
-  # Given translations are scored too: those of a model of 20 steps are trivial.
+  for (best,), other in zip(session(LINES), theirs, strict=True):
+    assert other.hypotheses == [list(target.pieces(best.ids))]
+  # Given translations are scored too: those of so short a training are trivial.
   inputs = ["la dog", "un cat es", "a"]
-  message = translator.score_batch(
+  scores = translator.score_batch(
     tokens_of(LINES, source), tokens_of(inputs, target)
   )
-  for item, other in zip(session.force(LINES, inputs), message, strict=True):
-    np.testing.assert_allclose(other.log_probs, item.log_p, atol=1e-4)
+  for one, other in zip(session.force(LINES, inputs), scores, strict=True):
+    np.testing.assert_allclose(other.log_probs, one.log_p, atol=1e-4)
   document = json.loads((out / "jaxsyn.json").read_text())
   assert document["decode"]["beam"] == 2 and document["system"] == "transformer"
 
 
 def tokens_of(lines, vocabulary):
-  pieces = vocabulary.pieces(range(vocabulary.size))
-  return [[pieces[i] for i in vocabulary.ids(line)] for line in lines]
+  return [list(vocabulary.pieces(vocabulary.ids(line))) for line in lines]
+
+
+EXPORT = """
+import sys
+from jaxsyn import export
+for format in ("safetensors", "ctranslate2"):
+  export.run(sys.argv[1], f"{sys.argv[2]}/{format}", format)
+"""
+
+
+def test_processes_export_the_same_bytes(trained, tmp_path, environment):
+  pytest.importorskip("safetensors", reason="extra hub")
+  run, digests = trained(), []
+  for seed in ("0", "1"):
+    out = tmp_path / seed
+    subprocess.run(
+      [sys.executable, "-c", EXPORT, run, out],
+      env=environment | {"PYTHONHASHSEED": seed},
+      check=True,
+    )
+    digests.append(
+      {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).digest()
+        for path in out.rglob("*")
+        if path.is_file()
+      }
+    )
+  assert len(digests[0]) == 12 and digests[0] == digests[1]
 
 
 def test_rejects_models_that_it_cannot_represent(runs, tiny, tmp_path):
-  tagged = trained(tiny, tmp_path / "run", "multitask")
-  for run, message in (
-    (
-      runs["pascal"],
-      r"config\.parts\.encoder\.parent_scaled is active",
-    ),
-    (runs["gru_global"], r"config\.model\.family"),
-    (tagged, r"adds a tag to every source"),
+  for system, message in (
+    ("pascal", r"config\.parts\.encoder\.parent_scaled is active"),
+    ("gru_global", r"config\.model\.family"),
   ):
     with pytest.raises(InputError, match=message):
-      export.run(run, tmp_path / "out", "ctranslate2")
+      export.run(runs[system], tmp_path / "out", "ctranslate2")
     assert not (tmp_path / "out").exists()
+  run = workdir.create(tmp_path / "run", read_config(tiny("multitask")))
+  tagged = ExportedModel(run, run.plan, run.source_features, None, "")
+  with pytest.raises(InputError, match="adds a tag to every source"):
+    write(tagged, tmp_path / "out")

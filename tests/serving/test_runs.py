@@ -4,10 +4,10 @@ import shutil
 import sys
 
 import pytest
-from absl import flags
+from command_flags import parsed
 from serving_client import LINE
 
-from jaxsyn import cli, serve
+from jaxsyn import serve
 from jaxsyn.data.sentence.stream import parses_of_text
 from jaxsyn.errors import InputError
 from jaxsyn.serving.runs import RunLocation, ServedRun, run_locations
@@ -45,7 +45,6 @@ def test_folders_of_an_ensemble_and_of_a_sweep(tmp_path):
   [
     ([], "name the folder of a trained run: jaxsyn serve RUN"),
     (["/a/p", "/b/p"], "/b/p: another run is called 'p'; .* in NAME=/b/p"),
-    (["x=/a/p", "x=/a/q"], "another run is called 'x'"),
     (["/a/p,"], "'/a/p,' has a folder without a name."),
   ],
 )
@@ -63,25 +62,14 @@ def test_names_of_the_server():
     host_names("localhost", ["a.*"])
 
 
-@pytest.fixture
-def parse():
-  """A function that returns the flags of a command line."""
-  before = {*flags.FLAGS}
-  serve.define_flags()
-  yield lambda *words: cli.parse(["serve", *words], word="run")
-  for name in {*flags.FLAGS} - before:
-    delattr(flags.FLAGS, name)
-  flags.FLAGS.unparse_flags()
-
-
-def test_flags(parse, monkeypatch):
-  values = parse("a", "--port", "0", "b=c", "--beam=2", "d")
-  assert values.run == ["a", "b=c", "d"] and values.port == 0
-  assert values.max_characters == 2000 and values.timeout == 60.0
+def test_flags(monkeypatch):
+  words = ["a", "--port", "0", "b=c", "--beam=2", "d"]
   monkeypatch.setitem(sys.modules, "uvicorn", None)
   message = r"^serving needs the package uvicorn: pip install -e '\.\[serve\]'$"
-  with pytest.raises(InputError, match=message):
-    serve._main(values)
+  with parsed(serve, *words, word="run") as values:
+    assert values.run == ["a", "b=c", "d"] and values.port == 0
+    with pytest.raises(InputError, match=message):
+      serve._main(values)
 
 
 def test_a_run_without_a_parser_reads_trees(runs, tmp_path, new_client):

@@ -118,15 +118,10 @@ class Stopwatch:
 
 WORD = "{}\ta\t_\t_\t_\t_\t{}\tdet\t_\t_\n"
 LARGE_BODIES = {
-  "names": ("{" + ",".join(f'"{i:x}":0' for i in range(100_000)) + ',"text":0}').encode(),
-  "lists": b'{"text": [' + b"[],{}," * 160_000 + b"[]]}",
   "nested": b'{"text": ' + b"[" * 450_000 + b"]" * 450_000 + b"}",
-  "escapes": b'{"text": "' + b"\\u00e4" * 150_000 + b'"}',
   "long name": {"a" * 400_000: ["b"] * 100_000},
-  "many sentences": {"texts": ["a"] * 150_000},
   "long prefix": {"requests": [{"text": LINE, "target_prefix": "the cow " * 22_500}]},
   "long tree": {"conllu": "".join(WORD.format(i, i - 1) for i in range(1, 35_000))},
-  "many trees": {"conllu": (WORD.format(1, 0) + "\n") * 30_000},
   "too large": b" " * 10_000_000,
 }  # fmt: skip
 
@@ -141,7 +136,7 @@ def test_large_bodies_do_not_stall_other_requests(port, longest_stall, name):
 
 def test_chunks_do_not_stall_other_requests(port, longest_stall):
   chunks = b"1\r\n \r\n" * 100_000
-  end = time.monotonic() + 4
+  end = time.monotonic() + 2
   with Stopwatch(port) as stopwatch:
     while time.monotonic() < end:
       reply = send_raw(port, POST + CHUNKED, chunks)
@@ -157,8 +152,7 @@ def time_of_a_request(port):
   return time.monotonic() - start if status == 200 else float("inf")
 
 
-@pytest.mark.parametrize("how", ["times out", "disconnects"])
-def test_abandoned_requests_leave_the_worker(port, longest_stall, how):
+def test_abandoned_requests_leave_the_worker(port, longest_stall):
   long = {"text": LINE, "target_prefix": "the cow sleeps . " * 25}
   body = json.dumps({"requests": [long] * 100}).encode()
   for _ in range(10):  # the first ones wait for their programs
@@ -167,28 +161,11 @@ def test_abandoned_requests_leave_the_worker(port, longest_stall, how):
     if time_of_a_request(port) < longest_stall:
       break
   else:
-    raise AssertionError("an abandoned request delays others")
-  if how == "disconnects":
-    with socket.create_connection(("127.0.0.1", port)) as client:
-      client.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-      time.sleep(1)
-    assert time_of_a_request(port) < longest_stall
-
-
-INVALID = [
-  b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
-  b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",  # no Host
-  b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
-  POST + b"Content-Length: -1\r\n\r\n",
-  POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
-]
-
-
-@pytest.mark.parametrize("line", INVALID)
-def test_rejects_invalid_http(port, line):
-  reply = send_raw(port, line)
-  assert reply == b"" or reply.startswith(b"HTTP/1.1 400 ")
-  assert b"Traceback" not in reply
+    raise AssertionError("a request that timed out delays others")
+  with socket.create_connection(("127.0.0.1", port)) as client:
+    client.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    time.sleep(1)
+  assert time_of_a_request(port) < longest_stall  # after the disconnect
 
 
 def test_limits_connections(port):
@@ -200,15 +177,27 @@ def test_limits_connections(port):
   assert b'{"status": "ok"}' in send_raw(port, HEALTH)
 
 
-ODD = [b"[", b"\xff", b"a:b:c", b"bytes=9-1,x", b"-1", b"9" * 400, b"\xc0\x80,;=%00"]  # fmt: skip
-HEADERS = [
-  *("Origin", "Host", "Content-Type", "Content-Length", "Range", "If-Range"),
-  *("If-None-Match", "If-Modified-Since", "Accept", "Cookie", "Expect"),
-  *("Connection", "Upgrade", "Access-Control-Request-Method"),
+INVALID = [
+  b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
+  b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
+  POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
 ]
 
 
-@pytest.mark.parametrize("name", HEADERS)
+@pytest.mark.parametrize("line", INVALID)
+def test_rejects_invalid_http(port, line):
+  reply = send_raw(port, line)
+  assert reply == b"" or reply.startswith(b"HTTP/1.1 400 ")
+  assert b"Traceback" not in reply
+
+
+ODD = [b"[", b"\xff", b"a:b:c", b"bytes=9-1,x", b"9" * 400, b"\xc0\x80,;=%00"]
+
+
+@pytest.mark.parametrize(
+  "name",
+  ["Origin", "Host", "Content-Length", "Range", "If-None-Match", "Connection"],
+)
 def test_odd_headers_are_no_internal_error(port, name):
   for value in ODD:
     for line in (b"GET /static/page.js", b"OPTIONS /runs", b"POST /parse"):
@@ -240,10 +229,9 @@ def test_names_the_address_that_cannot_be_bound():
     port = one.getsockname()[1]
     with pytest.raises(InputError, match=f"--port={port}: Address already"):
       server.bind("127.0.0.1", port)
-  with pytest.raises(InputError, match=r"--host=192\.0\.2\.1"):
-    server.bind("192.0.2.1", 0)
-  with pytest.raises(InputError, match=r"--host=no\.such\.host\.invalid"):
-    server.bind("no.such.host.invalid", 0)
+  for host in ("192.0.2.1", "no.such.host.invalid"):
+    with pytest.raises(InputError, match=f"--host={re.escape(host)}"):
+      server.bind(host, 0)
 
 
 def wait_until_closed(port):
@@ -257,9 +245,9 @@ def wait_until_closed(port):
   raise AssertionError(f"port {port} still listens")
 
 
-# The tests may run under nohup, which makes a server ignore SIGHUP.
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_finishes_requests_before_it_stops(start, number):
+def test_finishes_requests_before_it_stops(start):
+  # The tests may run under nohup, which makes a server ignore SIGHUP.
+  number = signal.SIGHUP
   process = start("--compile=0", "--beam=2", "--together=2", number=number)
   port = wait_until_ready(process)
   client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
@@ -286,6 +274,8 @@ def test_prints_its_address_before_it_compiles(start):
   assert request(port, "/health") == (503, {"status": "starting"})
   assert wait_until_ready(process) == port
   assert request(port, "/health") == (200, {"status": "ok"})
+  process.send_signal(signal.SIGTERM)
+  assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
 def test_the_second_ctrl_c_ends_it_at_once(start):

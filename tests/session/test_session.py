@@ -212,9 +212,7 @@ def test_command_scores_given_translations(force, single):
   for line, index in zip(lines, (2, 0), strict=True):
     one = json.loads(line)
     assert (one["line"], one["text"]) == (index, texts[index])
-    assert [pair.split("-")[1] for pair in one["alignments"].split()] == [
-      *"01"
-    ]
+    assert [pair.split("-")[1] for pair in one["alignments"].split()] == [*"01"]
     pieces, log_p = zip(*one["subwords"])
     assert pieces == expected[index].subwords
     np.testing.assert_allclose(log_p, expected[index].log_p, atol=1e-4)

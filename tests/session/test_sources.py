@@ -16,7 +16,20 @@ from jaxsyn.session import workdir
 from jaxsyn.session.member import source_reader
 from jaxsyn.utils.workers import Workers
 
-WORDS = "the duck that a farmer saw will arrive and a cow sleeps".split()
+WORDS = [
+  "the",
+  "duck",
+  "that",
+  "a",
+  "farmer",
+  "saw",
+  "will",
+  "arrive",
+  "and",
+  "a",
+  "cow",
+  "sleeps",
+]
 LINES = [
   *["", "   ", "nul \0 here", "?", "The duck \u0301 ½ .", "a " * 600],
   *(" ".join(WORDS[i % 9 : i % 9 + i % 7]) for i in range(FEW)),

@@ -75,7 +75,10 @@ INVALID = [
     "'target_prefix' has 2,001 characters; at most 2,000",
   ),
   ('{"text": "a", "target_prefx": ""}', "unknown name 'target_prefx'. Did you"),
-  (json.dumps({"conllu": TREE.format(1)}), "conllu:1: the sentence has no root"),
+  (
+    json.dumps({"conllu": TREE.format(1)}),
+    "conllu:1: the sentence has no root",
+  ),
   ('{"conllu": ""}', "'conllu' must be one sentence, got 0."),
   (json.dumps({"conllu": f"{TREE.format(0)}\n" * 2}), "one sentence, got 2."),
   ('{"conllu": 1}', "'conllu' must be a string, got 1."),

@@ -57,7 +57,9 @@ def test_decodes_by_minimum_bayes_risk(command, runs):
   (line,) = command(f"{LINES[0]}\n", *flags)
   options = {"search": "sample", "nbest": 6, "sample": {"seed": 2}}
   sampled = Session(runs["pascal"], **options)
-  ((best,),) = translate.run(sampled, LINES[:1], finish=Finish(sampled, mbr=True))
+  ((best,),) = translate.run(
+    sampled, LINES[:1], finish=Finish(sampled, mbr=True)
+  )
   assert line == f"{best.text}\t{best.score:.4f}"
 
 
@@ -72,7 +74,9 @@ def test_skips_invalid_lines_and_translates_the_others(command, runs, capsys):
   text = "".join(f"{line}\n{good}\n" for line in bad)
   best = Session(runs["pascal"])([LINES[1]])[0][0].text
   assert command(text, "--json", "--errors=skip") == ["", best] * len(bad)
-  message = "4 of the lines could not be translated (--errors skip); the first: "
+  message = (
+    "4 of the lines could not be translated (--errors skip); the first: "
+  )
   assert message in capsys.readouterr().err
   with pytest.raises(InputError, match=r"line 2 of the input: the prefix '雪'"):
     command(f"{good}\n{bad[3]}\n", "--json")
@@ -90,6 +94,6 @@ def test_skips_invalid_lines_and_translates_the_others(command, runs, capsys):
 )
 def test_rejects_incompatible_flags(runs, words, message):
   folder = f"--workdir={runs['pascal']}"
-  with parsed(translate, folder, *words) as values:
-    with pytest.raises(InputError, match=message):
-      search_flags.session_of(values)
+  rejected = pytest.raises(InputError, match=message)
+  with parsed(translate, folder, *words) as values, rejected:
+    search_flags.session_of(values)
