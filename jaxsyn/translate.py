@@ -141,7 +141,7 @@ def _blocks(
 
 
 def _request(item: Source | Request | Faulty, index: int) -> Request | None:
-  """Returns an item as a request, with an index unless it has one."""
+  """Converts an item of the input to a request with an index."""
   source = item.text if isinstance(item, Faulty) else item
   if source is None:
     return None

@@ -72,7 +72,7 @@ class Continuations:
 
 @struct.dataclass
 class SelectedBeams:
-  """Fields of `Search` after a step, and where the open hypotheses come from.
+  """Hypotheses that a step of beam search selects, and their predecessors.
 
   Attributes:
     from_BN: Index of the continuation that each open hypothesis is.

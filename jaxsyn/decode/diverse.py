@@ -40,7 +40,7 @@ from jaxsyn.options.bounds import Amount, CountOrOff
 
 @struct.dataclass
 class _Groups:
-  """State of the groups.
+  """State of the groups of diverse beam search.
 
   Attributes:
     rank_BN: Log probabilities of the open hypotheses minus their penalties; one

@@ -101,23 +101,8 @@ class Ensemble(nn.Module):
     )
 
 
-def ensemble(
-  models: Sequence[EncoderDecoder], weights: Sequence[float]
-) -> Ensemble:
-  """Returns the ensemble of models, with weights whose sum is 1."""
-  return Ensemble(tuple(model.clone() for model in models), tuple(weights))
-
-
-def params_of(params: Sequence[Any]) -> dict[str, Any]:
-  """Returns the parameters of an ensemble from those of its members."""
-  return {
-    f"members_{index}": member_params
-    for index, member_params in enumerate(params)
-  }
-
-
 def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
-  """Returns logits_BTV of every target position, given the true past.
+  """Returns logits_BTV of all target positions, by teacher forcing.
 
   To be called as `model.apply(variables, batch, method=forward)`.
 

@@ -30,7 +30,7 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Runs a function on given translations, in batches of a few static sizes."""
+  """Function of given translations, applied in batches of few static sizes."""
 
   def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
     """Initializes the function; model parameters are passed to each call.
@@ -96,7 +96,7 @@ class ForcedPass:
 
 
 class Forced(ForcedPass):
-  """Function that returns log_p_T of each given translation."""
+  """Function that returns the log probabilities of given target subwords."""
 
   def __init__(self, model: EncoderDecoder | Ensemble, batcher: Batcher):
     super().__init__(functools.partial(_log_probability, model), batcher)
@@ -129,7 +129,7 @@ def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
 def _log_probability(
   model: EncoderDecoder | Ensemble, params: Any, batch: Any
 ) -> Array:
-  """Returns the log probabilities of target subwords, log_p_BT."""
+  """Returns the log probability of each target subword, log_p_BT."""
   first = batch[0] if isinstance(batch, tuple) else batch
   logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
   return token_log_probability(logits_BTV, first["target_id_BT"])

@@ -39,7 +39,7 @@ from jaxsyn.models.contract import gather_beams
 
 @dataclasses.dataclass(frozen=True)
 class State:
-  """A state of an automaton.
+  """A state of a prefix automaton: the subwords that may come next.
 
   Attributes:
     first, stop: Range of the sorted pieces that complete the prefix.
@@ -199,7 +199,10 @@ def batch_prefixes(
 
 
 def padded_sizes(automata: Sequence[Automaton]) -> tuple[int, int]:
-  """Returns X and E of automata, rounded up to powers of 2 times 8 and 4."""
+  """Returns padded numbers of states (X) and of edges per state (E).
+
+  They are powers of 2 times 8 and 4.
+  """
   states = max((len(automaton) for automaton in automata), default=1)
   edges = max(
     (len(state.edges) for automaton in automata for state in automaton),

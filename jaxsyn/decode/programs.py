@@ -1,4 +1,4 @@
-"""Compiled functions of a pool of sentences, in few static sizes.
+"""Compiled programs of continuous batching, in few static sizes.
 
 Letters: P sentence that enters a slot.
 """
@@ -103,7 +103,7 @@ class DecodingPrograms:
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Counts the first programs of a pool as needed; compiles nothing.
+    """Adds the first two programs of a pool to the needed ones.
 
     The device None is that of the parameters.
     """
@@ -160,7 +160,7 @@ class DecodingPrograms:
     return self._search_program(size, *arguments)(*arguments)
 
   def empty(self, size: PoolSize, params: Any) -> Search:
-    """Returns the search of empty slots."""
+    """Returns the search state of a pool without sentences."""
     device = _device(params)
     return jax.tree.map(
       lambda x: jnp.zeros(x.shape, x.dtype, device=device),
@@ -175,7 +175,7 @@ class DecodingPrograms:
     search: Search,
     slot_B: np.ndarray,
   ) -> Search:
-    """Returns a search in another size, which must hold all open sentences.
+    """Moves a search to a pool of another size, for all its open sentences.
 
     `slot_B` is the old slot of each new slot; `old.slots` or more for none.
     """
@@ -214,7 +214,7 @@ class DecodingPrograms:
     )
 
   def cache_grows(self, size: PoolSize, params: Any) -> bool:
-    """Returns whether the cache depends on its length (not a GRU's state)."""
+    """Returns whether the decoder cache grows with its length; a GRU's does not."""
     if self._cache_grows is None:
       small, large = (
         self._shapes(

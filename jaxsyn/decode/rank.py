@@ -70,7 +70,7 @@ def continuations(
   at_limit_B: Array,
   count: int,
 ) -> tuple[Array, Array, Array]:
-  """Returns the best continuations of all hypotheses of a sentence, by a subword.
+  """Returns the best continuations of each sentence by one subword.
 
   PAD and BOS are never produced; at the limit of a sentence only EOS is. Log
   probabilities are over the whole vocabulary, as in training. Ties go to the

@@ -25,11 +25,11 @@ _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep."
 
 
 class TooLarge(InputError):
-  """A field that exceeds its limit."""
+  """Error of a field that exceeds its limit."""
 
 
 class MalformedTree(InputError):
-  """CoNLL-U that is not one sentence, or not a tree."""
+  """Error of CoNLL-U that is not one sentence, or not a tree."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Request:
 
 
 def request(source: Source | Request) -> Request:
-  """Returns a source as a request without a prefix."""
+  """Wraps a source in a request without a prefix; requests stay as they are."""
   return source if isinstance(source, Request) else Request(source)
 
 
 def parse_json(text: str, name: str) -> Any:
-  """Parses JSON that has one meaning only.
+  """Parses JSON strictly: without duplicate names or invalid characters.
 
   Args:
     text: JSON.
@@ -185,7 +185,7 @@ def wrong_type(field: str, expected: str, value: Any) -> InputError:
 
 
 class _Fault(Exception):
-  """A fault of JSON; the message continues the name of the JSON."""
+  """Error in JSON, whose message continues a subject such as "the body"."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The state of a search, and the calls of a model that change it."""
+"""The state of the searches of a batch, and the decoder steps that change it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Next:
 
 
 class Decoding:
-  """A model with parameters; see `jaxsyn.models.contract`."""
+  """A model with its parameters, and the steps of a search with it."""
 
   def __init__(
     self,
@@ -116,7 +116,7 @@ class Decoding:
     params: Any,
     piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Initializes the calls.
+    """Binds the model to its parameters.
 
     Args:
       model: Model or ensemble.

@@ -1,4 +1,4 @@
-"""Reading of sentences to be translated, as `preprocess` read the training data.
+"""Conversion of source sentences to examples, as in preprocessing.
 
 NFC, subwords, trees and tags are those of the run. Large blocks are parsed by worker
 processes. They import this module, which therefore must not import JAX.
@@ -40,7 +40,7 @@ ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """A source, and the part of it that is read.
+  """A source sentence, and the part of it that fits into the maximum length.
 
   Attributes:
     text: Complete text, normalized like the training text.
@@ -56,7 +56,7 @@ class Fitted:
 
 
 class SourceReader:
-  """Converts raw lines and parses to examples, for one run.
+  """Converter of raw lines and parses to the examples of one run.
 
   Attributes:
     longest: Maximum number of subwords of a source, including EOS.
@@ -149,13 +149,13 @@ class SourceReader:
     return Fitted(full_text, pieces, source, is_cut)
 
   def example(self, source: Source) -> dict[str, Any]:
-    """Returns the arrays that the model reads of `Fitted.read`."""
+    """Returns the input arrays of one sentence, `Fitted.read`."""
     return self.encode([source], {})[0]
 
   def encode(
     self, sources: Sequence[Source], parses: Parses
   ) -> list[dict[str, Any]]:
-    """Returns the arrays that the model reads.
+    """Returns the input arrays of the model for each sentence.
 
     Args:
       sources: `Fitted.read` of each source.
@@ -194,7 +194,9 @@ class SourceReader:
 
 
 class SessionReader:
-  """Converts sources to the examples of a session, also in worker processes.
+  """Converter of source sentences to the examples of a session.
+
+  Large blocks are converted by worker processes.
 
   The example of an ensemble is a tuple with one entry per run, each with the
   features, vocabulary, tags and control trees of its run. Runs with the same parser
@@ -224,16 +226,16 @@ class SessionReader:
     return any(reader.has_parser for reader in self.readers)
 
   def fit(self, source: Source) -> Fitted:
-    """Returns the part of a source that the first run reads."""
+    """Normalizes and cuts a source sentence for the first run."""
     return self.readers[0].fit(source)
 
   def tree_of(self, line: str) -> Parse:
-    """Parses a raw line with the first parser of a run; raises InputError."""
+    """Parses a raw line with the first available parser; raises InputError."""
     reader = self._first_with_parser
     return reader.parse(reader.fit(line).text)
 
   def open_parser(self) -> None:
-    """Opens the first parser of a run; raises InputError if that fails."""
+    """Opens the first available parser; raises InputError if that fails."""
     _ = self._first_with_parser.parser
 
   def opened(self) -> SessionReader:

@@ -49,7 +49,7 @@ ProgressCallback = Callable[[int], None]  # number of further sentences
 
 
 def ignore_progress(count: int) -> None:
-  """Does nothing."""
+  """Ignores a progress report."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ EMPTY_TRANSLATION = Translation("", score=0.0, log_p=0.0, ids=())
 
 @dataclasses.dataclass(frozen=True)
 class OutputRequest:
-  """Requirements of one translation.
+  """Index and prefix of one translation.
 
   Attributes:
     index: Index of the sentence in the input, on which samples depend.
@@ -271,7 +271,7 @@ class Translator:
     self._params_leaves, self._params_copies = [], {}
 
   def sizes(self, examples: Sequence[Example]) -> set[PoolSize]:
-    """Returns the sizes for which `compile` compiles programs."""
+    """Returns the pool sizes for which `compile` compiles programs."""
     return {job.size for job in self._jobs(examples)}
 
   def compile(self, params: Any, examples: Sequence[Example]) -> None:

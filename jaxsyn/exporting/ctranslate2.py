@@ -54,7 +54,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
       "this format needs the package ctranslate2: pip install -e "
       "'.[ctranslate2]'."
     ) from None
-  spec, run = model.plan.spec, model.run
+  spec, run = model.run.plan.spec, model.run
   family = spec.architecture
   arrays = {
     name: np.asarray(x, np.float32)
@@ -84,7 +84,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   for stack in (out.encoder, out.decoder):
     stack.position_encodings.encodings = position_MD
   tokens = functools.partial(
-    matching.tokens, model.plan, run.manifest, run.workdir
+    matching.tokens, run.plan, run.manifest, run.workdir
   )
   out.register_source_vocabulary([*tokens("source")])
   out.register_target_vocabulary([*tokens("target")])
@@ -100,20 +100,20 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   for side in _SIDES:
     files.copy(run.vocabulary(side).path, folder / f"{side}.model")
   record = {
-    "parameters": model.title,
+    "parameters": model.parameters.title,
     "system": run.config.system,
     "source_language": run.config.data.source_language,
     "target_language": run.config.data.target_language,
     "positions": POSITIONS,
-    "decode": as_dict(model.plan.config.decode),
+    "decode": as_dict(run.plan.config.decode),
   }
   files.write_json(folder / RECORD_FILE, record)
-  return [model.title]
+  return [model.parameters.title]
 
 
 def _unsupported(model: ExportedModel) -> str:
   """Returns why CTranslate2 does not support a model; "" if it does."""
-  spec, run = model.plan.spec, model.run
+  spec, run = model.run.plan.spec, model.run
   if type(spec.architecture) is not Transformer:
     return "it is not a Transformer (config.model.family)"
   for place in PLACES:
@@ -122,7 +122,7 @@ def _unsupported(model: ExportedModel) -> str:
         f"the attention modifier config.parts.{place}.{name} is active in "
         "translation"
       )
-  if model.plan.tag is not None:
+  if run.plan.tag is not None:
     return "the system adds a tag to every source"
   if any(run.vocabulary(side).whole_words for side in _SIDES):
     return "it has a vocabulary of words instead of subwords"
@@ -154,7 +154,7 @@ def _fill_stack(spec: Any, arrays: Arrays, stack: str) -> None:
 def _fill_heads(
   spec: Any, name: str, projections: tuple[str, ...], arrays: Arrays
 ) -> None:
-  """Sets projections to heads, concatenated; rows are outputs."""
+  """Sets a layer to concatenated projections to attention heads."""
   kernels = [arrays[f"{name}/{one}/kernel"] for one in projections]  # (D, H, K)
   biases = [arrays[f"{name}/{one}/bias"].ravel() for one in projections]
   spec.weight = np.concatenate([k.reshape(len(k), -1).T for k in kernels])
@@ -162,7 +162,7 @@ def _fill_heads(
 
 
 def _fill_dense(spec: Any, arrays: Arrays, name: str) -> None:
-  """Sets a projection from units, or from heads: (H, K, D)."""
+  """Sets a dense layer; the axes of a kernel from heads are (H, K, D)."""
   kernel = arrays[f"{name}/kernel"]
   weight = kernel.reshape(-1, kernel.shape[-1]).T
   spec.weight = np.ascontiguousarray(weight)

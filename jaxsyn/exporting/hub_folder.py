@@ -32,7 +32,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   """
   run = model.run
   parser_file = manifests.parser_file(run.workdir, run.manifest, "source")
-  reads_trees = len(model.features) > 1
+  reads_trees = len(run.source_features) > 1
   has_parser = bool(reads_trees and parser_file and model.parser)
   vocabularies = {
     entry["file"] for entry in run.manifest["vocabulary"].values()
@@ -50,12 +50,14 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
         f"from {run.config.data.directory}."
       )
     files.copy(source, folder / name)
-  digest = exported.write(folder, model.parameters, model.title)
+  digest = exported.write(folder, model.parameters)
   manifests.write(folder, run.manifest)
   document = checksums.add_checksum(as_dict(run.config))
   files.write_json(folder / workdir.CONFIG, document)
   files.write_text(folder / CARD, _card(model, digest))
-  messages = [f"{model.title}; SHA-256 of {exported.ARRAYS}: {digest}"]
+  messages = [
+    f"{model.parameters.title}; SHA-256 of {exported.ARRAYS}: {digest}"
+  ]
   if not model.licence:
     messages.append(
       f"{CARD} has no licence yet: fill it in, or set --license, before you "
@@ -100,7 +102,7 @@ tags: {json.dumps(tags)}
 
 # {languages[0]} to {languages[1]}, system `{system}`
 
-A translation model trained with jaxsyn, {size:,} parameters: {model.title}.
+A translation model trained with jaxsyn, {size:,} parameters: {model.parameters.title}.
 
 ```python
 from jaxsyn.session import Session
@@ -137,10 +139,10 @@ the training, `manifest.json` the checksums of the data.
 
 def _trees(model: ExportedModel) -> str:
   """Returns sentences about the trees that the model reads, and its parser."""
-  if len(model.features) < 2:
-    return "It reads no trees."
   run = model.run
-  features = ", ".join(f"`{feature}`" for feature in model.features[1:])
+  features = ", ".join(f"`{feature}`" for feature in run.source_features[1:])
+  if not features:
+    return "It reads no trees."
   sentence = "Its trees were CoNLL-U files, so there is no parser."
   if manifests.parser_file(run.workdir, run.manifest, "source"):
     where = "is included" if model.parser else "is not included (`--parser`)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxsyn.plan import Plan
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.workdir import Run
 from jaxsyn.storage.remote import PathLike
@@ -17,19 +16,13 @@ class ExportedModel:
 
   Attributes:
     run: Config and manifest.
-    plan: Resolved config.
-    features: Features of the source side that the model reads.
-    parameters: Parameters of the chosen checkpoint.
-    title: Description of the checkpoint.
+    parameters: Parameters of the chosen checkpoint, with their description.
     licence: Licence of the model; "" if the user did not name one.
     parser: Whether the parser's file is exported, too.
   """
 
   run: Run
-  plan: Plan
-  features: tuple[str, ...]
   parameters: Parameters
-  title: str
   licence: str = ""
   parser: bool = True
 
@@ -53,12 +46,4 @@ def open_model(
   """
   run = workdir.open_run(folder)
   chosen, _ = parameters.read(run, checkpoint, reject_corrupt=True)
-  return ExportedModel(
-    run,
-    run.plan,
-    run.source_features,
-    chosen,
-    chosen.title,
-    licence=licence,
-    parser=parser,
-  )
+  return ExportedModel(run, chosen, licence, parser)

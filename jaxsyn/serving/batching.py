@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import OutputRequest, Translation
 from jaxsyn.errors import InputError
-from jaxsyn.serving.requests import InspectRequest
+from jaxsyn.serving.requests import SentenceRequest
 from jaxsyn.serving.runs import ServedRun
 
 
@@ -51,7 +51,7 @@ class Job:
   """
 
   def __init__(
-    self, run: ServedRun, requests: Sequence[Request | InspectRequest]
+    self, run: ServedRun, requests: Sequence[Request | SentenceRequest]
   ):
     self.run, self.requests, self.is_wanted = run, requests, True
     self.results: list[Future[Any]] = [Future() for _ in requests]
@@ -123,7 +123,7 @@ class Worker:
       result.cancel()
 
   def call(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Calls a function in the thread."""
+    """Schedules a function in the thread; returns the future of its result."""
     return self._thread.submit(function, *args)
 
   @property
@@ -156,7 +156,7 @@ class Worker:
     batch = [one for one in batch if one.result.set_running_or_notify_cancel()]
     translations: list[_Sentence] = []
     for sentence in batch:
-      if isinstance(sentence.request, InspectRequest):
+      if isinstance(sentence.request, SentenceRequest):
         _inspect(run, sentence)
       else:
         translations.append(sentence)

@@ -59,7 +59,7 @@ class ReaderProcesses:
     return self._call(SessionReader.tree_of, line)
 
   def read(self, sources: Sequence[Source]) -> list[ReadSource | InputError]:
-    """Reads sentences.
+    """Converts sentences to arrays, or to errors if they are invalid.
 
     Returns:
       For each sentence its arrays and whether it was truncated, or an InputError.

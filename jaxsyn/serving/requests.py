@@ -70,16 +70,8 @@ class TranslateRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class ParseRequest:
-  """Fields of POST /parse."""
-
-  run: str
-  text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class InspectRequest:
-  """Fields of POST /inspect."""
+class SentenceRequest:
+  """Fields of POST /parse, whose source is a line, and of POST /inspect."""
 
   run: str
   source: Source
@@ -98,16 +90,16 @@ def read_translate(body: bytes, limits: ServiceLimits) -> TranslateRequest:
   return TranslateRequest(_run(fields), requests, nbest, stream)
 
 
-def read_parse(body: bytes, limits: ServiceLimits) -> ParseRequest:
+def read_parse(body: bytes, limits: ServiceLimits) -> SentenceRequest:
   """Returns the fields of POST /parse."""
   fields = _fields(body, ("run", "text"))
   if "text" not in fields:
     raise InputError('"text" is missing: the sentence to be parsed.')
   line = sentence(fields["text"], "text", limits.max_characters)
-  return ParseRequest(_run(fields), line)
+  return SentenceRequest(_run(fields), line)
 
 
-def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
+def read_inspect(body: bytes, limits: ServiceLimits) -> SentenceRequest:
   """Returns the fields of POST /inspect."""
   fields = _fields(body, ("run", "text", "conllu"))
   source: Source
@@ -120,7 +112,7 @@ def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
         f"'conllu' must be one sentence to inspect, got {len(parses)}."
       )
     source = parses[0]
-  return InspectRequest(_run(fields), source)
+  return SentenceRequest(_run(fields), source)
 
 
 def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
@@ -184,7 +176,7 @@ def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
 
 
 def _only_name(fields: Mapping[str, Any], names: Collection[str]) -> str:
-  """Returns the one name that the fields have."""
+  """Returns the only one of several alternative names that a body has."""
   present = [name for name in names if name in fields]
   if len(present) != 1:
     listing = " and ".join(map(repr, present)) or "none"

@@ -198,7 +198,7 @@ def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
 
 
 def _max_nbest(folder: str, decode: Mapping[str, Any]) -> int:
-  """Returns the number of translations that a search finds anyway."""
+  """Returns the number of translations that the search keeps."""
   run = workdir.open_run(member.address(folder)[0])
   options = member.decode_of(run, decode)
   return max(options.nbest, options.search.hypotheses(options))

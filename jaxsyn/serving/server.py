@@ -36,7 +36,7 @@ SWITCH_INTERVAL = 0.001
 
 
 def bind(host: str, port: int) -> socket.socket:
-  """Returns a bound socket.
+  """Binds a socket to a host and a port.
 
   Raises:
     InputError: There is no such address, or the port is in use.

@@ -1,4 +1,4 @@
-"""Paths of the server; docs/serving.md describes each with its fields."""
+"""HTTP paths of the server, which docs/serving.md describes."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Service:
     readers = self._run(fields.run).readers
     if readers.why_no_parser:
       raise InputError(readers.why_no_parser)
-    work = self._parsers.submit(readers.parse, fields.text)
+    work = self._parsers.submit(readers.parse, fields.source)
     parse = await self._wait(request, _result(work))
     spans = zip(parse.start_W, parse.end_W)
     return json_response(

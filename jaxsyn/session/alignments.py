@@ -150,7 +150,7 @@ def replace_unknown(text: str, unknown: Sequence[str]) -> str:
 
 
 def _head(member: Member, layer: int | None) -> tuple[int, int]:
-  """Returns the decoder layer of a run, and the head or MEAN."""
+  """Returns the decoder layer and the head, or MEAN, that align words."""
   guided = [
     (loss.layer, loss.head)
     for loss in member.plan.recipe.losses.values()
@@ -173,7 +173,7 @@ def _head(member: Member, layer: int | None) -> tuple[int, int]:
 def _attention_pass(
   member: Member, layer: int, head: int, session: Session
 ) -> ForcedPass:
-  """Returns the function of translations that gives weight_TS of a head."""
+  """Returns the forced pass that computes the cross-attention of a head."""
   model = member.plan.recipe.model
   # Fused attention publishes no weights unless they are requested.
   shown = (*model.spec.published_maps, ("cross", layer))

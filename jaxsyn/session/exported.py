@@ -34,7 +34,7 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class _ExportRecord:
-  """Fields of the JSON file."""
+  """Fields of model.json."""
 
   format: int
   title: Annotated[str, TextPattern(".+", "a text")]
@@ -48,13 +48,12 @@ def is_exported(folder: pathlib.Path) -> bool:
   return files.is_file(folder / RECORD_FILE)
 
 
-def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
+def write(folder: pathlib.Path, parameters: Parameters) -> str:
   """Writes parameters to a local directory; returns the SHA-256 of their file.
 
   Args:
     folder: Local directory.
-    parameters: Parameters of a checkpoint.
-    title: Description of the checkpoint.
+    parameters: Parameters of a checkpoint, with its description.
   """
   arrays = jax.device_get(array_checksums.arrays_by_name(parameters.params))
   data = library().save(
@@ -65,7 +64,7 @@ def write(folder: pathlib.Path, parameters: Parameters, title: str) -> str:
     file.write(data)
   record = {
     "format": _FORMAT,
-    "title": title,
+    "title": parameters.title,
     "steps": list(parameters.steps),
     "score": parameters.score,
     "arrays": array_checksums.start_checksums(parameters.params)(),

@@ -48,7 +48,7 @@ def define() -> None:
 
 
 class Finish:
-  """Function applied to the translations of a block."""
+  """Function that reranks, aligns and completes the translations of a block."""
 
   def __init__(
     self,
@@ -108,7 +108,7 @@ class Finish:
 
 
 def of_flags(values: flags.FlagValues, session: Session) -> Finish:
-  """Returns the function that the flags describe."""
+  """Returns the `Finish` that the flags of a command describe."""
   return Finish(
     session,
     mbr=values.mbr is not None,

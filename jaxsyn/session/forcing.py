@@ -60,14 +60,14 @@ class ForcedHypothesis:
   links: Links | None
 
   def as_text(self) -> str:
-    """Returns a tab-separated line."""
+    """Formats the result as a line of tab-separated columns."""
     one = self.scored
     numbers = f"{one.total:.6f}\t{one.score:.6f}\t{len(one.log_p)}"
     links = "" if self.links is None else f"\t{pharaoh(self.links)}"
     return f"{self.hypothesis.line}\t{numbers}{links}"
 
   def as_json(self) -> str:
-    """Returns a JSON object in one line."""
+    """Formats the result as a JSON object in one line."""
     one = self.scored
     content = {
       **dataclasses.asdict(self.hypothesis),

@@ -68,7 +68,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
-  """Returns sources or requests, with Faulty and PAUSE."""
+  """Returns the items of the input: sources, requests, Faulty or PAUSE."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")

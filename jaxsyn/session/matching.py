@@ -50,7 +50,7 @@ class Named:
 
 @dataclasses.dataclass(frozen=True)
 class MatchedArray:
-  """A parameter of a new run, from another run.
+  """A parameter of a new run, with values from another run.
 
   Attributes:
     value: Array in the shape of the new run.

@@ -1,4 +1,4 @@
-"""Opened runs, of which a session has one or more."""
+"""Members of a session: opened runs, with their readers and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of a run to translate with: which checkpoint, and its description."""
+"""Loading of a run's parameters: choice and description of the checkpoint."""
 
 from __future__ import annotations
 

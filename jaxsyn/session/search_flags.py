@@ -31,7 +31,7 @@ NAMES = (
 
 
 def define() -> None:
-  """Defines the flags."""
+  """Defines --search, --beam, --alpha, and the options of all strategies."""
   flags.DEFINE_enum(
     "search",
     None,
@@ -102,7 +102,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
 
 
 def _given(values: flags.FlagValues, names: Iterable[str]) -> dict[str, Any]:
-  """Returns the flags that are defined and were set."""
+  """Returns the values of those flags that the user has set."""
   return {
     name: values[name].value
     for name in names

@@ -19,7 +19,7 @@ import numpy as np
 from jaxsyn.data.loader.collate import BatchTransform
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
+from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.forced import Forced, Scored
 from jaxsyn.decode.prefix import Automaton
@@ -121,8 +121,12 @@ class Session:
     self.params = first.params
     batcher = Batcher(first.sources.features, batch_transform=batch_transform)
     if len(self.members) > 1:
-      model = ensemble(models, self.weights)
-      self.params = params_of([member.params for member in self.members])
+      clones = tuple(model.clone() for model in models)
+      model = Ensemble(clones, tuple(self.weights))
+      self.params = {
+        f"members_{index}": member.params
+        for index, member in enumerate(self.members)
+      }
       batcher = Batcher(
         members=[member.sources.features for member in self.members],
         batch_transform=batch_transform,

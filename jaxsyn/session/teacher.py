@@ -112,7 +112,9 @@ def check(
   manifest: Mapping[str, Any],
   but: Callable[[str], bool] = lambda run: False,
 ) -> None:
-  """Raises the errors of `read`, except those of parameters.
+  """Checks the teachers of a run, without reading their parameters.
+
+  Raises InputError like `read`.
 
   Args:
     plan, manifest: See `read`.

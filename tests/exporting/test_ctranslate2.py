@@ -118,6 +118,6 @@ def test_rejects_models_that_it_cannot_represent(runs, tiny, tmp_path):
       export.run(runs[system], tmp_path / "out", "ctranslate2")
     assert not (tmp_path / "out").exists()
   run = workdir.create(tmp_path / "run", read_config(tiny("multitask")))
-  tagged = ExportedModel(run, run.plan, run.source_features, None, "")
+  tagged = ExportedModel(run, None)
   with pytest.raises(InputError, match="adds a tag to every source"):
     write(tagged, tmp_path / "out")

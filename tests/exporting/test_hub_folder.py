@@ -101,7 +101,7 @@ def test_the_file_of_parameters_is_the_same_each_time(tmp_path):
   params = {name: np.arange(3.0) * i for i, name in enumerate("abcdefgh")}
   contents = set()
   for _ in range(16):
-    exported.write(tmp_path, Parameters(params, (1,)), "a title")
+    exported.write(tmp_path, Parameters(params, (1,)))
     contents.add((tmp_path / exported.ARRAYS).read_bytes())
   assert len(contents) == 1
 
