@@ -13,8 +13,11 @@ from jaxsyn.decode.programs import DecodingPrograms, PoolSize
 from jaxsyn.decode.search import Decoding
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
-BATCH = batch_of(PAIRS)
-SOURCE = {k: np.asarray(v) for k, v in BATCH.items() if k.startswith("source")}
+SOURCE = {
+  name: np.array(value)
+  for name, value in batch_of(PAIRS).items()
+  if name.startswith("source")
+}
 LIMITS = np.array([25, 40, 33], np.int32)
 
 
@@ -39,7 +42,7 @@ def batch_of_indices(indices, size):
 def test_continuous_batching_equals_one_batch(system):
   """Ten sentences in four slots; the cache grows, and the pool shrinks to one."""
   plan = plan_of(system)
-  params, decode = parameters(plan, BATCH), decode_options(2)
+  params, decode = parameters(plan, batch_of(PAIRS)), decode_options(2)
   programs = DecodingPrograms(
     plan.recipe.model, decode, lambda size: batch_of_indices([], size)
   )
@@ -82,7 +85,7 @@ MODELS = {plan_of(name).spec: name for name in reversed(SYSTEMS)}
 @pytest.mark.parametrize("system", MODELS.values())
 def test_cached_arrays_start_with_the_batch_axis(system):
   plan, decode = plan_of(system), decode_options(2)
-  params = jax.eval_shape(lambda: parameters(plan, BATCH))
+  params = jax.eval_shape(lambda: parameters(plan, batch_of(PAIRS)))
 
   def shapes(rows, cache_length):
     first_rows = {

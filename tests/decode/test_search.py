@@ -77,7 +77,8 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model):
   for output in outputs:
     token_BT = np.zeros((3, 3), np.int32)
     token_BT[:, : len(output)] = output
-    given = {**batch, "target_id_BT": jnp.asarray(token_BT)}
+    given = {k: v for k, v in batch.items() if k.startswith("source")}
+    given["target_id_BT"] = jnp.asarray(token_BT)
     log_p_BT = token_log_probability(logits(plan, small, given), token_BT)
     log_p.append(np.asarray(log_p_BT * (token_BT != PAD)).sum(1))
   log_p_BO = np.stack(log_p, axis=1)

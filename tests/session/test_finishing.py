@@ -19,7 +19,7 @@ LINES = ["the duck arrives .", "a cow sleeps .", "the farmer saw a cow ."]
 SAMPLES = [
   "Die Katze schläft .",
   "Der Hund läuft über die Straße .",
-  *["Ein Hund läuft auf der Straße ."] * 2,
+  *["Ein Hund läuft auf der Straße ."] * 3,
   *["", "a", "ab", " a  b ", "aaaaaaaaaa", "aaaa"],
   *["犬が走る", "犬が走った。", "⁇ ⁇ 🦆"],
 ]
