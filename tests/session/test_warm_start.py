@@ -7,20 +7,21 @@ import json
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn import train
 from jaxsyn.config import read_config
-from jaxsyn.data.loader.collate import pad
+from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import parameters, warm_start, workdir
 from jaxsyn.session.matching import Named, labels, match
 from jaxsyn.training.array_checksums import arrays_by_name
-from jaxsyn.training.step import first_state
+from jaxsyn.training.step import TrainState
 
 
 @pytest.fixture
@@ -48,13 +49,19 @@ def config_of(tiny, runs):
 def started(config, folder):
   """Returns the warm start of a new run, and a state before it."""
   config = read_config(config)
-  plan = resolve(config, manifests.read(config.data.directory))
+  manifest = manifests.read(config.data.directory)
+  plan = resolve(config, manifest)
   warm = warm_start.read(
     config.train.start, plan, config.data.directory, folder
   )
-  batch = pad([], plan.model_features, subwords=4, words=4, rows=1)
-  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
-  return warm, first_state(plan.recipe, batch, config.seed)
+  features = schema.features_for(manifest, plan.translation_features)
+  params = jax.tree.map(
+    lambda x: jnp.full(x.shape, 0.5, x.dtype),
+    parameters.shapes(plan.recipe, features),
+  )
+  ema = jax.tree.map(jnp.copy, params) if plan.recipe.ema else None
+  zero = jnp.zeros(())
+  return warm, TrainState(step=zero, params=params, opt=(), key=zero, ema=ema)
 
 
 def params_of(folder):
@@ -136,7 +143,8 @@ def test_moving_average_begins_with_the_same_parameters(config_of, tmp_path):
   for name, value in arrays_by_name(state.params).items():
     average = arrays_by_name(state.ema)[name]
     np.testing.assert_array_equal(average, value, err_msg=name)
-    assert average is not value  # no buffer can be donated twice
+    # No buffer can be donated twice.
+    assert average.unsafe_buffer_pointer() != value.unsafe_buffer_pointer()
 
 
 # Embeddings of the pieces a, b, c, and of c, d.
