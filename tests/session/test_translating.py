@@ -24,7 +24,7 @@ def command(runs, tmp_path):
     files = f"--input={source}", f"--output={target}"
     folder = f"--workdir={runs['pascal']}"
     with parsed(translate, folder, *files, *words) as values:
-      translate._main(values)
+      translate._translate(values)
     return target.read_text().splitlines()
 
   return run
