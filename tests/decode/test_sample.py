@@ -1,13 +1,9 @@
-"""Samples, compared with exact probabilities and with loops."""
-
-import collections
-import itertools
+"""Samples, compared with loops in plain Python."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 from tables_under_test import (
   TableStates,
   decode_options,
@@ -61,37 +57,13 @@ def truncated(log_p, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
   return normalized(likely or {best[0]: 1.0})
 
 
-COMBINED = {"temperature": 1.7, "top_k": 4, "top_p": 0.8, "epsilon": 0.1}
 OPTIONS = [
   {},
   {"temperature": 0.6, "top_k": 2},
   {"top_p": 0.7},
   {"epsilon": 0.2},
-  COMBINED,
+  {"temperature": 1.7, "top_k": 4, "top_p": 0.8, "epsilon": 0.1},
 ]
-
-
-def test_samples_are_as_frequent_as_they_are_probable():
-  """Chi-square test over all outputs of up to 3 of 6 subwords."""
-  params, limit, count = random_params(6, 0.7), 3, 40_000
-  table = TableStates(params, SOURCES[0])
-  rows = sample(params, SOURCES[:1] * 40, range(40), limit, 1000, **COMBINED)
-  samples = list(itertools.chain(*rows))
-  expected = {}
-  for size in range(limit):
-    for middle in itertools.product((1, 4, 5), repeat=size):
-      tokens, p = (*middle, EOS), 1.0
-      for i, token in enumerate(tokens[: limit - 1]):  # then only EOS can come
-        log_p = table.log_p_after(tokens[:i])
-        p *= truncated(log_p, **COMBINED).get(token, 0)
-      expected[tokens] = p * count
-  counts = collections.Counter(one.tokens for one in samples)
-  assert set(counts) <= {tokens for tokens, n in expected.items() if n}
-  assert min(n for n in expected.values() if n) > 5
-  likely = [tokens for tokens, n in expected.items() if n]
-  observed = [counts[tokens] for tokens in likely]
-  wanted = [expected[tokens] for tokens in likely]
-  assert len(wanted) > 3 and stats.chisquare(observed, wanted).pvalue > 0.01
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -1,6 +1,5 @@
 """Responses equal the results of a session, whatever else is in a batch."""
 
-import asyncio
 import json
 
 import numpy as np
@@ -272,35 +271,6 @@ def test_requests_that_time_out_leave_the_queue(new_client):
   lines = client("/translate", {"text": LINE, "stream": True}).text.splitlines()
   assert [[*json.loads(line)] for line in lines] == [["error"]]
   assert client.service.worker.waiting == 0
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_requests_of_disconnected_clients_leave_the_queue(new_client, stream):
-  client = new_client(blocked=True)
-  body = json.dumps({"texts": [LINE] * 5, "stream": stream}).encode()
-  waiting = []
-
-  async def request():
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive():
-      if messages:
-        return messages.pop()
-      await asyncio.sleep(0.05)
-      waiting.append(client.service.worker.waiting)
-      return {"type": "http.disconnect"}
-
-    async def send(message):
-      pass
-
-    scope = {
-      **{"type": "http", "method": "POST", "path": "/translate"},
-      **{"headers": [(b"host", b"localhost")], "query_string": b""},
-    }
-    await asyncio.wait_for(client.app(scope, receive, send), 10)
-
-  asyncio.run(request())
-  assert waiting == [5] and client.service.worker.waiting == 0
 
 
 def test_rejects_requests_until_it_is_ready(new_client):
