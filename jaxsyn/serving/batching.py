@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import OutputRequest, Translation
 from jaxsyn.errors import InputError
-from jaxsyn.serving.requests import SentenceRequest
+from jaxsyn.serving.requests import InspectRequest
 from jaxsyn.serving.runs import ServedRun
 
 
@@ -51,7 +51,7 @@ class Job:
   """
 
   def __init__(
-    self, run: ServedRun, requests: Sequence[Request | SentenceRequest]
+    self, run: ServedRun, requests: Sequence[Request | InspectRequest]
   ):
     self.run, self.requests, self.is_wanted = run, requests, True
     self.results: list[Future[Any]] = [Future() for _ in requests]
@@ -156,7 +156,7 @@ class Worker:
     batch = [one for one in batch if one.result.set_running_or_notify_cancel()]
     translations: list[_Sentence] = []
     for sentence in batch:
-      if isinstance(sentence.request, SentenceRequest):
+      if isinstance(sentence.request, InspectRequest):
         _inspect(run, sentence)
       else:
         translations.append(sentence)

@@ -70,8 +70,16 @@ class TranslateRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceRequest:
-  """Fields of POST /parse, whose source is a line, and of POST /inspect."""
+class ParseRequest:
+  """Fields of POST /parse."""
+
+  run: str
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class InspectRequest:
+  """Fields of POST /inspect."""
 
   run: str
   source: Source
@@ -90,16 +98,16 @@ def read_translate(body: bytes, limits: ServiceLimits) -> TranslateRequest:
   return TranslateRequest(_run(fields), requests, nbest, stream)
 
 
-def read_parse(body: bytes, limits: ServiceLimits) -> SentenceRequest:
+def read_parse(body: bytes, limits: ServiceLimits) -> ParseRequest:
   """Returns the fields of POST /parse."""
   fields = _fields(body, ("run", "text"))
   if "text" not in fields:
     raise InputError('"text" is missing: the sentence to be parsed.')
   line = sentence(fields["text"], "text", limits.max_characters)
-  return SentenceRequest(_run(fields), line)
+  return ParseRequest(_run(fields), line)
 
 
-def read_inspect(body: bytes, limits: ServiceLimits) -> SentenceRequest:
+def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
   """Returns the fields of POST /inspect."""
   fields = _fields(body, ("run", "text", "conllu"))
   source: Source
@@ -112,7 +120,7 @@ def read_inspect(body: bytes, limits: ServiceLimits) -> SentenceRequest:
         f"'conllu' must be one sentence to inspect, got {len(parses)}."
       )
     source = parses[0]
-  return SentenceRequest(_run(fields), source)
+  return InspectRequest(_run(fields), source)
 
 
 def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:

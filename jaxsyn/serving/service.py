@@ -159,7 +159,7 @@ class Service:
     readers = self._run(fields.run).readers
     if readers.why_no_parser:
       raise InputError(readers.why_no_parser)
-    work = self._parsers.submit(readers.parse, fields.source)
+    work = self._parsers.submit(readers.parse, fields.text)
     parse = await self._wait(request, _result(work))
     spans = zip(parse.start_W, parse.end_W)
     return json_response(
