@@ -34,8 +34,9 @@ def run(
     output: Output folder, which must be new or empty.
     format: Name in `FORMATS`.
     checkpoint: "best", "last" or a step; "": the default of `translate`.
-    licence: Licence of the model, for its card; "": marked to be filled in.
-    parser: Whether to export the parser's file, too.
+    licence: Licence of the model, for its card; "": the card says that it must
+      be filled in.
+    parser: Whether to also export the parser's file.
 
   Raises:
     InputError: There is no run, format or checkpoint of that name, the format
@@ -93,10 +94,13 @@ def define_flags() -> None:
   flags.DEFINE_string(
     "license",
     "",
-    "Licence of the model for its card, e.g. cc-by-4.0; marked as missing.",
+    "Licence of the model for its card, such as cc-by-4.0; without it, the card "
+    "marks the licence as missing.",
   )
   flags.DEFINE_bool(
-    "with_parser", True, "Export the parser's file, if the model reads trees."
+    "with_parser",
+    True,
+    "Whether to export the parser's file of a model that reads trees.",
   )
 
 

@@ -124,7 +124,8 @@ class Diverse(DecodingStrategy):
     """Extends the hypotheses of one group.
 
     Args:
-      search, new: Search before the step, and next subwords, of all groups.
+      search: Search of all groups before the step.
+      new: Distributions of the next subword, of all groups.
       decode: Options of decoding.
       used_BV: Number of hypotheses in earlier groups extended by each subword.
       group: Index of the group.

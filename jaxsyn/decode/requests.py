@@ -145,6 +145,11 @@ def sentence(
 ) -> str:
   """Returns the value of a field after checking that it is a string of one line.
 
+  Args:
+    value: Value of the field.
+    field: Name of the field, for messages.
+    max_characters: Maximum length.
+
   Raises:
     TooLarge: It is longer.
     InputError: It is no string, or has a line break.

@@ -18,7 +18,7 @@ class ExportedModel:
     run: Config and manifest.
     parameters: Parameters of the chosen checkpoint, with their description.
     licence: Licence of the model; "" if the user did not name one.
-    parser: Whether the parser's file is exported, too.
+    parser: Whether the parser's file is also exported.
   """
 
   run: Run

@@ -118,7 +118,7 @@ def check(
 
   Args:
     plan, manifest: See `read`.
-    but: Whether the teacher in a run directory is not checked.
+    but: Function of a run directory: whether its teacher is not checked.
   """
   for path, loss in _losses(plan):
     if not but(loss.teacher):
