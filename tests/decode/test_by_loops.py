@@ -46,7 +46,7 @@ def assert_equal_to_loops(params, decode, reference):
   [
     (12, 0.5, decode_options(1, alpha=0.6)),
     (12, 0.5, decode_options(5, "gnmt", alpha=1.3)),
-    (12, 0.5, decode_options(4, alpha=1.5, stop="bound")),
+    (12, 0.5, decode_options(3, alpha=1.0, stop="bound")),
     (12, -60.0, decode_options(3)),  # all end at their limits
     (6, 0.0, decode_options(5, alpha=0.0)),  # fewer subwords than continuations
     (1100, 4.0, decode_options(2)),  # the best by chunks
