@@ -66,7 +66,7 @@ def _main(values: flags.FlagValues) -> None:
     served, ServiceLimits(**limits), max_sentences=values.together
   )
   url = server.url_of(sock)
-
+  sock.listen()  # before the address is printed
   if values.compile:
     print(
       f"listening at {url}; compiling programs, until then it answers 503; "

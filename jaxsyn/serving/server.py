@@ -134,7 +134,7 @@ def serve(
   Args:
     service: The service.
     app: Its application.
-    sock: Socket of `bind`.
+    sock: Listening socket of `bind`.
     prepare: Function to call in the thread that uses the devices before requests
       are accepted.
     on_ready: Called when requests are accepted.
@@ -154,7 +154,6 @@ def serve(
       service.state = "ok"
       on_ready()
 
-  sock.listen(server.config.backlog)  # before `on_ready` prints the address
   prepared = service.worker.call(prepare)
   prepared.add_done_callback(on_prepared)
   try:
