@@ -12,6 +12,7 @@ from jaxsyn.session import Session
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
+expect.set_options(timeout=60_000)  # other tests may keep the cores busy
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 LONG = "the old duck will often carry a bell ."
