@@ -70,12 +70,12 @@ def test_a_run_on_a_mixture_resumes_with_the_same_corpora(
   counts = records[0]["examples/tiny"], records[0]["examples/other"]
   assert min(counts) > 0
   assert len(Session(run)(["the dog sees a cat ."])) == 1
-  create(config, run)
+  assert train.run(config, run).step == 3
   path = run / workdir.MIXTURE
   original = path.read_bytes()
   path.write_bytes(original[:-5])
   with pytest.raises(InputError, match=r"mixture.json is corrupt"):
-    create(config, run)
+    train.run(config, run)
   path.write_bytes(original)
   # The other dataset is prepared again.
   manifest = manifests.read(other)
@@ -85,7 +85,7 @@ def test_a_run_on_a_mixture_resumes_with_the_same_corpora(
   manifest["splits"]["train"]["records_sha256"] = records_sha256(hashes)
   manifests.write(other, manifest)
   with pytest.raises(InputError, match=r"other data than .*other, of config"):
-    create(config, run)
+    train.run(config, run)
 
 
 @pytest.mark.parametrize("name", ["vocabulary.model", "parser.source.udpipe"])
