@@ -77,6 +77,7 @@ def test_metadata_without_tensorflow(tmp_path):
   folder = tmp_path / "toy" / "1.2.3"
   builder = tfds.builder_from_directory(folder)
   assert builder.info.full_name == "toy/1.2.3"
+  assert builder.info.disable_shuffling  # TFDS keeps the order of the text
   assert builder.info.splits["train"].shard_lengths == [3, 4]
   assert builder.info.splits["validation"].num_examples == 2
   assert tfds.builder("toy", data_dir=tmp_path).info.full_name == "toy/1.2.3"
@@ -109,7 +110,6 @@ def test_tfds_reads_a_prepared_directory(prepared):
   info = builder.info
   assert info.supervised_keys == ("source_text", "target_text")
   assert info.homepage == "none"
-  assert info.disable_shuffling  # TFDS keeps the order of the text
   assert "quickstart: en to qaa, vocabulary of 300 subwords" in info.description
   assert "source side (quickstart.udpipe)" in info.description
   assert "Sentence pairs: train 600" in info.description
