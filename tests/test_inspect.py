@@ -21,7 +21,7 @@ from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
-from jaxsyn.inspection.inspector import Inspector
+from jaxsyn.inspection.inspector import Inspector, _found_heads
 from jaxsyn.inspection.run import write
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
@@ -251,6 +251,11 @@ def test_draws_parents_of_a_supervised_head(prepared, tmp_path):
     best = word_S[int(parse.value_HQM[0, last].argmax())]
     assert result == (word if best < 0 else best)
   assert len(set(seen.found_head_W)) > 1
+  # A word whose best parent is EOS is its own parent, like a root.
+  end_HQM = np.zeros_like(parse.value_HQM)
+  end_HQM[..., -1] = 1.0
+  to_end = dataclasses.replace(parse, value_HQM=end_HQM)
+  assert _found_heads(seen.source, [to_end]) == tuple(range(14))
   folder = tmp_path / "out"
   assert "tree_found.png" in written(seen, folder, layers=[1])
   document = json.loads((folder / "sentence_0001.json").read_text())
