@@ -44,13 +44,10 @@ TIMES = ("time", "tokens_per_s", "waiting", "flops", "minutes", "seconds")
 
 
 class ProcessResults(NamedTuple):
-  """The end of a run.
+  """The end of a run: exit statuses and outputs of the processes.
 
-  Attributes:
-    seconds: Time from the signals, or from the end of the first process, until
-      all processes had ended.
-    statuses: Exit status of each process.
-    outputs: Standard output and error of each process.
+  The seconds are those from the signals, or from the end of the first process,
+  until all processes had ended.
   """
 
   seconds: float
@@ -67,11 +64,11 @@ class Processes:
     workdir: pathlib.Path | str,
     options: Mapping[str, object],
     *,
+    environment: Mapping[str, str],
     processes: int = 1,
     devices: int = 4,
     code: Mapping[int, str] | None = None,
     extra: Mapping[int, Sequence[str]] | None = None,
-    environment: Mapping[str, str] | None = None,
   ):
     """Starts the processes.
 
@@ -79,11 +76,11 @@ class Processes:
       words: Arguments of the command.
       workdir: Run directory.
       options: Config options, without "config.".
+      environment: Environment.
       processes: Number of processes.
       devices: Number of devices of all processes together.
       code: Python code to run before the command, by process.
       extra: Further arguments, by process.
-      environment: Environment; None: that of this process.
     """
     arguments = [*words, "--workdir", str(workdir)]
     arguments += [f"--config.{name}={value}" for name, value in options.items()]
@@ -103,17 +100,12 @@ class Processes:
       file = self._open.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
       before = (code or {}).get(i, "")
       program = ["-c", before + COMMAND] if before else ["-m", "jaxsyn.train"]
-      index = [f"--process={i}"] if processes > 1 else []
+      last = [f"--process={i}"] if processes > 1 else []
+      last += (extra or {}).get(i, [])
       process = subprocess.Popen(
-        [
-          sys.executable,
-          *program,
-          *arguments,
-          *index,
-          *(extra or {}).get(i, []),
-        ],
+        [sys.executable, *program, *arguments, *last],
         cwd=ROOT,
-        env={**(environment or os.environ), **simulated},
+        env={**environment, **simulated},
         stdout=file,
         stderr=subprocess.STDOUT,
       )
