@@ -236,6 +236,10 @@ def _copy_code(folder: pathlib.Path) -> None:
   )
 
 
+def test_the_readme_is_short():
+  assert len(README.read_text().splitlines()) <= 200
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
 def test_links_have_targets(path):
   for link in documents.links(path):

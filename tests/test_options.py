@@ -1,5 +1,6 @@
 """Tests options: their bounds, registries, help texts and validation."""
 
+import collections
 import copy
 import dataclasses
 import math
@@ -371,3 +372,35 @@ NEUTRAL = """
 def test_options_that_a_resumed_run_may_change(options, names):
   prefixes = tuple(f"config.{name}." for name in names.split())
   assert options == {n for n in ROWS if f"{n}.".startswith(prefixes)}
+
+
+def sections(cls=Config):
+  """Yields a section, its subsections and registered choices, and bases."""
+  for one in cls.__mro__:
+    if dataclasses.is_dataclass(one):
+      yield one
+  for _, hint in fields_of(cls).values():
+    if dataclasses.is_dataclass(hint):
+      yield from sections(hint)
+  if cls is Config:
+    for table in TABLES.values():
+      for spec in table.values():
+        yield from sections(spec)
+
+
+def test_no_option_is_declared_twice():
+  by_text = collections.defaultdict(list)
+  for cls in dict.fromkeys(sections()):
+    bases = [b for b in cls.__mro__[1:] if dataclasses.is_dataclass(b)]
+    for field in dataclasses.fields(cls):
+      if field.name not in vars(cls).get("__annotations__", {}):
+        continue
+      expected = metadata(field)
+      same = [b for b in bases if field.name in fields_of(b)]
+      if same and expected is metadata(fields_of(same[0])[field.name][0]):
+        base, hint = fields_of(same[0])[field.name]
+        narrower = fields_of(cls)[field.name][1] != hint
+        assert narrower or field.default != base.default
+        continue
+      by_text[field.name, expected.meaning].append(cls.__name__)
+  assert {t: c for t, c in by_text.items() if len(c) > 1} == {}

@@ -5,6 +5,8 @@ import dataclasses
 import itertools
 import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -17,6 +19,14 @@ from jaxsyn.configs import systems
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# Runs in the browser after the layout.
+MEASURE = """<script>addEventListener("load", () => {
+  const broken = [...document.images].filter(i => !i.naturalWidth).length;
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  document.body.setAttribute("data-found",
+    `broken ${broken} of ${document.images.length}, too wide ${wide}`);
+});</script>"""
 HOSTILE = (
   "<script>alert(1)</script>",
   "a|b",
@@ -330,3 +340,24 @@ def test_figure_of_buckets_has_no_point_for_few_sentences():
   assert labels == ["0-2\n4", "3\n16"]
   low, high = axes.get_ylim()
   assert low < -0.3 and high > 1.7  # includes the interval
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_page_fits_a_browser(content, tmp_path, width):
+  path = tmp_path / "report.html"
+  path.write_text(content.replace("</body>", f"{MEASURE}</body>"))
+  done = subprocess.run(
+    [
+      *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+      *(f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars"),
+      *(f"--window-size={width},900", "--virtual-time-budget=5000"),
+      path.as_uri(),
+    ],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  matches = re.search(r'data-found="([^"]*)"', done.stdout)
+  assert matches, done.stderr
+  assert matches.group(1) == "broken 0 of 3, too wide 0"

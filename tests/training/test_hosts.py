@@ -4,6 +4,8 @@ Processes, signals and the object store are real; devices are simulated.
 """
 
 import functools
+import itertools
+import json
 import re
 import signal
 import socket
@@ -17,7 +19,9 @@ import pytest
 from absl import flags
 from host_processes import FAULTY, Processes, largest_difference
 from object_store import free_port
+from toy_folders import opened
 
+from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
 from jaxsyn.training import hosts, log
@@ -216,6 +220,68 @@ def test_an_error_of_one_process_stops_all(start, tmp_path):
   assert 0 not in ended.statuses
   assert "a fault of this process alone" in ended.outputs[1]
   assert re.search(LOST.format(0), ended.outputs[0]), ended.outputs[0]
+
+
+RECORDING = """
+import json
+import os
+
+from jaxsyn.training.mesh import Layout
+
+place_batch = Layout.place_batch
+
+def record(self, batch):
+  real_B = batch["weight_B"] > 0
+  if real_B.any():  # not a batch of padding, to compile with
+    sides = [batch[f"{side}_id_B{side[0].upper()}"] for side in ("source", "target")]
+    pairs = zip(*(side[real_B].tolist() for side in sides))
+    trimmed = [[[i for i in ids if i] for ids in pair] for pair in pairs]
+    with open(os.environ["PAIRS"], "a") as file:
+      file.write(json.dumps(trimmed) + "\\n")
+  return place_batch(self, batch)
+
+Layout.place_batch = record
+"""
+
+
+def test_resumes_an_epoch_on_twice_as_many_devices(
+  start, environment, prepared, tmp_path
+):
+  batch = {"row_multiple": 16, "tokens": 1200, "shapes": 1}
+  options = OPTIONS | {"train.keep": 1, "train.selection": "log_likelihood"}
+  options |= {f"batch.{name}": value for name, value in batch.items()}
+
+  def train(name, devices, steps):
+    ended = start(
+      tmp_path / name,
+      options | {"train.steps": steps},
+      devices=devices,
+      code={0: RECORDING},
+      environment=environment | {"PAIRS": str(tmp_path / f"{name}.pairs")},
+    ).end()
+    assert ended.statuses == [0], ended.outputs
+    pairs = (tmp_path / f"{name}.pairs").read_text().splitlines()
+    assert len(pairs) == steps
+    return [json.loads(line) for line in pairs]
+
+  split = opened(Dataset(prepared).split("train"), ["source_head"], **batch)
+  epoch = len(split.batch_sampler.epoch(0))
+  assert epoch > 15
+  train("moved", 8, epoch // 2)
+  moved = train("moved", 16, epoch + 3)
+  assert moved == train("straight", 1, epoch + 3)
+  trained = sorted(itertools.chain.from_iterable(moved[:epoch]))
+  corpus = [
+    [example[f"{side}_id"].tolist() for side in ("source", "target")]
+    for example in Dataset(prepared).split("train")
+  ]
+  assert trained == sorted(corpus)
+  moved, straight = (
+    [r["loss"] for r in log.records(tmp_path / name)[0] if r["kind"] == "train"]
+    for name in ("moved", "straight")
+  )
+  assert len(moved) == epoch + 3
+  assert moved == pytest.approx(straight, rel=1e-6)
 
 
 # Process 0 stops before it writes the metadata of the second checkpoint.
