@@ -42,7 +42,7 @@ class _WarmedUp(Schedule):
   )
 
   @property
-  def updates(self) -> int:
+  def warmup_updates(self) -> int:
     """Number of warm-up updates, at least 1."""
     return max(self.warmup, 1)
 
@@ -52,7 +52,7 @@ class InverseSquareRoot(_WarmedUp):
   """Linear warm-up to the peak, then peak · √(warmup / n), as in fairseq."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
-    warmup, start = self.updates, _FIRST_RATE
+    warmup, start = self.warmup_updates, _FIRST_RATE
 
     def rate(count: Array) -> Array:
       n = jnp.asarray(count, jnp.float32)
@@ -71,7 +71,7 @@ class Noam(_WarmedUp):
   """
 
   def make(self, peak: float, width: int) -> optax.Schedule:
-    warmup = self.updates
+    warmup = self.warmup_updates
 
     def rate(count: Array) -> Array:
       n = jnp.asarray(count, jnp.float32) + 1.0
